@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+# A thin front of CMake: every target installs what it needs (scripts/setup), then does its work.
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+# More settings for CMake, such as CMAKE_FLAGS=-DWEFT_WERROR=ON.
+CMAKE_FLAGS ?=
+# Not passed on: the make that CMake runs gets its own.
+MAKEFLAGS =
+
+# The thread sanitizer of gcc 12 and 13 cannot map its shadow where addresses are very random.
+NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && cmake --build --preset $(1) --parallel $(JOBS)
+
+.PHONY: all demo test bench install format lint sanitize asan-ubsan tsan clean help
+
+all: ## build the library and the tool (build/weft)
+	@scripts/setup build
+	@$(call build,release)
+
+demo: all ## a MoE layer on 8 ranks, checked against one process; then a table of times
+	build/weft run -n 8 -- build/examples/moe_layer
+	build/weft ep
+
+test: ## build and run all tests
+	@scripts/setup build test
+	@$(call build,release,-DWEFT_TESTS=ON)
+	ctest --preset release
+
+bench: ## measure against memcpy and Open MPI; writes build/bench.json
+	@scripts/setup build bench
+	@$(call build,release)
+	bench/run build
+
+install: all ## install below PREFIX (default /usr/local); DESTDIR is obeyed
+	cmake --install build --prefix $(PREFIX)
+
+format: ## rewrite the sources in the project's format
+	@scripts/setup lint
+	scripts/format
+
+lint: ## check format, layers and clang-tidy's findings
+	@scripts/setup build lint
+	scripts/format --check
+	scripts/check-layers
+	@cmake --preset release -DWEFT_TESTS=ON $(CMAKE_FLAGS)
+	scripts/tidy build $(JOBS)
+
+sanitize: asan-ubsan tsan ## run the tests under ASan and UBSan, then under TSan
+
+asan-ubsan tsan:
+	@scripts/setup build test
+	@$(call build,$@)
+	$(NO_ASLR) ctest --preset $@
+
+clean: ## remove everything built
+	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What switching fibers costs: weft's, and the C library's ucontext beside them. Prints one JSON
+ * line per kind, nanoseconds per switch. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include "machine/cpu/fiber.h"
+
+enum { NUM_ROUND_TRIPS = 1000000, STACK_BYTES = 64 * 1024 };
+
+static double now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static void yield_often(void *argument)
+{
+    struct weft__fiber *fiber = argument;
+    for (int i = 0; i < NUM_ROUND_TRIPS; i++)
+        weft__fiber_yield(fiber);
+}
+
+static double measure_weft(void)
+{
+    struct weft__fiber *fiber;
+    if (weft__fiber_create(&fiber) != WEFT_OK)
+        return -1;
+    weft__fiber_start(fiber, yield_often, fiber);
+    const double start_ns = now_ns();
+    for (int i = 0; i <= NUM_ROUND_TRIPS; i++)
+        weft__fiber_resume(fiber);
+    const double elapsed_ns = now_ns() - start_ns;
+    weft__fiber_destroy(fiber);
+    return elapsed_ns / (2.0 * NUM_ROUND_TRIPS);
+}
+
+static ucontext_t main_context, other_context;
+
+static void swap_often(void)
+{
+    for (int i = 0; i < NUM_ROUND_TRIPS; i++)
+        swapcontext(&other_context, &main_context);
+}
+
+static double measure_ucontext(void)
+{
+    void *stack = malloc(STACK_BYTES);
+    if (stack == NULL || getcontext(&other_context) != 0)
+        return -1;
+    other_context.uc_stack.ss_sp = stack;
+    other_context.uc_stack.ss_size = STACK_BYTES;
+    other_context.uc_link = &main_context;
+    makecontext(&other_context, swap_often, 0);
+    const double start_ns = now_ns();
+    for (int i = 0; i <= NUM_ROUND_TRIPS; i++)
+        swapcontext(&main_context, &other_context);
+    const double elapsed_ns = now_ns() - start_ns;
+    free(stack);
+    return elapsed_ns / (2.0 * NUM_ROUND_TRIPS);
+}
+
+int main(void)
+{
+    const double weft_ns = measure_weft();
+    const double ucontext_ns = measure_ucontext();
+    printf("{\"name\": \"fiber_switch_ns\", \"value\": %.1f}\n", weft_ns);
+    printf("{\"name\": \"ucontext_switch_ns\", \"value\": %.1f}\n", ucontext_ns);
+    return weft_ns < 0 || ucontext_ns < 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* What the benchmark programs measure: the same options for weft and for Open MPI. */
+#ifndef BENCH_OPTIONS_H
+#define BENCH_OPTIONS_H
+
+#include <stdint.h>
+
+enum bench_measure {
+    MEASURE_ROWS,    /* dispatch and combine, each against plain memcpy */
+    MEASURE_LAYER,   /* layout, notify, dispatch and combine of one layer */
+    MEASURE_LATENCY, /* one dispatch among many in a row */
+    MEASURE_IDLE     /* processor time while waiting for a rank */
+};
+
+struct bench_options {
+    enum bench_measure measure;
+    int32_t num_tokens; /* per rank */
+    int32_t hidden;     /* bf16 elements */
+    int32_t num_topk;
+    int32_t num_experts;
+    int32_t num_iters;
+    int32_t num_warmups;
+    uint64_t seed;
+};
+
+/* Ends the process when an option is bad. */
+void bench_options_parse(struct bench_options *options, int argc, char **argv);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "workload/router.h"
+
+static int32_t owner_of(int32_t expert, int32_t num_experts, int32_t num_ranks)
+{
+    int32_t rank = 0;
+    while ((int64_t)num_experts * (rank + 1) / num_ranks <= expert)
+        rank++;
+    return rank;
+}
+
+static void place_rows(struct plan *plan, int32_t num_experts)
+{
+    const int32_t num_tokens = plan->num_ranks * plan->num_tokens;
+    for (int32_t token = 0; token < num_tokens; token++) {
+        int32_t *rows = plan->rows + (int64_t)token * plan->num_ranks;
+        for (int32_t rank = 0; rank < plan->num_ranks; rank++)
+            rows[rank] = PLAN_NO_ROW;
+        for (int32_t k = 0; k < plan->num_topk; k++) {
+            const int32_t expert = plan->topk_idx[(int64_t)token * plan->num_topk + k];
+            const int32_t rank = owner_of(expert, num_experts, plan->num_ranks);
+            if (rows[rank] == PLAN_NO_ROW)
+                rows[rank] = plan->num_recv[rank]++;
+        }
+    }
+}
+
+int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
+{
+    const size_t num_tokens = (size_t)num_ranks * (size_t)options->num_tokens + 1;
+    const size_t topk = (size_t)options->num_topk;
+    *plan = (struct plan){.num_ranks = num_ranks,
+                          .num_tokens = options->num_tokens,
+                          .num_topk = options->num_topk,
+                          .row_bytes = (size_t)options->hidden * sizeof(uint16_t),
+                          .payload = {.seed = options->seed, .kind = PAYLOAD_BF16},
+                          .topk_idx = malloc(num_tokens * topk * sizeof(int32_t)),
+                          .topk_weights = malloc(num_tokens * topk * sizeof(float)),
+                          .rows = malloc(num_tokens * (size_t)num_ranks * sizeof(int32_t)),
+                          .num_recv = calloc((size_t)num_ranks, sizeof(int32_t))};
+    struct router *router = router_create(&(struct router_config){
+        .seed = options->seed, .num_experts = options->num_experts, .num_topk = plan->num_topk});
+    if (router == NULL || plan->topk_idx == NULL || plan->topk_weights == NULL ||
+        plan->rows == NULL || plan->num_recv == NULL) {
+        router_destroy(router);
+        plan_destroy(plan);
+        return -1;
+    }
+    router_route(router, 0, (int64_t)num_ranks * plan->num_tokens, plan->topk_idx,
+                 plan->topk_weights);
+    router_destroy(router);
+    place_rows(plan, options->num_experts);
+    return 0;
+}
+
+void plan_destroy(struct plan *plan)
+{
+    free(plan->topk_idx);
+    free(plan->topk_weights);
+    free(plan->rows);
+    free(plan->num_recv);
+    *plan = (struct plan){0};
+}
+
+static void fill_row(const struct plan *plan, int32_t source, int32_t token, void *row)
+{
+    payload_fill_row(&plan->payload, (int64_t)source * plan->num_tokens + token, 0, row,
+                     plan->row_bytes);
+}
+
+void plan_fill(const struct plan *plan, int32_t source, void *x)
+{
+    for (int32_t token = 0; token < plan->num_tokens; token++)
+        fill_row(plan, source, token, (char *)x + (size_t)token * plan->row_bytes);
+}
+
+int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *received)
+{
+    char *expected = malloc(plan->row_bytes);
+    if (expected == NULL)
+        return -1;
+    int64_t num_wrong = 0;
+    for (int32_t source = 0; source < plan->num_ranks; source++) {
+        for (int32_t token = 0; token < plan->num_tokens; token++) {
+            const int32_t row = plan_row(plan, source, token, rank);
+            if (row == PLAN_NO_ROW)
+                continue;
+            fill_row(plan, source, token, expected);
+            const char *seen = (const char *)received + (size_t)row * plan->row_bytes;
+            num_wrong += memcmp(seen, expected, plan->row_bytes) != 0;
+        }
+    }
+    free(expected);
+    return num_wrong;
+}
+
+int64_t plan_check_combined(const struct plan *plan, int32_t rank, const void *combined)
+{
+    const size_t hidden = plan->row_bytes / sizeof(uint16_t);
+    float *x = malloc(2 * hidden * sizeof(float));
+    char *expected = malloc(plan->row_bytes);
+    int64_t num_wrong = x == NULL || expected == NULL ? -1 : 0;
+    for (int32_t token = 0; token < plan->num_tokens && num_wrong >= 0; token++) {
+        float *sum = x + hidden;
+        memset(sum, 0, hidden * sizeof(float));
+        fill_row(plan, rank, token, expected);
+        payload_to_fp32(PAYLOAD_BF16, expected, hidden, x);
+        for (int32_t r = 0; r < plan->num_ranks; r++) {
+            if (plan_row(plan, rank, token, r) == PLAN_NO_ROW)
+                continue;
+            for (size_t h = 0; h < hidden; h++)
+                sum[h] += x[h];
+        }
+        payload_from_fp32(PAYLOAD_BF16, sum, hidden, expected);
+        const char *seen = (const char *)combined + (size_t)token * plan->row_bytes;
+        num_wrong += memcmp(seen, expected, plan->row_bytes) != 0;
+    }
+    free(x);
+    free(expected);
+    return num_wrong;
+}

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+# How everything in this tree is compiled: link weft_flags.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+add_library(weft_flags INTERFACE)
+target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
+target_compile_options(weft_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+  # One rounding per operation on every machine: no fused multiply-add where none is written.
+  -ffp-contract=off)
+if(WEFT_WERROR)
+  target_compile_options(weft_flags INTERFACE -Werror)
+endif()
+
+if(WEFT_SANITIZE)
+  target_compile_options(weft_flags INTERFACE
+    -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+endif()

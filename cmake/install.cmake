@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+# What `make install` puts where, and how others find it: pkg-config and find_package(weft).
+
+include(CMakePackageConfigHelpers)
+
+install(TARGETS weft weft_static EXPORT weft-targets)
+install(TARGETS weft_tool)
+install(FILES include/weft.h TYPE INCLUDE)
+install(FILES docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
+configure_package_config_file(cmake/weft-config.cmake.in weft-config.cmake
+  INSTALL_DESTINATION ${package_dir}
+  NO_SET_AND_CHECK_MACRO)
+# 0.x: a minor version may change the interface.
+write_basic_package_version_file(weft-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(EXPORT weft-targets NAMESPACE weft:: DESTINATION ${package_dir})
+install(FILES
+  ${PROJECT_BINARY_DIR}/weft-config.cmake ${PROJECT_BINARY_DIR}/weft-config-version.cmake
+  DESTINATION ${package_dir})
+
+# Finds the prefix from its own place, so that an installed tree can be moved.
+set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH prefix_of_pkgconfig_dir /prefix/${pkgconfig_dir} /prefix)
+configure_file(cmake/weft.pc.in weft.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${pkgconfig_dir})

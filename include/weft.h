@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weft: carries the tokens of mixture-of-experts layers to their experts on other ranks
+ * and back.
+ *
+ * Conventions that hold for every function:
+ *
+ * - Result. Functions return WEFT_OK or a negative weft_result. Outputs are written only on
+ *   WEFT_OK. weft_last_error() then tells, for the calling thread, the argument, its value
+ *   and what is allowed, or the rank that failed. Nothing here ends the process or hangs:
+ *   every wait has a deadline (weft_comm_config.timeout_ms) and ends early when a rank dies.
+ * - Config structs open with `size`: set it to sizeof the struct (WEFT_INIT does). Fields are
+ *   only ever appended; zero means "the library chooses"; a shorter struct is extended with
+ *   zeros; a longer one is accepted if the tail unknown to the library is zero.
+ * - Collective functions are called by every rank of the communicator in the same order.
+ * - Stream functions check their arguments, enqueue, and return; they act in stream order.
+ *   Operations of one weft_ep (and the barriers of one communicator) are ordered among each
+ *   other also when they are given different streams, and every rank must issue them in the
+ *   same order. Pointers given to them must stay valid until the operation has finished.
+ * - Ranks, experts and tokens are counted from 0. Sizes named *_bytes are bytes, all others
+ *   are elements or rows. Null pointers are legal where the size they belong to is 0.
+ * - "[n][k]" is a dense row-major array. "In the heap" means in memory from weft_heap_alloc or
+ *   weft_arena_alloc of the same communicator; other memory is any memory of the process.
+ * - Thread safety: objects may be used from several threads, one call at a time per object.
+ *
+ * Semantics marked [DeepEP 1.x] follow section 1.x of the DeepEP V1 `Buffer` behaviour
+ * (get_dispatch_layout 1.5, dispatch 1.6, combine 1.7), with these limits lifted: any number
+ * of ranks, any row size, top-k up to 64, any expert placement, empty ranks.
+ */
+#ifndef WEFT_H
+#define WEFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+
+#define WEFT_MAX_TOPK   64 /* experts a token may choose */
+#define WEFT_MAX_PLANES 8  /* arrays a token's payload may consist of */
+
+/* Zero-initialises a config struct and sets its size: weft_ep_config c = WEFT_INIT(weft_ep_config); */
+#define WEFT_INIT(type)                                                                            \
+    {                                                                                              \
+        .size = sizeof(type)                                                                       \
+    }
+
+typedef enum weft_result {
+    WEFT_OK = 0,
+    WEFT_ERROR_INVALID_ARGUMENT = -1, /* the message names argument, value and what is allowed */
+    WEFT_ERROR_OUT_OF_MEMORY = -2,
+    WEFT_ERROR_SYSTEM = -3,      /* an operating system call failed */
+    WEFT_ERROR_UNSUPPORTED = -4, /* legal, but not in this build or on this machine */
+    WEFT_ERROR_TIMEOUT = -5, /* a wait passed its deadline; the message names the awaited rank */
+    WEFT_ERROR_RANK_FAILED = -6, /* a rank died; the message names it */
+    WEFT_ERROR_ABORTED = -7,     /* weft_comm_abort was called on some rank */
+    WEFT_ERROR_MISMATCH = -8,    /* ranks called with arguments that do not fit together */
+    WEFT_ERROR_CAPACITY =
+        -9 /* more rows arrived than the output could hold; the rest was dropped */
+} weft_result;
+
+/* The library's version as major * 10000 + minor * 100 + patch. */
+uint32_t weft_version(void);
+/* One line that says what `result` means; never NULL. */
+const char *weft_result_string(weft_result result);
+/* The detailed message of the calling thread's last failed call; "" if none. Valid until that
+ * thread's next failing call. */
+const char *weft_last_error(void);
+
+/* ---------------------------------------------------------------- communicators and ranks */
+
+typedef struct weft_comm weft_comm;
+
+/* Lets ranks find each other: address, port and a random secret. Copy it to every rank by any
+ * means (a file, an environment variable, a message). It serves one communicator, and those
+ * split off it. */
+typedef struct weft_unique_id {
+    unsigned char bytes[128];
+} weft_unique_id;
+
+typedef struct weft_comm_config {
+    size_t size;
+    uint64_t
+        heap_bytes; /* heap memory committed at creation, per rank; 0: 1 MiB. It grows on demand */
+    uint64_t
+        heap_max_bytes; /* address range reserved per rank, the limit of growth; 0: the host's memory */
+    uint32_t timeout_ms; /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
+    int32_t num_nodes;   /* declares that many virtual nodes of consecutive ranks; 0: WEFT_NODES, or
+                                one node per host. Must divide the number of ranks */
+} weft_comm_config;
+
+/* Makes an id and starts, in this process, the rendezvous that serves it; it runs until the
+ * process ends. The environment variable WEFT_ADDR sets the address it listens on (127.0.0.1). */
+weft_result weft_unique_id_create(weft_unique_id *id);
+
+/* Collective over the `num_ranks` ranks that share `id`. config may be NULL. Returns when all
+ * ranks have met; fails with WEFT_ERROR_TIMEOUT naming the ranks that did not come, and with
+ * WEFT_ERROR_MISMATCH when ranks disagree on num_ranks or num_nodes, or two claim one number. */
+weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
+                             const weft_comm_config *config, weft_comm **comm);
+
+/* The same with rank, number of ranks and meeting point from the launcher's environment. Read,
+ * first match wins: weft run (WEFT_ID, WEFT_RANK, WEFT_WORLD_SIZE), torchrun (RANK,
+ * WORLD_SIZE, MASTER_ADDR, MASTER_PORT: rank 0 listens on the next port), Open MPI
+ * (OMPI_COMM_WORLD_*), Slurm (SLURM_PROCID, SLURM_NTASKS), PMI (PMI_RANK, PMI_SIZE); with none,
+ * one rank alone. May be called again for further independent communicators. */
+weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm);
+
+/* Collective. Ranks with the same color (>= 0) form a new, independent communicator, ordered by
+ * key, then by old rank; color -1 takes part and gets *child = NULL. As MPI_Comm_split. */
+weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
+                            const weft_comm_config *config, weft_comm **child);
+
+/* Releases everything, also after a failure. Never waits for other ranks. Streams with
+ * operations of `comm` must have been synchronised; objects made from it destroyed before. */
+weft_result weft_comm_destroy(weft_comm *comm);
+
+/* Ends every wait of every rank of comm with WEFT_ERROR_ABORTED. From any thread. The
+ * communicator is good only for weft_comm_destroy afterwards. */
+weft_result weft_comm_abort(weft_comm *comm);
+
+/* WEFT_OK while comm is healthy; else the first failure, which is final for the communicator,
+ * with its message in weft_last_error(). *failed_rank (may be NULL) is the culprit or -1. */
+weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank);
+
+typedef enum weft_team {
+    WEFT_TEAM_WORLD = 0, /* all ranks of the communicator */
+    WEFT_TEAM_LOCAL = 1, /* the ranks of this rank's node */
+    WEFT_TEAM_RAIL = 2   /* the ranks with this rank's local index, one of each node that has it */
+} weft_team;
+
+typedef struct weft_team_info {
+    int32_t num_ranks; /* in the team */
+    int32_t rank_idx;  /* of this rank in the team */
+    int32_t num_teams; /* of this kind in the communicator */
+    int32_t team_idx;  /* of this rank's team among them; for LOCAL: the node */
+} weft_team_info;
+
+weft_result weft_comm_team(weft_comm *comm, weft_team team, weft_team_info *info);
+/* The rank in comm of member `rank_idx` of this rank's team; -1 if there is none. */
+int32_t weft_team_world_rank(weft_comm *comm, weft_team team, int32_t rank_idx);
+int32_t weft_comm_rank(weft_comm *comm);
+int32_t weft_comm_num_ranks(weft_comm *comm);
+/* The node of a rank; -1 if there is no such rank. */
+int32_t weft_comm_node(weft_comm *comm, int32_t rank);
+
+/* Collective, on the host, for set-up: waits until all ranks have called it. */
+weft_result weft_host_barrier(weft_comm *comm);
+/* Collective, on the host, for set-up: recv[num_ranks][bytes] gets every rank's `send`, in rank
+ * order. bytes must be the same everywhere (else WEFT_ERROR_MISMATCH), at most 1 MiB. */
+weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
+
+/* ---------------------------------------------------------------- symmetric heap */
+
+/* Collective. Allocates `bytes` (the same on all ranks, else WEFT_ERROR_MISMATCH) at the same
+ * heap offset of every rank, 256-byte aligned, growing the heap as needed. The content is
+ * undefined. bytes 0 gives *ptr = NULL. */
+weft_result weft_heap_alloc(weft_comm *comm, size_t bytes, void **ptr);
+/* Every rank must free the same allocations in the same order; does not wait for them, so the
+ * ranks must be done with the memory. ptr may be NULL. */
+weft_result weft_heap_free(weft_comm *comm, void *ptr);
+/* Collective. Commits memory so that the heap holds at least `bytes` per rank. */
+weft_result weft_heap_grow(weft_comm *comm, uint64_t bytes);
+
+typedef struct weft_heap_info {
+    uint64_t committed_bytes, used_bytes, largest_free_bytes, max_bytes;
+    uint64_t page_bytes; /* of the pages asked for: 2 MiB when the system gives huge pages */
+} weft_heap_info;
+weft_result weft_heap_query(weft_comm *comm, weft_heap_info *info);
+
+/* Where `rank`'s copy of heap address `ptr` is mapped in this process; NULL when ptr is not in
+ * the heap or that rank's memory cannot be mapped here. */
+void *weft_ptr(weft_comm *comm, const void *ptr, int32_t rank);
+
+/* An arena is a block of the heap from which this rank alone allocates, without the others:
+ * outputs of dispatch, which differ in size by rank. All layers of a model can share one. */
+typedef struct weft_arena weft_arena;
+weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **arena); /* collective */
+weft_result weft_arena_destroy(weft_arena *arena); /* as weft_heap_free */
+/* 256-byte aligned; WEFT_ERROR_OUT_OF_MEMORY names the bytes that are free. 0 bytes: NULL. */
+weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr);
+weft_result weft_arena_free(weft_arena *arena, void *ptr);
+weft_result weft_arena_reset(weft_arena *arena); /* frees all */
+
+/* ---------------------------------------------------------------- streams and events */
+
+typedef struct weft_stream weft_stream;
+typedef struct weft_event weft_event;
+
+/* An ordered queue with a worker thread of its own. */
+weft_result weft_stream_create(weft_stream **stream);
+/* Waits for what is queued, then ends the worker. */
+weft_result weft_stream_destroy(weft_stream *stream);
+/* Waits until all that was enqueued has finished; returns, once, the first error of an operation
+ * since the last call. */
+weft_result weft_stream_synchronize(weft_stream *stream);
+/* Calls function(argument) in stream order. It must not call weft functions that wait. */
+weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument);
+/* Later work of `stream` waits for the event's latest record; an event never recorded is done. */
+weft_result weft_stream_wait_event(weft_stream *stream, weft_event *event);
+
+weft_result weft_event_create(weft_event **event);
+weft_result weft_event_destroy(weft_event *event); /* after its record has been passed */
+weft_result weft_event_record(weft_event *event, weft_stream *stream);
+weft_result weft_event_synchronize(weft_event *event);
+/* Microseconds between the two records, both of which must have been passed. */
+weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us);
+
+/* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
+ * wrote to heap memory before it, on its stream, all ranks read after it. */
+weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
+
+/* ---------------------------------------------------------------- expert parallelism */
+
+typedef enum weft_dtype { WEFT_BF16 = 0, WEFT_FP16 = 1, WEFT_FP32 = 2 } weft_dtype;
+typedef enum weft_index_type { WEFT_INT32 = 0, WEFT_INT64 = 1 } weft_index_type;
+
+/* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap
+ * each other; for overlap make several. */
+typedef struct weft_ep weft_ep;
+
+typedef struct weft_ep_config {
+    size_t size;
+    int32_t num_experts; /* 1 or more */
+    int32_t max_topk;    /* largest top-k of any operation; 0: WEFT_MAX_TOPK */
+    /* Placement: expert e is on the ranks expert_ranks[expert_offsets[e] .. expert_offsets[e+1]),
+     * at least one, all different. Both NULL: rank r gets the experts
+     * [num_experts*r/R, num_experts*(r+1)/R). With several replicas, token t of source rank s
+     * uses replica (s + t) % replicas. Copied. */
+    const int32_t *expert_offsets; /* [num_experts + 1] */
+    const int32_t *expert_ranks;   /* [expert_offsets[num_experts]] */
+    int32_t num_blocks;            /* blocks per operation; 0: 1 */
+    int32_t num_warps;             /* warps per block; 0: 1; at most 32 */
+} weft_ep_config;
+
+/* Collective; every field but num_blocks and num_warps must be the same on all ranks
+ * (WEFT_ERROR_MISMATCH names a rank that differs). */
+weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
+weft_result weft_ep_destroy(weft_ep *ep); /* as weft_heap_free; after its handles */
+/* The local ids on `rank` are 0..n-1, in ascending order of expert; n is the result, -1 if there
+ * is no such rank. */
+int32_t weft_ep_num_local_experts(weft_ep *ep, int32_t rank);
+/* The expert behind local id `local_expert` of `rank`; -1 if there is none. */
+int32_t weft_ep_global_expert(weft_ep *ep, int32_t rank, int32_t local_expert);
+
+/* A handle holds the routing of one batch: which token goes to which rank, and to which row.
+ * layout and notify fill it; dispatch and combine use it, any number of times and in any order
+ * (a "cached" dispatch is one more dispatch). Filling it again replaces the routing. Any number
+ * of handles may be filled at a time. */
+typedef struct weft_ep_handle weft_ep_handle;
+
+typedef struct weft_ep_handle_config {
+    size_t size;
+    int32_t max_tokens;       /* of this rank; 0 is legal */
+    int32_t num_topk;         /* 1..max_topk, the same on all ranks */
+    int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it; 0: 1 */
+} weft_ep_handle_config;
+
+weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
+                                  weft_ep_handle **handle);
+weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
+
+typedef struct weft_ep_layout_args {
+    size_t size;
+    int32_t num_tokens;         /* N, 0..max_tokens */
+    weft_index_type index_type; /* of topk_idx */
+    const void *topk_idx;       /* [N][num_topk] experts; -1 and any other value outside
+                                   0..num_experts-1 are ignored */
+    /* Optional results, each NULL or memory of this process. D is the number of nodes. */
+    int32_t *num_tokens_per_rank;   /* [R] distinct tokens */
+    int32_t *num_tokens_per_node;   /* [D] distinct tokens */
+    int32_t *num_tokens_per_expert; /* [num_experts] selections, duplicates counted */
+    uint8_t *is_token_in_rank;      /* [N][R] 0 or 1 */
+} weft_ep_layout_args;
+
+/* Stream operation, local: which tokens go where. [DeepEP 1.5] */
+weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
+                           weft_stream *stream);
+
+/* Stream operation, collective: the ranks exchange counts, after which every (token, rank) has
+ * its final row: rows are in (source rank, token) order, a pure function of the routing. */
+weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream);
+
+typedef struct weft_ep_counts {
+    int32_t num_recv_tokens;            /* rows that dispatch delivers to this rank */
+    int32_t num_local_experts;          /* L */
+    const int32_t *num_recv_per_rank;   /* [R] rows by source rank */
+    const int32_t *num_recv_per_expert; /* [L] selections, rounded up to expert_alignment; rows
+                                           themselves are not padded */
+} weft_ep_counts;
+
+/* Waits on the host for the handle's last notify and tells the counts. The pointers belong to the
+ * handle and change with its next notify. */
+weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts);
+/* The same addresses without waiting, for work on the stream (capacity mode): they hold the
+ * counts once the handle's notify has passed. */
+typedef struct weft_ep_device_counts {
+    const int32_t *num_recv_tokens;     /* [1], may exceed the capacity given to dispatch */
+    const int32_t *num_recv_per_rank;   /* [R] */
+    const int32_t *num_recv_per_expert; /* [L] */
+} weft_ep_device_counts;
+weft_result weft_ep_get_device_counts(weft_ep_handle *handle, weft_ep_device_counts *counts);
+
+/* One array of a token's payload, moved as opaque bytes. */
+typedef struct weft_plane {
+    const void *src;    /* rows of this rank's tokens, anywhere */
+    void *dst;          /* [capacity][row_bytes], in the heap */
+    uint64_t row_bytes; /* 1..2^31-1, the same on all ranks; multiples of 16 and 16-byte aligned
+                                src and dst are fastest, all others correct */
+    uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
+} weft_plane;
+
+typedef struct weft_ep_dispatch_args {
+    size_t size;
+    int32_t num_planes;       /* 0..WEFT_MAX_PLANES, the same on all ranks */
+    const weft_plane *planes; /* [num_planes], copied */
+    /* Rows that the outputs hold: at least num_recv_tokens when the host waited for the counts; in
+     * capacity mode any number: rows from `capacity` on are neither sent nor written, and
+     * weft_ep_check reports them. */
+    int32_t capacity;
+    /* Optional: the top-k data that layout saw, and its weights. All ranks give them or none, but
+     * a rank without tokens and capacity leaves everything NULL. */
+    weft_index_type index_type;
+    const void *topk_idx;      /* [N][K] */
+    const float *topk_weights; /* [N][K] or NULL */
+    void *recv_topk_idx;       /* [capacity][K] of index_type, in the heap: the local id of each
+                                  expert of this rank, -1 for others; rows after the last are -1 */
+    float *recv_topk_weights; /* [capacity][K], in the heap, when topk_weights is given: 0 where the
+                                  id is -1; rows after the last are untouched */
+    int32_t *recv_src_token;  /* optional, each rank as it likes: [capacity], in the heap: the
+                                  token's index at its source rank */
+} weft_ep_dispatch_args;
+
+/* Stream operation, collective: delivers every token's row once to each rank that has one of its
+ * experts, into its final row. When it has finished on this rank, its outputs are complete and its
+ * inputs may be overwritten. [DeepEP 1.6] */
+weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
+                             weft_stream *stream);
+
+typedef struct weft_ep_combine_args {
+    size_t size;
+    weft_dtype dtype; /* of x, bias and out; the same on all ranks */
+    int64_t hidden;   /* elements per row, 1 or more, the same on all ranks */
+    int32_t capacity; /* rows that x holds: as given to dispatch. Rows from there on count as 0 */
+    const void *x;    /* [capacity][hidden], in the heap: row i answers row i of dispatch */
+    const void *bias[2];       /* optional, [N][hidden] */
+    void *out;                 /* [N][hidden] */
+    const float *topk_weights; /* optional, all ranks or none: [capacity][K], in the heap */
+    float *out_topk_weights;   /* [N][K] when topk_weights is given */
+} weft_ep_combine_args;
+
+/* Stream operation, collective: out = (bias[0] + bias[1]) + the rows of the token on the ranks that
+ * had it, in ascending rank order, from +0, in fp32, rounded once to dtype (nearest even; every NaN
+ * becomes the positive quiet NaN with all mantissa bits set). out_topk_weights is the same sum of
+ * topk_weights. The result does not depend on machine, blocks or warps. The gradient of dispatch is
+ * combine, that of combine a dispatch of the same handle. When it has finished on this rank, out is
+ * complete and x may be overwritten. [DeepEP 1.7] */
+weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
+                            weft_stream *stream);
+
+/* After the stream was synchronised: WEFT_ERROR_CAPACITY, with the numbers in weft_last_error(), if
+ * any dispatch since the handle's last notify had to drop rows meant for this rank. *num_dropped
+ * (may be NULL) gets the most that one of them dropped. */
+weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped);
+
+typedef struct weft_ep_size_args {
+    size_t size;
+    int32_t max_tokens_per_rank; /* on every rank */
+    int32_t num_topk;
+    int32_t num_planes;
+    const uint64_t *plane_row_bytes; /* [num_planes] */
+    weft_index_type index_type;
+    int32_t with_topk;      /* 1: with recv_topk_idx and recv_topk_weights */
+    int32_t with_src_token; /* 1: with recv_src_token */
+} weft_ep_size_args;
+
+typedef struct weft_ep_sizes {
+    int64_t max_recv_tokens; /* rows that can arrive at this rank at worst */
+    uint64_t arena_bytes;  /* an arena of this size holds exactly the outputs of one dispatch then:
+                                planes, topk_idx, topk_weights, src_token */
+    uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
+    uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
+} weft_ep_sizes;
+
+weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

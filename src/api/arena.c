@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "api/check.h"
+#include "comm/comm.h"
+#include "comm/ranges.h"
+
+struct weft_arena {
+    weft_comm *comm;
+    char *base; /* NULL: an arena of 0 bytes */
+    struct weft__ranges ranges;
+};
+
+weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **created)
+{
+    void *base;
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_not_null(created, "arena"));
+    weft_arena *arena = calloc(1, sizeof(*arena));
+    if (arena == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an arena");
+    weft_result result = weft__heap_alloc(comm, bytes, &base);
+    if (result != WEFT_OK) {
+        free(arena);
+        return result;
+    }
+    arena->comm = comm;
+    arena->base = base;
+    weft__ranges_init(&arena->ranges, bytes);
+    *created = arena;
+    return WEFT_OK;
+}
+
+weft_result weft_arena_destroy(weft_arena *arena)
+{
+    WEFT__TRY(weft__check_not_null(arena, "arena"));
+    weft_result result =
+        arena->base != NULL ? weft__heap_free(arena->comm->heap, arena->base) : WEFT_OK;
+    weft__ranges_destroy(&arena->ranges);
+    free(arena);
+    return result;
+}
+
+weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr)
+{
+    uint64_t offset;
+    WEFT__TRY(weft__check_not_null(arena, "arena"));
+    WEFT__TRY(weft__check_not_null(ptr, "ptr"));
+    if (bytes == 0) {
+        *ptr = NULL;
+        return WEFT_OK;
+    }
+    switch (weft__ranges_alloc(&arena->ranges, bytes, &offset)) {
+    case WEFT__RANGES_OK:
+        *ptr = arena->base + offset;
+        return WEFT_OK;
+    case WEFT__RANGES_FULL:
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "bytes is %zu; the arena has %" PRIu64 " of its %" PRIu64
+                           " bytes free, the largest piece has %" PRIu64,
+                           bytes, arena->ranges.capacity - arena->ranges.used_bytes,
+                           arena->ranges.capacity, weft__ranges_largest_free(&arena->ranges));
+    case WEFT__RANGES_NO_MEMORY:
+        break;
+    }
+    return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the arena's list of ranges");
+}
+
+weft_result weft_arena_free(weft_arena *arena, void *ptr)
+{
+    WEFT__TRY(weft__check_not_null(arena, "arena"));
+    if (ptr == NULL)
+        return WEFT_OK;
+    uint64_t offset = (uintptr_t)ptr - (uintptr_t)arena->base;
+    if (weft__ranges_free(&arena->ranges, offset) > 0)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "ptr is %p; it must come from weft_arena_alloc of this arena and not have "
+                       "been freed",
+                       ptr);
+}
+
+weft_result weft_arena_reset(weft_arena *arena)
+{
+    WEFT__TRY(weft__check_not_null(arena, "arena"));
+    weft__ranges_free_all(&arena->ranges);
+    return WEFT_OK;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* Checks of arguments: each names the argument, its value and what is allowed. */
+#ifndef WEFT_API_CHECK_H
+#define WEFT_API_CHECK_H
+
+#include "comm/error.h"
+
+static inline weft_result weft__check_not_null(const void *ptr, const char *name)
+{
+    return ptr != NULL ? WEFT_OK
+                       : weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is NULL, must not be", name);
+}
+
+static inline weft_result weft__check_range(int64_t value, int64_t lowest, int64_t highest,
+                                            const char *name)
+{
+    if (value >= lowest && value <= highest)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %lld, allowed are %lld..%lld", name,
+                       (long long)value, (long long)lowest, (long long)highest);
+}
+
+/* An array of `count` elements may be NULL only if there are none. */
+static inline weft_result weft__check_array(const void *ptr, int64_t count, const char *name)
+{
+    return ptr != NULL || count == 0
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                             "%s is NULL, allowed only for 0 elements, not for %lld", name,
+                             (long long)count);
+}
+
+/* Returns from the calling function unless `call` gives WEFT_OK. */
+#define WEFT__TRY(call)                                                                            \
+    do {                                                                                           \
+        const weft_result result_of_try = (call);                                                  \
+        if (result_of_try != WEFT_OK)                                                              \
+            return result_of_try;                                                                  \
+    } while (0)
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/comm.h"
+
+#include "api/check.h"
+#include "coll/barrier.h"
+#include "comm/bootstrap.h"
+
+weft_result weft_unique_id_create(weft_unique_id *id)
+{
+    WEFT__TRY(weft__check_not_null(id, "id"));
+    return weft__unique_id_create(id);
+}
+
+/* The barrier of a new communicator; without it there is no communicator. */
+static weft_result finish(weft_comm *created, weft_comm **comm)
+{
+    weft_result result = weft__barrier_create(created);
+    if (result == WEFT_OK)
+        *comm = created;
+    else
+        weft__comm_destroy(created);
+    return result;
+}
+
+weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
+                             const weft_comm_config *config, weft_comm **comm)
+{
+    weft_comm *created;
+    WEFT__TRY(weft__check_not_null(id, "id"));
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_range(num_ranks, 1, WEFT__MAX_RANKS, "num_ranks"));
+    WEFT__TRY(weft__check_range(rank, 0, num_ranks - 1, "rank"));
+    WEFT__TRY(weft__comm_create(id, rank, num_ranks, config, &created));
+    return finish(created, comm);
+}
+
+weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm)
+{
+    weft_comm *created;
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__comm_create_from_env(config, &created));
+    return finish(created, comm);
+}
+
+weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
+                            const weft_comm_config *config, weft_comm **child)
+{
+    weft_comm *created;
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_not_null(child, "child"));
+    WEFT__TRY(weft__check_range(color, -1, INT32_MAX, "color"));
+    WEFT__TRY(weft__comm_split(comm, color, key, config, &created));
+    if (created != NULL)
+        return finish(created, child);
+    *child = NULL;
+    return WEFT_OK;
+}
+
+weft_result weft_comm_destroy(weft_comm *comm)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    weft__barrier_destroy(comm);
+    weft__comm_destroy(comm);
+    return WEFT_OK;
+}
+
+weft_result weft_comm_abort(weft_comm *comm)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    weft__comm_abort(comm);
+    return WEFT_OK;
+}
+
+weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    weft_result result = weft__status_check(&comm->status);
+    if (failed_rank != NULL)
+        *failed_rank = result != WEFT_OK ? comm->status.failed_rank : -1;
+    return result;
+}
+
+weft_result weft_comm_team(weft_comm *comm, weft_team team, weft_team_info *info)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_not_null(info, "info"));
+    WEFT__TRY(weft__check_range(team, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"));
+    weft__topology_team(&comm->topology, comm->rank, team, info);
+    return WEFT_OK;
+}
+
+int32_t weft_team_world_rank(weft_comm *comm, weft_team team, int32_t rank_idx)
+{
+    if (comm == NULL || team > WEFT_TEAM_RAIL)
+        return -1;
+    return weft__topology_world_rank(&comm->topology, comm->rank, team, rank_idx);
+}
+
+int32_t weft_comm_rank(weft_comm *comm)
+{
+    return comm != NULL ? comm->rank : -1;
+}
+
+int32_t weft_comm_num_ranks(weft_comm *comm)
+{
+    return comm != NULL ? comm->num_ranks : -1;
+}
+
+int32_t weft_comm_node(weft_comm *comm, int32_t rank)
+{
+    if (comm == NULL || rank < 0 || rank >= comm->num_ranks)
+        return -1;
+    return comm->topology.node_of_rank[rank];
+}
+
+weft_result weft_host_barrier(weft_comm *comm)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    return weft__comm_all_gather(comm, NULL, 0, NULL);
+}
+
+weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_array(send, (int64_t)bytes, "send"));
+    WEFT__TRY(weft__check_array(recv, (int64_t)bytes, "recv"));
+    if (bytes > WEFT__MAX_BLOB_BYTES)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "bytes is %zu, allowed are 0..%d", bytes,
+                           WEFT__MAX_BLOB_BYTES);
+    return weft__comm_all_gather(comm, send, bytes, recv);
+}

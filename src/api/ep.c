@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep/ep.h"
+
+#include "api/check.h"
+
+enum { MAX_BLOCKS = 65535 };
+
+weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, weft_ep **ep)
+{
+    weft_ep_config config;
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_not_null(ep, "ep"));
+    WEFT__TRY(weft__check_not_null(user_config, "config"));
+    WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_config"));
+    WEFT__TRY(weft__check_range(config.num_experts, 1, INT32_MAX - 1, "num_experts"));
+    WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
+    WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
+    WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
+    WEFT__TRY(weft__status_check(&comm->status));
+    return weft__ep_create(comm, &config, ep);
+}
+
+weft_result weft_ep_destroy(weft_ep *ep)
+{
+    WEFT__TRY(weft__check_not_null(ep, "ep"));
+    weft__ep_destroy(ep);
+    return WEFT_OK;
+}
+
+static int has_rank(const weft_ep *ep, int32_t rank)
+{
+    return ep != NULL && rank >= 0 && rank < ep->comm->num_ranks;
+}
+
+int32_t weft_ep_num_local_experts(weft_ep *ep, int32_t rank)
+{
+    return has_rank(ep, rank) ? weft__placement_num_local(&ep->placement, rank) : -1;
+}
+
+int32_t weft_ep_global_expert(weft_ep *ep, int32_t rank, int32_t local_expert)
+{
+    if (!has_rank(ep, rank) || local_expert < 0 ||
+        local_expert >= weft__placement_num_local(&ep->placement, rank))
+        return -1;
+    const struct weft__placement *placement = &ep->placement;
+    return placement
+        ->entry_experts[placement->rank_entries[placement->rank_offsets[rank] + local_expert]];
+}
+
+static weft_result check_topk(const weft_ep *ep, int32_t num_topk)
+{
+    return weft__check_range(num_topk, 1, ep->max_topk, "num_topk");
+}
+
+weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user_config,
+                                  weft_ep_handle **handle)
+{
+    weft_ep_handle_config config;
+    WEFT__TRY(weft__check_not_null(ep, "ep"));
+    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__check_not_null(user_config, "config"));
+    WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_handle_config"));
+    /* Rows are numbered by int32, also when all tokens of all ranks come to one. */
+    WEFT__TRY(
+        weft__check_range(config.max_tokens, 0, INT32_MAX / ep->comm->num_ranks, "max_tokens"));
+    WEFT__TRY(check_topk(ep, config.num_topk));
+    WEFT__TRY(weft__check_range(config.expert_alignment, 0, 1 << 20, "expert_alignment"));
+    return weft__handle_create(ep, &config, handle);
+}
+
+weft_result weft_ep_handle_destroy(weft_ep_handle *handle)
+{
+    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    weft__handle_destroy(handle);
+    return WEFT_OK;
+}
+
+weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *user_args,
+                                weft_ep_sizes *sizes)
+{
+    weft_ep_size_args args;
+    WEFT__TRY(weft__check_not_null(ep, "ep"));
+    WEFT__TRY(weft__check_not_null(user_args, "args"));
+    WEFT__TRY(weft__check_not_null(sizes, "sizes"));
+    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_size_args"));
+    WEFT__TRY(weft__check_range(args.max_tokens_per_rank, 0, INT32_MAX, "max_tokens_per_rank"));
+    WEFT__TRY(check_topk(ep, args.num_topk));
+    WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
+    WEFT__TRY(weft__check_array(args.plane_row_bytes, args.num_planes, "plane_row_bytes"));
+    for (int32_t i = 0; i < args.num_planes; i++)
+        WEFT__TRY(weft__check_range((int64_t)args.plane_row_bytes[i], 1, INT32_MAX,
+                                    "plane_row_bytes[i]"));
+    WEFT__TRY(weft__check_range(args.index_type, WEFT_INT32, WEFT_INT64, "index_type"));
+    WEFT__TRY(weft__check_range(args.with_topk, 0, 1, "with_topk"));
+    WEFT__TRY(weft__check_range(args.with_src_token, 0, 1, "with_src_token"));
+    return weft__ep_query_sizes(ep, &args, sizes);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* The stream operations of expert parallelism, and what their handle tells. */
+#include "api/check.h"
+#include "ep/ep.h"
+#include "machine/stream.h"
+
+static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
+{
+    if (handle->state >= needed)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "handle: %s must be called on it before this operation",
+                       handle->state == WEFT__HANDLE_EMPTY ? "weft_ep_layout" : "weft_ep_notify");
+}
+
+static weft_result check_operation(const weft_ep_handle *handle, const weft_stream *stream,
+                                   enum weft__handle_state needed)
+{
+    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    return check_state(handle, needed);
+}
+
+weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *user_args,
+                           weft_stream *stream)
+{
+    weft_ep_layout_args args;
+    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_EMPTY));
+    WEFT__TRY(weft__check_not_null(user_args, "args"));
+    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_layout_args"));
+    WEFT__TRY(weft__check_range(args.num_tokens, 0, handle->max_tokens, "num_tokens"));
+    WEFT__TRY(weft__check_range(args.index_type, WEFT_INT32, WEFT_INT64, "index_type"));
+    WEFT__TRY(weft__check_array(args.topk_idx, args.num_tokens, "topk_idx"));
+    return weft__ep_layout(handle, &args, stream);
+}
+
+weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream)
+{
+    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_LAID_OUT));
+    return weft__ep_notify(handle, stream);
+}
+
+weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
+{
+    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__check_not_null(counts, "counts"));
+    WEFT__TRY(check_state(handle, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(weft__event_synchronize(handle->notified));
+    WEFT__TRY(weft__status_check(&handle->ep->comm->status));
+    const weft_ep *ep = handle->ep;
+    *counts = (weft_ep_counts){
+        .num_recv_tokens = *handle->routing.recv_rows,
+        .num_local_experts = weft__placement_num_local(&ep->placement, ep->comm->rank),
+        .num_recv_per_rank = handle->routing.recv_rank_rows,
+        .num_recv_per_expert = handle->routing.recv_expert_rows,
+    };
+    return WEFT_OK;
+}
+
+weft_result weft_ep_get_device_counts(weft_ep_handle *handle, weft_ep_device_counts *counts)
+{
+    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__check_not_null(counts, "counts"));
+    *counts = (weft_ep_device_counts){
+        .num_recv_tokens = handle->routing.recv_rows,
+        .num_recv_per_rank = handle->routing.recv_rank_rows,
+        .num_recv_per_expert = handle->routing.recv_expert_rows,
+    };
+    return WEFT_OK;
+}
+
+static weft_result check_plane(const weft_plane *plane, int32_t i, int32_t num_tokens)
+{
+    if (plane->row_bytes < 1 || plane->row_bytes > INT32_MAX)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
+                           (unsigned long long)plane->row_bytes, INT32_MAX);
+    if (plane->src == NULL && num_tokens > 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
+                           num_tokens);
+    return WEFT_OK;
+}
+
+static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t num_tokens)
+{
+    const int with_idx = args->topk_idx != NULL || args->recv_topk_idx != NULL;
+    const int with_weights = args->topk_weights != NULL || args->recv_topk_weights != NULL;
+    WEFT__TRY(weft__check_range(args->index_type, WEFT_INT32, WEFT_INT64, "index_type"));
+    if (with_weights && !with_idx)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "topk_idx is NULL but topk_weights is not: weights go with ids only");
+    if (with_idx) {
+        WEFT__TRY(weft__check_array(args->topk_idx, num_tokens, "topk_idx"));
+        WEFT__TRY(weft__check_array(args->recv_topk_idx, args->capacity, "recv_topk_idx"));
+    }
+    if (with_weights) {
+        WEFT__TRY(weft__check_array(args->topk_weights, num_tokens, "topk_weights"));
+        WEFT__TRY(weft__check_array(args->recv_topk_weights, args->capacity, "recv_topk_weights"));
+    }
+    return WEFT_OK;
+}
+
+weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *user_args,
+                             weft_stream *stream)
+{
+    weft_ep_dispatch_args args;
+    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(weft__check_not_null(user_args, "args"));
+    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_dispatch_args"));
+    WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
+    WEFT__TRY(weft__check_array(args.planes, args.num_planes, "planes"));
+    WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
+    for (int32_t i = 0; i < args.num_planes; i++)
+        WEFT__TRY(check_plane(&args.planes[i], i, handle->routing.num_tokens));
+    WEFT__TRY(check_topk_arrays(&args, handle->routing.num_tokens));
+    return weft__ep_dispatch(handle, &args, stream);
+}
+
+weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *user_args,
+                            weft_stream *stream)
+{
+    weft_ep_combine_args args;
+    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(weft__check_not_null(user_args, "args"));
+    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_combine_args"));
+    WEFT__TRY(weft__check_range(args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
+    WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)weft__dtype_bytes(args.dtype),
+                                "hidden"));
+    WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
+    WEFT__TRY(weft__check_array(args.out, handle->routing.num_tokens, "out"));
+    if (args.topk_weights != NULL || args.out_topk_weights != NULL) {
+        WEFT__TRY(weft__check_array(args.topk_weights, args.capacity, "topk_weights"));
+        WEFT__TRY(weft__check_array(args.out_topk_weights, handle->routing.num_tokens,
+                                    "out_topk_weights"));
+    }
+    return weft__ep_combine(handle, &args, stream);
+}
+
+weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped)
+{
+    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__status_check(&handle->ep->comm->status));
+    const int64_t dropped = *handle->routing.dropped_rows;
+    if (num_dropped != NULL)
+        *num_dropped = dropped;
+    if (dropped == 0)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_CAPACITY,
+                       "capacity was %lld for the %d rows that came to rank %d: %lld were dropped",
+                       (long long)(*handle->routing.recv_rows - dropped),
+                       *handle->routing.recv_rows, handle->ep->comm->rank, (long long)dropped);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* How ranks learn who they are and where they meet: unique ids, and the environments of launchers. */
+#ifndef WEFT_COMM_BOOTSTRAP_H
+#define WEFT_COMM_BOOTSTRAP_H
+
+#include "comm/meeting_point.h"
+#include "weft.h"
+
+enum weft__launcher {
+    WEFT__LAUNCHER_NONE, /* one rank alone */
+    WEFT__LAUNCHER_WEFT,
+    WEFT__LAUNCHER_TORCHRUN,
+    WEFT__LAUNCHER_OPEN_MPI,
+    WEFT__LAUNCHER_SLURM,
+    WEFT__LAUNCHER_PMI
+};
+
+struct weft__bootstrap {
+    enum weft__launcher launcher;
+    int32_t rank, num_ranks;
+    struct weft__meeting_point point; /* unless there is only one rank */
+    enum {
+        WEFT__RENDEZVOUS_ELSEWHERE, /* the launcher serves it */
+        WEFT__RENDEZVOUS_AT_RANK_0
+    } rendezvous;
+};
+
+/* Reads the environment, and nothing but it. */
+weft_result weft__bootstrap_read(struct weft__bootstrap *bootstrap);
+
+/* Starts the rendezvous if it is this rank's to serve, and tells the key of the next communicator
+ * of this environment: the first has 0, as all ranks count the same. */
+weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint64_t *key);
+
+/* The work behind weft_unique_id_create. */
+weft_result weft__unique_id_create(weft_unique_id *id);
+
+#endif

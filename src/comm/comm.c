@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/comm.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/bootstrap.h"
+#include "comm/fd_exchange.h"
+#include "comm/identity.h"
+#include "comm/link.h"
+#include "comm/settings.h"
+
+/* All that it takes to make a communicator, however its ranks came by it. */
+struct origin {
+    struct weft__meeting_point point;
+    uint64_t key;
+    int32_t rank, num_ranks;
+    int32_t num_nodes; /* virtual ones; 0: by node_key */
+    weft_comm_config config;
+    weft_comm *parent; /* of a split; NULL: none */
+};
+
+/* ---------------------------------------------------------------- configuration */
+
+static weft_result read_config(const weft_comm_config *config, struct origin *origin)
+{
+    int64_t timeout_ms = 0;
+    weft_result result =
+        weft__config_copy(&origin->config, sizeof(origin->config), config, "weft_comm_config");
+    if (result == WEFT_OK)
+        result = weft__setting_number(WEFT__SETTING_TIMEOUT_MS, 1, UINT32_MAX, &timeout_ms);
+    if (result == WEFT_OK && origin->config.timeout_ms == 0)
+        origin->config.timeout_ms = (uint32_t)timeout_ms;
+    const uint64_t max_bytes = origin->config.heap_max_bytes;
+    if (result == WEFT_OK && max_bytes > 0 && origin->config.heap_bytes > max_bytes)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "heap_bytes is %" PRIu64 "; it must be at most heap_max_bytes, %" PRIu64,
+                           origin->config.heap_bytes, max_bytes);
+    const uint64_t largest_bytes = UINT64_C(1) << 46; /* half of the addresses of a process */
+    if (result == WEFT_OK &&
+        (max_bytes > largest_bytes || origin->config.heap_bytes > largest_bytes))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "heap_bytes is %" PRIu64 ", heap_max_bytes is %" PRIu64
+                           "; at most %" PRIu64 " are allowed",
+                           origin->config.heap_bytes, max_bytes, largest_bytes);
+    return result;
+}
+
+/* The environment declares nodes for whole worlds; a split keeps the nodes of its parent. */
+static weft_result read_num_nodes(struct origin *origin)
+{
+    int64_t num_nodes = 0;
+    const char *name = "num_nodes";
+    if (origin->config.num_nodes != 0) {
+        num_nodes = origin->config.num_nodes;
+    } else if (origin->parent == NULL) {
+        name = weft__settings[WEFT__SETTING_NODES].name;
+        weft_result result =
+            weft__setting_number(WEFT__SETTING_NODES, 1, WEFT__MAX_RANKS, &num_nodes);
+        if (result != WEFT_OK)
+            return result;
+    }
+    if (num_nodes < 0 || (num_nodes > 0 && origin->num_ranks % num_nodes != 0))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s is %" PRId64 "; it must divide the number of ranks, which is %d",
+                           name, num_nodes, origin->num_ranks);
+    origin->num_nodes = (int32_t)num_nodes;
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- creation */
+
+/* The key of this rank's node: its host, or within a split, its node of the parent. */
+static uint64_t node_key(const struct origin *origin, const struct weft__identity *identity)
+{
+    if (origin->parent == NULL)
+        return identity->host_key;
+    const weft_comm *parent = origin->parent;
+    int32_t node = parent->topology.node_of_rank[parent->rank];
+    return weft__hash(parent->key, &node, sizeof(node));
+}
+
+static weft_result init_topology(weft_comm *comm, const struct origin *origin,
+                                 const struct weft__identity *table)
+{
+    uint64_t *keys = malloc((size_t)comm->num_ranks * sizeof(*keys));
+    if (keys == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    weft_result result = WEFT_OK;
+    int32_t node_size = origin->num_nodes > 0 ? comm->num_ranks / origin->num_nodes : 1;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        int32_t first = rank - rank % node_size; /* of a virtual node */
+        keys[rank] = origin->num_nodes > 0 ? (uint64_t)first : table[rank].node_key;
+        if (result == WEFT_OK && table[rank].host_key != table[first].host_key)
+            result = weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                                 "num_nodes is %d: ranks %d and %d would be one node, but are on "
+                                 "different hosts",
+                                 origin->num_nodes, first, rank);
+    }
+    if (result == WEFT_OK)
+        result = weft__topology_init(&comm->topology, keys, comm->num_ranks);
+    free(keys);
+    return result;
+}
+
+/* Opens the link and fills the table; a rank alone knows it already. */
+static weft_result meet(weft_comm *comm, const struct origin *origin, struct weft__identity *table,
+                        int *socket_fd)
+{
+    struct weft__hello hello = {.key = origin->key,
+                                .rank = origin->rank,
+                                .num_ranks = origin->num_ranks,
+                                .num_nodes = origin->num_nodes,
+                                .timeout_ms = comm->timeout_ms};
+    weft_result result = weft__identity_of_process(&hello.identity);
+    hello.identity.node_key = node_key(origin, &hello.identity);
+    if (result != WEFT_OK || origin->num_ranks == 1) {
+        table[0] = hello.identity;
+        return result;
+    }
+    result = weft__fd_socket_open(hello.identity.socket_id, socket_fd);
+    if (result != WEFT_OK)
+        return result;
+    const struct weft__link_options options = {
+        .point = &origin->point,
+        .hello = &hello,
+        .status = &comm->status,
+        .watched = origin->parent != NULL ? &origin->parent->status : NULL};
+    return weft__link_open(&options, table, &comm->link);
+}
+
+static weft_result build(weft_comm *comm, const struct origin *origin)
+{
+    int socket_fd = -1;
+    struct weft__identity *table = calloc((size_t)origin->num_ranks, sizeof(*table));
+    if (table == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", origin->num_ranks);
+    weft_result result = weft__status_init(&comm->status, origin->num_ranks);
+    if (result == WEFT_OK)
+        result = meet(comm, origin, table, &socket_fd);
+    if (result == WEFT_OK)
+        result = init_topology(comm, origin, table);
+    if (result == WEFT_OK)
+        result = weft__heap_create(comm, &origin->config, table, socket_fd, &comm->heap);
+    if (result == WEFT_OK)
+        weft__status_set_bell(&comm->status,
+                              weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]));
+    if (socket_fd >= 0)
+        close(socket_fd);
+    free(table);
+    return result;
+}
+
+static weft_result create(const struct origin *origin, weft_comm **created)
+{
+    weft_comm *comm = calloc(1, sizeof(*comm));
+    if (comm == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+    comm->rank = origin->rank;
+    comm->num_ranks = origin->num_ranks;
+    comm->timeout_ms = origin->config.timeout_ms;
+    comm->point = origin->point;
+    comm->key = origin->key;
+    weft_result result = build(comm, origin);
+    if (result == WEFT_OK)
+        *created = comm;
+    else
+        weft__comm_destroy(comm);
+    return result;
+}
+
+weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
+                              const weft_comm_config *config, weft_comm **comm)
+{
+    struct origin origin = {.rank = rank, .num_ranks = num_ranks};
+    weft_result result = weft__meeting_point_from_id(&origin.point, id);
+    if (result == WEFT_OK)
+        result = read_config(config, &origin);
+    if (result == WEFT_OK)
+        result = read_num_nodes(&origin);
+    return result == WEFT_OK ? create(&origin, comm) : result;
+}
+
+weft_result weft__comm_create_from_env(const weft_comm_config *config, weft_comm **comm)
+{
+    struct origin origin = {0};
+    struct weft__bootstrap bootstrap;
+    weft_result result = weft__bootstrap_read(&bootstrap);
+    origin.rank = bootstrap.rank;
+    origin.num_ranks = bootstrap.num_ranks;
+    if (result == WEFT_OK)
+        result = read_config(config, &origin);
+    if (result == WEFT_OK)
+        result = read_num_nodes(&origin);
+    if (result == WEFT_OK)
+        result = weft__bootstrap_start(&bootstrap, &origin.key);
+    origin.point = bootstrap.point;
+    return result == WEFT_OK ? create(&origin, comm) : result;
+}
+
+void weft__comm_destroy(weft_comm *comm)
+{
+    /* The link's monitor rings the bell, which is in the heap, by way of the status. */
+    if (comm->link != NULL)
+        weft__link_close(comm->link);
+    if (comm->heap != NULL)
+        weft__heap_destroy(comm->heap);
+    weft__topology_destroy(&comm->topology);
+    weft__status_destroy(&comm->status);
+    free(comm);
+}
+
+/* ---------------------------------------------------------------- collectives */
+
+weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
+{
+    if (comm->link != NULL)
+        return weft__link_all_gather(comm->link, send, bytes, recv);
+    weft_result result = weft__status_check(&comm->status);
+    if (result == WEFT_OK && bytes > 0)
+        memcpy(recv, send, bytes);
+    return result;
+}
+
+void weft__comm_abort(weft_comm *comm)
+{
+    weft__status_fail(&comm->status, WEFT_ERROR_ABORTED, comm->rank,
+                      "rank %d called weft_comm_abort", comm->rank);
+    if (comm->link != NULL)
+        weft__link_abort(comm->link);
+}
+
+struct choice {
+    int32_t color, key;
+};
+
+/* This rank's place among those of its color, by key, then by rank. */
+static void place_in_child(const struct choice *choices, const weft_comm *comm,
+                           struct origin *child)
+{
+    const struct choice *mine = &choices[comm->rank];
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const struct choice *other = &choices[rank];
+        if (other->color != mine->color)
+            continue;
+        child->num_ranks++;
+        child->rank += other->key < mine->key || (other->key == mine->key && rank < comm->rank);
+    }
+}
+
+weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
+                             const weft_comm_config *config, weft_comm **child)
+{
+    struct origin origin = {.point = comm->point, .parent = comm};
+    const struct choice mine = {.color = color, .key = key};
+    weft_result result = read_config(config, &origin);
+    if (result != WEFT_OK)
+        return result;
+    struct choice *choices = malloc((size_t)comm->num_ranks * sizeof(*choices));
+    if (choices == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    result = weft__comm_all_gather(comm, &mine, sizeof(mine), choices);
+    if (result == WEFT_OK)
+        place_in_child(choices, comm, &origin);
+    free(choices);
+    if (result != WEFT_OK)
+        return result;
+    const int32_t names[2] = {comm->num_splits++, color};
+    origin.key = weft__hash(weft__hash(WEFT__HASH_SEED, &comm->key, sizeof(comm->key)), names,
+                            sizeof(names));
+    if (color < 0) {
+        *child = NULL;
+        return WEFT_OK;
+    }
+    result = read_num_nodes(&origin);
+    return result == WEFT_OK ? create(&origin, child) : result;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/connect.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+#include "comm/thread.h"
+
+enum {
+    FIRST_PAUSE_MS = 5,     /* between attempts, doubled each time */
+    LONGEST_PAUSE_MS = 200, /* up to this */
+    ATTEMPT_MS = 2000,      /* for one address to answer */
+    LOOK_UP_MS = 50,        /* between looks at the watched status */
+    GRACE_MS = 2000         /* the rendezvous knows more about a timeout: it goes first */
+};
+
+struct meeting {
+    const struct weft__meeting_point *point;
+    const struct weft__hello *hello;
+    struct weft__status *watched;
+    int64_t deadline_ns;
+    char obstacle[128]; /* why the last attempt failed */
+};
+
+static void note_obstacle(struct meeting *meeting, const char *obstacle)
+{
+    snprintf(meeting->obstacle, sizeof(meeting->obstacle), "%s", obstacle);
+}
+
+/* -1 with the obstacle noted if nobody answers there. */
+static int connect_to(struct meeting *meeting, const struct addrinfo *at)
+{
+    const int on = 1;
+    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        note_obstacle(meeting, strerror(errno));
+        return -1;
+    }
+    /* If the system gives this socket the very port that the rendezvous is about to listen on, it
+     * must not stand in its way. */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    int reason = connect(fd, at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+    if (reason == EINPROGRESS) {
+        int64_t attempt_ns = weft__now_ns() + ATTEMPT_MS * WEFT__NS_PER_MS;
+        struct pollfd writable = {.fd = fd, .events = POLLOUT};
+        socklen_t reason_bytes = sizeof(reason);
+        poll(&writable, 1,
+             weft__poll_timeout_ms(attempt_ns < meeting->deadline_ns ? attempt_ns
+                                                                     : meeting->deadline_ns));
+        if (writable.revents == 0)
+            reason = ETIMEDOUT;
+        else
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &reason_bytes);
+    }
+    if (reason == 0 && weft__socket_prepare(fd) == WEFT_OK)
+        return fd;
+    note_obstacle(meeting, strerror(reason));
+    close(fd);
+    return -1;
+}
+
+static int connect_once(struct meeting *meeting)
+{
+    char service[8];
+    snprintf(service, sizeof(service), "%u", meeting->point->port);
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    int reason = getaddrinfo(meeting->point->address, service, &hints, &found);
+    if (reason != 0) {
+        note_obstacle(meeting, gai_strerror(reason));
+        return -1;
+    }
+    int fd = -1;
+    for (const struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next)
+        fd = connect_to(meeting, at);
+    freeaddrinfo(found);
+    return fd;
+}
+
+static weft_result check_watched(const struct meeting *meeting)
+{
+    return meeting->watched != NULL ? weft__status_check(meeting->watched) : WEFT_OK;
+}
+
+/* Waits for a frame of the rendezvous until deadline_ns, or until the watched status fails. */
+static enum weft__wire_result next_frame(const struct meeting *meeting, struct weft__wire *wire,
+                                         int64_t deadline_ns, struct weft__frame *frame)
+{
+    for (;;) {
+        enum weft__wire_result result = weft__wire_receive(wire, frame);
+        if (result != WEFT__WIRE_EMPTY || weft__now_ns() >= deadline_ns ||
+            check_watched(meeting) != WEFT_OK)
+            return result;
+        int timeout_ms = weft__poll_timeout_ms(deadline_ns);
+        if (meeting->watched != NULL && timeout_ms > LOOK_UP_MS)
+            timeout_ms = LOOK_UP_MS;
+        struct pollfd readable = {
+            .fd = wire->fd, .events = weft__wire_has_output(wire) ? POLLIN | POLLOUT : POLLIN};
+        poll(&readable, 1, timeout_ms);
+        if (weft__wire_flush(wire) != WEFT__WIRE_OK)
+            return WEFT__WIRE_CLOSED;
+    }
+}
+
+/* Whoever does not answer the hello is not our rendezvous, or not yet: try again. */
+static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wire *wire,
+                                        struct weft__identity *server)
+{
+    struct weft__frame frame;
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_HELLO, meeting->hello, sizeof(*meeting->hello), NULL, 0);
+    if (message == NULL)
+        return WEFT__WIRE_GARBAGE;
+    enum weft__wire_result result = weft__wire_send(wire, message);
+    weft__message_release(message);
+    if (result == WEFT__WIRE_OK)
+        result = next_frame(meeting, wire, meeting->deadline_ns, &frame);
+    if (result == WEFT__WIRE_OK &&
+        (frame.type != WEFT__FRAME_WELCOME || frame.body_bytes != sizeof(*server)))
+        result = WEFT__WIRE_GARBAGE;
+    if (result == WEFT__WIRE_OK)
+        memcpy(server, frame.body, sizeof(*server));
+    else
+        note_obstacle(meeting, result == WEFT__WIRE_EMPTY ? "it does not answer"
+                                                          : "it does not know this unique id");
+    return result;
+}
+
+static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wire,
+                                  const struct weft__identity *server, struct weft__identity *table)
+{
+    struct weft__frame frame;
+    size_t table_bytes = (size_t)meeting->hello->num_ranks * sizeof(*table);
+    enum weft__wire_result result =
+        next_frame(meeting, wire, meeting->deadline_ns + GRACE_MS * WEFT__NS_PER_MS, &frame);
+    if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_TABLE &&
+        frame.body_bytes == table_bytes) {
+        memcpy(table, frame.body, table_bytes);
+        return WEFT_OK;
+    }
+    struct weft__failure_notice notice;
+    if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_FAILED &&
+        frame.body_bytes == sizeof(notice)) {
+        memcpy(&notice, frame.body, sizeof(notice));
+        return weft__error((weft_result)notice.result, "%.*s", (int)sizeof(notice.text),
+                           notice.text);
+    }
+    weft_result watched = check_watched(meeting);
+    if (watched != WEFT_OK)
+        return watched;
+    if (result == WEFT__WIRE_EMPTY)
+        return weft__error(WEFT_ERROR_TIMEOUT,
+                           "the rendezvous (pid %d) does not answer within %u ms", server->pid,
+                           meeting->hello->timeout_ms);
+    return weft__error(WEFT_ERROR_RANK_FAILED,
+                       "the process of the rendezvous (pid %d) died before all ranks had met",
+                       server->pid);
+}
+
+/* One attempt; `*over` tells whether its result is final. */
+static weft_result attempt(struct meeting *meeting, struct weft__wire *wire,
+                           struct weft__identity *server, struct weft__identity *table, int *over)
+{
+    int fd = connect_once(meeting);
+    *over = 0;
+    if (fd < 0)
+        return WEFT_ERROR_TIMEOUT;
+    weft__wire_init(wire, fd,
+                    sizeof(struct weft__gather_header) +
+                        (uint64_t)meeting->hello->num_ranks * WEFT__MAX_BLOB_BYTES);
+    weft_result result = WEFT_ERROR_TIMEOUT;
+    if (introduce(meeting, wire, server) == WEFT__WIRE_OK) {
+        *over = 1;
+        result = wait_for_table(meeting, wire, server, table);
+    }
+    if (result != WEFT_OK)
+        weft__wire_close(wire);
+    return result;
+}
+
+weft_result weft__connect(const struct weft__connection_request *request, struct weft__wire *wire,
+                          struct weft__identity *server, struct weft__identity *table)
+{
+    const struct weft__hello *hello = request->hello;
+    struct meeting meeting = {.point = request->point,
+                              .hello = hello,
+                              .watched = request->watched,
+                              .deadline_ns = weft__now_ns() + hello->timeout_ms * WEFT__NS_PER_MS};
+    int pause_ms = FIRST_PAUSE_MS;
+    for (;;) {
+        int over;
+        weft_result result = attempt(&meeting, wire, server, table, &over);
+        if (over)
+            return result;
+        result = check_watched(&meeting);
+        if (result != WEFT_OK)
+            return result;
+        if (weft__now_ns() >= meeting.deadline_ns)
+            return weft__error(WEFT_ERROR_TIMEOUT,
+                               "rank %d found no rendezvous at %s, port %u within %u ms: %s",
+                               hello->rank, meeting.point->address, meeting.point->port,
+                               hello->timeout_ms, meeting.obstacle);
+        poll(NULL, 0, pause_ms);
+        pause_ms = 2 * pause_ms < LONGEST_PAUSE_MS ? 2 * pause_ms : LONGEST_PAUSE_MS;
+    }
+}

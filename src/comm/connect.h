@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_COMM_CONNECT_H
+#define WEFT_COMM_CONNECT_H
+
+#include "comm/status.h"
+#include "comm/wire.h"
+#include "weft.h"
+
+struct weft__connection_request {
+    const struct weft__meeting_point *point;
+    const struct weft__hello *hello;
+    struct weft__status *watched; /* when it fails, so does the meeting; NULL: none */
+};
+
+/* Meets the other ranks: on WEFT_OK the wire is connected, `server` tells the process of the
+ * rendezvous and table[num_ranks of the hello] the ranks. */
+weft_result weft__connect(const struct weft__connection_request *request, struct weft__wire *wire,
+                          struct weft__identity *server, struct weft__identity *table);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* The ranks of a host give each other a file descriptor over Unix sockets without a file. */
+#ifndef WEFT_COMM_FD_EXCHANGE_H
+#define WEFT_COMM_FD_EXCHANGE_H
+
+#include "comm/status.h"
+#include "comm/wire.h"
+#include "weft.h"
+
+/* A socket under a random name, which goes into socket_id for the others to find it. */
+weft_result weft__fd_socket_open(uint64_t socket_id[2], int *socket_fd);
+
+struct weft__fd_exchange {
+    int socket_fd;
+    int32_t rank, num_ranks;
+    uint32_t timeout_ms;
+    uint64_t key;                       /* of the communicator */
+    const struct weft__identity *table; /* [num_ranks] */
+    struct weft__status *status;        /* a failure ends the exchange */
+};
+
+/* Collective over the ranks with this rank's host key: gives `fd` to all and puts theirs into
+ * fds[num_ranks], -1 for itself and for ranks of other hosts. Takes them only from the processes
+ * that the table names. On failure all of fds are -1. */
+weft_result weft__fd_exchange(const struct weft__fd_exchange *exchange, int fd, int *fds);
+
+#endif

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/group.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/log.h"
+#include "comm/status.h"
+#include "comm/thread.h"
+
+enum presence { ABSENT, PRESENT, LEFT, DEAD };
+
+struct member {
+    enum presence presence;
+    struct weft__client *client; /* while PRESENT */
+    struct weft__hello hello;    /* unless ABSENT */
+    uint64_t num_gathered;       /* sequence of its latest contribution */
+};
+
+/* The all-gather under way. No rank can be ahead of another by more than one, since a rank starts
+ * the next only when it has the result of this one, which needed everybody. */
+struct gather {
+    uint64_t sequence;
+    uint64_t blob_bytes; /* as the first contributor has it */
+    int32_t first_rank, num_in;
+    int32_t differing_rank; /* whose blob has another size; -1: none */
+    uint64_t differing_bytes;
+    int64_t deadline_ns;
+    struct weft__message *message; /* filled with the blobs; NULL: no gather under way */
+};
+
+struct weft__group {
+    struct weft__group *next;
+    uint64_t key;
+    int32_t num_ranks;
+    int32_t first_rank; /* who came first: its num_ranks and num_nodes are the measure */
+    int32_t num_came, num_present;
+    enum { MEETING, MET, FAILED_TO_MEET } phase;
+    int64_t deadline_ns; /* of the meeting; of a failed one: until when to tell late comers */
+    struct weft__failure_notice failure;
+    struct gather gather;
+    struct member members[];
+};
+
+static void send_to(struct weft__client *client, enum weft__frame_type type, const void *body,
+                    size_t body_bytes)
+{
+    struct weft__message *message = weft__message_create(type, body, body_bytes, NULL, 0);
+    if (message == NULL || weft__wire_send(&client->wire, message) != WEFT__WIRE_OK)
+        client->state = WEFT__CLIENT_BROKEN;
+    if (message != NULL)
+        weft__message_release(message);
+}
+
+static void broadcast(struct weft__group *group, struct weft__message *message)
+{
+    for (int32_t rank = 0; rank < group->num_ranks; rank++) {
+        struct weft__client *client = group->members[rank].client;
+        if (client != NULL && weft__wire_send(&client->wire, message) != WEFT__WIRE_OK)
+            client->state = WEFT__CLIENT_BROKEN;
+    }
+}
+
+/* Without memory nobody can be told anything: then the members see their connections end. */
+static void broadcast_body(struct weft__group *group, enum weft__frame_type type, const void *body,
+                           size_t body_bytes)
+{
+    struct weft__message *message = weft__message_create(type, body, body_bytes, NULL, 0);
+    if (message == NULL) {
+        for (int32_t rank = 0; rank < group->num_ranks; rank++)
+            if (group->members[rank].client != NULL)
+                group->members[rank].client->state = WEFT__CLIENT_BROKEN;
+        return;
+    }
+    broadcast(group, message);
+    weft__message_release(message);
+}
+
+static struct weft__failure_notice failure(weft_result result, int32_t rank, const char *format,
+                                           ...) __attribute__((format(printf, 3, 4)));
+static struct weft__failure_notice failure(weft_result result, int32_t rank, const char *format,
+                                           ...)
+{
+    struct weft__failure_notice notice = {.result = result, .rank = rank};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(notice.text, sizeof(notice.text), format, arguments);
+    va_end(arguments);
+    return notice;
+}
+
+static void drop_gather(struct weft__group *group)
+{
+    if (group->gather.message != NULL)
+        weft__message_release(group->gather.message);
+    group->gather = (struct gather){0};
+}
+
+static void fail_group(struct weft__group *group, const struct weft__failure_notice *notice)
+{
+    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "communicator %016llx: %s",
+              (unsigned long long)group->key, notice->text);
+    drop_gather(group);
+    if (group->phase == MEETING) {
+        const struct weft__hello *first = &group->members[group->first_rank].hello;
+        group->phase = FAILED_TO_MEET;
+        group->failure = *notice;
+        group->deadline_ns = weft__now_ns() + first->timeout_ms * WEFT__NS_PER_MS;
+    }
+    broadcast_body(group, WEFT__FRAME_FAILED, notice, sizeof(*notice));
+}
+
+/* "ranks 3, 5 of 8" that have not come to the meeting or to the gather. */
+static int32_t list_missing(const struct weft__group *group, char *text, size_t text_bytes)
+{
+    enum { MAX_NAMED = 16 };
+    char list[MAX_NAMED * 8] = "";
+    size_t length = 0;
+    int32_t num_missing = 0, first = -1;
+    for (int32_t rank = 0; rank < group->num_ranks; rank++) {
+        const struct member *member = &group->members[rank];
+        if (group->phase == MET ? member->num_gathered >= group->gather.sequence
+                                : member->presence != ABSENT)
+            continue;
+        if (num_missing++ == 0)
+            first = rank;
+        if (num_missing <= MAX_NAMED)
+            length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%d",
+                                       num_missing > 1 ? ", " : "", rank);
+    }
+    snprintf(text, text_bytes, "%s %s%s of %d", num_missing == 1 ? "rank" : "ranks", list,
+             num_missing > MAX_NAMED ? ", ..." : "", group->num_ranks);
+    return first;
+}
+
+static void expire(struct weft__group *group, int32_t first_rank, const char *where)
+{
+    char missing[192];
+    int32_t culprit = list_missing(group, missing, sizeof(missing));
+    struct weft__failure_notice notice =
+        failure(WEFT_ERROR_TIMEOUT, culprit, "%s did not come%s within %u ms", missing, where,
+                group->members[first_rank].hello.timeout_ms);
+    fail_group(group, &notice);
+}
+
+/* ---------------------------------------------------------------- meeting */
+
+static int has_departed(const struct weft__group *group, int32_t rank)
+{
+    return rank < group->num_ranks &&
+           (group->members[rank].presence == LEFT || group->members[rank].presence == DEAD);
+}
+
+/* A rank that has left one communicator and comes again starts the next one of the same key. */
+static struct weft__group *find_or_create(struct weft__group **groups,
+                                          const struct weft__hello *hello)
+{
+    for (struct weft__group *group = *groups; group != NULL; group = group->next)
+        if (group->key == hello->key && !has_departed(group, hello->rank))
+            return group;
+    struct weft__group *group =
+        calloc(1, sizeof(*group) + (size_t)hello->num_ranks * sizeof(struct member));
+    if (group == NULL)
+        return NULL;
+    group->key = hello->key;
+    group->num_ranks = hello->num_ranks;
+    group->first_rank = hello->rank;
+    group->deadline_ns = INT64_MAX;
+    group->next = *groups;
+    *groups = group;
+    return group;
+}
+
+static struct weft__failure_notice check_hello(const struct weft__group *group,
+                                               const struct weft__hello *hello)
+{
+    const struct weft__hello *first = &group->members[group->first_rank].hello;
+    const struct member *claimed = &group->members[hello->rank % group->num_ranks];
+    if (group->phase == FAILED_TO_MEET)
+        return group->failure;
+    if (group->num_came > 0 && hello->num_ranks != group->num_ranks)
+        return failure(WEFT_ERROR_MISMATCH, hello->rank,
+                       "ranks disagree: num_ranks is %d on rank %d and %d on rank %d",
+                       group->num_ranks, group->first_rank, hello->num_ranks, hello->rank);
+    if (group->num_came > 0 && hello->num_nodes != first->num_nodes)
+        return failure(WEFT_ERROR_MISMATCH, hello->rank,
+                       "ranks disagree: num_nodes is %d on rank %d and %d on rank %d",
+                       first->num_nodes, group->first_rank, hello->num_nodes, hello->rank);
+    if (claimed->presence != ABSENT)
+        return failure(WEFT_ERROR_MISMATCH, hello->rank,
+                       "two processes say that they are rank %d: pid %d and pid %d", hello->rank,
+                       claimed->hello.identity.pid, hello->identity.pid);
+    return failure(WEFT_OK, -1, "%s", "");
+}
+
+static void send_table(struct weft__group *group)
+{
+    size_t table_bytes = (size_t)group->num_ranks * sizeof(struct weft__identity);
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_TABLE, NULL, 0, NULL, table_bytes);
+    if (message == NULL) {
+        struct weft__failure_notice notice =
+            failure(WEFT_ERROR_OUT_OF_MEMORY, -1, "the rendezvous has no memory for %d ranks",
+                    group->num_ranks);
+        fail_group(group, &notice);
+        return;
+    }
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        memcpy(message->body + (size_t)rank * sizeof(struct weft__identity),
+               &group->members[rank].hello.identity, sizeof(struct weft__identity));
+    group->phase = MET;
+    group->deadline_ns = INT64_MAX;
+    broadcast(group, message);
+    weft__message_release(message);
+}
+
+static void admit(struct weft__group *group, struct weft__client *client,
+                  const struct weft__hello *hello)
+{
+    if (group->num_came++ == 0)
+        group->first_rank = hello->rank;
+    group->num_present++;
+    group->members[hello->rank] =
+        (struct member){.presence = PRESENT, .client = client, .hello = *hello};
+    client->group = group;
+    client->rank = hello->rank;
+    client->wire.max_body_bytes = sizeof(struct weft__gather_header) + WEFT__MAX_BLOB_BYTES;
+    int64_t deadline_ns = weft__now_ns() + hello->timeout_ms * WEFT__NS_PER_MS;
+    if (deadline_ns < group->deadline_ns)
+        group->deadline_ns = deadline_ns;
+    if (group->num_came == group->num_ranks)
+        send_table(group);
+}
+
+void weft__group_join(struct weft__group **groups, struct weft__client *client,
+                      const struct weft__hello *hello, const struct weft__identity *server)
+{
+    send_to(client, WEFT__FRAME_WELCOME, server, sizeof(*server));
+    struct weft__group *group = find_or_create(groups, hello);
+    if (group == NULL) {
+        client->state = WEFT__CLIENT_BROKEN;
+        return;
+    }
+    struct weft__failure_notice notice = check_hello(group, hello);
+    if (notice.result == WEFT_OK) {
+        admit(group, client, hello);
+        return;
+    }
+    send_to(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
+    /* A communicator that is complete does not care who knocks. */
+    if (group->phase == MEETING)
+        fail_group(group, &notice);
+}
+
+/* ---------------------------------------------------------------- all-gather */
+
+static void finish_gather(struct weft__group *group)
+{
+    struct gather *gather = &group->gather;
+    if (gather->differing_rank < 0) {
+        broadcast(group, gather->message);
+    } else {
+        struct {
+            struct weft__gather_header header;
+            char text[WEFT__MAX_TEXT_BYTES];
+        } body = {.header = {.sequence = gather->sequence, .result = WEFT_ERROR_MISMATCH}};
+        snprintf(body.text, sizeof(body.text),
+                 "ranks disagree: the all-gather has %llu bytes on rank %d and %llu on rank %d",
+                 (unsigned long long)gather->blob_bytes, gather->first_rank,
+                 (unsigned long long)gather->differing_bytes, gather->differing_rank);
+        broadcast_body(group, WEFT__FRAME_GATHERED, &body, sizeof(body));
+    }
+    drop_gather(group);
+}
+
+static enum weft__wire_result start_gather(struct weft__group *group, int32_t rank,
+                                           const struct weft__gather_header *header)
+{
+    size_t blobs_bytes = (size_t)group->num_ranks * header->blob_bytes;
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GATHERED, header, sizeof(*header), NULL, blobs_bytes);
+    group->gather = (struct gather){.sequence = header->sequence,
+                                    .blob_bytes = header->blob_bytes,
+                                    .first_rank = rank,
+                                    .differing_rank = -1,
+                                    .deadline_ns = INT64_MAX,
+                                    .message = message};
+    return message != NULL ? WEFT__WIRE_OK : WEFT__WIRE_GARBAGE;
+}
+
+/* The lowest rank that can no longer contribute to the gather; -1: none. */
+static int32_t find_departed(const struct weft__group *group)
+{
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        if (group->members[rank].presence == LEFT &&
+            group->members[rank].num_gathered < group->gather.sequence)
+            return rank;
+    return -1;
+}
+
+static void fail_if_departed(struct weft__group *group)
+{
+    int32_t departed = group->gather.message != NULL ? find_departed(group) : -1;
+    if (departed < 0)
+        return;
+    struct weft__failure_notice notice =
+        failure(WEFT_ERROR_RANK_FAILED, departed, "rank %d has left the communicator", departed);
+    fail_group(group, &notice);
+}
+
+static enum weft__wire_result contribute(struct weft__group *group, int32_t rank,
+                                         const struct weft__frame *frame)
+{
+    struct gather *gather = &group->gather;
+    struct member *member = &group->members[rank];
+    struct weft__gather_header header;
+    if (group->phase != MET || frame->body_bytes < sizeof(header))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&header, frame->body, sizeof(header));
+    if (header.blob_bytes != frame->body_bytes - sizeof(header) ||
+        header.sequence != member->num_gathered + 1)
+        return WEFT__WIRE_GARBAGE;
+    member->num_gathered = header.sequence;
+    if (gather->message == NULL && start_gather(group, rank, &header) != WEFT__WIRE_OK)
+        return WEFT__WIRE_GARBAGE;
+    if (header.blob_bytes == gather->blob_bytes) {
+        memcpy(gather->message->body + sizeof(header) + (size_t)rank * header.blob_bytes,
+               frame->body + sizeof(header), header.blob_bytes);
+    } else if (gather->differing_rank < 0) {
+        gather->differing_rank = rank;
+        gather->differing_bytes = header.blob_bytes;
+    }
+    int64_t deadline_ns = weft__now_ns() + member->hello.timeout_ms * WEFT__NS_PER_MS;
+    if (deadline_ns < gather->deadline_ns)
+        gather->deadline_ns = deadline_ns;
+    if (++gather->num_in == group->num_ranks)
+        finish_gather(group);
+    else
+        fail_if_departed(group);
+    return WEFT__WIRE_OK;
+}
+
+/* ---------------------------------------------------------------- leaving */
+
+static void remove_member(struct weft__client *client, enum presence presence)
+{
+    struct weft__group *group = client->group;
+    struct member *member = &group->members[client->rank];
+    member->presence = presence;
+    member->client = NULL;
+    client->group = NULL;
+    group->num_present--;
+    struct weft__rank_state_notice notice = {.rank = client->rank,
+                                             .state = presence == LEFT ? WEFT__RANK_LEFT
+                                                                       : WEFT__RANK_DEAD,
+                                             .pid = member->hello.identity.pid};
+    if (group->phase == MET)
+        broadcast_body(group, WEFT__FRAME_RANK_STATE, &notice, sizeof(notice));
+    if (group->phase == MET && presence == LEFT)
+        fail_if_departed(group);
+    if (group->phase != MEETING)
+        return;
+    struct weft__failure_notice failed =
+        failure(WEFT_ERROR_RANK_FAILED, client->rank,
+                presence == LEFT ? "rank %d (pid %d) gave up before all ranks had met"
+                                 : "rank %d died (pid %d) before all ranks had met",
+                client->rank, notice.pid);
+    fail_group(group, &failed);
+}
+
+static void abort_group(struct weft__group *group, int32_t rank)
+{
+    struct weft__failure_notice notice =
+        failure(WEFT_ERROR_ABORTED, rank, "rank %d called weft_comm_abort", rank);
+    fail_group(group, &notice);
+}
+
+enum weft__wire_result weft__group_receive(struct weft__client *client,
+                                           const struct weft__frame *frame)
+{
+    switch (frame->type) {
+    case WEFT__FRAME_GATHER:
+        return contribute(client->group, client->rank, frame);
+    case WEFT__FRAME_ABORT:
+        abort_group(client->group, client->rank);
+        return WEFT__WIRE_OK;
+    case WEFT__FRAME_GOODBYE:
+        /* The end of its connection tells the rank that the others have been told. */
+        remove_member(client, LEFT);
+        client->state = WEFT__CLIENT_BROKEN;
+        return WEFT__WIRE_OK;
+    default:
+        return WEFT__WIRE_GARBAGE;
+    }
+}
+
+void weft__group_lose(struct weft__client *client)
+{
+    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "lost the connection to rank %d (pid %d)",
+              client->rank, client->group->members[client->rank].hello.identity.pid);
+    remove_member(client, DEAD);
+}
+
+/* ---------------------------------------------------------------- time */
+
+static int is_over(const struct weft__group *group, int64_t now_ns)
+{
+    int waits_for_late_comers = group->phase == FAILED_TO_MEET && now_ns < group->deadline_ns &&
+                                group->num_came < group->num_ranks;
+    return group->num_present == 0 && !waits_for_late_comers;
+}
+
+void weft__groups_tick(struct weft__group **groups)
+{
+    int64_t now_ns = weft__now_ns();
+    while (*groups != NULL) {
+        struct weft__group *group = *groups;
+        if (group->phase == MEETING && now_ns >= group->deadline_ns)
+            expire(group, group->first_rank, "");
+        if (group->gather.message != NULL && now_ns >= group->gather.deadline_ns)
+            expire(group, group->gather.first_rank, " to the host's all-gather or barrier");
+        if (is_over(group, now_ns)) {
+            *groups = group->next;
+            drop_gather(group);
+            free(group);
+        } else {
+            groups = &group->next;
+        }
+    }
+}
+
+int64_t weft__groups_deadline_ns(const struct weft__group *groups)
+{
+    int64_t deadline_ns = INT64_MAX;
+    for (const struct weft__group *group = groups; group != NULL; group = group->next) {
+        /* A failed group whose members are still there waits for them, not for the clock. */
+        int clock_matters = group->phase == MEETING || group->num_present == 0;
+        if (clock_matters && group->deadline_ns < deadline_ns)
+            deadline_ns = group->deadline_ns;
+        if (group->gather.message != NULL && group->gather.deadline_ns < deadline_ns)
+            deadline_ns = group->gather.deadline_ns;
+    }
+    return deadline_ns;
+}
+
+void weft__groups_free(struct weft__group **groups)
+{
+    while (*groups != NULL) {
+        struct weft__group *group = *groups;
+        *groups = group->next;
+        drop_gather(group);
+        free(group);
+    }
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* One communicator as the rendezvous sees it: its ranks meet, gather, leave and die. Used by the
+ * rendezvous thread alone, so nothing here is locked. */
+#ifndef WEFT_COMM_GROUP_H
+#define WEFT_COMM_GROUP_H
+
+#include "comm/wire.h"
+
+struct weft__group;
+
+/* A connection to the rendezvous. Without a group it belongs to a stranger. */
+struct weft__client {
+    struct weft__client *next;
+    struct weft__wire wire;
+    struct weft__group *group;
+    int32_t rank;        /* in the group */
+    int64_t deadline_ns; /* of a stranger: to introduce itself, or to go after it was refused */
+    enum { WEFT__CLIENT_OPEN, WEFT__CLIENT_BROKEN } state; /* broken: to be removed by the loop */
+};
+
+/* Lets the client in, or tells it why not. A group that does not exist yet is added to *groups. */
+void weft__group_join(struct weft__group **groups, struct weft__client *client,
+                      const struct weft__hello *hello, const struct weft__identity *server);
+
+/* A frame of a member; WEFT__WIRE_GARBAGE if it makes no sense. */
+enum weft__wire_result weft__group_receive(struct weft__client *client,
+                                           const struct weft__frame *frame);
+
+/* The connection of a member has ended without a goodbye. */
+void weft__group_lose(struct weft__client *client);
+
+/* Lets expired waits fail, and frees the groups that are over. */
+void weft__groups_tick(struct weft__group **groups);
+/* When to tick at the latest; INT64_MAX: never. */
+int64_t weft__groups_deadline_ns(const struct weft__group *groups);
+void weft__groups_free(struct weft__group **groups);
+
+#endif

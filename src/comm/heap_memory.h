@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory under a symmetric heap: this rank's, and the mappings of the other ranks of the host. */
+#ifndef WEFT_COMM_HEAP_MEMORY_H
+#define WEFT_COMM_HEAP_MEMORY_H
+
+#include "comm/wire.h"
+#include "weft.h"
+
+struct weft__heap_memory {
+    int32_t rank, num_ranks;
+    int32_t num_neighbours; /* ranks of this host, this one included */
+    int fd;                 /* of this rank's memory, for growth */
+    uint64_t page_bytes;    /* the unit of growth, the same on all ranks */
+    uint64_t committed_bytes, max_bytes;
+    char **bases; /* [num_ranks] NULL: cannot be mapped */
+};
+
+/* Collective. */
+weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm *comm,
+                                     const weft_comm_config *config,
+                                     const struct weft__identity *table, int socket_fd);
+void weft__heap_memory_destroy(struct weft__heap_memory *memory);
+
+/* Local: commits at least `bytes`, rounded up to pages; OUT_OF_MEMORY beyond max_bytes. */
+weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, uint64_t bytes);
+/* Undoes growth to what was committed before. */
+void weft__heap_memory_shrink(struct weft__heap_memory *memory, uint64_t committed_bytes);
+
+#endif

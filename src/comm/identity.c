@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/identity.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+#include "comm/meeting_point.h"
+
+static weft_result hash_boot_id(uint64_t *hash)
+{
+    char text[64];
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t num_bytes = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    if (fd >= 0)
+        close(fd);
+    if (num_bytes <= 0)
+        return weft__system_error("cannot read the boot id");
+    *hash = weft__hash(*hash, text, (size_t)num_bytes);
+    return WEFT_OK;
+}
+
+/* Containers on one kernel share neither the pids by which file descriptors' senders are checked
+ * nor the names of abstract sockets. */
+static weft_result hash_namespace(uint64_t *hash, const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return weft__system_error("cannot look at %s", path);
+    uint64_t inode = status.st_ino;
+    *hash = weft__hash(*hash, &inode, sizeof(inode));
+    return WEFT_OK;
+}
+
+weft_result weft__identity_of_process(struct weft__identity *identity)
+{
+    uint64_t host_key = WEFT__HASH_SEED;
+    weft_result result = hash_boot_id(&host_key);
+    if (result == WEFT_OK)
+        result = hash_namespace(&host_key, "/proc/self/ns/pid");
+    if (result == WEFT_OK)
+        result = hash_namespace(&host_key, "/proc/self/ns/net");
+    if (result != WEFT_OK)
+        return result;
+    *identity = (struct weft__identity){
+        .pid = getpid(), .uid = getuid(), .host_key = host_key, .node_key = host_key};
+    return WEFT_OK;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_COMM_IDENTITY_H
+#define WEFT_COMM_IDENTITY_H
+
+#include "comm/wire.h"
+#include "weft.h"
+
+/* Fills in pid, uid and host of the calling process; its node is its host. The host is what can
+ * share memory with it: the same kernel, and the same namespaces of processes and sockets. */
+weft_result weft__identity_of_process(struct weft__identity *identity);
+
+#endif

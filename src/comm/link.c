@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/link.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "comm/connect.h"
+#include "comm/error.h"
+#include "comm/thread.h"
+
+enum {
+    GOODBYE_MS = 1000, /* for the rendezvous to pass a goodbye on */
+    GRACE_MS = 2000    /* the rendezvous knows more about a timeout: it goes first */
+};
+
+struct weft__link {
+    int32_t num_ranks;
+    uint32_t timeout_ms;
+    struct weft__status *status;
+    struct weft__identity server;
+    struct weft__identity *table; /* [num_ranks] */
+    pthread_t monitor;
+    int wake_fd; /* makes the monitor look again */
+
+    pthread_mutex_t send_mutex; /* of the wire's sending side and what follows */
+    struct weft__wire wire;
+    int64_t close_ns; /* when the monitor gives up waiting for the goodbye's effect */
+
+    /* The all-gather that a caller waits for; with the status's mutex and condition. */
+    struct {
+        uint64_t sequence;
+        size_t blob_bytes;
+        void *recv; /* NULL: nobody waits */
+        enum { GATHER_PENDING, GATHER_DONE } state;
+        weft_result result;
+        char text[WEFT__MAX_TEXT_BYTES];
+    } gather;
+    enum { SERVER_THERE, SERVER_GONE } server_state; /* gone after its rank's goodbye: no failure */
+};
+
+/* ---------------------------------------------------------------- news */
+
+static enum weft__wire_result take_gathered(struct weft__link *link,
+                                            const struct weft__frame *frame)
+{
+    struct weft__gather_header header;
+    if (frame->body_bytes < sizeof(header))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&header, frame->body, sizeof(header));
+    const unsigned char *blobs = frame->body + sizeof(header);
+    size_t blobs_bytes = frame->body_bytes - sizeof(header);
+    enum weft__wire_result verdict = WEFT__WIRE_OK;
+    pthread_mutex_lock(&link->status->mutex);
+    /* A caller that gave up no longer has the memory for it. */
+    if (link->gather.state == GATHER_PENDING && header.sequence == link->gather.sequence) {
+        size_t expected_bytes = header.result == WEFT_OK
+                                    ? (size_t)link->num_ranks * link->gather.blob_bytes
+                                    : sizeof(link->gather.text);
+        void *into = header.result == WEFT_OK ? link->gather.recv : link->gather.text;
+        if (blobs_bytes != expected_bytes)
+            verdict = WEFT__WIRE_GARBAGE;
+        else if (blobs_bytes > 0)
+            memcpy(into, blobs, blobs_bytes);
+        link->gather.result = (weft_result)header.result;
+        link->gather.state = verdict == WEFT__WIRE_OK ? GATHER_DONE : GATHER_PENDING;
+        pthread_cond_broadcast(&link->status->changed);
+    }
+    pthread_mutex_unlock(&link->status->mutex);
+    return verdict;
+}
+
+static enum weft__wire_result take_rank_state(struct weft__link *link,
+                                              const struct weft__frame *frame)
+{
+    struct weft__rank_state_notice notice;
+    if (frame->body_bytes != sizeof(notice))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&notice, frame->body, sizeof(notice));
+    if (notice.rank < 0 || notice.rank >= link->num_ranks)
+        return WEFT__WIRE_GARBAGE;
+    weft__status_set_rank(link->status, notice.rank, (enum weft__rank_state)notice.state);
+    if (notice.state == WEFT__RANK_DEAD)
+        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, notice.rank,
+                          "rank %d died (pid %d)", notice.rank, notice.pid);
+    return WEFT__WIRE_OK;
+}
+
+static enum weft__wire_result take_failure(struct weft__link *link, const struct weft__frame *frame)
+{
+    struct weft__failure_notice notice;
+    if (frame->body_bytes != sizeof(notice))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&notice, frame->body, sizeof(notice));
+    weft__status_fail(link->status, (weft_result)notice.result, notice.rank, "%.*s",
+                      (int)sizeof(notice.text), notice.text);
+    return WEFT__WIRE_OK;
+}
+
+static enum weft__wire_result take_frame(struct weft__link *link, const struct weft__frame *frame)
+{
+    switch (frame->type) {
+    case WEFT__FRAME_GATHERED:
+        return take_gathered(link, frame);
+    case WEFT__FRAME_RANK_STATE:
+        return take_rank_state(link, frame);
+    case WEFT__FRAME_FAILED:
+        return take_failure(link, frame);
+    default:
+        return WEFT__WIRE_GARBAGE;
+    }
+}
+
+static int lives_with_server(const struct weft__link *link, int32_t rank)
+{
+    return link->table[rank].pid == link->server.pid &&
+           link->table[rank].host_key == link->server.host_key;
+}
+
+/* The rendezvous is gone: with a rank, if it lived in the process of one. */
+static void lose_server(struct weft__link *link)
+{
+    int num_left = 0;
+    for (int32_t rank = 0; rank < link->num_ranks; rank++) {
+        if (!lives_with_server(link, rank))
+            continue;
+        if (atomic_load(&link->status->rank_states[rank]) == WEFT__RANK_ALIVE) {
+            weft__status_set_rank(link->status, rank, WEFT__RANK_DEAD);
+            weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, rank,
+                              "rank %d died (pid %d), and with it the rendezvous", rank,
+                              link->server.pid);
+            return;
+        }
+        num_left++;
+    }
+    if (num_left == 0)
+        weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1, "the rendezvous (pid %d) is gone",
+                          link->server.pid);
+    pthread_mutex_lock(&link->status->mutex);
+    link->server_state = SERVER_GONE;
+    pthread_cond_broadcast(&link->status->changed);
+    pthread_mutex_unlock(&link->status->mutex);
+}
+
+/* ---------------------------------------------------------------- the monitor */
+
+/* Takes what has arrived and sends what waits. WEFT__WIRE_EMPTY: there is more to come. */
+static enum weft__wire_result exchange(struct weft__link *link)
+{
+    struct weft__frame frame;
+    enum weft__wire_result result;
+    while ((result = weft__wire_receive(&link->wire, &frame)) == WEFT__WIRE_OK) {
+        result = take_frame(link, &frame);
+        if (result != WEFT__WIRE_OK)
+            return result;
+    }
+    /* That the other side is gone shows at the end of the input, after its last news. */
+    pthread_mutex_lock(&link->send_mutex);
+    weft__wire_flush(&link->wire);
+    pthread_mutex_unlock(&link->send_mutex);
+    return result;
+}
+
+static void *monitor(void *argument)
+{
+    struct weft__link *link = argument;
+    for (;;) {
+        enum weft__wire_result result = exchange(link);
+        pthread_mutex_lock(&link->send_mutex);
+        short events = weft__wire_has_output(&link->wire) ? POLLIN | POLLOUT : POLLIN;
+        int64_t close_ns = link->close_ns;
+        pthread_mutex_unlock(&link->send_mutex);
+        if (result != WEFT__WIRE_EMPTY && close_ns == INT64_MAX)
+            lose_server(link);
+        if (result != WEFT__WIRE_EMPTY || weft__now_ns() >= close_ns)
+            return NULL;
+        struct pollfd set[] = {{.fd = link->wire.fd, .events = events},
+                               {.fd = link->wake_fd, .events = POLLIN}};
+        uint64_t num_wakes;
+        if (poll(set, 2, weft__poll_timeout_ms(close_ns)) > 0 && set[1].revents != 0)
+            (void)!read(link->wake_fd, &num_wakes, sizeof(num_wakes));
+    }
+}
+
+static void wake_monitor(struct weft__link *link)
+{
+    const uint64_t one = 1;
+    /* It can only fail when the counter is full: then the monitor is awake. */
+    (void)!write(link->wake_fd, &one, sizeof(one));
+}
+
+static void send_frame(struct weft__link *link, struct weft__message *message, int64_t close_ns)
+{
+    pthread_mutex_lock(&link->send_mutex);
+    /* A broken connection is the monitor's to notice. */
+    if (message != NULL) {
+        weft__wire_send(&link->wire, message);
+        weft__message_release(message);
+    }
+    link->close_ns = close_ns;
+    pthread_mutex_unlock(&link->send_mutex);
+    wake_monitor(link);
+}
+
+/* ---------------------------------------------------------------- all-gather */
+
+static void begin_gather(struct weft__link *link, size_t bytes, void *recv)
+{
+    pthread_mutex_lock(&link->status->mutex);
+    link->gather.sequence++;
+    link->gather.blob_bytes = bytes;
+    link->gather.recv = recv;
+    link->gather.state = GATHER_PENDING;
+    pthread_mutex_unlock(&link->status->mutex);
+}
+
+enum gather_outcome {
+    OUTCOME_DONE,
+    OUTCOME_FAILED, /* the status tells why */
+    OUTCOME_SERVER_GONE,
+    OUTCOME_EXPIRED
+};
+
+static enum gather_outcome wait_for_gather(struct weft__link *link)
+{
+    struct weft__status *status = link->status;
+    enum gather_outcome outcome = OUTCOME_EXPIRED;
+    int64_t deadline_ns = weft__now_ns() + ((int64_t)link->timeout_ms + GRACE_MS) * WEFT__NS_PER_MS;
+    const struct timespec deadline = weft__timespec(deadline_ns);
+    pthread_mutex_lock(&status->mutex);
+    do {
+        if (link->gather.state == GATHER_DONE)
+            outcome = OUTCOME_DONE;
+        else if (atomic_load(&status->result) != WEFT_OK)
+            outcome = OUTCOME_FAILED;
+        else if (link->server_state == SERVER_GONE)
+            outcome = OUTCOME_SERVER_GONE;
+        else
+            pthread_cond_timedwait(&status->changed, &status->mutex, &deadline);
+    } while (outcome == OUTCOME_EXPIRED && weft__now_ns() < deadline_ns);
+    link->gather.state = GATHER_DONE; /* from here on recv is not written */
+    pthread_mutex_unlock(&status->mutex);
+    return outcome;
+}
+
+static weft_result fail_gather(struct weft__link *link, enum gather_outcome outcome)
+{
+    if (outcome == OUTCOME_SERVER_GONE) {
+        int32_t host = 0;
+        while (!lives_with_server(link, host))
+            host++;
+        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, host,
+                          "rank %d has left the communicator, and with it the rendezvous", host);
+    } else if (outcome == OUTCOME_EXPIRED) {
+        weft__status_fail(link->status, WEFT_ERROR_TIMEOUT, -1,
+                          "the rendezvous (pid %d) does not answer within %u ms", link->server.pid,
+                          link->timeout_ms);
+    }
+    return weft__status_check(link->status);
+}
+
+weft_result weft__link_all_gather(struct weft__link *link, const void *send, size_t bytes,
+                                  void *recv)
+{
+    weft_result result = weft__status_check(link->status);
+    if (result != WEFT_OK)
+        return result;
+    begin_gather(link, bytes, recv);
+    struct weft__gather_header header = {.sequence = link->gather.sequence, .blob_bytes = bytes};
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GATHER, &header, sizeof(header), send, bytes);
+    if (message == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to send %zu bytes", bytes);
+    send_frame(link, message, INT64_MAX);
+    enum gather_outcome outcome = wait_for_gather(link);
+    if (outcome != OUTCOME_DONE)
+        return fail_gather(link, outcome);
+    if (link->gather.result != WEFT_OK)
+        return weft__error(link->gather.result, "%.*s", (int)sizeof(link->gather.text),
+                           link->gather.text);
+    return WEFT_OK;
+}
+
+void weft__link_abort(struct weft__link *link)
+{
+    struct weft__message *message = weft__message_create(WEFT__FRAME_ABORT, NULL, 0, NULL, 0);
+    if (message != NULL)
+        send_frame(link, message, INT64_MAX);
+}
+
+/* ---------------------------------------------------------------- opening and closing */
+
+static void free_link(struct weft__link *link)
+{
+    weft__wire_close(&link->wire);
+    if (link->wake_fd >= 0)
+        close(link->wake_fd);
+    pthread_mutex_destroy(&link->send_mutex);
+    free(link->table);
+    free(link);
+}
+
+void weft__link_close(struct weft__link *link)
+{
+    struct weft__message *message = weft__message_create(WEFT__FRAME_GOODBYE, NULL, 0, NULL, 0);
+    int64_t wait_ms = message != NULL ? GOODBYE_MS : 0;
+    send_frame(link, message, weft__now_ns() + wait_ms * WEFT__NS_PER_MS);
+    pthread_join(link->monitor, NULL);
+    free_link(link);
+}
+
+static weft_result start(struct weft__link *link, const struct weft__link_options *options,
+                         struct weft__identity *table)
+{
+    struct weft__hello *hello = options->hello;
+    size_t table_bytes = (size_t)hello->num_ranks * sizeof(*table);
+    hello->magic = WEFT__HELLO_MAGIC;
+    hello->version = WEFT__HELLO_VERSION;
+    memcpy(hello->nonce, options->point->nonce, sizeof(hello->nonce));
+    link->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (link->wake_fd < 0)
+        return weft__system_error("eventfd");
+    link->table = malloc(table_bytes);
+    if (link->table == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", hello->num_ranks);
+    const struct weft__connection_request request = {
+        .point = options->point, .hello = hello, .watched = options->watched};
+    weft_result result = weft__connect(&request, &link->wire, &link->server, link->table);
+    if (result != WEFT_OK)
+        return result;
+    memcpy(table, link->table, table_bytes);
+    return weft__thread_start(&link->monitor, monitor, link);
+}
+
+weft_result weft__link_open(const struct weft__link_options *options, struct weft__identity *table,
+                            struct weft__link **opened)
+{
+    struct weft__link *link = calloc(1, sizeof(*link));
+    if (link == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a connection");
+    link->num_ranks = options->hello->num_ranks;
+    link->timeout_ms = options->hello->timeout_ms;
+    link->status = options->status;
+    link->wire.fd = -1;
+    link->close_ns = INT64_MAX;
+    link->gather.state = GATHER_DONE;
+    pthread_mutex_init(&link->send_mutex, NULL);
+    weft_result result = start(link, options, table);
+    if (result == WEFT_OK)
+        *opened = link;
+    else
+        free_link(link);
+    return result;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank's connection to the rendezvous, and the monitor thread that listens to it: news about
+ * other ranks go into the status, results of all-gathers to whoever waits. */
+#ifndef WEFT_COMM_LINK_H
+#define WEFT_COMM_LINK_H
+
+#include "comm/status.h"
+#include "comm/wire.h"
+#include "weft.h"
+
+struct weft__link;
+
+struct weft__link_options {
+    const struct weft__meeting_point *point;
+    struct weft__hello *hello;    /* magic, version and nonce are filled in */
+    struct weft__status *status;  /* news go here; must outlive the link */
+    struct weft__status *watched; /* of the communicator that is split: when it fails, so does the
+                                     meeting; NULL: none */
+};
+
+/* Connects to the point, which may come up later, introduces this rank and waits until all ranks of
+ * its communicator have met: table[num_ranks] tells who they are. */
+weft_result weft__link_open(const struct weft__link_options *options, struct weft__identity *table,
+                            struct weft__link **link);
+
+/* recv[num_ranks][bytes]; bytes up to WEFT__MAX_BLOB_BYTES. One at a time. */
+weft_result weft__link_all_gather(struct weft__link *link, const void *send, size_t bytes,
+                                  void *recv);
+/* Tells the other ranks, as far as they can be reached. */
+void weft__link_abort(struct weft__link *link);
+
+/* Says goodbye, waits a moment until the rendezvous has passed it on, and joins the monitor. */
+void weft__link_close(struct weft__link *link);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/listener.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+
+static int open_at(const struct addrinfo *at)
+{
+    const int on = 1, off = 0;
+    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (at->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    int reason = errno;
+    close(fd);
+    errno = reason;
+    return -1;
+}
+
+/* The first of the host's addresses that go by this name; NULL: all addresses, IPv6 first because
+ * that socket takes IPv4 too. */
+static weft_result open_named(const char *name, uint16_t port, int *fd)
+{
+    char service[8];
+    snprintf(service, sizeof(service), "%u", port);
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    int reason = getaddrinfo(name, service, &hints, &found);
+    if (reason != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot listen on address \"%s\": %s",
+                           name != NULL ? name : "any", gai_strerror(reason));
+    *fd = -1;
+    for (const struct addrinfo *at = found; at != NULL && *fd < 0; at = at->ai_next)
+        if (name != NULL || at->ai_family == AF_INET6)
+            *fd = open_at(at);
+    for (const struct addrinfo *at = found; at != NULL && *fd < 0; at = at->ai_next)
+        *fd = open_at(at);
+    int open_errno = errno;
+    freeaddrinfo(found);
+    errno = open_errno;
+    return *fd < 0 ? weft__system_error("cannot listen on address %s, port %u",
+                                        name != NULL ? name : "any", port)
+                   : WEFT_OK;
+}
+
+static int means_the_same_everywhere(const char *address)
+{
+    struct in6_addr number;
+    return strcmp(address, "localhost") == 0 || inet_pton(AF_INET, address, &number) == 1 ||
+           inet_pton(AF_INET6, address, &number) == 1;
+}
+
+weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
+                                int *fd)
+{
+    int can_be_named =
+        listen_on == WEFT__LISTEN_ON_ADDRESS || means_the_same_everywhere(point->address);
+    weft_result result = open_named(can_be_named ? point->address : NULL, point->port, fd);
+    if (result != WEFT_OK && errno == EADDRNOTAVAIL && listen_on == WEFT__LISTEN_ON_REACHABLE)
+        result = open_named(NULL, point->port, fd);
+    if (result != WEFT_OK)
+        return result;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound;
+    socklen_t bound_bytes = sizeof(bound);
+    if (getsockname(*fd, &bound.any, &bound_bytes) != 0) {
+        result = weft__system_error("getsockname");
+        close(*fd);
+        return result;
+    }
+    point->port = ntohs(bound.any.sa_family == AF_INET ? bound.v4.sin_port : bound.v6.sin6_port);
+    return WEFT_OK;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/settings.h"
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static enum weft__log_level wanted_level(void)
+{
+    const char *text = weft__setting_text(WEFT__SETTING_LOG);
+    for (int level = WEFT__LOG_ERROR; level <= WEFT__LOG_DEBUG; level++)
+        if (strcmp(text, level_names[level]) == 0)
+            return (enum weft__log_level)level;
+    return WEFT__LOG_WARN;
+}
+
+void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...)
+{
+    if (level > wanted_level())
+        return;
+    char message[512], who[16] = "";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    if (rank != WEFT__LOG_NO_RANK)
+        snprintf(who, sizeof(who), "[%d]", rank);
+    fprintf(stderr, "weft%s %s: %s\n", who, level_names[level], message);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Lines on standard error, as WEFT_LOG asks. Errors that a caller gets as a value are not logged. */
+#ifndef WEFT_COMM_LOG_H
+#define WEFT_COMM_LOG_H
+
+#include <stdint.h>
+
+enum weft__log_level {
+    WEFT__LOG_ERROR, /* something broke that no caller can be told of */
+    WEFT__LOG_WARN,  /* works, but somebody should look */
+    WEFT__LOG_INFO,  /* ranks come and go */
+    WEFT__LOG_DEBUG
+};
+
+enum { WEFT__LOG_NO_RANK = -1 };
+
+void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

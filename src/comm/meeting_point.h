@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the ranks of a communicator meet, and the secret that tells them from strangers. */
+#ifndef WEFT_COMM_MEETING_POINT_H
+#define WEFT_COMM_MEETING_POINT_H
+
+#include <stdint.h>
+
+#include "weft.h"
+
+enum { WEFT__NONCE_BYTES = 16, WEFT__ADDRESS_BYTES = 96 };
+
+struct weft__meeting_point {
+    char address[WEFT__ADDRESS_BYTES]; /* a name or a number */
+    uint16_t port;
+    uint8_t nonce[WEFT__NONCE_BYTES];
+};
+
+/* The unique id is the meeting point in a versioned envelope. */
+void weft__meeting_point_to_id(const struct weft__meeting_point *point, weft_unique_id *id);
+weft_result weft__meeting_point_from_id(struct weft__meeting_point *point,
+                                        const weft_unique_id *id);
+/* From 256 hexadecimal digits, as weft run hands the id down. */
+weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex);
+
+/* A 64-bit hash (FNV-1a) for keys; not a cryptographic one. */
+#define WEFT__HASH_SEED UINT64_C(0xcbf29ce484222325)
+uint64_t weft__hash(uint64_t seed, const void *bytes, size_t num_bytes);
+
+weft_result weft__random_bytes(void *bytes, size_t num_bytes);
+
+#endif

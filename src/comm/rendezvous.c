@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/rendezvous.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+#include "comm/group.h"
+#include "comm/identity.h"
+#include "comm/listener.h"
+#include "comm/log.h"
+#include "comm/thread.h"
+
+enum {
+    STRANGER_TIMEOUT_MS = 5000, /* to introduce itself */
+    MAX_STRANGERS = 512,        /* beyond it the longest waiting one goes */
+    PAUSE_MS = 10,
+    FIRST_CLIENT = 2 /* in the poll set, after the stop event and the listener */
+};
+
+struct rendezvous {
+    struct rendezvous *next;
+    struct weft__meeting_point point;
+    struct weft__identity identity;
+    pthread_t thread;
+    int listener_fd, stop_fd;
+    struct weft__client *clients;
+    struct weft__group *groups;
+    int num_clients, num_strangers;
+};
+
+/* Servers outlive the communicators that they serve, so the process keeps a list of them. */
+static struct {
+    pthread_mutex_t mutex;
+    struct rendezvous *first;
+    pid_t pid; /* whose threads they are: a forked child has the list, but not the threads */
+} registry = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---------------------------------------------------------------- clients */
+
+static void drop_stranger(struct weft__client *client, const char *reason)
+{
+    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "dropped a connection to the rendezvous: %s",
+              reason);
+    client->state = WEFT__CLIENT_BROKEN;
+}
+
+static void introduce(struct rendezvous *server, struct weft__client *client,
+                      const struct weft__frame *frame)
+{
+    struct weft__hello hello;
+    if (frame->type != WEFT__FRAME_HELLO || frame->body_bytes != sizeof(hello)) {
+        drop_stranger(client, "it does not speak the protocol");
+        return;
+    }
+    memcpy(&hello, frame->body, sizeof(hello));
+    if (hello.magic != WEFT__HELLO_MAGIC || hello.version != WEFT__HELLO_VERSION ||
+        hello.num_ranks < 1 || hello.num_ranks > WEFT__MAX_RANKS || hello.rank < 0 ||
+        hello.rank >= hello.num_ranks) {
+        drop_stranger(client, "its version of the protocol differs");
+        return;
+    }
+    if (memcmp(hello.nonce, server->point.nonce, sizeof(hello.nonce)) != 0) {
+        weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
+                  "refused rank %d (pid %d): its unique id is not that of this rendezvous",
+                  hello.rank, hello.identity.pid);
+        client->state = WEFT__CLIENT_BROKEN;
+        return;
+    }
+    weft__group_join(&server->groups, client, &hello, &server->identity);
+    if (client->group == NULL)
+        return;
+    server->num_strangers--;
+    client->deadline_ns = INT64_MAX;
+}
+
+static void serve_input(struct rendezvous *server, struct weft__client *client)
+{
+    struct weft__frame frame;
+    enum weft__wire_result result = WEFT__WIRE_OK;
+    while (client->state == WEFT__CLIENT_OPEN) {
+        result = weft__wire_receive(&client->wire, &frame);
+        if (result != WEFT__WIRE_OK)
+            break;
+        if (client->group == NULL) {
+            introduce(server, client, &frame);
+        } else if (weft__group_receive(client, &frame) != WEFT__WIRE_OK) {
+            result = WEFT__WIRE_GARBAGE;
+            break;
+        }
+    }
+    if (result == WEFT__WIRE_GARBAGE && client->group == NULL)
+        drop_stranger(client, "it does not speak the protocol");
+    else if (result == WEFT__WIRE_GARBAGE || result == WEFT__WIRE_CLOSED)
+        client->state = WEFT__CLIENT_BROKEN;
+}
+
+static void serve_client(struct rendezvous *server, struct weft__client *client, short events)
+{
+    if ((events & POLLOUT) && weft__wire_flush(&client->wire) != WEFT__WIRE_OK)
+        client->state = WEFT__CLIENT_BROKEN;
+    if (events & (POLLIN | POLLHUP | POLLERR))
+        serve_input(server, client);
+}
+
+static struct weft__client *oldest_stranger(const struct rendezvous *server)
+{
+    struct weft__client *oldest = NULL;
+    for (struct weft__client *client = server->clients; client != NULL; client = client->next)
+        if (client->group == NULL && client->state == WEFT__CLIENT_OPEN &&
+            (oldest == NULL || client->deadline_ns < oldest->deadline_ns))
+            oldest = client;
+    return oldest;
+}
+
+/* Removing one may break others, which are told of it; so until none is broken. */
+static void sweep(struct rendezvous *server)
+{
+    struct weft__client **link = &server->clients;
+    while (*link != NULL) {
+        struct weft__client *client = *link;
+        if (client->state == WEFT__CLIENT_OPEN) {
+            link = &client->next;
+            continue;
+        }
+        *link = client->next;
+        if (client->group != NULL)
+            weft__group_lose(client);
+        else if (client->deadline_ns != INT64_MAX) /* no member that said goodbye */
+            server->num_strangers--;
+        weft__wire_close(&client->wire);
+        free(client);
+        server->num_clients--;
+        link = &server->clients;
+    }
+}
+
+/* The longest waiting stranger goes. Out of descriptors without one, a pause keeps the loop from
+ * spinning on the listener. */
+static void make_room(struct rendezvous *server)
+{
+    struct weft__client *oldest = oldest_stranger(server);
+    if (oldest != NULL)
+        drop_stranger(oldest, "too many strangers");
+    else
+        poll(NULL, 0, PAUSE_MS);
+    sweep(server);
+}
+
+static void accept_clients(struct rendezvous *server)
+{
+    for (;;) {
+        int fd = accept4(server->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE)
+                make_room(server);
+            return;
+        }
+        struct weft__client *client = calloc(1, sizeof(*client));
+        if (client == NULL || weft__socket_prepare(fd) != WEFT_OK) {
+            free(client);
+            close(fd);
+            return;
+        }
+        weft__wire_init(&client->wire, fd, sizeof(struct weft__hello));
+        client->deadline_ns = weft__now_ns() + STRANGER_TIMEOUT_MS * WEFT__NS_PER_MS;
+        client->next = server->clients;
+        server->clients = client;
+        server->num_clients++;
+        if (++server->num_strangers > MAX_STRANGERS)
+            make_room(server);
+        serve_input(server, client);
+    }
+}
+
+static void drop_silent_strangers(struct rendezvous *server)
+{
+    struct weft__client *oldest;
+    while ((oldest = oldest_stranger(server)) != NULL && weft__now_ns() >= oldest->deadline_ns)
+        drop_stranger(oldest, "it said nothing");
+}
+
+/* ---------------------------------------------------------------- the thread */
+
+static int64_t next_deadline_ns(const struct rendezvous *server)
+{
+    int64_t deadline_ns = weft__groups_deadline_ns(server->groups);
+    const struct weft__client *oldest = oldest_stranger(server);
+    return oldest != NULL && oldest->deadline_ns < deadline_ns ? oldest->deadline_ns : deadline_ns;
+}
+
+static void fill_poll_set(const struct rendezvous *server, struct pollfd *set)
+{
+    set[0] = (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
+    set[1] = (struct pollfd){.fd = server->listener_fd, .events = POLLIN};
+    struct pollfd *slot = set + FIRST_CLIENT;
+    for (const struct weft__client *client = server->clients; client != NULL; client = client->next)
+        *slot++ = (struct pollfd){.fd = client->wire.fd,
+                                  .events = weft__wire_has_output(&client->wire) ? POLLIN | POLLOUT
+                                                                                 : POLLIN};
+}
+
+/* One round; 0 when the server is to end. */
+static int serve_round(struct rendezvous *server, struct pollfd *set)
+{
+    fill_poll_set(server, set);
+    int num_ready = poll(set, (nfds_t)(FIRST_CLIENT + server->num_clients),
+                         weft__poll_timeout_ms(next_deadline_ns(server)));
+    if (num_ready > 0 && set[0].revents != 0)
+        return 0;
+    const struct pollfd *slot = set + FIRST_CLIENT;
+    for (struct weft__client *client = server->clients; num_ready > 0 && client != NULL;
+         client = client->next, slot++)
+        if (slot->revents != 0 && client->state == WEFT__CLIENT_OPEN)
+            serve_client(server, client, slot->revents);
+    sweep(server);
+    if (num_ready > 0 && set[1].revents != 0)
+        accept_clients(server);
+    drop_silent_strangers(server);
+    weft__groups_tick(&server->groups);
+    sweep(server);
+    return 1;
+}
+
+/* Grows the poll set to what the next round needs; 0 if there is no memory for it. */
+static int reserve_poll_set(const struct rendezvous *server, struct pollfd **set, int *capacity)
+{
+    int num_needed = FIRST_CLIENT + server->num_clients;
+    if (num_needed <= *capacity)
+        return 1;
+    struct pollfd *larger = realloc(*set, 2 * (size_t)num_needed * sizeof(*larger));
+    if (larger == NULL)
+        return 0;
+    *set = larger;
+    *capacity = 2 * num_needed;
+    return 1;
+}
+
+static void *serve(void *argument)
+{
+    struct rendezvous *server = argument;
+    struct pollfd *set = NULL;
+    int capacity = 0;
+    while (reserve_poll_set(server, &set, &capacity) && serve_round(server, set))
+        continue;
+    free(set);
+    /* Members that are still there see their connections end. */
+    weft__groups_free(&server->groups);
+    while (server->clients != NULL) {
+        struct weft__client *client = server->clients;
+        server->clients = client->next;
+        weft__wire_close(&client->wire);
+        free(client);
+    }
+    return NULL;
+}
+
+static void close_server(struct rendezvous *server)
+{
+    if (server->listener_fd >= 0)
+        close(server->listener_fd);
+    if (server->stop_fd >= 0)
+        close(server->stop_fd);
+    free(server);
+}
+
+static weft_result start_server(struct weft__meeting_point *point, enum weft__listen_on listen_on,
+                                struct rendezvous **started)
+{
+    struct rendezvous *server = calloc(1, sizeof(*server));
+    if (server == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a rendezvous");
+    server->listener_fd = -1;
+    server->stop_fd = eventfd(0, EFD_CLOEXEC);
+    weft_result result = server->stop_fd < 0 ? weft__system_error("eventfd") : WEFT_OK;
+    if (result == WEFT_OK)
+        result = weft__identity_of_process(&server->identity);
+    if (result == WEFT_OK)
+        result = weft__listener_open(point, listen_on, &server->listener_fd);
+    server->point = *point;
+    if (result == WEFT_OK)
+        result = weft__thread_start(&server->thread, serve, server);
+    if (result == WEFT_OK)
+        *started = server;
+    else
+        close_server(server);
+    return result;
+}
+
+static struct rendezvous *find_server(const struct weft__meeting_point *point)
+{
+    for (struct rendezvous *server = registry.first; server != NULL; server = server->next)
+        if (server->point.port == point->port &&
+            memcmp(server->point.nonce, point->nonce, sizeof(point->nonce)) == 0)
+            return server;
+    return NULL;
+}
+
+weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
+                                   enum weft__listen_on listen_on)
+{
+    weft_result result = WEFT_OK;
+    pthread_mutex_lock(&registry.mutex);
+    if (registry.pid != getpid())
+        registry.first = NULL;
+    registry.pid = getpid();
+    if (find_server(point) == NULL) {
+        struct rendezvous *server = NULL;
+        result = start_server(point, listen_on, &server);
+        if (result == WEFT_OK) {
+            server->next = registry.first;
+            registry.first = server;
+        }
+    }
+    pthread_mutex_unlock(&registry.mutex);
+    return result;
+}
+
+/* Without this a library that is unloaded would leave threads without code. */
+__attribute__((destructor)) static void stop_all_servers(void)
+{
+    if (registry.pid != getpid())
+        return;
+    while (registry.first != NULL) {
+        struct rendezvous *server = registry.first;
+        const uint64_t stop = 1;
+        registry.first = server->next;
+        if (write(server->stop_fd, &stop, sizeof(stop)) == sizeof(stop))
+            pthread_join(server->thread, NULL);
+        close_server(server);
+    }
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "comm/error.h"
+
+const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
+    [WEFT__SETTING_ADDR] = {"WEFT_ADDR", NULL,
+                            "address the rendezvous listens on and the ranks connect to; without "
+                            "it 127.0.0.1, or what the launcher says"},
+    [WEFT__SETTING_PORT] = {"WEFT_PORT", NULL,
+                            "port of the rendezvous when ranks start from a launcher's "
+                            "environment; without it one derived from the job"},
+    [WEFT__SETTING_TIMEOUT_MS] = {"WEFT_TIMEOUT_MS", "30000",
+                                  "deadline of every wait for another rank, in milliseconds"},
+    [WEFT__SETTING_LOG] = {"WEFT_LOG", "warn",
+                           "what is written to standard error: error, warn, info or debug"},
+    [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
+                             "number of virtual nodes of consecutive ranks; must divide the number "
+                             "of ranks; without it a node per host"},
+    [WEFT__SETTING_ID] = {"WEFT_ID", NULL, "the unique id in hexadecimal; set by weft run"},
+    [WEFT__SETTING_RANK] = {"WEFT_RANK", NULL, "this process's rank; set by weft run"},
+    [WEFT__SETTING_WORLD_SIZE] = {"WEFT_WORLD_SIZE", NULL, "number of ranks; set by weft run"},
+};
+
+const char *weft__setting_text(enum weft__setting setting)
+{
+    const char *text = getenv(weft__settings[setting].name);
+    return text != NULL && text[0] != '\0' ? text : weft__settings[setting].default_value;
+}
+
+static weft_result parse_number(const char *name, const char *text, int64_t min, int64_t max,
+                                int64_t *value)
+{
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < min || number > max)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s is \"%.64s\"; it must be a number of %" PRId64 "..%" PRId64, name,
+                           text, min, max);
+    *value = number;
+    return WEFT_OK;
+}
+
+weft_result weft__setting_number(enum weft__setting setting, int64_t min, int64_t max,
+                                 int64_t *value)
+{
+    const char *text = weft__setting_text(setting);
+    return text == NULL ? WEFT_OK
+                        : parse_number(weft__settings[setting].name, text, min, max, value);
+}
+
+weft_result weft__environment_number(const char *name, int64_t min, int64_t max, int64_t *value)
+{
+    const char *text = getenv(name);
+    return text == NULL || text[0] == '\0' ? WEFT_OK : parse_number(name, text, min, max, value);
+}

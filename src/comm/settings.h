@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Every environment variable of the library's own, declared once. */
+#ifndef WEFT_COMM_SETTINGS_H
+#define WEFT_COMM_SETTINGS_H
+
+#include <stdint.h>
+
+#include "weft.h"
+
+enum weft__setting {
+    WEFT__SETTING_ADDR,
+    WEFT__SETTING_PORT,
+    WEFT__SETTING_TIMEOUT_MS,
+    WEFT__SETTING_LOG,
+    WEFT__SETTING_NODES,
+    WEFT__SETTING_ID,
+    WEFT__SETTING_RANK,
+    WEFT__SETTING_WORLD_SIZE,
+    WEFT__NUM_SETTINGS
+};
+
+struct weft__setting_info {
+    const char *name;
+    const char *default_value; /* NULL: none */
+    const char *help;
+};
+
+extern const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS];
+
+/* The value in the environment, else the default; NULL if neither. An empty value counts as not
+ * set. */
+const char *weft__setting_text(enum weft__setting setting);
+
+/* The same as a number of min..max, `*value` untouched if there is none; INVALID_ARGUMENT names
+ * variable and value. */
+weft_result weft__setting_number(enum weft__setting setting, int64_t min, int64_t max,
+                                 int64_t *value);
+
+/* A variable of somebody else's (a launcher's), read the same way. */
+weft_result weft__environment_number(const char *name, int64_t min, int64_t max, int64_t *value);
+
+#endif

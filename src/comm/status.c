@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "comm/error.h"
+
+weft_result weft__status_init(struct weft__status *status, int32_t num_ranks)
+{
+    *status = (struct weft__status){.num_ranks = num_ranks, .failed_rank = -1};
+    status->rank_states = calloc((size_t)num_ranks, sizeof(*status->rank_states));
+    if (status->rank_states == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the states of %d ranks",
+                           num_ranks);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&status->mutex, NULL);
+    pthread_cond_init(&status->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return WEFT_OK;
+}
+
+void weft__status_destroy(struct weft__status *status)
+{
+    if (status->rank_states == NULL)
+        return;
+    pthread_cond_destroy(&status->changed);
+    pthread_mutex_destroy(&status->mutex);
+    free(status->rank_states);
+    status->rank_states = NULL;
+}
+
+/* Called with the mutex held, which keeps the bell mapped. */
+static void wake_sleepers(struct weft__status *status)
+{
+    pthread_cond_broadcast(&status->changed);
+    if (status->own_bell != NULL)
+        weft__doorbell_ring(status->own_bell);
+}
+
+weft_result weft__status_fail(struct weft__status *status, weft_result result, int32_t failed_rank,
+                              const char *format, ...)
+{
+    pthread_mutex_lock(&status->mutex);
+    int32_t standing = atomic_load_explicit(&status->result, memory_order_relaxed);
+    if (standing == WEFT_OK) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(status->message, sizeof(status->message), format, arguments);
+        va_end(arguments);
+        status->failed_rank = failed_rank;
+        standing = result;
+        /* Pairs with the acquire of whoever polls result, then reads message and failed_rank. */
+        atomic_store_explicit(&status->result, result, memory_order_release);
+        wake_sleepers(status);
+    }
+    pthread_mutex_unlock(&status->mutex);
+    return (weft_result)standing;
+}
+
+void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft__rank_state state)
+{
+    pthread_mutex_lock(&status->mutex);
+    atomic_store_explicit(&status->rank_states[rank], (uint8_t)state, memory_order_release);
+    wake_sleepers(status);
+    pthread_mutex_unlock(&status->mutex);
+}
+
+void weft__status_set_bell(struct weft__status *status, struct weft__doorbell *bell)
+{
+    pthread_mutex_lock(&status->mutex);
+    status->own_bell = bell;
+    pthread_mutex_unlock(&status->mutex);
+}
+
+weft_result weft__status_check(struct weft__status *status)
+{
+    weft_result result = (weft_result)atomic_load_explicit(&status->result, memory_order_acquire);
+    if (result != WEFT_OK)
+        weft__error(result, "%s", status->message);
+    return result;
+}

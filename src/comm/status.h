@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* The health of one communicator as this rank knows it: written by the monitor of the rendezvous
+ * connection and by failing operations, polled by every wait. */
+#ifndef WEFT_COMM_STATUS_H
+#define WEFT_COMM_STATUS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/doorbell.h"
+#include "weft.h"
+
+enum weft__rank_state {
+    WEFT__RANK_ALIVE = 0,
+    WEFT__RANK_LEFT = 1, /* destroyed its communicator in good order: what it signalled stands */
+    WEFT__RANK_DEAD = 2
+};
+
+struct weft__status {
+    _Atomic int32_t result;       /* weft_result: WEFT_OK, then for good the first failure */
+    _Atomic uint8_t *rank_states; /* [num_ranks] enum weft__rank_state */
+    int32_t num_ranks;
+    int32_t failed_rank; /* culprit of the first failure or -1; stable once result is set */
+    char message[512];   /* of the first failure; stable once result is set */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* with mutex: broadcast on failure and when a rank changes state; the
+                               host waits of the link use both too. Monotonic clock */
+    struct weft__doorbell
+        *own_bell; /* rung on failure so that sleepers look; NULL before the heap is up */
+};
+
+weft_result weft__status_init(struct weft__status *status, int32_t num_ranks);
+void weft__status_destroy(struct weft__status *status);
+
+/* Records the first failure (later ones are ignored), wakes every sleeper of this rank. Returns the
+ * result that stands. */
+weft_result weft__status_fail(struct weft__status *status, weft_result result, int32_t failed_rank,
+                              const char *format, ...) __attribute__((format(printf, 4, 5)));
+void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft__rank_state state);
+
+/* From now on failures ring `bell`; NULL: no more. */
+void weft__status_set_bell(struct weft__status *status, struct weft__doorbell *bell);
+
+/* WEFT_OK, or the failure, with the thread's last error set to its message. */
+weft_result weft__status_check(struct weft__status *status);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Framing on the connections to the rendezvous: a frame is a type, a length and a body. Sockets
+ * are nonblocking; both directions are buffered. The two directions of a wire are independent, so
+ * that one thread may receive while others send under a lock. */
+#ifndef WEFT_COMM_WIRE_H
+#define WEFT_COMM_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/meeting_point.h"
+#include "weft.h"
+
+enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
+
+#define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
+#define WEFT__HELLO_VERSION UINT32_C(1)
+
+enum weft__frame_type {
+    /* rank to rendezvous */
+    WEFT__FRAME_HELLO = 1,   /* struct weft__hello */
+    WEFT__FRAME_GATHER = 2,  /* struct weft__gather_header, then the blob */
+    WEFT__FRAME_GOODBYE = 3, /* the rank leaves in good order */
+    WEFT__FRAME_ABORT = 4,
+    /* rendezvous to rank */
+    WEFT__FRAME_WELCOME = 5,    /* struct weft__identity of the process of the rendezvous */
+    WEFT__FRAME_TABLE = 6,      /* struct weft__identity [num_ranks]: all have met */
+    WEFT__FRAME_GATHERED = 7,   /* struct weft__gather_header, then the blobs or a text */
+    WEFT__FRAME_RANK_STATE = 8, /* struct weft__rank_state_notice */
+    WEFT__FRAME_FAILED = 9,     /* struct weft__failure_notice */
+    WEFT__NUM_FRAME_TYPES
+};
+
+/* What the others must know about a process. */
+struct weft__identity {
+    int32_t pid;
+    uint32_t uid;
+    uint64_t host_key;     /* equal: can share memory */
+    uint64_t node_key;     /* equal: same node */
+    uint64_t socket_id[2]; /* names the socket on which it takes file descriptors */
+};
+
+struct weft__hello {
+    uint32_t magic, version;
+    uint8_t nonce[WEFT__NONCE_BYTES];
+    uint64_t key; /* which communicator of those that meet here */
+    int32_t rank, num_ranks, num_nodes;
+    uint32_t timeout_ms;
+    struct weft__identity identity;
+};
+
+struct weft__gather_header {
+    uint64_t sequence;
+    uint64_t blob_bytes;
+    int32_t result; /* GATHERED: a weft_result; unless WEFT_OK a text follows */
+    int32_t unused;
+};
+
+struct weft__rank_state_notice {
+    int32_t rank;
+    int32_t state; /* enum weft__rank_state */
+    int32_t pid;
+};
+
+struct weft__failure_notice {
+    int32_t result;
+    int32_t rank; /* the culprit or -1 */
+    char text[WEFT__MAX_TEXT_BYTES];
+};
+
+struct weft__frame_header {
+    uint32_t type;
+    uint32_t unused;
+    uint64_t body_bytes;
+};
+
+/* An encoded frame; several wires may queue the same one. Single-threaded reference count. */
+struct weft__message {
+    int32_t num_references;
+    size_t num_bytes; /* of header and body */
+    struct weft__frame_header header;
+    unsigned char body[];
+};
+
+/* With one reference, the caller's; the body is the concatenation of both parts, of which the
+ * second may be NULL: then its bytes are zero, for the caller to fill. NULL: no memory. */
+struct weft__message *weft__message_create(enum weft__frame_type type, const void *part,
+                                           size_t part_bytes, const void *more, size_t more_bytes);
+void weft__message_release(struct weft__message *message);
+
+struct weft__queued_message;
+
+struct weft__wire {
+    int fd;
+    uint64_t max_body_bytes; /* of received frames; a longer one is garbage */
+    unsigned char *in;
+    size_t in_begin, in_end, in_capacity;
+    struct weft__queued_message *out_first, *out_last;
+    size_t out_sent_bytes; /* of out_first */
+};
+
+struct weft__frame {
+    enum weft__frame_type type;
+    const unsigned char *body; /* valid until the next call on the wire */
+    size_t body_bytes;
+};
+
+enum weft__wire_result {
+    WEFT__WIRE_OK,
+    WEFT__WIRE_EMPTY,  /* nothing more for now */
+    WEFT__WIRE_CLOSED, /* by the other side, or broken */
+    WEFT__WIRE_GARBAGE /* not the protocol, or no memory for it */
+};
+
+/* Takes over fd. */
+void weft__wire_init(struct weft__wire *wire, int fd, uint64_t max_body_bytes);
+void weft__wire_close(struct weft__wire *wire);
+
+/* Takes a reference of its own, and sends what the socket accepts. */
+enum weft__wire_result weft__wire_send(struct weft__wire *wire, struct weft__message *message);
+enum weft__wire_result weft__wire_flush(struct weft__wire *wire);
+static inline int weft__wire_has_output(const struct weft__wire *wire)
+{
+    return wire->out_first != NULL;
+}
+
+/* The next complete frame, reading from the socket as needed. */
+enum weft__wire_result weft__wire_receive(struct weft__wire *wire, struct weft__frame *frame);
+
+/* Nonblocking, close on exec, no delay, keepalive. */
+weft_result weft__socket_prepare(int fd);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep/ep.h"
+
+#include <stdlib.h>
+
+#include "programs/notify.h"
+
+/* What the ranks must agree on when they create a weft_ep. */
+struct terms {
+    int64_t num_experts;
+    int64_t max_topk;
+    int64_t num_entries;
+    uint64_t placement_hash;
+};
+
+static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
+{
+    const struct terms *own = &all[comm->rank];
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const struct terms *other = &all[rank];
+        if (other->num_experts != own->num_experts)
+            return weft__error(
+                WEFT_ERROR_MISMATCH,
+                "ranks disagree on num_experts: %lld on this rank %d, %lld on rank %d",
+                (long long)own->num_experts, comm->rank, (long long)other->num_experts, rank);
+        if (other->max_topk != own->max_topk)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on max_topk: %lld on this rank %d, %lld on rank %d",
+                               (long long)own->max_topk, comm->rank, (long long)other->max_topk,
+                               rank);
+        if (other->num_entries != own->num_entries || other->placement_hash != own->placement_hash)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on the expert placement (expert_offsets, "
+                               "expert_ranks): rank %d's differs from this rank %d's",
+                               rank, comm->rank);
+    }
+    return WEFT_OK;
+}
+
+static weft_result agree(const weft_ep *ep)
+{
+    weft_comm *comm = ep->comm;
+    const struct terms own = {ep->placement.device.num_experts, ep->max_topk,
+                              ep->placement.num_entries, weft__placement_hash(&ep->placement)};
+    struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
+    if (all == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
+    weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
+    if (result == WEFT_OK)
+        result = compare_terms(comm, all);
+    free(all);
+    return result;
+}
+
+static weft_result check_reach(weft_comm *comm)
+{
+    char *const *heap_bases = weft__heap_bases(comm->heap);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (heap_bases[rank] == NULL)
+            return weft__error(WEFT_ERROR_UNSUPPORTED,
+                               "rank %d's memory cannot be mapped by rank %d: expert parallelism "
+                               "over several hosts is not supported yet",
+                               rank, comm->rank);
+    }
+    return WEFT_OK;
+}
+
+static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
+{
+    weft_comm *comm = ep->comm;
+    weft_result result = weft__placement_create(&ep->placement, config, comm->num_ranks);
+    if (result == WEFT_OK)
+        result = agree(ep);
+    if (result == WEFT_OK)
+        result = check_reach(comm);
+    if (result != WEFT_OK)
+        return result;
+    ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
+    return weft__exchange_create(comm, weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
+                                 &ep->exchange);
+}
+
+weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **out)
+{
+    weft_ep *ep = calloc(1, sizeof *ep);
+    if (ep == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ep");
+    ep->comm = comm;
+    ep->max_topk = config->max_topk == 0 ? WEFT_MAX_TOPK : config->max_topk;
+    /* One thread runs all warps of a rank, so more of them do not make the cpu machine faster. */
+    ep->grid.num_blocks = config->num_blocks == 0 ? 1 : config->num_blocks;
+    ep->grid.num_warps = config->num_warps == 0 ? 1 : config->num_warps;
+    const weft_result result = set_up(ep, config);
+    if (result != WEFT_OK) {
+        weft__ep_destroy(ep);
+        return result;
+    }
+    *out = ep;
+    return WEFT_OK;
+}
+
+void weft__ep_destroy(weft_ep *ep)
+{
+    weft__exchange_destroy(ep->exchange);
+    weft__placement_destroy(&ep->placement);
+    free(ep);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* Host side of expert parallelism: what the api layer calls after checking arguments. */
+#ifndef WEFT_EP_EP_H
+#define WEFT_EP_EP_H
+
+#include "ep/placement.h"
+#include "ops/exchange.h"
+
+struct weft_ep {
+    weft_comm *comm;
+    struct weft__exchange *exchange; /* its extra bytes are notify's counts */
+    struct weft__placement placement;
+    struct weft__grid grid;
+    int32_t max_topk;
+    int32_t counts_stride; /* of notify's counts */
+};
+
+enum weft__handle_state { WEFT__HANDLE_EMPTY, WEFT__HANDLE_LAID_OUT, WEFT__HANDLE_NOTIFIED };
+
+struct weft_ep_handle {
+    weft_ep *ep;
+    enum weft__handle_state state; /* after the operations issued so far */
+    int32_t max_tokens;
+    int32_t expert_alignment;
+    struct weft_routing routing;
+    uint32_t *num_blocks_done; /* of layout */
+    int32_t *chunk_nodes;
+    void *memory; /* the tables that routing, num_blocks_done and chunk_nodes point into */
+    weft_event *notified;
+};
+
+weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
+void weft__ep_destroy(weft_ep *ep);
+
+weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,
+                                weft_ep_handle **handle);
+void weft__handle_destroy(weft_ep_handle *handle);
+/* Bytes of a handle's tables. */
+uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk);
+
+weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
+                            weft_stream *stream);
+weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream);
+weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
+                              weft_stream *stream);
+weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
+                             weft_stream *stream);
+
+weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
+                                 weft_ep_sizes *sizes);
+
+static inline uint64_t weft__dtype_bytes(weft_dtype dtype)
+{
+    return dtype == WEFT_FP32 ? 4 : 2;
+}
+
+static inline uint64_t weft__index_bytes(weft_index_type index_type)
+{
+    return index_type == WEFT_INT64 ? 8 : 4;
+}
+
+#endif

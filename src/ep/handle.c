@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* A handle's memory: one block that holds all its tables. */
+#include <stdlib.h>
+
+#include "ep/ep.h"
+#include "machine/stream.h"
+
+enum table {
+    TABLE_ROUTES,
+    TABLE_CHUNK_BASE,
+    TABLE_CHUNK_NODES,
+    TABLE_RANK_BASE,
+    TABLE_SEND_ROWS,
+    TABLE_ENTRY_SELECTIONS,
+    TABLE_RECV_ROWS,
+    TABLE_RECV_RANK_ROWS,
+    TABLE_RECV_EXPERT_ROWS,
+    TABLE_DROPPED_ROWS,
+    TABLE_NUM_BLOCKS_DONE,
+    NUM_TABLES
+};
+
+static int32_t max_routes(const weft_ep *ep, int32_t num_topk)
+{
+    return num_topk < ep->comm->num_ranks ? num_topk : ep->comm->num_ranks;
+}
+
+static int32_t num_chunks(const weft_ep *ep)
+{
+    return ep->grid.num_blocks * ep->grid.num_warps;
+}
+
+/* Fills where each table begins; returns where the last one ends. */
+static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_topk,
+                             uint64_t offsets[NUM_TABLES])
+{
+    const uint64_t num_ranks = (uint64_t)ep->comm->num_ranks;
+    const uint64_t chunks = (uint64_t)num_chunks(ep);
+    const uint64_t num_local = (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank);
+    const uint64_t bytes[NUM_TABLES] = {
+        [TABLE_ROUTES] =
+            (uint64_t)max_tokens * (uint64_t)max_routes(ep, num_topk) * sizeof(struct weft_route),
+        [TABLE_CHUNK_BASE] = chunks * num_ranks * sizeof(int32_t),
+        [TABLE_CHUNK_NODES] = chunks * (uint64_t)ep->comm->topology.num_nodes * sizeof(int32_t),
+        [TABLE_RANK_BASE] = num_ranks * sizeof(int32_t),
+        [TABLE_SEND_ROWS] = num_ranks * sizeof(int32_t),
+        [TABLE_ENTRY_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
+        [TABLE_RECV_ROWS] = sizeof(int32_t),
+        [TABLE_RECV_RANK_ROWS] = num_ranks * sizeof(int32_t),
+        [TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t),
+        [TABLE_DROPPED_ROWS] = sizeof(int64_t),
+        [TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t),
+    };
+    uint64_t end = 0;
+    for (int i = 0; i < NUM_TABLES; i++) {
+        offsets[i] = end;
+        end += (bytes[i] + 63) / 64 * 64;
+    }
+    return end;
+}
+
+uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk)
+{
+    uint64_t offsets[NUM_TABLES];
+    return place_tables(ep, max_tokens, num_topk, offsets);
+}
+
+static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offsets[NUM_TABLES])
+{
+    struct weft_routing *routing = &handle->routing;
+    routing->routes = (void *)(memory + offsets[TABLE_ROUTES]);
+    routing->chunk_base = (void *)(memory + offsets[TABLE_CHUNK_BASE]);
+    routing->rank_base = (void *)(memory + offsets[TABLE_RANK_BASE]);
+    routing->send_rows = (void *)(memory + offsets[TABLE_SEND_ROWS]);
+    routing->entry_selections = (void *)(memory + offsets[TABLE_ENTRY_SELECTIONS]);
+    routing->recv_rows = (void *)(memory + offsets[TABLE_RECV_ROWS]);
+    routing->recv_rank_rows = (void *)(memory + offsets[TABLE_RECV_RANK_ROWS]);
+    routing->recv_expert_rows = (void *)(memory + offsets[TABLE_RECV_EXPERT_ROWS]);
+    routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
+    handle->chunk_nodes = (void *)(memory + offsets[TABLE_CHUNK_NODES]);
+    handle->num_blocks_done = (void *)(memory + offsets[TABLE_NUM_BLOCKS_DONE]);
+}
+
+weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,
+                                weft_ep_handle **out)
+{
+    weft_ep_handle *handle = calloc(1, sizeof *handle);
+    if (handle == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle");
+    handle->ep = ep;
+    handle->max_tokens = config->max_tokens;
+    handle->expert_alignment = config->expert_alignment == 0 ? 1 : config->expert_alignment;
+    handle->routing.rank = ep->comm->rank;
+    handle->routing.num_ranks = ep->comm->num_ranks;
+    handle->routing.num_topk = config->num_topk;
+    handle->routing.max_routes = max_routes(ep, config->num_topk);
+    handle->routing.num_chunks = num_chunks(ep);
+    uint64_t offsets[NUM_TABLES];
+    const uint64_t bytes = place_tables(ep, config->max_tokens, config->num_topk, offsets);
+    handle->memory = calloc(1, bytes);
+    weft_result result = weft__event_create(&handle->notified);
+    if (result == WEFT_OK && handle->memory == NULL)
+        result =
+            weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle of %d tokens: %llu bytes",
+                        config->max_tokens, (unsigned long long)bytes);
+    if (result != WEFT_OK) {
+        weft__handle_destroy(handle);
+        return result;
+    }
+    point_into(handle, handle->memory, offsets);
+    *out = handle;
+    return WEFT_OK;
+}
+
+void weft__handle_destroy(weft_ep_handle *handle)
+{
+    if (handle->notified != NULL)
+        weft__event_destroy(handle->notified);
+    free(handle->memory);
+    free(handle);
+}

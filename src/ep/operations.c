@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* Turns the user's arguments into the programs' and launches them. */
+#include "ep/ep.h"
+#include "machine/stream.h"
+#include "programs/combine.h"
+#include "programs/dispatch.h"
+#include "programs/layout.h"
+#include "programs/notify.h"
+
+weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
+                            weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
+    struct weft_routing *routing = &handle->routing;
+    routing->num_tokens = args->num_tokens;
+    routing->chunk_tokens = (args->num_tokens + routing->num_chunks - 1) / routing->num_chunks;
+    if (routing->chunk_tokens == 0)
+        routing->chunk_tokens = 1;
+    const struct weft_layout_args program_args = {
+        .routing = *routing,
+        .placement = ep->placement.device,
+        .index_type = args->index_type,
+        .topk_idx = args->topk_idx,
+        .num_blocks_done = handle->num_blocks_done,
+        .chunk_nodes = handle->chunk_nodes,
+        .node_of_rank = ep->comm->topology.node_of_rank,
+        .num_nodes = ep->comm->topology.num_nodes,
+        .num_tokens_per_rank = args->num_tokens_per_rank,
+        .num_tokens_per_node = args->num_tokens_per_node,
+        .num_tokens_per_expert = args->num_tokens_per_expert,
+        .is_token_in_rank = args->is_token_in_rank,
+    };
+    handle->state = WEFT__HANDLE_LAID_OUT;
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, ep->grid, &program_args,
+                                 sizeof program_args);
+}
+
+weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
+    const struct weft_notify_args program_args = {
+        .exchange = ep->exchange->device,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_notify,
+                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk}},
+        .routing = handle->routing,
+        .placement = ep->placement.device,
+        .counts_offset = weft__exchange_extra_offset(ep->exchange),
+        .counts_stride = ep->counts_stride,
+        .expert_alignment = handle->expert_alignment,
+    };
+    const struct weft__grid one_block = {.num_blocks = 1, .num_warps = ep->grid.num_warps};
+    const weft_result result = weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify,
+                                                     one_block, &program_args, sizeof program_args);
+    if (result != WEFT_OK)
+        return result;
+    handle->state = WEFT__HANDLE_NOTIFIED;
+    return weft__event_record(handle->notified, stream);
+}
+
+/* An array that other ranks access: its place goes into the message. Nothing is checked twice:
+ * weft__heap_offset is the check. */
+static weft_result announce_array(const weft_ep_handle *handle, struct weft_message *message,
+                                  int array, const void *ptr, uint64_t row_bytes, const char *name)
+{
+    return weft__heap_offset(handle->ep->comm->heap, ptr, (uint64_t)message->capacity * row_bytes,
+                             name, &message->array_offsets[array]);
+}
+
+static weft_result announce_planes(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
+                                   struct weft_dispatch_args *program_args)
+{
+    struct weft_message *message = &program_args->message;
+    static const char *const names[WEFT_MAX_PLANES] = {
+        "planes[0].dst", "planes[1].dst", "planes[2].dst", "planes[3].dst",
+        "planes[4].dst", "planes[5].dst", "planes[6].dst", "planes[7].dst"};
+    message->call[WEFT_CALL_NUM_PLANES] = (uint32_t)args->num_planes;
+    for (int32_t i = 0; i < args->num_planes; i++) {
+        const weft_plane *plane = &args->planes[i];
+        message->call[WEFT_CALL_ROW_BYTES + i] = (uint32_t)plane->row_bytes;
+        program_args->planes[i].rows = plane->src;
+        program_args->planes[i].stride_bytes =
+            plane->src_stride_bytes == 0 ? plane->row_bytes : plane->src_stride_bytes;
+        const weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE + i, plane->dst,
+                                                  plane->row_bytes, names[i]);
+        if (result != WEFT_OK)
+            return result;
+    }
+    return WEFT_OK;
+}
+
+/* What all ranks must give alike; told from the pointers, since either side's may be NULL at size 0. */
+static uint32_t dispatch_options(const weft_ep_handle *handle, const weft_ep_dispatch_args *args)
+{
+    uint32_t options = 0;
+    if (args->topk_idx != NULL || args->recv_topk_idx != NULL)
+        options |= WEFT_OPTION_TOPK_IDX;
+    if (args->topk_weights != NULL || args->recv_topk_weights != NULL)
+        options |= WEFT_OPTION_TOPK_WEIGHTS;
+    if (options != 0 && args->index_type == WEFT_INT64)
+        options |= WEFT_OPTION_INT64;
+    if (handle->routing.num_tokens == 0 && args->capacity == 0)
+        options |= WEFT_OPTION_NO_ROWS;
+    return options;
+}
+
+static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
+                                 struct weft_message *message)
+{
+    const uint64_t num_topk = (uint64_t)handle->routing.num_topk;
+    const uint32_t options = message->call[WEFT_CALL_OPTIONS];
+    weft_result result = WEFT_OK;
+    if (options & WEFT_OPTION_TOPK_IDX)
+        result = announce_array(handle, message, WEFT_ARRAY_TOPK_IDX, args->recv_topk_idx,
+                                num_topk * weft__index_bytes(args->index_type), "recv_topk_idx");
+    if (result == WEFT_OK && (options & WEFT_OPTION_TOPK_WEIGHTS))
+        result = announce_array(handle, message, WEFT_ARRAY_TOPK_WEIGHTS, args->recv_topk_weights,
+                                num_topk * sizeof(float), "recv_topk_weights");
+    if (result == WEFT_OK && args->recv_src_token != NULL)
+        result = announce_array(handle, message, WEFT_ARRAY_SRC_TOKEN, args->recv_src_token,
+                                sizeof(int32_t), "recv_src_token");
+    return result;
+}
+
+weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
+                              weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
+    struct weft_dispatch_args program_args = {
+        .exchange = ep->exchange->device,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_dispatch,
+                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
+                             [WEFT_CALL_OPTIONS] = dispatch_options(handle, args)},
+                    .capacity = args->capacity},
+        .routing = handle->routing,
+        .placement = ep->placement.device,
+        .topk_idx = args->topk_idx,
+        .topk_weights = args->topk_weights,
+    };
+    weft_result result = announce_planes(handle, args, &program_args);
+    if (result == WEFT_OK)
+        result = announce_topk(handle, args, &program_args.message);
+    if (result != WEFT_OK)
+        return result;
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch, ep->grid,
+                                 &program_args, sizeof program_args);
+}
+
+static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_combine_args *args)
+{
+    uint32_t options = 0;
+    if (args->topk_weights != NULL || args->out_topk_weights != NULL)
+        options |= WEFT_OPTION_TOPK_WEIGHTS;
+    if (handle->routing.num_tokens == 0 && args->capacity == 0)
+        options |= WEFT_OPTION_NO_ROWS;
+    return options;
+}
+
+weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
+                             weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
+    const uint64_t row_bytes = (uint64_t)args->hidden * weft__dtype_bytes(args->dtype);
+    struct weft_combine_args program_args = {
+        .exchange = ep->exchange->device,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_combine,
+                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
+                             [WEFT_CALL_DTYPE] = (uint32_t)args->dtype,
+                             [WEFT_CALL_OPTIONS] = combine_options(handle, args),
+                             [WEFT_CALL_NUM_PLANES] = 1,
+                             [WEFT_CALL_ROW_BYTES] = (uint32_t)row_bytes},
+                    .capacity = args->capacity},
+        .routing = handle->routing,
+        .dtype = args->dtype,
+        .hidden = args->hidden,
+        .bias = {args->bias[0], args->bias[1]},
+        .out = args->out,
+        .out_topk_weights = args->out_topk_weights,
+    };
+    struct weft_message *message = &program_args.message;
+    weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE, args->x, row_bytes, "x");
+    if (result == WEFT_OK && (message->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_WEIGHTS))
+        result = announce_array(handle, message, WEFT_ARRAY_TOPK_WEIGHTS, args->topk_weights,
+                                (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
+    if (result != WEFT_OK)
+        return result;
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine, ep->grid,
+                                 &program_args, sizeof program_args);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Which experts are on which ranks: the user's table, or the default, and its inverse. */
+#ifndef WEFT_EP_PLACEMENT_H
+#define WEFT_EP_PLACEMENT_H
+
+#include "machine/machine.h"
+#include "programs/routing.h"
+
+struct weft__placement {
+    struct weft_placement device; /* points into the arrays below */
+    int32_t num_entries;
+    int32_t *expert_offsets;
+    int32_t *entry_ranks;
+    int32_t *entry_experts;
+    int32_t *entry_local;
+    int32_t *rank_offsets;
+    int32_t *rank_entries;
+};
+
+/* config has been zero-extended; its table is checked here. */
+weft_result weft__placement_create(struct weft__placement *placement, const weft_ep_config *config,
+                                   int32_t num_ranks);
+void weft__placement_destroy(struct weft__placement *placement);
+
+int32_t weft__placement_num_local(const struct weft__placement *placement, int32_t rank);
+int32_t weft__placement_max_local(const struct weft__placement *placement);
+/* How many tokens can come to `rank` at worst when every rank has num_tokens. */
+int64_t weft__placement_max_rows(const struct weft__placement *placement, int32_t rank,
+                                 int32_t num_tokens);
+/* Equal placements have equal hashes. */
+uint64_t weft__placement_hash(const struct weft__placement *placement);
+
+#endif

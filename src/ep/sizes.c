@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep/ep.h"
+#include "programs/notify.h"
+
+/* What an arena spends on an allocation. */
+static uint64_t arena_share(uint64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
+                                 weft_ep_sizes *sizes)
+{
+    const weft_comm *comm = ep->comm;
+    const int64_t max_rows =
+        weft__placement_max_rows(&ep->placement, comm->rank, args->max_tokens_per_rank);
+    if (max_rows > INT32_MAX)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "max_tokens_per_rank is %d: %lld rows on %d ranks, allowed are 2^31-1",
+                           args->max_tokens_per_rank, (long long)max_rows, comm->num_ranks);
+    const uint64_t rows = (uint64_t)max_rows;
+    const uint64_t num_topk = (uint64_t)args->num_topk;
+    uint64_t arena_bytes = 0;
+    for (int32_t i = 0; i < args->num_planes && arena_bytes <= INT64_MAX; i++)
+        arena_bytes += arena_share(rows * args->plane_row_bytes[i]);
+    if (args->with_topk) {
+        arena_bytes += arena_share(rows * num_topk * weft__index_bytes(args->index_type));
+        arena_bytes += arena_share(rows * num_topk * sizeof(float));
+    }
+    if (args->with_src_token)
+        arena_bytes += arena_share(rows * sizeof(int32_t));
+    if (arena_bytes > INT64_MAX)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "plane_row_bytes: the planes of %lld rows have more than 2^63-1 bytes",
+                           (long long)max_rows);
+    *sizes = (weft_ep_sizes){
+        .max_recv_tokens = max_rows,
+        .arena_bytes = arena_bytes,
+        .handle_bytes = weft__handle_bytes(ep, args->max_tokens_per_rank, args->num_topk),
+        .heap_bytes = weft_mailbox_bytes(comm->num_ranks) +
+                      weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
+    };
+    return WEFT_OK;
+}

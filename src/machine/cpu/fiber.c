@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+#include "machine/cpu/fiber.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+
+#if defined(__has_feature)
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
+#define WITH_ASAN 1
+#include <sanitizer/common_interface_defs.h>
+#else
+#define WITH_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
+#define WITH_TSAN 1
+#include <sanitizer/tsan_interface.h>
+#else
+#define WITH_TSAN 0
+#endif
+
+/* Boost.Context's assembler, which has C linkage but only a C++ header. A switch takes about 20 ns
+ * where ucontext, which sets the signal mask by a system call, takes about 290 (bench/internal/fiber_switch.c,
+ * docs/performance.md). */
+struct transfer {
+    void *context;
+    void *data;
+};
+extern struct transfer jump_fcontext(void *to, void *data);
+extern void *make_fcontext(void *stack_top, size_t stack_bytes, void (*entry)(struct transfer));
+
+/* Programs need a few hundred bytes; instrumented builds have larger frames. The lowest page is a
+ * guard: an overflow faults instead of corrupting the neighbour. */
+enum { STACK_BYTES = WITH_ASAN || WITH_TSAN ? 256 * 1024 : 64 * 1024 };
+
+struct weft__fiber {
+    void *context; /* of the fiber while it does not run */
+    void *resumer; /* of its resumer while it runs */
+    char *stack;   /* lowest address, guard page included */
+    void (*function)(void *argument);
+    void *argument;
+#if WITH_ASAN
+    const void *resumer_stack;
+    size_t resumer_stack_bytes;
+#endif
+#if WITH_TSAN
+    void *tsan_fiber;
+    void *tsan_resumer;
+#endif
+};
+
+static void entered_fiber(struct weft__fiber *fiber, struct transfer from)
+{
+    fiber->resumer = from.context;
+#if WITH_ASAN
+    __sanitizer_finish_switch_fiber(NULL, &fiber->resumer_stack, &fiber->resumer_stack_bytes);
+#endif
+}
+
+static void leave_fiber(struct weft__fiber *fiber)
+{
+#if WITH_ASAN
+    void *fake_stack;
+    __sanitizer_start_switch_fiber(&fake_stack, fiber->resumer_stack, fiber->resumer_stack_bytes);
+#endif
+#if WITH_TSAN
+    __tsan_switch_to_fiber(fiber->tsan_resumer, 0);
+#endif
+    struct transfer from = jump_fcontext(fiber->resumer, NULL);
+#if WITH_ASAN
+    __sanitizer_finish_switch_fiber(fake_stack, &fiber->resumer_stack, &fiber->resumer_stack_bytes);
+#endif
+    fiber->resumer = from.context;
+}
+
+/* Never returns: after a function it waits, suspended, for the next one. */
+static void fiber_main(struct transfer from)
+{
+    struct weft__fiber *fiber = from.data;
+    entered_fiber(fiber, from);
+    for (;;) {
+        fiber->function(fiber->argument);
+        leave_fiber(fiber);
+    }
+}
+
+weft_result weft__fiber_create(struct weft__fiber **out)
+{
+    struct weft__fiber *fiber = calloc(1, sizeof *fiber);
+    if (fiber == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber");
+    const size_t guard_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    fiber->stack = mmap(NULL, STACK_BYTES + guard_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (fiber->stack == MAP_FAILED) {
+        free(fiber);
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber's stack of %d bytes",
+                           STACK_BYTES);
+    }
+    mprotect(fiber->stack, guard_bytes, PROT_NONE);
+    fiber->context =
+        make_fcontext(fiber->stack + guard_bytes + STACK_BYTES, STACK_BYTES, fiber_main);
+#if WITH_TSAN
+    fiber->tsan_fiber = __tsan_create_fiber(0);
+#endif
+    *out = fiber;
+    return WEFT_OK;
+}
+
+void weft__fiber_destroy(struct weft__fiber *fiber)
+{
+    if (fiber == NULL)
+        return;
+#if WITH_TSAN
+    __tsan_destroy_fiber(fiber->tsan_fiber);
+#endif
+    munmap(fiber->stack, STACK_BYTES + (size_t)sysconf(_SC_PAGESIZE));
+    free(fiber);
+}
+
+void weft__fiber_start(struct weft__fiber *fiber, void (*function)(void *argument), void *argument)
+{
+    fiber->function = function;
+    fiber->argument = argument;
+}
+
+void weft__fiber_resume(struct weft__fiber *fiber)
+{
+#if WITH_ASAN
+    void *fake_stack;
+    __sanitizer_start_switch_fiber(&fake_stack, fiber->stack + sysconf(_SC_PAGESIZE), STACK_BYTES);
+#endif
+#if WITH_TSAN
+    fiber->tsan_resumer = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(fiber->tsan_fiber, 0);
+#endif
+    struct transfer from = jump_fcontext(fiber->context, fiber);
+#if WITH_ASAN
+    __sanitizer_finish_switch_fiber(fake_stack, NULL, NULL);
+#endif
+    fiber->context = from.context;
+}
+
+void weft__fiber_yield(struct weft__fiber *fiber)
+{
+    leave_fiber(fiber);
+}

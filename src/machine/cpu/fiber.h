@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Stackful coroutines: the only file pair that knows the library that switches stacks. */
+#ifndef WEFT_MACHINE_CPU_FIBER_H
+#define WEFT_MACHINE_CPU_FIBER_H
+
+#include "weft.h"
+
+struct weft__fiber;
+
+/* A fiber owns a stack and can run one function after another. */
+weft_result weft__fiber_create(struct weft__fiber **fiber);
+void weft__fiber_destroy(struct weft__fiber *fiber);
+
+/* Sets what the next resume starts. The fiber must be new, or its last function have returned. */
+void weft__fiber_start(struct weft__fiber *fiber, void (*function)(void *argument), void *argument);
+/* Runs the fiber until it yields or its function returns. */
+void weft__fiber_resume(struct weft__fiber *fiber);
+/* Called inside the fiber: returns to the caller of resume. */
+void weft__fiber_yield(struct weft__fiber *fiber);
+
+#endif

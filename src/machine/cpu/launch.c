@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scheduler of one launch. A fiber that waits leaves what it waits for in its entry; the
+ * scheduler resumes only fibers whose word has come. When none can go on, the thread spins for a
+ * short time if the host has a core for every rank, then sleeps on the rank's doorbell.
+ */
+#include "machine/cpu/launch.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "machine/cpu/fiber.h"
+
+enum {
+    /* A signal between two running ranks takes well under this; longer than that, sleeping and
+     * waking (about 10 us) costs less than it saves. */
+    SPIN_NS = 30 * 1000,
+    POLLS_PER_CLOCK_READ = 64
+};
+
+struct weft__cpu_block {
+    uint32_t num_arrived;
+    uint64_t num_syncs; /* waited for by the warps of the block that arrived early */
+    _Alignas(16) char shared[WEFT_BLOCK_SHARED_BYTES];
+};
+
+struct warp_fiber {
+    struct weft_warp warp;
+    struct weft__fiber *fiber;
+    enum { FIBER_READY, FIBER_WAITING, FIBER_DONE } state;
+    const uint64_t *word; /* while waiting: goes on when *word >= at_least */
+    uint64_t at_least;
+    const struct weft_wait_site *site; /* NULL for a block sync */
+    enum weft_status wait_status;
+};
+
+struct weft__cpu_runner {
+    struct warp_fiber **fibers;
+    struct weft__cpu_block *blocks;
+    int32_t num_fibers;
+    int32_t num_blocks;
+    int32_t num_cores;
+};
+
+struct weft__cpu_launch {
+    const struct weft__launch *launch;
+    struct weft__cpu_runner *runner;
+    char *const *heap_bases;
+    int32_t num_warp_fibers;
+    int32_t num_live;
+    struct weft_failure failure; /* of the first warp that failed */
+};
+
+static void destroy_fibers(struct weft__cpu_runner *runner)
+{
+    for (int32_t i = 0; i < runner->num_fibers; i++) {
+        weft__fiber_destroy(runner->fibers[i]->fiber);
+        free(runner->fibers[i]);
+    }
+    runner->num_fibers = 0;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ------------------------------------------------------------------ called by the programs */
+
+static struct warp_fiber *fiber_of(struct weft_warp *warp)
+{
+    return (struct warp_fiber *)(void *)warp; /* the warp is its first member */
+}
+
+static void wait_for_word(struct warp_fiber *fiber, const uint64_t *word, uint64_t at_least,
+                          const struct weft_wait_site *site)
+{
+    fiber->word = word;
+    fiber->at_least = at_least;
+    fiber->site = site;
+    fiber->state = FIBER_WAITING;
+    weft__fiber_yield(fiber->fiber);
+}
+
+void weft__cpu_block_sync(struct weft_warp *warp)
+{
+    struct weft__cpu_block *block = warp->block;
+    const uint64_t sync = block->num_syncs + 1;
+    if (++block->num_arrived == (uint32_t)warp->num_warps) {
+        block->num_arrived = 0;
+        block->num_syncs = sync;
+        return;
+    }
+    wait_for_word(fiber_of(warp), &block->num_syncs, sync, NULL);
+}
+
+void *weft__cpu_block_shared(struct weft_warp *warp)
+{
+    return warp->block->shared;
+}
+
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank)
+{
+    if (rank != warp->launch->launch->comm->rank)
+        weft__doorbell_ring(weft__heap_bell(warp->launch->heap_bases[rank]));
+}
+
+enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                                const struct weft_wait_site *site)
+{
+    struct warp_fiber *fiber = fiber_of(warp);
+    wait_for_word(fiber, word, at_least, site);
+    return fiber->wait_status;
+}
+
+enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure)
+{
+    if (warp->launch->failure.kind == WEFT_FAILURE_NONE)
+        warp->launch->failure = *failure;
+    return WEFT_STATUS_FAILED;
+}
+
+static void run_warp(void *argument)
+{
+    struct warp_fiber *fiber = argument;
+    const struct weft__launch *launch = fiber->warp.launch->launch;
+    (void)launch->program->cpu(&fiber->warp, launch->args);
+    fiber->state = FIBER_DONE;
+    fiber->warp.launch->num_live--;
+}
+
+/* ------------------------------------------------------------------ scheduling */
+
+static int can_go_on(struct warp_fiber *fiber)
+{
+    if (fiber->state == FIBER_READY)
+        return 1;
+    return fiber->state == FIBER_WAITING &&
+           __atomic_load_n(fiber->word, __ATOMIC_ACQUIRE) >= fiber->at_least;
+}
+
+static void resume(struct warp_fiber *fiber, enum weft_status wait_status)
+{
+    fiber->state = FIBER_READY;
+    fiber->wait_status = wait_status;
+    weft__fiber_resume(fiber->fiber);
+}
+
+/* Gives every fiber that can go on a turn; returns whether there was one. */
+static int run_ready_fibers(struct weft__cpu_launch *run)
+{
+    int any = 0;
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        struct warp_fiber *fiber = run->runner->fibers[i];
+        if (can_go_on(fiber)) {
+            any = 1;
+            resume(fiber, WEFT_STATUS_OK);
+        }
+    }
+    return any;
+}
+
+static int any_can_go_on(struct weft__cpu_launch *run)
+{
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        if (can_go_on(run->runner->fibers[i]))
+            return 1;
+    }
+    return 0;
+}
+
+static struct warp_fiber *first_waiting_for_rank(struct weft__cpu_launch *run)
+{
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        struct warp_fiber *fiber = run->runner->fibers[i];
+        if (fiber->state == FIBER_WAITING && fiber->site != NULL)
+            return fiber;
+    }
+    return NULL;
+}
+
+static struct weft_failure describe_wait(const struct warp_fiber *fiber,
+                                         enum weft_failure_kind kind)
+{
+    struct weft_failure failure = {.kind = kind};
+    if (fiber != NULL) {
+        failure.site = *fiber->site;
+        failure.expected = fiber->at_least;
+        failure.seen = __atomic_load_n(fiber->word, __ATOMIC_ACQUIRE);
+    }
+    return failure;
+}
+
+/* A rank that has left signals nothing more, but what it signalled before leaving stands: so its
+ * state is read first, the word after it. */
+static struct warp_fiber *waiting_for_left_rank(struct weft__cpu_launch *run)
+{
+    const struct weft__status *status = &run->launch->comm->status;
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        struct warp_fiber *fiber = run->runner->fibers[i];
+        if (fiber->state == FIBER_WAITING && fiber->site != NULL &&
+            atomic_load(&status->rank_states[fiber->site->rank]) == WEFT__RANK_LEFT &&
+            !can_go_on(fiber))
+            return fiber;
+    }
+    return NULL;
+}
+
+/* Whether the waits must end, with the reason in run->failure. */
+static int check_failure(struct weft__cpu_launch *run, int64_t deadline_ns)
+{
+    if (run->failure.kind != WEFT_FAILURE_NONE)
+        return 1;
+    if (atomic_load(&run->launch->comm->status.result) != WEFT_OK) {
+        run->failure = describe_wait(first_waiting_for_rank(run), WEFT_FAILURE_COMM);
+        return 1;
+    }
+    struct warp_fiber *left = waiting_for_left_rank(run);
+    if (left != NULL) {
+        run->failure = describe_wait(left, WEFT_FAILURE_RANK_LEFT);
+        return 1;
+    }
+    if (now_ns() >= deadline_ns && !any_can_go_on(run)) {
+        run->failure = describe_wait(first_waiting_for_rank(run), WEFT_FAILURE_TIMEOUT);
+        return 1;
+    }
+    return 0;
+}
+
+static int fail_waits(struct weft__cpu_launch *run)
+{
+    int any = 0;
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        struct warp_fiber *fiber = run->runner->fibers[i];
+        if (fiber->state == FIBER_WAITING && fiber->site != NULL) {
+            any = 1;
+            resume(fiber, WEFT_STATUS_FAILED);
+        }
+    }
+    return any;
+}
+
+/* Every wait for a rank fails from here on; block syncs still work, so that the warps of a block
+ * return together. Warps left over after that would mean a sync that not all of them call. */
+static void end_all_waits(struct weft__cpu_launch *run)
+{
+    while (run_ready_fibers(run) || fail_waits(run))
+        ;
+    if (run->num_live > 0)
+        destroy_fibers(run->runner);
+    run->num_live = 0;
+}
+
+static int spin(struct weft__cpu_launch *run)
+{
+    const int64_t end_ns = now_ns() + SPIN_NS;
+    do {
+        for (int i = 0; i < POLLS_PER_CLOCK_READ; i++) {
+            if (any_can_go_on(run))
+                return 1;
+#ifdef __x86_64__
+            __builtin_ia32_pause();
+#endif
+        }
+    } while (now_ns() < end_ns);
+    return 0;
+}
+
+/* Returns when a fiber may go on or the waits may have to end. */
+static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
+{
+    const weft_comm *comm = run->launch->comm;
+    if (comm->num_ranks <= run->runner->num_cores && spin(run))
+        return;
+    struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[comm->rank]);
+    const uint32_t prepared = weft__doorbell_prepare(bell);
+    if (any_can_go_on(run) || check_failure(run, deadline_ns))
+        weft__doorbell_cancel(bell);
+    else
+        weft__doorbell_sleep(bell, prepared, deadline_ns - now_ns());
+}
+
+static void run_fibers(struct weft__cpu_launch *run)
+{
+    const int64_t timeout_ns = (int64_t)run->launch->comm->timeout_ms * 1000000;
+    while (run->num_live > 0) {
+        if (run_ready_fibers(run))
+            continue;
+        const int64_t deadline_ns = now_ns() + timeout_ns;
+        while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
+            idle(run, deadline_ns);
+        if (run->failure.kind != WEFT_FAILURE_NONE)
+            end_all_waits(run);
+    }
+}
+
+/* ------------------------------------------------------------------ runner */
+
+static weft_result grow_fibers(struct weft__cpu_runner *runner, int32_t num_fibers)
+{
+    if (num_fibers <= runner->num_fibers)
+        return WEFT_OK;
+    struct warp_fiber **fibers =
+        realloc(runner->fibers, (size_t)num_fibers * sizeof(*runner->fibers));
+    if (fibers == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d warps", num_fibers);
+    runner->fibers = fibers;
+    while (runner->num_fibers < num_fibers) {
+        struct warp_fiber *fiber = calloc(1, sizeof *fiber);
+        if (fiber == NULL)
+            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a warp");
+        const weft_result result = weft__fiber_create(&fiber->fiber);
+        if (result != WEFT_OK) {
+            free(fiber);
+            return result;
+        }
+        runner->fibers[runner->num_fibers++] = fiber;
+    }
+    return WEFT_OK;
+}
+
+static weft_result grow_blocks(struct weft__cpu_runner *runner, int32_t num_blocks)
+{
+    if (num_blocks <= runner->num_blocks)
+        return WEFT_OK;
+    struct weft__cpu_block *blocks =
+        realloc(runner->blocks, (size_t)num_blocks * sizeof(*runner->blocks));
+    if (blocks == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d blocks", num_blocks);
+    runner->blocks = blocks;
+    runner->num_blocks = num_blocks;
+    return WEFT_OK;
+}
+
+static void prepare_warps(struct weft__cpu_launch *run)
+{
+    const struct weft__launch *launch = run->launch;
+    memset(run->runner->blocks, 0, (size_t)launch->num_blocks * sizeof(*run->runner->blocks));
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        struct warp_fiber *fiber = run->runner->fibers[i];
+        const int32_t block_idx = i / launch->num_warps;
+        fiber->warp.block_idx = block_idx;
+        fiber->warp.num_blocks = launch->num_blocks;
+        fiber->warp.warp_idx = i % launch->num_warps;
+        fiber->warp.num_warps = launch->num_warps;
+        fiber->warp.block = &run->runner->blocks[block_idx];
+        fiber->warp.launch = run;
+        fiber->state = FIBER_READY;
+        weft__fiber_start(fiber->fiber, run_warp, fiber);
+    }
+}
+
+weft_result weft__cpu_runner_create(struct weft__cpu_runner **out)
+{
+    struct weft__cpu_runner *runner = calloc(1, sizeof *runner);
+    if (runner == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    cpu_set_t cores;
+    const int known = sched_getaffinity(0, sizeof cores, &cores) == 0;
+    runner->num_cores = known ? CPU_COUNT(&cores) : 1;
+    *out = runner;
+    return WEFT_OK;
+}
+
+void weft__cpu_runner_destroy(struct weft__cpu_runner *runner)
+{
+    if (runner == NULL)
+        return;
+    destroy_fibers(runner);
+    free(runner->fibers);
+    free(runner->blocks);
+    free(runner);
+}
+
+weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__launch *launch,
+                          struct weft_failure *failure)
+{
+    *failure = (struct weft_failure){.kind = WEFT_FAILURE_NONE};
+    struct weft__cpu_launch run = {
+        .launch = launch,
+        .runner = runner,
+        .heap_bases = weft__heap_bases(launch->comm->heap),
+        .num_warp_fibers = launch->num_blocks * launch->num_warps,
+    };
+    weft_result result = grow_fibers(runner, run.num_warp_fibers);
+    if (result == WEFT_OK)
+        result = grow_blocks(runner, launch->num_blocks);
+    if (result != WEFT_OK)
+        return result;
+    run.num_live = run.num_warp_fibers;
+    prepare_warps(&run);
+    run_fibers(&run);
+    *failure = run.failure;
+    return WEFT_OK;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs launches: the fibers of one launch take turns on the calling thread. */
+#ifndef WEFT_MACHINE_CPU_LAUNCH_H
+#define WEFT_MACHINE_CPU_LAUNCH_H
+
+#include "machine/host.h"
+
+/* Fibers and blocks kept from launch to launch; one per stream. */
+struct weft__cpu_runner;
+
+weft_result weft__cpu_runner_create(struct weft__cpu_runner **runner);
+void weft__cpu_runner_destroy(struct weft__cpu_runner *runner);
+
+/* Runs the launch to its end. A failure is described in *failure (kind NONE: no memory). */
+weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__launch *launch,
+                          struct weft_failure *failure);
+
+#endif

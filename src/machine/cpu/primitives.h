@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* The primitives on the cpu machine. A warp is a fiber with one lane; all fibers of a launch share
+ * one thread, so only what other ranks or streams touch needs atomic operations. */
+#ifndef WEFT_MACHINE_CPU_PRIMITIVES_H
+#define WEFT_MACHINE_CPU_PRIMITIVES_H
+
+#include <string.h>
+
+#include "machine/cpu/rows.h"
+
+#define WEFT_WARP_SIZE 1
+#define WEFT_FN        static inline
+
+struct weft__cpu_launch;
+struct weft__cpu_block;
+
+struct weft_warp {
+    int32_t block_idx;
+    int32_t num_blocks;
+    int32_t warp_idx;
+    int32_t num_warps;
+    struct weft__cpu_block *block;
+    struct weft__cpu_launch *launch;
+    const void *pointers[WEFT_WARP_POINTERS];
+};
+
+/* launch.c */
+void weft__cpu_block_sync(struct weft_warp *warp);
+void *weft__cpu_block_shared(struct weft_warp *warp);
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank);
+enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                                const struct weft_wait_site *site);
+enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure);
+
+/* Defines program `name` over `struct weft_<name>_args` as weft__cpu_<name>. */
+#define WEFT_PROGRAM(name, warp, args)                                                             \
+    static enum weft_status name##_body(struct weft_warp *warp,                                    \
+                                        const struct weft_##name##_args *args);                    \
+    enum weft_status weft__cpu_##name(struct weft_warp *warp, const void *args);                   \
+    enum weft_status weft__cpu_##name(struct weft_warp *warp, const void *args)                    \
+    {                                                                                              \
+        return name##_body(warp, (const struct weft_##name##_args *)args);                         \
+    }                                                                                              \
+    static enum weft_status name##_body(struct weft_warp *warp,                                    \
+                                        const struct weft_##name##_args *args)
+
+WEFT_FN int32_t weft_block_idx(const struct weft_warp *warp)
+{
+    return warp->block_idx;
+}
+
+WEFT_FN int32_t weft_num_blocks(const struct weft_warp *warp)
+{
+    return warp->num_blocks;
+}
+
+WEFT_FN int32_t weft_warp_idx(const struct weft_warp *warp)
+{
+    return warp->warp_idx;
+}
+
+WEFT_FN int32_t weft_num_warps(const struct weft_warp *warp)
+{
+    return warp->num_warps;
+}
+
+WEFT_FN int32_t weft_lane_idx(const struct weft_warp *warp)
+{
+    (void)warp;
+    return 0;
+}
+
+WEFT_FN void weft_warp_sync(struct weft_warp *warp)
+{
+    (void)warp;
+}
+
+WEFT_FN void weft_block_sync(struct weft_warp *warp)
+{
+    if (warp->num_warps > 1)
+        weft__cpu_block_sync(warp);
+}
+
+WEFT_FN uint32_t weft_ballot(struct weft_warp *warp, int predicate)
+{
+    (void)warp;
+    return predicate ? 1u : 0u;
+}
+
+WEFT_FN int32_t weft_lanes_below(struct weft_warp *warp, uint32_t ballot)
+{
+    (void)warp;
+    (void)ballot;
+    return 0;
+}
+
+WEFT_FN int32_t weft_popcount(uint32_t ballot)
+{
+    return __builtin_popcount(ballot);
+}
+
+WEFT_FN uint32_t weft_max_u32(struct weft_warp *warp, uint32_t value)
+{
+    (void)warp;
+    return value;
+}
+
+WEFT_FN void *weft_block_shared(struct weft_warp *warp)
+{
+    return weft__cpu_block_shared(warp);
+}
+
+WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)
+{
+    return warp->pointers;
+}
+
+WEFT_FN uint32_t weft_add_acq_rel(uint32_t *word, uint32_t value)
+{
+    return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
+
+WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
+{
+    return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
+{
+#ifdef __x86_64__
+    __builtin_ia32_sfence(); /* a release does not order the streaming stores of row copies */
+#endif
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    weft__cpu_ring(warp, rank);
+}
+
+WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                                   const struct weft_wait_site *site)
+{
+    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) >= at_least)
+        return WEFT_STATUS_OK;
+    return weft__cpu_wait(warp, word, at_least, site);
+}
+
+WEFT_FN enum weft_status weft_fail(struct weft_warp *warp, const struct weft_failure *failure)
+{
+    return weft__cpu_fail(warp, failure);
+}
+
+WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                           const void *src, uint64_t row_bytes)
+{
+    (void)warp;
+    for (int32_t i = 0; i < num_dsts; i++) {
+        if (dsts[i] != NULL)
+            weft__cpu_row_copy((void *)(uintptr_t)dsts[i], src, row_bytes);
+    }
+}
+
+WEFT_FN void weft_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs,
+                          int32_t num_srcs, weft_dtype dtype, int64_t num_elements)
+{
+    (void)warp;
+    weft__cpu_row_sum(dst, srcs, num_srcs, dtype, num_elements);
+}
+
+#endif

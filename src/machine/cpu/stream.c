@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams of the cpu machine: a queue of tasks, and a thread that runs them in order. */
+#include "machine/stream.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "machine/cpu/launch.h"
+
+struct task {
+    struct task *next;
+    void (*run)(weft_stream *stream, struct task *task);
+    union {
+        struct {
+            void (*function)(void *argument);
+            void *argument;
+        } call;
+        struct {
+            weft_event *event;
+            uint64_t record;
+        } event;
+        struct weft__launch launch;
+    };
+    _Alignas(16) char args[]; /* of a launch */
+};
+
+struct weft_stream {
+    pthread_t worker;
+    pthread_mutex_t mutex;
+    pthread_cond_t has_task; /* or must end */
+    pthread_cond_t is_idle;
+    struct task *first;
+    struct task **last;
+    int is_busy;
+    int must_end;
+    weft_result error; /* the first since the last synchronize */
+    char error_message[512];
+    struct weft__cpu_runner *runner;
+};
+
+struct weft_event {
+    pthread_mutex_t mutex;
+    pthread_cond_t passed;
+    int num_references;   /* the user's, and one per task that is queued */
+    uint64_t num_records; /* enqueued */
+    uint64_t num_passed;
+    struct timespec time; /* of the last record that was passed */
+};
+
+static void note_error(weft_stream *stream, weft_result result)
+{
+    pthread_mutex_lock(&stream->mutex);
+    if (stream->error == WEFT_OK) {
+        stream->error = result;
+        strncpy(stream->error_message, weft_last_error(), sizeof stream->error_message - 1);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+static void *work(void *argument)
+{
+    weft_stream *stream = argument;
+    pthread_mutex_lock(&stream->mutex);
+    for (;;) {
+        while (stream->first == NULL && !stream->must_end)
+            pthread_cond_wait(&stream->has_task, &stream->mutex);
+        struct task *task = stream->first;
+        if (task == NULL)
+            break;
+        stream->first = task->next;
+        if (stream->first == NULL)
+            stream->last = &stream->first;
+        stream->is_busy = 1;
+        pthread_mutex_unlock(&stream->mutex);
+        task->run(stream, task);
+        free(task);
+        pthread_mutex_lock(&stream->mutex);
+        stream->is_busy = 0;
+        if (stream->first == NULL)
+            pthread_cond_broadcast(&stream->is_idle);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    return NULL;
+}
+
+static struct task *new_task(void (*run)(weft_stream *, struct task *), size_t args_bytes)
+{
+    struct task *task = malloc(sizeof *task + args_bytes);
+    if (task == NULL) {
+        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to enqueue an operation");
+        return NULL;
+    }
+    task->next = NULL;
+    task->run = run;
+    return task;
+}
+
+static void enqueue(weft_stream *stream, struct task *task)
+{
+    pthread_mutex_lock(&stream->mutex);
+    const int was_empty = stream->first == NULL;
+    *stream->last = task;
+    stream->last = &task->next;
+    if (was_empty)
+        pthread_cond_signal(&stream->has_task);
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+weft_result weft__stream_create(weft_stream **out)
+{
+    weft_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    weft_result result = weft__cpu_runner_create(&stream->runner);
+    if (result != WEFT_OK) {
+        free(stream);
+        return result;
+    }
+    stream->last = &stream->first;
+    pthread_mutex_init(&stream->mutex, NULL);
+    pthread_cond_init(&stream->has_task, NULL);
+    pthread_cond_init(&stream->is_idle, NULL);
+    if (pthread_create(&stream->worker, NULL, work, stream) != 0) {
+        weft__cpu_runner_destroy(stream->runner);
+        free(stream);
+        return weft__system_error("no thread for a stream");
+    }
+    *out = stream;
+    return WEFT_OK;
+}
+
+void weft__stream_destroy(weft_stream *stream)
+{
+    pthread_mutex_lock(&stream->mutex);
+    stream->must_end = 1;
+    pthread_cond_signal(&stream->has_task);
+    pthread_mutex_unlock(&stream->mutex);
+    pthread_join(stream->worker, NULL);
+    pthread_cond_destroy(&stream->is_idle);
+    pthread_cond_destroy(&stream->has_task);
+    pthread_mutex_destroy(&stream->mutex);
+    weft__cpu_runner_destroy(stream->runner);
+    free(stream);
+}
+
+weft_result weft__stream_synchronize(weft_stream *stream)
+{
+    pthread_mutex_lock(&stream->mutex);
+    while (stream->first != NULL || stream->is_busy)
+        pthread_cond_wait(&stream->is_idle, &stream->mutex);
+    const weft_result result = stream->error;
+    if (result != WEFT_OK)
+        weft__error(result, "%s", stream->error_message);
+    stream->error = WEFT_OK;
+    pthread_mutex_unlock(&stream->mutex);
+    return result;
+}
+
+/* ------------------------------------------------------------------ tasks */
+
+static void run_call(weft_stream *stream, struct task *task)
+{
+    (void)stream;
+    task->call.function(task->call.argument);
+}
+
+weft_result weft__stream_call(weft_stream *stream, void (*function)(void *), void *argument)
+{
+    struct task *task = new_task(run_call, 0);
+    if (task == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    task->call.function = function;
+    task->call.argument = argument;
+    enqueue(stream, task);
+    return WEFT_OK;
+}
+
+static void run_launch(weft_stream *stream, struct task *task)
+{
+    const struct weft__launch *launch = &task->launch;
+    weft_result result = weft__status_check(&launch->comm->status);
+    if (result == WEFT_OK) {
+        struct weft_failure failure;
+        result = weft__cpu_run(stream->runner, launch, &failure);
+        if (result != WEFT_OK)
+            weft__status_fail(&launch->comm->status, result, launch->comm->rank, "%s",
+                              weft_last_error());
+        else if (failure.kind != WEFT_FAILURE_NONE)
+            result = launch->on_failure(launch->comm, launch->program, &failure);
+    }
+    if (result != WEFT_OK)
+        note_error(stream, result);
+}
+
+weft_result weft__stream_launch(weft_stream *stream, const struct weft__launch *launch)
+{
+    struct task *task = new_task(run_launch, launch->args_bytes);
+    if (task == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    task->launch = *launch;
+    task->launch.args = memcpy(task->args, launch->args, launch->args_bytes);
+    enqueue(stream, task);
+    return WEFT_OK;
+}
+
+/* ------------------------------------------------------------------ events */
+
+weft_result weft__event_create(weft_event **out)
+{
+    weft_event *event = calloc(1, sizeof *event);
+    if (event == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
+    pthread_mutex_init(&event->mutex, NULL);
+    pthread_cond_init(&event->passed, NULL);
+    event->num_references = 1;
+    *out = event;
+    return WEFT_OK;
+}
+
+static void release_event(weft_event *event)
+{
+    pthread_mutex_lock(&event->mutex);
+    const int is_last = --event->num_references == 0;
+    pthread_mutex_unlock(&event->mutex);
+    if (!is_last)
+        return;
+    pthread_cond_destroy(&event->passed);
+    pthread_mutex_destroy(&event->mutex);
+    free(event);
+}
+
+void weft__event_destroy(weft_event *event)
+{
+    release_event(event);
+}
+
+static void run_record(weft_stream *stream, struct task *task)
+{
+    (void)stream;
+    weft_event *event = task->event.event;
+    pthread_mutex_lock(&event->mutex);
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    if (event->num_passed < task->event.record)
+        event->num_passed = task->event.record;
+    pthread_cond_broadcast(&event->passed);
+    pthread_mutex_unlock(&event->mutex);
+    release_event(event);
+}
+
+static void wait_record(weft_event *event, uint64_t record)
+{
+    pthread_mutex_lock(&event->mutex);
+    while (event->num_passed < record)
+        pthread_cond_wait(&event->passed, &event->mutex);
+    pthread_mutex_unlock(&event->mutex);
+}
+
+static void run_wait(weft_stream *stream, struct task *task)
+{
+    (void)stream;
+    wait_record(task->event.event, task->event.record);
+    release_event(task->event.event);
+}
+
+weft_result weft__event_record(weft_event *event, weft_stream *stream)
+{
+    struct task *task = new_task(run_record, 0);
+    if (task == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&event->mutex);
+    event->num_references++;
+    task->event.record = ++event->num_records;
+    pthread_mutex_unlock(&event->mutex);
+    task->event.event = event;
+    enqueue(stream, task);
+    return WEFT_OK;
+}
+
+weft_result weft__stream_wait_event(weft_stream *stream, weft_event *event)
+{
+    struct task *task = new_task(run_wait, 0);
+    if (task == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&event->mutex);
+    event->num_references++;
+    task->event.record = event->num_records;
+    pthread_mutex_unlock(&event->mutex);
+    task->event.event = event;
+    enqueue(stream, task);
+    return WEFT_OK;
+}
+
+weft_result weft__event_synchronize(weft_event *event)
+{
+    pthread_mutex_lock(&event->mutex);
+    const uint64_t latest = event->num_records;
+    pthread_mutex_unlock(&event->mutex);
+    wait_record(event, latest);
+    return WEFT_OK;
+}
+
+weft_result weft__event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
+{
+    weft_event *const events[2] = {start, end};
+    struct timespec times[2];
+    for (int i = 0; i < 2; i++) {
+        pthread_mutex_lock(&events[i]->mutex);
+        const int is_passed =
+            events[i]->num_records > 0 && events[i]->num_passed == events[i]->num_records;
+        times[i] = events[i]->time;
+        pthread_mutex_unlock(&events[i]->mutex);
+        if (!is_passed)
+            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                               "%s is an event whose record has not been passed; synchronise first",
+                               i == 0 ? "start" : "end");
+    }
+    *elapsed_us = (double)(times[1].tv_sec - times[0].tv_sec) * 1e6 +
+                  (double)(times[1].tv_nsec - times[0].tv_nsec) * 1e-3;
+    return WEFT_OK;
+}

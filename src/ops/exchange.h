@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Host side of an exchange (programs/exchange.h): its mailbox and its place among the streams. */
+#ifndef WEFT_OPS_EXCHANGE_H
+#define WEFT_OPS_EXCHANGE_H
+
+#include "comm/comm.h"
+#include "ops/programs.h"
+#include "programs/exchange.h"
+
+struct weft__exchange {
+    weft_comm *comm;
+    struct weft_exchange device;
+    char *mailbox;              /* own, in the heap */
+    weft_event *last_operation; /* operations of one exchange run in the order they were issued */
+    weft_stream *last_stream;   /* where it was; compared, never followed */
+};
+
+/* Collective. Allocates a zeroed mailbox, followed by `extra_bytes` of zeroes in every heap. */
+weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
+                                  struct weft__exchange **exchange);
+void weft__exchange_destroy(struct weft__exchange *exchange);
+/* Where the extra bytes begin, as heap offset. */
+uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
+
+/* Launches a program of this exchange behind its last one. */
+weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,
+                                  enum weft_program program, struct weft__grid grid,
+                                  const void *args, size_t args_bytes);
+
+#endif

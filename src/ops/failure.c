@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Why a launch failed, in words. */
+#include <stdio.h>
+
+#include "ops/programs.h"
+#include "programs/exchange.h"
+
+static void field_name(const struct weft__program *program, uint32_t field, char *name,
+                       size_t name_bytes)
+{
+    static const char *const names[] = {
+        [WEFT_CALL_PROGRAM] = "the operation",
+        [WEFT_CALL_NUM_TOPK] = "num_topk",
+        [WEFT_CALL_DTYPE] = "dtype",
+        [WEFT_CALL_OPTIONS] = "which of topk_idx (1), topk_weights (2) and 64-bit indices (4) "
+                              "are given",
+        [WEFT_CALL_NUM_PLANES] = "num_planes",
+    };
+    if (field < WEFT_CALL_ROW_BYTES)
+        snprintf(name, name_bytes, "%s", names[field]);
+    else if (strcmp(program->name, weft__program_name(WEFT_PROGRAM_combine)) == 0)
+        snprintf(name, name_bytes, "the bytes of a row (hidden times those of dtype)");
+    else
+        snprintf(name, name_bytes, "row_bytes of plane %u", field - WEFT_CALL_ROW_BYTES);
+}
+
+static void field_value(uint32_t field, uint64_t value, char *text, size_t text_bytes)
+{
+    if (field == WEFT_CALL_PROGRAM)
+        snprintf(text, text_bytes, "%s", weft__program_name(value));
+    else
+        snprintf(text, text_bytes, "%llu", (unsigned long long)value);
+}
+
+static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
+                          const struct weft_failure *failure)
+{
+    char name[160], ours[32], theirs[32];
+    field_name(program, failure->field, name, sizeof name);
+    field_value(failure->field, failure->expected, ours, sizeof ours);
+    field_value(failure->field, failure->seen, theirs, sizeof theirs);
+    weft__status_fail(&comm->status, WEFT_ERROR_MISMATCH, failure->site.rank,
+                      "%s #%llu: ranks disagree on %s: %s on this rank %d, %s on rank %d",
+                      program->name, (unsigned long long)failure->site.sequence, name, ours,
+                      comm->rank, theirs, failure->site.rank);
+}
+
+static void fail_wait(weft_comm *comm, const struct weft__program *program,
+                      const struct weft_failure *failure)
+{
+    const struct weft_wait_site *site = &failure->site;
+    const char *phase = site->phase == WEFT_PHASE_START ? "start" : "finish";
+    const int has_left = failure->kind == WEFT_FAILURE_RANK_LEFT;
+    char why[64];
+    if (has_left)
+        snprintf(why, sizeof why, "which has left the communicator");
+    else
+        snprintf(why, sizeof why, "which did not within %u ms", comm->timeout_ms);
+    weft__status_fail(
+        &comm->status, has_left ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_TIMEOUT, site->rank,
+        "%s #%llu: rank %d waited for rank %d to %s, %s (signal expected %llu, "
+        "seen %llu)",
+        program->name, (unsigned long long)site->sequence, comm->rank, site->rank, phase, why,
+        (unsigned long long)failure->expected, (unsigned long long)failure->seen);
+}
+
+/* The communicator had failed before: the stream's error also tells what that interrupted. */
+static weft_result interrupted(weft_comm *comm, const struct weft__program *program,
+                               const struct weft_failure *failure)
+{
+    const weft_result result = weft__status_check(&comm->status);
+    char cause[512];
+    snprintf(cause, sizeof cause, "%s", weft_last_error());
+    return weft__error(result, "%s #%llu on rank %d was interrupted: %s", program->name,
+                       (unsigned long long)failure->site.sequence, comm->rank, cause);
+}
+
+weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
+                                 const struct weft_failure *failure)
+{
+    if (failure->kind == WEFT_FAILURE_COMM)
+        return interrupted(comm, program, failure);
+    if (failure->kind == WEFT_FAILURE_MISMATCH)
+        fail_mismatch(comm, program, failure);
+    else
+        fail_wait(comm, program, failure);
+    return weft__status_check(&comm->status);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#include "ops/programs.h"
+
+#define DECLARE_PROGRAM(name) weft__program_fn weft__cpu_##name;
+WEFT_PROGRAM_LIST(DECLARE_PROGRAM)
+
+#define PROGRAM_ENTRY(name) {#name, weft__cpu_##name},
+static const struct weft__program programs[WEFT_NUM_PROGRAMS] = {WEFT_PROGRAM_LIST(PROGRAM_ENTRY)};
+
+const char *weft__program_name(uint64_t program)
+{
+    return program < WEFT_NUM_PROGRAMS ? programs[program].name : "?";
+}
+
+weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,
+                                 struct weft__grid grid, const void *args, size_t args_bytes)
+{
+    const struct weft__launch launch = {
+        .program = &programs[program],
+        .args = args,
+        .args_bytes = args_bytes,
+        .num_blocks = grid.num_blocks,
+        .num_warps = grid.num_warps,
+        .comm = comm,
+        .on_failure = weft__program_failed,
+    };
+    return weft__stream_launch(stream, &launch);
+}

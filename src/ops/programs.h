@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The warp programs as the host launches them. */
+#ifndef WEFT_OPS_PROGRAMS_H
+#define WEFT_OPS_PROGRAMS_H
+
+#include "machine/host.h"
+#include "programs/list.h"
+
+struct weft__grid {
+    int32_t num_blocks;
+    int32_t num_warps;
+};
+
+/* Enqueues a program over its arguments; a failure becomes the communicator's. */
+weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,
+                                 struct weft__grid grid, const void *args, size_t args_bytes);
+
+/* The communicator's failure in words; returns its result. For launches. */
+weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
+                                 const struct weft_failure *failure);
+
+/* "?" for numbers that are no program, as a peer's message might hold. */
+const char *weft__program_name(uint64_t program);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_COMBINE_H
+#define WEFT_PROGRAMS_COMBINE_H
+
+#include "programs/exchange.h"
+#include "programs/routing.h"
+
+struct weft_combine_args {
+    struct weft_exchange exchange;
+    struct weft_message message; /* where this rank's rows are */
+    struct weft_routing routing;
+    weft_dtype dtype;
+    int64_t hidden;
+    const char *bias[2];
+    char *out;
+    float *out_topk_weights;
+};
+
+#endif

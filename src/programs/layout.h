@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_LAYOUT_H
+#define WEFT_PROGRAMS_LAYOUT_H
+
+#include "programs/routing.h"
+
+struct weft_layout_args {
+    struct weft_routing routing; /* written: routes, chunk_base, send_rows, entry_selections */
+    struct weft_placement placement;
+    weft_index_type index_type;
+    const void *topk_idx;
+    uint32_t *num_blocks_done; /* zero between launches */
+    int32_t *chunk_nodes;      /* [num_chunks][num_nodes] scratch */
+    const int32_t *node_of_rank;
+    int32_t num_nodes;
+    /* Results for the user, each may be null. */
+    int32_t *num_tokens_per_rank;
+    int32_t *num_tokens_per_node;
+    int32_t *num_tokens_per_expert;
+    uint8_t *is_token_in_rank;
+};
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* Every warp program; its arguments are struct weft_<name>_args of "programs/<name>.h". */
+#ifndef WEFT_PROGRAMS_LIST_H
+#define WEFT_PROGRAMS_LIST_H
+
+#define WEFT_PROGRAM_LIST(X) X(layout) X(notify) X(dispatch) X(combine) X(barrier)
+
+#define WEFT_PROGRAM_ENUM(name) WEFT_PROGRAM_##name,
+enum weft_program { WEFT_PROGRAM_LIST(WEFT_PROGRAM_ENUM) WEFT_NUM_PROGRAMS };
+#undef WEFT_PROGRAM_ENUM
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * notify: every rank tells every other how many rows it will send to each rank, and how often it
+ * chose each expert of the addressee. Prefix sums over the source ranks then give every route its
+ * final row. One block.
+ */
+#include "programs/notify.h"
+
+WEFT_FN int32_t *counts_of(const struct weft_notify_args *args, int32_t owner, int32_t source)
+{
+    const uint64_t buffer =
+        (weft_exchange_sequence(&args->exchange) % 2) * (uint64_t)args->exchange.num_ranks +
+        (uint64_t)source;
+    return (int32_t *)(void *)(args->exchange.heap_bases[owner] + args->counts_offset) +
+           buffer * (uint64_t)args->counts_stride;
+}
+
+WEFT_FN int32_t num_local_experts(const struct weft_placement *placement, int32_t rank)
+{
+    return placement->rank_offsets[rank + 1] - placement->rank_offsets[rank];
+}
+
+WEFT_FN void send_counts(struct weft_warp *warp, const struct weft_notify_args *args, int32_t rank)
+{
+    const struct weft_routing *routing = &args->routing;
+    const struct weft_placement *placement = &args->placement;
+    int32_t *counts = counts_of(args, rank, routing->rank);
+    for (int32_t i = weft_lane_idx(warp); i < routing->num_ranks; i += WEFT_WARP_SIZE)
+        counts[i] = routing->send_rows[i];
+    const int32_t *entries = placement->rank_entries + placement->rank_offsets[rank];
+    for (int32_t i = weft_lane_idx(warp); i < num_local_experts(placement, rank);
+         i += WEFT_WARP_SIZE)
+        counts[routing->num_ranks + i] = routing->entry_selections[entries[i]];
+}
+
+WEFT_FN int32_t sum_of_sources(const struct weft_notify_args *args, int32_t num_sources,
+                               int32_t column)
+{
+    int32_t sum = 0;
+    for (int32_t source = 0; source < num_sources; source++)
+        sum += counts_of(args, args->exchange.rank, source)[column];
+    return sum;
+}
+
+WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_args *args)
+{
+    const struct weft_routing *routing = &args->routing;
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
+    for (int32_t rank = thread; rank < routing->num_ranks; rank += num_threads) {
+        routing->rank_base[rank] = sum_of_sources(args, routing->rank, rank);
+        routing->recv_rank_rows[rank] = counts_of(args, routing->rank, rank)[routing->rank];
+    }
+    if (thread == 0) {
+        *routing->recv_rows = sum_of_sources(args, routing->num_ranks, routing->rank);
+        *routing->dropped_rows = 0;
+    }
+    const int32_t alignment = args->expert_alignment;
+    for (int32_t i = thread; i < num_local_experts(&args->placement, routing->rank);
+         i += num_threads) {
+        const int32_t num_selections =
+            sum_of_sources(args, routing->num_ranks, routing->num_ranks + i);
+        routing->recv_expert_rows[i] = (num_selections + alignment - 1) / alignment * alignment;
+    }
+}
+
+WEFT_PROGRAM(notify, warp, args)
+{
+    for (int32_t rank = weft_warp_idx(warp); rank < args->exchange.num_ranks;
+         rank += weft_num_warps(warp))
+        send_counts(warp, args, rank);
+    const enum weft_status status = weft_exchange_start(warp, &args->exchange, &args->message);
+    if (status != WEFT_STATUS_OK)
+        return status;
+    receive_counts(warp, args);
+    return weft_exchange_end(warp, &args->exchange);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_NOTIFY_H
+#define WEFT_PROGRAMS_NOTIFY_H
+
+#include "programs/exchange.h"
+#include "programs/routing.h"
+
+/* In every heap, for every source rank two buffers, used in turn by odd and even operations (see
+ * exchange.h): the source's row counts for all ranks, then its selections of the owner's experts. */
+struct weft_notify_args {
+    struct weft_exchange exchange;
+    struct weft_message message;
+    struct weft_routing routing; /* written: rank_base and what is received */
+    struct weft_placement placement;
+    uint64_t counts_offset; /* of the buffers in every heap */
+    int32_t counts_stride;  /* numbers in one buffer: num_ranks + most local experts of any rank */
+    int32_t expert_alignment;
+};
+
+WEFT_FN uint64_t weft_notify_counts_bytes(int32_t num_ranks, int32_t counts_stride)
+{
+    return 2 * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plan of expert parallelism: which rank a token goes to, and to which row. Pure integers.
+ *
+ * A token's routes are the distinct ranks that have one of its experts, ascending. The tokens of a
+ * rank are cut into num_chunks contiguous chunks that are counted independently. The row of a route
+ * at its rank is the sum of
+ *     rank_base[rank]               rows there from lower source ranks        (notify)
+ *     chunk_base[chunk][rank]       rows there from this rank's lower chunks  (layout)
+ *     slot                          rows there from lower tokens of the chunk (layout)
+ * so rows are in (source rank, token) order, whatever the number of chunks.
+ */
+#ifndef WEFT_PROGRAMS_ROUTING_H
+#define WEFT_PROGRAMS_ROUTING_H
+
+#include "machine/machine.h"
+
+struct weft_placement { /* where the experts are; entry: one replica of one expert */
+    int32_t num_experts;
+    int32_t num_ranks;
+    const int32_t *expert_offsets; /* [num_experts + 1] entries of expert e: [e] .. [e + 1] */
+    const int32_t *entry_ranks;    /* [num_entries] */
+    const int32_t *entry_local;    /* [num_entries] local expert id at that rank */
+    const int32_t *rank_offsets;   /* [num_ranks + 1] into rank_entries */
+    const int32_t *rank_entries;   /* [num_entries] entries of rank r by local id */
+};
+
+struct weft_route {
+    int32_t rank; /* WEFT_NO_ROUTE ends the list */
+    int32_t slot;
+};
+enum { WEFT_NO_ROUTE = -1 };
+
+struct weft_routing { /* a handle's tables, in memory of this rank */
+    int32_t rank;
+    int32_t num_ranks;
+    int32_t num_tokens;
+    int32_t num_topk;
+    int32_t max_routes; /* of a token: min(num_topk, num_ranks) */
+    int32_t num_chunks;
+    int32_t chunk_tokens;      /* tokens per chunk; the last may have fewer, or none */
+    struct weft_route *routes; /* [num_tokens][max_routes] */
+    int32_t *chunk_base;       /* [num_chunks][num_ranks] */
+    int32_t *rank_base;        /* [num_ranks] */
+    int32_t *send_rows;        /* [num_ranks] distinct tokens for each rank */
+    int32_t *entry_selections; /* [num_entries] choices of each expert replica */
+    int32_t *recv_rows;        /* [1] rows that arrive here */
+    int32_t *recv_rank_rows;   /* [num_ranks] */
+    int32_t *recv_expert_rows; /* [local experts] selections, aligned */
+    int64_t *dropped_rows;     /* [1] the most that a dispatch since notify had no room for */
+};
+
+WEFT_FN int64_t weft_expert_id(const void *topk_idx, weft_index_type index_type, int64_t i)
+{
+    return index_type == WEFT_INT64 ? ((const int64_t *)topk_idx)[i]
+                                    : (int64_t)((const int32_t *)topk_idx)[i];
+}
+
+/* The placement entry that serves `expert` for a token, or -1 if there is no such expert. A pure
+ * function of the arguments, so every rank can tell where any token goes. */
+WEFT_FN int32_t weft_placement_entry(const struct weft_placement *placement, int64_t expert,
+                                     int32_t source_rank, int32_t token)
+{
+    if (expert < 0 || expert >= placement->num_experts)
+        return -1;
+    const int32_t begin = placement->expert_offsets[expert];
+    const int32_t num_replicas = placement->expert_offsets[expert + 1] - begin;
+    if (num_replicas == 1)
+        return begin;
+    return begin + (int32_t)(((int64_t)source_rank + token) % num_replicas);
+}
+
+WEFT_FN const struct weft_route *weft_token_routes(const struct weft_routing *routing,
+                                                   int32_t token)
+{
+    return routing->routes + (int64_t)token * routing->max_routes;
+}
+
+/* The row of `token` at the rank of its route `route`. */
+WEFT_FN int32_t weft_route_row(const struct weft_routing *routing, int32_t token,
+                               struct weft_route route)
+{
+    const int32_t chunk = token / routing->chunk_tokens;
+    return routing->rank_base[route.rank] +
+           routing->chunk_base[(int64_t)chunk * routing->num_ranks + route.rank] + route.slot;
+}
+
+#endif

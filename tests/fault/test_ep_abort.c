@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations that one rank never joins: they end at the deadline, or at once when somebody aborts. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_operation.h"
+#include "oracle/ep_trials.h"
+
+enum { NUM_RANKS = 3, MISSING = 1, HIDDEN = 8 };
+
+struct plan {
+    enum ep_operation operation;
+    int32_t aborter; /* whose other thread calls weft_comm_abort; -1: nobody */
+    uint32_t timeout_ms;
+    struct ep_world *world;
+};
+
+static int open_with_timeout(struct ep_rank *self, struct ranks_context *context,
+                             const struct plan *plan)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    *self = (struct ep_rank){.context = context};
+    config.timeout_ms = plan->timeout_ms;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &self->comm));
+    RANK_CHECK_OK(context, weft_stream_create(&self->stream));
+    RANK_CHECK_OK(context, weft_arena_create(self->comm, 1 << 16, &self->arena));
+    return ep_rank_enter(self, plan->world) || ep_route(self);
+}
+
+static int close_all(struct ep_rank *self)
+{
+    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
+    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
+    return ep_rank_close(self);
+}
+
+/* The waiting ranks name the one that never came, and the operation; it finds out at its next. */
+static int check_timeout(struct ep_rank *self, const struct plan *plan, weft_result result)
+{
+    int32_t failed_rank = -1;
+    char text[32];
+    snprintf(text, sizeof text, "rank %d", MISSING);
+    RANK_CHECK(self->context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s",
+               weft_result_string(result), weft_last_error());
+    RANK_CHECK(self->context, strstr(weft_last_error(), text) != NULL, "%s", weft_last_error());
+    RANK_CHECK(self->context, strstr(weft_last_error(), ep_operation_name(plan->operation)) != NULL,
+               "%s", weft_last_error());
+    RANK_CHECK_ERROR(self->context, weft_comm_status(self->comm, &failed_rank), WEFT_ERROR_TIMEOUT,
+                     text);
+    RANK_CHECK(self->context, failed_rank == MISSING, "failed_rank is %d", failed_rank);
+    return 0;
+}
+
+static int miss_deadline(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct ep_buffers buffers;
+    struct ep_rank self;
+    if (open_with_timeout(&self, context, plan) || ep_buffers_create(&self, HIDDEN, &buffers))
+        return 1;
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    if (context->rank != MISSING) {
+        const weft_result result = ep_operation_run(&self, &buffers, plan->operation);
+        if (check_timeout(&self, plan, result))
+            return 1;
+    }
+    ranks_barrier(context);
+    ep_buffers_destroy(&buffers);
+    return close_all(&self);
+}
+
+static void *abort_later(void *argument)
+{
+    const struct timespec pause = {.tv_nsec = 30000000};
+    nanosleep(&pause, NULL);
+    weft_comm_abort(argument);
+    return NULL;
+}
+
+static int be_aborted(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct ep_buffers buffers;
+    struct ep_rank self;
+    pthread_t thread;
+    if (open_with_timeout(&self, context, plan) || ep_buffers_create(&self, HIDDEN, &buffers))
+        return 1;
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    ranks_barrier(context);
+    const double begin_s = ranks_seconds();
+    if (context->rank == plan->aborter)
+        RANK_CHECK(context, pthread_create(&thread, NULL, abort_later, self.comm) == 0,
+                   "no thread");
+    if (context->rank != MISSING) {
+        const weft_result result = ep_operation_run(&self, &buffers, plan->operation);
+        RANK_CHECK(context, result == WEFT_ERROR_ABORTED, "\"%s\": %s", weft_result_string(result),
+                   weft_last_error());
+        RANK_CHECK(context, ranks_seconds() - begin_s < 5, "it took %.1f s",
+                   ranks_seconds() - begin_s);
+    }
+    if (context->rank == plan->aborter)
+        pthread_join(thread, NULL);
+    while (weft_comm_status(self.comm, NULL) == WEFT_OK && ranks_seconds() - begin_s < 5)
+        sched_yield();
+    RANK_CHECK_ERROR(context, weft_comm_status(self.comm, NULL), WEFT_ERROR_ABORTED, "abort");
+    ranks_barrier(context);
+    ep_buffers_destroy(&buffers);
+    return close_all(&self);
+}
+
+static void run(enum ranks_mode mode, rank_function function, struct plan plan)
+{
+    const struct ep_case spec = {
+        .seed = 90, .num_ranks = NUM_RANKS, .max_tokens = 4, .num_topk = 2, .num_experts = 6};
+    plan.world = ep_world_create(&spec);
+    if (ranks_run(mode, NUM_RANKS, function, &plan) != 0)
+        fail_msg("%s, aborted by %d", ep_operation_name(plan.operation), plan.aborter);
+    ep_world_destroy(plan.world);
+}
+
+static void deadlines(void **state)
+{
+    (void)state;
+    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++) {
+        const struct plan plan = {
+            .operation = (enum ep_operation)operation, .aborter = -1, .timeout_ms = 1000};
+        run(RANKS_THREADS, miss_deadline, plan);
+        run(RANKS_PROCESSES, miss_deadline, plan);
+    }
+}
+
+/* By a rank that waits itself, and by the one that never came. */
+static void aborts(void **state)
+{
+    (void)state;
+    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
+        for (int32_t aborter = 0; aborter <= MISSING; aborter++) {
+            const struct plan plan = {
+                .operation = (enum ep_operation)operation, .aborter = aborter, .timeout_ms = 60000};
+            run(aborter == 0 ? RANKS_THREADS : RANKS_PROCESSES, be_aborted, plan);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deadlines),
+        cmocka_unit_test(aborts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

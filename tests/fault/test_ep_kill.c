@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank is killed (SIGKILL) before or during an operation. Every survivor learns of it by number
+ * within two seconds, gets rid of its objects without leaving anything behind, and goes on with a
+ * communicator of the survivors. */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_operation.h"
+#include "oracle/ep_trials.h"
+#include "workload/rng.h"
+
+enum { NUM_RANKS = 4, MAX_OPERATIONS = 1000000 };
+
+enum moment {
+    BEFORE_OPERATION, /* the others wait for it to start */
+    AT_RANDOM         /* while the operation is repeated */
+};
+
+struct plan {
+    enum ep_operation operation;
+    enum moment moment;
+    enum ranks_id id;
+    int32_t victim;
+    int64_t hidden; /* large: the kill falls into the middle of moving rows */
+    uint64_t seed;
+    struct ep_world *world;     /* of all */
+    struct ep_world *survivors; /* of one less */
+};
+
+struct board {
+    double kill_time_s;
+    weft_unique_id fresh_id;
+};
+
+static void die(struct board *board)
+{
+    board->kill_time_s = ranks_seconds();
+    kill(getpid(), SIGKILL);
+}
+
+/* The victim's second thread: sleeps for up to 10 ms, then kills the process. */
+struct killer {
+    struct board *board;
+    uint64_t seed;
+};
+
+static void *kill_later(void *argument)
+{
+    const struct killer *killer = argument;
+    struct rng rng = {killer->seed};
+    const struct timespec pause = {.tv_nsec = (long)rng_below(&rng, 10000000)};
+    nanosleep(&pause, NULL);
+    die(killer->board);
+    return NULL;
+}
+
+static int count_fds(void)
+{
+    int num_fds = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder != NULL && readdir(folder) != NULL)
+        num_fds++;
+    closedir(folder);
+    return num_fds;
+}
+
+static int count_heap_mappings(void)
+{
+    char line[512];
+    int num_mappings = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        num_mappings += strstr(line, "memfd:") != NULL;
+    fclose(maps);
+    return num_mappings;
+}
+
+/* Repeats the operation until it fails. */
+static weft_result run_until_failure(struct ep_rank *self, const struct plan *plan,
+                                     const struct ep_buffers *buffers)
+{
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < MAX_OPERATIONS && result == WEFT_OK; i++)
+        result = ep_operation_run(self, buffers, plan->operation);
+    return result;
+}
+
+static int check_failure(struct ep_rank *self, const struct plan *plan, weft_result result)
+{
+    const struct board *board = self->context->shared;
+    const double delay_s = ranks_seconds() - board->kill_time_s;
+    int32_t failed_rank = -1;
+    char text[32];
+    snprintf(text, sizeof text, "rank %d", plan->victim);
+    RANK_CHECK(self->context, result == WEFT_ERROR_RANK_FAILED, "%s during %s: %s",
+               weft_result_string(result), ep_operation_name(plan->operation), weft_last_error());
+    RANK_CHECK(self->context, strstr(weft_last_error(), text) != NULL,
+               "the message lacks \"%s\": %s", text, weft_last_error());
+    RANK_CHECK(self->context, delay_s < 2, "it took %.3f s to learn of the death", delay_s);
+    RANK_CHECK_ERROR(self->context, weft_comm_status(self->comm, &failed_rank),
+                     WEFT_ERROR_RANK_FAILED, text);
+    RANK_CHECK(self->context, failed_rank == plan->victim, "failed_rank is %d", failed_rank);
+    /* From now on everything fails at once. */
+    RANK_CHECK_ERROR(self->context, weft_barrier(self->comm, self->stream), WEFT_ERROR_RANK_FAILED,
+                     text);
+    RANK_CHECK_ERROR(self->context, weft_host_barrier(self->comm), WEFT_ERROR_RANK_FAILED, text);
+    return 0;
+}
+
+/* ep_rank_leave and _close without the barrier, which cannot succeed. */
+static int destroy_all(struct ep_rank *self)
+{
+    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
+    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
+    return ep_rank_close(self);
+}
+
+static int go_on_without(struct ranks_context *context, const struct plan *plan)
+{
+    struct board *board = context->shared;
+    struct ranks_context fresh = *context;
+    struct ep_rank self;
+    const struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(100);
+    const struct ep_combine_shape combine = ep_combine_shape_of(WEFT_BF16, 40);
+    fresh.num_ranks = NUM_RANKS - 1;
+    fresh.rank = context->rank - (context->rank > plan->victim);
+    if (fresh.rank == 0)
+        RANK_CHECK_OK(context, weft_unique_id_create(&board->fresh_id));
+    ranks_barrier(context);
+    fresh.id = board->fresh_id;
+    const int failed = ep_rank_open(&self, &fresh, 0, 1 << 20) ||
+                       ep_check_world(&self, plan->survivors, &dispatch, &combine) ||
+                       ep_rank_close(&self);
+    RANK_CHECK(context, !failed, "without the dead rank: %.900s", fresh.failure);
+    return 0;
+}
+
+static int survive(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct killer killer = {context->shared, plan->seed};
+    struct ep_buffers buffers;
+    struct ep_rank self;
+    pthread_t thread;
+    const int num_fds = count_fds();
+    if (ep_rank_open(&self, context, 0, ep_buffers_arena_bytes(plan->world, plan->hidden)) ||
+        ep_rank_enter(&self, plan->world) || ep_route(&self) ||
+        ep_buffers_create(&self, plan->hidden, &buffers))
+        return 1;
+    RANK_CHECK_OK(context, ep_operation_run(&self, &buffers, plan->operation));
+    ranks_barrier(context);
+    if (context->rank == plan->victim && plan->moment == BEFORE_OPERATION)
+        die(context->shared);
+    if (context->rank == plan->victim)
+        RANK_CHECK(context, pthread_create(&thread, NULL, kill_later, &killer) == 0, "no thread");
+    const weft_result result = run_until_failure(&self, plan, &buffers);
+    if (check_failure(&self, plan, result) || destroy_all(&self))
+        return 1;
+    ep_buffers_destroy(&buffers);
+    RANK_CHECK(context, count_fds() == num_fds, "%d file descriptors, %d before", count_fds(),
+               num_fds);
+    RANK_CHECK(context, count_heap_mappings() == 0, "%d heaps are still mapped",
+               count_heap_mappings());
+    return go_on_without(context, plan);
+}
+
+static struct ep_world *world_of(int32_t num_ranks)
+{
+    const struct ep_case spec = {.seed = 80,
+                                 .num_ranks = num_ranks,
+                                 .max_tokens = 16,
+                                 .num_topk = 3,
+                                 .num_experts = 8,
+                                 .num_blocks = 2,
+                                 .num_warps = 2};
+    return ep_world_create(&spec);
+}
+
+static void run(struct plan plan)
+{
+    plan.world = world_of(NUM_RANKS);
+    plan.survivors = world_of(NUM_RANKS - 1);
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = plan.id,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = &plan,
+                                          .shared_bytes = sizeof(struct board),
+                                          .may_die = 1u << plan.victim,
+                                          .deadline_s = 60};
+    if (ranks_run_with(&options, survive) != 0)
+        fail_msg("%s, victim %d, hidden %lld, seed %llu", ep_operation_name(plan.operation),
+                 plan.victim, (long long)plan.hidden, (unsigned long long)plan.seed);
+    ep_world_destroy(plan.world);
+    ep_world_destroy(plan.survivors);
+}
+
+static void before_each_operation(void **state)
+{
+    (void)state;
+    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
+        run((struct plan){.operation = (enum ep_operation)operation,
+                          .moment = BEFORE_OPERATION,
+                          .victim = operation % NUM_RANKS,
+                          .hidden = 64});
+}
+
+static void in_the_middle_of_large_rows(void **state)
+{
+    (void)state;
+    const enum ep_operation operations[] = {EP_DISPATCH, EP_COMBINE};
+    for (int i = 0; i < 2; i++)
+        for (int32_t victim = 0; victim < NUM_RANKS; victim += 3)
+            run((struct plan){.operation = operations[i],
+                              .moment = AT_RANDOM,
+                              .victim = victim,
+                              .hidden = 100000,
+                              .seed = (uint64_t)victim});
+}
+
+static void at_random_moments(void **state)
+{
+    (void)state;
+    for (int32_t seed = 0; seed < ep_grid_size(4, 1); seed++)
+        for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
+            run((struct plan){.operation = (enum ep_operation)operation,
+                              .moment = AT_RANDOM,
+                              .victim = (seed + operation) % NUM_RANKS,
+                              .hidden = 16,
+                              .seed = 100 + (uint64_t)seed});
+}
+
+/* The rendezvous dies with the rank that made the id. */
+static void together_with_the_rendezvous(void **state)
+{
+    (void)state;
+    run((struct plan){.operation = EP_DISPATCH,
+                      .moment = BEFORE_OPERATION,
+                      .id = RANKS_ID_BY_RANK_0,
+                      .hidden = 16});
+    run((struct plan){.operation = EP_BARRIER,
+                      .moment = AT_RANDOM,
+                      .id = RANKS_ID_BY_RANK_0,
+                      .hidden = 16,
+                      .seed = 5});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(before_each_operation),
+        cmocka_unit_test(in_the_middle_of_large_rows),
+        cmocka_unit_test(at_random_moments),
+        cmocka_unit_test(together_with_the_rendezvous),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

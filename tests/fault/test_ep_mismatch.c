@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks whose calls do not fit together are told so, with a rank and the field, instead of hanging
+ * or moving rows to wrong places; a call that is wrong on its own fails before anything is sent. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_operation.h"
+#include "oracle/ep_trials.h"
+
+enum { NUM_RANKS = 3, ODD_ONE = 1, NUM_TOKENS = 4, NUM_TOPK = 2, NUM_EXPERTS = 6, HIDDEN = 8 };
+
+/* One rank's arguments, all the same at first: a disagreement changes those of the odd one. */
+struct call {
+    weft_ep_config ep;
+    weft_ep_handle_config handle;
+    weft_ep_dispatch_args dispatch;
+    weft_ep_combine_args combine;
+    weft_plane planes[2];
+    enum ep_operation operation;
+    void *heap; /* enough for all outputs */
+    int32_t topk_idx[NUM_TOKENS * WEFT_MAX_TOPK];
+    int64_t wide_topk_idx[NUM_TOKENS * WEFT_MAX_TOPK];
+    float rows[NUM_TOKENS * 2 * HIDDEN];
+};
+
+struct disagreement {
+    const char *field; /* that the message must name */
+    enum ep_operation operation;
+    void (*change)(struct call *call);
+};
+
+static void fill_call(struct call *call, char *heap)
+{
+    memset(call, 0, sizeof *call);
+    call->ep = (weft_ep_config)WEFT_INIT(weft_ep_config);
+    call->ep.num_experts = NUM_EXPERTS;
+    call->ep.max_topk = NUM_TOPK + 1;
+    call->handle = (weft_ep_handle_config)WEFT_INIT(weft_ep_handle_config);
+    call->handle.max_tokens = NUM_TOKENS;
+    call->handle.num_topk = NUM_TOPK;
+    call->heap = heap;
+    for (int i = 0; i < NUM_TOKENS * WEFT_MAX_TOPK; i++)
+        call->wide_topk_idx[i] = call->topk_idx[i] = i % NUM_EXPERTS;
+    for (int plane = 0; plane < 2; plane++)
+        call->planes[plane] = (weft_plane){
+            .src = call->rows, .dst = heap + 4096 * plane, .row_bytes = HIDDEN * sizeof(float)};
+    call->dispatch = (weft_ep_dispatch_args)WEFT_INIT(weft_ep_dispatch_args);
+    call->dispatch.num_planes = 1;
+    call->dispatch.planes = call->planes;
+    call->dispatch.capacity = NUM_RANKS * NUM_TOKENS;
+    call->combine = (weft_ep_combine_args)WEFT_INIT(weft_ep_combine_args);
+    call->combine.dtype = WEFT_FP32;
+    call->combine.hidden = HIDDEN;
+    call->combine.capacity = NUM_RANKS * NUM_TOKENS;
+    call->combine.x = heap;
+    call->combine.out = call->rows;
+}
+
+static int32_t other_offsets[NUM_EXPERTS + 1] = {0, 1, 2, 3, 4, 5, 6};
+static int32_t other_ranks[NUM_EXPERTS] = {2, 2, 1, 1, 0, 0};
+
+static void change_num_experts(struct call *call)
+{
+    call->ep.num_experts++;
+}
+
+static void change_max_topk(struct call *call)
+{
+    call->ep.max_topk++;
+}
+
+static void change_placement(struct call *call)
+{
+    call->ep.expert_offsets = other_offsets;
+    call->ep.expert_ranks = other_ranks;
+}
+
+static void change_num_topk(struct call *call)
+{
+    call->handle.num_topk++;
+}
+
+static void change_row_bytes(struct call *call)
+{
+    call->planes[0].row_bytes -= 4;
+}
+
+static void change_num_planes(struct call *call)
+{
+    call->dispatch.num_planes = 2;
+}
+
+static void add_topk_idx(struct call *call)
+{
+    call->dispatch.topk_idx = call->topk_idx;
+    call->dispatch.recv_topk_idx = (char *)call->heap + 8192;
+}
+
+static void change_dtype(struct call *call)
+{
+    call->combine.dtype = WEFT_BF16;
+}
+
+static void change_hidden(struct call *call)
+{
+    call->combine.hidden = 2 * HIDDEN;
+}
+
+static void add_combine_weights(struct call *call)
+{
+    call->combine.topk_weights = (const float *)(void *)((char *)call->heap + 8192);
+    call->combine.out_topk_weights = call->rows;
+}
+
+static void call_notify(struct call *call)
+{
+    call->operation = EP_NOTIFY;
+}
+
+static void call_combine(struct call *call)
+{
+    call->operation = EP_COMBINE;
+}
+
+static weft_result issue(const struct call *call, weft_ep_handle *handle, weft_stream *stream)
+{
+    if (call->operation == EP_DISPATCH)
+        return weft_ep_dispatch(handle, &call->dispatch, stream);
+    if (call->operation == EP_COMBINE)
+        return weft_ep_combine(handle, &call->combine, stream);
+    return weft_ep_notify(handle, stream);
+}
+
+static weft_result lay_out(const struct call *call, weft_ep_handle *handle, weft_stream *stream)
+{
+    weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
+    layout.num_tokens = NUM_TOKENS;
+    layout.topk_idx = call->topk_idx;
+    return weft_ep_layout(handle, &layout, stream);
+}
+
+/* Layout, notify and the operation, up to the first error. */
+static weft_result run_layer(struct ep_rank *self, const struct call *call)
+{
+    weft_result result = lay_out(call, self->handle, self->stream);
+    if (result == WEFT_OK)
+        result = weft_ep_notify(self->handle, self->stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(self->stream);
+    if (result == WEFT_OK)
+        result = issue(call, self->handle, self->stream);
+    return result != WEFT_OK ? result : weft_stream_synchronize(self->stream);
+}
+
+static int check_mismatch(struct ranks_context *context, const char *field, weft_result result)
+{
+    const char *message = weft_last_error();
+    const int32_t other = context->rank == ODD_ONE ? 0 : ODD_ONE;
+    char text[32];
+    snprintf(text, sizeof text, "rank %d", other);
+    RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
+               message);
+    RANK_CHECK(context, strstr(message, text) != NULL, "no %s: %s", text, message);
+    RANK_CHECK(context, strstr(message, field) != NULL, "no \"%s\": %s", field, message);
+    return 0;
+}
+
+static int open_rank(struct ep_rank *self, struct ranks_context *context, struct call *call)
+{
+    void *heap;
+    if (ep_rank_open(self, context, 0, 1 << 16))
+        return 1;
+    RANK_CHECK_OK(context, weft_arena_alloc(self->arena, 1 << 15, &heap));
+    fill_call(call, heap);
+    return 0;
+}
+
+static int disagree(struct ranks_context *context)
+{
+    const struct disagreement *disagreement = context->argument;
+    struct ep_rank self;
+    struct call call;
+    if (open_rank(&self, context, &call))
+        return 1;
+    call.operation = disagreement->operation;
+    if (context->rank == ODD_ONE)
+        disagreement->change(&call);
+    weft_result result = weft_ep_create(self.comm, &call.ep, &self.ep);
+    if (result != WEFT_OK)
+        return check_mismatch(context, disagreement->field, result) || ep_rank_close(&self);
+    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+    result = run_layer(&self, &call);
+    if (check_mismatch(context, disagreement->field, result))
+        return 1;
+    RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
+    RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
+    return ep_rank_close(&self);
+}
+
+static void every_disagreement(void **state)
+{
+    (void)state;
+    static const struct disagreement disagreements[] = {
+        {"num_experts", EP_DISPATCH, change_num_experts},
+        {"max_topk", EP_DISPATCH, change_max_topk},
+        {"placement", EP_DISPATCH, change_placement},
+        {"num_topk", EP_DISPATCH, change_num_topk},
+        {"row_bytes of plane 0", EP_DISPATCH, change_row_bytes},
+        {"num_planes", EP_DISPATCH, change_num_planes},
+        {"topk_idx", EP_DISPATCH, add_topk_idx},
+        {"dtype", EP_COMBINE, change_dtype},
+        {"hidden", EP_COMBINE, change_hidden},
+        {"topk_weights", EP_COMBINE, add_combine_weights},
+        {"combine", EP_DISPATCH, call_combine},
+        {"notify", EP_DISPATCH, call_notify},
+        {"notify", EP_COMBINE, call_notify},
+    };
+    for (size_t i = 0; i < sizeof disagreements / sizeof disagreements[0]; i++) {
+        struct disagreement disagreement = disagreements[i];
+        const enum ranks_mode mode = i % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES;
+        if (ranks_run(mode, NUM_RANKS, disagree, &disagreement) != 0)
+            fail_msg("disagreement %zu on %s", i, disagreement.field);
+    }
+}
+
+/* The type of the ids matters only where both sides have rows. */
+static int other_index_type(struct ranks_context *context)
+{
+    struct ep_rank self;
+    struct call call;
+    if (open_rank(&self, context, &call))
+        return 1;
+    add_topk_idx(&call);
+    if (context->rank == ODD_ONE) {
+        call.dispatch.index_type = WEFT_INT64;
+        call.dispatch.topk_idx = call.wide_topk_idx;
+    }
+    call.operation = EP_DISPATCH;
+    RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+    if (check_mismatch(context, "ind", run_layer(&self, &call)))
+        return 1;
+    RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
+    RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
+    return ep_rank_close(&self);
+}
+
+static void index_types(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, other_index_type, NULL), 0);
+}
+
+/* A wrong call on one rank changes nothing: the right one after it works everywhere. */
+static int wrong_then_right(struct ranks_context *context)
+{
+    struct ep_rank self;
+    struct call call;
+    float outside[NUM_RANKS * NUM_TOKENS * HIDDEN];
+    if (open_rank(&self, context, &call))
+        return 1;
+    RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+    for (int round = 0; round < 3; round++) {
+        call.operation = EP_DISPATCH;
+        if (context->rank == round) {
+            weft_plane wrong = call.planes[0];
+            wrong.dst = outside;
+            call.dispatch.planes = &wrong;
+            RANK_CHECK_OK(context, lay_out(&call, self.handle, self.stream));
+            RANK_CHECK_ERROR(context, weft_ep_dispatch(self.handle, &call.dispatch, self.stream),
+                             WEFT_ERROR_INVALID_ARGUMENT, "weft_ep_notify");
+            RANK_CHECK_OK(context, weft_ep_notify(self.handle, self.stream));
+            RANK_CHECK_ERROR(context, weft_ep_dispatch(self.handle, &call.dispatch, self.stream),
+                             WEFT_ERROR_INVALID_ARGUMENT, "planes[0].dst");
+            call.dispatch.planes = call.planes;
+            RANK_CHECK_OK(context, issue(&call, self.handle, self.stream));
+            RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+        } else {
+            RANK_CHECK_OK(context, run_layer(&self, &call));
+        }
+        call.operation = EP_COMBINE;
+        RANK_CHECK_OK(context, issue(&call, self.handle, self.stream));
+        RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    }
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void wrong_calls_send_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, wrong_then_right, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, wrong_then_right, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_disagreement),
+        cmocka_unit_test(index_types),
+        cmocka_unit_test(wrong_calls_send_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions that the fuzzer calls, on one rank: how to fill their arguments so that they are
+ * valid, and what makes them invalid. */
+#ifndef TESTS_FUZZ_TARGETS_H
+#define TESTS_FUZZ_TARGETS_H
+
+#include <stddef.h>
+
+#include "harness/ranks.h"
+#include "workload/rng.h"
+
+enum { FUZZ_TAIL_BYTES = 64, FUZZ_MAX_TOKENS = 8, FUZZ_TOPK = 3, FUZZ_EXPERTS = 5 };
+
+/* A config struct as a caller of a later version of the library has it. */
+#define FUZZ_TAILED(type)                                                                          \
+    struct {                                                                                       \
+        type known;                                                                                \
+        unsigned char tail[FUZZ_TAIL_BYTES];                                                       \
+    }
+
+struct fuzz_arguments {
+    /* The objects that stay. */
+    weft_comm *own_comm;
+    weft_stream *own_stream;
+    weft_event *own_event;
+    weft_arena *own_arena;
+    weft_ep *own_ep;
+    weft_ep_handle *empty_handle; /* for layout */
+    weft_ep_handle *ready_handle; /* laid out with FUZZ_MAX_TOKENS tokens, and notified */
+    char *arena_memory;           /* enough for all outputs */
+    char *arena_end;              /* of the heap block around it */
+    void *heap_memory;
+    char outside[4096]; /* not in the heap */
+
+    /* What the next call gets. */
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_event *event;
+    weft_arena *arena;
+    weft_ep *ep;
+    weft_ep_handle *handle;
+    void *out; /* where the result goes */
+    void *ptr;
+    uint64_t bytes;
+    void *created; /* by a call that succeeded */
+    void *config;  /* which of the following */
+    FUZZ_TAILED(weft_ep_config) ep_config;
+    FUZZ_TAILED(weft_ep_handle_config) handle_config;
+    FUZZ_TAILED(weft_ep_layout_args) layout;
+    FUZZ_TAILED(weft_ep_dispatch_args) dispatch;
+    FUZZ_TAILED(weft_ep_combine_args) combine;
+    FUZZ_TAILED(weft_ep_size_args) sizes;
+    weft_plane planes[WEFT_MAX_PLANES];
+    uint64_t plane_row_bytes[WEFT_MAX_PLANES];
+    int32_t expert_offsets[FUZZ_EXPERTS + 1];
+    int32_t expert_ranks[FUZZ_EXPERTS];
+    int64_t topk_idx[FUZZ_MAX_TOKENS * FUZZ_TOPK];
+    float topk_weights[FUZZ_MAX_TOKENS * FUZZ_TOPK];
+    char result_memory[4096];
+};
+
+enum fuzz_kind {
+    FUZZ_INT32,
+    FUZZ_INT64,
+    FUZZ_POINTER,
+    FUZZ_PAIRED, /* a pointer that may be NULL together with its partner: one of them per call */
+    FUZZ_TAIL
+};
+
+/* Values of pointers. */
+enum fuzz_pointer { FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE };
+
+/* One way to make an argument invalid: any of the values at the offset in fuzz_arguments. */
+struct fuzz_mutation {
+    const char *field; /* that the message must name; alternatives are separated by | */
+    size_t offset;
+    enum fuzz_kind kind;
+    int num_values;
+    int64_t values[4]; /* FUZZ_TAIL: the size of the struct that the library knows */
+};
+
+struct fuzz_target {
+    const char *name;
+    /* Valid arguments, at random; all optional parts are there if `parts` says so. */
+    void (*fill)(struct fuzz_arguments *arguments, struct rng *rng);
+    weft_result (*call)(struct fuzz_arguments *arguments);
+    /* After a call that succeeded. */
+    weft_result (*undo)(struct fuzz_arguments *arguments);
+    const struct fuzz_mutation *mutations;
+    int num_mutations;
+};
+
+extern const struct fuzz_target fuzz_ep_targets[];
+extern const int fuzz_num_ep_targets;
+extern const struct fuzz_target fuzz_base_targets[];
+extern const int fuzz_num_base_targets;
+
+/* Tables of mutations are made of these. */
+#define FUZZ_AT(member) offsetof(struct fuzz_arguments, member)
+#define FUZZ_NUMBERS(kind, field, member, ...)                                                     \
+    {                                                                                              \
+        field, FUZZ_AT(member), kind, sizeof((int64_t[]){__VA_ARGS__}) / 8,                        \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define FUZZ_POINTERS(field, member, ...) FUZZ_NUMBERS(FUZZ_POINTER, field, member, __VA_ARGS__)
+#define FUZZ_PAIR(field, member, ...)     FUZZ_NUMBERS(FUZZ_PAIRED, field, member, __VA_ARGS__)
+/* A size that is no size, and a tail that is not zero. */
+#define FUZZ_SIZES(type, member)                                                                   \
+    FUZZ_NUMBERS(FUZZ_INT64, "size", member.known.size, 0, 7, (int64_t)1 << 40),                   \
+        FUZZ_NUMBERS(FUZZ_TAIL, #type, member, sizeof(type))
+#define FUZZ_TARGET(name, fill, call, undo, mutations)                                             \
+    {                                                                                              \
+        name, fill, call, undo, mutations, sizeof(mutations) / sizeof((mutations)[0])              \
+    }
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* Heap, arena, streams, events, communicator. */
+#include <string.h>
+
+#include "api_targets.h"
+
+static void fill(struct fuzz_arguments *a, struct rng *rng)
+{
+    a->comm = a->own_comm;
+    a->stream = a->own_stream;
+    a->event = a->own_event;
+    a->arena = a->own_arena;
+    a->out = &a->created;
+    a->bytes = 1 + rng_below(rng, 5000);
+    a->created = NULL;
+}
+
+static weft_result nothing_to_undo(struct fuzz_arguments *a)
+{
+    (void)a;
+    return WEFT_OK;
+}
+
+static weft_result wait_for_stream(struct fuzz_arguments *a)
+{
+    return weft_stream_synchronize(a->own_stream);
+}
+
+/* ---------------------------------------------------------------- heap */
+
+static weft_result call_alloc(struct fuzz_arguments *a)
+{
+    return weft_heap_alloc(a->comm, a->bytes, a->out);
+}
+
+static weft_result undo_alloc(struct fuzz_arguments *a)
+{
+    memset(a->created, 1, a->bytes);
+    return weft_heap_free(a->own_comm, a->created);
+}
+
+static const struct fuzz_mutation alloc_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
+};
+
+static void fill_free(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->ptr = NULL;
+    if (weft_heap_alloc(a->own_comm, a->bytes, &a->created) == WEFT_OK)
+        a->ptr = a->created;
+}
+
+/* What fill_free allocated goes back also when the free was refused; that changes no message. */
+static weft_result call_free(struct fuzz_arguments *a)
+{
+    const weft_result result = weft_heap_free(a->comm, a->ptr);
+    if (result != WEFT_OK && weft_heap_free(a->own_comm, a->created) != WEFT_OK)
+        return WEFT_ERROR_SYSTEM;
+    return result;
+}
+
+static const struct fuzz_mutation free_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+};
+
+static void fill_grow(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->bytes = rng_below(rng, 3 << 20);
+}
+
+static weft_result call_grow(struct fuzz_arguments *a)
+{
+    return weft_heap_grow(a->comm, a->bytes);
+}
+
+static const struct fuzz_mutation grow_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
+};
+
+static void fill_query(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->out = a->result_memory;
+}
+
+static weft_result call_query(struct fuzz_arguments *a)
+{
+    return weft_heap_query(a->comm, a->out);
+}
+
+static const struct fuzz_mutation query_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("info", out, FUZZ_NULL),
+};
+
+/* ---------------------------------------------------------------- arena */
+
+static weft_result call_arena_create(struct fuzz_arguments *a)
+{
+    return weft_arena_create(a->comm, a->bytes, a->out);
+}
+
+static weft_result undo_arena_create(struct fuzz_arguments *a)
+{
+    return weft_arena_destroy(a->created);
+}
+
+static const struct fuzz_mutation arena_create_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("arena", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
+};
+
+static weft_result call_arena_alloc(struct fuzz_arguments *a)
+{
+    return weft_arena_alloc(a->arena, a->bytes, a->out);
+}
+
+static weft_result undo_arena_alloc(struct fuzz_arguments *a)
+{
+    memset(a->created, 2, a->bytes);
+    return weft_arena_free(a->own_arena, a->created);
+}
+
+static const struct fuzz_mutation arena_alloc_mutations[] = {
+    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
+};
+
+static void fill_arena_free(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->ptr = NULL; /* legal */
+}
+
+static weft_result call_arena_free(struct fuzz_arguments *a)
+{
+    return weft_arena_free(a->arena, a->ptr);
+}
+
+static const struct fuzz_mutation arena_free_mutations[] = {
+    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+};
+
+static weft_result call_arena_destroy(struct fuzz_arguments *a)
+{
+    return a->arena == NULL ? weft_arena_destroy(NULL) : WEFT_OK;
+}
+
+static weft_result call_arena_reset(struct fuzz_arguments *a)
+{
+    return a->arena == NULL ? weft_arena_reset(NULL) : WEFT_OK;
+}
+
+static const struct fuzz_mutation arena_mutations[] = {
+    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
+};
+
+/* ---------------------------------------------------------------- communicator, streams */
+
+static weft_result call_barrier(struct fuzz_arguments *a)
+{
+    return weft_barrier(a->comm, a->stream);
+}
+
+static const struct fuzz_mutation barrier_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+};
+
+static weft_result call_record(struct fuzz_arguments *a)
+{
+    return weft_event_record(a->event, a->stream);
+}
+
+static weft_result call_wait_event(struct fuzz_arguments *a)
+{
+    return weft_stream_wait_event(a->stream, a->event);
+}
+
+static const struct fuzz_mutation event_mutations[] = {
+    FUZZ_POINTERS("event", event, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+};
+
+static void fill_gather(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->bytes = rng_below(rng, 4096);
+    a->ptr = a->outside;
+    a->out = a->result_memory;
+}
+
+static weft_result call_gather(struct fuzz_arguments *a)
+{
+    return weft_host_all_gather(a->comm, a->ptr, a->bytes, a->out);
+}
+
+static const struct fuzz_mutation gather_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, (1 << 20) + 1, INT64_MAX),
+};
+
+const struct fuzz_target fuzz_base_targets[] = {
+    FUZZ_TARGET("weft_heap_alloc", fill, call_alloc, undo_alloc, alloc_mutations),
+    FUZZ_TARGET("weft_heap_free", fill_free, call_free, nothing_to_undo, free_mutations),
+    FUZZ_TARGET("weft_heap_grow", fill_grow, call_grow, nothing_to_undo, grow_mutations),
+    FUZZ_TARGET("weft_heap_query", fill_query, call_query, nothing_to_undo, query_mutations),
+    FUZZ_TARGET("weft_arena_create", fill, call_arena_create, undo_arena_create,
+                arena_create_mutations),
+    FUZZ_TARGET("weft_arena_alloc", fill, call_arena_alloc, undo_arena_alloc,
+                arena_alloc_mutations),
+    FUZZ_TARGET("weft_arena_free", fill_arena_free, call_arena_free, nothing_to_undo,
+                arena_free_mutations),
+    FUZZ_TARGET("weft_arena_destroy", fill, call_arena_destroy, nothing_to_undo, arena_mutations),
+    FUZZ_TARGET("weft_arena_reset", fill, call_arena_reset, nothing_to_undo, arena_mutations),
+    FUZZ_TARGET("weft_barrier", fill, call_barrier, wait_for_stream, barrier_mutations),
+    FUZZ_TARGET("weft_event_record", fill, call_record, wait_for_stream, event_mutations),
+    FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, wait_for_stream, event_mutations),
+    FUZZ_TARGET("weft_host_all_gather", fill_gather, call_gather, nothing_to_undo,
+                gather_mutations),
+};
+const int fuzz_num_base_targets = sizeof fuzz_base_targets / sizeof fuzz_base_targets[0];

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+#include <string.h>
+
+#include "api_targets.h"
+
+static int coin(struct rng *rng)
+{
+    return (int)rng_below(rng, 2);
+}
+
+/* Callers of a later version of the library have longer structs, with zeros in the tail. */
+#define FILL_SIZE(arguments, member, rng)                                                          \
+    do {                                                                                           \
+        memset(&(arguments)->member, 0, sizeof(arguments)->member);                                \
+        (arguments)->member.known.size = sizeof(arguments)->member.known;                          \
+        if (rng_below(rng, 4) == 0)                                                                \
+            (arguments)->member.known.size += 8 * (size_t)rng_below(rng, 9);                       \
+        (arguments)->config = &(arguments)->member;                                                \
+    } while (0)
+
+static weft_result nothing_to_undo(struct fuzz_arguments *a)
+{
+    (void)a;
+    return WEFT_OK;
+}
+
+static weft_result wait_for_stream(struct fuzz_arguments *a)
+{
+    return weft_stream_synchronize(a->own_stream);
+}
+
+/* ---------------------------------------------------------------- create */
+
+static void fill_create(struct fuzz_arguments *a, struct rng *rng)
+{
+    FILL_SIZE(a, ep_config, rng);
+    a->comm = a->own_comm;
+    a->out = &a->created;
+    a->ep_config.known.num_experts = FUZZ_EXPERTS;
+    a->ep_config.known.max_topk = (int32_t)rng_below(rng, WEFT_MAX_TOPK + 1);
+    a->ep_config.known.num_blocks = (int32_t)rng_below(rng, 4);
+    a->ep_config.known.num_warps = (int32_t)rng_below(rng, 33);
+    for (int32_t expert = 0; expert <= FUZZ_EXPERTS; expert++)
+        a->expert_offsets[expert] = expert;
+    memset(a->expert_ranks, 0, sizeof a->expert_ranks);
+    a->ep_config.known.expert_offsets = a->expert_offsets;
+    a->ep_config.known.expert_ranks = a->expert_ranks;
+}
+
+static weft_result call_create(struct fuzz_arguments *a)
+{
+    return weft_ep_create(a->comm, a->config, a->out);
+}
+
+static weft_result undo_create(struct fuzz_arguments *a)
+{
+    return weft_ep_destroy(a->created);
+}
+
+static const struct fuzz_mutation create_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("config", config, FUZZ_NULL),
+    FUZZ_POINTERS("ep", out, FUZZ_NULL),
+    FUZZ_SIZES(weft_ep_config, ep_config),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_experts", ep_config.known.num_experts, 0, -1, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "max_topk", ep_config.known.max_topk, -1, WEFT_MAX_TOPK + 1,
+                 INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ep_config.known.num_blocks, -1, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ep_config.known.num_warps, -1, 33, INT32_MAX),
+    FUZZ_PAIR("expert_offsets", ep_config.known.expert_offsets, FUZZ_NULL),
+    FUZZ_PAIR("expert_ranks", ep_config.known.expert_ranks, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "expert_offsets", expert_offsets[0], 1, -1, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "expert_offsets", expert_offsets[2], 1, 0, -5, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "expert_ranks", expert_ranks[3], 1, -1, INT32_MAX, INT32_MIN),
+};
+
+/* ---------------------------------------------------------------- handle */
+
+static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
+{
+    FILL_SIZE(a, handle_config, rng);
+    a->ep = a->own_ep;
+    a->out = &a->created;
+    a->handle_config.known.max_tokens = (int32_t)rng_below(rng, 1000);
+    a->handle_config.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
+    a->handle_config.known.expert_alignment = (int32_t)rng_below(rng, 300);
+}
+
+static weft_result call_handle(struct fuzz_arguments *a)
+{
+    return weft_ep_handle_create(a->ep, a->config, a->out);
+}
+
+static weft_result undo_handle(struct fuzz_arguments *a)
+{
+    return weft_ep_handle_destroy(a->created);
+}
+
+static const struct fuzz_mutation handle_mutations[] = {
+    FUZZ_POINTERS("ep", ep, FUZZ_NULL),
+    FUZZ_POINTERS("config", config, FUZZ_NULL),
+    FUZZ_POINTERS("handle", out, FUZZ_NULL),
+    FUZZ_SIZES(weft_ep_handle_config, handle_config),
+    FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", handle_config.known.max_tokens, -1, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_topk", handle_config.known.num_topk, 0, -1, FUZZ_TOPK + 1,
+                 INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "expert_alignment", handle_config.known.expert_alignment, -1,
+                 INT32_MIN),
+};
+
+/* ---------------------------------------------------------------- layout, notify */
+
+static void fill_layout(struct fuzz_arguments *a, struct rng *rng)
+{
+    FILL_SIZE(a, layout, rng);
+    a->handle = a->empty_handle;
+    a->stream = a->own_stream;
+    a->layout.known.num_tokens = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
+    a->layout.known.index_type = WEFT_INT64;
+    a->layout.known.topk_idx = a->topk_idx;
+    if (coin(rng))
+        a->layout.known.num_tokens_per_rank = (int32_t *)(void *)a->result_memory;
+    if (coin(rng))
+        a->layout.known.num_tokens_per_node = (int32_t *)(void *)(a->result_memory + 64);
+    if (coin(rng))
+        a->layout.known.num_tokens_per_expert = (int32_t *)(void *)(a->result_memory + 128);
+    if (coin(rng))
+        a->layout.known.is_token_in_rank = (uint8_t *)a->result_memory + 256;
+}
+
+static weft_result call_layout(struct fuzz_arguments *a)
+{
+    return weft_ep_layout(a->handle, a->config, a->stream);
+}
+
+static const struct fuzz_mutation layout_mutations[] = {
+    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_ep_layout_args, layout),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_tokens", layout.known.num_tokens, -1, FUZZ_MAX_TOKENS + 1,
+                 INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, 2, INT32_MAX),
+    FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_NULL),
+};
+
+static void fill_notify(struct fuzz_arguments *a, struct rng *rng)
+{
+    (void)rng;
+    a->handle = a->ready_handle;
+    a->stream = a->own_stream;
+}
+
+static weft_result call_notify(struct fuzz_arguments *a)
+{
+    return weft_ep_notify(a->handle, a->stream);
+}
+
+static const struct fuzz_mutation notify_mutations[] = {
+    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+};
+
+/* ---------------------------------------------------------------- dispatch */
+
+static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_ep_dispatch_args *args = &a->dispatch.known;
+    FILL_SIZE(a, dispatch, rng);
+    a->handle = a->ready_handle;
+    a->stream = a->own_stream;
+    args->num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
+    args->planes = a->planes;
+    args->capacity = 2 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
+    for (int32_t plane = 0; plane < args->num_planes; plane++)
+        a->planes[plane] = (weft_plane){.src = a->outside,
+                                        .dst = a->arena_memory + 1024 * plane + rng_below(rng, 16),
+                                        .row_bytes = 1 + rng_below(rng, 100),
+                                        .src_stride_bytes = coin(rng) ? 0 : 128};
+    args->index_type = WEFT_INT64;
+    args->topk_idx = a->topk_idx;
+    args->topk_weights = a->topk_weights;
+    args->recv_topk_idx = a->arena_memory + 9216;
+    args->recv_topk_weights = (float *)(void *)(a->arena_memory + 10240);
+    args->recv_src_token = (int32_t *)(void *)(a->arena_memory + 11264);
+}
+
+static weft_result call_dispatch(struct fuzz_arguments *a)
+{
+    return weft_ep_dispatch(a->handle, a->config, a->stream);
+}
+
+static const struct fuzz_mutation dispatch_mutations[] = {
+    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_ep_dispatch_args, dispatch),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_planes", dispatch.known.num_planes, -1, WEFT_MAX_PLANES + 1,
+                 INT32_MAX, INT32_MIN),
+    FUZZ_POINTERS("planes", dispatch.known.planes, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "capacity|dst", dispatch.known.capacity, -1, INT32_MIN, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes", planes[0].row_bytes, 0, -1, (int64_t)1 << 31,
+                 INT64_MIN),
+    FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes|dst", planes[0].row_bytes, INT32_MAX),
+    FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
+    FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE,
+                  FUZZ_GARBAGE),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", dispatch.known.index_type, -1, 2, INT32_MIN),
+    FUZZ_PAIR("topk_idx", dispatch.known.topk_idx, FUZZ_NULL),
+    FUZZ_PAIR("topk_weights", dispatch.known.topk_weights, FUZZ_NULL),
+    FUZZ_PAIR("recv_topk_idx", dispatch.known.recv_topk_idx, FUZZ_NULL, FUZZ_OUTSIDE,
+              FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+    FUZZ_PAIR("recv_topk_weights", dispatch.known.recv_topk_weights, FUZZ_NULL, FUZZ_OUTSIDE,
+              FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+    FUZZ_POINTERS("recv_src_token", dispatch.known.recv_src_token, FUZZ_OUTSIDE, FUZZ_LAST_BYTE,
+                  FUZZ_GARBAGE),
+};
+
+/* ---------------------------------------------------------------- combine */
+
+static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_ep_combine_args *args = &a->combine.known;
+    FILL_SIZE(a, combine, rng);
+    a->handle = a->ready_handle;
+    a->stream = a->own_stream;
+    args->dtype = (weft_dtype)rng_below(rng, 3);
+    args->hidden = 1 + (int64_t)rng_below(rng, 64);
+    args->capacity = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
+    args->x = a->arena_memory;
+    args->bias[0] = coin(rng) ? a->outside : NULL;
+    args->bias[1] = coin(rng) ? a->outside : NULL;
+    args->out = a->result_memory;
+    args->topk_weights = (const float *)(const void *)(a->arena_memory + 4096);
+    args->out_topk_weights = (float *)(void *)(a->result_memory + 3072);
+}
+
+static weft_result call_combine(struct fuzz_arguments *a)
+{
+    return weft_ep_combine(a->handle, a->config, a->stream);
+}
+
+static const struct fuzz_mutation combine_mutations[] = {
+    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_ep_combine_args, combine),
+    FUZZ_NUMBERS(FUZZ_INT32, "dtype", combine.known.dtype, -1, 3, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT64, "hidden", combine.known.hidden, 0, -1, INT64_MIN),
+    FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [", combine.known.hidden, INT64_MAX, 1 << 28,
+                 (int64_t)1 << 62),
+    FUZZ_NUMBERS(FUZZ_INT32, "capacity|x", combine.known.capacity, -1, INT32_MIN, INT32_MAX),
+    FUZZ_POINTERS("x", combine.known.x, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+    FUZZ_POINTERS("out", combine.known.out, FUZZ_NULL),
+    FUZZ_PAIR("topk_weights", combine.known.topk_weights, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE,
+              FUZZ_GARBAGE),
+    FUZZ_PAIR("out_topk_weights", combine.known.out_topk_weights, FUZZ_NULL),
+};
+
+/* ---------------------------------------------------------------- queries */
+
+static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
+{
+    FILL_SIZE(a, sizes, rng);
+    a->ep = a->own_ep;
+    a->out = a->result_memory;
+    a->sizes.known.max_tokens_per_rank = (int32_t)rng_below(rng, 100000);
+    a->sizes.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
+    a->sizes.known.num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
+    for (int32_t plane = 0; plane < WEFT_MAX_PLANES; plane++)
+        a->plane_row_bytes[plane] = 1 + rng_below(rng, INT32_MAX);
+    a->sizes.known.plane_row_bytes = a->plane_row_bytes;
+    a->sizes.known.index_type = (weft_index_type)coin(rng);
+    a->sizes.known.with_topk = coin(rng);
+    a->sizes.known.with_src_token = coin(rng);
+}
+
+static weft_result call_sizes(struct fuzz_arguments *a)
+{
+    return weft_ep_query_sizes(a->ep, a->config, a->out);
+}
+
+static const struct fuzz_mutation sizes_mutations[] = {
+    FUZZ_POINTERS("ep", ep, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_POINTERS("sizes", out, FUZZ_NULL),
+    FUZZ_SIZES(weft_ep_size_args, sizes),
+    FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", sizes.known.max_tokens_per_rank, -1, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_topk", sizes.known.num_topk, 0, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_planes", sizes.known.num_planes, -1, WEFT_MAX_PLANES + 1,
+                 INT32_MAX),
+    FUZZ_POINTERS("plane_row_bytes", sizes.known.plane_row_bytes, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "plane_row_bytes", plane_row_bytes[0], 0, -1, (int64_t)1 << 31,
+                 INT64_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", sizes.known.index_type, -1, 2),
+};
+
+static void fill_counts(struct fuzz_arguments *a, struct rng *rng)
+{
+    (void)rng;
+    a->handle = a->ready_handle;
+    a->out = a->result_memory;
+}
+
+static weft_result call_wait_counts(struct fuzz_arguments *a)
+{
+    return weft_ep_wait_counts(a->handle, a->out);
+}
+
+static weft_result call_device_counts(struct fuzz_arguments *a)
+{
+    return weft_ep_get_device_counts(a->handle, a->out);
+}
+
+static const struct fuzz_mutation counts_mutations[] = {
+    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
+    FUZZ_POINTERS("counts", out, FUZZ_NULL),
+};
+
+const struct fuzz_target fuzz_ep_targets[] = {
+    FUZZ_TARGET("weft_ep_create", fill_create, call_create, undo_create, create_mutations),
+    FUZZ_TARGET("weft_ep_handle_create", fill_handle, call_handle, undo_handle, handle_mutations),
+    FUZZ_TARGET("weft_ep_layout", fill_layout, call_layout, wait_for_stream, layout_mutations),
+    FUZZ_TARGET("weft_ep_notify", fill_notify, call_notify, wait_for_stream, notify_mutations),
+    FUZZ_TARGET("weft_ep_dispatch", fill_dispatch, call_dispatch, wait_for_stream,
+                dispatch_mutations),
+    FUZZ_TARGET("weft_ep_combine", fill_combine, call_combine, wait_for_stream, combine_mutations),
+    FUZZ_TARGET("weft_ep_query_sizes", fill_sizes, call_sizes, nothing_to_undo, sizes_mutations),
+    FUZZ_TARGET("weft_ep_wait_counts", fill_counts, call_wait_counts, nothing_to_undo,
+                counts_mutations),
+    FUZZ_TARGET("weft_ep_get_device_counts", fill_counts, call_device_counts, nothing_to_undo,
+                counts_mutations),
+};
+const int fuzz_num_ep_targets = sizeof fuzz_ep_targets / sizeof fuzz_ep_targets[0];

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* fuzz_api_arguments [SEED [ITERATIONS]]: calls with arguments drawn at random, valid and invalid.
+ * Every call returns; an invalid one gives an error whose message names an argument that is wrong;
+ * a valid one succeeds, and whole layers drawn at random give what the oracle says. Failures tell
+ * the seed that brings them back. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "api_targets.h"
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+
+enum { MAX_MUTATIONS = 3, NUM_LAYERS_PER_RUN = 60 };
+
+/* Where the fuzzer is: in memory that outlives a crash. */
+struct position {
+    int64_t iteration;
+    char call[256];
+};
+
+struct plan {
+    uint64_t seed;
+    int64_t num_iterations;
+    struct position *position;
+};
+
+static int set_up_ep(struct ranks_context *context, struct fuzz_arguments *a)
+{
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
+    weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
+    config.num_experts = FUZZ_EXPERTS;
+    config.max_topk = FUZZ_TOPK;
+    handle.max_tokens = FUZZ_MAX_TOKENS;
+    handle.num_topk = FUZZ_TOPK;
+    layout.num_tokens = FUZZ_MAX_TOKENS;
+    layout.index_type = WEFT_INT64;
+    layout.topk_idx = a->topk_idx;
+    for (int i = 0; i < FUZZ_MAX_TOKENS * FUZZ_TOPK; i++)
+        a->topk_idx[i] = i % FUZZ_EXPERTS;
+    RANK_CHECK_OK(context, weft_ep_create(a->own_comm, &config, &a->own_ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(a->own_ep, &handle, &a->empty_handle));
+    RANK_CHECK_OK(context, weft_ep_handle_create(a->own_ep, &handle, &a->ready_handle));
+    RANK_CHECK_OK(context, weft_ep_layout(a->ready_handle, &layout, a->own_stream));
+    RANK_CHECK_OK(context, weft_ep_notify(a->ready_handle, a->own_stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(a->own_stream));
+    return 0;
+}
+
+static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_heap_info info;
+    void *memory;
+    const size_t arena_bytes = 1 << 16;
+    config.heap_max_bytes = 64 << 20;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, 0, 1, &config, &a->own_comm));
+    RANK_CHECK_OK(context, weft_stream_create(&a->own_stream));
+    RANK_CHECK_OK(context, weft_event_create(&a->own_event));
+    RANK_CHECK_OK(context, weft_arena_create(a->own_comm, arena_bytes, &a->own_arena));
+    RANK_CHECK_OK(context, weft_arena_alloc(a->own_arena, arena_bytes / 2, &memory));
+    RANK_CHECK_OK(context, weft_heap_alloc(a->own_comm, 1, &a->heap_memory));
+    RANK_CHECK_OK(context, weft_heap_query(a->own_comm, &info));
+    a->arena_memory = memory;
+    a->arena_end = a->arena_memory + arena_bytes;
+    return set_up_ep(context, a);
+}
+
+static int tear_down(struct ranks_context *context, struct fuzz_arguments *a)
+{
+    RANK_CHECK_OK(context, weft_ep_handle_destroy(a->ready_handle));
+    RANK_CHECK_OK(context, weft_ep_handle_destroy(a->empty_handle));
+    RANK_CHECK_OK(context, weft_ep_destroy(a->own_ep));
+    RANK_CHECK_OK(context, weft_heap_free(a->own_comm, a->heap_memory));
+    RANK_CHECK_OK(context, weft_arena_destroy(a->own_arena));
+    RANK_CHECK_OK(context, weft_event_destroy(a->own_event));
+    RANK_CHECK_OK(context, weft_stream_destroy(a->own_stream));
+    RANK_CHECK_OK(context, weft_comm_destroy(a->own_comm));
+    return 0;
+}
+
+static void *bad_pointer(struct fuzz_arguments *a, enum fuzz_pointer which)
+{
+    switch (which) {
+    case FUZZ_OUTSIDE:
+        return a->outside;
+    case FUZZ_LAST_BYTE:
+        return a->arena_end - 1;
+    case FUZZ_GARBAGE:
+        return (void *)(uintptr_t)0x7fffdeadbeef;
+    default:
+        return NULL;
+    }
+}
+
+static void mutate(struct fuzz_arguments *a, const struct fuzz_mutation *mutation, struct rng *rng)
+{
+    char *place = (char *)a + mutation->offset;
+    const int64_t value = mutation->values[rng_below(rng, (uint32_t)mutation->num_values)];
+    const int32_t narrow = (int32_t)value;
+    void *pointer = bad_pointer(a, (enum fuzz_pointer)value);
+    const size_t longer = (size_t)value + FUZZ_TAIL_BYTES;
+    switch (mutation->kind) {
+    case FUZZ_INT32:
+        memcpy(place, &narrow, sizeof narrow);
+        break;
+    case FUZZ_INT64:
+        memcpy(place, &value, sizeof value);
+        break;
+    case FUZZ_POINTER:
+    case FUZZ_PAIRED:
+        memcpy(place, &pointer, sizeof pointer);
+        break;
+    case FUZZ_TAIL:
+        memcpy(place, &longer, sizeof longer);
+        place[(size_t)value + rng_below(rng, FUZZ_TAIL_BYTES)] = 1;
+        break;
+    }
+}
+
+/* Whether the message names one of the fields. */
+static int names_field(const char *message, const char *fields)
+{
+    char field[64];
+    while (*fields != '\0') {
+        const size_t length = strcspn(fields, "|");
+        snprintf(field, sizeof field, "%.*s", (int)length, fields);
+        if (strstr(message, field) != NULL)
+            return 1;
+        fields += length + (fields[length] == '|');
+    }
+    return 0;
+}
+
+static int names_one(const char *message, const struct fuzz_mutation *const *mutations,
+                     uint32_t num_mutations)
+{
+    for (uint32_t i = 0; i < num_mutations; i++)
+        if (names_field(message, mutations[i]->field))
+            return 1;
+    return 0;
+}
+
+static int check_invalid(struct ranks_context *context, weft_result result,
+                         const struct fuzz_mutation *const *mutations, uint32_t num_mutations)
+{
+    const char *call = ((const struct plan *)context->argument)->position->call;
+    RANK_CHECK(context, result != WEFT_OK, "%s was accepted", call);
+    RANK_CHECK(context, result == WEFT_ERROR_INVALID_ARGUMENT || result == WEFT_ERROR_OUT_OF_MEMORY,
+               "%s gave \"%s\"", call, weft_result_string(result));
+    RANK_CHECK(context, names_one(weft_last_error(), mutations, num_mutations), "%s: %s", call,
+               weft_last_error());
+    return 0;
+}
+
+static const struct fuzz_target *any_target(struct rng *rng)
+{
+    const uint32_t which = rng_below(rng, (uint32_t)(fuzz_num_ep_targets + fuzz_num_base_targets));
+    return which < (uint32_t)fuzz_num_ep_targets
+               ? &fuzz_ep_targets[which]
+               : &fuzz_base_targets[which - (uint32_t)fuzz_num_ep_targets];
+}
+
+/* Applies up to MAX_MUTATIONS of the target's; returns how many. */
+static uint32_t mutate_some(struct fuzz_arguments *a, const struct fuzz_target *target,
+                            struct rng *rng, const struct fuzz_mutation **mutations)
+{
+    uint32_t num_mutations = 0;
+    int num_paired = 0;
+    for (uint32_t i = rng_below(rng, MAX_MUTATIONS + 1); i > 0; i--) {
+        const struct fuzz_mutation *mutation =
+            &target->mutations[rng_below(rng, (uint32_t)target->num_mutations)];
+        if (mutation->kind == FUZZ_PAIRED && num_paired++ > 0)
+            continue;
+        mutate(a, mutation, rng);
+        mutations[num_mutations++] = mutation;
+    }
+    return num_mutations;
+}
+
+static void describe(char call[256], const struct fuzz_target *target,
+                     const struct fuzz_mutation *const *mutations, uint32_t num_mutations)
+{
+    int length = snprintf(call, 256, "%s", target->name);
+    for (uint32_t i = 0; i < num_mutations; i++)
+        length +=
+            snprintf(call + length, 256 - (size_t)length, " with wrong %s", mutations[i]->field);
+}
+
+static int iterate(struct ranks_context *context, struct fuzz_arguments *a, struct rng *rng)
+{
+    struct position *position = ((const struct plan *)context->argument)->position;
+    const struct fuzz_mutation *mutations[MAX_MUTATIONS];
+    const struct fuzz_target *target = any_target(rng);
+    target->fill(a, rng);
+    const uint32_t num_mutations = mutate_some(a, target, rng, mutations);
+    describe(position->call, target, mutations, num_mutations);
+    position->iteration++;
+    const weft_result result = target->call(a);
+    if (num_mutations > 0)
+        return check_invalid(context, result, mutations, num_mutations);
+    RANK_CHECK(context, result == WEFT_OK, "%s: %s", position->call, weft_last_error());
+    RANK_CHECK_OK(context, target->undo(a));
+    return 0;
+}
+
+static int fuzz(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct fuzz_arguments *a = oracle_alloc(sizeof *a);
+    struct rng rng = {rng_key(plan->seed, 0)};
+    if (set_up(context, a))
+        return 1;
+    for (int64_t i = 0; i < plan->num_iterations; i++)
+        if (iterate(context, a, &rng))
+            return 1;
+    if (tear_down(context, a))
+        return 1;
+    free(a);
+    return 0;
+}
+
+static int fuzz_arguments_of_calls(struct plan *plan)
+{
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .num_ranks = 1, .argument = plan, .deadline_s = 240};
+    const int num_failed = ranks_run_with(&options, fuzz);
+    if (num_failed != 0)
+        fprintf(stderr, "in iteration %lld: %s\n", (long long)plan->position->iteration,
+                plan->position->call);
+    return num_failed;
+}
+
+/* Whole layers, all arguments valid, against the oracle. */
+static int fuzz_layers(const struct plan *plan, int32_t num_ranks)
+{
+    struct ep_trials trials = ep_trials_create(num_ranks, 0);
+    for (int32_t i = 0; i < ep_grid_size(NUM_LAYERS_PER_RUN, NUM_LAYERS_PER_RUN / 6); i++) {
+        const uint64_t seed = rng_key(plan->seed, (uint64_t)i + 1000 * (uint64_t)num_ranks);
+        const struct ep_case spec = ep_case_random(seed, num_ranks, 1 + i % 40);
+        struct ep_trial *trial = ep_trials_add(&trials, &spec);
+        trial->dispatch = ep_dispatch_shape_random(seed);
+        trial->combine = ep_combine_shape_random(seed);
+    }
+    return ep_trials_run(&trials, RANKS_THREADS);
+}
+
+int main(int argc, char **argv)
+{
+    struct plan plan = {.seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1,
+                        .num_iterations =
+                            argc > 2 ? strtoll(argv[2], NULL, 0) : ep_grid_size(200000, 20000),
+                        .position = mmap(NULL, sizeof(struct position), PROT_READ | PROT_WRITE,
+                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    if (plan.position == MAP_FAILED)
+        return 1;
+    const int num_failed =
+        fuzz_arguments_of_calls(&plan) + fuzz_layers(&plan, 1) + fuzz_layers(&plan, 2);
+    if (num_failed != 0)
+        fprintf(stderr, "failed: seed %llu, %lld iterations\n", (unsigned long long)plan.seed,
+                (long long)plan.num_iterations);
+    munmap(plan.position, sizeof(struct position));
+    return num_failed != 0;
+}

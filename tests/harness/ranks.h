@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a test function on every rank of a world, each rank a thread or a process of its own. The
+ * calling process forks but never makes a thread, so that sanitizers can follow, and a hang ends
+ * as a failure that names the ranks that hung. */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "weft.h"
+
+enum ranks_mode {
+    RANKS_THREADS,  /* all ranks in one forked process */
+    RANKS_PROCESSES /* a forked process per rank */
+};
+
+enum ranks_id {
+    RANKS_ID_BY_HOST,   /* made by a process that is no rank (RANKS_THREADS: the ranks' process) */
+    RANKS_ID_BY_RANK_0, /* made by rank 0's process: the rendezvous dies with it */
+    RANKS_ID_NONE       /* context->id is zero */
+};
+
+enum { RANKS_MAX = 64 };
+
+struct ranks_options {
+    enum ranks_mode mode;
+    enum ranks_id id;
+    int32_t num_ranks; /* 1..RANKS_MAX */
+    void *argument;
+    size_t shared_bytes; /* of context->shared */
+    uint64_t may_die;    /* bit per rank whose process may be killed by a signal */
+    uint32_t deadline_s; /* of the whole run; 0: 120 */
+};
+
+struct ranks_context {
+    int32_t rank, num_ranks;
+    weft_unique_id id;
+    void *argument;
+    void *shared; /* memory that all ranks share, zero at first */
+    char failure[1024];
+};
+
+typedef int (*rank_function)(struct ranks_context *context); /* 0 = passed */
+
+/* Both return how many ranks failed, and print their messages to stderr. */
+int ranks_run(enum ranks_mode mode, int32_t num_ranks, rank_function function, void *argument);
+int ranks_run_with(const struct ranks_options *options, rank_function function);
+
+/* Waits until all ranks of the run have called it, or died. */
+void ranks_barrier(struct ranks_context *context);
+
+/* Seconds on the monotonic clock. */
+double ranks_seconds(void);
+
+/* The checks record what failed and leave the rank function with 1. */
+#define RANK_CHECK(context, condition, ...)                                                        \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            int length_ = snprintf((context)->failure, sizeof((context)->failure),                 \
+                                   "%s:%d: %s: ", __FILE__, __LINE__, #condition);                 \
+            if (length_ >= 0 && (size_t)length_ < sizeof((context)->failure))                      \
+                snprintf((context)->failure + length_, sizeof((context)->failure) - length_,       \
+                         __VA_ARGS__);                                                             \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+#define RANK_CHECK_OK(context, call)                                                               \
+    do {                                                                                           \
+        weft_result result_ = (call);                                                              \
+        RANK_CHECK(context, result_ == WEFT_OK, "%s gave \"%s\": %s", #call,                       \
+                   weft_result_string(result_), weft_last_error());                                \
+    } while (0)
+
+/* The call must give `expected`, with a message that contains `text`. */
+#define RANK_CHECK_ERROR(context, call, expected, text)                                            \
+    do {                                                                                           \
+        weft_result result_ = (call);                                                              \
+        RANK_CHECK(context, result_ == (expected), "%s gave \"%s\": %s", #call,                    \
+                   weft_result_string(result_), weft_last_error());                                \
+        RANK_CHECK(context, strstr(weft_last_error(), text) != NULL,                               \
+                   "%s: the message lacks \"%s\": %s", #call, text, weft_last_error());            \
+    } while (0)
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* A test case of expert parallelism as a few numbers, and the world that follows from it: the
+ * inputs of all ranks and what the oracle makes of them. Made once, before the ranks start. */
+#ifndef TESTS_EP_CASE_H
+#define TESTS_EP_CASE_H
+
+#include "oracle/ep_oracle.h"
+
+enum ep_tokens {
+    EP_TOKENS_EQUAL,      /* max_tokens on every rank */
+    EP_TOKENS_RAGGED,     /* 0..max_tokens, different everywhere */
+    EP_TOKENS_SOME_EMPTY, /* every other rank has none */
+    EP_TOKENS_ONLY_LAST,  /* all but the last rank have none */
+    EP_TOKENS_ALL_EMPTY,
+    EP_NUM_TOKENS
+};
+
+enum ep_routing {
+    EP_ROUTING_DISTINCT,   /* different experts, each as likely */
+    EP_ROUTING_SKEWED,     /* different experts, the low ones far more likely */
+    EP_ROUTING_HOLES,      /* with -1 and all sorts of ids that are out of range */
+    EP_ROUTING_DUPLICATES, /* a token may choose an expert twice */
+    EP_ROUTING_ONE_EXPERT, /* everybody chooses the same */
+    EP_ROUTING_NOWHERE,    /* -1 only */
+    EP_NUM_ROUTINGS
+};
+
+enum ep_placement {
+    EP_PLACEMENT_DEFAULT,    /* no tables */
+    EP_PLACEMENT_SCATTERED,  /* one rank per expert, in no order */
+    EP_PLACEMENT_REPLICATED, /* 1 to all ranks per expert, in no order */
+    EP_PLACEMENT_LAST_RANK,  /* all experts on the last rank */
+    EP_NUM_PLACEMENTS
+};
+
+enum ep_grid {
+    EP_GRID_AS_GIVEN,       /* num_blocks x num_warps on every rank */
+    EP_GRID_DIFFERS_BY_RANK /* the ranks have different numbers of both */
+};
+
+struct ep_case {
+    uint64_t seed;
+    int32_t num_ranks;
+    int32_t num_nodes; /* 0: 1 */
+    int32_t max_tokens;
+    int32_t num_topk;
+    int32_t num_experts;
+    int32_t expert_alignment; /* 0: 1 */
+    weft_index_type index_type;
+    enum ep_tokens tokens;
+    enum ep_routing routing;
+    enum ep_placement placement;
+    enum ep_grid grid;
+    int32_t num_blocks, num_warps; /* 0: the library's choice */
+};
+
+struct ep_world {
+    struct ep_case spec;
+    struct ep_oracle_problem problem;
+    struct ep_oracle_received *received; /* [num_ranks] */
+    void **topk_idx;                     /* [num_ranks] as the library gets them */
+    int64_t *first_token;                /* [num_ranks] global index of the rank's token 0 */
+};
+
+struct ep_world *ep_world_create(const struct ep_case *spec);
+/* The same with a copy of the given tokens [num_ranks]: spec's tokens and routing are unused. */
+struct ep_world *ep_world_create_from(const struct ep_case *spec,
+                                      const struct ep_oracle_tokens *tokens);
+void ep_world_destroy(struct ep_world *world);
+
+/* The tokens of one rank; ids and weights are from malloc. */
+struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank);
+/* A case with everything but seed, num_ranks and max_tokens drawn at random. */
+struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_tokens);
+
+/* Sizes of the test grid: `full`, or `small` where WEFT_TEST_GRID=small says that it must be quick
+ * (sanitizers). */
+int32_t ep_grid_size(int32_t full, int32_t small);
+
+#endif

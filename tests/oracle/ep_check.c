@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle/ep_check.h"
+
+#include <string.h>
+
+#include "oracle/oracle_alloc.h"
+
+static const struct ep_oracle_tokens *own_tokens(const struct ep_rank *self)
+{
+    return &self->world->problem.tokens[self->context->rank];
+}
+
+static weft_ep_layout_args layout_args(const struct ep_rank *self)
+{
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    args.num_tokens = own_tokens(self)->num_tokens;
+    args.index_type = self->world->spec.index_type;
+    args.topk_idx = args.num_tokens == 0 ? NULL : self->world->topk_idx[self->context->rank];
+    return args;
+}
+
+int ep_route(struct ep_rank *self)
+{
+    const weft_ep_layout_args args = layout_args(self);
+    RANK_CHECK_OK(self->context, weft_ep_layout(self->handle, &args, self->stream));
+    RANK_CHECK_OK(self->context, weft_ep_notify(self->handle, self->stream));
+    return 0;
+}
+
+static int compare_and_free(struct ep_rank *self, struct ep_output *got, const void *expected,
+                            const char *name)
+{
+    return ep_compare(self, got->data, expected, got->bytes, name, 0) ||
+           ep_output_free(self, got, name);
+}
+
+static int compare_layout(struct ep_rank *self, struct ep_output *per_rank,
+                          struct ep_output *per_node, struct ep_output *per_expert,
+                          struct ep_output *in_rank)
+{
+    const struct ep_oracle_layout expected = {
+        oracle_alloc(per_rank->bytes), oracle_alloc(per_node->bytes),
+        oracle_alloc(per_expert->bytes), oracle_alloc(in_rank->bytes)};
+    ep_oracle_layout(&self->world->problem, self->context->rank, &expected);
+    const int failed =
+        compare_and_free(self, per_rank, expected.num_tokens_per_rank, "num_tokens_per_rank") ||
+        compare_and_free(self, per_node, expected.num_tokens_per_node, "num_tokens_per_node") ||
+        compare_and_free(self, per_expert, expected.num_tokens_per_expert,
+                         "num_tokens_per_expert") ||
+        compare_and_free(self, in_rank, expected.is_token_in_rank, "is_token_in_rank");
+    free(expected.num_tokens_per_rank);
+    free(expected.num_tokens_per_node);
+    free(expected.num_tokens_per_expert);
+    free(expected.is_token_in_rank);
+    return failed;
+}
+
+int ep_check_layout(struct ep_rank *self)
+{
+    const struct ep_oracle_problem *problem = &self->world->problem;
+    const uint64_t num_ranks = (uint64_t)problem->num_ranks;
+    weft_ep_layout_args args = layout_args(self);
+    struct ep_output per_rank, per_node, per_expert, in_rank;
+    if (ep_output_alloc(self, &per_rank, EP_MEMORY_PROCESS, 4 * num_ranks, 0) ||
+        ep_output_alloc(self, &per_node, EP_MEMORY_PROCESS, 4 * (uint64_t)problem->num_nodes, 0) ||
+        ep_output_alloc(self, &per_expert, EP_MEMORY_PROCESS, 4 * (uint64_t)problem->num_experts,
+                        0) ||
+        ep_output_alloc(self, &in_rank, EP_MEMORY_PROCESS, (uint64_t)args.num_tokens * num_ranks,
+                        1))
+        return 1;
+    args.num_tokens_per_rank = per_rank.data;
+    args.num_tokens_per_node = per_node.data;
+    args.num_tokens_per_expert = per_expert.data;
+    args.is_token_in_rank = in_rank.data;
+    RANK_CHECK_OK(self->context, weft_ep_layout(self->handle, &args, self->stream));
+    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    return compare_layout(self, &per_rank, &per_node, &per_expert, &in_rank);
+}
+
+static int compare_counts(struct ep_rank *self, const int32_t *num_recv_tokens,
+                          const int32_t *num_recv_per_rank, const int32_t *num_recv_per_expert)
+{
+    const struct ep_oracle_received *expected = &self->world->received[self->context->rank];
+    const uint64_t per_expert_bytes = 4 * (uint64_t)expected->num_local_experts;
+    return ep_compare(self, num_recv_tokens, &expected->num_rows, 4, "num_recv_tokens", 0) ||
+           ep_compare(self, num_recv_per_rank, expected->num_per_rank,
+                      4 * (uint64_t)self->context->num_ranks, "num_recv_per_rank", 0) ||
+           ep_compare(self, num_recv_per_expert, expected->num_per_expert, per_expert_bytes,
+                      "num_recv_per_expert", 0);
+}
+
+int ep_check_notify(struct ep_rank *self)
+{
+    weft_ep_counts counts;
+    weft_ep_device_counts device;
+    RANK_CHECK_OK(self->context, weft_ep_notify(self->handle, self->stream));
+    RANK_CHECK_OK(self->context, weft_ep_wait_counts(self->handle, &counts));
+    RANK_CHECK_OK(self->context, weft_ep_get_device_counts(self->handle, &device));
+    RANK_CHECK(self->context,
+               counts.num_local_experts ==
+                   self->world->received[self->context->rank].num_local_experts,
+               "num_local_experts is %d", counts.num_local_experts);
+    return compare_counts(self, &counts.num_recv_tokens, counts.num_recv_per_rank,
+                          counts.num_recv_per_expert) ||
+           compare_counts(self, device.num_recv_tokens, device.num_recv_per_rank,
+                          device.num_recv_per_expert);
+}
+
+int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank)
+{
+    const int32_t num_rows = world->received[rank].num_rows;
+    switch (capacity == EP_CAPACITY_BY_RANK ? (enum ep_capacity)(rank % 4) : capacity) {
+    case EP_CAPACITY_MORE:
+        return num_rows + 3;
+    case EP_CAPACITY_LESS:
+        return num_rows / 2;
+    case EP_CAPACITY_ZERO:
+        return 0;
+    default:
+        return num_rows;
+    }
+}
+
+int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, int num)
+{
+    const int32_t rank = self->context->rank;
+    const int32_t num_rows = self->world->received[rank].num_rows;
+    int64_t expected = 0;
+    int64_t num_dropped = -1;
+    for (int i = 0; i < num; i++) {
+        const int64_t dropped = num_rows - ep_capacity_of(self->world, capacities[i], rank);
+        expected = dropped > expected ? dropped : expected;
+    }
+    if (expected == 0)
+        RANK_CHECK_OK(self->context, weft_ep_check(self->handle, &num_dropped));
+    else
+        RANK_CHECK_ERROR(self->context, weft_ep_check(self->handle, &num_dropped),
+                         WEFT_ERROR_CAPACITY, "capacity");
+    RANK_CHECK(self->context, num_dropped == expected, "%lld rows dropped, expected %lld",
+               (long long)num_dropped, (long long)expected);
+    RANK_CHECK(self->context,
+               weft_ep_check(self->handle, NULL) == (expected == 0 ? WEFT_OK : WEFT_ERROR_CAPACITY),
+               "weft_ep_check without num_dropped");
+    return 0;
+}
+
+int ep_check_dispatch(struct ep_rank *self, const struct ep_dispatch_shape *shape)
+{
+    struct ep_dispatch dispatch;
+    if (ep_dispatch_issue(self, shape, &dispatch))
+        return 1;
+    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    return ep_dispatch_verify(self, &dispatch);
+}
+
+int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape)
+{
+    struct ep_combine combine;
+    if (ep_combine_issue(self, shape, &combine))
+        return 1;
+    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    return ep_combine_verify(self, &combine);
+}
+
+int ep_check_world(struct ep_rank *self, const struct ep_world *world,
+                   const struct ep_dispatch_shape *dispatch, const struct ep_combine_shape *combine)
+{
+    return ep_rank_enter(self, world) || ep_check_layout(self) || ep_check_notify(self) ||
+           ep_check_dispatch(self, dispatch) || ep_check_dropped(self, &dispatch->capacity, 1) ||
+           ep_check_combine(self, combine) || ep_rank_leave(self);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs the operations of the entered world on this rank and compares what they give with the
+ * oracle. All return 0, or 1 with context->failure set. */
+#ifndef TESTS_EP_CHECK_H
+#define TESTS_EP_CHECK_H
+
+#include "oracle/ep_data.h"
+#include "oracle/ep_rank.h"
+
+enum ep_optional { EP_WITHOUT, EP_WITH };
+
+/* Enqueues layout (without its results) and notify. */
+int ep_route(struct ep_rank *self);
+/* Layout with all its results, compared. */
+int ep_check_layout(struct ep_rank *self);
+/* Notify, and the counts that the host and the device learn, compared. Layout must have run. */
+int ep_check_notify(struct ep_rank *self);
+
+enum ep_topk { EP_TOPK_NONE, EP_TOPK_IDS, EP_TOPK_IDS_AND_WEIGHTS };
+enum ep_capacity {
+    EP_CAPACITY_EXACT,
+    EP_CAPACITY_MORE,
+    EP_CAPACITY_LESS, /* half */
+    EP_CAPACITY_ZERO,
+    EP_CAPACITY_BY_RANK, /* the four above in turn */
+    EP_NUM_CAPACITIES
+};
+
+/* The capacity that `rank` gives. */
+int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank);
+
+struct ep_plane_shape {
+    uint64_t row_bytes;
+    uint64_t src_gap_bytes; /* between rows */
+    uint64_t src_misalign_bytes, dst_misalign_bytes;
+};
+
+struct ep_dispatch_shape {
+    int32_t num_planes;
+    struct ep_plane_shape planes[WEFT_MAX_PLANES];
+    enum ep_topk topk;
+    enum ep_optional src_token;
+    enum ep_capacity capacity;
+    uint64_t round; /* other rounds move other bytes */
+};
+
+struct ep_dispatch {
+    const struct ep_dispatch_shape *shape;
+    int32_t capacity;
+    weft_plane planes[WEFT_MAX_PLANES];
+    char *src[WEFT_MAX_PLANES];
+    struct ep_output dst[WEFT_MAX_PLANES];
+    struct ep_output topk_idx, topk_weights, src_token;
+};
+
+/* Makes inputs and outputs and enqueues the operation. */
+int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shape,
+                      struct ep_dispatch *dispatch);
+/* After the stream was synchronised: compares and frees. */
+int ep_dispatch_verify(struct ep_rank *self, struct ep_dispatch *dispatch);
+
+enum ep_bias { EP_BIAS_NONE, EP_BIAS_FIRST, EP_BIAS_SECOND, EP_BIAS_BOTH };
+
+struct ep_combine_shape {
+    weft_dtype dtype;
+    int64_t hidden;
+    enum ep_bias bias;
+    enum ep_optional weights;
+    enum ep_values values;
+    enum ep_capacity capacity;
+    uint64_t misalign_bytes; /* of x, bias and out */
+    uint64_t round;
+};
+
+struct ep_combine {
+    const struct ep_combine_shape *shape;
+    struct ep_output x, weights, bias[2], out, out_weights;
+};
+
+int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
+                     struct ep_combine *combine);
+int ep_combine_verify(struct ep_rank *self, struct ep_combine *combine);
+
+/* Issue, synchronise, verify. */
+int ep_check_dispatch(struct ep_rank *self, const struct ep_dispatch_shape *shape);
+int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape);
+/* weft_ep_check must tell of the rows that the largest of `num` dispatches since the last notify,
+ * given by their capacities, dropped. */
+int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, int num);
+/* Enter, layout, notify, dispatch, check, combine, leave. */
+int ep_check_world(struct ep_rank *self, const struct ep_world *world,
+                   const struct ep_dispatch_shape *dispatch,
+                   const struct ep_combine_shape *combine);
+
+#endif

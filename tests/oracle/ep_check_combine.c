@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#include <string.h>
+
+#include "oracle/ep_check.h"
+#include "oracle/oracle_alloc.h"
+#include "oracle/oracle_float.h"
+#include "workload/rng.h"
+
+/* Which of the rows of a round: each has a key of its own. */
+enum { KEY_X = 100, KEY_WEIGHTS = 200, KEY_BIAS = 300 };
+
+/* What the rows of all ranks are made from. */
+struct reader {
+    const struct ep_world *world;
+    const struct ep_combine_shape *shape;
+};
+
+static uint64_t row_key(const struct reader *reader, int32_t which)
+{
+    return rng_key(rng_key(reader->world->spec.seed, reader->shape->round), (uint64_t)which);
+}
+
+static int64_t global_token(const struct ep_world *world, int32_t rank, int32_t row_idx)
+{
+    const struct ep_oracle_row *row = &world->received[rank].rows[row_idx];
+    return world->first_token[row->source_rank] + row->token;
+}
+
+static void read_x(const void *of, int32_t rank, int32_t row_idx, void *x)
+{
+    const struct reader *reader = of;
+    ep_data_values(row_key(reader, KEY_X + rank), reader->shape->values,
+                   global_token(reader->world, rank, row_idx), reader->shape->dtype, x,
+                   reader->shape->hidden);
+}
+
+static void read_weights(const void *of, int32_t rank, int32_t row_idx, float *weights)
+{
+    const struct reader *reader = of;
+    ep_data_values(row_key(reader, KEY_WEIGHTS + rank), reader->shape->values,
+                   global_token(reader->world, rank, row_idx), WEFT_FP32, weights,
+                   reader->world->spec.num_topk);
+}
+
+static uint64_t row_bytes_of(const struct ep_combine_shape *shape)
+{
+    return (uint64_t)shape->hidden * oracle_element_bytes(shape->dtype);
+}
+
+static int32_t num_own_tokens(const struct ep_rank *self)
+{
+    return self->world->problem.tokens[self->context->rank].num_tokens;
+}
+
+/* Rows that answer nothing keep the guard pattern: if they were read, it would show. */
+static int make_x(struct ep_rank *self, struct ep_combine *combine)
+{
+    const struct reader reader = {self->world, combine->shape};
+    const int32_t rank = self->context->rank;
+    const int32_t num_topk = self->world->spec.num_topk;
+    const int32_t num_rows = self->world->received[rank].num_rows;
+    const int32_t capacity = ep_capacity_of(self->world, combine->shape->capacity, rank);
+    const uint64_t row_bytes = row_bytes_of(combine->shape);
+    if (ep_output_alloc(self, &combine->x, EP_MEMORY_HEAP, (uint64_t)capacity * row_bytes,
+                        combine->shape->misalign_bytes))
+        return 1;
+    if (combine->shape->weights == EP_WITH &&
+        ep_output_alloc(self, &combine->weights, EP_MEMORY_HEAP,
+                        4 * (uint64_t)capacity * (uint64_t)num_topk, 0))
+        return 1;
+    for (int32_t row = 0; row < num_rows && row < capacity; row++) {
+        read_x(&reader, rank, row, (char *)combine->x.data + (uint64_t)row * row_bytes);
+        if (combine->shape->weights == EP_WITH)
+            read_weights(&reader, rank, row, (float *)combine->weights.data + row * num_topk);
+    }
+    return 0;
+}
+
+static int make_bias(struct ep_rank *self, struct ep_combine *combine)
+{
+    const struct reader reader = {self->world, combine->shape};
+    const uint64_t row_bytes = row_bytes_of(combine->shape);
+    const enum ep_bias missing[2] = {EP_BIAS_SECOND, EP_BIAS_FIRST};
+    for (int which = 0; which < 2; which++) {
+        if (combine->shape->bias == EP_BIAS_NONE || combine->shape->bias == missing[which])
+            continue;
+        if (ep_output_alloc(self, &combine->bias[which], EP_MEMORY_PROCESS,
+                            (uint64_t)num_own_tokens(self) * row_bytes,
+                            combine->shape->misalign_bytes))
+            return 1;
+        for (int32_t token = 0; token < num_own_tokens(self); token++)
+            ep_data_values(row_key(&reader, KEY_BIAS + which), combine->shape->values,
+                           self->world->first_token[self->context->rank] + token,
+                           combine->shape->dtype,
+                           (char *)combine->bias[which].data + (uint64_t)token * row_bytes,
+                           combine->shape->hidden);
+    }
+    return 0;
+}
+
+static int make_out(struct ep_rank *self, struct ep_combine *combine)
+{
+    const uint64_t num_tokens = (uint64_t)num_own_tokens(self);
+    if (ep_output_alloc(self, &combine->out, EP_MEMORY_PROCESS,
+                        num_tokens * row_bytes_of(combine->shape), combine->shape->misalign_bytes))
+        return 1;
+    return combine->shape->weights == EP_WITH &&
+           ep_output_alloc(self, &combine->out_weights, EP_MEMORY_PROCESS,
+                           4 * num_tokens * (uint64_t)self->world->spec.num_topk, 0);
+}
+
+int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
+                     struct ep_combine *combine)
+{
+    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
+    *combine = (struct ep_combine){.shape = shape};
+    if (make_x(self, combine) || make_bias(self, combine) || make_out(self, combine))
+        return 1;
+    args.dtype = shape->dtype;
+    args.hidden = shape->hidden;
+    args.capacity = ep_capacity_of(self->world, shape->capacity, self->context->rank);
+    args.x = combine->x.data;
+    args.bias[0] = combine->bias[0].data;
+    args.bias[1] = combine->bias[1].data;
+    args.out = combine->out.data;
+    args.topk_weights = combine->weights.data;
+    args.out_topk_weights = combine->out_weights.data;
+    RANK_CHECK_OK(self->context, weft_ep_combine(self->handle, &args, self->stream));
+    return 0;
+}
+
+static int verify_token(struct ep_rank *self, const struct ep_combine *combine,
+                        const struct ep_oracle_combine *oracle, int32_t token, void *expected)
+{
+    const struct ep_world *world = self->world;
+    const uint64_t row_bytes = row_bytes_of(combine->shape);
+    const int32_t num_topk = world->spec.num_topk;
+    float weights[WEFT_MAX_TOPK];
+    ep_oracle_combine_row(&world->problem, world->received, oracle, self->context->rank, token,
+                          expected);
+    if (ep_compare(self, (char *)combine->out.data + (uint64_t)token * row_bytes, expected,
+                   row_bytes, "out", token))
+        return 1;
+    if (combine->shape->weights == EP_WITHOUT)
+        return 0;
+    ep_oracle_combine_weights(&world->problem, world->received, oracle, self->context->rank, token,
+                              weights);
+    return ep_compare(self, (float *)combine->out_weights.data + token * num_topk, weights,
+                      4 * (uint64_t)num_topk, "out_topk_weights", token);
+}
+
+static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
+{
+    const struct reader reader = {self->world, combine->shape};
+    const size_t num_ranks = (size_t)self->world->spec.num_ranks;
+    int32_t *capacities = oracle_alloc(sizeof(int32_t) * num_ranks);
+    void *expected = oracle_alloc(row_bytes_of(combine->shape));
+    int failed = 0;
+    for (int32_t rank = 0; rank < self->world->spec.num_ranks; rank++)
+        capacities[rank] = ep_capacity_of(self->world, combine->shape->capacity, rank);
+    const struct ep_oracle_combine oracle = {.dtype = combine->shape->dtype,
+                                             .hidden = combine->shape->hidden,
+                                             .capacities = capacities,
+                                             .bias = {combine->bias[0].data, combine->bias[1].data},
+                                             .read_x = read_x,
+                                             .read_weights = read_weights,
+                                             .reader = &reader};
+    for (int32_t token = 0; token < num_own_tokens(self) && !failed; token++)
+        failed = verify_token(self, combine, &oracle, token, expected);
+    free(capacities);
+    free(expected);
+    return failed;
+}
+
+static int free_if_used(struct ep_rank *self, struct ep_output *output, const char *name)
+{
+    return output->block != NULL && ep_output_free(self, output, name);
+}
+
+int ep_combine_verify(struct ep_rank *self, struct ep_combine *combine)
+{
+    return verify_tokens(self, combine) || free_if_used(self, &combine->x, "x") ||
+           free_if_used(self, &combine->weights, "topk_weights") ||
+           free_if_used(self, &combine->bias[0], "bias[0]") ||
+           free_if_used(self, &combine->bias[1], "bias[1]") ||
+           free_if_used(self, &combine->out, "out") ||
+           free_if_used(self, &combine->out_weights, "out_topk_weights");
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Many cases, one after the other, on one communicator. */
+#ifndef TESTS_EP_TRIALS_H
+#define TESTS_EP_TRIALS_H
+
+#include "oracle/ep_check.h"
+
+struct ep_trial {
+    struct ep_world *world;
+    struct ep_dispatch_shape dispatch;
+    struct ep_combine_shape combine;
+};
+
+struct ep_trials {
+    int32_t num_ranks;
+    int32_t num_nodes; /* 0: 1 */
+    int32_t num_trials, max_trials;
+    struct ep_trial *trials;
+};
+
+struct ep_trials ep_trials_create(int32_t num_ranks, int32_t num_nodes);
+/* Appends a trial with a small default dispatch and combine, for the caller to change. The pointer
+ * is good until the next is added. */
+struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *spec);
+/* Returns how many ranks failed, and frees all. */
+int ep_trials_run(struct ep_trials *trials, enum ranks_mode mode);
+
+/* One plane of row_bytes with ids, weights and source tokens; exact capacity. */
+struct ep_dispatch_shape ep_dispatch_shape_of(uint64_t row_bytes);
+/* With two biases and weights, cancelling values; exact capacity. */
+struct ep_combine_shape ep_combine_shape_of(weft_dtype dtype, int64_t hidden);
+/* Both with everything drawn at random. */
+struct ep_dispatch_shape ep_dispatch_shape_random(uint64_t seed);
+struct ep_combine_shape ep_combine_shape_random(uint64_t seed);
+
+#endif

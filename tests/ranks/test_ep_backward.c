@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* Backward passes through the handle of the forward pass: the gradient of dispatch is combine, that
+ * of combine is dispatch. So the two are adjoint: <dispatch(x), y> = <x, combine(y)>, exactly where
+ * all values are small integers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+#include "workload/rng.h"
+
+enum { HIDDEN = 37 };
+
+struct layer {
+    struct ep_rank rank;
+    int32_t num_tokens, num_rows, num_topk;
+    float *recv_x, *grad_recv_x; /* [num_rows][HIDDEN], in the heap */
+    float *x, *grad_x;           /* [num_tokens][HIDDEN] */
+    float *recv_weights;         /* [num_rows][num_topk], in the heap */
+    void *recv_topk_idx;
+    float *weights; /* [num_tokens][num_topk] */
+};
+
+static int layer_open(struct layer *layer, struct ranks_context *context)
+{
+    const struct ep_world *world = context->argument;
+    struct ep_rank *rank = &layer->rank;
+    if (ep_rank_open(rank, context, 0, 1 << 20) || ep_rank_enter(rank, world) || ep_route(rank))
+        return 1;
+    layer->num_tokens = world->problem.tokens[context->rank].num_tokens;
+    layer->num_rows = world->received[context->rank].num_rows;
+    layer->num_topk = world->spec.num_topk;
+    const size_t rows_bytes = (size_t)layer->num_rows * HIDDEN * sizeof(float);
+    const size_t choices_bytes = (size_t)layer->num_rows * (size_t)layer->num_topk * 4;
+    void *memory[4];
+    for (int i = 0; i < 4; i++)
+        RANK_CHECK_OK(
+            context, weft_arena_alloc(rank->arena, i < 2 ? rows_bytes : choices_bytes, &memory[i]));
+    layer->recv_x = memory[0];
+    layer->grad_recv_x = memory[1];
+    layer->recv_weights = memory[2];
+    layer->recv_topk_idx = memory[3];
+    layer->x = oracle_alloc((size_t)layer->num_tokens * HIDDEN * sizeof(float));
+    layer->grad_x = oracle_alloc((size_t)layer->num_tokens * HIDDEN * sizeof(float));
+    layer->weights = oracle_alloc((size_t)layer->num_tokens * (size_t)layer->num_topk * 4);
+    return 0;
+}
+
+static int layer_close(struct layer *layer)
+{
+    free(layer->x);
+    free(layer->grad_x);
+    free(layer->weights);
+    return ep_rank_leave(&layer->rank) || ep_rank_close(&layer->rank);
+}
+
+static int dispatch(struct layer *layer, const float *src, float *dst)
+{
+    const struct ep_world *world = layer->rank.world;
+    const int32_t rank = layer->rank.context->rank;
+    const weft_plane plane = {.src = src, .dst = dst, .row_bytes = HIDDEN * sizeof(float)};
+    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
+    args.num_planes = 1;
+    args.planes = &plane;
+    args.capacity = layer->num_rows;
+    args.index_type = world->spec.index_type;
+    args.topk_idx = world->topk_idx[rank];
+    args.topk_weights = world->problem.tokens[rank].topk_weights;
+    args.recv_topk_idx = layer->recv_topk_idx;
+    args.recv_topk_weights = layer->recv_weights;
+    RANK_CHECK_OK(layer->rank.context,
+                  weft_ep_dispatch(layer->rank.handle, &args, layer->rank.stream));
+    RANK_CHECK_OK(layer->rank.context, weft_stream_synchronize(layer->rank.stream));
+    return 0;
+}
+
+static int combine(struct layer *layer, const float *x, float *out)
+{
+    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
+    args.dtype = WEFT_FP32;
+    args.hidden = HIDDEN;
+    args.capacity = layer->num_rows;
+    args.x = x;
+    args.out = out;
+    args.topk_weights = layer->recv_weights;
+    args.out_topk_weights = layer->weights;
+    RANK_CHECK_OK(layer->rank.context,
+                  weft_ep_combine(layer->rank.handle, &args, layer->rank.stream));
+    RANK_CHECK_OK(layer->rank.context, weft_stream_synchronize(layer->rank.stream));
+    return 0;
+}
+
+static void fill(float *values, int64_t num_values, uint64_t seed)
+{
+    struct rng rng = {seed};
+    for (int64_t i = 0; i < num_values; i++)
+        values[i] = (float)rng_below(&rng, 17) - 8;
+}
+
+static double inner_product(const float *a, const float *b, int64_t num_values)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < num_values; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+static int check_sums(struct ranks_context *context, weft_comm *comm, const double sums[2])
+{
+    double all[2 * RANKS_MAX];
+    double forward = 0, backward = 0;
+    RANK_CHECK_OK(context, weft_host_all_gather(comm, sums, 2 * sizeof *sums, all));
+    for (int32_t rank = 0; rank < context->num_ranks; rank++) {
+        forward += all[2 * rank];
+        backward += all[2 * rank + 1];
+    }
+    RANK_CHECK(context, forward == backward, "%.1f and %.1f", forward, backward);
+    return 0;
+}
+
+static int adjoint(struct ranks_context *context)
+{
+    struct layer layer = {0};
+    if (layer_open(&layer, context))
+        return 1;
+    const int64_t num_own = (int64_t)layer.num_tokens * HIDDEN;
+    const int64_t num_received = (int64_t)layer.num_rows * HIDDEN;
+    const uint64_t rank = (uint64_t)context->rank;
+    fill(layer.x, num_own, 2 * rank);
+    fill(layer.grad_recv_x, num_received, 2 * rank + 1);
+    if (dispatch(&layer, layer.x, layer.recv_x) || combine(&layer, layer.grad_recv_x, layer.grad_x))
+        return 1;
+    const double sums[2] = {inner_product(layer.recv_x, layer.grad_recv_x, num_received),
+                            inner_product(layer.x, layer.grad_x, num_own)};
+    return check_sums(context, layer.rank.comm, sums) || layer_close(&layer);
+}
+
+/* Combining the weights that dispatch delivered gives back those of the choices that went
+ * anywhere, to the bit, and 0 for the others. */
+static int weights_come_back(struct ranks_context *context)
+{
+    const struct ep_world *world = context->argument;
+    const float *sent = world->problem.tokens[context->rank].topk_weights;
+    struct layer layer = {0};
+    if (layer_open(&layer, context))
+        return 1;
+    fill(layer.grad_recv_x, (int64_t)layer.num_rows * HIDDEN, 1);
+    if (dispatch(&layer, layer.x, layer.recv_x) || combine(&layer, layer.grad_recv_x, layer.grad_x))
+        return 1;
+    for (int32_t i = 0; i < layer.num_tokens * layer.num_topk; i++) {
+        const int32_t destination = ep_oracle_destination(&world->problem, context->rank,
+                                                          i / layer.num_topk, i % layer.num_topk);
+        const float expected = destination < 0 ? 0.0F : sent[i];
+        RANK_CHECK(context, memcmp(&layer.weights[i], &expected, sizeof expected) == 0,
+                   "weight %d is %g, expected %g", i, (double)layer.weights[i], (double)expected);
+    }
+    return layer_close(&layer);
+}
+
+/* combine(dispatch(x)) = (number of ranks that had the token) * x, over and over. */
+static int there_and_back(struct ranks_context *context)
+{
+    const struct ep_world *world = context->argument;
+    struct layer layer = {0};
+    if (layer_open(&layer, context))
+        return 1;
+    for (uint64_t round = 0; round < 5; round++) {
+        fill(layer.x, (int64_t)layer.num_tokens * HIDDEN, round);
+        if (dispatch(&layer, layer.x, layer.recv_x) || combine(&layer, layer.recv_x, layer.grad_x))
+            return 1;
+        for (int32_t i = 0; i < layer.num_tokens * HIDDEN; i++) {
+            float num_copies = 0;
+            for (int32_t rank = 0; rank < context->num_ranks; rank++)
+                if (world->received[rank].row_of_source_token[context->rank][i / HIDDEN] >= 0)
+                    num_copies++;
+            RANK_CHECK(context, layer.grad_x[i] == num_copies * layer.x[i], "element %d", i);
+        }
+    }
+    return layer_close(&layer);
+}
+
+static void run(rank_function function)
+{
+    for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++)
+        for (int32_t num_ranks = 1; num_ranks <= 7; num_ranks += 3) {
+            const struct ep_case spec = {.seed = 60,
+                                         .num_ranks = num_ranks,
+                                         .max_tokens = 15,
+                                         .num_topk = 4,
+                                         .num_experts = 11,
+                                         .tokens = EP_TOKENS_RAGGED,
+                                         .routing = (enum ep_routing)routing,
+                                         .placement = (enum ep_placement)(routing % 3)};
+            struct ep_world *world = ep_world_create(&spec);
+            assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, world), 0);
+            ep_world_destroy(world);
+        }
+}
+
+static void dispatch_and_combine_are_adjoint(void **state)
+{
+    (void)state;
+    run(adjoint);
+}
+
+static void weights_round_trip(void **state)
+{
+    (void)state;
+    run(weights_come_back);
+}
+
+static void rows_round_trip(void **state)
+{
+    (void)state;
+    run(there_and_back);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dispatch_and_combine_are_adjoint),
+        cmocka_unit_test(weights_round_trip),
+        cmocka_unit_test(rows_round_trip),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

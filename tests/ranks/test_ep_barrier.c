@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* weft_barrier: nobody passes before all have come, and memory written before it is read after. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+
+enum { WORDS_PER_RANK = 512, NUM_BETWEEN_SYNCHRONISATIONS = 50 };
+
+struct visitor {
+    struct ep_rank rank;
+    uint64_t *words; /* [num_ranks][WORDS_PER_RANK], in the heap: row r is written by rank r */
+    uint64_t round;
+    int64_t num_wrong;
+    _Atomic uint64_t *num_arrived; /* shared by all ranks */
+};
+
+static uint64_t word_value(uint64_t round, int32_t from, int32_t to, int i)
+{
+    return round * 1000003 + (uint64_t)(from * 97 + to) * 4096 + (uint64_t)i;
+}
+
+/* Writes this rank's row in the heap of every rank, its own included. */
+static void write_to_all(void *argument)
+{
+    struct visitor *visitor = argument;
+    const int32_t own = visitor->rank.context->rank;
+    visitor->round++;
+    for (int32_t rank = 0; rank < visitor->rank.context->num_ranks; rank++) {
+        uint64_t *words = weft_ptr(visitor->rank.comm, visitor->words, rank);
+        for (int i = 0; i < WORDS_PER_RANK; i++)
+            words[own * WORDS_PER_RANK + i] = word_value(visitor->round, own, rank, i);
+    }
+    atomic_fetch_add(visitor->num_arrived, 1);
+}
+
+static void read_from_all(void *argument)
+{
+    struct visitor *visitor = argument;
+    const int32_t own = visitor->rank.context->rank;
+    const int32_t num_ranks = visitor->rank.context->num_ranks;
+    visitor->num_wrong += atomic_load(visitor->num_arrived) < visitor->round * (uint64_t)num_ranks;
+    for (int32_t rank = 0; rank < num_ranks; rank++)
+        for (int i = 0; i < WORDS_PER_RANK; i++)
+            visitor->num_wrong += visitor->words[rank * WORDS_PER_RANK + i] !=
+                                  word_value(visitor->round, rank, own, i);
+}
+
+static int step(struct visitor *visitor)
+{
+    struct ep_rank *rank = &visitor->rank;
+    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, write_to_all, visitor));
+    RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
+    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, read_from_all, visitor));
+    RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
+    return 0;
+}
+
+static int visit(struct ranks_context *context)
+{
+    const int32_t num_steps = ep_grid_size(1000, 100);
+    struct visitor *visitor = oracle_alloc(sizeof *visitor);
+    void *words;
+    if (ep_rank_open(&visitor->rank, context, 0, 4096))
+        return 1;
+    visitor->num_arrived = context->shared;
+    RANK_CHECK_OK(context,
+                  weft_heap_alloc(visitor->rank.comm,
+                                  (size_t)context->num_ranks * WORDS_PER_RANK * sizeof(uint64_t),
+                                  &words));
+    visitor->words = words;
+    for (int32_t i = 0; i < num_steps; i++) {
+        if (step(visitor))
+            return 1;
+        if (i % NUM_BETWEEN_SYNCHRONISATIONS == 0)
+            RANK_CHECK_OK(context, weft_stream_synchronize(visitor->rank.stream));
+    }
+    RANK_CHECK_OK(context, weft_stream_synchronize(visitor->rank.stream));
+    RANK_CHECK(context, visitor->num_wrong == 0, "%lld wrong words", (long long)visitor->num_wrong);
+    RANK_CHECK_OK(context, weft_heap_free(visitor->rank.comm, visitor->words));
+    if (ep_rank_close(&visitor->rank))
+        return 1;
+    free(visitor);
+    return 0;
+}
+
+static void run(enum ranks_mode mode, int32_t num_ranks)
+{
+    const struct ranks_options options = {
+        .mode = mode, .num_ranks = num_ranks, .shared_bytes = sizeof(uint64_t)};
+    assert_int_equal(ranks_run_with(&options, visit), 0);
+}
+
+static void in_threads(void **state)
+{
+    (void)state;
+    run(RANKS_THREADS, 1);
+    run(RANKS_THREADS, 2);
+    run(RANKS_THREADS, 5);
+}
+
+static void in_processes(void **state)
+{
+    (void)state;
+    run(RANKS_PROCESSES, 3);
+}
+
+/* Barriers given to different streams are still ordered among each other. */
+static int alternate(struct ranks_context *context)
+{
+    struct ep_rank self;
+    weft_stream *other;
+    if (ep_rank_open(&self, context, 0, 4096))
+        return 1;
+    RANK_CHECK_OK(context, weft_stream_create(&other));
+    for (int i = 0; i < 300; i++)
+        RANK_CHECK_OK(context,
+                      weft_barrier(self.comm, (i + context->rank) % 2 == 0 ? self.stream : other));
+    RANK_CHECK_OK(context, weft_stream_synchronize(other));
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    RANK_CHECK_OK(context, weft_stream_destroy(other));
+    return ep_rank_close(&self);
+}
+
+static void on_alternating_streams(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, alternate, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_threads),
+        cmocka_unit_test(in_processes),
+        cmocka_unit_test(on_alternating_streams),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* Results do not depend on how many blocks and warps run an operation, on any rank. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+
+static const int32_t grids[][2] = {{1, 1}, {1, 4}, {3, 2}, {2, 5}, {8, 1}, {1, 32}, {5, 7}};
+enum { NUM_GRIDS = sizeof grids / sizeof grids[0] };
+
+/* The oracle knows no grid: what equals it for all of them is the same for all of them. */
+static void add_grids(struct ep_trials *trials, const struct ep_case *usual)
+{
+    for (int i = 0; i <= NUM_GRIDS; i++) {
+        struct ep_case spec = *usual;
+        if (i < NUM_GRIDS) {
+            spec.num_blocks = grids[i][0];
+            spec.num_warps = grids[i][1];
+        } else {
+            spec.grid = EP_GRID_DIFFERS_BY_RANK;
+        }
+        struct ep_trial *trial = ep_trials_add(trials, &spec);
+        trial->dispatch = ep_dispatch_shape_of(96);
+        trial->combine = ep_combine_shape_of((weft_dtype)(i % 3), 70);
+    }
+}
+
+static void run_grids(enum ranks_mode mode, int32_t num_ranks, int32_t max_tokens)
+{
+    struct ep_trials trials = ep_trials_create(num_ranks, 0);
+    struct ep_case spec = {.seed = 4,
+                           .max_tokens = max_tokens,
+                           .num_topk = 5,
+                           .num_experts = 31,
+                           .tokens = EP_TOKENS_RAGGED,
+                           .routing = EP_ROUTING_HOLES};
+    add_grids(&trials, &spec);
+    spec.tokens = EP_TOKENS_EQUAL;
+    spec.placement = EP_PLACEMENT_REPLICATED;
+    add_grids(&trials, &spec);
+    assert_int_equal(ep_trials_run(&trials, mode), 0);
+}
+
+/* Fewer tokens than warps, about as many, and many more. */
+static void in_threads(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += 4) {
+        run_grids(RANKS_THREADS, num_ranks, 3);
+        run_grids(RANKS_THREADS, num_ranks, 33);
+    }
+    run_grids(RANKS_THREADS, 3, ep_grid_size(1000, 200));
+}
+
+static void in_processes(void **state)
+{
+    (void)state;
+    run_grids(RANKS_PROCESSES, 4, 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_threads),
+        cmocka_unit_test(in_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* Capacity mode: nobody waits for counts, and outputs may be too small. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+
+static const struct ep_case usual = {.seed = 21,
+                                     .max_tokens = 14,
+                                     .num_topk = 3,
+                                     .num_experts = 10,
+                                     .tokens = EP_TOKENS_RAGGED,
+                                     .routing = EP_ROUTING_SKEWED,
+                                     .num_blocks = 2,
+                                     .num_warps = 2};
+
+static void every_capacity(enum ranks_mode mode, int32_t num_ranks)
+{
+    const uint64_t row_sizes[] = {1, 16, 100, 4096};
+    struct ep_trials trials = ep_trials_create(num_ranks, 0);
+    for (int i = 0; i < EP_NUM_CAPACITIES * 4; i++) {
+        struct ep_case spec = usual;
+        spec.index_type = i % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
+        struct ep_trial *trial = ep_trials_add(&trials, &spec);
+        trial->dispatch = ep_dispatch_shape_of(row_sizes[i % 4]);
+        trial->dispatch.capacity = (enum ep_capacity)(i / 4);
+        trial->combine.capacity = (enum ep_capacity)(i / 4);
+    }
+    assert_int_equal(ep_trials_run(&trials, mode), 0);
+}
+
+static void capacities_in_threads(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += 2)
+        every_capacity(RANKS_THREADS, num_ranks);
+}
+
+static void capacities_in_processes(void **state)
+{
+    (void)state;
+    every_capacity(RANKS_PROCESSES, 4);
+}
+
+enum { NUM_ROUNDS = 8 };
+
+/* The whole layer is enqueued before the host looks at anything. */
+static int layers_without_waiting(struct ranks_context *context)
+{
+    const struct ep_trial *trial = context->argument;
+    struct ep_dispatch_shape dispatch_shape[NUM_ROUNDS];
+    struct ep_combine_shape combine_shape[NUM_ROUNDS];
+    struct ep_dispatch dispatch[NUM_ROUNDS];
+    struct ep_combine combine[NUM_ROUNDS];
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 4 << 20) || ep_rank_enter(&self, trial->world))
+        return 1;
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        dispatch_shape[round] = trial->dispatch;
+        dispatch_shape[round].round = (uint64_t)round;
+        combine_shape[round] = trial->combine;
+        combine_shape[round].round = (uint64_t)round;
+        if (ep_route(&self) || ep_dispatch_issue(&self, &dispatch_shape[round], &dispatch[round]) ||
+            ep_combine_issue(&self, &combine_shape[round], &combine[round]))
+            return 1;
+    }
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    for (int round = 0; round < NUM_ROUNDS; round++)
+        if (ep_dispatch_verify(&self, &dispatch[round]) ||
+            ep_combine_verify(&self, &combine[round]))
+            return 1;
+    return ep_check_dropped(&self, &trial->dispatch.capacity, 1) || ep_rank_leave(&self) ||
+           ep_rank_close(&self);
+}
+
+static void without_waiting(void **state)
+{
+    (void)state;
+    const enum ep_capacity capacities[] = {EP_CAPACITY_MORE, EP_CAPACITY_LESS, EP_CAPACITY_BY_RANK};
+    for (int i = 0; i < 3; i++) {
+        struct ep_case spec = usual;
+        spec.num_ranks = 4;
+        struct ep_trial trial = {ep_world_create(&spec), ep_dispatch_shape_of(100),
+                                 ep_combine_shape_of(WEFT_BF16, 50)};
+        trial.dispatch.capacity = capacities[i];
+        trial.combine.capacity = capacities[i];
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, layers_without_waiting, &trial), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, layers_without_waiting, &trial), 0);
+        ep_world_destroy(trial.world);
+    }
+}
+
+/* weft_ep_check tells the most that one dispatch dropped, and forgets at the next notify. */
+static int most_of_several(struct ranks_context *context)
+{
+    const enum ep_capacity capacities[] = {EP_CAPACITY_MORE, EP_CAPACITY_ZERO, EP_CAPACITY_LESS};
+    struct ep_dispatch_shape shape = ep_dispatch_shape_of(32);
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, context->argument) ||
+        ep_route(&self))
+        return 1;
+    for (int i = 0; i < 3; i++) {
+        shape.capacity = capacities[i];
+        if (ep_check_dispatch(&self, &shape) || ep_check_dropped(&self, capacities, i + 1))
+            return 1;
+    }
+    if (ep_check_notify(&self) || ep_check_dropped(&self, capacities, 1))
+        return 1;
+    shape.capacity = EP_CAPACITY_LESS;
+    return ep_check_dispatch(&self, &shape) || ep_check_dropped(&self, &shape.capacity, 1) ||
+           ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void check_tells_the_most(void **state)
+{
+    (void)state;
+    struct ep_case spec = usual;
+    spec.num_ranks = 3;
+    struct ep_world *world = ep_world_create(&spec);
+    assert_int_equal(ranks_run(RANKS_THREADS, 3, most_of_several, world), 0);
+    ep_world_destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(capacities_in_threads),
+        cmocka_unit_test(capacities_in_processes),
+        cmocka_unit_test(without_waiting),
+        cmocka_unit_test(check_tells_the_most),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* Dispatch: every row size, several planes, strides, alignments, optional outputs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+
+static const uint64_t row_sizes[] = {1,  2,   3,   7,    15,   16,   17,    31,   32,
+                                     48, 255, 256, 1000, 4096, 7168, 14336, 16384};
+enum { NUM_ROW_SIZES = sizeof row_sizes / sizeof row_sizes[0] };
+
+static const struct ep_case usual = {.seed = 3,
+                                     .max_tokens = 13,
+                                     .num_topk = 4,
+                                     .num_experts = 12,
+                                     .tokens = EP_TOKENS_RAGGED,
+                                     .num_blocks = 2,
+                                     .num_warps = 3};
+
+static void every_row_size(enum ranks_mode mode, int32_t num_ranks)
+{
+    struct ep_trials trials = ep_trials_create(num_ranks, 0);
+    for (int i = 0; i < NUM_ROW_SIZES; i++)
+        ep_trials_add(&trials, &usual)->dispatch = ep_dispatch_shape_of(row_sizes[i]);
+    assert_int_equal(ep_trials_run(&trials, mode), 0);
+}
+
+static void row_sizes_in_threads(void **state)
+{
+    (void)state;
+    every_row_size(RANKS_THREADS, 1);
+    every_row_size(RANKS_THREADS, 4);
+    every_row_size(RANKS_THREADS, 9);
+}
+
+static void row_sizes_in_processes(void **state)
+{
+    (void)state;
+    every_row_size(RANKS_PROCESSES, 2);
+    every_row_size(RANKS_PROCESSES, 8);
+}
+
+/* Source and destination off by every small distance, with sizes around the 16-byte path. */
+static void every_alignment(void **state)
+{
+    (void)state;
+    const uint64_t distances[] = {0, 1, 2, 4, 8, 15};
+    const uint64_t sizes[] = {16, 17, 48, 1000, 4096};
+    struct ep_trials trials = ep_trials_create(3, 0);
+    for (int i = 0; i < 36; i++) {
+        struct ep_trial *trial = ep_trials_add(&trials, &usual);
+        trial->dispatch = ep_dispatch_shape_of(sizes[i % 5]);
+        trial->dispatch.planes[0].src_misalign_bytes = distances[i % 6];
+        trial->dispatch.planes[0].dst_misalign_bytes = distances[i / 6];
+    }
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
+static void strided_sources(void **state)
+{
+    (void)state;
+    const uint64_t gaps[] = {1, 5, 16, 64, 4096};
+    struct ep_trials trials = ep_trials_create(4, 0);
+    for (int i = 0; i < 25; i++) {
+        struct ep_trial *trial = ep_trials_add(&trials, &usual);
+        trial->dispatch = ep_dispatch_shape_of(row_sizes[3 * (i / 5)]);
+        trial->dispatch.planes[0].src_gap_bytes = gaps[i % 5];
+    }
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
+static void any_number_of_planes(void **state)
+{
+    (void)state;
+    struct ep_trials trials = ep_trials_create(4, 0);
+    for (int32_t num_planes = 0; num_planes <= WEFT_MAX_PLANES; num_planes++) {
+        struct ep_trial *trial = ep_trials_add(&trials, &usual);
+        trial->dispatch.num_planes = num_planes;
+        for (int32_t plane = 0; plane < num_planes; plane++)
+            trial->dispatch.planes[plane] = (struct ep_plane_shape){
+                .row_bytes = row_sizes[(7 * plane + num_planes) % NUM_ROW_SIZES],
+                .src_gap_bytes = plane % 2 == 0 ? 0 : 3 * (uint64_t)plane,
+                .dst_misalign_bytes = (uint64_t)plane};
+    }
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
+static void every_set_of_outputs(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= 5; num_ranks += 2) {
+        struct ep_trials trials = ep_trials_create(num_ranks, 0);
+        for (int i = 0; i < 24; i++) {
+            struct ep_case spec = usual;
+            spec.index_type = i % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
+            spec.routing = i < 12 ? EP_ROUTING_DISTINCT : EP_ROUTING_HOLES;
+            struct ep_trial *trial = ep_trials_add(&trials, &spec);
+            trial->dispatch.topk = (enum ep_topk)(i / 2 % 3);
+            trial->dispatch.src_token = (enum ep_optional)(i / 6 % 2);
+            trial->dispatch.num_planes = i % 4 == 0 ? 0 : 1;
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
+/* Enough rows that every warp of every block has several of them for every rank. */
+static void many_tokens(void **state)
+{
+    (void)state;
+    struct ep_trials trials = ep_trials_create(4, 0);
+    for (int i = 0; i < 4; i++) {
+        struct ep_case spec = usual;
+        spec.max_tokens = ep_grid_size(2000, 300);
+        spec.tokens = i % 2 == 0 ? EP_TOKENS_EQUAL : EP_TOKENS_RAGGED;
+        spec.routing = i < 2 ? EP_ROUTING_DISTINCT : EP_ROUTING_SKEWED;
+        ep_trials_add(&trials, &spec)->dispatch = ep_dispatch_shape_of(256);
+    }
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(row_sizes_in_threads), cmocka_unit_test(row_sizes_in_processes),
+        cmocka_unit_test(every_alignment),      cmocka_unit_test(strided_sources),
+        cmocka_unit_test(any_number_of_planes), cmocka_unit_test(every_set_of_outputs),
+        cmocka_unit_test(many_tokens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

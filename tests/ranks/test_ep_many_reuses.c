@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* Thousands of dispatches and combines of one small handle, back to back, into the same buffers.
+ * The stream itself changes the input before each dispatch and looks at the output after it, so
+ * that a peer that runs ahead and writes too early, or reads too late, is seen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+
+enum { HIDDEN = 4, NUM_BETWEEN_SYNCHRONISATIONS = 100 };
+
+struct chain {
+    struct ep_rank rank;
+    int32_t num_tokens, num_rows;
+    int32_t round;
+    int64_t num_wrong;
+    float *src;          /* [num_tokens][HIDDEN] */
+    float *dst;          /* [num_rows][HIDDEN], in the heap */
+    float *out;          /* [num_tokens][HIDDEN] */
+    int32_t *num_copies; /* [num_tokens] how many ranks get the token */
+    weft_plane plane;
+};
+
+static const struct ep_world *world_of(const struct chain *chain)
+{
+    return chain->rank.world;
+}
+
+/* Small integers: sums of them are exact. */
+static float value_of(const struct chain *chain, int64_t global_token)
+{
+    return (float)(chain->round + 7 * global_token);
+}
+
+static void write_src(void *argument)
+{
+    struct chain *chain = argument;
+    const int64_t first = world_of(chain)->first_token[chain->rank.context->rank];
+    chain->round++;
+    for (int32_t i = 0; i < chain->num_tokens * HIDDEN; i++)
+        chain->src[i] = value_of(chain, first + i / HIDDEN);
+}
+
+static void check_dst(void *argument)
+{
+    struct chain *chain = argument;
+    const struct ep_oracle_row *rows = world_of(chain)->received[chain->rank.context->rank].rows;
+    for (int32_t i = 0; i < chain->num_rows * HIDDEN; i++) {
+        const struct ep_oracle_row *row = &rows[i / HIDDEN];
+        const int64_t token = world_of(chain)->first_token[row->source_rank] + row->token;
+        chain->num_wrong += chain->dst[i] != value_of(chain, token);
+    }
+}
+
+static void check_out(void *argument)
+{
+    struct chain *chain = argument;
+    const int64_t first = world_of(chain)->first_token[chain->rank.context->rank];
+    for (int32_t i = 0; i < chain->num_tokens * HIDDEN; i++)
+        chain->num_wrong += chain->out[i] != (float)chain->num_copies[i / HIDDEN] *
+                                                 value_of(chain, first + i / HIDDEN);
+}
+
+static int chain_open(struct chain *chain, struct ranks_context *context)
+{
+    const struct ep_world *world = context->argument;
+    void *dst;
+    if (ep_rank_open(&chain->rank, context, 0, 1 << 20) || ep_rank_enter(&chain->rank, world) ||
+        ep_route(&chain->rank))
+        return 1;
+    chain->num_tokens = world->problem.tokens[context->rank].num_tokens;
+    chain->num_rows = world->received[context->rank].num_rows;
+    const size_t row_bytes = HIDDEN * sizeof(float);
+    RANK_CHECK_OK(context,
+                  weft_arena_alloc(chain->rank.arena, (size_t)chain->num_rows * row_bytes, &dst));
+    chain->dst = dst;
+    chain->src = oracle_alloc((size_t)chain->num_tokens * row_bytes);
+    chain->out = oracle_alloc((size_t)chain->num_tokens * row_bytes);
+    chain->num_copies = oracle_alloc((size_t)chain->num_tokens * sizeof(int32_t));
+    for (int32_t token = 0; token < chain->num_tokens; token++)
+        for (int32_t rank = 0; rank < context->num_ranks; rank++)
+            chain->num_copies[token] +=
+                world->received[rank].row_of_source_token[context->rank][token] >= 0;
+    chain->plane = (weft_plane){.src = chain->src, .dst = chain->dst, .row_bytes = row_bytes};
+    return 0;
+}
+
+static int chain_step(struct chain *chain)
+{
+    struct ep_rank *rank = &chain->rank;
+    weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
+    weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
+    dispatch.num_planes = 1;
+    dispatch.planes = &chain->plane;
+    dispatch.capacity = chain->num_rows;
+    combine.dtype = WEFT_FP32;
+    combine.hidden = HIDDEN;
+    combine.capacity = chain->num_rows;
+    combine.x = chain->dst;
+    combine.out = chain->out;
+    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, write_src, chain));
+    RANK_CHECK_OK(rank->context, weft_ep_dispatch(rank->handle, &dispatch, rank->stream));
+    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, check_dst, chain));
+    RANK_CHECK_OK(rank->context, weft_ep_combine(rank->handle, &combine, rank->stream));
+    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, check_out, chain));
+    return 0;
+}
+
+static int run_chain(struct ranks_context *context)
+{
+    const int32_t num_steps = ep_grid_size(10000, 500);
+    struct chain chain = {0};
+    if (chain_open(&chain, context))
+        return 1;
+    for (int32_t step = 0; step < num_steps; step++) {
+        if (chain_step(&chain))
+            return 1;
+        if (step % NUM_BETWEEN_SYNCHRONISATIONS == 0)
+            RANK_CHECK_OK(context, weft_stream_synchronize(chain.rank.stream));
+    }
+    RANK_CHECK_OK(context, weft_stream_synchronize(chain.rank.stream));
+    RANK_CHECK(context, chain.round == num_steps, "%d steps ran", chain.round);
+    RANK_CHECK(context, chain.num_wrong == 0, "%lld wrong values", (long long)chain.num_wrong);
+    free(chain.src);
+    free(chain.out);
+    free(chain.num_copies);
+    return ep_rank_leave(&chain.rank) || ep_rank_close(&chain.rank);
+}
+
+static void run_chains(enum ranks_mode mode, int32_t num_ranks)
+{
+    const struct ep_case spec = {.seed = 51,
+                                 .num_ranks = num_ranks,
+                                 .max_tokens = 3,
+                                 .num_topk = 2,
+                                 .num_experts = 5,
+                                 .num_warps = 2};
+    struct ep_world *world = ep_world_create(&spec);
+    assert_int_equal(ranks_run(mode, num_ranks, run_chain, world), 0);
+    ep_world_destroy(world);
+}
+
+static void in_threads(void **state)
+{
+    (void)state;
+    run_chains(RANKS_THREADS, 3);
+}
+
+static void in_processes(void **state)
+{
+    (void)state;
+    run_chains(RANKS_PROCESSES, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_threads),
+        cmocka_unit_test(in_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

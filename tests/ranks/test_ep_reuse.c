@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Handles used many times, filled again, and many at once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+
+static const struct ep_case usual = {.seed = 30,
+                                     .num_ranks = 4,
+                                     .max_tokens = 12,
+                                     .num_topk = 3,
+                                     .num_experts = 9,
+                                     .tokens = EP_TOKENS_RAGGED,
+                                     .num_blocks = 2,
+                                     .num_warps = 2};
+
+enum { NUM_ROUNDS = 12 };
+
+/* One filling, then dispatches and combines with other data, none waited for. */
+static int many_uses(struct ranks_context *context)
+{
+    struct ep_dispatch_shape dispatch_shape[NUM_ROUNDS];
+    struct ep_combine_shape combine_shape[NUM_ROUNDS];
+    struct ep_dispatch dispatch[NUM_ROUNDS];
+    struct ep_combine combine[NUM_ROUNDS];
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 4 << 20) || ep_rank_enter(&self, context->argument) ||
+        ep_route(&self))
+        return 1;
+    for (int i = 0; i < NUM_ROUNDS; i++) {
+        dispatch_shape[i] = ep_dispatch_shape_of(i % 2 == 0 ? 64 : 33);
+        dispatch_shape[i].round = (uint64_t)i;
+        combine_shape[i] = ep_combine_shape_of((weft_dtype)(i % 3), 20 + i);
+        combine_shape[i].round = (uint64_t)i;
+        /* Some rounds dispatch twice or not at all: uses come in any order. */
+        if (i % 4 != 3 && ep_dispatch_issue(&self, &dispatch_shape[i], &dispatch[i]))
+            return 1;
+        if (i % 4 != 2 && ep_combine_issue(&self, &combine_shape[i], &combine[i]))
+            return 1;
+    }
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    for (int i = 0; i < NUM_ROUNDS; i++)
+        if ((i % 4 != 3 && ep_dispatch_verify(&self, &dispatch[i])) ||
+            (i % 4 != 2 && ep_combine_verify(&self, &combine[i])))
+            return 1;
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void one_filling_many_uses(void **state)
+{
+    (void)state;
+    struct ep_world *world = ep_world_create(&usual);
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, many_uses, world), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_uses, world), 0);
+    ep_world_destroy(world);
+}
+
+enum { NUM_WORLDS = 10 };
+
+static void make_worlds(struct ep_world **worlds)
+{
+    for (int i = 0; i < NUM_WORLDS; i++) {
+        struct ep_case spec = usual;
+        spec.seed = 2 * (uint64_t)i;
+        spec.tokens = (enum ep_tokens)(i % EP_NUM_TOKENS);
+        spec.routing = (enum ep_routing)(i % EP_NUM_ROUTINGS);
+        worlds[i] = ep_world_create(&spec);
+    }
+}
+
+static void destroy_worlds(struct ep_world **worlds)
+{
+    for (int i = 0; i < NUM_WORLDS; i++)
+        ep_world_destroy(worlds[i]);
+}
+
+static int fill_again(struct ranks_context *context)
+{
+    struct ep_world **worlds = context->argument;
+    const struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(40);
+    const struct ep_combine_shape combine = ep_combine_shape_of(WEFT_FP16, 21);
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, worlds[0]))
+        return 1;
+    for (int i = 0; i < 3 * NUM_WORLDS; i++) {
+        self.world = worlds[i * 7 % NUM_WORLDS];
+        if (ep_check_layout(&self) || ep_check_notify(&self) ||
+            ep_check_dispatch(&self, &dispatch) || ep_check_combine(&self, &combine))
+            return 1;
+    }
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void handles_filled_again(void **state)
+{
+    (void)state;
+    struct ep_world *worlds[NUM_WORLDS];
+    make_worlds(worlds);
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again, worlds), 0);
+    destroy_worlds(worlds);
+}
+
+/* A handle per world, all filled before the first is used, and used in another order. */
+struct batch {
+    struct ep_rank rank; /* shares everything but world and handle */
+    struct ep_dispatch dispatch;
+    struct ep_combine combine;
+};
+
+static int fill_all(struct ep_rank *self, struct ep_world **worlds, struct batch *batches)
+{
+    for (int i = 0; i < NUM_WORLDS; i++) {
+        const weft_ep_handle_config config = ep_rank_handle_config(worlds[i]);
+        batches[i].rank = *self;
+        batches[i].rank.world = worlds[i];
+        RANK_CHECK_OK(self->context,
+                      weft_ep_handle_create(self->ep, &config, &batches[i].rank.handle));
+        if (ep_route(&batches[i].rank))
+            return 1;
+    }
+    return 0;
+}
+
+static int use_all(struct ep_rank *self, struct batch *batches)
+{
+    const struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(24);
+    const struct ep_combine_shape combine = ep_combine_shape_of(WEFT_BF16, 18);
+    for (int i = 0; i < NUM_WORLDS; i++) {
+        struct batch *first = &batches[i * 3 % NUM_WORLDS];
+        struct batch *second = &batches[NUM_WORLDS - 1 - i];
+        if (ep_dispatch_issue(&first->rank, &dispatch, &first->dispatch) ||
+            ep_combine_issue(&second->rank, &combine, &second->combine))
+            return 1;
+    }
+    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    for (int i = 0; i < NUM_WORLDS; i++)
+        if (ep_dispatch_verify(&batches[i].rank, &batches[i].dispatch) ||
+            ep_combine_verify(&batches[i].rank, &batches[i].combine))
+            return 1;
+    return 0;
+}
+
+static int many_at_once(struct ranks_context *context)
+{
+    struct ep_world **worlds = context->argument;
+    struct batch *batches = oracle_alloc(sizeof *batches * NUM_WORLDS);
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 4 << 20) || ep_rank_enter(&self, worlds[0]) ||
+        fill_all(&self, worlds, batches) || use_all(&self, batches) || use_all(&self, batches))
+        return 1;
+    for (int i = 0; i < NUM_WORLDS; i++)
+        RANK_CHECK_OK(context, weft_ep_handle_destroy(batches[i].rank.handle));
+    free(batches);
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void many_handles_at_once(void **state)
+{
+    (void)state;
+    struct ep_world *worlds[NUM_WORLDS];
+    make_worlds(worlds);
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, many_at_once, worlds), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_at_once, worlds), 0);
+    destroy_worlds(worlds);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_filling_many_uses),
+        cmocka_unit_test(handles_filled_again),
+        cmocka_unit_test(many_handles_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

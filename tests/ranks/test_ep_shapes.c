@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* Layout, notify, dispatch and combine over all shapes of routing: ranks, ragged token counts,
+ * top-k, experts, placements, nodes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+
+static const struct ep_case usual = {
+    .max_tokens = 11, .num_topk = 3, .num_experts = 16, .tokens = EP_TOKENS_RAGGED};
+
+static void every_token_shape(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks++) {
+        struct ep_trials trials = ep_trials_create(num_ranks, 0);
+        for (int tokens = 0; tokens < EP_NUM_TOKENS; tokens++) {
+            struct ep_case spec = usual;
+            spec.seed = (uint64_t)tokens;
+            spec.tokens = (enum ep_tokens)tokens;
+            ep_trials_add(&trials, &spec);
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
+static void every_routing_and_placement(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += ep_grid_size(1, 3)) {
+        struct ep_trials trials = ep_trials_create(num_ranks, 0);
+        for (int i = 0; i < EP_NUM_ROUTINGS * EP_NUM_PLACEMENTS; i++) {
+            struct ep_case spec = usual;
+            spec.seed = (uint64_t)i;
+            spec.routing = (enum ep_routing)(i % EP_NUM_ROUTINGS);
+            spec.placement = (enum ep_placement)(i / EP_NUM_ROUTINGS);
+            spec.index_type = i % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
+            ep_trials_add(&trials, &spec);
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
+static void every_topk(void **state)
+{
+    (void)state;
+    struct ep_trials trials = ep_trials_create(4, 0);
+    for (int32_t num_topk = 1; num_topk <= 17; num_topk++) {
+        struct ep_case spec = usual;
+        spec.seed = (uint64_t)num_topk;
+        spec.num_topk = num_topk == 17 ? WEFT_MAX_TOPK : num_topk;
+        spec.num_experts = 70;
+        spec.index_type = num_topk % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
+        spec.placement = num_topk % 3 == 0 ? EP_PLACEMENT_REPLICATED : EP_PLACEMENT_DEFAULT;
+        ep_trials_add(&trials, &spec);
+    }
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
+static void any_number_of_experts(void **state)
+{
+    (void)state;
+    const int32_t num_experts[] = {1, 2, 3, 5, 6, 7, 13, 60, 257};
+    for (int32_t num_ranks = 2; num_ranks <= 8; num_ranks += 3) {
+        struct ep_trials trials = ep_trials_create(num_ranks, 0);
+        for (int i = 0; i < 9; i++) {
+            struct ep_case spec = usual;
+            spec.seed = (uint64_t)i;
+            spec.num_experts = num_experts[i];
+            ep_trials_add(&trials, &spec);
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
+static void expert_alignment(void **state)
+{
+    (void)state;
+    const int32_t alignments[] = {0, 1, 2, 3, 16, 128, 1000};
+    struct ep_trials trials = ep_trials_create(3, 0);
+    for (int i = 0; i < 7; i++) {
+        struct ep_case spec = usual;
+        spec.expert_alignment = alignments[i];
+        spec.routing = EP_ROUTING_SKEWED;
+        spec.max_tokens = 40;
+        ep_trials_add(&trials, &spec);
+    }
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
+static void virtual_nodes(void **state)
+{
+    (void)state;
+    const int32_t num_ranks[] = {2, 4, 6, 8, 9};
+    const int32_t num_nodes[] = {2, 2, 3, 4, 9};
+    for (int i = 0; i < 5; i++) {
+        struct ep_trials trials = ep_trials_create(num_ranks[i], num_nodes[i]);
+        for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
+            struct ep_case spec = usual;
+            spec.routing = (enum ep_routing)routing;
+            ep_trials_add(&trials, &spec);
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
+static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_trials)
+{
+    struct ep_trials trials = ep_trials_create(num_ranks, 0);
+    for (int32_t i = 0; i < num_trials; i++) {
+        const uint64_t seed = 1000000 * (uint64_t)num_ranks + (uint64_t)i;
+        const struct ep_case spec = ep_case_random(seed, num_ranks, 1 + i % 24);
+        struct ep_trial *trial = ep_trials_add(&trials, &spec);
+        trial->dispatch = ep_dispatch_shape_random(seed);
+        trial->combine = ep_combine_shape_random(seed);
+    }
+    assert_int_equal(ep_trials_run(&trials, mode), 0);
+}
+
+static void everything_at_random_in_threads(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks++)
+        random_trials(RANKS_THREADS, num_ranks, ep_grid_size(60, 8));
+}
+
+static void everything_at_random_in_processes(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= 8; num_ranks *= 2)
+        random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(40, 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_token_shape),
+        cmocka_unit_test(every_routing_and_placement),
+        cmocka_unit_test(every_topk),
+        cmocka_unit_test(any_number_of_experts),
+        cmocka_unit_test(expert_alignment),
+        cmocka_unit_test(virtual_nodes),
+        cmocka_unit_test(everything_at_random_in_threads),
+        cmocka_unit_test(everything_at_random_in_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* weft_ep_query_sizes: an arena of the size it tells holds the outputs of the worst case, and one
+ * that is a byte smaller does not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+
+static const struct ep_case usual = {.seed = 70,
+                                     .num_ranks = 3,
+                                     .max_tokens = 9,
+                                     .num_topk = 3,
+                                     .num_experts = 6,
+                                     .tokens = EP_TOKENS_EQUAL};
+
+struct outputs {
+    uint64_t bytes[WEFT_MAX_PLANES + 3];
+    int num_outputs;
+};
+
+/* In the order in which weft_ep_sizes names them. */
+static struct outputs outputs_of(const weft_ep_size_args *args, int64_t num_rows)
+{
+    struct outputs outputs = {.num_outputs = 0};
+    const uint64_t rows = (uint64_t)num_rows;
+    const uint64_t num_choices = rows * (uint64_t)args->num_topk;
+    for (int32_t plane = 0; plane < args->num_planes; plane++)
+        outputs.bytes[outputs.num_outputs++] = rows * args->plane_row_bytes[plane];
+    if (args->with_topk) {
+        outputs.bytes[outputs.num_outputs++] =
+            num_choices * (args->index_type == WEFT_INT32 ? 4 : 8);
+        outputs.bytes[outputs.num_outputs++] = num_choices * 4;
+    }
+    if (args->with_src_token)
+        outputs.bytes[outputs.num_outputs++] = rows * 4;
+    return outputs;
+}
+
+/* How many of the outputs an arena of arena_bytes (the same on all ranks) holds. */
+static int allocate(struct ep_rank *self, const struct outputs *outputs, uint64_t arena_bytes,
+                    int *num_allocated, weft_result *next_byte)
+{
+    weft_arena *arena;
+    void *memory;
+    *num_allocated = 0;
+    RANK_CHECK_OK(self->context, weft_arena_create(self->comm, arena_bytes, &arena));
+    while (*num_allocated < outputs->num_outputs &&
+           weft_arena_alloc(arena, outputs->bytes[*num_allocated], &memory) == WEFT_OK)
+        ++*num_allocated;
+    *next_byte = weft_arena_alloc(arena, 1, &memory);
+    RANK_CHECK_OK(self->context, weft_arena_destroy(arena));
+    return 0;
+}
+
+/* The last rank's answer is used by all, since creating an arena is collective. */
+static int check_arena(struct ep_rank *self, const weft_ep_size_args *args,
+                       const weft_ep_sizes *sizes)
+{
+    weft_ep_sizes all[RANKS_MAX];
+    RANK_CHECK_OK(self->context, weft_host_all_gather(self->comm, sizes, sizeof *sizes, all));
+    const weft_ep_sizes *last = &all[self->context->num_ranks - 1];
+    const struct outputs outputs = outputs_of(args, last->max_recv_tokens);
+    int num_allocated;
+    weft_result next_byte;
+    if (last->arena_bytes == 0)
+        return 0;
+    if (allocate(self, &outputs, last->arena_bytes, &num_allocated, &next_byte))
+        return 1;
+    RANK_CHECK(self->context, num_allocated == outputs.num_outputs, "%d of %d outputs fit",
+               num_allocated, outputs.num_outputs);
+    RANK_CHECK(self->context, next_byte == WEFT_ERROR_OUT_OF_MEMORY, "something was left over");
+    if (allocate(self, &outputs, last->arena_bytes - 1, &num_allocated, &next_byte))
+        return 1;
+    RANK_CHECK(self->context, num_allocated < outputs.num_outputs, "all fit in a byte less");
+    return 0;
+}
+
+/* Replicas of all of a rank's experts take tokens from it, which the library may or may not count
+ * off: its worst case is between the true one and all tokens. */
+static int check_max_recv_tokens(struct ep_rank *self, const weft_ep_size_args *args,
+                                 int64_t max_recv_tokens)
+{
+    const int64_t at_least = ep_oracle_max_recv_tokens(&self->world->problem, self->context->rank,
+                                                       args->max_tokens_per_rank);
+    const int64_t at_most = self->world->spec.placement == EP_PLACEMENT_REPLICATED && at_least > 0
+                                ? (int64_t)self->context->num_ranks * args->max_tokens_per_rank
+                                : at_least;
+    RANK_CHECK(self->context, max_recv_tokens >= at_least && max_recv_tokens <= at_most,
+               "max_recv_tokens is %lld, expected %lld..%lld", (long long)max_recv_tokens,
+               (long long)at_least, (long long)at_most);
+    return 0;
+}
+
+static int check_size(struct ep_rank *self, const weft_ep_size_args *args)
+{
+    weft_ep_sizes sizes;
+    RANK_CHECK_OK(self->context, weft_ep_query_sizes(self->ep, args, &sizes));
+    return check_max_recv_tokens(self, args, sizes.max_recv_tokens) ||
+           check_arena(self, args, &sizes);
+}
+
+static int check_sizes(struct ranks_context *context)
+{
+    static const uint64_t row_bytes[] = {1, 7168, 16, 33, 256, 1000, 4, 14336};
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, context->argument))
+        return 1;
+    for (int32_t num_planes = 0; num_planes <= WEFT_MAX_PLANES; num_planes++)
+        for (int i = 0; i < 8; i++) {
+            weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
+            args.max_tokens_per_rank = i == 7 ? 0 : 1 + 5 * i;
+            args.num_topk = self.world->spec.num_topk;
+            args.num_planes = num_planes;
+            args.plane_row_bytes = num_planes == 0 ? NULL : row_bytes;
+            args.index_type = num_planes % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
+            args.with_topk = i & 1;
+            args.with_src_token = i >> 1 & 1;
+            if (check_size(&self, &args))
+                return 1;
+        }
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void arenas_fit_exactly(void **state)
+{
+    (void)state;
+    struct ep_world *world = ep_world_create(&usual);
+    assert_int_equal(ranks_run(RANKS_THREADS, 3, check_sizes, world), 0);
+    ep_world_destroy(world);
+}
+
+/* A rank without experts gets nothing. */
+static void with_other_placements(void **state)
+{
+    (void)state;
+    for (int placement = 0; placement < EP_NUM_PLACEMENTS; placement++) {
+        struct ep_case spec = usual;
+        spec.placement = (enum ep_placement)placement;
+        spec.num_experts = 2;
+        struct ep_world *world = ep_world_create(&spec);
+        assert_int_equal(ranks_run(RANKS_THREADS, 3, check_sizes, world), 0);
+        ep_world_destroy(world);
+    }
+}
+
+/* The heap pays for a weft_ep what sizes.heap_bytes says, and gets it back. */
+static int check_heap_bytes(struct ranks_context *context)
+{
+    struct ep_rank self;
+    weft_heap_info before, with_ep, after;
+    weft_ep_sizes sizes;
+    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
+    if (ep_rank_open(&self, context, 0, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(self.comm, &before));
+    if (ep_rank_enter(&self, context->argument))
+        return 1;
+    args.num_topk = 1;
+    RANK_CHECK_OK(context, weft_heap_query(self.comm, &with_ep));
+    RANK_CHECK_OK(context, weft_ep_query_sizes(self.ep, &args, &sizes));
+    const uint64_t spent = with_ep.used_bytes - before.used_bytes;
+    RANK_CHECK(context, spent >= sizes.heap_bytes && spent < sizes.heap_bytes + 256,
+               "%llu bytes, told %llu", (unsigned long long)spent,
+               (unsigned long long)sizes.heap_bytes);
+    if (ep_rank_leave(&self))
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(self.comm, &after));
+    RANK_CHECK(context, after.used_bytes == before.used_bytes, "%llu bytes were not given back",
+               (unsigned long long)(after.used_bytes - before.used_bytes));
+    return ep_rank_close(&self);
+}
+
+static void heap_is_given_back(void **state)
+{
+    (void)state;
+    struct ep_world *world = ep_world_create(&usual);
+    assert_int_equal(ranks_run(RANKS_THREADS, 3, check_heap_bytes, world), 0);
+    ep_world_destroy(world);
+}
+
+/* Sizes beyond what 64 bits tell are refused, not wrapped. */
+static int ask_for_too_much(struct ranks_context *context)
+{
+    const uint64_t row_bytes[WEFT_MAX_PLANES] = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX,
+                                                 INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
+    struct ep_rank self;
+    weft_ep_sizes sizes;
+    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
+    if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, context->argument))
+        return 1;
+    args.max_tokens_per_rank = INT32_MAX;
+    args.num_topk = 1;
+    args.num_planes = WEFT_MAX_PLANES;
+    args.plane_row_bytes = row_bytes;
+    const weft_result result = weft_ep_query_sizes(self.ep, &args, &sizes);
+    RANK_CHECK(context,
+               result == WEFT_ERROR_INVALID_ARGUMENT ||
+                   (result == WEFT_OK &&
+                    sizes.arena_bytes / INT32_MAX >= (uint64_t)WEFT_MAX_PLANES * INT32_MAX),
+               "%s", weft_result_string(result));
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void too_much(void **state)
+{
+    (void)state;
+    struct ep_case spec = usual;
+    spec.num_ranks = 1;
+    struct ep_world *world = ep_world_create(&spec);
+    assert_int_equal(ranks_run(RANKS_THREADS, 1, ask_for_too_much, world), 0);
+    ep_world_destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arenas_fit_exactly),
+        cmocka_unit_test(with_other_placements),
+        cmocka_unit_test(heap_is_given_back),
+        cmocka_unit_test(too_much),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

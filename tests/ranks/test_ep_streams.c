@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* Several communicators, several weft_eps, several streams, all at once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+
+static const struct ep_case usual = {.seed = 40,
+                                     .num_ranks = 4,
+                                     .max_tokens = 10,
+                                     .num_topk = 2,
+                                     .num_experts = 8,
+                                     .tokens = EP_TOKENS_RAGGED,
+                                     .num_blocks = 2,
+                                     .num_warps = 2};
+
+enum { NUM_SEATS = 3, NUM_ROUNDS = 6 };
+
+/* One of several users of the library on the same rank. */
+struct seat {
+    struct ep_rank rank;
+    struct ep_dispatch_shape dispatch_shape[NUM_ROUNDS];
+    struct ep_combine_shape combine_shape[NUM_ROUNDS];
+    struct ep_dispatch dispatch[NUM_ROUNDS];
+    struct ep_combine combine[NUM_ROUNDS];
+};
+
+static int issue(struct seat *seat, int round)
+{
+    seat->dispatch_shape[round] = ep_dispatch_shape_of(30 + 2 * (uint64_t)round);
+    seat->dispatch_shape[round].round = (uint64_t)round;
+    seat->combine_shape[round] = ep_combine_shape_of(WEFT_FP32, 9 + round);
+    seat->combine_shape[round].round = (uint64_t)round;
+    return ep_route(&seat->rank) ||
+           ep_dispatch_issue(&seat->rank, &seat->dispatch_shape[round], &seat->dispatch[round]) ||
+           ep_combine_issue(&seat->rank, &seat->combine_shape[round], &seat->combine[round]);
+}
+
+static int verify(struct seat *seat)
+{
+    RANK_CHECK_OK(seat->rank.context, weft_stream_synchronize(seat->rank.stream));
+    for (int round = 0; round < NUM_ROUNDS; round++)
+        if (ep_dispatch_verify(&seat->rank, &seat->dispatch[round]) ||
+            ep_combine_verify(&seat->rank, &seat->combine[round]))
+            return 1;
+    return 0;
+}
+
+/* The ranks interleave the seats differently: only the order within a seat is promised. */
+static int issue_and_verify(struct ranks_context *context, struct seat *seats)
+{
+    for (int i = 0; i < NUM_SEATS; i++)
+        for (int round = 0; round < NUM_ROUNDS; round++)
+            if (context->rank % 2 == 0 && issue(&seats[i], round))
+                return 1;
+    for (int round = 0; round < NUM_ROUNDS; round++)
+        for (int i = NUM_SEATS - 1; i >= 0; i--)
+            if (context->rank % 2 == 1 && issue(&seats[i], round))
+                return 1;
+    for (int i = 0; i < NUM_SEATS; i++)
+        if (verify(&seats[i]))
+            return 1;
+    return 0;
+}
+
+static int in_several_comms(struct ranks_context *context)
+{
+    struct ep_world **worlds = context->argument;
+    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    if (ep_rank_open(&seats[0].rank, context, 0, 2 << 20))
+        return 1;
+    for (int i = 1; i < NUM_SEATS; i++) {
+        struct ep_rank *rank = &seats[i].rank;
+        rank->context = context;
+        RANK_CHECK_OK(context, weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &rank->comm));
+        RANK_CHECK_OK(context, weft_stream_create(&rank->stream));
+        RANK_CHECK_OK(context, weft_arena_create(rank->comm, 2 << 20, &rank->arena));
+    }
+    for (int i = 0; i < NUM_SEATS; i++)
+        if (ep_rank_enter(&seats[i].rank, worlds[i]))
+            return 1;
+    if (issue_and_verify(context, seats))
+        return 1;
+    for (int i = NUM_SEATS - 1; i >= 0; i--)
+        if (ep_rank_leave(&seats[i].rank) || ep_rank_close(&seats[i].rank))
+            return 1;
+    free(seats);
+    return 0;
+}
+
+static int in_several_eps(struct ranks_context *context)
+{
+    struct ep_world **worlds = context->argument;
+    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 6 << 20))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++) {
+        seats[i].rank = self;
+        RANK_CHECK_OK(context, weft_stream_create(&seats[i].rank.stream));
+        if (ep_rank_enter(&seats[i].rank, worlds[i]))
+            return 1;
+    }
+    if (issue_and_verify(context, seats))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++) {
+        if (ep_rank_leave(&seats[i].rank))
+            return 1;
+        RANK_CHECK_OK(context, weft_stream_destroy(seats[i].rank.stream));
+    }
+    free(seats);
+    return ep_rank_close(&self);
+}
+
+static void run_with_worlds(rank_function function)
+{
+    struct ep_world *worlds[NUM_SEATS];
+    for (int i = 0; i < NUM_SEATS; i++) {
+        struct ep_case spec = usual;
+        spec.seed = (uint64_t)i;
+        spec.num_topk = i + 1;
+        worlds[i] = ep_world_create(&spec);
+    }
+    assert_int_equal(ranks_run(RANKS_THREADS, usual.num_ranks, function, worlds), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, usual.num_ranks, function, worlds), 0);
+    for (int i = 0; i < NUM_SEATS; i++)
+        ep_world_destroy(worlds[i]);
+}
+
+static void communicators_at_once(void **state)
+{
+    (void)state;
+    run_with_worlds(in_several_comms);
+}
+
+static void eps_at_once_on_one_communicator(void **state)
+{
+    (void)state;
+    run_with_worlds(in_several_eps);
+}
+
+/* The operations of one ep are ordered even when each is given another stream. */
+static int issue_alternating(struct seat *seat, weft_stream *const *streams)
+{
+    const struct ep_rank *rank = &seat->rank;
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    args.num_tokens = rank->world->problem.tokens[rank->context->rank].num_tokens;
+    args.index_type = rank->world->spec.index_type;
+    args.topk_idx = rank->world->topk_idx[rank->context->rank];
+    RANK_CHECK_OK(rank->context, weft_ep_layout(rank->handle, &args, streams[0]));
+    RANK_CHECK_OK(rank->context, weft_ep_notify(rank->handle, streams[1]));
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        seat->dispatch_shape[round] = ep_dispatch_shape_of(48);
+        seat->dispatch_shape[round].round = (uint64_t)round;
+        seat->combine_shape[round] = ep_combine_shape_of(WEFT_BF16, 13);
+        seat->combine_shape[round].round = (uint64_t)round;
+        seat->rank.stream = streams[(round + rank->context->rank) % NUM_SEATS];
+        if (ep_dispatch_issue(&seat->rank, &seat->dispatch_shape[round], &seat->dispatch[round]))
+            return 1;
+        seat->rank.stream = streams[(2 * round + 1) % NUM_SEATS];
+        if (ep_combine_issue(&seat->rank, &seat->combine_shape[round], &seat->combine[round]))
+            return 1;
+    }
+    return 0;
+}
+
+static int on_alternating_streams(struct ranks_context *context)
+{
+    struct seat *seat = oracle_alloc(sizeof *seat);
+    struct ep_rank self;
+    weft_stream *streams[NUM_SEATS];
+    if (ep_rank_open(&self, context, 0, 2 << 20))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++)
+        RANK_CHECK_OK(context, weft_stream_create(&streams[i]));
+    seat->rank = self;
+    if (ep_rank_enter(&seat->rank, context->argument) || issue_alternating(seat, streams))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++)
+        RANK_CHECK_OK(context, weft_stream_synchronize(streams[i]));
+    if (verify(seat) || ep_rank_leave(&seat->rank))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++)
+        RANK_CHECK_OK(context, weft_stream_destroy(streams[i]));
+    free(seat);
+    return ep_rank_close(&self);
+}
+
+static void alternating_streams(void **state)
+{
+    (void)state;
+    struct ep_world *world = ep_world_create(&usual);
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, on_alternating_streams, world), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, on_alternating_streams, world), 0);
+    ep_world_destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communicators_at_once),
+        cmocka_unit_test(eps_at_once_on_one_communicator),
+        cmocka_unit_test(alternating_streams),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

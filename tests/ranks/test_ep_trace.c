@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Real routing: every layer of the traces of a real model. They are read from WEFT_TRACE_DIR, or
+ * from beside the source tree; without them the test is skipped. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+#include "workload/trace.h"
+
+static const char *const names[] = {"dsv2lite-esft-intent.trace", "dsv2lite-esft-law.trace",
+                                    "dsv2lite-esft-translation.trace"};
+enum { NUM_TRACES = 3, SKIPPED = 77 };
+
+static void trace_path(int which, char *path, size_t path_bytes)
+{
+    const char *folder = getenv("WEFT_TRACE_DIR");
+    snprintf(path, path_bytes, "%s/%s", folder != NULL ? folder : WEFT_TRACE_DIR_DEFAULT,
+             names[which]);
+}
+
+static struct ep_oracle_tokens rank_tokens(const struct trace *trace, int32_t layer, int32_t rank,
+                                           int32_t num_ranks)
+{
+    const int32_t first = trace_first_token(trace, rank, num_ranks);
+    const int32_t num_tokens = trace_first_token(trace, rank + 1, num_ranks) - first;
+    const size_t num_choices = (size_t)num_tokens * (size_t)trace->num_topk;
+    int32_t *narrow = oracle_alloc(num_choices * sizeof *narrow);
+    int64_t *topk_idx = oracle_alloc(num_choices * sizeof *topk_idx);
+    float *topk_weights = oracle_alloc(num_choices * sizeof *topk_weights);
+    trace_read(trace, layer, first, num_tokens, narrow, topk_weights);
+    for (size_t i = 0; i < num_choices; i++)
+        topk_idx[i] = narrow[i];
+    free(narrow);
+    return (struct ep_oracle_tokens){num_tokens, topk_idx, topk_weights};
+}
+
+static struct ep_world *layer_world(const struct trace *trace, int32_t layer, int32_t num_ranks)
+{
+    struct ep_oracle_tokens tokens[RANKS_MAX];
+    struct ep_case spec = {.seed = (uint64_t)layer,
+                           .num_ranks = num_ranks,
+                           .num_topk = trace->num_topk,
+                           .num_experts = trace->num_experts,
+                           .index_type = layer % 2 == 0 ? WEFT_INT32 : WEFT_INT64,
+                           .num_warps = 4};
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        tokens[rank] = rank_tokens(trace, layer, rank, num_ranks);
+        if (tokens[rank].num_tokens > spec.max_tokens)
+            spec.max_tokens = tokens[rank].num_tokens;
+    }
+    struct ep_world *world = ep_world_create_from(&spec, tokens);
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        free((void *)(uintptr_t)tokens[rank].topk_idx);
+        free((void *)(uintptr_t)tokens[rank].topk_weights);
+    }
+    return world;
+}
+
+struct layers {
+    int32_t num_layers;
+    struct ep_world **worlds;
+};
+
+static int run_layers(struct ranks_context *context)
+{
+    const struct layers *layers = context->argument;
+    const struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(64);
+    const struct ep_combine_shape combine = ep_combine_shape_of(WEFT_BF16, 4);
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 8 << 20))
+        return 1;
+    for (int32_t layer = 0; layer < layers->num_layers; layer++)
+        if (ep_check_world(&self, layers->worlds[layer], &dispatch, &combine))
+            return 1;
+    return ep_rank_close(&self);
+}
+
+static void run_trace(int which, int32_t num_ranks)
+{
+    char path[4096];
+    char error[TRACE_ERROR_BYTES];
+    trace_path(which, path, sizeof path);
+    struct trace *trace = trace_open(path, error);
+    if (trace == NULL)
+        fail_msg("%s", error);
+    struct layers layers = {.num_layers = ep_grid_size(trace->num_layers, 2)};
+    layers.worlds = oracle_alloc((size_t)layers.num_layers * sizeof *layers.worlds);
+    for (int32_t layer = 0; layer < layers.num_layers; layer++)
+        layers.worlds[layer] = layer_world(trace, layer, num_ranks);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, run_layers, &layers), 0);
+    for (int32_t layer = 0; layer < layers.num_layers; layer++)
+        ep_world_destroy(layers.worlds[layer]);
+    free(layers.worlds);
+    trace_close(trace);
+}
+
+static void on_4_ranks(void **state)
+{
+    (void)state;
+    for (int which = 0; which < NUM_TRACES; which++)
+        run_trace(which, 4);
+}
+
+static void on_8_ranks(void **state)
+{
+    (void)state;
+    for (int which = 0; which < NUM_TRACES; which++)
+        run_trace(which, 8);
+}
+
+int main(void)
+{
+    char path[4096];
+    for (int which = 0; which < NUM_TRACES; which++) {
+        trace_path(which, path, sizeof path);
+        if (access(path, R_OK) != 0) {
+            printf("skipped: there is no %s (set WEFT_TRACE_DIR)\n", path);
+            return SKIPPED;
+        }
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_4_ranks),
+        cmocka_unit_test(on_8_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams and events: order, host calls, waits across streams, times, errors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "harness/ranks.h"
+
+enum { NUM_CALLS = 1000 };
+
+static void sleep_ms(long ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* What ran, in which order. */
+struct log {
+    int num_entries;
+    int entries[NUM_CALLS];
+};
+
+struct entry {
+    struct log *log;
+    int number;
+    long delay_ms;
+};
+
+static void append(void *argument)
+{
+    const struct entry *entry = argument;
+    sleep_ms(entry->delay_ms);
+    entry->log->entries[entry->log->num_entries++] = entry->number;
+}
+
+static int calls_in_order(struct ranks_context *context)
+{
+    static struct log log;
+    static struct entry entries[NUM_CALLS];
+    weft_stream *stream;
+    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    for (int i = 0; i < NUM_CALLS; i++) {
+        entries[i] = (struct entry){&log, i, i % 500 == 0 ? 2 : 0};
+        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
+    }
+    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+    RANK_CHECK(context, log.num_entries == NUM_CALLS, "%d calls ran", log.num_entries);
+    for (int i = 0; i < NUM_CALLS; i++)
+        RANK_CHECK(context, log.entries[i] == i, "call %d ran as number %d", log.entries[i], i);
+    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    return 0;
+}
+
+/* Enqueueing does not wait for what is enqueued. */
+static void wait_for_flag(void *argument)
+{
+    while (!atomic_load((_Atomic int *)argument))
+        sleep_ms(1);
+}
+
+static void set_flag(void *argument)
+{
+    atomic_store((_Atomic int *)argument, 1);
+}
+
+static int calls_are_asynchronous(struct ranks_context *context)
+{
+    _Atomic int flag = 0;
+    _Atomic int passed = 0;
+    weft_stream *stream;
+    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    RANK_CHECK_OK(context, weft_stream_call(stream, wait_for_flag, &flag));
+    RANK_CHECK_OK(context, weft_stream_call(stream, set_flag, &passed));
+    sleep_ms(5);
+    RANK_CHECK(context, !atomic_load(&passed), "a call overtook the one before it");
+    atomic_store(&flag, 1);
+    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+    RANK_CHECK(context, atomic_load(&passed), "synchronize returned too early");
+    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    return 0;
+}
+
+static int destroy_waits(struct ranks_context *context)
+{
+    struct log log = {0};
+    struct entry entries[3];
+    weft_stream *stream;
+    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    for (int i = 0; i < 3; i++) {
+        entries[i] = (struct entry){&log, i, 5};
+        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
+    }
+    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    RANK_CHECK(context, log.num_entries == 3, "%d calls ran before destroy returned",
+               log.num_entries);
+    return 0;
+}
+
+/* The second stream's work waits for the first's, not the other way round. */
+static int event_orders_streams(struct ranks_context *context)
+{
+    _Atomic int flag = 0;
+    _Atomic int passed = 0;
+    weft_stream *first, *second;
+    weft_event *event;
+    RANK_CHECK_OK(context, weft_stream_create(&first));
+    RANK_CHECK_OK(context, weft_stream_create(&second));
+    RANK_CHECK_OK(context, weft_event_create(&event));
+    RANK_CHECK_OK(context, weft_stream_call(first, wait_for_flag, &flag));
+    RANK_CHECK_OK(context, weft_event_record(event, first));
+    RANK_CHECK_OK(context, weft_stream_wait_event(second, event));
+    RANK_CHECK_OK(context, weft_stream_call(second, set_flag, &passed));
+    sleep_ms(5);
+    RANK_CHECK(context, !atomic_load(&passed), "the second stream did not wait");
+    atomic_store(&flag, 1);
+    RANK_CHECK_OK(context, weft_stream_synchronize(second));
+    RANK_CHECK(context, atomic_load(&passed), "the second stream did not go on");
+    RANK_CHECK_OK(context, weft_event_destroy(event));
+    RANK_CHECK_OK(context, weft_stream_destroy(second));
+    RANK_CHECK_OK(context, weft_stream_destroy(first));
+    return 0;
+}
+
+/* A wait is for the latest record before it: later records change nothing. */
+static int wait_is_for_latest_record(struct ranks_context *context)
+{
+    _Atomic int first_flag = 0, second_flag = 0;
+    weft_stream *recorder, *waiter;
+    weft_event *event;
+    RANK_CHECK_OK(context, weft_stream_create(&recorder));
+    RANK_CHECK_OK(context, weft_stream_create(&waiter));
+    RANK_CHECK_OK(context, weft_event_create(&event));
+    RANK_CHECK_OK(context, weft_stream_wait_event(waiter, event));
+    RANK_CHECK_OK(context, weft_event_synchronize(event));
+    RANK_CHECK_OK(context, weft_stream_synchronize(waiter)); /* never recorded: done */
+    RANK_CHECK_OK(context, weft_stream_call(recorder, wait_for_flag, &first_flag));
+    RANK_CHECK_OK(context, weft_event_record(event, recorder));
+    RANK_CHECK_OK(context, weft_stream_wait_event(waiter, event));
+    RANK_CHECK_OK(context, weft_stream_call(recorder, wait_for_flag, &second_flag));
+    RANK_CHECK_OK(context, weft_event_record(event, recorder));
+    atomic_store(&first_flag, 1);
+    RANK_CHECK_OK(context, weft_stream_synchronize(waiter)); /* would hang on the second record */
+    atomic_store(&second_flag, 1);
+    RANK_CHECK_OK(context, weft_event_synchronize(event));
+    RANK_CHECK_OK(context, weft_event_destroy(event));
+    RANK_CHECK_OK(context, weft_stream_destroy(waiter));
+    RANK_CHECK_OK(context, weft_stream_destroy(recorder));
+    return 0;
+}
+
+static int elapsed_time(struct ranks_context *context)
+{
+    struct log log = {0};
+    struct entry entry = {&log, 0, 20};
+    weft_stream *stream;
+    weft_event *start, *end;
+    double elapsed_us = -1;
+    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    RANK_CHECK_OK(context, weft_event_create(&start));
+    RANK_CHECK_OK(context, weft_event_create(&end));
+    RANK_CHECK_ERROR(context, weft_event_elapsed_us(start, end, &elapsed_us),
+                     WEFT_ERROR_INVALID_ARGUMENT, "start");
+    RANK_CHECK(context, elapsed_us < 0, "an output was written by a call that failed");
+    RANK_CHECK_OK(context, weft_event_record(start, stream));
+    RANK_CHECK_OK(context, weft_stream_call(stream, append, &entry));
+    RANK_CHECK_OK(context, weft_event_synchronize(start));
+    RANK_CHECK_ERROR(context, weft_event_elapsed_us(start, end, &elapsed_us),
+                     WEFT_ERROR_INVALID_ARGUMENT, "end");
+    RANK_CHECK_OK(context, weft_event_record(end, stream));
+    RANK_CHECK_OK(context, weft_event_synchronize(end));
+    RANK_CHECK_OK(context, weft_event_elapsed_us(start, end, &elapsed_us));
+    /* No upper bound: the machine may be busy. */
+    RANK_CHECK(context, elapsed_us >= 20000, "a sleep of 20 ms took %.1f us", elapsed_us);
+    RANK_CHECK_OK(context, weft_event_elapsed_us(start, start, &elapsed_us));
+    RANK_CHECK(context, elapsed_us == 0, "%.1f us between an event and itself", elapsed_us);
+    RANK_CHECK_OK(context, weft_event_destroy(end));
+    RANK_CHECK_OK(context, weft_event_destroy(start));
+    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    return 0;
+}
+
+/* An event may be destroyed while its record is queued elsewhere only after that was passed, and
+ * used again as often as one likes. */
+static int events_again(struct ranks_context *context)
+{
+    struct log log = {0};
+    struct entry entries[NUM_CALLS];
+    weft_stream *streams[2];
+    weft_event *event;
+    RANK_CHECK_OK(context, weft_stream_create(&streams[0]));
+    RANK_CHECK_OK(context, weft_stream_create(&streams[1]));
+    RANK_CHECK_OK(context, weft_event_create(&event));
+    for (int i = 0; i < NUM_CALLS; i++) { /* one after the other, to and fro */
+        entries[i] = (struct entry){&log, i, 0};
+        RANK_CHECK_OK(context, weft_stream_wait_event(streams[i % 2], event));
+        RANK_CHECK_OK(context, weft_stream_call(streams[i % 2], append, &entries[i]));
+        RANK_CHECK_OK(context, weft_event_record(event, streams[i % 2]));
+    }
+    RANK_CHECK_OK(context, weft_event_synchronize(event));
+    for (int i = 0; i < NUM_CALLS; i++)
+        RANK_CHECK(context, log.entries[i] == i, "call %d ran as number %d", log.entries[i], i);
+    RANK_CHECK_OK(context, weft_stream_synchronize(streams[0]));
+    RANK_CHECK_OK(context, weft_stream_synchronize(streams[1]));
+    RANK_CHECK_OK(context, weft_event_destroy(event));
+    RANK_CHECK_OK(context, weft_stream_destroy(streams[0]));
+    RANK_CHECK_OK(context, weft_stream_destroy(streams[1]));
+    return 0;
+}
+
+static int null_arguments(struct ranks_context *context)
+{
+    weft_stream *stream;
+    weft_event *event;
+    double elapsed_us;
+    const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
+    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    RANK_CHECK_OK(context, weft_event_create(&event));
+    RANK_CHECK_ERROR(context, weft_stream_create(NULL), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_stream_destroy(NULL), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_stream_synchronize(NULL), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_stream_call(NULL, set_flag, NULL), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_stream_call(stream, NULL, NULL), invalid, "function");
+    RANK_CHECK_ERROR(context, weft_stream_wait_event(NULL, event), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_stream_wait_event(stream, NULL), invalid, "event");
+    RANK_CHECK_ERROR(context, weft_event_create(NULL), invalid, "event");
+    RANK_CHECK_ERROR(context, weft_event_destroy(NULL), invalid, "event");
+    RANK_CHECK_ERROR(context, weft_event_record(NULL, stream), invalid, "event");
+    RANK_CHECK_ERROR(context, weft_event_record(event, NULL), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_event_synchronize(NULL), invalid, "event");
+    RANK_CHECK_ERROR(context, weft_event_elapsed_us(NULL, event, &elapsed_us), invalid, "start");
+    RANK_CHECK_ERROR(context, weft_event_elapsed_us(event, NULL, &elapsed_us), invalid, "end");
+    RANK_CHECK_ERROR(context, weft_event_elapsed_us(event, event, NULL), invalid, "elapsed_us");
+    RANK_CHECK_ERROR(context, weft_barrier(NULL, stream), invalid, "comm");
+    RANK_CHECK_OK(context, weft_event_destroy(event));
+    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    return 0;
+}
+
+/* The last rank never comes: the others' barrier fails, and each stream tells so once. The
+ * communicator stays failed, the stream does not. */
+static int error_is_told_once(struct ranks_context *context)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    struct log log = {0};
+    struct entry entry = {&log, 7, 0};
+    weft_comm *comm;
+    weft_stream *stream;
+    config.timeout_ms = 1000;
+    RANK_CHECK_OK(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    if (context->rank != context->num_ranks - 1) {
+        RANK_CHECK_OK(context, weft_barrier(comm, stream));
+        const weft_result result = weft_stream_synchronize(stream);
+        RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
+                   weft_last_error());
+        RANK_CHECK(context, strstr(weft_last_error(), "barrier") != NULL, "%s", weft_last_error());
+        RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entry));
+        RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+        RANK_CHECK(context, log.num_entries == 1, "the stream does not go on after an error");
+        RANK_CHECK(context, weft_comm_status(comm, NULL) == WEFT_ERROR_TIMEOUT,
+                   "the communicator forgot that it failed");
+    }
+    ranks_barrier(context);
+    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void run_alone(rank_function function)
+{
+    const struct ranks_options options = {
+        .mode = RANKS_THREADS, .id = RANKS_ID_NONE, .num_ranks = 1};
+    assert_int_equal(ranks_run_with(&options, function), 0);
+}
+
+#define ALONE(name)                                                                                \
+    static void test_##name(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run_alone(name);                                                                           \
+    }
+
+ALONE(calls_in_order)
+ALONE(calls_are_asynchronous)
+ALONE(destroy_waits)
+ALONE(event_orders_streams)
+ALONE(wait_is_for_latest_record)
+ALONE(elapsed_time)
+ALONE(events_again)
+ALONE(null_arguments)
+
+static void test_error_is_told_once(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, 2, error_is_told_once, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 3, error_is_told_once, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls_in_order),
+        cmocka_unit_test(test_calls_are_asynchronous),
+        cmocka_unit_test(test_destroy_waits),
+        cmocka_unit_test(test_event_orders_streams),
+        cmocka_unit_test(test_wait_is_for_latest_record),
+        cmocka_unit_test(test_elapsed_time),
+        cmocka_unit_test(test_events_again),
+        cmocka_unit_test(test_null_arguments),
+        cmocka_unit_test(test_error_is_told_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

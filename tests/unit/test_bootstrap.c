@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/* Settings, unique ids and the environments of launchers, as far as they are only read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm/bootstrap.h"
+#include "comm/error.h"
+#include "comm/settings.h"
+
+static const char *const launcher_variables[] = {"RANK",
+                                                 "WORLD_SIZE",
+                                                 "MASTER_ADDR",
+                                                 "MASTER_PORT",
+                                                 "TORCHELASTIC_RUN_ID",
+                                                 "OMPI_COMM_WORLD_RANK",
+                                                 "PMIX_NAMESPACE",
+                                                 "OMPI_COMM_WORLD_SIZE",
+                                                 "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                                 "SLURM_PROCID",
+                                                 "SLURM_NTASKS",
+                                                 "OMPI_MCA_ess_base_jobid",
+                                                 "SLURM_JOB_ID",
+                                                 "SLURM_STEP_ID",
+                                                 "SLURM_NNODES",
+                                                 "SLURM_JOBID",
+                                                 "PMI_RANK",
+                                                 "PMI_SIZE",
+                                                 "PMI_JOBID",
+                                                 "PMI_PORT",
+                                                 "MPI_LOCALNRANKS"};
+
+static int clear_environment(void **state)
+{
+    (void)state;
+    for (size_t index = 0; index < sizeof(launcher_variables) / sizeof(launcher_variables[0]);
+         index++)
+        unsetenv(launcher_variables[index]);
+    for (int setting = 0; setting < WEFT__NUM_SETTINGS; setting++)
+        unsetenv(weft__settings[setting].name);
+    return 0;
+}
+
+/* Sets "NAME=value" pairs separated by blanks. */
+static void set_environment(const char *assignments)
+{
+    char copy[512];
+    clear_environment(NULL);
+    snprintf(copy, sizeof(copy), "%s", assignments);
+    for (char *rest = copy, *item; (item = strtok_r(rest, " ", &rest)) != NULL;) {
+        char *value = strchr(item, '=');
+        *value = '\0';
+        setenv(item, value + 1, 1);
+    }
+}
+
+static struct weft__bootstrap read_good(const char *assignments)
+{
+    struct weft__bootstrap bootstrap;
+    set_environment(assignments);
+    weft_result result = weft__bootstrap_read(&bootstrap);
+    if (result != WEFT_OK)
+        fail_msg("%s: %s", assignments, weft__last_error());
+    return bootstrap;
+}
+
+/* The message must contain each of `words`, which are separated by blanks. */
+static void check_bad(const char *assignments, const char *words)
+{
+    struct weft__bootstrap bootstrap;
+    char copy[256];
+    set_environment(assignments);
+    assert_int_equal(weft__bootstrap_read(&bootstrap), WEFT_ERROR_INVALID_ARGUMENT);
+    snprintf(copy, sizeof(copy), "%s", words);
+    for (char *rest = copy, *word; (word = strtok_r(rest, " ", &rest)) != NULL;)
+        if (strstr(weft__last_error(), word) == NULL)
+            fail_msg("%s: the message lacks \"%s\": %s", assignments, word, weft__last_error());
+}
+
+static void every_setting_is_documented(void **state)
+{
+    (void)state;
+    for (int setting = 0; setting < WEFT__NUM_SETTINGS; setting++) {
+        assert_int_equal(strncmp(weft__settings[setting].name, "WEFT_", 5), 0);
+        assert_true(strlen(weft__settings[setting].help) > 10);
+        const char *text = weft__setting_text((enum weft__setting)setting);
+        assert_ptr_equal(text, weft__settings[setting].default_value);
+    }
+}
+
+static void numbers_are_checked(void **state)
+{
+    (void)state;
+    int64_t value = 17;
+    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
+    assert_int_equal(value, 17);
+    assert_int_equal(weft__setting_number(WEFT__SETTING_TIMEOUT_MS, 1, 99999, &value), WEFT_OK);
+    assert_int_equal(value, 30000);
+    setenv("WEFT_NODES", "8", 1);
+    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
+    assert_int_equal(value, 8);
+    setenv("WEFT_NODES", "", 1);
+    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
+    const char *const bad[] = {"9", "0", "-1", "two", "2x", "0x2", " ", "99999999999999999999"};
+    for (size_t index = 0; index < sizeof(bad) / sizeof(bad[0]); index++) {
+        setenv("WEFT_NODES", bad[index], 1);
+        assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value),
+                         WEFT_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(weft__last_error(), "WEFT_NODES"));
+        assert_non_null(strstr(weft__last_error(), bad[index]));
+        assert_int_equal(value, 8);
+    }
+}
+
+static void ids_keep_the_meeting_point(void **state)
+{
+    (void)state;
+    struct weft__meeting_point point = {
+        .address = "10.1.2.3", .port = 4711, .nonce = {1, 2, 3, 0, 255}};
+    struct weft__meeting_point copy;
+    weft_unique_id id, parsed;
+    weft__meeting_point_to_id(&point, &id);
+    assert_int_equal(weft__meeting_point_from_id(&copy, &id), WEFT_OK);
+    assert_string_equal(copy.address, point.address);
+    assert_int_equal(copy.port, point.port);
+    assert_memory_equal(copy.nonce, point.nonce, sizeof(point.nonce));
+
+    char hex[2 * sizeof(id.bytes) + 1];
+    for (size_t byte = 0; byte < sizeof(id.bytes); byte++)
+        snprintf(hex + 2 * byte, 3, byte % 2 ? "%02X" : "%02x", id.bytes[byte]);
+    assert_int_equal(weft__unique_id_from_hex(&parsed, hex), WEFT_OK);
+    assert_memory_equal(&parsed, &id, sizeof(id));
+    hex[77] = 'g';
+    assert_int_equal(weft__unique_id_from_hex(&parsed, hex), WEFT_ERROR_INVALID_ARGUMENT);
+    hex[77] = '\0';
+    assert_int_equal(weft__unique_id_from_hex(&parsed, hex), WEFT_ERROR_INVALID_ARGUMENT);
+
+    memset(&id, 0, sizeof(id));
+    assert_int_equal(weft__meeting_point_from_id(&copy, &id), WEFT_ERROR_INVALID_ARGUMENT);
+    memset(&id, 'w', sizeof(id));
+    assert_int_equal(weft__meeting_point_from_id(&copy, &id), WEFT_ERROR_INVALID_ARGUMENT);
+}
+
+static void no_launcher_is_one_rank(void **state)
+{
+    (void)state;
+    struct weft__bootstrap alone = read_good("");
+    assert_int_equal(alone.launcher, WEFT__LAUNCHER_NONE);
+    assert_int_equal(alone.rank, 0);
+    assert_int_equal(alone.num_ranks, 1);
+    /* Half of what torchrun sets is not torchrun. */
+    assert_int_equal(read_good("WORLD_SIZE=4").launcher, WEFT__LAUNCHER_NONE);
+}
+
+static void torchrun(void **state)
+{
+    (void)state;
+    const char good[] = "RANK=3 WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500";
+    struct weft__bootstrap bootstrap = read_good(good);
+    assert_int_equal(bootstrap.launcher, WEFT__LAUNCHER_TORCHRUN);
+    assert_int_equal(bootstrap.rank, 3);
+    assert_int_equal(bootstrap.num_ranks, 8);
+    assert_int_equal(bootstrap.point.port, 29501);
+    assert_string_equal(bootstrap.point.address, "localhost");
+    assert_int_equal(bootstrap.rendezvous, WEFT__RENDEZVOUS_AT_RANK_0);
+    struct weft__bootstrap peer = read_good(
+        "RANK=0 WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500 PMI_RANK=7 PMI_SIZE=9");
+    assert_memory_equal(&peer.point, &bootstrap.point, sizeof(peer.point));
+    struct weft__bootstrap other = read_good(
+        "RANK=3 WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500 TORCHELASTIC_RUN_ID=7");
+    assert_memory_not_equal(other.point.nonce, bootstrap.point.nonce, sizeof(other.point.nonce));
+    struct weft__bootstrap moved =
+        read_good("RANK=3 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=29500 WEFT_ADDR=b WEFT_PORT=77");
+    assert_string_equal(moved.point.address, "b");
+    assert_int_equal(moved.point.port, 77);
+
+    check_bad("RANK=8 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1", "RANK 8 0..7");
+    check_bad("RANK=x WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1", "RANK x");
+    check_bad("RANK=0 WORLD_SIZE=0 MASTER_ADDR=a MASTER_PORT=1", "WORLD_SIZE");
+    check_bad("RANK=0 WORLD_SIZE=2 MASTER_PORT=1", "MASTER_ADDR");
+    check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "MASTER_PORT");
+    check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535", "MASTER_PORT 65535");
+    check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=5 WEFT_PORT=no", "WEFT_PORT no");
+}
+
+static void weft_run(void **state)
+{
+    (void)state;
+    struct weft__meeting_point point = {.address = "127.0.0.1", .port = 5, .nonce = {9}};
+    weft_unique_id id;
+    char text[512];
+    size_t length = (size_t)snprintf(text, sizeof(text), "WEFT_RANK=1 WEFT_WORLD_SIZE=2 WEFT_ID=");
+    weft__meeting_point_to_id(&point, &id);
+    for (size_t byte = 0; byte < sizeof(id.bytes); byte++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%02x", id.bytes[byte]);
+    struct weft__bootstrap bootstrap = read_good(text);
+    assert_int_equal(bootstrap.launcher, WEFT__LAUNCHER_WEFT);
+    assert_int_equal(bootstrap.rank, 1);
+    assert_int_equal(bootstrap.num_ranks, 2);
+    assert_int_equal(bootstrap.rendezvous, WEFT__RENDEZVOUS_ELSEWHERE);
+    assert_memory_equal(&bootstrap.point, &point, sizeof(point));
+    check_bad("WEFT_ID=12 WEFT_RANK=0 WEFT_WORLD_SIZE=1", "WEFT_ID 256");
+    check_bad("WEFT_ID=12 WEFT_RANK=0", "WEFT_WORLD_SIZE");
+    check_bad("WEFT_ID=12 WEFT_WORLD_SIZE=2", "WEFT_RANK");
+}
+
+static void job_launchers(void **state)
+{
+    (void)state;
+    struct weft__bootstrap mpi =
+        read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4 "
+                  "PMIX_NAMESPACE=job7");
+    assert_int_equal(mpi.launcher, WEFT__LAUNCHER_OPEN_MPI);
+    assert_int_equal(mpi.rank, 1);
+    assert_int_equal(mpi.num_ranks, 4);
+    assert_string_equal(mpi.point.address, "127.0.0.1");
+    assert_in_range(mpi.point.port, 20000, 29999);
+    struct weft__bootstrap other_job =
+        read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4 "
+                  "PMIX_NAMESPACE=job8");
+    assert_memory_not_equal(mpi.point.nonce, other_job.point.nonce, sizeof(mpi.point.nonce));
+    assert_int_not_equal(mpi.point.port, other_job.point.port);
+    check_bad("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+              "WEFT_ADDR WEFT_PORT");
+    struct weft__bootstrap hosts =
+        read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+                  "WEFT_ADDR=head WEFT_PORT=4000");
+    assert_string_equal(hosts.point.address, "head");
+    assert_int_equal(hosts.point.port, 4000);
+    check_bad("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE");
+    check_bad("OMPI_COMM_WORLD_RANK=-1 OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK -1");
+
+    struct weft__bootstrap slurm =
+        read_good("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_NNODES=1");
+    assert_int_equal(slurm.launcher, WEFT__LAUNCHER_SLURM);
+    assert_int_equal(slurm.rank, 2);
+    struct weft__bootstrap step =
+        read_good("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_JOB_ID=5 SLURM_STEP_ID=1 SLURM_NNODES=1");
+    assert_memory_not_equal(slurm.point.nonce, step.point.nonce, sizeof(step.point.nonce));
+    check_bad("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_NNODES=3", "Slurm WEFT_ADDR");
+    check_bad("SLURM_PROCID=3 SLURM_NTASKS=3", "SLURM_PROCID 3 0..2");
+
+    struct weft__bootstrap pmi = read_good("PMI_RANK=0 PMI_SIZE=2");
+    assert_int_equal(pmi.launcher, WEFT__LAUNCHER_PMI);
+    assert_int_equal(pmi.num_ranks, 2);
+    check_bad("PMI_RANK=0 PMI_SIZE=x", "PMI_SIZE x");
+}
+
+static void addresses_that_nobody_can_connect_to(void **state)
+{
+    (void)state;
+    weft_unique_id id;
+    setenv("WEFT_ADDR", "0.0.0.0", 1);
+    assert_int_equal(weft__unique_id_create(&id), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft__last_error(), "WEFT_ADDR"));
+    setenv("WEFT_ADDR", "203.0.113.77", 1); /* reserved for documentation: never this host's */
+    assert_int_equal(weft__unique_id_create(&id), WEFT_ERROR_SYSTEM);
+    assert_non_null(strstr(weft__last_error(), "203.0.113.77"));
+    char long_name[200];
+    memset(long_name, 'a', sizeof(long_name));
+    long_name[sizeof(long_name) - 1] = '\0';
+    setenv("WEFT_ADDR", long_name, 1);
+    assert_int_equal(weft__unique_id_create(&id), WEFT_ERROR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(every_setting_is_documented, clear_environment),
+        cmocka_unit_test_setup(numbers_are_checked, clear_environment),
+        cmocka_unit_test_setup(ids_keep_the_meeting_point, clear_environment),
+        cmocka_unit_test_setup(no_launcher_is_one_rank, clear_environment),
+        cmocka_unit_test_setup(torchrun, clear_environment),
+        cmocka_unit_test_setup(weft_run, clear_environment),
+        cmocka_unit_test_setup(job_launchers, clear_environment),
+        cmocka_unit_test_setup(addresses_that_nobody_can_connect_to, clear_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/* What strangers and broken ranks do to the rendezvous: here the last rank of a run is no rank, but
+ * speaks to the server by hand, while the others make a communicator without it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/connect.h"
+#include "comm/wire.h"
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 3, NUM_PLAYERS = NUM_RANKS + 1 };
+
+static int is_stranger(const struct ranks_context *context)
+{
+    return context->rank == context->num_ranks - 1;
+}
+
+static struct weft__meeting_point point_of(const struct ranks_context *context)
+{
+    struct weft__meeting_point point = {.address = ""};
+    weft__meeting_point_from_id(&point, &context->id);
+    return point;
+}
+
+/* Connects to the rendezvous; the socket blocks. */
+static int knock(const struct ranks_context *context)
+{
+    struct weft__meeting_point point = point_of(context);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(point.port)};
+    inet_pton(AF_INET, point.address, &address.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* 1 if the server closes the connection before it says anything. */
+static int is_turned_away(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, 0) <= 0;
+}
+
+static struct weft__hello good_hello(const struct ranks_context *context, int32_t rank,
+                                     int32_t num_ranks)
+{
+    struct weft__meeting_point point = point_of(context);
+    struct weft__hello hello = {.magic = WEFT__HELLO_MAGIC,
+                                .version = WEFT__HELLO_VERSION,
+                                .rank = rank,
+                                .num_ranks = num_ranks,
+                                .timeout_ms = 30000,
+                                .identity = {.pid = 4242}};
+    memcpy(hello.nonce, point.nonce, sizeof(hello.nonce));
+    return hello;
+}
+
+static void send_hello(int fd, const struct weft__hello *hello, size_t body_bytes)
+{
+    struct weft__frame_header header = {.type = WEFT__FRAME_HELLO, .body_bytes = body_bytes};
+    send(fd, &header, sizeof(header), MSG_NOSIGNAL);
+    send(fd, hello, body_bytes < sizeof(*hello) ? body_bytes : sizeof(*hello), MSG_NOSIGNAL);
+}
+
+/* The life of a communicator of the first ranks. */
+static int live(struct ranks_context *context)
+{
+    weft_comm *comm;
+    int32_t sum = 0, all[NUM_PLAYERS];
+    int32_t num_ranks = context->num_ranks - 1;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, num_ranks, NULL, &comm));
+    for (int round = 0; round < 20; round++) {
+        int32_t mine = round * (context->rank + 1);
+        RANK_CHECK_OK(context, weft_host_all_gather(comm, &mine, sizeof(mine), all));
+        for (int32_t rank = 0; rank < num_ranks; rank++)
+            sum += all[rank] - round * (rank + 1);
+    }
+    RANK_CHECK(context, sum == 0, "the gathered values are off by %d", sum);
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- strangers */
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static int send_noise(struct ranks_context *context)
+{
+    enum { NUM_CONNECTIONS = 1000, NUM_HELD = 50 };
+    int held[NUM_HELD];
+    uint32_t random = 1;
+    for (int index = 0; index < NUM_HELD; index++)
+        held[index] = -1;
+    for (int index = 0; index < NUM_CONNECTIONS; index++) {
+        unsigned char noise[200];
+        int fd = knock(context);
+        RANK_CHECK(context, fd >= 0, "connection %d was refused", index);
+        size_t num_bytes = next_random(&random) % sizeof(noise);
+        for (size_t byte = 0; byte < num_bytes; byte++)
+            noise[byte] = (unsigned char)next_random(&random);
+        /* In some the beginning is right. */
+        struct weft__frame_header header = {.type = index % 3 == 0 ? WEFT__FRAME_HELLO
+                                                                   : WEFT__FRAME_GATHER,
+                                            .body_bytes = sizeof(struct weft__hello)};
+        if (index % 2 == 0 && num_bytes >= sizeof(header))
+            memcpy(noise, &header, sizeof(header));
+        send(fd, noise, num_bytes, MSG_NOSIGNAL);
+        int slot = (int)(next_random(&random) % NUM_HELD);
+        if (held[slot] >= 0)
+            close(held[slot]);
+        held[slot] = fd;
+    }
+    for (int index = 0; index < NUM_HELD; index++)
+        if (held[index] >= 0)
+            close(held[index]);
+    return 0;
+}
+
+static int meet_among_noise(struct ranks_context *context)
+{
+    if (is_stranger(context))
+        return send_noise(context);
+    for (int round = 0; round < 10; round++)
+        if (live(context) != 0)
+            return 1;
+    return 0;
+}
+
+static void noise_does_not_keep_ranks_from_meeting(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_noise, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_PLAYERS, meet_among_noise, NULL), 0);
+}
+
+static int turn_away(struct ranks_context *context, const struct weft__hello *hello,
+                     size_t body_bytes)
+{
+    int fd = knock(context);
+    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+    send_hello(fd, hello, body_bytes);
+    int turned_away = is_turned_away(fd);
+    close(fd);
+    RANK_CHECK(context, turned_away, "the rendezvous answered a bad hello");
+    return 0;
+}
+
+static int introduce_badly(struct ranks_context *context)
+{
+    struct weft__hello good = good_hello(context, 0, NUM_RANKS), bad = good;
+    bad.nonce[7] ^= 1;
+    if (turn_away(context, &bad, sizeof(bad)) != 0)
+        return 1;
+    bad = good;
+    bad.magic = htonl(WEFT__HELLO_MAGIC);
+    if (turn_away(context, &bad, sizeof(bad)) != 0)
+        return 1;
+    bad = good;
+    bad.version++;
+    if (turn_away(context, &bad, sizeof(bad)) != 0)
+        return 1;
+    const int32_t bad_ranks[][2] = {{-1, 3}, {3, 3}, {0, 0}, {0, -1}, {0, WEFT__MAX_RANKS + 1}};
+    for (size_t index = 0; index < sizeof(bad_ranks) / sizeof(bad_ranks[0]); index++) {
+        bad = good_hello(context, bad_ranks[index][0], bad_ranks[index][1]);
+        if (turn_away(context, &bad, sizeof(bad)) != 0)
+            return 1;
+    }
+    return turn_away(context, &good, sizeof(good) - 8) || turn_away(context, &good, UINT32_MAX);
+}
+
+static int meet_among_impostors(struct ranks_context *context)
+{
+    return is_stranger(context) ? introduce_badly(context) : live(context);
+}
+
+static void bad_hellos_are_turned_away(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_impostors, NULL), 0);
+}
+
+/* Holds many connections without a word until the ranks are done. */
+static int hold_connections(struct ranks_context *context)
+{
+    enum { NUM_CONNECTIONS = 50 };
+    int fds[NUM_CONNECTIONS];
+    for (int index = 0; index < NUM_CONNECTIONS; index++)
+        fds[index] = knock(context);
+    ranks_barrier(context);
+    ranks_barrier(context);
+    for (int index = 0; index < NUM_CONNECTIONS; index++)
+        if (fds[index] >= 0)
+            close(fds[index]);
+    return 0;
+}
+
+static int meet_among_silent_ones(struct ranks_context *context)
+{
+    if (is_stranger(context))
+        return hold_connections(context);
+    ranks_barrier(context);
+    int failed = live(context);
+    ranks_barrier(context);
+    return failed;
+}
+
+static void silent_connections_do_not_use_up_the_descriptors(void **state)
+{
+    (void)state;
+    struct rlimit before, low;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    low.rlim_cur = 56; /* the server's process cannot hold all of the stranger's connections */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    int num_failed = ranks_run(RANKS_PROCESSES, NUM_PLAYERS, meet_among_silent_ones, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(num_failed, 0);
+}
+
+/* ---------------------------------------------------------------- broken ranks */
+
+static int connect_as_last(struct ranks_context *context, struct weft__wire *wire)
+{
+    struct weft__meeting_point point = point_of(context);
+    struct weft__hello hello = good_hello(context, context->num_ranks - 1, context->num_ranks);
+    struct weft__identity server, table[NUM_PLAYERS];
+    const struct weft__connection_request request = {.point = &point, .hello = &hello};
+    RANK_CHECK_OK(context, weft__connect(&request, wire, &server, table));
+    RANK_CHECK(context, table[context->rank].pid == 4242, "the table lacks this rank");
+    return 0;
+}
+
+static void send_gather(struct weft__wire *wire, struct weft__gather_header header,
+                        size_t blob_bytes)
+{
+    static const char blob[64];
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GATHER, &header, sizeof(header), blob, blob_bytes);
+    weft__wire_send(wire, message);
+    weft__message_release(message);
+}
+
+enum offence { SKIPS_A_SEQUENCE, LIES_ABOUT_BYTES, SENDS_A_SERVERS_FRAME, SAYS_HELLO_AGAIN };
+
+static int offend(struct ranks_context *context)
+{
+    struct weft__wire wire;
+    if (connect_as_last(context, &wire) != 0)
+        return 1;
+    struct weft__hello hello = good_hello(context, 0, NUM_PLAYERS);
+    struct weft__message *message = NULL;
+    switch (*(const enum offence *)context->argument) {
+    case SKIPS_A_SEQUENCE:
+        send_gather(&wire, (struct weft__gather_header){.sequence = 2, .blob_bytes = 4}, 4);
+        break;
+    case LIES_ABOUT_BYTES:
+        send_gather(&wire, (struct weft__gather_header){.sequence = 1, .blob_bytes = 1 << 30}, 4);
+        break;
+    case SENDS_A_SERVERS_FRAME:
+        message = weft__message_create(WEFT__FRAME_FAILED, &hello, 16, NULL, 0);
+        break;
+    case SAYS_HELLO_AGAIN:
+        message = weft__message_create(WEFT__FRAME_HELLO, &hello, sizeof(hello), NULL, 0);
+        break;
+    }
+    if (message != NULL) {
+        weft__wire_send(&wire, message);
+        weft__message_release(message);
+    }
+    struct weft__frame frame;
+    struct pollfd readable = {.fd = wire.fd, .events = POLLIN};
+    enum weft__wire_result result;
+    while ((result = weft__wire_receive(&wire, &frame)) == WEFT__WIRE_EMPTY ||
+           result == WEFT__WIRE_OK)
+        poll(&readable, 1, -1);
+    weft__wire_close(&wire);
+    return 0;
+}
+
+static int suffer(struct ranks_context *context)
+{
+    weft_comm *comm;
+    if (is_stranger(context))
+        return offend(context);
+    /* The heap's first all-gather is the first thing that fails. */
+    RANK_CHECK_ERROR(context,
+                     weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm),
+                     WEFT_ERROR_RANK_FAILED, "rank 3 died");
+    return 0;
+}
+
+static void a_rank_that_breaks_the_protocol_counts_as_dead(void **state)
+{
+    (void)state;
+    for (int kind = SKIPS_A_SEQUENCE; kind <= SAYS_HELLO_AGAIN; kind++) {
+        enum offence chosen = (enum offence)kind;
+        assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, suffer, &chosen), 0);
+    }
+}
+
+/* Says hello as the last rank but one, and leaves when it has been heard: the others, of whom the
+ * last never comes, must not wait for their deadline. */
+static int die_before_the_meeting(struct ranks_context *context)
+{
+    struct weft__identity server;
+    struct weft__frame_header header;
+    struct weft__hello hello = good_hello(context, context->rank, NUM_PLAYERS + 1);
+    int fd = knock(context);
+    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+    send_hello(fd, &hello, sizeof(hello));
+    RANK_CHECK(context, recv(fd, &header, sizeof(header), MSG_WAITALL) == sizeof(header),
+               "no answer");
+    RANK_CHECK(context, header.type == WEFT__FRAME_WELCOME, "frame %u", header.type);
+    RANK_CHECK(context, recv(fd, &server, sizeof(server), MSG_WAITALL) == sizeof(server),
+               "half an answer");
+    close(fd);
+    return 0;
+}
+
+static int wait_for_the_dead(struct ranks_context *context)
+{
+    weft_comm *comm;
+    if (is_stranger(context))
+        return die_before_the_meeting(context);
+    RANK_CHECK_ERROR(context,
+                     weft_comm_create(&context->id, context->rank, NUM_PLAYERS + 1, NULL, &comm),
+                     WEFT_ERROR_RANK_FAILED, "rank 3 died (pid 4242)");
+    return 0;
+}
+
+static void a_death_before_the_meeting_is_told_at_once(void **state)
+{
+    (void)state;
+    struct ranks_options options = {
+        .mode = RANKS_THREADS, .num_ranks = NUM_PLAYERS, .deadline_s = 20};
+    assert_int_equal(ranks_run_with(&options, wait_for_the_dead), 0);
+    options.mode = RANKS_PROCESSES;
+    assert_int_equal(ranks_run_with(&options, wait_for_the_dead), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(noise_does_not_keep_ranks_from_meeting),
+        cmocka_unit_test(bad_hellos_are_turned_away),
+        cmocka_unit_test(silent_connections_do_not_use_up_the_descriptors),
+        cmocka_unit_test(a_rank_that_breaks_the_protocol_counts_as_dead),
+        cmocka_unit_test(a_death_before_the_meeting_is_told_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* What tool, tests, bench and examples make their inputs with: random numbers, router, payload. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "workload/figures.h"
+#include "workload/payload.h"
+#include "workload/rng.h"
+#include "workload/router.h"
+
+/* ---------------------------------------------------------------- random numbers */
+
+static void hash_is_splitmix64(void **state)
+{
+    (void)state;
+    /* The first outputs of the published generator for the seed 1234567. */
+    struct rng rng = {1234567};
+    assert_true(rng_next(&rng) == 6457827717110365317u);
+    assert_true(rng_next(&rng) == 3203168211198807973u);
+    assert_true(rng_next(&rng) == 9817491932198370423u);
+}
+
+static void draws_stay_in_range(void **state)
+{
+    (void)state;
+    struct rng rng = {7};
+    double sum = 0, square_sum = 0;
+    enum { NUM_DRAWS = 100000 };
+    for (int i = 0; i < NUM_DRAWS; i++) {
+        assert_true(rng_below(&rng, 3) < 3);
+        float uniform = rng_uniform(&rng);
+        assert_true(uniform >= 0 && uniform < 1);
+        double normal = rng_normal(&rng);
+        sum += normal;
+        square_sum += normal * normal;
+    }
+    assert_true(fabs(sum / NUM_DRAWS) < 0.02);
+    assert_true(fabs(square_sum / NUM_DRAWS - 1) < 0.02);
+}
+
+/* ---------------------------------------------------------------- router */
+
+enum { NUM_TOKENS = 2048, NUM_EXPERTS = 64, NUM_TOPK = 6 };
+
+struct routes {
+    int32_t topk_idx[NUM_TOKENS * NUM_TOPK];
+    float topk_weights[NUM_TOKENS * NUM_TOPK];
+};
+
+static struct router_config default_config(float skew)
+{
+    return (struct router_config){
+        .seed = 1, .num_experts = NUM_EXPERTS, .num_topk = NUM_TOPK, .skew = skew};
+}
+
+static struct routes *route(float skew)
+{
+    struct router_config config = default_config(skew);
+    struct router *router = router_create(&config);
+    struct routes *routes = malloc(sizeof *routes);
+    assert_non_null(router);
+    assert_non_null(routes);
+    router_route(router, 0, NUM_TOKENS, routes->topk_idx, routes->topk_weights);
+    router_destroy(router);
+    return routes;
+}
+
+static double max_over_mean_load(const struct routes *routes)
+{
+    int load[NUM_EXPERTS] = {0}, max_load = 0;
+    for (int i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
+        load[routes->topk_idx[i]]++;
+    for (int e = 0; e < NUM_EXPERTS; e++)
+        max_load = load[e] > max_load ? load[e] : max_load;
+    return (double)max_load * NUM_EXPERTS / (NUM_TOKENS * NUM_TOPK);
+}
+
+static void routes_are_distinct_and_ordered(void **state)
+{
+    (void)state;
+    struct routes *routes = route(0.5f);
+    for (size_t t = 0; t < NUM_TOKENS; t++) {
+        const int32_t *topk_idx = &routes->topk_idx[t * NUM_TOPK];
+        const float *topk_weights = &routes->topk_weights[t * NUM_TOPK];
+        uint64_t chosen = 0;
+        float sum = 0;
+        for (int k = 0; k < NUM_TOPK; k++) {
+            int32_t expert = topk_idx[k];
+            assert_in_range(expert, 0, NUM_EXPERTS - 1);
+            assert_false(chosen >> expert & 1);
+            chosen |= (uint64_t)1 << expert;
+            assert_true(topk_weights[k] > 0);
+            assert_true(k == 0 || topk_weights[k] <= topk_weights[k - 1]);
+            sum += topk_weights[k];
+        }
+        assert_true(sum < 1);
+    }
+    free(routes);
+}
+
+static void weights_of_all_experts_add_up_to_1(void **state)
+{
+    (void)state;
+    struct router_config config = {.seed = 3, .num_experts = 5, .num_topk = 5, .skew = 2};
+    struct router *router = router_create(&config);
+    int32_t topk_idx[5];
+    float topk_weights[5];
+    for (int64_t token = 0; token < 100; token++) {
+        double sum = 0;
+        router_route(router, token, 1, topk_idx, topk_weights);
+        for (int k = 0; k < 5; k++)
+            sum += topk_weights[k];
+        assert_true(fabs(sum - 1) < 1e-6);
+    }
+    router_destroy(router);
+}
+
+static void any_rank_can_recompute_any_token(void **state)
+{
+    (void)state;
+    struct routes *all = route(0);
+    struct router_config config = default_config(0);
+    struct router *router = router_create(&config);
+    struct routes *part = malloc(sizeof *part);
+    for (size_t begin = 0, end; begin < NUM_TOKENS; begin = end) {
+        end = begin + 1 + begin % 100;
+        end = end < NUM_TOKENS ? end : NUM_TOKENS;
+        router_route(router, (int64_t)begin, (int64_t)(end - begin),
+                     &part->topk_idx[begin * NUM_TOPK], &part->topk_weights[begin * NUM_TOPK]);
+    }
+    assert_memory_equal(part, all, sizeof *all);
+    router_destroy(router);
+    free(part);
+    free(all);
+}
+
+static void seeds_differ(void **state)
+{
+    (void)state;
+    struct routes *first = route(0);
+    struct router_config config = default_config(0);
+    config.seed = 2;
+    struct router *router = router_create(&config);
+    int32_t topk_idx[NUM_TOPK];
+    router_route(router, 0, 1, topk_idx, NULL);
+    assert_memory_not_equal(topk_idx, first->topk_idx, sizeof topk_idx);
+    router_destroy(router);
+    free(first);
+}
+
+static void skew_moves_load(void **state)
+{
+    (void)state;
+    const float skews[] = {0, 0.5f, 1, 2};
+    const double at_least[] = {1, 2.5, 4.5, 7}, below[] = {1.4, 4.5, 7, 11};
+    for (int i = 0; i < 4; i++) {
+        struct routes *routes = route(skews[i]);
+        double load = max_over_mean_load(routes);
+        assert_true(load >= at_least[i]);
+        assert_true(load < below[i]);
+        free(routes);
+    }
+}
+
+static void refuses_impossible_routers(void **state)
+{
+    (void)state;
+    struct router_config configs[] = {default_config(0), default_config(0), default_config(0),
+                                      default_config(-1), default_config(NAN)};
+    configs[0].num_experts = 0;
+    configs[1].num_topk = NUM_EXPERTS + 1;
+    configs[2].num_topk = 0;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        errno = 0;
+        assert_null(router_create(&configs[i]));
+        assert_int_equal(errno, EINVAL);
+    }
+}
+
+/* ---------------------------------------------------------------- payload */
+
+static void rows_depend_on_seed_token_and_plane(void **state)
+{
+    (void)state;
+    const struct payload payload = {.seed = 1, .kind = PAYLOAD_BYTES};
+    const struct payload reseeded = {.seed = 2, .kind = PAYLOAD_BYTES};
+    unsigned char row[100], again[100], other[3][100];
+    payload_fill_row(&payload, 1234567890123, 1, row, sizeof row);
+    payload_fill_row(&payload, 1234567890123, 1, again, sizeof again);
+    payload_fill_row(&reseeded, 1234567890123, 1, other[0], sizeof row);
+    payload_fill_row(&payload, 1234567890124, 1, other[1], sizeof row);
+    payload_fill_row(&payload, 1234567890123, 2, other[2], sizeof row);
+    assert_memory_equal(row, again, sizeof row);
+    for (int i = 0; i < 3; i++)
+        assert_memory_not_equal(row, other[i], sizeof row);
+}
+
+static void rows_are_written_exactly(void **state)
+{
+    (void)state;
+    const struct payload payload = {.seed = 1, .kind = PAYLOAD_BYTES};
+    unsigned char whole[64], part[64];
+    payload_fill_row(&payload, 5, 0, whole, sizeof whole);
+    for (size_t bytes = 0; bytes < sizeof part; bytes++) {
+        memset(part, 0xa5, sizeof part);
+        payload_fill_row(&payload, 5, 0, part + 1, bytes > 0 ? bytes - 1 : 0);
+        assert_int_equal(part[0], 0xa5);
+        for (size_t i = 1; i < sizeof part; i++)
+            assert_int_equal(part[i], i < bytes ? whole[i - 1] : 0xa5);
+    }
+}
+
+static void numbers_are_moderate_and_survive_the_round_trip(void **state)
+{
+    (void)state;
+    const enum payload_kind kinds[] = {PAYLOAD_BF16, PAYLOAD_FP16, PAYLOAD_FP32};
+    enum { NUM_ELEMENTS = 1001 };
+    for (int i = 0; i < 3; i++) {
+        const struct payload payload = {.seed = 9, .kind = kinds[i]};
+        size_t row_bytes = NUM_ELEMENTS * payload_element_bytes(kinds[i]);
+        float row[NUM_ELEMENTS], back[NUM_ELEMENTS], values[NUM_ELEMENTS];
+        double square_sum = 0;
+        payload_fill_row(&payload, 77, 0, row, row_bytes);
+        payload_to_fp32(kinds[i], row, NUM_ELEMENTS, values);
+        payload_from_fp32(kinds[i], values, NUM_ELEMENTS, back);
+        assert_memory_equal(row, back, row_bytes);
+        for (int e = 0; e < NUM_ELEMENTS; e++) {
+            assert_true(fabsf(values[e]) <= 2);
+            square_sum += (double)values[e] * (double)values[e];
+        }
+        assert_true(square_sum / NUM_ELEMENTS > 1 && square_sum / NUM_ELEMENTS < 1.7);
+    }
+}
+
+/* ---------------------------------------------------------------- figures */
+
+static void figures_are_min_median_max(void **state)
+{
+    (void)state;
+    double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2}, one[] = {5};
+    struct figures of_odd = figures_of(odd, 3), of_even = figures_of(even, 4),
+                   of_one = figures_of(one, 1);
+    assert_true(of_odd.min == 1 && of_odd.median == 2 && of_odd.max == 3);
+    assert_true(of_even.min == 1 && of_even.median == 2.5 && of_even.max == 4);
+    assert_true(of_one.min == 5 && of_one.median == 5 && of_one.max == 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hash_is_splitmix64),
+        cmocka_unit_test(draws_stay_in_range),
+        cmocka_unit_test(routes_are_distinct_and_ordered),
+        cmocka_unit_test(weights_of_all_experts_add_up_to_1),
+        cmocka_unit_test(any_rank_can_recompute_any_token),
+        cmocka_unit_test(seeds_differ),
+        cmocka_unit_test(skew_moves_load),
+        cmocka_unit_test(refuses_impossible_routers),
+        cmocka_unit_test(rows_depend_on_seed_token_and_plane),
+        cmocka_unit_test(rows_are_written_exactly),
+        cmocka_unit_test(numbers_are_moderate_and_survive_the_round_trip),
+        cmocka_unit_test(figures_are_min_median_max),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

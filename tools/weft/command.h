@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* The subcommands of weft: each parses its own arguments and returns the exit status. */
+#ifndef WEFT_TOOL_COMMAND_H
+#define WEFT_TOOL_COMMAND_H
+
+enum {
+    STATUS_FAILURE = 1,
+    STATUS_USAGE = 2,
+    STATUS_NOT_EXECUTABLE = 126, /* as a shell does */
+    STATUS_NOT_FOUND = 127,
+    STATUS_SIGNAL = 128 /* plus the signal's number */
+};
+
+/* argv[0] is the command's name in messages: "weft run". */
+int command_run(int argc, char **argv);
+int command_ep(int argc, char **argv);
+
+#endif

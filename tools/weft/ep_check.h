@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* One more pass through the layer, with experts, whose every result is compared with what follows
+ * from the routing and the global token index, to the bit. */
+#ifndef WEFT_TOOL_EP_CHECK_H
+#define WEFT_TOOL_EP_CHECK_H
+
+#include "ep_layer.h"
+
+struct ep_tally {
+    int64_t checked_rows; /* rows compared; of layout and notify: tokens and counts */
+    int64_t errors;       /* those that differed */
+};
+
+/* Collective. tallies are of all ranks together; EP_LAYER's are those of all operations. The first
+ * difference of each operation on each rank is told on standard error. The routing of all tokens
+ * must be loaded. Overwrites the layer's buffers. */
+weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS]);
+
+#endif

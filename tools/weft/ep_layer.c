@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_layer.h"
+
+#include <stdlib.h>
+
+const char *const ep_op_names[EP_NUM_OPS] = {"layout", "notify", "dispatch", "combine", "layer"};
+
+struct payload ep_layer_payload(const struct ep_layer *layer)
+{
+    return (struct payload){layer->options->seed, layer->options->kind};
+}
+
+/* Ranks may differ in what can arrive at worst (those without experts get nothing), while arenas are
+ * of one size. */
+static weft_result agree_on_arena_bytes(weft_comm *comm, uint64_t *arena_bytes)
+{
+    int32_t num_ranks = weft_comm_num_ranks(comm);
+    uint64_t *of_ranks = calloc((size_t)num_ranks, sizeof *of_ranks);
+    if (!of_ranks)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    weft_result result = weft_host_all_gather(comm, arena_bytes, sizeof *arena_bytes, of_ranks);
+    for (int32_t r = 0; r < num_ranks && result == WEFT_OK; r++)
+        *arena_bytes = of_ranks[r] > *arena_bytes ? of_ranks[r] : *arena_bytes;
+    free(of_ranks);
+    return result;
+}
+
+static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
+{
+    const struct ep_options *options = layer->options;
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    config.num_experts = options->num_experts;
+    config.max_topk = options->num_topk;
+    config.num_blocks = options->num_blocks;
+    config.num_warps = options->num_warps;
+    weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
+    handle_config.max_tokens = layer->num_tokens;
+    handle_config.num_topk = options->num_topk;
+    weft_ep_size_args size_args = WEFT_INIT(weft_ep_size_args);
+    size_args.max_tokens_per_rank = options->num_tokens;
+    size_args.num_topk = options->num_topk;
+    size_args.num_planes = 1;
+    size_args.plane_row_bytes = &options->row_bytes;
+    size_args.index_type = WEFT_INT32;
+    size_args.with_topk = 1;
+    size_args.with_src_token = 1;
+    weft_ep_sizes sizes;
+
+    weft_result result = weft_stream_create(&layer->stream);
+    if (result == WEFT_OK)
+        result = weft_ep_create(layer->comm, &config, &layer->ep);
+    if (result == WEFT_OK)
+        result = weft_ep_handle_create(layer->ep, &handle_config, &layer->handle);
+    if (result == WEFT_OK)
+        result = weft_ep_query_sizes(layer->ep, &size_args, &sizes);
+    if (result == WEFT_OK) {
+        layer->capacity = (int32_t)sizes.max_recv_tokens;
+        *arena_bytes = sizes.arena_bytes;
+        result = agree_on_arena_bytes(layer->comm, arena_bytes);
+    }
+    return result;
+}
+
+static weft_result open_intervals(struct ep_layer *layer)
+{
+    weft_result result = WEFT_OK;
+    for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++) {
+        result = weft_event_create(&layer->intervals[op].start);
+        if (result == WEFT_OK)
+            result = weft_event_create(&layer->intervals[op].stop);
+    }
+    return result;
+}
+
+static weft_result open_heap_buffers(struct ep_layer *layer, uint64_t arena_bytes)
+{
+    size_t capacity = (size_t)layer->capacity;
+    size_t selections = capacity * (size_t)layer->options->num_topk;
+    void *buffers[4];
+    const size_t bytes[4] = {capacity * layer->options->row_bytes, selections * sizeof(int32_t),
+                             selections * sizeof(float), capacity * sizeof(int32_t)};
+    weft_result result = weft_arena_create(layer->comm, arena_bytes, &layer->arena);
+    for (int i = 0; i < 4 && result == WEFT_OK; i++)
+        result = weft_arena_alloc(layer->arena, bytes[i], &buffers[i]);
+    if (result != WEFT_OK)
+        return result;
+    layer->recv_x = buffers[0];
+    layer->recv_topk_idx = buffers[1];
+    layer->recv_topk_weights = buffers[2];
+    layer->recv_src_token = buffers[3];
+    return WEFT_OK;
+}
+
+static weft_result open_own_buffers(struct ep_layer *layer)
+{
+    size_t num_tokens = (size_t)layer->num_tokens, num_ranks = (size_t)layer->num_ranks;
+    size_t row_bytes = layer->options->row_bytes;
+    /* One byte more, because malloc(0) may be NULL. */
+    layer->x = malloc(num_tokens * row_bytes + 1);
+    layer->out = malloc(num_tokens * row_bytes + 1);
+    layer->tokens_per_rank = calloc(num_ranks, sizeof(int32_t));
+    layer->tokens_per_node = calloc((size_t)layer->num_nodes, sizeof(int32_t));
+    layer->tokens_per_expert = calloc((size_t)layer->options->num_experts, sizeof(int32_t));
+    layer->is_token_in_rank = calloc(num_tokens * num_ranks + 1, 1);
+    if (!layer->x || !layer->out || !layer->tokens_per_rank || !layer->tokens_per_node ||
+        !layer->tokens_per_expert || !layer->is_token_in_rank)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    struct payload payload = ep_layer_payload(layer);
+    for (size_t t = 0; t < num_tokens; t++)
+        payload_fill_row(&payload, layer->routing->first_tokens[layer->rank] + (int64_t)t, 0,
+                         layer->x + t * row_bytes, row_bytes);
+    return WEFT_OK;
+}
+
+weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
+                          const struct ep_routing *routing)
+{
+    weft_team_info node;
+    uint64_t arena_bytes;
+    *layer = (struct ep_layer){
+        .options = options,
+        .routing = routing,
+        .comm = comm,
+        .rank = weft_comm_rank(comm),
+        .num_ranks = weft_comm_num_ranks(comm),
+    };
+    weft_result result = weft_comm_team(comm, WEFT_TEAM_LOCAL, &node);
+    if (result != WEFT_OK)
+        return result;
+    layer->node = node.team_idx;
+    layer->num_nodes = node.num_teams;
+    layer->num_tokens =
+        (int32_t)(routing->first_tokens[layer->rank + 1] - routing->first_tokens[layer->rank]);
+    result = open_objects(layer, &arena_bytes);
+    if (result == WEFT_OK)
+        result = open_intervals(layer);
+    if (result == WEFT_OK)
+        result = open_own_buffers(layer);
+    if (result == WEFT_OK)
+        result = open_heap_buffers(layer, arena_bytes);
+    return result;
+}
+
+void ep_layer_close(struct ep_layer *layer)
+{
+    if (layer->stream)
+        weft_stream_destroy(layer->stream);
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        if (layer->intervals[op].start)
+            weft_event_destroy(layer->intervals[op].start);
+        if (layer->intervals[op].stop)
+            weft_event_destroy(layer->intervals[op].stop);
+    }
+    if (layer->arena)
+        weft_arena_destroy(layer->arena);
+    if (layer->handle)
+        weft_ep_handle_destroy(layer->handle);
+    if (layer->ep)
+        weft_ep_destroy(layer->ep);
+    free(layer->x);
+    free(layer->out);
+    free(layer->tokens_per_rank);
+    free(layer->tokens_per_node);
+    free(layer->tokens_per_expert);
+    free(layer->is_token_in_rank);
+}
+
+static weft_result enqueue_layout(struct ep_layer *layer)
+{
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    args.num_tokens = layer->num_tokens;
+    args.index_type = WEFT_INT32;
+    args.topk_idx = ep_routing_topk_idx(layer->routing, layer->routing->first_tokens[layer->rank]);
+    args.num_tokens_per_rank = layer->tokens_per_rank;
+    args.num_tokens_per_node = layer->tokens_per_node;
+    args.num_tokens_per_expert = layer->tokens_per_expert;
+    args.is_token_in_rank = layer->is_token_in_rank;
+    return weft_ep_layout(layer->handle, &args, layer->stream);
+}
+
+static weft_result enqueue_dispatch(struct ep_layer *layer)
+{
+    int64_t first_token = layer->routing->first_tokens[layer->rank];
+    weft_plane plane = {
+        .src = layer->x, .dst = layer->recv_x, .row_bytes = layer->options->row_bytes};
+    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
+    args.num_planes = 1;
+    args.planes = &plane;
+    args.capacity = layer->capacity;
+    args.index_type = WEFT_INT32;
+    args.topk_idx = ep_routing_topk_idx(layer->routing, first_token);
+    args.topk_weights = ep_routing_topk_weights(layer->routing, first_token);
+    args.recv_topk_idx = layer->recv_topk_idx;
+    args.recv_topk_weights = layer->recv_topk_weights;
+    args.recv_src_token = layer->recv_src_token;
+    return weft_ep_dispatch(layer->handle, &args, layer->stream);
+}
+
+static weft_result enqueue_combine(struct ep_layer *layer)
+{
+    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
+    args.dtype = (weft_dtype)layer->options->kind;
+    args.hidden = layer->options->hidden;
+    args.capacity = layer->capacity;
+    args.x = layer->recv_x;
+    args.out = layer->out;
+    return weft_ep_combine(layer->handle, &args, layer->stream);
+}
+
+weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op)
+{
+    weft_result result = WEFT_OK;
+    switch (op) {
+    case EP_LAYOUT:
+        return enqueue_layout(layer);
+    case EP_NOTIFY:
+        return weft_ep_notify(layer->handle, layer->stream);
+    case EP_DISPATCH:
+        return enqueue_dispatch(layer);
+    case EP_COMBINE:
+        return enqueue_combine(layer);
+    default:
+        for (int part = EP_LAYOUT; part <= EP_COMBINE && result == WEFT_OK; part++)
+            if (ep_op_exists(part, layer->options))
+                result = ep_layer_enqueue(layer, part);
+        return result;
+    }
+}

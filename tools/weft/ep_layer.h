@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* The objects and buffers of one mixture-of-experts layer on this rank, and its operations. */
+#ifndef WEFT_TOOL_EP_LAYER_H
+#define WEFT_TOOL_EP_LAYER_H
+
+#include "ep_options.h"
+#include "ep_routing.h"
+#include "weft.h"
+
+enum ep_op { EP_LAYOUT, EP_NOTIFY, EP_DISPATCH, EP_COMBINE, EP_LAYER, EP_NUM_OPS };
+
+extern const char *const ep_op_names[EP_NUM_OPS];
+
+/* Opaque bytes cannot be summed. */
+static inline int ep_op_exists(enum ep_op op, const struct ep_options *options)
+{
+    return op != EP_COMBINE || options->kind != PAYLOAD_BYTES;
+}
+
+/* The events around an operation that is timed. */
+struct ep_interval {
+    weft_event *start, *stop;
+};
+
+struct ep_layer {
+    const struct ep_options *options;
+    const struct ep_routing *routing;
+    weft_comm *comm;
+    int32_t rank, num_ranks;
+    int32_t node, num_nodes;
+    int32_t num_tokens; /* N, of this rank */
+    int32_t capacity;   /* rows that can arrive here at worst: no operation waits on the host */
+    weft_stream *stream;
+    weft_ep *ep;
+    weft_ep_handle *handle;
+    weft_arena *arena;
+    struct ep_interval intervals[EP_NUM_OPS];
+
+    unsigned char *x; /* [N][row_bytes] */
+    unsigned char *out;
+    int32_t *tokens_per_rank;   /* [num_ranks] */
+    int32_t *tokens_per_node;   /* [num_nodes] */
+    int32_t *tokens_per_expert; /* [num_experts] */
+    uint8_t *is_token_in_rank;  /* [N][num_ranks] */
+
+    unsigned char *recv_x;  /* [capacity][row_bytes], in the heap as the next three */
+    int32_t *recv_topk_idx; /* [capacity][num_topk] */
+    float *recv_topk_weights;
+    int32_t *recv_src_token; /* [capacity] */
+};
+
+/* The payload of token rows. */
+struct payload ep_layer_payload(const struct ep_layer *layer);
+
+/* Collective; options must be resolved and lie, as routing, beyond ep_layer_close, which also
+ * releases what a failed open left. */
+weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
+                          const struct ep_routing *routing);
+void ep_layer_close(struct ep_layer *layer);
+
+/* Enqueues the operation; EP_LAYER: all that exist, one after the other. Combine sums the rows as
+ * they lie in recv_x. */
+weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_options.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "weft.h"
+
+/* MAX_ITERS doubles are one gathered blob, of which the library takes at most 1 MiB. */
+enum {
+    MAX_RANKS = 1024,
+    MAX_TOKENS = 1 << 20,
+    MAX_EXPERTS = 1 << 16,
+    MAX_ITERS = 100000,
+    MAX_BLOCKS = 1024,
+    MAX_WARPS = 32,
+    MAX_SKEW = 100,
+    MAX_TIMEOUT_MS = 86400000
+};
+
+enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EXPERTS = 256 };
+
+enum key {
+    KEY_RANKS = 256,
+    KEY_NODES,
+    KEY_TOKENS,
+    KEY_HIDDEN,
+    KEY_TOPK,
+    KEY_EXPERTS,
+    KEY_DTYPE,
+    KEY_TRACE,
+    KEY_LAYER,
+    KEY_SKEW,
+    KEY_SEED,
+    KEY_ITERS,
+    KEY_WARMUP,
+    KEY_BLOCKS,
+    KEY_WARPS,
+    KEY_CHECK,
+    KEY_JSON,
+    KEY_TIMEOUT
+};
+
+static const struct argp_option option_table[] = {
+    {0, 0, 0, 0, "The job:", 1},
+    {"ranks", KEY_RANKS, "R", 0, "Ranks (8). Inside a launcher: absent or equal to the job's", 0},
+    {"nodes", KEY_NODES, "D", 0, "Virtual nodes of R/D consecutive ranks (1)", 0},
+    {"timeout-ms", KEY_TIMEOUT, "MS", 0, "Deadline of every wait for another rank (30000)", 0},
+    {0, 0, 0, 0, "The layer:", 2},
+    {"tokens", KEY_TOKENS, "N", 0, "Tokens per rank (512)", 0},
+    {"hidden", KEY_HIDDEN, "H", 0, "Elements per token (7168)", 0},
+    {"topk", KEY_TOPK, "K", 0, "Experts that a token chooses (8)", 0},
+    {"experts", KEY_EXPERTS, "E", 0, "Experts (256)", 0},
+    {"dtype", KEY_DTYPE, "TYPE", 0,
+     "bf16, fp16, fp32, or bytes:N for rows of N opaque bytes, which are dispatched and not "
+     "combined (bf16)",
+     0},
+    {0, 0, 0, 0, "Its routing:", 3},
+    {"skew", KEY_SKEW, "X", 0,
+     "Spread of the experts' popularity in the gate that routes: 0 none, 0.5 to 0.75 as in real "
+     "models (0)",
+     0},
+    {"seed", KEY_SEED, "S", 0, "Of tokens, gate and sampling (1)", 0},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "Take routing, tokens, top-k and experts from a MOETRACE file; rank r of R gets the tokens "
+     "T*r/R to T*(r+1)/R",
+     0},
+    {"layer", KEY_LAYER, "L", 0, "Layer of the trace (0)", 0},
+    {0, 0, 0, 0, "The run:", 4},
+    {"iters", KEY_ITERS, "I", 0, "Timed iterations (20)", 0},
+    {"warmup", KEY_WARMUP, "I", 0, "Iterations before them (3)", 0},
+    {"blocks", KEY_BLOCKS, "B", 0, "Blocks per operation (1)", 0},
+    {"warps", KEY_WARPS, "W", 0, "Warps per block (1)", 0},
+    {"check", KEY_CHECK, "MODE", 0,
+     "full: every row; sample: all counts, and 64 rows of each rank and operation; none (sample)",
+     0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object per line and operation", 0},
+    {0}};
+
+static const char documentation[] =
+    "Runs one mixture-of-experts layer: times layout, notify, dispatch, combine, and all of them "
+    "as one sequence, then checks results against a computation that exchanges nothing. Starts "
+    "its own ranks, unless it is itself a rank of a job."
+    "\vThe exit status is 0 only if every call succeeded and every check passed, 1 otherwise, 2 "
+    "for a wrong argument.";
+
+static void parse_dtype(struct ep_options *options, const char *text, struct argp_state *state)
+{
+    static const char *const names[] = {"bf16", "fp16", "fp32", "bytes:N", NULL};
+    snprintf(options->dtype, sizeof options->dtype, "%s", text);
+    if (strncmp(text, "bytes:", 6) != 0) {
+        options->kind = (enum payload_kind)option_choice(state, "--dtype", text, names);
+        return;
+    }
+    char *end;
+    long long row_bytes = strtoll(text + 6, &end, 10);
+    if (!isdigit((unsigned char)text[6]) || *end || row_bytes < 1 || row_bytes > INT32_MAX)
+        argp_error(state, "--dtype %s: N of bytes:N must be an integer from 1 to %d", text,
+                   INT32_MAX);
+    options->kind = PAYLOAD_BYTES;
+    options->row_bytes = (uint64_t)row_bytes;
+}
+
+static void finish_row(struct ep_options *options, struct argp_state *state)
+{
+    if (options->kind == PAYLOAD_BYTES) {
+        if (options->hidden != EP_NOT_GIVEN && (uint64_t)options->hidden != options->row_bytes)
+            argp_error(state, "--hidden %d: must be absent or %llu with --dtype %s",
+                       options->hidden, (unsigned long long)options->row_bytes, options->dtype);
+        options->hidden = (int32_t)options->row_bytes;
+    }
+    if (options->hidden == EP_NOT_GIVEN)
+        options->hidden = DEFAULT_HIDDEN;
+    uint64_t element_bytes = payload_element_bytes(options->kind);
+    options->row_bytes = (uint64_t)options->hidden * element_bytes;
+    if (options->row_bytes > INT32_MAX)
+        argp_error(state, "--hidden %d: must be 1 to %llu with --dtype %s", options->hidden,
+                   (unsigned long long)(INT32_MAX / element_bytes), options->dtype);
+}
+
+static void finish_trace(struct ep_options *options, struct argp_state *state)
+{
+    char error[TRACE_ERROR_BYTES];
+    if (options->skew >= 0)
+        argp_error(state, "--skew %g: must be absent with --trace", options->skew);
+    options->trace = trace_open(options->trace_path, error);
+    if (!options->trace)
+        argp_error(state, "--%s", error);
+    else if (options->layer >= options->trace->num_layers)
+        argp_error(state, "--layer %d: must be 0 to %d in %s", options->layer,
+                   options->trace->num_layers - 1, options->trace_path);
+}
+
+static void finish(struct ep_options *options, struct argp_state *state)
+{
+    finish_row(options, state);
+    if (options->trace_path)
+        finish_trace(options, state);
+    else if (options->layer != EP_NOT_GIVEN)
+        argp_error(state, "--layer %d: needs --trace", options->layer);
+    if (options->layer == EP_NOT_GIVEN)
+        options->layer = 0;
+    if (options->skew < 0)
+        options->skew = 0;
+}
+
+struct integer_option {
+    int key;
+    const char *name;
+    int32_t min, max;
+    size_t offset; /* of the int32_t in struct ep_options */
+};
+
+static const struct integer_option integer_options[] = {
+    {KEY_RANKS, "--ranks", 1, MAX_RANKS, offsetof(struct ep_options, num_ranks)},
+    {KEY_NODES, "--nodes", 1, MAX_RANKS, offsetof(struct ep_options, num_nodes)},
+    {KEY_TIMEOUT, "--timeout-ms", 1, MAX_TIMEOUT_MS, offsetof(struct ep_options, timeout_ms)},
+    {KEY_TOKENS, "--tokens", 0, MAX_TOKENS, offsetof(struct ep_options, num_tokens)},
+    {KEY_HIDDEN, "--hidden", 1, INT32_MAX, offsetof(struct ep_options, hidden)},
+    {KEY_TOPK, "--topk", 1, WEFT_MAX_TOPK, offsetof(struct ep_options, num_topk)},
+    {KEY_EXPERTS, "--experts", 1, MAX_EXPERTS, offsetof(struct ep_options, num_experts)},
+    {KEY_LAYER, "--layer", 0, INT32_MAX, offsetof(struct ep_options, layer)},
+    {KEY_ITERS, "--iters", 1, MAX_ITERS, offsetof(struct ep_options, num_iters)},
+    {KEY_WARMUP, "--warmup", 0, MAX_ITERS, offsetof(struct ep_options, num_warmup)},
+    {KEY_BLOCKS, "--blocks", 1, MAX_BLOCKS, offsetof(struct ep_options, num_blocks)},
+    {KEY_WARPS, "--warps", 1, MAX_WARPS, offsetof(struct ep_options, num_warps)},
+};
+
+static error_t parse_integer(int key, const char *text, struct argp_state *state)
+{
+    for (size_t i = 0; i < sizeof integer_options / sizeof *integer_options; i++) {
+        const struct integer_option *option = &integer_options[i];
+        if (option->key != key)
+            continue;
+        int64_t value = option_integer(state, option->name, text, option->min, option->max);
+        *(int32_t *)(void *)((char *)state->input + option->offset) = (int32_t)value;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    static const char *const check_modes[] = {"full", "sample", "none", NULL};
+    struct ep_options *options = state->input;
+    switch (key) {
+    case KEY_DTYPE:
+        parse_dtype(options, text, state);
+        return 0;
+    case KEY_TRACE:
+        options->trace_path = text;
+        return 0;
+    case KEY_SKEW:
+        options->skew = option_number(state, "--skew", text, 0, MAX_SKEW);
+        return 0;
+    case KEY_SEED:
+        options->seed = (uint64_t)option_integer(state, "--seed", text, 0, INT64_MAX);
+        return 0;
+    case KEY_CHECK:
+        options->check = (enum ep_check_mode)option_choice(state, "--check", text, check_modes);
+        return 0;
+    case KEY_JSON:
+        options->format = EP_FORMAT_JSON;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unknown argument %s", text);
+        return 0;
+    case ARGP_KEY_END:
+        finish(options, state);
+        return 0;
+    default:
+        return parse_integer(key, text, state);
+    }
+}
+
+void ep_options_parse(struct ep_options *options, int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = option_table, .parser = parse_option, .doc = documentation};
+    *options = (struct ep_options){
+        .num_ranks = EP_NOT_GIVEN,
+        .num_nodes = EP_NOT_GIVEN,
+        .num_tokens = EP_NOT_GIVEN,
+        .num_topk = EP_NOT_GIVEN,
+        .num_experts = EP_NOT_GIVEN,
+        .hidden = EP_NOT_GIVEN,
+        .layer = EP_NOT_GIVEN,
+        .kind = PAYLOAD_BF16,
+        .dtype = "bf16",
+        .num_iters = 20,
+        .num_warmup = 3,
+        .num_blocks = 1,
+        .num_warps = 1,
+        .seed = 1,
+        .skew = EP_NOT_GIVEN,
+        .check = EP_CHECK_SAMPLE,
+        .format = EP_FORMAT_TABLE,
+    };
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
+static int must_be(const char *option, int32_t *value, int32_t required, const char *reason,
+                   char error[EP_ERROR_BYTES])
+{
+    if (*value != EP_NOT_GIVEN && *value != required) {
+        snprintf(error, EP_ERROR_BYTES, "%s %d: must be absent or %d, %s", option, *value, required,
+                 reason);
+        return -1;
+    }
+    *value = required;
+    return 0;
+}
+
+static int resolve_trace(struct ep_options *options, char error[EP_ERROR_BYTES])
+{
+    const char *reason = "as in the trace";
+    const struct trace *trace = options->trace;
+    int64_t num_ranks = options->num_ranks;
+    int32_t max_share = (int32_t)((trace->num_tokens + num_ranks - 1) / num_ranks);
+    if (must_be("--tokens", &options->num_tokens, max_share,
+                "the largest share of a rank in the trace", error) != 0 ||
+        must_be("--topk", &options->num_topk, trace->num_topk, reason, error) != 0 ||
+        must_be("--experts", &options->num_experts, trace->num_experts, reason, error) != 0)
+        return -1;
+    return 0;
+}
+
+static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
+{
+    if (options->num_tokens == EP_NOT_GIVEN)
+        options->num_tokens = DEFAULT_TOKENS;
+    if (options->num_experts == EP_NOT_GIVEN)
+        options->num_experts = DEFAULT_EXPERTS;
+    if (options->num_topk == EP_NOT_GIVEN)
+        options->num_topk =
+            options->num_experts < DEFAULT_TOPK ? options->num_experts : DEFAULT_TOPK;
+    if (options->num_topk > options->num_experts) {
+        snprintf(error, EP_ERROR_BYTES, "--topk %d: must be 1 to %d, the number of experts",
+                 options->num_topk, options->num_experts);
+        return -1;
+    }
+    return 0;
+}
+
+int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t num_nodes,
+                       char error[EP_ERROR_BYTES])
+{
+    int is_uneven = options->num_nodes > 0 && num_ranks % options->num_nodes != 0;
+    if (must_be("--ranks", &options->num_ranks, num_ranks, "the ranks of this job", error) != 0)
+        return -1;
+    if (is_uneven) {
+        snprintf(error, EP_ERROR_BYTES, "--nodes %d: must divide the number of ranks, %d",
+                 options->num_nodes, num_ranks);
+        return -1;
+    }
+    if (must_be("--nodes", &options->num_nodes, num_nodes, "the nodes of this job", error) != 0)
+        return -1;
+    return options->trace ? resolve_trace(options, error) : resolve_gate(options, error);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* The arguments of weft ep. */
+#ifndef WEFT_TOOL_EP_OPTIONS_H
+#define WEFT_TOOL_EP_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "workload/payload.h"
+#include "workload/trace.h"
+
+enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
+enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
+
+enum { EP_NOT_GIVEN = -1, EP_ERROR_BYTES = 256 };
+
+struct ep_options {
+    int32_t num_ranks;  /* EP_NOT_GIVEN: the default, or those of the job that runs us */
+    int32_t num_nodes;  /* the same */
+    int32_t num_tokens; /* per rank, at most; EP_NOT_GIVEN until resolved, as the next ones */
+    int32_t num_topk;
+    int32_t num_experts;
+    int32_t hidden; /* elements per row; bytes when kind is PAYLOAD_BYTES */
+    enum payload_kind kind;
+    uint64_t row_bytes;
+    char dtype[24]; /* as in the reports */
+    const char *trace_path;
+    struct trace *trace; /* NULL: a gate routes; the caller closes it */
+    int32_t layer;
+    int32_t num_iters;
+    int32_t num_warmup;
+    int32_t num_blocks;
+    int32_t num_warps;
+    uint64_t seed;
+    double skew;
+    enum ep_check_mode check;
+    enum ep_format format;
+    int32_t timeout_ms; /* 0: the library's */
+};
+
+/* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. Opens
+ * the trace. */
+void ep_options_parse(struct ep_options *options, int argc, char **argv);
+
+/* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
+int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t num_nodes,
+                       char error[EP_ERROR_BYTES]);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_report.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+static const char machine[] = "cpu";
+
+/* Rows move once in dispatch, once in combine, and both ways in a layer; layout and notify move no
+ * rows. */
+static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op op)
+{
+    uint64_t num_passes = 0;
+    if (op == EP_DISPATCH || op == EP_COMBINE)
+        num_passes = 1;
+    else if (op == EP_LAYER)
+        num_passes = 1 + (uint64_t)ep_op_exists(EP_COMBINE, report->options);
+    return (struct ep_traffic){num_passes * report->traffic.bytes_logical,
+                               num_passes * report->traffic.bytes_remote};
+}
+
+static double gbps(uint64_t bytes, double us)
+{
+    return us > 0 ? (double)bytes / us / 1000 : 0;
+}
+
+static int print_json(const struct ep_report *report, enum ep_op op)
+{
+    const struct ep_options *options = report->options;
+    const struct figures *us = &report->figures[op];
+    const struct ep_tally *tally = &report->tallies[op];
+    struct ep_traffic traffic = traffic_of(report, op);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, s:I,"
+        " s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:b}",
+        "op", ep_op_names[op], "machine", machine, "ranks", options->num_ranks, "nodes",
+        options->num_nodes, "tokens", options->num_tokens, "hidden", options->hidden, "topk",
+        options->num_topk, "experts", options->num_experts, "dtype", options->dtype, "trace",
+        options->trace_path, "trace_layer", options->layer, "skew", options->skew, "seed",
+        (json_int_t)options->seed, "blocks", options->num_blocks, "warps", options->num_warps,
+        "warmup", options->num_warmup, "iters", options->num_iters, "us_min", us->min, "us_median",
+        us->median, "us_max", us->max, "bytes_logical", (json_int_t)traffic.bytes_logical,
+        "bytes_remote", (json_int_t)traffic.bytes_remote, "gbps_logical",
+        gbps(traffic.bytes_logical, us->median), "gbps_remote",
+        gbps(traffic.bytes_remote, us->median), "checked_rows", (json_int_t)tally->checked_rows,
+        "errors", (json_int_t)tally->errors, "ok", tally->errors == 0);
+    if (!object)
+        return -1;
+    int result = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    putchar('\n');
+    return result;
+}
+
+static void print_heading(const struct ep_options *options)
+{
+    printf("machine %s, %d ranks on %d node%s, %d tokens per rank, hidden %d, %s, top-%d of %d "
+           "experts\n",
+           machine, options->num_ranks, options->num_nodes, options->num_nodes == 1 ? "" : "s",
+           options->num_tokens, options->hidden, options->dtype, options->num_topk,
+           options->num_experts);
+    if (options->trace)
+        printf("routing: layer %d of %s\n", options->layer, options->trace_path);
+    else
+        printf("routing: gate, skew %g, seed %llu\n", options->skew,
+               (unsigned long long)options->seed);
+    printf(
+        "%d iterations after %d, %d block%s of %d warp%s; microseconds, the slowest rank's; GB/s "
+        "of the rank with most rows\n\n",
+        options->num_iters, options->num_warmup, options->num_blocks,
+        options->num_blocks == 1 ? "" : "s", options->num_warps,
+        options->num_warps == 1 ? "" : "s");
+    printf("%-9s %11s %11s %11s %8s %8s  %s\n", "", "min", "median", "max", "logical", "remote",
+           "check");
+    printf("%-9s %11s %11s %11s %8s %8s\n", "operation", "us", "us", "us", "GB/s", "GB/s");
+}
+
+static void print_row(const struct ep_report *report, enum ep_op op)
+{
+    const struct figures *us = &report->figures[op];
+    const struct ep_tally *tally = &report->tallies[op];
+    struct ep_traffic traffic = traffic_of(report, op);
+    printf("%-9s %11.1f %11.1f %11.1f ", ep_op_names[op], us->min, us->median, us->max);
+    if (op == EP_LAYOUT || op == EP_NOTIFY)
+        printf("%8s %8s  ", "-", "-");
+    else
+        printf("%8.3f %8.3f  ", gbps(traffic.bytes_logical, us->median),
+               gbps(traffic.bytes_remote, us->median));
+    if (report->options->check == EP_CHECK_NONE)
+        printf("none\n");
+    else if (tally->errors == 0)
+        printf("ok, %lld compared\n", (long long)tally->checked_rows);
+    else
+        printf("FAILED, %lld of %lld differ\n", (long long)tally->errors,
+               (long long)tally->checked_rows);
+}
+
+int ep_report_print(const struct ep_report *report)
+{
+    int result = 0, is_json = report->options->format == EP_FORMAT_JSON;
+    if (!is_json)
+        print_heading(report->options);
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        if (!ep_op_exists(op, report->options))
+            continue;
+        if (is_json)
+            result |= print_json(report, op);
+        else
+            print_row(report, op);
+    }
+    return fflush(stdout) != 0 || ferror(stdout) || result != 0 ? -1 : 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* What weft ep prints on standard output. */
+#ifndef WEFT_TOOL_EP_REPORT_H
+#define WEFT_TOOL_EP_REPORT_H
+
+#include "ep_check.h"
+#include "ep_measure.h"
+
+struct ep_report {
+    const struct ep_options *options;
+    struct figures figures[EP_NUM_OPS]; /* microseconds */
+    struct ep_tally tallies[EP_NUM_OPS];
+    struct ep_traffic traffic;
+};
+
+/* 0, or -1 when standard output cannot be written. */
+int ep_report_print(const struct ep_report *report);
+
+#endif

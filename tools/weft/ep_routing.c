@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_routing.h"
+
+#include <stdlib.h>
+
+#include "workload/router.h"
+
+static int load_gate(struct ep_routing *routing, const struct ep_options *options)
+{
+    struct router_config config = {
+        .seed = options->seed,
+        .num_experts = options->num_experts,
+        .num_topk = options->num_topk,
+        .skew = (float)options->skew,
+    };
+    struct router *router = router_create(&config);
+    if (!router)
+        return -1;
+    router_route(router, routing->loaded_begin, routing->loaded_end - routing->loaded_begin,
+                 routing->topk_idx, routing->topk_weights);
+    router_destroy(router);
+    return 0;
+}
+
+static void place(struct ep_routing *routing, const struct ep_options *options)
+{
+    for (int32_t r = 0; r <= routing->num_ranks; r++)
+        routing->first_tokens[r] = options->trace
+                                       ? trace_first_token(options->trace, r, routing->num_ranks)
+                                       : (int64_t)r * options->num_tokens;
+    for (int32_t r = 0; r < routing->num_ranks; r++)
+        for (int32_t e = ep_routing_first_expert(routing, r);
+             e < ep_routing_first_expert(routing, r + 1); e++)
+            routing->expert_rank[e] = r;
+}
+
+int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, int32_t rank,
+                    enum ep_routing_extent extent)
+{
+    size_t num_ranks = (size_t)options->num_ranks;
+    *routing = (struct ep_routing){
+        .num_ranks = options->num_ranks,
+        .num_topk = options->num_topk,
+        .num_experts = options->num_experts,
+        .first_tokens = calloc(num_ranks + 1, sizeof(int64_t)),
+        .expert_rank = calloc((size_t)options->num_experts, sizeof(int32_t)),
+    };
+    if (!routing->first_tokens || !routing->expert_rank)
+        return -1;
+    place(routing, options);
+    int is_own = extent == EP_ROUTING_OWN;
+    routing->loaded_begin = is_own ? routing->first_tokens[rank] : 0;
+    routing->loaded_end = routing->first_tokens[is_own ? rank + 1 : routing->num_ranks];
+    /* One more selection than there are, so that no tokens do not look like no memory. */
+    size_t num_tokens = (size_t)(routing->loaded_end - routing->loaded_begin);
+    size_t num_selections = num_tokens * (size_t)options->num_topk + 1;
+    routing->topk_idx = calloc(num_selections, sizeof(int32_t));
+    routing->topk_weights = calloc(num_selections, sizeof(float));
+    if (!routing->topk_idx || !routing->topk_weights)
+        return -1;
+    if (!options->trace)
+        return load_gate(routing, options);
+    trace_read(options->trace, options->layer, (int32_t)routing->loaded_begin, (int32_t)num_tokens,
+               routing->topk_idx, routing->topk_weights);
+    return 0;
+}
+
+void ep_routing_close(struct ep_routing *routing)
+{
+    free(routing->first_tokens);
+    free(routing->topk_idx);
+    free(routing->topk_weights);
+    free(routing->expert_rank);
+}
+
+int ep_routing_goes_to(const struct ep_routing *routing, int64_t token, int32_t rank)
+{
+    const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
+    for (int32_t k = 0; k < routing->num_topk; k++)
+        if (routing->expert_rank[topk_idx[k]] == rank)
+            return 1;
+    return 0;
+}

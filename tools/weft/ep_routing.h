@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Who chose which experts, and where those are: everything that results are checked against follows
+ * from it and the global token index. Tokens here are global: rank s has those from
+ * first_tokens[s] up to first_tokens[s + 1]. */
+#ifndef WEFT_TOOL_EP_ROUTING_H
+#define WEFT_TOOL_EP_ROUTING_H
+
+#include <stdint.h>
+
+#include "ep_options.h"
+
+struct ep_routing {
+    int32_t num_ranks;
+    int32_t num_topk;
+    int32_t num_experts;
+    int64_t *first_tokens; /* [num_ranks + 1] */
+    int64_t loaded_begin;  /* tokens whose routing is in memory */
+    int64_t loaded_end;
+    int32_t *topk_idx;    /* [loaded_end - loaded_begin][num_topk] */
+    float *topk_weights;  /* the same */
+    int32_t *expert_rank; /* [num_experts] */
+};
+
+enum ep_routing_extent { EP_ROUTING_OWN, EP_ROUTING_ALL };
+
+/* Needs resolved options. 0, or -1 when out of memory. */
+int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, int32_t rank,
+                    enum ep_routing_extent extent);
+void ep_routing_close(struct ep_routing *routing);
+
+static inline const int32_t *ep_routing_topk_idx(const struct ep_routing *routing, int64_t token)
+{
+    return routing->topk_idx + (token - routing->loaded_begin) * routing->num_topk;
+}
+
+static inline const float *ep_routing_topk_weights(const struct ep_routing *routing, int64_t token)
+{
+    return routing->topk_weights + (token - routing->loaded_begin) * routing->num_topk;
+}
+
+/* The first expert of a rank: it has those up to the first of rank + 1. */
+static inline int32_t ep_routing_first_expert(const struct ep_routing *routing, int32_t rank)
+{
+    return (int32_t)((int64_t)routing->num_experts * rank / routing->num_ranks);
+}
+
+/* 1 if the token chose an expert of `rank`, else 0. */
+int ep_routing_goes_to(const struct ep_routing *routing, int64_t token, int32_t rank);
+
+#endif

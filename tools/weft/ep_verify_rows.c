@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* What dispatch must deliver, what the experts make of it, and what combine must sum. */
+#include <string.h>
+
+#include "ep_verify.h"
+#include "workload/convert.h"
+#include "workload/rng.h"
+
+enum { SAMPLE_ROWS = 64 };
+
+static int64_t sample_size(const struct ep_verifier *verifier, int64_t num_rows)
+{
+    int is_full = verifier->layer->options->check == EP_CHECK_FULL || num_rows < SAMPLE_ROWS;
+    return is_full ? num_rows : SAMPLE_ROWS;
+}
+
+/* Member `index` of the sample of 0..num_rows-1: one of each of sample_size equal parts. */
+static int64_t sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index)
+{
+    int64_t size = sample_size(verifier, num_rows);
+    int64_t begin = num_rows * index / size, end = num_rows * (index + 1) / size;
+    uint64_t random = rng_key(verifier->layer->options->seed, (uint64_t)index);
+    return begin + (int64_t)(random % (uint64_t)(end - begin));
+}
+
+static int32_t source_of(const struct ep_routing *routing, int64_t token)
+{
+    int32_t source = 0;
+    while (token >= routing->first_tokens[source + 1])
+        source++;
+    return source;
+}
+
+/* Local ids and weights of one received row. */
+static int topk_is_equal(const struct ep_layer *layer, int64_t row, int64_t token)
+{
+    const struct ep_routing *routing = layer->routing;
+    int32_t num_topk = routing->num_topk;
+    const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
+    const float *topk_weights = ep_routing_topk_weights(routing, token);
+    const int32_t *recv_idx = layer->recv_topk_idx + row * num_topk;
+    const float *recv_weights = layer->recv_topk_weights + row * num_topk;
+    int32_t first_expert = ep_routing_first_expert(routing, layer->rank);
+    for (int32_t k = 0; k < num_topk; k++) {
+        int is_local = routing->expert_rank[topk_idx[k]] == layer->rank;
+        int32_t expected_idx = is_local ? topk_idx[k] - first_expert : -1;
+        float expected_weight = is_local ? topk_weights[k] : 0;
+        if (recv_idx[k] != expected_idx || fp32_bits(recv_weights[k]) != fp32_bits(expected_weight))
+            return 0;
+    }
+    return 1;
+}
+
+static void verify_recv_row(struct ep_verifier *verifier, int64_t row)
+{
+    const struct ep_layer *layer = verifier->layer;
+    struct payload payload = ep_layer_payload(layer);
+    size_t row_bytes = layer->options->row_bytes;
+    int64_t token = verifier->recv_tokens[row];
+    int32_t source = source_of(layer->routing, token);
+    int64_t source_token = token - layer->routing->first_tokens[source];
+    payload_fill_row(&payload, token, 0, verifier->row, row_bytes);
+    const char *difference = NULL;
+    if (memcmp(layer->recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) != 0)
+        difference = "payload";
+    else if (!topk_is_equal(layer, row, token))
+        difference = "topk_idx or topk_weights";
+    else if (layer->recv_src_token[row] != source_token)
+        difference = "src_token";
+    ep_tally_row(verifier, EP_DISPATCH, !difference, "%s of row %lld (token %lld of rank %d)",
+                 difference ? difference : "", (long long)row, (long long)source_token, source);
+}
+
+void ep_verify_dispatch(struct ep_verifier *verifier)
+{
+    const struct ep_layer *layer = verifier->layer;
+    int64_t num_sampled = sample_size(verifier, verifier->num_recv);
+    for (int64_t i = 0; i < num_sampled; i++)
+        verify_recv_row(verifier, sample_row(verifier, verifier->num_recv, i));
+    int64_t num_topk = layer->options->num_topk;
+    int is_equal = 1;
+    for (int64_t i = verifier->num_recv * num_topk; i < layer->capacity * num_topk; i++)
+        is_equal &= layer->recv_topk_idx[i] == -1;
+    if (!is_equal)
+        ep_tally_row(verifier, EP_DISPATCH, 0, "topk_idx is not -1 after the last row");
+}
+
+/* Exact in fp32, and different for experts that are close to each other. */
+static float expert_factor(int32_t expert)
+{
+    return 1 + (float)(expert % 16) / 16;
+}
+
+/* y = x * scale, rounded as the experts' output is; `row` is scratch. */
+static void scale_row(const struct ep_layer *layer, float scale, const float *x, float *y,
+                      void *row)
+{
+    size_t hidden = (size_t)layer->options->hidden;
+    for (size_t h = 0; h < hidden; h++)
+        y[h] = x[h] * scale;
+    payload_from_fp32(layer->options->kind, y, hidden, row);
+    payload_to_fp32(layer->options->kind, row, hidden, y);
+}
+
+void ep_apply_experts(struct ep_verifier *verifier)
+{
+    const struct ep_layer *layer = verifier->layer;
+    int64_t num_topk = layer->options->num_topk;
+    for (int64_t row = 0; row < verifier->num_recv; row++) {
+        unsigned char *x = layer->recv_x + (size_t)row * layer->options->row_bytes;
+        float scale = 0;
+        for (int64_t i = row * num_topk; i < (row + 1) * num_topk; i++)
+            if (layer->recv_topk_idx[i] >= 0)
+                scale += layer->recv_topk_weights[i] *
+                         expert_factor(weft_ep_global_expert(layer->ep, layer->rank,
+                                                             layer->recv_topk_idx[i]));
+        payload_to_fp32(layer->options->kind, x, (size_t)layer->options->hidden, verifier->x);
+        scale_row(layer, scale, verifier->x, verifier->y, x);
+    }
+}
+
+/* The rows of the token on all ranks that had it, summed as combine documents. */
+static void combine_token(struct ep_verifier *verifier, int64_t token)
+{
+    const struct ep_layer *layer = verifier->layer;
+    const struct ep_routing *routing = layer->routing;
+    struct payload payload = ep_layer_payload(layer);
+    size_t hidden = (size_t)layer->options->hidden;
+    const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
+    const float *topk_weights = ep_routing_topk_weights(routing, token);
+    payload_fill_row(&payload, token, 0, verifier->row, layer->options->row_bytes);
+    payload_to_fp32(payload.kind, verifier->row, hidden, verifier->x);
+    memset(verifier->sum, 0, hidden * sizeof(float));
+    for (int32_t r = 0; r < layer->num_ranks; r++) {
+        float scale = 0;
+        if (!ep_routing_goes_to(routing, token, r))
+            continue;
+        for (int32_t k = 0; k < routing->num_topk; k++)
+            if (routing->expert_rank[topk_idx[k]] == r)
+                scale += topk_weights[k] * expert_factor(topk_idx[k]);
+        scale_row(layer, scale, verifier->x, verifier->y, verifier->row);
+        for (size_t h = 0; h < hidden; h++)
+            verifier->sum[h] += verifier->y[h];
+    }
+    payload_from_fp32(payload.kind, verifier->sum, hidden, verifier->row);
+}
+
+void ep_verify_combine(struct ep_verifier *verifier)
+{
+    const struct ep_layer *layer = verifier->layer;
+    size_t row_bytes = layer->options->row_bytes;
+    int64_t num_sampled = sample_size(verifier, layer->num_tokens);
+    for (int64_t i = 0; i < num_sampled; i++) {
+        int64_t own_token = sample_row(verifier, layer->num_tokens, i);
+        const unsigned char *out = layer->out + (size_t)own_token * row_bytes;
+        combine_token(verifier, layer->routing->first_tokens[layer->rank] + own_token);
+        ep_tally_row(verifier, EP_COMBINE, memcmp(out, verifier->row, row_bytes) == 0,
+                     "row of token %lld", (long long)own_token);
+    }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies what a rank writes into a pipe to one of our own streams, whole lines at a time, each with
+ * the rank's prefix, so that lines of different ranks never mix. */
+#ifndef WEFT_TOOL_LINES_H
+#define WEFT_TOOL_LINES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct lines {
+    int fd; /* nonblocking read end; -1: closed */
+    FILE *sink;
+    char prefix[16];
+    char *pending; /* the line that has not ended yet */
+    size_t pending_bytes, pending_capacity;
+};
+
+void lines_open(struct lines *lines, int fd, FILE *sink, int32_t rank);
+/* Copies some of what there is now. Closes at the end of the pipe, and when the sink cannot be written, so
+ * that the rank learns of it as if it wrote there itself. */
+void lines_copy(struct lines *lines);
+/* Copies what there is now, completes the last line and closes. */
+void lines_close(struct lines *lines);
+
+#endif

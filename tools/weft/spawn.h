@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Starts one rank of a job as a process in a session of its own. */
+#ifndef WEFT_TOOL_SPAWN_H
+#define WEFT_TOOL_SPAWN_H
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "weft.h"
+
+enum spawn_output {
+    SPAWN_OUTPUT_SHARED, /* ranks write to our standard output and error */
+    SPAWN_OUTPUT_PIPED
+};
+
+struct spawn {
+    int32_t num_ranks;
+    int32_t num_nodes;
+    weft_unique_id id;
+    char *const *argv;
+    enum spawn_output output;
+    sigset_t signal_mask; /* of the ranks */
+};
+
+struct spawned {
+    pid_t pid;                /* also its session and process group */
+    int stdout_fd, stderr_fd; /* nonblocking read ends, -1 if SPAWN_OUTPUT_SHARED */
+};
+
+/* 0, or the errno of what failed: of execvp when the program cannot be started. Then nothing is
+ * left over. */
+int spawn_rank(const struct spawn *spawn, int32_t rank, struct spawned *spawned);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Minimum, median and maximum of samples. */
+#ifndef WEFT_WORKLOAD_FIGURES_H
+#define WEFT_WORKLOAD_FIGURES_H
+
+#include <stddef.h>
+
+struct figures {
+    double min;
+    double median; /* of an even number: the mean of the middle two */
+    double max;
+};
+
+/* Sorts samples in place; num_samples 1 or more. */
+struct figures figures_of(double *samples, size_t num_samples);
+
+#endif
