@@ -19,19 +19,37 @@ static void futex_wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void weft__doorbell_ring(struct weft__doorbell *bell)
+enum { WORD_BITS = 48 };
+static const uint64_t one_sleeper = (uint64_t)1 << WORD_BITS;
+static const uint64_t word_mask = ((uint64_t)1 << WORD_BITS) - 1;
+
+static int is_awaited(uint64_t sleepers, uint64_t word)
+{
+    const uint64_t awaited = sleepers & word_mask;
+    return sleepers >= one_sleeper &&
+           (awaited == WEFT__ANY_WORD || word == WEFT__ANY_WORD || awaited == word);
+}
+
+void weft__doorbell_ring(struct weft__doorbell *bell, uint64_t word)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&bell->num_sleepers, memory_order_relaxed) == 0)
+    if (!is_awaited(atomic_load_explicit(&bell->sleepers, memory_order_relaxed), word))
         return;
     atomic_fetch_add_explicit(&bell->num_rings, 1, memory_order_release);
     futex_wake_all(&bell->num_rings);
 }
 
-/* num_rings is read before the caller's re-check: a ring after it makes the sleep return at once. */
-uint32_t weft__doorbell_prepare(struct weft__doorbell *bell)
+/* num_rings is read before the caller's re-check: a ring after it makes the sleep return at once. A
+ * second sleeper makes it any word, until all have woken. */
+uint32_t weft__doorbell_prepare(struct weft__doorbell *bell, uint64_t word)
 {
-    atomic_fetch_add_explicit(&bell->num_sleepers, 1, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&bell->sleepers, memory_order_relaxed);
+    uint64_t after;
+    do {
+        const uint64_t num_before = before & ~word_mask;
+        after = num_before + one_sleeper + (num_before == 0 ? word : WEFT__ANY_WORD);
+    } while (!atomic_compare_exchange_weak_explicit(&bell->sleepers, &before, after,
+                                                    memory_order_relaxed, memory_order_relaxed));
     uint32_t prepared = atomic_load_explicit(&bell->num_rings, memory_order_acquire);
     atomic_thread_fence(memory_order_seq_cst);
     return prepared;
@@ -50,5 +68,10 @@ void weft__doorbell_sleep(struct weft__doorbell *bell, uint32_t prepared, int64_
 
 void weft__doorbell_cancel(struct weft__doorbell *bell)
 {
-    atomic_fetch_sub_explicit(&bell->num_sleepers, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&bell->sleepers, one_sleeper, memory_order_relaxed);
+}
+
+uint32_t weft__doorbell_num_sleepers(const struct weft__doorbell *bell)
+{
+    return (uint32_t)(atomic_load_explicit(&bell->sleepers, memory_order_relaxed) >> WORD_BITS);
 }

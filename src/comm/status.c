@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "comm/error.h"
+#include "comm/thread.h"
 
 weft_result weft__status_init(struct weft__status *status, int32_t num_ranks)
 {
@@ -39,7 +40,7 @@ static void wake_sleepers(struct weft__status *status)
 {
     pthread_cond_broadcast(&status->changed);
     if (status->own_bell != NULL)
-        weft__doorbell_ring(status->own_bell);
+        weft__doorbell_ring(status->own_bell, WEFT__ANY_WORD);
 }
 
 weft_result weft__status_fail(struct weft__status *status, weft_result result, int32_t failed_rank,
@@ -83,4 +84,15 @@ weft_result weft__status_check(struct weft__status *status)
     if (result != WEFT_OK)
         weft__error(result, "%s", status->message);
     return result;
+}
+
+weft_result weft__status_await_failure(struct weft__status *status, int64_t timeout_ns)
+{
+    int64_t deadline_ns = weft__now_ns() + timeout_ns;
+    const struct timespec deadline = weft__timespec(deadline_ns);
+    pthread_mutex_lock(&status->mutex);
+    while (atomic_load(&status->result) == WEFT_OK && weft__now_ns() < deadline_ns)
+        pthread_cond_timedwait(&status->changed, &status->mutex, &deadline);
+    pthread_mutex_unlock(&status->mutex);
+    return weft__status_check(status);
 }

@@ -94,7 +94,7 @@ static void *sleep_until_failure(void *argument)
 {
     struct sleeper *sleeper = argument;
     while (atomic_load(&sleeper->status->result) == WEFT_OK) {
-        uint32_t prepared = weft__doorbell_prepare(sleeper->bell);
+        uint32_t prepared = weft__doorbell_prepare(sleeper->bell, WEFT__ANY_WORD);
         if (atomic_load(&sleeper->status->result) != WEFT_OK)
             weft__doorbell_cancel(sleeper->bell);
         else
@@ -118,12 +118,12 @@ static void a_failure_wakes_all_sleepers(void **state)
             assert_int_equal(weft__thread_start(&threads[index], sleep_until_failure, &sleeper),
                              WEFT_OK);
         /* In half of the rounds they are asleep, in the others about to be. */
-        while (round % 2 == 0 && atomic_load(&bell.num_sleepers) < NUM_SLEEPERS)
+        while (round % 2 == 0 && weft__doorbell_num_sleepers(&bell) < NUM_SLEEPERS)
             sched_yield();
         weft__status_fail(&status, WEFT_ERROR_ABORTED, -1, "over");
         for (int index = 0; index < NUM_SLEEPERS; index++)
             pthread_join(threads[index], NULL);
-        assert_int_equal(atomic_load(&bell.num_sleepers), 0);
+        assert_int_equal(weft__doorbell_num_sleepers(&bell), 0);
         weft__status_set_bell(&status, NULL);
         weft__status_destroy(&status);
     }
@@ -133,13 +133,13 @@ static void a_sleep_ends_at_its_deadline(void **state)
 {
     (void)state;
     struct weft__doorbell bell = {0};
-    uint32_t prepared = weft__doorbell_prepare(&bell);
+    uint32_t prepared = weft__doorbell_prepare(&bell, WEFT__ANY_WORD);
     weft__doorbell_sleep(&bell, prepared, WEFT__NS_PER_MS);
-    prepared = weft__doorbell_prepare(&bell);
+    prepared = weft__doorbell_prepare(&bell, WEFT__ANY_WORD);
     weft__doorbell_sleep(&bell, prepared, 0);
-    prepared = weft__doorbell_prepare(&bell);
+    prepared = weft__doorbell_prepare(&bell, WEFT__ANY_WORD);
     weft__doorbell_sleep(&bell, prepared, -1);
-    assert_int_equal(atomic_load(&bell.num_sleepers), 0);
+    assert_int_equal(weft__doorbell_num_sleepers(&bell), 0);
 }
 
 struct table_tennis {
@@ -152,14 +152,14 @@ static void play(struct table_tennis *table, uint32_t player, uint32_t num_turns
 {
     for (uint32_t turn = player; turn < num_turns; turn += 2) {
         while (atomic_load_explicit(&table->turn, memory_order_acquire) != turn) {
-            uint32_t prepared = weft__doorbell_prepare(&table->bells[player]);
+            uint32_t prepared = weft__doorbell_prepare(&table->bells[player], WEFT__ANY_WORD);
             if (atomic_load_explicit(&table->turn, memory_order_acquire) == turn)
                 weft__doorbell_cancel(&table->bells[player]);
             else
                 weft__doorbell_sleep(&table->bells[player], prepared, long_ns);
         }
         atomic_store_explicit(&table->turn, turn + 1, memory_order_release);
-        weft__doorbell_ring(&table->bells[1 - player]);
+        weft__doorbell_ring(&table->bells[1 - player], WEFT__ANY_WORD);
     }
 }
 

@@ -102,10 +102,11 @@ void *weft__cpu_block_shared(struct weft_warp *warp)
     return warp->block->shared;
 }
 
-void weft__cpu_ring(struct weft_warp *warp, int32_t rank)
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *word)
 {
+    char *base = warp->launch->heap_bases[rank];
     if (rank != warp->launch->launch->comm->rank)
-        weft__doorbell_ring(weft__heap_bell(warp->launch->heap_bases[rank]));
+        weft__doorbell_ring(weft__heap_bell(base), (uintptr_t)word - (uintptr_t)base);
 }
 
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -269,6 +270,22 @@ static int spin(struct weft__cpu_launch *run)
     return 0;
 }
 
+/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD. */
+static uint64_t awaited_word(struct weft__cpu_launch *run)
+{
+    const uint64_t *word = NULL;
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        const struct warp_fiber *fiber = run->runner->fibers[i];
+        if (fiber->state != FIBER_WAITING || fiber->site == NULL)
+            continue;
+        if (word != NULL && word != fiber->word)
+            return WEFT__ANY_WORD;
+        word = fiber->word;
+    }
+    const char *base = run->heap_bases[run->launch->comm->rank];
+    return word == NULL ? WEFT__ANY_WORD : (uintptr_t)word - (uintptr_t)base;
+}
+
 /* Returns when a fiber may go on or the waits may have to end. */
 static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
 {
@@ -276,7 +293,7 @@ static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
     if (comm->num_ranks <= run->runner->num_cores && spin(run))
         return;
     struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[comm->rank]);
-    const uint32_t prepared = weft__doorbell_prepare(bell);
+    const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
     if (any_can_go_on(run) || check_failure(run, deadline_ns))
         weft__doorbell_cancel(bell);
     else

@@ -27,7 +27,7 @@ struct weft_warp {
 /* launch.c */
 void weft__cpu_block_sync(struct weft_warp *warp);
 void *weft__cpu_block_shared(struct weft_warp *warp);
-void weft__cpu_ring(struct weft_warp *warp, int32_t rank);
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *word);
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                                 const struct weft_wait_site *site);
 enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure);
@@ -131,7 +131,7 @@ WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, u
     __builtin_ia32_sfence(); /* a release does not order the streaming stores of row copies */
 #endif
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
-    weft__cpu_ring(warp, rank);
+    weft__cpu_ring(warp, rank, word);
 }
 
 WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,

@@ -14,8 +14,10 @@
 #include "machine/cpu/float_bits.h"
 #include "machine/cpu/rows.h"
 
-/* Elements summed at a time: the fp32 sums stay in the first-level cache. */
-enum { TILE = 1024 };
+enum {
+    TILE = 512, /* elements summed at a time: the fp32 sums stay in the first-level cache */
+    LINE_BYTES = 64
+};
 
 static void sum_add_bf16(float *restrict sum, const uint16_t *restrict src, int64_t n)
 {
@@ -79,6 +81,20 @@ static const void *aligned_tile(const void *src, size_t element_bytes, int64_t n
     return memcpy(buffer, src, (size_t)n * element_bytes);
 }
 
+/* The rows of a token lie far apart, so the processor does not see what comes next: while one row's
+ * tile is added, the next row's is fetched. */
+static void prefetch_tile(const void *const *srcs, int32_t num_srcs, size_t offset_bytes,
+                          size_t tile_bytes)
+{
+    for (int32_t i = 0; i < num_srcs; i++) {
+        if (srcs[i] == NULL)
+            continue;
+        for (size_t line = 0; line < tile_bytes; line += LINE_BYTES)
+            __builtin_prefetch((const char *)srcs[i] + offset_bytes + line);
+        return;
+    }
+}
+
 static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs, size_t offset_bytes,
                      weft_dtype dtype, int64_t n)
 {
@@ -88,6 +104,7 @@ static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs, size_
     for (int32_t i = 0; i < num_srcs; i++) {
         if (srcs[i] == NULL)
             continue;
+        prefetch_tile(srcs + i + 1, num_srcs - i - 1, offset_bytes, (size_t)n * element_bytes);
         const void *src =
             aligned_tile((const char *)srcs[i] + offset_bytes, element_bytes, n, buffer);
         if (dtype == WEFT_BF16)
