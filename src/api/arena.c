@@ -27,7 +27,7 @@ weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **create
     }
     arena->comm = comm;
     arena->base = base;
-    weft__ranges_init(&arena->ranges, bytes);
+    weft__ranges_init(&arena->ranges, weft__ranges_round_up(bytes));
     *created = arena;
     return WEFT_OK;
 }

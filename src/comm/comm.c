@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "comm/identity.h"
 #include "comm/link.h"
 #include "comm/settings.h"
+#include "comm/thread.h"
 
 /* All that it takes to make a communicator, however its ranks came by it. */
 struct origin {
@@ -250,6 +252,19 @@ static void place_in_child(const struct choice *choices, const weft_comm *comm,
     }
 }
 
+/* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the
+ * rank by the number that the caller knows. */
+static weft_result find_cause(weft_comm *comm, weft_result result)
+{
+    enum { NEWS_MS = 1000 };
+    if (result != WEFT_ERROR_RANK_FAILED && result != WEFT_ERROR_SYSTEM)
+        return result;
+    char message[WEFT__MAX_TEXT_BYTES];
+    snprintf(message, sizeof(message), "%s", weft__last_error());
+    weft_result cause = weft__status_await_failure(&comm->status, NEWS_MS * WEFT__NS_PER_MS);
+    return cause != WEFT_OK ? cause : weft__error(result, "%s", message);
+}
+
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child)
 {
@@ -275,5 +290,8 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
         return WEFT_OK;
     }
     result = read_num_nodes(&origin);
-    return result == WEFT_OK ? create(&origin, child) : result;
+    if (result != WEFT_OK)
+        return result;
+    result = create(&origin, child);
+    return result == WEFT_OK ? WEFT_OK : find_cause(comm, result);
 }

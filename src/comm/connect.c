@@ -127,9 +127,10 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
         result = WEFT__WIRE_GARBAGE;
     if (result == WEFT__WIRE_OK)
         memcpy(server, frame.body, sizeof(*server));
-    else
-        note_obstacle(meeting, result == WEFT__WIRE_EMPTY ? "it does not answer"
-                                                          : "it does not know this unique id");
+    else if (result != WEFT__WIRE_EMPTY)
+        note_obstacle(meeting, "it does not know this unique id");
+    else if (meeting->obstacle[0] == '\0') /* an attempt that the deadline cut short says little */
+        note_obstacle(meeting, "it does not answer");
     return result;
 }
 
@@ -159,8 +160,8 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
         return weft__error(WEFT_ERROR_TIMEOUT,
                            "the rendezvous (pid %d) does not answer within %u ms", server->pid,
                            meeting->hello->timeout_ms);
-    return weft__error(WEFT_ERROR_RANK_FAILED,
-                       "the process of the rendezvous (pid %d) died before all ranks had met",
+    return weft__error(WEFT_ERROR_SYSTEM,
+                       "the rendezvous is gone: its process (pid %d) died before all ranks had met",
                        server->pid);
 }
 

@@ -44,4 +44,7 @@ void weft__status_set_bell(struct weft__status *status, struct weft__doorbell *b
 /* WEFT_OK, or the failure, with the thread's last error set to its message. */
 weft_result weft__status_check(struct weft__status *status);
 
+/* The same, after waiting up to timeout_ns for a failure that must be on its way. */
+weft_result weft__status_await_failure(struct weft__status *status, int64_t timeout_ns);
+
 #endif

@@ -74,7 +74,8 @@ enum weft_failure_kind {
     WEFT_FAILURE_NONE = 0,
     WEFT_FAILURE_TIMEOUT,   /* site.rank did not signal: expected and seen are the word's values */
     WEFT_FAILURE_RANK_LEFT, /* the same, because it has destroyed its communicator */
-    WEFT_FAILURE_COMM,      /* the communicator had failed already */
+    WEFT_FAILURE_BLOCK_SYNC, /* only some warps of a block called weft_block_sync: the program is wrong */
+    WEFT_FAILURE_COMM,       /* the communicator had failed already */
     WEFT_FAILURE_MISMATCH /* site.rank's call differs in `field`: its value is seen, ours expected */
 };
 

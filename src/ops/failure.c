@@ -82,6 +82,10 @@ weft_result weft__program_failed(weft_comm *comm, const struct weft__program *pr
         return interrupted(comm, program, failure);
     if (failure->kind == WEFT_FAILURE_MISMATCH)
         fail_mismatch(comm, program, failure);
+    else if (failure->kind == WEFT_FAILURE_BLOCK_SYNC)
+        weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, comm->rank,
+                          "%s: some warps of a block of rank %d wait for others that do not come",
+                          program->name, comm->rank);
     else
         fail_wait(comm, program, failure);
     return weft__status_check(&comm->status);

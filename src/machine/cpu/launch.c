@@ -224,11 +224,12 @@ static int check_failure(struct weft__cpu_launch *run, int64_t deadline_ns)
         run->failure = describe_wait(left, WEFT_FAILURE_RANK_LEFT);
         return 1;
     }
-    if (now_ns() >= deadline_ns && !any_can_go_on(run)) {
-        run->failure = describe_wait(first_waiting_for_rank(run), WEFT_FAILURE_TIMEOUT);
-        return 1;
-    }
-    return 0;
+    if (now_ns() < deadline_ns || any_can_go_on(run))
+        return 0;
+    const struct warp_fiber *waiting = first_waiting_for_rank(run);
+    run->failure =
+        describe_wait(waiting, waiting != NULL ? WEFT_FAILURE_TIMEOUT : WEFT_FAILURE_BLOCK_SYNC);
+    return 1;
 }
 
 static int fail_waits(struct weft__cpu_launch *run)

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* The cpu machine under programs made for the test: syncs, waits that end and waits that fail. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "machine/host.h"
+#include "machine/stream.h"
+
+enum { NUM_ROUNDS = 20 };
+
+/* A communicator of one rank, with a deadline that a failing test can sit out. */
+static weft_comm *create_comm(uint32_t timeout_ms)
+{
+    weft_comm *comm;
+    weft_unique_id id;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.timeout_ms = timeout_ms;
+    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
+    assert_int_equal(weft_comm_create(&id, 0, 1, &config, &comm), WEFT_OK);
+    return comm;
+}
+
+static struct weft_failure last_failure;
+
+static weft_result note_failure(weft_comm *comm, const struct weft__program *program,
+                                const struct weft_failure *failure)
+{
+    (void)comm;
+    (void)program;
+    last_failure = *failure;
+    return WEFT_ERROR_TIMEOUT;
+}
+
+struct test_args {
+    int32_t *counters; /* [num_blocks][NUM_ROUNDS] */
+    int32_t *errors;
+    uint64_t *word;
+};
+
+static weft_result launch(weft_comm *comm, weft__program_fn *function, struct test_args args,
+                          int32_t num_blocks, int32_t num_warps)
+{
+    weft_stream *stream;
+    const struct weft__program program = {"test", function};
+    const struct weft__launch request = {.program = &program,
+                                         .args = &args,
+                                         .args_bytes = sizeof args,
+                                         .num_blocks = num_blocks,
+                                         .num_warps = num_warps,
+                                         .comm = comm,
+                                         .on_failure = note_failure};
+    last_failure = (struct weft_failure){.kind = WEFT_FAILURE_NONE};
+    assert_int_equal(weft_stream_create(&stream), WEFT_OK);
+    assert_int_equal(weft__stream_launch(stream, &request), WEFT_OK);
+    const weft_result result = weft_stream_synchronize(stream);
+    assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
+    return result;
+}
+
+/* After each sync, a warp must see that all warps of its block have counted. */
+static enum weft_status count_rounds(struct weft_warp *warp, const void *untyped)
+{
+    const struct test_args *args = untyped;
+    int32_t *counters = args->counters + (int64_t)weft_block_idx(warp) * NUM_ROUNDS;
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        counters[round]++;
+        weft_block_sync(warp);
+        *args->errors += counters[round] != weft_num_warps(warp);
+    }
+    return WEFT_STATUS_OK;
+}
+
+static void block_sync_waits_for_all_warps_of_the_block(void **state)
+{
+    (void)state;
+    static const int32_t grids[][2] = {{1, 1}, {1, 2}, {1, 32}, {3, 5}, {7, 1}, {16, 32}};
+    weft_comm *comm = create_comm(1000);
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+        int32_t errors = 0;
+        int32_t *counters = calloc((size_t)grids[i][0] * NUM_ROUNDS, sizeof *counters);
+        assert_non_null(counters);
+        const struct test_args args = {.counters = counters, .errors = &errors};
+        assert_int_equal(launch(comm, count_rounds, args, grids[i][0], grids[i][1]), WEFT_OK);
+        assert_int_equal(errors, 0);
+        for (int32_t j = 0; j < grids[i][0] * NUM_ROUNDS; j++)
+            assert_int_equal(counters[j], grids[i][1]);
+        free(counters);
+    }
+    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+}
+
+static const struct weft_wait_site site_of_rank_0 = {WEFT_PHASE_START, 0, 1};
+
+/* Block 0 waits for what the last block signals, so all must be able to take turns. */
+static enum weft_status wait_for_last_block(struct weft_warp *warp, const void *untyped)
+{
+    const struct test_args *args = untyped;
+    if (weft_block_idx(warp) == weft_num_blocks(warp) - 1)
+        weft_signal(warp, 0, args->word, 1);
+    return weft_wait(warp, args->word, 1, &site_of_rank_0);
+}
+
+static void warps_that_wait_let_others_run(void **state)
+{
+    (void)state;
+    void *word;
+    weft_comm *comm = create_comm(1000);
+    assert_int_equal(weft_heap_alloc(comm, sizeof(uint64_t), &word), WEFT_OK);
+    *(uint64_t *)word = 0;
+    const struct test_args args = {.word = word};
+    assert_int_equal(launch(comm, wait_for_last_block, args, 8, 4), WEFT_OK);
+    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+}
+
+/* Warp 0 waits for what never comes; the others must return with it, not hang in the sync. */
+static enum weft_status wait_for_nothing(struct weft_warp *warp, const void *untyped)
+{
+    const struct test_args *args = untyped;
+    enum weft_status status = WEFT_STATUS_OK;
+    if (weft_warp_idx(warp) == 0)
+        status = weft_wait(warp, args->word, 7, &site_of_rank_0);
+    weft_block_sync(warp);
+    *args->errors += weft_warp_idx(warp) == 0 && status != WEFT_STATUS_FAILED;
+    return status;
+}
+
+static void a_wait_that_passes_its_deadline_is_described(void **state)
+{
+    (void)state;
+    void *word;
+    int32_t errors = 0;
+    weft_comm *comm = create_comm(50);
+    assert_int_equal(weft_heap_alloc(comm, sizeof(uint64_t), &word), WEFT_OK);
+    *(uint64_t *)word = 5;
+    const struct test_args args = {.word = word, .errors = &errors};
+    assert_int_equal(launch(comm, wait_for_nothing, args, 3, 4), WEFT_ERROR_TIMEOUT);
+    assert_int_equal(errors, 0);
+    assert_int_equal(last_failure.kind, WEFT_FAILURE_TIMEOUT);
+    assert_int_equal(last_failure.expected, 7);
+    assert_int_equal(last_failure.seen, 5);
+    assert_int_equal(last_failure.site.rank, 0);
+    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+}
+
+/* A sync that only one warp calls is a bug of the program; the launch must end all the same. */
+static enum weft_status sync_alone(struct weft_warp *warp, const void *untyped)
+{
+    (void)untyped;
+    if (weft_warp_idx(warp) == 0)
+        weft_block_sync(warp);
+    return WEFT_STATUS_OK;
+}
+
+static void a_sync_that_some_warps_skip_ends_at_the_deadline(void **state)
+{
+    (void)state;
+    weft_comm *comm = create_comm(50);
+    const struct test_args args = {0};
+    assert_int_equal(launch(comm, sync_alone, args, 1, 2), WEFT_ERROR_TIMEOUT);
+    assert_int_equal(last_failure.kind, WEFT_FAILURE_BLOCK_SYNC);
+    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(block_sync_waits_for_all_warps_of_the_block),
+        cmocka_unit_test(warps_that_wait_let_others_run),
+        cmocka_unit_test(a_wait_that_passes_its_deadline_is_described),
+        cmocka_unit_test(a_sync_that_some_warps_skip_ends_at_the_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
