@@ -5,13 +5,12 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 # More settings for CMake, such as CMAKE_FLAGS=-DWEFT_WERROR=ON.
 CMAKE_FLAGS ?=
-# Not passed on: the make that CMake runs gets its own.
-MAKEFLAGS =
-
 # The thread sanitizer of gcc 12 and 13 cannot map its shadow where addresses are very random.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && cmake --build --preset $(1) --parallel $(JOBS)
+# The make that CMake runs must not see the flags of this one.
+build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
+	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake --build --preset $(1) --parallel $(JOBS)
 
 .PHONY: all demo test bench install format lint sanitize asan-ubsan tsan clean help
 
@@ -52,7 +51,7 @@ sanitize: asan-ubsan tsan ## run the tests under ASan and UBSan, then under TSan
 asan-ubsan tsan:
 	@scripts/setup build test
 	@$(call build,$@)
-	$(NO_ASLR) ctest --preset $@
+	WEFT_TEST_GRID=$${WEFT_TEST_GRID:-small} $(NO_ASLR) ctest --preset $@
 
 clean: ## remove everything built
 	rm -rf build

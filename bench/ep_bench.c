@@ -20,8 +20,8 @@ static void print_figure(const struct bench *bench, const char *name, double val
     const struct bench_options *options = &bench->options;
     if (bench->rank != 0)
         return;
-    printf("{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"configuration\": "
-           "\"cpu machine, %d ranks, %d tokens, hidden %d bf16, top-%d of %d experts\"}\n",
+    printf("{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"%s\", \"configuration\": "
+           "\"cpu machine, %d ranks, tokens per rank %d, hidden %d bf16, top-%d of %d experts\"}\n",
            name, value, unit, bench->num_ranks, options->num_tokens, options->hidden,
            options->num_topk, options->num_experts);
 }
@@ -35,7 +35,7 @@ static void memcpy_dispatch(void *argument)
         for (int32_t rank = 0; rank < bench->num_ranks; rank++) {
             const int32_t row = plan_row(&bench->plan, bench->rank, token, rank);
             if (row != PLAN_NO_ROW)
-                memcpy((char *)weft_ptr(bench->comm, bench->recv, rank) + (size_t)row * row_bytes,
+                memcpy(bench->peer_recv[rank] + (size_t)row * row_bytes,
                        bench->x + (size_t)token * row_bytes, row_bytes);
         }
     }
@@ -51,8 +51,7 @@ static void memcpy_combine(void *argument)
             const int32_t row = plan_row(&bench->plan, bench->rank, token, rank);
             if (row != PLAN_NO_ROW)
                 memcpy(bench->out + (size_t)token * row_bytes,
-                       (char *)weft_ptr(bench->comm, bench->recv, rank) + (size_t)row * row_bytes,
-                       row_bytes);
+                       bench->peer_recv[rank] + (size_t)row * row_bytes, row_bytes);
         }
     }
 }

@@ -37,6 +37,11 @@ static weft_result alloc_buffers(struct bench *bench)
         posix_memalign((void **)&bench->out, 64, own_bytes) != 0)
         return WEFT_ERROR_OUT_OF_MEMORY;
     plan_fill(plan, bench->rank, bench->x);
+    bench->peer_recv = malloc((size_t)plan->num_ranks * sizeof(*bench->peer_recv));
+    if (bench->peer_recv == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    for (int32_t rank = 0; rank < plan->num_ranks; rank++)
+        bench->peer_recv[rank] = weft_ptr(bench->comm, bench->recv, rank);
     return WEFT_OK;
 }
 
@@ -68,6 +73,7 @@ void bench_destroy(struct bench *bench)
     weft_heap_free(bench->comm, bench->recv_topk_idx);
     weft_heap_free(bench->comm, bench->recv_topk_weights);
     weft_comm_destroy(bench->comm);
+    free(bench->peer_recv);
     free(bench->x);
     free(bench->out);
     plan_destroy(&bench->plan);
@@ -83,20 +89,20 @@ weft_result bench_route(struct bench *bench)
     return weft_ep_notify(bench->handle, bench->stream);
 }
 
-static weft_result dispatch(struct bench *bench, weft_ep_dispatch_args *args)
+static weft_result dispatch(struct bench *bench, weft_ep_dispatch_args args)
 {
     const weft_plane plane = {
         .src = bench->x, .dst = bench->recv, .row_bytes = bench->plan.row_bytes};
-    args->num_planes = 1;
-    args->planes = &plane;
-    args->capacity = bench->capacity;
-    return weft_ep_dispatch(bench->handle, args, bench->stream);
+    args.num_planes = 1;
+    args.planes = &plane;
+    args.capacity = bench->capacity;
+    return weft_ep_dispatch(bench->handle, &args, bench->stream);
 }
 
 weft_result bench_dispatch_rows(struct bench *bench)
 {
-    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
-    return dispatch(bench, &args);
+    const weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
+    return dispatch(bench, args);
 }
 
 weft_result bench_dispatch_all(struct bench *bench)
@@ -107,7 +113,7 @@ weft_result bench_dispatch_all(struct bench *bench)
     args.topk_weights = bench->topk_weights;
     args.recv_topk_idx = bench->recv_topk_idx;
     args.recv_topk_weights = bench->recv_topk_weights;
-    return dispatch(bench, &args);
+    return dispatch(bench, args);
 }
 
 weft_result bench_combine(struct bench *bench)

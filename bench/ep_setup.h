@@ -17,8 +17,9 @@ struct bench {
     weft_ep_handle *handle;
     const int32_t *topk_idx; /* of this rank */
     const float *topk_weights;
-    char *x, *out; /* [num_tokens] rows in ordinary memory */
-    char *recv;    /* [capacity] rows in the heap, at the same offset on all ranks */
+    char *x, *out;    /* [num_tokens] rows in ordinary memory */
+    char *recv;       /* [capacity] rows in the heap, at the same offset on all ranks */
+    char **peer_recv; /* [num_ranks] where that of each rank is mapped here */
     int32_t *recv_topk_idx;
     float *recv_topk_weights;
 };

@@ -35,6 +35,9 @@ foreach(program ${programs})
   list(APPEND fatbins ${fatbin})
 endforeach()
 add_custom_target(programs-cuda DEPENDS ${fatbins})
-add_test(NAME build/programs-cuda
-  COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target programs-cuda)
-set_tests_properties(build/programs-cuda PROPERTIES TIMEOUT 300 LABELS build)
+# Sanitizers change nothing about it: once is enough.
+if(NOT WEFT_SANITIZE)
+  add_test(NAME build/programs-cuda
+    COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target programs-cuda)
+  set_tests_properties(build/programs-cuda PROPERTIES TIMEOUT 300 LABELS build)
+endif()

@@ -180,9 +180,11 @@ void *weft_ptr(weft_comm *comm, const void *ptr, int32_t rank);
 /* An arena is a block of the heap from which this rank alone allocates, without the others:
  * outputs of dispatch, which differ in size by rank. All layers of a model can share one. */
 typedef struct weft_arena weft_arena;
-weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **arena); /* collective */
+/* Collective. bytes may differ between ranks; the heap block has the largest. */
+weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **arena);
 weft_result weft_arena_destroy(weft_arena *arena); /* as weft_heap_free */
-/* 256-byte aligned; WEFT_ERROR_OUT_OF_MEMORY names the bytes that are free. 0 bytes: NULL. */
+/* 256-byte aligned, and takes a multiple of 256 bytes; WEFT_ERROR_OUT_OF_MEMORY names the bytes that
+ * are free. 0 bytes: NULL. */
 weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr);
 weft_result weft_arena_free(weft_arena *arena, void *ptr);
 weft_result weft_arena_reset(weft_arena *arena); /* frees all */
@@ -382,7 +384,8 @@ typedef struct weft_ep_size_args {
 typedef struct weft_ep_sizes {
     int64_t max_recv_tokens; /* rows that can arrive at this rank at worst */
     uint64_t arena_bytes;  /* an arena of this size holds exactly the outputs of one dispatch then:
-                                planes, topk_idx, topk_weights, src_token */
+                                planes, topk_idx, topk_weights, src_token; of this rank, for the
+                                experts of others can attract more */
     uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
     uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
 } weft_ep_sizes;

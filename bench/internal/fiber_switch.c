@@ -2,11 +2,10 @@
 /* What switching fibers costs: weft's, and the C library's ucontext beside them. Prints one JSON
  * line per kind, nanoseconds per switch. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <ucontext.h>
 
-#include "machine/cpu/fiber.h"
+#include "machine/fiber.h"
 
 enum { NUM_ROUND_TRIPS = 1000000, STACK_BYTES = 64 * 1024 };
 
@@ -27,7 +26,7 @@ static void yield_often(void *argument)
 static double measure_weft(void)
 {
     struct weft__fiber *fiber;
-    if (weft__fiber_create(&fiber) != WEFT_OK)
+    if (weft__fiber_create(&fiber, WEFT__FIBER_STACK_BYTES) != WEFT_OK)
         return -1;
     weft__fiber_start(fiber, yield_often, fiber);
     const double start_ns = now_ns();
@@ -48,8 +47,8 @@ static void swap_often(void)
 
 static double measure_ucontext(void)
 {
-    void *stack = malloc(STACK_BYTES);
-    if (stack == NULL || getcontext(&other_context) != 0)
+    static char stack[STACK_BYTES];
+    if (getcontext(&other_context) != 0)
         return -1;
     other_context.uc_stack.ss_sp = stack;
     other_context.uc_stack.ss_size = STACK_BYTES;
@@ -59,7 +58,6 @@ static double measure_ucontext(void)
     for (int i = 0; i <= NUM_ROUND_TRIPS; i++)
         swapcontext(&main_context, &other_context);
     const double elapsed_ns = now_ns() - start_ns;
-    free(stack);
     return elapsed_ns / (2.0 * NUM_ROUND_TRIPS);
 }
 

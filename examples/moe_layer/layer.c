@@ -40,20 +40,6 @@ static weft_result fill_parameters(struct layer *layer, int32_t rank)
     return WEFT_OK;
 }
 
-/* Replaces *bytes, which differ by rank, by the most that a rank has. */
-static weft_result max_over_ranks(weft_comm *comm, uint64_t *bytes)
-{
-    const int32_t num_ranks = weft_comm_num_ranks(comm);
-    uint64_t *all = malloc((size_t)num_ranks * sizeof(*all));
-    if (all == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    const weft_result result = weft_host_all_gather(comm, bytes, sizeof(*bytes), all);
-    for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++)
-        *bytes = all[rank] > *bytes ? all[rank] : *bytes;
-    free(all);
-    return result;
-}
-
 static weft_result create_arena(struct layer *layer, weft_comm *comm)
 {
     const uint64_t row_bytes = (uint64_t)layer->shape.hidden * sizeof(uint16_t);
@@ -67,7 +53,6 @@ static weft_result create_arena(struct layer *layer, weft_comm *comm)
     args.with_topk = 1;
     weft_ep_sizes sizes;
     TRY(weft_ep_query_sizes(layer->ep, &args, &sizes));
-    TRY(max_over_ranks(comm, &sizes.arena_bytes));
     return weft_arena_create(comm, sizes.arena_bytes, &layer->arena);
 }
 

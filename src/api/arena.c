@@ -12,22 +12,38 @@ struct weft_arena {
     struct weft__ranges ranges;
 };
 
+/* The ranks' blocks of the heap are alike, so they have the size of the largest. */
+static weft_result largest_of_ranks(weft_comm *comm, uint64_t bytes, uint64_t *largest)
+{
+    uint64_t *all = calloc((size_t)comm->num_ranks, sizeof(*all));
+    if (all == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare arena sizes");
+    weft_result result = weft__comm_all_gather(comm, &bytes, sizeof(bytes), all);
+    *largest = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        *largest = all[rank] > *largest ? all[rank] : *largest;
+    free(all);
+    return result;
+}
+
 weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **created)
 {
     void *base;
+    uint64_t largest_bytes = 0;
     WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__check_not_null(created, "arena"));
+    WEFT__TRY(largest_of_ranks(comm, bytes, &largest_bytes));
     weft_arena *arena = calloc(1, sizeof(*arena));
     if (arena == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an arena");
-    weft_result result = weft__heap_alloc(comm, bytes, &base);
+    weft_result result = weft__heap_alloc(comm, largest_bytes, &base);
     if (result != WEFT_OK) {
         free(arena);
         return result;
     }
     arena->comm = comm;
     arena->base = base;
-    weft__ranges_init(&arena->ranges, weft__ranges_round_up(bytes));
+    weft__ranges_init(&arena->ranges, bytes);
     *created = arena;
     return WEFT_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/gather.h"
 #include "comm/log.h"
 #include "comm/status.h"
 #include "comm/thread.h"
@@ -19,18 +20,6 @@ struct member {
     uint64_t num_gathered;       /* sequence of its latest contribution */
 };
 
-/* The all-gather under way. No rank can be ahead of another by more than one, since a rank starts
- * the next only when it has the result of this one, which needed everybody. */
-struct gather {
-    uint64_t sequence;
-    uint64_t blob_bytes; /* as the first contributor has it */
-    int32_t first_rank, num_in;
-    int32_t differing_rank; /* whose blob has another size; -1: none */
-    uint64_t differing_bytes;
-    int64_t deadline_ns;
-    struct weft__message *message; /* filled with the blobs; NULL: no gather under way */
-};
-
 struct weft__group {
     struct weft__group *next;
     uint64_t key;
@@ -40,7 +29,9 @@ struct weft__group {
     enum { MEETING, MET, FAILED_TO_MEET } phase;
     int64_t deadline_ns; /* of the meeting; of a failed one: until when to tell late comers */
     struct weft__failure_notice failure;
-    struct gather gather;
+    /* The all-gather under way. No rank can be ahead of another by more than one, since a rank
+     * starts the next only when it has the result of this one, which needed everybody. */
+    struct weft__gather gather;
     struct member members[];
 };
 
@@ -64,14 +55,19 @@ static void broadcast(struct weft__group *group, struct weft__message *message)
 }
 
 /* Without memory nobody can be told anything: then the members see their connections end. */
+static void disconnect_all(struct weft__group *group)
+{
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        if (group->members[rank].client != NULL)
+            group->members[rank].client->state = WEFT__CLIENT_BROKEN;
+}
+
 static void broadcast_body(struct weft__group *group, enum weft__frame_type type, const void *body,
                            size_t body_bytes)
 {
     struct weft__message *message = weft__message_create(type, body, body_bytes, NULL, 0);
     if (message == NULL) {
-        for (int32_t rank = 0; rank < group->num_ranks; rank++)
-            if (group->members[rank].client != NULL)
-                group->members[rank].client->state = WEFT__CLIENT_BROKEN;
+        disconnect_all(group);
         return;
     }
     broadcast(group, message);
@@ -91,18 +87,11 @@ static struct weft__failure_notice failure(weft_result result, int32_t rank, con
     return notice;
 }
 
-static void drop_gather(struct weft__group *group)
-{
-    if (group->gather.message != NULL)
-        weft__message_release(group->gather.message);
-    group->gather = (struct gather){0};
-}
-
 static void fail_group(struct weft__group *group, const struct weft__failure_notice *notice)
 {
     weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "communicator %016llx: %s",
               (unsigned long long)group->key, notice->text);
-    drop_gather(group);
+    weft__gather_drop(&group->gather);
     if (group->phase == MEETING) {
         const struct weft__hello *first = &group->members[group->first_rank].hello;
         group->phase = FAILED_TO_MEET;
@@ -201,10 +190,7 @@ static void send_table(struct weft__group *group)
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_TABLE, NULL, 0, NULL, table_bytes);
     if (message == NULL) {
-        struct weft__failure_notice notice =
-            failure(WEFT_ERROR_OUT_OF_MEMORY, -1, "the rendezvous has no memory for %d ranks",
-                    group->num_ranks);
-        fail_group(group, &notice);
+        disconnect_all(group);
         return;
     }
     for (int32_t rank = 0; rank < group->num_ranks; rank++)
@@ -258,36 +244,14 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
 
 static void finish_gather(struct weft__group *group)
 {
-    struct gather *gather = &group->gather;
-    if (gather->differing_rank < 0) {
-        broadcast(group, gather->message);
+    struct weft__message *message = weft__gather_result(&group->gather);
+    if (message == NULL) {
+        disconnect_all(group);
     } else {
-        struct {
-            struct weft__gather_header header;
-            char text[WEFT__MAX_TEXT_BYTES];
-        } body = {.header = {.sequence = gather->sequence, .result = WEFT_ERROR_MISMATCH}};
-        snprintf(body.text, sizeof(body.text),
-                 "ranks disagree: the all-gather has %llu bytes on rank %d and %llu on rank %d",
-                 (unsigned long long)gather->blob_bytes, gather->first_rank,
-                 (unsigned long long)gather->differing_bytes, gather->differing_rank);
-        broadcast_body(group, WEFT__FRAME_GATHERED, &body, sizeof(body));
+        broadcast(group, message);
+        weft__message_release(message);
     }
-    drop_gather(group);
-}
-
-static enum weft__wire_result start_gather(struct weft__group *group, int32_t rank,
-                                           const struct weft__gather_header *header)
-{
-    size_t blobs_bytes = (size_t)group->num_ranks * header->blob_bytes;
-    struct weft__message *message =
-        weft__message_create(WEFT__FRAME_GATHERED, header, sizeof(*header), NULL, blobs_bytes);
-    group->gather = (struct gather){.sequence = header->sequence,
-                                    .blob_bytes = header->blob_bytes,
-                                    .first_rank = rank,
-                                    .differing_rank = -1,
-                                    .deadline_ns = INT64_MAX,
-                                    .message = message};
-    return message != NULL ? WEFT__WIRE_OK : WEFT__WIRE_GARBAGE;
+    weft__gather_drop(&group->gather);
 }
 
 /* The lowest rank that can no longer contribute to the gather; -1: none. */
@@ -313,29 +277,23 @@ static void fail_if_departed(struct weft__group *group)
 static enum weft__wire_result contribute(struct weft__group *group, int32_t rank,
                                          const struct weft__frame *frame)
 {
-    struct gather *gather = &group->gather;
     struct member *member = &group->members[rank];
-    struct weft__gather_header header;
-    if (group->phase != MET || frame->body_bytes < sizeof(header))
+    struct weft__contribution contribution = {
+        .rank = rank,
+        .num_ranks = group->num_ranks,
+        .deadline_ns = weft__now_ns() + member->hello.timeout_ms * WEFT__NS_PER_MS,
+        .blob = frame->body + sizeof(struct weft__gather_header)};
+    struct weft__gather_header *header = &contribution.header;
+    if (group->phase != MET || frame->body_bytes < sizeof(*header))
         return WEFT__WIRE_GARBAGE;
-    memcpy(&header, frame->body, sizeof(header));
-    if (header.blob_bytes != frame->body_bytes - sizeof(header) ||
-        header.sequence != member->num_gathered + 1)
+    memcpy(header, frame->body, sizeof(*header));
+    if (header->blob_bytes != frame->body_bytes - sizeof(*header) ||
+        header->sequence != member->num_gathered + 1)
         return WEFT__WIRE_GARBAGE;
-    member->num_gathered = header.sequence;
-    if (gather->message == NULL && start_gather(group, rank, &header) != WEFT__WIRE_OK)
+    member->num_gathered = header->sequence;
+    if (weft__gather_add(&group->gather, &contribution) != WEFT__WIRE_OK)
         return WEFT__WIRE_GARBAGE;
-    if (header.blob_bytes == gather->blob_bytes) {
-        memcpy(gather->message->body + sizeof(header) + (size_t)rank * header.blob_bytes,
-               frame->body + sizeof(header), header.blob_bytes);
-    } else if (gather->differing_rank < 0) {
-        gather->differing_rank = rank;
-        gather->differing_bytes = header.blob_bytes;
-    }
-    int64_t deadline_ns = weft__now_ns() + member->hello.timeout_ms * WEFT__NS_PER_MS;
-    if (deadline_ns < gather->deadline_ns)
-        gather->deadline_ns = deadline_ns;
-    if (++gather->num_in == group->num_ranks)
+    if (group->gather.num_in == group->num_ranks)
         finish_gather(group);
     else
         fail_if_departed(group);
@@ -423,7 +381,7 @@ void weft__groups_tick(struct weft__group **groups)
             expire(group, group->gather.first_rank, " to the host's all-gather or barrier");
         if (is_over(group, now_ns)) {
             *groups = group->next;
-            drop_gather(group);
+            weft__gather_drop(&group->gather);
             free(group);
         } else {
             groups = &group->next;
@@ -450,7 +408,7 @@ void weft__groups_free(struct weft__group **groups)
     while (*groups != NULL) {
         struct weft__group *group = *groups;
         *groups = group->next;
-        drop_gather(group);
+        weft__gather_drop(&group->gather);
         free(group);
     }
 }

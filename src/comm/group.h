@@ -12,6 +12,7 @@ struct weft__group;
 struct weft__client {
     struct weft__client *next;
     struct weft__wire wire;
+    int process_fd; /* readable when the member's process has ended; -1: not watched */
     struct weft__group *group;
     int32_t rank;        /* in the group */
     int64_t deadline_ns; /* of a stranger: to introduce itself, or to go after it was refused */

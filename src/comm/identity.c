@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "comm/error.h"
@@ -46,4 +47,11 @@ weft_result weft__identity_of_process(struct weft__identity *identity)
     *identity = (struct weft__identity){
         .pid = getpid(), .uid = getuid(), .host_key = host_key, .node_key = host_key};
     return WEFT_OK;
+}
+
+int weft__identity_watch(const struct weft__identity *self, const struct weft__identity *other)
+{
+    if (other->host_key != self->host_key || other->pid == self->pid)
+        return -1;
+    return (int)syscall(SYS_pidfd_open, other->pid, 0); /* closed on exec */
 }

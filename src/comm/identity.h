@@ -9,4 +9,9 @@
  * share memory with it: the same kernel, and the same namespaces of processes and sockets. */
 weft_result weft__identity_of_process(struct weft__identity *identity);
 
+/* A descriptor that becomes readable when the other process ends, which its connections need not
+ * show: a child that it forked may hold them open. -1 if it cannot be had: the process is on another
+ * host, is this one, or the kernel is too old. */
+int weft__identity_watch(const struct weft__identity *self, const struct weft__identity *other);
+
 #endif

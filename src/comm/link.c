@@ -9,6 +9,7 @@
 
 #include "comm/connect.h"
 #include "comm/error.h"
+#include "comm/identity.h"
 #include "comm/thread.h"
 
 enum {
@@ -23,7 +24,8 @@ struct weft__link {
     struct weft__identity server;
     struct weft__identity *table; /* [num_ranks] */
     pthread_t monitor;
-    int wake_fd; /* makes the monitor look again */
+    int wake_fd;    /* makes the monitor look again */
+    int process_fd; /* readable when the process of the rendezvous has ended; -1: not watched */
 
     pthread_mutex_t send_mutex; /* of the wire's sending side and what follows */
     struct weft__wire wire;
@@ -166,8 +168,11 @@ static enum weft__wire_result exchange(struct weft__link *link)
 static void *monitor(void *argument)
 {
     struct weft__link *link = argument;
+    enum { SERVER_RUNS, SERVER_ENDED } process_state = SERVER_RUNS;
     for (;;) {
         enum weft__wire_result result = exchange(link);
+        if (result == WEFT__WIRE_EMPTY && process_state == SERVER_ENDED)
+            result = WEFT__WIRE_CLOSED;
         pthread_mutex_lock(&link->send_mutex);
         short events = weft__wire_has_output(&link->wire) ? POLLIN | POLLOUT : POLLIN;
         int64_t close_ns = link->close_ns;
@@ -177,10 +182,15 @@ static void *monitor(void *argument)
         if (result != WEFT__WIRE_EMPTY || weft__now_ns() >= close_ns)
             return NULL;
         struct pollfd set[] = {{.fd = link->wire.fd, .events = events},
-                               {.fd = link->wake_fd, .events = POLLIN}};
+                               {.fd = link->wake_fd, .events = POLLIN},
+                               {.fd = link->process_fd, .events = POLLIN}};
         uint64_t num_wakes;
-        if (poll(set, 2, weft__poll_timeout_ms(close_ns)) > 0 && set[1].revents != 0)
+        if (poll(set, 3, weft__poll_timeout_ms(close_ns)) <= 0)
+            continue;
+        if (set[1].revents != 0)
             (void)!read(link->wake_fd, &num_wakes, sizeof(num_wakes));
+        if (set[2].revents != 0)
+            process_state = SERVER_ENDED;
     }
 }
 
@@ -297,6 +307,8 @@ static void free_link(struct weft__link *link)
     weft__wire_close(&link->wire);
     if (link->wake_fd >= 0)
         close(link->wake_fd);
+    if (link->process_fd >= 0)
+        close(link->process_fd);
     pthread_mutex_destroy(&link->send_mutex);
     free(link->table);
     free(link);
@@ -331,6 +343,7 @@ static weft_result start(struct weft__link *link, const struct weft__link_option
     if (result != WEFT_OK)
         return result;
     memcpy(table, link->table, table_bytes);
+    link->process_fd = weft__identity_watch(&hello->identity, &link->server);
     return weft__thread_start(&link->monitor, monitor, link);
 }
 
@@ -344,6 +357,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
     link->timeout_ms = options->hello->timeout_ms;
     link->status = options->status;
     link->wire.fd = -1;
+    link->process_fd = -1;
     link->close_ns = INT64_MAX;
     link->gather.state = GATHER_DONE;
     pthread_mutex_init(&link->send_mutex, NULL);

@@ -18,9 +18,10 @@
 
 enum {
     STRANGER_TIMEOUT_MS = 5000, /* to introduce itself */
-    MAX_STRANGERS = 512,        /* beyond it the longest waiting one goes */
-    PAUSE_MS = 10,
-    FIRST_CLIENT = 2 /* in the poll set, after the stop event and the listener */
+    MAX_STRANGERS = 512,        /* at a time; for one more, the longest waiting one goes */
+    MAX_ACCEPTED = 64,          /* per round */
+    PAUSE_MS = 10,              /* when there are no descriptors for new connections */
+    FIRST_CLIENT = 2            /* in the poll set, after the stop event and the listener */
 };
 
 struct rendezvous {
@@ -77,6 +78,7 @@ static void introduce(struct rendezvous *server, struct weft__client *client,
         return;
     server->num_strangers--;
     client->deadline_ns = INT64_MAX;
+    client->process_fd = weft__identity_watch(&server->identity, &hello.identity);
 }
 
 static void serve_input(struct rendezvous *server, struct weft__client *client)
@@ -100,12 +102,20 @@ static void serve_input(struct rendezvous *server, struct weft__client *client)
         client->state = WEFT__CLIENT_BROKEN;
 }
 
-static void serve_client(struct rendezvous *server, struct weft__client *client, short events)
+/* Slots of the poll set that belong to one client. */
+enum { SOCKET_SLOT, PROCESS_SLOT, SLOTS_PER_CLIENT };
+
+static void serve_client(struct rendezvous *server, struct weft__client *client,
+                         const struct pollfd *slots)
 {
+    short events = slots[SOCKET_SLOT].revents;
     if ((events & POLLOUT) && weft__wire_flush(&client->wire) != WEFT__WIRE_OK)
         client->state = WEFT__CLIENT_BROKEN;
-    if (events & (POLLIN | POLLHUP | POLLERR))
+    /* What a process has said counts, also when it has ended since. */
+    if ((events & (POLLIN | POLLHUP | POLLERR)) || slots[PROCESS_SLOT].revents != 0)
         serve_input(server, client);
+    if (slots[PROCESS_SLOT].revents != 0)
+        client->state = WEFT__CLIENT_BROKEN;
 }
 
 static struct weft__client *oldest_stranger(const struct rendezvous *server)
@@ -116,6 +126,14 @@ static struct weft__client *oldest_stranger(const struct rendezvous *server)
             (oldest == NULL || client->deadline_ns < oldest->deadline_ns))
             oldest = client;
     return oldest;
+}
+
+static void close_client(struct weft__client *client)
+{
+    if (client->process_fd >= 0)
+        close(client->process_fd);
+    weft__wire_close(&client->wire); /* last: to the other side it says that all is done */
+    free(client);
 }
 
 /* Removing one may break others, which are told of it; so until none is broken. */
@@ -133,8 +151,7 @@ static void sweep(struct rendezvous *server)
             weft__group_lose(client);
         else if (client->deadline_ns != INT64_MAX) /* no member that said goodbye */
             server->num_strangers--;
-        weft__wire_close(&client->wire);
-        free(client);
+        close_client(client);
         server->num_clients--;
         link = &server->clients;
     }
@@ -152,29 +169,38 @@ static void make_room(struct rendezvous *server)
     sweep(server);
 }
 
+static void add_client(struct rendezvous *server, int fd)
+{
+    struct weft__client *client = calloc(1, sizeof(*client));
+    if (client == NULL || weft__socket_prepare(fd) != WEFT_OK) {
+        free(client);
+        close(fd);
+        return;
+    }
+    weft__wire_init(&client->wire, fd, sizeof(struct weft__hello));
+    client->process_fd = -1;
+    client->deadline_ns = weft__now_ns() + STRANGER_TIMEOUT_MS * WEFT__NS_PER_MS;
+    client->next = server->clients;
+    server->clients = client;
+    server->num_clients++;
+    server->num_strangers++;
+    serve_input(server, client);
+}
+
+/* Not all that wait: the members have a turn in between. */
 static void accept_clients(struct rendezvous *server)
 {
-    for (;;) {
-        int fd = accept4(server->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE)
-                make_room(server);
-            return;
-        }
-        struct weft__client *client = calloc(1, sizeof(*client));
-        if (client == NULL || weft__socket_prepare(fd) != WEFT_OK) {
-            free(client);
-            close(fd);
-            return;
-        }
-        weft__wire_init(&client->wire, fd, sizeof(struct weft__hello));
-        client->deadline_ns = weft__now_ns() + STRANGER_TIMEOUT_MS * WEFT__NS_PER_MS;
-        client->next = server->clients;
-        server->clients = client;
-        server->num_clients++;
-        if (++server->num_strangers > MAX_STRANGERS)
+    for (int num_accepted = 0; num_accepted < MAX_ACCEPTED; num_accepted++) {
+        if (server->num_strangers >= MAX_STRANGERS)
             make_room(server);
-        serve_input(server, client);
+        int fd = accept4(server->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            add_client(server, fd);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE)
+            make_room(server);
+        return;
     }
 }
 
@@ -198,26 +224,33 @@ static void fill_poll_set(const struct rendezvous *server, struct pollfd *set)
 {
     set[0] = (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
     set[1] = (struct pollfd){.fd = server->listener_fd, .events = POLLIN};
-    struct pollfd *slot = set + FIRST_CLIENT;
-    for (const struct weft__client *client = server->clients; client != NULL; client = client->next)
-        *slot++ = (struct pollfd){.fd = client->wire.fd,
-                                  .events = weft__wire_has_output(&client->wire) ? POLLIN | POLLOUT
-                                                                                 : POLLIN};
+    struct pollfd *slots = set + FIRST_CLIENT;
+    for (const struct weft__client *client = server->clients; client != NULL;
+         client = client->next, slots += SLOTS_PER_CLIENT) {
+        short events = weft__wire_has_output(&client->wire) ? POLLIN | POLLOUT : POLLIN;
+        slots[SOCKET_SLOT] = (struct pollfd){.fd = client->wire.fd, .events = events};
+        slots[PROCESS_SLOT] = (struct pollfd){.fd = client->process_fd, .events = POLLIN};
+    }
+}
+
+static int poll_set_size(const struct rendezvous *server)
+{
+    return FIRST_CLIENT + SLOTS_PER_CLIENT * server->num_clients;
 }
 
 /* One round; 0 when the server is to end. */
 static int serve_round(struct rendezvous *server, struct pollfd *set)
 {
     fill_poll_set(server, set);
-    int num_ready = poll(set, (nfds_t)(FIRST_CLIENT + server->num_clients),
-                         weft__poll_timeout_ms(next_deadline_ns(server)));
+    int num_ready =
+        poll(set, (nfds_t)poll_set_size(server), weft__poll_timeout_ms(next_deadline_ns(server)));
     if (num_ready > 0 && set[0].revents != 0)
         return 0;
-    const struct pollfd *slot = set + FIRST_CLIENT;
+    const struct pollfd *slots = set + FIRST_CLIENT;
     for (struct weft__client *client = server->clients; num_ready > 0 && client != NULL;
-         client = client->next, slot++)
-        if (slot->revents != 0 && client->state == WEFT__CLIENT_OPEN)
-            serve_client(server, client, slot->revents);
+         client = client->next, slots += SLOTS_PER_CLIENT)
+        if (client->state == WEFT__CLIENT_OPEN)
+            serve_client(server, client, slots);
     sweep(server);
     if (num_ready > 0 && set[1].revents != 0)
         accept_clients(server);
@@ -230,7 +263,7 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
 /* Grows the poll set to what the next round needs; 0 if there is no memory for it. */
 static int reserve_poll_set(const struct rendezvous *server, struct pollfd **set, int *capacity)
 {
-    int num_needed = FIRST_CLIENT + server->num_clients;
+    int num_needed = poll_set_size(server);
     if (num_needed <= *capacity)
         return 1;
     struct pollfd *larger = realloc(*set, 2 * (size_t)num_needed * sizeof(*larger));
@@ -254,8 +287,7 @@ static void *serve(void *argument)
     while (server->clients != NULL) {
         struct weft__client *client = server->clients;
         server->clients = client->next;
-        weft__wire_close(&client->wire);
-        free(client);
+        close_client(client);
     }
     return NULL;
 }

@@ -10,7 +10,7 @@ typedef enum weft_status weft__program_fn(struct weft_warp *warp, const void *ar
 
 struct weft__program {
     const char *name;
-    weft__program_fn *cpu;
+    weft__program_fn *run;
 };
 
 enum { WEFT__MAX_WARPS = 32 }; /* per block */

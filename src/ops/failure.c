@@ -12,8 +12,8 @@ static void field_name(const struct weft__program *program, uint32_t field, char
         [WEFT_CALL_PROGRAM] = "the operation",
         [WEFT_CALL_NUM_TOPK] = "num_topk",
         [WEFT_CALL_DTYPE] = "dtype",
-        [WEFT_CALL_OPTIONS] = "which of topk_idx (1), topk_weights (2) and 64-bit indices (4) "
-                              "are given",
+        [WEFT_CALL_OPTIONS] = ("which of topk_idx (1), topk_weights (2) and 64-bit indices (4) "
+                               "are given"),
         [WEFT_CALL_NUM_PLANES] = "num_planes",
     };
     if (field < WEFT_CALL_ROW_BYTES)

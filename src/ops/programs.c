@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/programs.h"
 
-#define DECLARE_PROGRAM(name) weft__program_fn weft__cpu_##name;
+/* The host's own machine: its primitives.h says how it names programs. */
+#define DECLARE_PROGRAM(name) weft__program_fn WEFT_PROGRAM_SYMBOL(name);
 WEFT_PROGRAM_LIST(DECLARE_PROGRAM)
 
-#define PROGRAM_ENTRY(name) {#name, weft__cpu_##name},
+#define PROGRAM_ENTRY(name) {#name, WEFT_PROGRAM_SYMBOL(name)},
 static const struct weft__program programs[WEFT_NUM_PROGRAMS] = {WEFT_PROGRAM_LIST(PROGRAM_ENTRY)};
 
 const char *weft__program_name(uint64_t program)

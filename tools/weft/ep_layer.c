@@ -10,21 +10,6 @@ struct payload ep_layer_payload(const struct ep_layer *layer)
     return (struct payload){layer->options->seed, layer->options->kind};
 }
 
-/* Ranks may differ in what can arrive at worst (those without experts get nothing), while arenas are
- * of one size. */
-static weft_result agree_on_arena_bytes(weft_comm *comm, uint64_t *arena_bytes)
-{
-    int32_t num_ranks = weft_comm_num_ranks(comm);
-    uint64_t *of_ranks = calloc((size_t)num_ranks, sizeof *of_ranks);
-    if (!of_ranks)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    weft_result result = weft_host_all_gather(comm, arena_bytes, sizeof *arena_bytes, of_ranks);
-    for (int32_t r = 0; r < num_ranks && result == WEFT_OK; r++)
-        *arena_bytes = of_ranks[r] > *arena_bytes ? of_ranks[r] : *arena_bytes;
-    free(of_ranks);
-    return result;
-}
-
 static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
 {
     const struct ep_options *options = layer->options;
@@ -56,7 +41,6 @@ static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
     if (result == WEFT_OK) {
         layer->capacity = (int32_t)sizes.max_recv_tokens;
         *arena_bytes = sizes.arena_bytes;
-        result = agree_on_arena_bytes(layer->comm, arena_bytes);
     }
     return result;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "machine/cpu/fiber.h"
+#include "machine/fiber.h"
 
 enum {
     /* A signal between two running ranks takes well under this; longer than that, sleeping and
@@ -128,7 +128,7 @@ static void run_warp(void *argument)
 {
     struct warp_fiber *fiber = argument;
     const struct weft__launch *launch = fiber->warp.launch->launch;
-    (void)launch->program->cpu(&fiber->warp, launch->args);
+    (void)launch->program->run(&fiber->warp, launch->args);
     fiber->state = FIBER_DONE;
     fiber->warp.launch->num_live--;
 }
@@ -330,7 +330,7 @@ static weft_result grow_fibers(struct weft__cpu_runner *runner, int32_t num_fibe
         struct warp_fiber *fiber = calloc(1, sizeof *fiber);
         if (fiber == NULL)
             return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a warp");
-        const weft_result result = weft__fiber_create(&fiber->fiber);
+        const weft_result result = weft__fiber_create(&fiber->fiber, WEFT__FIBER_STACK_BYTES);
         if (result != WEFT_OK) {
             free(fiber);
             return result;

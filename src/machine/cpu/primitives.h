@@ -32,7 +32,9 @@ enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, ui
                                 const struct weft_wait_site *site);
 enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure);
 
-/* Defines program `name` over `struct weft_<name>_args` as weft__cpu_<name>. */
+#define WEFT_PROGRAM_SYMBOL(name) weft__cpu_##name
+
+/* Defines program `name` over `struct weft_<name>_args`. */
 #define WEFT_PROGRAM(name, warp, args)                                                             \
     static enum weft_status name##_body(struct weft_warp *warp,                                    \
                                         const struct weft_##name##_args *args);                    \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "machine/cpu/fiber.h"
+#include "machine/fiber.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -35,14 +35,13 @@ struct transfer {
 extern struct transfer jump_fcontext(void *to, void *data);
 extern void *make_fcontext(void *stack_top, size_t stack_bytes, void (*entry)(struct transfer));
 
-/* Programs need a few hundred bytes; instrumented builds have larger frames. The lowest page is a
- * guard: an overflow faults instead of corrupting the neighbour. */
-enum { STACK_BYTES = WITH_ASAN || WITH_TSAN ? 256 * 1024 : 64 * 1024 };
-
 struct weft__fiber {
     void *context; /* of the fiber while it does not run */
     void *resumer; /* of its resumer while it runs */
-    char *stack;   /* lowest address, guard page included */
+    /* Lowest address; the lowest page is a guard: an overflow faults instead of corrupting the
+     * neighbour. */
+    char *stack;
+    size_t stack_bytes; /* without the guard */
     void (*function)(void *argument);
     void *argument;
 #if WITH_ASAN
@@ -90,22 +89,23 @@ static void fiber_main(struct transfer from)
     }
 }
 
-weft_result weft__fiber_create(struct weft__fiber **out)
+weft_result weft__fiber_create(struct weft__fiber **out, size_t stack_bytes)
 {
     struct weft__fiber *fiber = calloc(1, sizeof *fiber);
     if (fiber == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber");
     const size_t guard_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    fiber->stack = mmap(NULL, STACK_BYTES + guard_bytes, PROT_READ | PROT_WRITE,
+    fiber->stack = mmap(NULL, stack_bytes + guard_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
     if (fiber->stack == MAP_FAILED) {
         free(fiber);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber's stack of %d bytes",
-                           STACK_BYTES);
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber's stack of %zu bytes",
+                           stack_bytes);
     }
+    fiber->stack_bytes = stack_bytes;
     mprotect(fiber->stack, guard_bytes, PROT_NONE);
     fiber->context =
-        make_fcontext(fiber->stack + guard_bytes + STACK_BYTES, STACK_BYTES, fiber_main);
+        make_fcontext(fiber->stack + guard_bytes + stack_bytes, stack_bytes, fiber_main);
 #if WITH_TSAN
     fiber->tsan_fiber = __tsan_create_fiber(0);
 #endif
@@ -120,8 +120,14 @@ void weft__fiber_destroy(struct weft__fiber *fiber)
 #if WITH_TSAN
     __tsan_destroy_fiber(fiber->tsan_fiber);
 #endif
-    munmap(fiber->stack, STACK_BYTES + (size_t)sysconf(_SC_PAGESIZE));
+    munmap(fiber->stack, fiber->stack_bytes + (size_t)sysconf(_SC_PAGESIZE));
     free(fiber);
+}
+
+int weft__fiber_owns(const struct weft__fiber *fiber, const void *address)
+{
+    return (uintptr_t)address - (uintptr_t)fiber->stack <
+           fiber->stack_bytes + (size_t)sysconf(_SC_PAGESIZE);
 }
 
 void weft__fiber_start(struct weft__fiber *fiber, void (*function)(void *argument), void *argument)
@@ -134,7 +140,8 @@ void weft__fiber_resume(struct weft__fiber *fiber)
 {
 #if WITH_ASAN
     void *fake_stack;
-    __sanitizer_start_switch_fiber(&fake_stack, fiber->stack + sysconf(_SC_PAGESIZE), STACK_BYTES);
+    __sanitizer_start_switch_fiber(&fake_stack, fiber->stack + sysconf(_SC_PAGESIZE),
+                                   fiber->stack_bytes);
 #endif
 #if WITH_TSAN
     fiber->tsan_resumer = __tsan_get_current_fiber();

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Stackful coroutines: the only file pair that knows the library that switches stacks. */
-#ifndef WEFT_MACHINE_CPU_FIBER_H
-#define WEFT_MACHINE_CPU_FIBER_H
+#ifndef WEFT_MACHINE_FIBER_H
+#define WEFT_MACHINE_FIBER_H
 
 #include "weft.h"
 
 struct weft__fiber;
 
-/* A fiber owns a stack and can run one function after another. */
-weft_result weft__fiber_create(struct weft__fiber **fiber);
+/* Enough for warp programs, also instrumented ones. */
+enum { WEFT__FIBER_STACK_BYTES = 256 * 1024 };
+
+/* A fiber owns a stack, of which only what is used takes memory, and can run one function after
+ * another. */
+weft_result weft__fiber_create(struct weft__fiber **fiber, size_t stack_bytes);
+/* Whether an address is on the fiber's stack. */
+int weft__fiber_owns(const struct weft__fiber *fiber, const void *address);
 void weft__fiber_destroy(struct weft__fiber *fiber);
 
 /* Sets what the next resume starts. The fiber must be new, or its last function have returned. */

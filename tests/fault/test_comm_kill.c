@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank is killed (SIGKILL) while communicators are made, split and used from the host. Every
+ * survivor learns by number who died, within two seconds; nothing is left behind, and the survivors
+ * go on with a new communicator. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 4, NUM_ROUNDS_BEFORE = 20, MAX_ROUNDS = 1000000 };
+
+enum moment {
+    BETWEEN_GATHERS, /* the others wait for the victim's blob */
+    INSIDE_GATHER,   /* the victim waits for that of a rank that then kills it */
+    BETWEEN_SPLITS,
+    BETWEEN_ALLOCATIONS,
+    AT_RANDOM /* during splits, which are meetings and heaps in the making */
+};
+
+struct plan {
+    enum moment moment;
+    int32_t victim;
+    uint32_t seed; /* of AT_RANDOM */
+};
+
+struct board {
+    double kill_time_s;
+    pid_t pids[NUM_RANKS];
+    pid_t orphan; /* a child of the victim */
+    weft_unique_id fresh_id;
+};
+
+/* What a process holds of the system. */
+struct holdings {
+    int num_fds, num_heap_mappings;
+};
+
+static int count_entries(const char *path)
+{
+    int num_entries = 0;
+    DIR *folder = opendir(path);
+    while (folder != NULL && readdir(folder) != NULL)
+        num_entries++;
+    if (folder != NULL)
+        closedir(folder);
+    return num_entries;
+}
+
+static struct holdings take_stock(void)
+{
+    struct holdings holdings = {.num_fds = count_entries("/proc/self/fd")};
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL)
+        holdings.num_heap_mappings += strstr(line, "memfd:weft") != NULL;
+    if (maps != NULL)
+        fclose(maps);
+    return holdings;
+}
+
+static int check_stock(struct ranks_context *context, struct holdings before)
+{
+    struct holdings now = take_stock();
+    RANK_CHECK(context, now.num_fds == before.num_fds, "%d descriptors, %d before", now.num_fds,
+               before.num_fds);
+    RANK_CHECK(context, now.num_heap_mappings == before.num_heap_mappings,
+               "%d heaps are mapped, %d before", now.num_heap_mappings, before.num_heap_mappings);
+    return 0;
+}
+
+static int check_no_files(struct ranks_context *context)
+{
+    struct dirent *entry;
+    DIR *folder = opendir("/dev/shm");
+    int num_left = 0;
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        num_left += strstr(entry->d_name, "weft") != NULL;
+    if (folder != NULL)
+        closedir(folder);
+    RANK_CHECK(context, num_left == 0, "%d files are left in /dev/shm", num_left);
+    return 0;
+}
+
+static void kill_victim(const struct plan *plan, struct board *board)
+{
+    board->kill_time_s = ranks_seconds();
+    kill(board->pids[plan->victim], SIGKILL);
+}
+
+/* The victim's second thread: up to 10 ms later it kills the process. */
+static void *kill_later(void *argument)
+{
+    struct ranks_context *context = argument;
+    const struct plan *plan = context->argument;
+    const struct timespec pause = {.tv_nsec = (long)(plan->seed * 2654435761u % 10000000)};
+    nanosleep(&pause, NULL);
+    kill_victim(plan, context->shared);
+    return NULL;
+}
+
+static weft_result use_once(struct ranks_context *context, weft_comm *comm)
+{
+    const struct plan *plan = context->argument;
+    int32_t all[NUM_RANKS];
+    weft_comm *child;
+    void *ptr;
+    if (plan->moment == BETWEEN_ALLOCATIONS)
+        return weft_heap_alloc(comm, 100000, &ptr);
+    if (plan->moment == BETWEEN_GATHERS || plan->moment == INSIDE_GATHER)
+        return weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all);
+    weft_result result = weft_comm_split(comm, 0, 0, NULL, &child);
+    if (result == WEFT_OK)
+        weft_comm_destroy(child);
+    return result;
+}
+
+/* Does what the plan says until it fails; the victim dies in it. */
+static weft_result use_until_failure(struct ranks_context *context, weft_comm *comm)
+{
+    const struct plan *plan = context->argument;
+    int32_t killer = plan->moment == INSIDE_GATHER ? (plan->victim + 1) % NUM_RANKS : plan->victim;
+    weft_result result = WEFT_OK;
+    pthread_t thread;
+    if (plan->moment == AT_RANDOM && context->rank == plan->victim)
+        pthread_create(&thread, NULL, kill_later, context);
+    for (int round = 0; round < MAX_ROUNDS && result == WEFT_OK; round++) {
+        if (round == NUM_ROUNDS_BEFORE && plan->moment != AT_RANDOM && context->rank == killer)
+            kill_victim(plan, context->shared);
+        result = use_once(context, comm);
+    }
+    return result;
+}
+
+static int check_failure(struct ranks_context *context, weft_comm *comm, weft_result result)
+{
+    const struct plan *plan = context->argument;
+    const struct board *board = context->shared;
+    double delay_s = ranks_seconds() - board->kill_time_s;
+    int32_t failed_rank = -1;
+    char text[32];
+    snprintf(text, sizeof(text), "rank %d died", plan->victim);
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_RANK_FAILED, text);
+    RANK_CHECK(context, delay_s < 2, "it took %.3f s to learn of the death", delay_s);
+    /* A split may hear of it through the child first. */
+    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, text);
+    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, text);
+    RANK_CHECK(context, failed_rank == plan->victim, "failed_rank is %d", failed_rank);
+    return 0;
+}
+
+static int go_on_without(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct board *board = context->shared;
+    weft_comm *comm;
+    int32_t rank = context->rank - (context->rank > plan->victim), all[NUM_RANKS];
+    if (rank == 0)
+        RANK_CHECK_OK(context, weft_unique_id_create(&board->fresh_id));
+    ranks_barrier(context);
+    struct holdings before = take_stock();
+    ranks_barrier(context);
+    RANK_CHECK_OK(context, weft_comm_create(&board->fresh_id, rank, NUM_RANKS - 1, NULL, &comm));
+    RANK_CHECK_OK(context, weft_host_all_gather(comm, &rank, sizeof(rank), all));
+    for (int32_t other = 0; other < NUM_RANKS - 1; other++)
+        RANK_CHECK(context, all[other] == other, "rank %d says %d", other, all[other]);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    /* The rendezvous, which lives in one of the survivors, has closed its ends by then, too. */
+    ranks_barrier(context);
+    return check_stock(context, before) || check_no_files(context);
+}
+
+static int live_through_a_death(struct ranks_context *context)
+{
+    struct board *board = context->shared;
+    weft_comm *comm;
+    board->pids[context->rank] = getpid();
+    ranks_barrier(context);
+    struct holdings before = take_stock();
+    ranks_barrier(context);
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    if (check_failure(context, comm, use_until_failure(context, comm)) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    ranks_barrier(context);
+    return check_stock(context, before) || go_on_without(context);
+}
+
+static void kill_rank(struct plan *plan, enum ranks_id id)
+{
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = id,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = plan,
+                                          .shared_bytes = sizeof(struct board),
+                                          .may_die = UINT64_C(1) << plan->victim,
+                                          .deadline_s = 60};
+    if (ranks_run_with(&options, live_through_a_death) != 0)
+        fail_msg("moment %d, victim %d, seed %u, id %d", plan->moment, plan->victim, plan->seed,
+                 id);
+}
+
+static void kill_each_rank_at_each_moment(enum ranks_id id)
+{
+    struct plan plan = {.moment = BETWEEN_GATHERS};
+    for (; plan.moment < AT_RANDOM; plan.moment++)
+        for (plan.victim = 0; plan.victim < NUM_RANKS; plan.victim++)
+            kill_rank(&plan, id);
+    for (plan.seed = 1; plan.seed <= 3 * NUM_RANKS; plan.seed++) {
+        plan.victim = (int32_t)(plan.seed % NUM_RANKS);
+        kill_rank(&plan, id);
+    }
+}
+
+static void survivors_name_the_dead(void **state)
+{
+    (void)state;
+    kill_each_rank_at_each_moment(RANKS_ID_BY_HOST);
+}
+
+/* Here the rendezvous dies with rank 0. */
+static void survivors_name_the_dead_host(void **state)
+{
+    (void)state;
+    kill_each_rank_at_each_moment(RANKS_ID_BY_RANK_0);
+}
+
+/* A child of the split does not have the rank that dies: it goes on, and fails only with the
+ * rendezvous. */
+static int split_before_a_death(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct board *board = context->shared;
+    weft_comm *comm, *child;
+    int32_t all[NUM_RANKS];
+    board->pids[context->rank] = getpid();
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    RANK_CHECK_OK(context, weft_comm_split(comm, context->rank == plan->victim, 0, NULL, &child));
+    ranks_barrier(context);
+    if (context->rank == plan->victim)
+        kill_victim(plan, board);
+    if (check_failure(context, comm, weft_host_barrier(comm)) != 0)
+        return 1;
+    for (int round = 0; round < 10; round++)
+        RANK_CHECK_OK(context, weft_host_all_gather(child, &round, sizeof(round), all));
+    RANK_CHECK_OK(context, weft_comm_status(child, NULL));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    RANK_CHECK_OK(context, weft_host_barrier(child));
+    RANK_CHECK_OK(context, weft_comm_destroy(child));
+    return 0;
+}
+
+static void a_split_without_the_dead_goes_on(void **state)
+{
+    (void)state;
+    struct plan plan = {.victim = 2};
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = &plan,
+                                          .shared_bytes = sizeof(struct board),
+                                          .may_die = 1 << 2,
+                                          .deadline_s = 60};
+    assert_int_equal(ranks_run_with(&options, split_before_a_death), 0);
+}
+
+/* The victim has forked a child that lives on, and with it the victim's descriptors. */
+static int die_with_an_heir(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct board *board = context->shared;
+    weft_comm *comm;
+    board->pids[context->rank] = getpid();
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    if (context->rank == plan->victim) {
+        pid_t orphan = fork();
+        if (orphan == 0) {
+            pause();
+            _exit(0);
+        }
+        RANK_CHECK(context, orphan > 0, "fork failed");
+        board->orphan = orphan;
+        kill_victim(plan, board);
+    }
+    int failed = check_failure(context, comm, weft_host_barrier(comm));
+    ranks_barrier(context);
+    if (context->rank == (plan->victim + 1) % NUM_RANKS)
+        kill(board->orphan, SIGKILL);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return failed;
+}
+
+static void a_child_of_the_dead_does_not_hide_the_death(void **state)
+{
+    (void)state;
+    for (int32_t victim = 0; victim < 2; victim++) {
+        struct plan plan = {.victim = victim};
+        const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                              .id = RANKS_ID_BY_RANK_0,
+                                              .num_ranks = NUM_RANKS,
+                                              .argument = &plan,
+                                              .shared_bytes = sizeof(struct board),
+                                              .may_die = UINT64_C(1) << victim,
+                                              .deadline_s = 60};
+        assert_int_equal(ranks_run_with(&options, die_with_an_heir), 0);
+    }
+}
+
+/* Rank 0 serves the rendezvous without being in the communicator of the others, and is killed. */
+static int lose_the_rendezvous(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct board *board = context->shared;
+    weft_comm *comm = NULL;
+    int32_t failed_rank = 99;
+    char text[64];
+    board->pids[context->rank] = getpid();
+    if (context->rank > 0)
+        RANK_CHECK_OK(
+            context, weft_comm_create(&context->id, context->rank - 1, NUM_RANKS - 1, NULL, &comm));
+    ranks_barrier(context);
+    if (context->rank == 0)
+        kill_victim(plan, board);
+    weft_result result = WEFT_OK;
+    while (result == WEFT_OK)
+        result = weft_host_barrier(comm);
+    snprintf(text, sizeof(text), "the rendezvous (pid %d) is gone", board->pids[0]);
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_SYSTEM, text);
+    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_SYSTEM, text);
+    RANK_CHECK(context, failed_rank == -1, "failed_rank is %d", failed_rank);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void the_loss_of_the_rendezvous_is_told(void **state)
+{
+    (void)state;
+    struct plan plan = {.victim = 0};
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = RANKS_ID_BY_RANK_0,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = &plan,
+                                          .shared_bytes = sizeof(struct board),
+                                          .may_die = 1,
+                                          .deadline_s = 60};
+    assert_int_equal(ranks_run_with(&options, lose_the_rendezvous), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(survivors_name_the_dead),
+        cmocka_unit_test(survivors_name_the_dead_host),
+        cmocka_unit_test(a_split_without_the_dead_goes_on),
+        cmocka_unit_test(a_child_of_the_dead_does_not_hide_the_death),
+        cmocka_unit_test(the_loss_of_the_rendezvous_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

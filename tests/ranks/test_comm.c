@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/* Communicators between threads and between processes: meeting, teams, splits, host collectives. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "harness/ranks.h"
+
+enum { MAX_RANKS = 9 };
+
+static void run_in_both_modes(int32_t num_ranks, rank_function function, void *argument)
+{
+    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, argument), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, argument), 0);
+}
+
+/* Every rank's blob is a function of rank, round and place. */
+static unsigned char blob_byte(int32_t rank, int round, size_t byte)
+{
+    return (unsigned char)(rank * 31 + round * 7 + (int)byte);
+}
+
+static int check_gather(struct ranks_context *context, weft_comm *comm, int round, size_t bytes)
+{
+    int32_t rank = weft_comm_rank(comm), num_ranks = weft_comm_num_ranks(comm);
+    unsigned char *send = malloc(bytes + 1), *recv = malloc((size_t)num_ranks * bytes + 1);
+    for (size_t byte = 0; byte < bytes; byte++)
+        send[byte] = blob_byte(rank, round, byte);
+    weft_result result = weft_host_all_gather(comm, send, bytes, recv);
+    size_t num_wrong = 0;
+    for (int32_t other = 0; result == WEFT_OK && other < num_ranks; other++)
+        for (size_t byte = 0; byte < bytes; byte++)
+            num_wrong += recv[(size_t)other * bytes + byte] != blob_byte(other, round, byte);
+    free(send);
+    free(recv);
+    RANK_CHECK_OK(context, result);
+    RANK_CHECK(context, num_wrong == 0, "%zu bytes are wrong", num_wrong);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- meeting */
+
+static int meet_and_gather(struct ranks_context *context)
+{
+    weft_comm *comm;
+    static const size_t sizes[] = {1, 0, 8, 4097, 100000};
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK(context, weft_comm_rank(comm) == context->rank, "%d", weft_comm_rank(comm));
+    RANK_CHECK(context, weft_comm_num_ranks(comm) == context->num_ranks, "%d",
+               weft_comm_num_ranks(comm));
+    for (int round = 0; round < 25; round++)
+        if (check_gather(context, comm, round, sizes[round % 5]) != 0)
+            return 1;
+    int32_t failed_rank = 99;
+    RANK_CHECK_OK(context, weft_comm_status(comm, &failed_rank));
+    RANK_CHECK(context, failed_rank == -1, "failed_rank is %d", failed_rank);
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void ranks_meet_and_gather(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks++)
+        run_in_both_modes(num_ranks, meet_and_gather, NULL);
+}
+
+static void the_rendezvous_may_live_in_rank_0(void **state)
+{
+    (void)state;
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 5};
+    assert_int_equal(ranks_run_with(&options, meet_and_gather), 0);
+}
+
+static int gather_the_largest(struct ranks_context *context)
+{
+    weft_comm *comm;
+    const size_t limit = 1 << 20;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    if (check_gather(context, comm, 3, limit) != 0)
+        return 1;
+    RANK_CHECK_ERROR(context, weft_host_all_gather(comm, comm, limit + 1, comm),
+                     WEFT_ERROR_INVALID_ARGUMENT, "1048577");
+    if (check_gather(context, comm, 4, 5) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void blobs_may_have_a_mebibyte(void **state)
+{
+    (void)state;
+    run_in_both_modes(4, gather_the_largest, NULL);
+}
+
+/* The id is used again, by the same ranks in another order. */
+static int meet_again(struct ranks_context *context)
+{
+    weft_comm *comm;
+    for (int round = 0; round < 20; round++) {
+        int32_t rank = (context->rank + round) % context->num_ranks;
+        RANK_CHECK_OK(context,
+                      weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm));
+        if (check_gather(context, comm, round, 100) != 0)
+            return 1;
+        ranks_barrier(context);
+        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        ranks_barrier(context);
+    }
+    return 0;
+}
+
+static void an_id_serves_one_communicator_after_another(void **state)
+{
+    (void)state;
+    run_in_both_modes(4, meet_again, NULL);
+}
+
+static int meet_twice(struct ranks_context *context)
+{
+    weft_comm *comms[2];
+    weft_unique_id *second = context->shared;
+    if (context->rank == 0)
+        RANK_CHECK_OK(context, weft_unique_id_create(second));
+    ranks_barrier(context);
+    int32_t mirrored = context->num_ranks - 1 - context->rank;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
+                                            &comms[0]));
+    RANK_CHECK_OK(context, weft_comm_create(second, mirrored, context->num_ranks, NULL, &comms[1]));
+    for (int round = 0; round < 20; round++)
+        if (check_gather(context, comms[round % 2], round, 64) != 0)
+            return 1;
+    /* One goes on when the other is gone. */
+    RANK_CHECK_OK(context, weft_comm_destroy(comms[0]));
+    if (check_gather(context, comms[1], 1, 64) != 0)
+        return 1;
+    ranks_barrier(context);
+    RANK_CHECK_OK(context, weft_comm_destroy(comms[1]));
+    ranks_barrier(context); /* rank 0's process serves the second */
+    return 0;
+}
+
+static void two_communicators_at_once(void **state)
+{
+    (void)state;
+    struct ranks_options options = {
+        .mode = RANKS_THREADS, .num_ranks = 4, .shared_bytes = sizeof(weft_unique_id)};
+    assert_int_equal(ranks_run_with(&options, meet_twice), 0);
+    options.mode = RANKS_PROCESSES;
+    assert_int_equal(ranks_run_with(&options, meet_twice), 0);
+}
+
+/* ---------------------------------------------------------------- teams and splits */
+
+static int check_team(struct ranks_context *context, weft_comm *comm, weft_team team,
+                      weft_team_info expected)
+{
+    weft_team_info info;
+    RANK_CHECK_OK(context, weft_comm_team(comm, team, &info));
+    RANK_CHECK(context,
+               info.num_ranks == expected.num_ranks && info.rank_idx == expected.rank_idx &&
+                   info.num_teams == expected.num_teams && info.team_idx == expected.team_idx,
+               "team %d is %d %d %d %d", team, info.num_ranks, info.rank_idx, info.num_teams,
+               info.team_idx);
+    RANK_CHECK(context, weft_team_world_rank(comm, team, info.rank_idx) == weft_comm_rank(comm),
+               "team %d", team);
+    RANK_CHECK(context, weft_team_world_rank(comm, team, info.num_ranks) == -1, "team %d", team);
+    return 0;
+}
+
+static int see_teams(struct ranks_context *context)
+{
+    enum { NUM_NODES = 3 };
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    int32_t rank = context->rank, num_ranks = context->num_ranks, node_size = num_ranks / NUM_NODES;
+    config.num_nodes = NUM_NODES;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, rank, num_ranks, &config, &comm));
+    int32_t node = rank / node_size, local = rank % node_size;
+    if (check_team(context, comm, WEFT_TEAM_WORLD, (weft_team_info){num_ranks, rank, 1, 0}) ||
+        check_team(context, comm, WEFT_TEAM_LOCAL,
+                   (weft_team_info){node_size, local, NUM_NODES, node}) ||
+        check_team(context, comm, WEFT_TEAM_RAIL,
+                   (weft_team_info){NUM_NODES, node, node_size, local}))
+        return 1;
+    for (int32_t other = 0; other < num_ranks; other++)
+        RANK_CHECK(context, weft_comm_node(comm, other) == other / node_size, "rank %d", other);
+    RANK_CHECK(context, weft_comm_node(comm, num_ranks) == -1, "a node of no rank");
+    RANK_CHECK(context, weft_comm_node(comm, -1) == -1, "a node of no rank");
+    /* A split keeps the nodes: here the second rank of every node and the others. */
+    weft_comm *child;
+    int is_second = local == 1;
+    RANK_CHECK_OK(context, weft_comm_split(comm, is_second, 0, NULL, &child));
+    weft_team_info local_team = {.num_ranks = is_second ? 1 : node_size - 1,
+                                 .rank_idx = is_second || local == 0 ? 0 : local - 1,
+                                 .num_teams = NUM_NODES,
+                                 .team_idx = node};
+    if (check_team(context, child, WEFT_TEAM_LOCAL, local_team) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(child));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void teams_of_virtual_nodes(void **state)
+{
+    (void)state;
+    run_in_both_modes(6, see_teams, NULL);
+    run_in_both_modes(9, see_teams, NULL);
+}
+
+static int split_into_colors(struct ranks_context *context)
+{
+    weft_comm *comm, *child, *none = (weft_comm *)context;
+    int32_t rank = context->rank, num_ranks = context->num_ranks;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, rank, num_ranks, NULL, &comm));
+    for (int round = 0; round < 6; round++) {
+        int32_t num_colors = 1 + round % 3, color = rank % num_colors;
+        int32_t num_members = (num_ranks - color + num_colors - 1) / num_colors;
+        /* Descending keys turn the order round; equal keys keep it. */
+        int32_t key = round % 2 ? -rank : 5;
+        int32_t place = round % 2 ? num_members - 1 - rank / num_colors : rank / num_colors;
+        RANK_CHECK_OK(context, weft_comm_split(comm, color, key, NULL, &child));
+        RANK_CHECK(context, weft_comm_num_ranks(child) == num_members, "%d members of color %d",
+                   weft_comm_num_ranks(child), color);
+        RANK_CHECK(context, weft_comm_rank(child) == place, "place %d", weft_comm_rank(child));
+        if (check_gather(context, child, round, 33) || check_gather(context, comm, round, 5))
+            return 1;
+        RANK_CHECK_OK(context, weft_comm_destroy(child));
+    }
+    int32_t color = rank == 0 ? -1 : 0;
+    RANK_CHECK_OK(context, weft_comm_split(comm, color, 0, NULL, &none));
+    RANK_CHECK(context, (none == NULL) == (rank == 0), "color -1 gets a communicator");
+    if (none != NULL)
+        RANK_CHECK_OK(context, weft_comm_destroy(none));
+    RANK_CHECK_ERROR(context, weft_comm_split(comm, -2, 0, NULL, &none),
+                     WEFT_ERROR_INVALID_ARGUMENT, "color is -2");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void splits_form_new_communicators(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += 2)
+        run_in_both_modes(num_ranks, split_into_colors, NULL);
+}
+
+/* Children outlive their parent, and split again. */
+static int split_deeply(struct ranks_context *context)
+{
+    weft_comm *comm, *child;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    while (weft_comm_num_ranks(comm) > 1) {
+        int32_t upper = weft_comm_rank(comm) >= weft_comm_num_ranks(comm) / 2;
+        RANK_CHECK_OK(context, weft_comm_split(comm, upper, 0, NULL, &child));
+        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        comm = child;
+        if (check_gather(context, comm, 1, 9) != 0)
+            return 1;
+    }
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void children_outlive_their_parents(void **state)
+{
+    (void)state;
+    run_in_both_modes(8, split_deeply, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_meet_and_gather),
+        cmocka_unit_test(the_rendezvous_may_live_in_rank_0),
+        cmocka_unit_test(blobs_may_have_a_mebibyte),
+        cmocka_unit_test(an_id_serves_one_communicator_after_another),
+        cmocka_unit_test(two_communicators_at_once),
+        cmocka_unit_test(teams_of_virtual_nodes),
+        cmocka_unit_test(splits_form_new_communicators),
+        cmocka_unit_test(children_outlive_their_parents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

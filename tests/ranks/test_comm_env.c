@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* Communicators from the environments of launchers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 4 };
+
+enum style { WEFT_RUN, TORCHRUN, OPEN_MPI, OPEN_MPI_HOSTS, SLURM, PMI, NUM_STYLES };
+
+struct plan {
+    enum style style;
+    int port; /* free, as is the one after it */
+    char job[64];
+};
+
+static void set_number(const char *name, int number)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", number);
+    setenv(name, text, 1);
+}
+
+static void set_weft_id(const weft_unique_id *id)
+{
+    char hex[2 * sizeof(id->bytes) + 1];
+    for (size_t byte = 0; byte < sizeof(id->bytes); byte++)
+        snprintf(hex + 2 * byte, 3, "%02x", id->bytes[byte]);
+    setenv("WEFT_ID", hex, 1);
+}
+
+static void set_ranks(const struct ranks_context *context, const char *rank, const char *num_ranks)
+{
+    set_number(rank, context->rank);
+    set_number(num_ranks, context->num_ranks);
+}
+
+static void become(const struct ranks_context *context, const struct plan *plan)
+{
+    switch (plan->style) {
+    case WEFT_RUN:
+        set_weft_id(&context->id);
+        set_ranks(context, "WEFT_RANK", "WEFT_WORLD_SIZE");
+        break;
+    case TORCHRUN:
+        set_ranks(context, "RANK", "WORLD_SIZE");
+        setenv("MASTER_ADDR", "localhost", 1);
+        set_number("MASTER_PORT", plan->port);
+        break;
+    case OPEN_MPI_HOSTS:
+        setenv("WEFT_ADDR", "127.0.0.1", 1);
+        set_number("WEFT_PORT", plan->port);
+        setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+        /* fall through */
+    case OPEN_MPI:
+        set_ranks(context, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+        setenv("PMIX_NAMESPACE", plan->job, 1);
+        break;
+    case SLURM:
+        set_ranks(context, "SLURM_PROCID", "SLURM_NTASKS");
+        setenv("SLURM_JOB_ID", plan->job, 1);
+        break;
+    case PMI:
+        set_ranks(context, "PMI_RANK", "PMI_SIZE");
+        setenv("PMI_PORT", plan->job, 1);
+        break;
+    case NUM_STYLES:
+        break;
+    }
+}
+
+static int check_world(struct ranks_context *context, weft_comm *comm)
+{
+    int32_t ranks[NUM_RANKS];
+    RANK_CHECK(context, weft_comm_num_ranks(comm) == context->num_ranks, "%d ranks",
+               weft_comm_num_ranks(comm));
+    RANK_CHECK(context, weft_comm_rank(comm) == context->rank, "rank %d", weft_comm_rank(comm));
+    RANK_CHECK_OK(context, weft_host_all_gather(comm, &context->rank, sizeof(int32_t), ranks));
+    for (int32_t rank = 0; rank < context->num_ranks; rank++)
+        RANK_CHECK(context, ranks[rank] == rank, "rank %d says %d", rank, ranks[rank]);
+    return 0;
+}
+
+static int start_from_environment(struct ranks_context *context)
+{
+    weft_comm *comms[3], *child;
+    become(context, context->argument);
+    for (int index = 0; index < 3; index++)
+        RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comms[index]));
+    RANK_CHECK_OK(context, weft_comm_split(comms[1], context->rank % 2, 0, NULL, &child));
+    RANK_CHECK_OK(context, weft_host_barrier(child));
+    for (int index = 0; index < 3; index++) {
+        if (check_world(context, comms[index]) != 0)
+            return 1;
+        RANK_CHECK_OK(context, weft_comm_destroy(comms[index]));
+    }
+    RANK_CHECK_OK(context, weft_host_barrier(child));
+    RANK_CHECK_OK(context, weft_comm_destroy(child));
+    /* Rank 0 serves: it stays until the others have what they need. */
+    ranks_barrier(context);
+    return 0;
+}
+
+/* The system says which port is free; the next one very likely is, too. */
+static int find_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t address_bytes = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &address_bytes), 0);
+    close(fd);
+    return ntohs(address.sin_port) - 1;
+}
+
+static struct plan plan_of(enum style style)
+{
+    struct plan plan = {.style = style, .port = find_free_port()};
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(plan.job, sizeof(plan.job), "%d-%ld", getpid(), now.tv_nsec);
+    return plan;
+}
+
+static void every_launcher_starts_a_world(void **state)
+{
+    (void)state;
+    for (int style = 0; style < NUM_STYLES; style++) {
+        struct plan plan = plan_of((enum style)style);
+        const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                              .id = style == WEFT_RUN ? RANKS_ID_BY_HOST
+                                                                      : RANKS_ID_NONE,
+                                              .num_ranks = NUM_RANKS,
+                                              .argument = &plan};
+        assert_int_equal(ranks_run_with(&options, start_from_environment), 0);
+    }
+}
+
+static int start_alone(struct ranks_context *context)
+{
+    weft_comm *comm, *child;
+    void *ptr;
+    RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
+    if (check_world(context, comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 5 << 20, &ptr));
+    memset(ptr, 1, 5 << 20);
+    RANK_CHECK(context, weft_ptr(comm, ptr, 0) == ptr, "its own heap is elsewhere");
+    RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, NULL, &child));
+    if (check_world(context, child) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_abort(child));
+    RANK_CHECK_ERROR(context, weft_host_barrier(child), WEFT_ERROR_ABORTED, "rank 0");
+    RANK_CHECK_OK(context, weft_comm_destroy(child));
+    RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void without_a_launcher_there_is_one_rank(void **state)
+{
+    (void)state;
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1};
+    assert_int_equal(ranks_run_with(&options, start_alone), 0);
+}
+
+static int see_nodes(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_team_info info;
+    become(context, context->argument);
+    setenv("WEFT_NODES", "3", 1);
+    RANK_CHECK_ERROR(context, weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                     "WEFT_NODES is 3");
+    setenv("WEFT_NODES", "2", 1);
+    setenv("WEFT_TIMEOUT_MS", "soon", 1);
+    RANK_CHECK_ERROR(context, weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                     "WEFT_TIMEOUT_MS is \"soon\"");
+    setenv("WEFT_TIMEOUT_MS", "20000", 1);
+    RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
+    RANK_CHECK_OK(context, weft_comm_team(comm, WEFT_TEAM_LOCAL, &info));
+    RANK_CHECK(context, info.num_teams == 2 && info.num_ranks == NUM_RANKS / 2, "%d nodes of %d",
+               info.num_teams, info.num_ranks);
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    ranks_barrier(context);
+    return 0;
+}
+
+static void settings_come_from_the_environment(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of(SLURM);
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = NUM_RANKS, .argument = &plan};
+    assert_int_equal(ranks_run_with(&options, see_nodes), 0);
+}
+
+/* Rank 0 comes when the others have already knocked in vain. */
+static int come_late(struct ranks_context *context)
+{
+    weft_comm *comm;
+    const struct timespec pause = {.tv_nsec = 300000000};
+    become(context, context->argument);
+    if (context->rank == 0)
+        nanosleep(&pause, NULL);
+    RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
+    if (check_world(context, comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    ranks_barrier(context);
+    return 0;
+}
+
+static void the_rendezvous_may_come_last(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of(TORCHRUN);
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = NUM_RANKS, .argument = &plan};
+    assert_int_equal(ranks_run_with(&options, come_late), 0);
+}
+
+static int forget_environment(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"WEFT_ID",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "WEFT_ADDR",
+                                        "WEFT_PORT",
+                                        "WEFT_NODES",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "SLURM_PROCID",
+                                        "SLURM_NNODES",
+                                        "SLURM_STEP_ID",
+                                        "PMI_RANK",
+                                        "PMI_JOBID",
+                                        "MPI_LOCALNRANKS",
+                                        "WEFT_TIMEOUT_MS",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE"};
+    for (size_t index = 0; index < sizeof(names) / sizeof(names[0]); index++)
+        unsetenv(names[index]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_launcher_starts_a_world),
+        cmocka_unit_test(without_a_launcher_there_is_one_rank),
+        cmocka_unit_test(settings_come_from_the_environment),
+        cmocka_unit_test(the_rendezvous_may_come_last),
+    };
+    return cmocka_run_group_tests(tests, forget_environment, NULL);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* What is said when ranks do not fit together, do not come, leave or abort. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "harness/ranks.h"
+
+enum { MAX_RANKS = 9 };
+
+static void run_in_both_modes(int32_t num_ranks, rank_function function, void *argument)
+{
+    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, argument), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, argument), 0);
+}
+
+static weft_comm_config config_of(uint32_t timeout_ms, int32_t num_nodes)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.timeout_ms = timeout_ms;
+    config.num_nodes = num_nodes;
+    return config;
+}
+
+/* ---------------------------------------------------------------- disagreement */
+
+static int disagree_on_num_ranks(struct ranks_context *context)
+{
+    weft_comm *comm;
+    int32_t num_ranks = context->num_ranks + (context->rank == 1);
+    RANK_CHECK_ERROR(context, weft_comm_create(&context->id, context->rank, num_ranks, NULL, &comm),
+                     WEFT_ERROR_MISMATCH, "num_ranks is");
+    RANK_CHECK(context, strstr(weft_last_error(), "rank 1") != NULL, "%s", weft_last_error());
+    return 0;
+}
+
+static int disagree_on_num_nodes(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = config_of(0, context->rank == 2 ? 2 : 4);
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_MISMATCH, "num_nodes is");
+    RANK_CHECK(context, strstr(weft_last_error(), "rank 2") != NULL, "%s", weft_last_error());
+    return 0;
+}
+
+static int claim_the_same_rank(struct ranks_context *context)
+{
+    weft_comm *comm;
+    int32_t rank = context->rank < 2 ? 0 : context->rank;
+    RANK_CHECK_ERROR(context, weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm),
+                     WEFT_ERROR_MISMATCH, "rank 0");
+    return 0;
+}
+
+static void ranks_that_disagree_are_told_so(void **state)
+{
+    (void)state;
+    run_in_both_modes(4, disagree_on_num_ranks, NULL);
+    run_in_both_modes(4, disagree_on_num_nodes, NULL);
+    run_in_both_modes(4, claim_the_same_rank, NULL);
+}
+
+static int gather_different_sizes(struct ranks_context *context)
+{
+    weft_comm *comm;
+    char send[16] = "", recv[16 * MAX_RANKS];
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_ERROR(context, weft_host_all_gather(comm, send, context->rank == 2 ? 12 : 16, recv),
+                     WEFT_ERROR_MISMATCH, "rank 2");
+    /* That was a mistake, not a failure of the communicator. */
+    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
+    RANK_CHECK_OK(context, weft_host_all_gather(comm, send, 16, recv));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void gathers_of_different_sizes(void **state)
+{
+    (void)state;
+    run_in_both_modes(4, gather_different_sizes, NULL);
+}
+
+/* ---------------------------------------------------------------- absence */
+
+static int miss_ranks(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = config_of(300, 0);
+    if (context->rank == 1 || context->rank == 4)
+        return 0;
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_TIMEOUT, "ranks 1, 4 of 5 did not come within 300 ms");
+    return 0;
+}
+
+static int miss_the_rendezvous(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = config_of(200, 0);
+    context->id.bytes[12] ^= 1; /* a bit of the secret */
+    RANK_CHECK_ERROR(context, weft_comm_create(&context->id, 0, 2, &config, &comm),
+                     WEFT_ERROR_TIMEOUT, "unique id");
+    return 0;
+}
+
+/* Rank 1 stays away from the second all-gather until the others have given up. */
+static int miss_a_gather(struct ranks_context *context)
+{
+    weft_comm *comm;
+    int32_t failed_rank = -1;
+    char byte = 0, all[MAX_RANKS];
+    weft_comm_config config = config_of(300, 0);
+    RANK_CHECK_OK(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    if (context->rank == 1)
+        ranks_barrier(context);
+    RANK_CHECK_ERROR(context, weft_host_all_gather(comm, &byte, 1, all), WEFT_ERROR_TIMEOUT,
+                     "rank 1 of 3 did not come");
+    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_TIMEOUT, "rank 1");
+    RANK_CHECK(context, failed_rank == 1, "failed_rank is %d", failed_rank);
+    if (context->rank != 1)
+        ranks_barrier(context);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void missing_ranks_are_named(void **state)
+{
+    (void)state;
+    run_in_both_modes(5, miss_ranks, NULL);
+    run_in_both_modes(1, miss_the_rendezvous, NULL);
+    run_in_both_modes(3, miss_a_gather, NULL);
+}
+
+static int leave_early(struct ranks_context *context)
+{
+    weft_comm *comm;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    if (context->rank == 2) {
+        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        ranks_barrier(context);
+        return 0;
+    }
+    ranks_barrier(context);
+    /* That it left is no failure as long as nobody needs it. */
+    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
+    ranks_barrier(context);
+    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "rank 2 has left");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void a_rank_that_left_is_named_when_needed(void **state)
+{
+    (void)state;
+    run_in_both_modes(4, leave_early, NULL);
+}
+
+/* Rank 0, whose process serves the rendezvous, leaves and ends. */
+static int outlive_the_rendezvous(struct ranks_context *context)
+{
+    weft_comm *comm;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    if (context->rank == 0) {
+        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        return 0;
+    }
+    ranks_barrier(context); /* passes when rank 0 has ended its part */
+    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
+    ranks_barrier(context);
+    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED,
+                     "rank 0 has left the communicator");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void the_rank_of_the_rendezvous_may_leave(void **state)
+{
+    (void)state;
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 4};
+    assert_int_equal(ranks_run_with(&options, outlive_the_rendezvous), 0);
+}
+
+/* ---------------------------------------------------------------- abort and arguments */
+
+static void *abort_it(void *comm)
+{
+    weft_comm_abort(comm);
+    return NULL;
+}
+
+static int abort_a_wait(struct ranks_context *context)
+{
+    weft_comm *comm;
+    pthread_t thread;
+    int32_t failed_rank = -1;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    /* Rank 1 never comes to the barrier: only the abort, from another thread, ends it. */
+    if (context->rank == 1) {
+        pthread_create(&thread, NULL, abort_it, comm);
+        pthread_join(thread, NULL);
+    }
+    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 1");
+    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_ABORTED, "rank 1");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void an_abort_ends_all_waits(void **state)
+{
+    (void)state;
+    run_in_both_modes(1 + 3, abort_a_wait, NULL);
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    (void)state;
+    weft_comm *comm = NULL;
+    weft_unique_id id = {{0}};
+    weft_comm_config config = config_of(0, 0);
+    assert_int_equal(weft_comm_create(&id, 0, 1, NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_comm_create(NULL, 0, 1, NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_comm_create(&id, 0, 1, NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_comm_create(&id, 3, 3, NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft_last_error(), "rank is 3"));
+    assert_int_equal(weft_comm_create(&id, 0, 0, NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft_last_error(), "num_ranks is 0"));
+    config.num_nodes = -1;
+    assert_int_equal(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft_last_error(), "num_nodes is -1"));
+    config = config_of(0, 2);
+    assert_int_equal(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    config = config_of(0, 0);
+    config.heap_bytes = 2;
+    config.heap_max_bytes = 1;
+    assert_int_equal(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    config.size = 4;
+    assert_int_equal(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_null(comm);
+    assert_int_equal(weft_comm_destroy(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_comm_abort(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_host_barrier(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_comm_status(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_unique_id_create(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_comm_rank(NULL), -1);
+    assert_int_equal(weft_comm_num_ranks(NULL), -1);
+    assert_int_equal(weft_comm_node(NULL, 0), -1);
+    assert_int_equal(weft_team_world_rank(NULL, WEFT_TEAM_WORLD, 0), -1);
+    assert_int_equal(weft_version(), 100);
+    for (int result = WEFT_ERROR_CAPACITY; result <= WEFT_OK; result++)
+        assert_string_not_equal(weft_result_string((weft_result)result), "unknown result");
+    assert_string_equal(weft_result_string((weft_result)-77), "unknown result");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_that_disagree_are_told_so),
+        cmocka_unit_test(gathers_of_different_sizes),
+        cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(a_rank_that_left_is_named_when_needed),
+        cmocka_unit_test(the_rank_of_the_rendezvous_may_leave),
+        cmocka_unit_test(an_abort_ends_all_waits),
+        cmocka_unit_test(bad_arguments_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

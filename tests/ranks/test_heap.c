@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/* The symmetric heap and its arenas. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "harness/ranks.h"
+
+enum { MAX_RANKS = 9, ALIGNMENT = 256 };
+
+static void run_in_both_modes(int32_t num_ranks, rank_function function)
+{
+    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, NULL), 0);
+}
+
+static int open_comm(struct ranks_context *context, uint64_t max_bytes, weft_comm **comm)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.heap_max_bytes = max_bytes;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, &config, comm));
+    return 0;
+}
+
+static uint64_t word_of(int32_t writer, int32_t owner, size_t index)
+{
+    return (uint64_t)writer << 48 ^ (uint64_t)owner << 32 ^ index * 2654435761u;
+}
+
+/* Every rank writes a strip of every rank's copy; after the barrier the owners read. */
+static int write_all_check_own(struct ranks_context *context, weft_comm *comm, uint64_t *words,
+                               size_t num_words)
+{
+    int32_t num_ranks = context->num_ranks;
+    for (int32_t owner = 0; owner < num_ranks; owner++) {
+        uint64_t *copy = weft_ptr(comm, words, owner);
+        RANK_CHECK(context, copy != NULL, "rank %d's copy is not mapped", owner);
+        RANK_CHECK(context, (copy == words) == (owner == context->rank), "rank %d", owner);
+        for (size_t index = (size_t)context->rank; index < num_words; index += (size_t)num_ranks)
+            copy[index] = word_of(context->rank, owner, index);
+    }
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    size_t num_wrong = 0;
+    for (size_t index = 0; index < num_words; index++)
+        num_wrong +=
+            words[index] != word_of((int32_t)(index % (size_t)num_ranks), context->rank, index);
+    RANK_CHECK(context, num_wrong == 0, "%zu of %zu words are wrong", num_wrong, num_words);
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    return 0;
+}
+
+static int share_memory(struct ranks_context *context)
+{
+    weft_comm *comm;
+    void *early, *words;
+    if (open_comm(context, 0, &comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 4096, &early));
+    char *addresses[MAX_RANKS];
+    for (int32_t rank = 0; rank < context->num_ranks; rank++)
+        addresses[rank] = weft_ptr(comm, early, rank);
+    if (write_all_check_own(context, comm, early, 4096 / sizeof(uint64_t)) != 0)
+        return 1;
+    /* Larger than what was committed: the heap grows, and nothing moves. */
+    static const size_t sizes[] = {100, 3 << 20, 1, 6 << 20};
+    for (size_t index = 0; index < sizeof(sizes) / sizeof(sizes[0]); index++) {
+        RANK_CHECK_OK(context, weft_heap_alloc(comm, sizes[index], &words));
+        RANK_CHECK(context, (uintptr_t)words % ALIGNMENT == 0, "%p is not aligned", words);
+        if (write_all_check_own(context, comm, words, sizes[index] / sizeof(uint64_t)) != 0)
+            return 1;
+    }
+    for (int32_t rank = 0; rank < context->num_ranks; rank++)
+        RANK_CHECK(context, weft_ptr(comm, early, rank) == addresses[rank], "rank %d moved", rank);
+    if (write_all_check_own(context, comm, early, 4096 / sizeof(uint64_t)) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void ranks_see_each_others_memory(void **state)
+{
+    (void)state;
+    static const int32_t counts[] = {1, 2, 4, MAX_RANKS};
+    for (size_t index = 0; index < sizeof(counts) / sizeof(counts[0]); index++)
+        run_in_both_modes(counts[index], share_memory);
+}
+
+static int map_other_nodes(struct ranks_context *context)
+{
+    weft_comm *comm;
+    void *words;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = 2;
+    RANK_CHECK_OK(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 8000, &words));
+    if (write_all_check_own(context, comm, words, 1000) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void virtual_nodes_of_a_host_share_memory(void **state)
+{
+    (void)state;
+    run_in_both_modes(4, map_other_nodes);
+}
+
+static int alloc_and_free(struct ranks_context *context)
+{
+    enum { NUM_BLOCKS = 40 };
+    weft_comm *comm;
+    weft_heap_info before, info;
+    char *blocks[NUM_BLOCKS];
+    uint32_t random = 7;
+    void *ptr = context;
+    if (open_comm(context, 0, &comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
+    RANK_CHECK(context, before.committed_bytes >= 1 << 20, "the heap is too small at first");
+    RANK_CHECK(context, before.page_bytes >= 4096, "pages of %lu bytes",
+               (unsigned long)before.page_bytes);
+    for (int index = 0; index < NUM_BLOCKS; index++) {
+        random = random * 1664525u + 1013904223u;
+        RANK_CHECK_OK(context, weft_heap_alloc(comm, 1 + random % 9000, &ptr));
+        blocks[index] = ptr;
+    }
+    for (int index = 0; index < NUM_BLOCKS; index++) {
+        int victim = index * 7 % NUM_BLOCKS;
+        RANK_CHECK_OK(context, weft_heap_free(comm, blocks[victim]));
+        RANK_CHECK_ERROR(context, weft_heap_free(comm, blocks[victim]), WEFT_ERROR_INVALID_ARGUMENT,
+                         "ptr is");
+    }
+    RANK_CHECK_OK(context, weft_heap_query(comm, &info));
+    RANK_CHECK(context, info.used_bytes == before.used_bytes, "%lu bytes are still in use",
+               (unsigned long)info.used_bytes);
+    RANK_CHECK(context, info.largest_free_bytes + info.used_bytes == info.committed_bytes,
+               "the free memory is in pieces: %lu", (unsigned long)info.largest_free_bytes);
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 0, &ptr));
+    RANK_CHECK(context, ptr == NULL, "0 bytes are at %p", ptr);
+    RANK_CHECK_OK(context, weft_heap_free(comm, NULL));
+    RANK_CHECK_ERROR(context, weft_heap_free(comm, &random), WEFT_ERROR_INVALID_ARGUMENT, "ptr");
+    RANK_CHECK_ERROR(context, weft_heap_free(comm, blocks[0] + ALIGNMENT),
+                     WEFT_ERROR_INVALID_ARGUMENT, "ptr");
+    RANK_CHECK(context, weft_ptr(comm, &random, 0) == NULL, "the stack is in the heap");
+    RANK_CHECK(context, weft_ptr(comm, NULL, 0) == NULL, "NULL is in the heap");
+    RANK_CHECK(context, weft_ptr(comm, blocks[0], context->num_ranks) == NULL, "no such rank");
+    RANK_CHECK(context, weft_ptr(comm, blocks[0], -1) == NULL, "no such rank");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void what_is_freed_can_be_had_again(void **state)
+{
+    (void)state;
+    run_in_both_modes(3, alloc_and_free);
+}
+
+static int grow(struct ranks_context *context)
+{
+    weft_comm *comm;
+    void *ptr, *rest;
+    weft_heap_info before, info;
+    const uint64_t max_bytes = 16 << 20;
+    if (open_comm(context, max_bytes, &comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_grow(comm, (5 << 20) + 1));
+    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
+    RANK_CHECK(context, before.max_bytes >= max_bytes, "max_bytes is %lu",
+               (unsigned long)before.max_bytes);
+    RANK_CHECK(context, before.committed_bytes > 5 << 20, "%lu bytes",
+               (unsigned long)before.committed_bytes);
+    RANK_CHECK_OK(context, weft_heap_grow(comm, 100));
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, before.largest_free_bytes, &ptr));
+    RANK_CHECK_OK(context, weft_heap_query(comm, &info));
+    RANK_CHECK(context, info.committed_bytes == before.committed_bytes, "it grew without need");
+    RANK_CHECK(context, info.largest_free_bytes == 0, "%lu bytes are free",
+               (unsigned long)info.largest_free_bytes);
+    memset(ptr, 1, before.largest_free_bytes);
+
+    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, before.max_bytes, &rest),
+                     WEFT_ERROR_OUT_OF_MEMORY, "heap_max_bytes is");
+    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, SIZE_MAX, &rest), WEFT_ERROR_OUT_OF_MEMORY,
+                     "heap_max_bytes is");
+    RANK_CHECK_ERROR(context, weft_heap_grow(comm, before.max_bytes + 1), WEFT_ERROR_OUT_OF_MEMORY,
+                     "heap_max_bytes is");
+    /* All that is left, to the last byte. */
+    RANK_CHECK_OK(context, weft_heap_grow(comm, before.max_bytes));
+    RANK_CHECK_OK(context, weft_heap_query(comm, &info));
+    RANK_CHECK(context, info.committed_bytes == info.max_bytes, "%lu bytes",
+               (unsigned long)info.committed_bytes);
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, info.largest_free_bytes, &rest));
+    memset(rest, 2, info.largest_free_bytes);
+    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, 1, &rest), WEFT_ERROR_OUT_OF_MEMORY, "heap");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void heaps_grow_to_their_limit(void **state)
+{
+    (void)state;
+    run_in_both_modes(3, grow);
+}
+
+/* Each rank wants all of the host's memory: an error, and not a process killed for want of it. */
+static int ask_for_too_much(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_heap_info before, after;
+    const uint64_t max_bytes =
+        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) >> 21 << 21;
+    if (open_comm(context, max_bytes, &comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
+    RANK_CHECK_ERROR(context, weft_heap_grow(comm, max_bytes), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
+    RANK_CHECK_OK(context, weft_heap_query(comm, &after));
+    RANK_CHECK(context, memcmp(&before, &after, sizeof(before)) == 0, "the heap has changed");
+    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void lack_of_memory_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, ask_for_too_much, NULL), 0);
+}
+
+static int disagree(struct ranks_context *context)
+{
+    weft_comm *comm;
+    void *ptr, *other;
+    weft_heap_info before, after;
+    if (open_comm(context, 0, &comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
+    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, context->rank == 1 ? 5 << 20 : 64, &ptr),
+                     WEFT_ERROR_MISMATCH, "64 on rank 0 and 5242880 on rank 1");
+    RANK_CHECK_ERROR(context, weft_heap_grow(comm, context->rank == 2 ? 0 : 4 << 20),
+                     WEFT_ERROR_MISMATCH, "0 on rank 2");
+    /* Nothing has happened. */
+    RANK_CHECK_OK(context, weft_heap_query(comm, &after));
+    RANK_CHECK(context, memcmp(&before, &after, sizeof(before)) == 0, "the heap has changed");
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 64, &ptr));
+    /* A rank that forgets to free has another heap from then on. */
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 64, &other));
+    if (context->rank != 2)
+        RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
+    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, 64, &other), WEFT_ERROR_MISMATCH, "rank 2");
+    if (context->rank == 2)
+        RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 64, &other));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static int disagree_on_the_heap(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.heap_bytes = context->rank == 2 ? 1 << 20 : 2 << 20;
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_MISMATCH, "heap_bytes is 2097152 on rank 0 and 1048576 on rank 2");
+    return 0;
+}
+
+static void ranks_that_disagree_are_told_so(void **state)
+{
+    (void)state;
+    run_in_both_modes(3, disagree);
+    run_in_both_modes(3, disagree_on_the_heap);
+}
+
+/* ---------------------------------------------------------------- arenas */
+
+static int use_an_arena(struct ranks_context *context)
+{
+    enum { NUM_BLOCKS = 16, ARENA_BYTES = NUM_BLOCKS * ALIGNMENT };
+    weft_comm *comm;
+    weft_arena *arena;
+    void *blocks[NUM_BLOCKS], *ptr = context;
+    if (open_comm(context, 0, &comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_arena_create(comm, ARENA_BYTES, &arena));
+    /* Each rank for itself, another number of blocks, in another order. */
+    for (int round = 0; round <= context->rank; round++) {
+        for (int index = 0; index < NUM_BLOCKS; index++) {
+            RANK_CHECK_OK(context, weft_arena_alloc(arena, (size_t)(1 + index), &blocks[index]));
+            RANK_CHECK(context, (uintptr_t)blocks[index] % ALIGNMENT == 0, "%p", blocks[index]);
+            RANK_CHECK(context, weft_ptr(comm, blocks[index], 0) != NULL, "not in the heap");
+        }
+        RANK_CHECK_ERROR(context, weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY,
+                         "has 0 of its 4096 bytes");
+        RANK_CHECK_OK(context, weft_arena_free(arena, blocks[3]));
+        RANK_CHECK_OK(context, weft_arena_free(arena, blocks[5]));
+        RANK_CHECK_ERROR(context, weft_arena_alloc(arena, 2 * ALIGNMENT, &ptr),
+                         WEFT_ERROR_OUT_OF_MEMORY, "has 512 of its");
+        RANK_CHECK_OK(context, weft_arena_free(arena, blocks[4]));
+        RANK_CHECK_OK(context, weft_arena_alloc(arena, 3 * ALIGNMENT, &ptr));
+        RANK_CHECK(context, ptr == blocks[3], "not the gap");
+        RANK_CHECK_ERROR(context, weft_arena_free(arena, blocks[4]), WEFT_ERROR_INVALID_ARGUMENT,
+                         "ptr is");
+        RANK_CHECK_OK(context, weft_arena_reset(arena));
+    }
+    RANK_CHECK_OK(context, weft_arena_alloc(arena, ARENA_BYTES, &ptr));
+    RANK_CHECK_OK(context, weft_arena_free(arena, NULL));
+    RANK_CHECK_OK(context, weft_arena_alloc(arena, 0, &ptr));
+    RANK_CHECK(context, ptr == NULL, "0 bytes are at %p", ptr);
+    RANK_CHECK_OK(context, weft_arena_destroy(arena));
+    RANK_CHECK_OK(context, weft_arena_create(comm, 0, &arena));
+    RANK_CHECK_ERROR(context, weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
+    RANK_CHECK_OK(context, weft_arena_destroy(arena));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void arenas_are_each_ranks_own(void **state)
+{
+    (void)state;
+    run_in_both_modes(4, use_an_arena);
+}
+
+static void null_objects_are_refused(void **state)
+{
+    (void)state;
+    void *ptr;
+    weft_heap_info info;
+    weft_arena *arena;
+    assert_int_equal(weft_heap_alloc(NULL, 1, &ptr), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_heap_free(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_heap_grow(NULL, 1), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_heap_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_null(weft_ptr(NULL, &ptr, 0));
+    assert_int_equal(weft_arena_create(NULL, 1, &arena), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_arena_alloc(NULL, 1, &ptr), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_arena_free(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_arena_reset(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_arena_destroy(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_see_each_others_memory),
+        cmocka_unit_test(virtual_nodes_of_a_host_share_memory),
+        cmocka_unit_test(what_is_freed_can_be_had_again),
+        cmocka_unit_test(heaps_grow_to_their_limit),
+        cmocka_unit_test(lack_of_memory_is_an_error),
+        cmocka_unit_test(ranks_that_disagree_are_told_so),
+        cmocka_unit_test(arenas_are_each_ranks_own),
+        cmocka_unit_test(null_objects_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
