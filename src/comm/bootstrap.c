@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm/error.h"
+#include "comm/log.h"
 #include "comm/rendezvous.h"
 #include "comm/settings.h"
 #include "comm/wire.h"
@@ -267,6 +268,7 @@ weft_result weft__unique_id_create(weft_unique_id *id)
     const char *address = weft__setting_text(WEFT__SETTING_ADDR);
     const char *name = weft__settings[WEFT__SETTING_ADDR].name;
     struct weft__meeting_point point = {0};
+    weft__log_configure();
     if (address == NULL)
         address = loopback;
     if (strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0)

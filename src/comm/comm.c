@@ -11,6 +11,7 @@
 #include "comm/fd_exchange.h"
 #include "comm/identity.h"
 #include "comm/link.h"
+#include "comm/log.h"
 #include "comm/settings.h"
 #include "comm/thread.h"
 
@@ -29,6 +30,7 @@ struct origin {
 static weft_result read_config(const weft_comm_config *config, struct origin *origin)
 {
     int64_t timeout_ms = 0;
+    weft__log_configure();
     weft_result result =
         weft__config_copy(&origin->config, sizeof(origin->config), config, "weft_comm_config");
     if (result == WEFT_OK)

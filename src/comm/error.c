@@ -34,13 +34,15 @@ weft_result weft__error(weft_result result, const char *format, ...)
 
 weft_result weft__system_error(const char *format, ...)
 {
+    const int number = errno;
     char reason[96], suffix[100];
     /* GNU strerror_r may return a static string instead of filling the buffer. */
-    snprintf(suffix, sizeof(suffix), ": %s", strerror_r(errno, reason, sizeof(reason)));
+    snprintf(suffix, sizeof(suffix), ": %s", strerror_r(number, reason, sizeof(reason)));
     va_list arguments;
     va_start(arguments, format);
     set_message(format, arguments, suffix);
     va_end(arguments);
+    errno = number;
     return WEFT_ERROR_SYSTEM;
 }
 

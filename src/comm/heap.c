@@ -17,12 +17,13 @@ struct weft__heap {
     struct weft__ranges ranges;
 };
 
-/* What a rank has done for an allocation or growth, before it knows whether all could. */
-struct vote {
+/* What a rank is about to do: all ranks must be about to do the same. */
+struct request {
     uint64_t bytes;           /* asked for */
-    uint64_t offset;          /* of the allocation */
-    uint64_t committed_bytes; /* now */
-    int32_t result;
+    uint64_t committed_bytes; /* so far */
+    uint64_t offset;          /* of the allocation if there is room for it already */
+    uint64_t spare_bytes;     /* if there is not: by how much the heap could grow here */
+    int32_t found;            /* enum weft__ranges_result */
     int32_t unused;
 };
 
@@ -65,128 +66,132 @@ char *const *weft__heap_bases(const struct weft__heap *heap)
 
 /* ---------------------------------------------------------------- alloc and grow */
 
-static weft_result commit(struct weft__heap *heap, uint64_t bytes)
+static weft_result check_requests(const struct request *requests, int32_t num_ranks,
+                                  uint64_t *spare_bytes)
 {
-    weft_result result = weft__heap_memory_grow(&heap->memory, bytes);
-    if (result == WEFT_OK)
-        heap->ranges.capacity = heap->memory.committed_bytes;
-    return result;
-}
-
-/* At least doubles the heap if it may grow that far, so that growth is rare. */
-static weft_result commit_for(struct weft__heap *heap, uint64_t bytes)
-{
-    uint64_t needed_bytes = weft__ranges_needed_capacity(&heap->ranges, bytes);
-    uint64_t doubled_bytes = 2 * heap->memory.committed_bytes;
-    if (doubled_bytes > heap->memory.max_bytes)
-        doubled_bytes = heap->memory.max_bytes;
-    return commit(heap, needed_bytes > doubled_bytes ? needed_bytes : doubled_bytes);
-}
-
-static weft_result alloc_here(struct weft__heap *heap, uint64_t bytes, uint64_t *offset)
-{
-    if (bytes == 0)
-        return WEFT_OK;
-    enum weft__ranges_result found = weft__ranges_alloc(&heap->ranges, bytes, offset);
-    if (found == WEFT__RANGES_FULL) {
-        weft_result result = commit_for(heap, bytes);
-        if (result != WEFT_OK)
-            return result;
-        found = weft__ranges_alloc(&heap->ranges, bytes, offset);
-    }
-    return found == WEFT__RANGES_OK
-               ? WEFT_OK
-               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the heap's list of ranges");
-}
-
-static weft_result check_votes(const struct vote *votes, int32_t rank, int32_t num_ranks)
-{
-    int32_t failed = -1;
-    for (int32_t other = 0; other < num_ranks; other++) {
-        if (votes[other].bytes != votes[0].bytes)
+    const struct request *first = &requests[0];
+    for (int32_t rank = 1; rank < num_ranks; rank++)
+        if (requests[rank].bytes != first->bytes)
             return weft__error(WEFT_ERROR_MISMATCH,
                                "ranks disagree: bytes is %" PRIu64 " on rank 0 and %" PRIu64
                                " on rank %d",
-                               votes[0].bytes, votes[other].bytes, other);
-        if (failed < 0 && votes[other].result != WEFT_OK)
-            failed = other;
-    }
-    /* The own error has its message already. */
-    if (votes[rank].result != WEFT_OK)
-        return (weft_result)votes[rank].result;
-    if (failed >= 0)
-        return weft__error((weft_result)votes[failed].result,
-                           "rank %d cannot give %" PRIu64 " bytes to the heap: %s", failed,
-                           votes[failed].bytes,
-                           weft_result_string((weft_result)votes[failed].result));
-    for (int32_t other = 1; other < num_ranks; other++)
-        if (votes[other].offset != votes[0].offset ||
-            votes[other].committed_bytes != votes[0].committed_bytes)
+                               first->bytes, requests[rank].bytes, rank);
+    *spare_bytes = UINT64_MAX;
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        if (requests[rank].found == WEFT__RANGES_NO_MEMORY)
+            return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                               "rank %d has no memory for its list of allocations", rank);
+        if (requests[rank].found != first->found || requests[rank].offset != first->offset ||
+            requests[rank].committed_bytes != first->committed_bytes)
             return weft__error(WEFT_ERROR_MISMATCH,
                                "the heaps of rank 0 and rank %d differ: did they free the same "
                                "allocations in the same order?",
-                               other);
+                               rank);
+        if (requests[rank].spare_bytes < *spare_bytes)
+            *spare_bytes = requests[rank].spare_bytes;
+    }
     return WEFT_OK;
 }
 
-static weft_result gather_votes(weft_comm *comm, const struct vote *mine)
+/* *spare_bytes gets the least of all ranks. */
+static weft_result agree(weft_comm *comm, const struct request *mine, uint64_t *spare_bytes)
 {
-    struct vote *votes = malloc((size_t)comm->num_ranks * sizeof(*votes));
-    if (votes == NULL)
+    struct request *requests = malloc((size_t)comm->num_ranks * sizeof(*requests));
+    if (requests == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = weft__comm_all_gather(comm, mine, sizeof(*mine), votes);
+    weft_result result = weft__comm_all_gather(comm, mine, sizeof(*mine), requests);
     if (result == WEFT_OK)
-        result = check_votes(votes, comm->rank, comm->num_ranks);
-    free(votes);
+        result = check_requests(requests, comm->num_ranks, spare_bytes);
+    free(requests);
     return result;
 }
 
-static void shrink(struct weft__heap *heap, uint64_t committed_bytes)
+/* Collective: commits wanted_bytes, or at least needed_bytes if memory is short. */
+static weft_result commit(weft_comm *comm, uint64_t needed_bytes, uint64_t wanted_bytes,
+                          uint64_t spare_bytes)
 {
-    weft__heap_memory_shrink(&heap->memory, committed_bytes);
+    struct weft__heap *heap = comm->heap;
+    uint64_t committed_bytes = heap->memory.committed_bytes, max_bytes = heap->memory.max_bytes;
+    if (needed_bytes > max_bytes)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "the heap needs %" PRIu64 " bytes; heap_max_bytes is %" PRIu64,
+                           needed_bytes, max_bytes);
+    if (needed_bytes - committed_bytes > spare_bytes)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "the heap needs %" PRIu64 " bytes more; a host has only %" PRIu64
+                           " left for each of its ranks",
+                           needed_bytes - committed_bytes, spare_bytes);
+    if (wanted_bytes < needed_bytes || wanted_bytes > max_bytes ||
+        wanted_bytes - committed_bytes > spare_bytes)
+        wanted_bytes = needed_bytes;
+    weft_result result = weft__heap_memory_grow(&heap->memory, comm, wanted_bytes);
+    pthread_mutex_lock(&heap->mutex);
     heap->ranges.capacity = heap->memory.committed_bytes;
+    pthread_mutex_unlock(&heap->mutex);
+    return result;
+}
+
+static enum weft__ranges_result alloc_range(struct weft__heap *heap, uint64_t bytes,
+                                            uint64_t *offset)
+{
+    *offset = 0;
+    if (bytes == 0)
+        return WEFT__RANGES_OK;
+    pthread_mutex_lock(&heap->mutex);
+    enum weft__ranges_result found = weft__ranges_alloc(&heap->ranges, bytes, offset);
+    pthread_mutex_unlock(&heap->mutex);
+    return found;
+}
+
+/* Growth at least doubles the heap, so that it is rare. */
+static weft_result grow_and_alloc(weft_comm *comm, struct request *request, uint64_t spare_bytes)
+{
+    struct weft__heap *heap = comm->heap;
+    uint64_t needed_bytes = weft__ranges_needed_capacity(&heap->ranges, request->bytes);
+    weft_result result = commit(comm, needed_bytes, 2 * request->committed_bytes, spare_bytes);
+    if (result != WEFT_OK)
+        return result;
+    request->found = alloc_range(heap, request->bytes, &request->offset);
+    return request->found == WEFT__RANGES_OK
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the list of allocations");
 }
 
 weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
 {
     struct weft__heap *heap = comm->heap;
-    struct vote vote = {.bytes = bytes};
-    pthread_mutex_lock(&heap->mutex);
-    uint64_t committed_before = heap->memory.committed_bytes;
-    weft_result mine = alloc_here(heap, bytes, &vote.offset);
-    vote.committed_bytes = heap->memory.committed_bytes;
-    vote.result = mine;
-    pthread_mutex_unlock(&heap->mutex);
-    weft_result result = gather_votes(comm, &vote);
+    struct request request = {.bytes = bytes, .committed_bytes = heap->memory.committed_bytes};
+    uint64_t spare_bytes = 0;
+    request.found = alloc_range(heap, bytes, &request.offset);
+    if (request.found == WEFT__RANGES_FULL)
+        request.spare_bytes = weft__heap_memory_spare_bytes(&heap->memory);
+    weft_result result = agree(comm, &request, &spare_bytes);
+    if (result == WEFT_OK && request.found == WEFT__RANGES_FULL)
+        result = grow_and_alloc(comm, &request, spare_bytes);
     if (result == WEFT_OK) {
-        *ptr = bytes > 0 ? heap->memory.bases[comm->rank] + vote.offset : NULL;
+        *ptr = bytes > 0 ? heap->memory.bases[comm->rank] + request.offset : NULL;
         return WEFT_OK;
     }
     /* All ranks go back to what they had, which was the same. */
-    pthread_mutex_lock(&heap->mutex);
-    if (mine == WEFT_OK && bytes > 0)
-        weft__ranges_free(&heap->ranges, vote.offset);
-    shrink(heap, committed_before);
-    pthread_mutex_unlock(&heap->mutex);
+    if (request.found == WEFT__RANGES_OK && bytes > 0) {
+        pthread_mutex_lock(&heap->mutex);
+        weft__ranges_free(&heap->ranges, request.offset);
+        pthread_mutex_unlock(&heap->mutex);
+    }
     return result;
 }
 
 weft_result weft__heap_grow(weft_comm *comm, uint64_t bytes)
 {
     struct weft__heap *heap = comm->heap;
-    struct vote vote = {.bytes = bytes};
-    pthread_mutex_lock(&heap->mutex);
-    uint64_t committed_before = heap->memory.committed_bytes;
-    vote.result = bytes > committed_before ? commit(heap, bytes) : WEFT_OK;
-    vote.committed_bytes = heap->memory.committed_bytes;
-    pthread_mutex_unlock(&heap->mutex);
-    weft_result result = gather_votes(comm, &vote);
-    if (result == WEFT_OK)
-        return WEFT_OK;
-    pthread_mutex_lock(&heap->mutex);
-    shrink(heap, committed_before);
-    pthread_mutex_unlock(&heap->mutex);
-    return result;
+    uint64_t spare_bytes = 0;
+    const struct request request = {.bytes = bytes,
+                                    .committed_bytes = heap->memory.committed_bytes,
+                                    .spare_bytes = weft__heap_memory_spare_bytes(&heap->memory)};
+    weft_result result = agree(comm, &request, &spare_bytes);
+    if (result != WEFT_OK || bytes <= request.committed_bytes)
+        return result;
+    return commit(comm, bytes, bytes, spare_bytes);
 }
 
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr)

@@ -19,6 +19,7 @@ struct terms {
     uint64_t heap_bytes, heap_max_bytes; /* as configured: 0 for the default */
     uint64_t default_max_bytes;          /* of this host */
     uint64_t page_bytes;
+    uint64_t spare_bytes; /* for each rank of this host */
 };
 
 /* The host's memory, or what fits into the addresses: every rank that lives in this process maps the
@@ -67,24 +68,32 @@ static weft_result agree(struct weft__heap_memory *memory, weft_comm *comm,
     const struct terms mine = {.heap_bytes = config->heap_bytes,
                                .heap_max_bytes = config->heap_max_bytes,
                                .default_max_bytes = default_max_bytes(memory, table),
-                               .page_bytes = weft__shared_memory_page_bytes()};
+                               .page_bytes = weft__shared_memory_page_bytes(),
+                               .spare_bytes = weft__heap_memory_spare_bytes(memory)};
     struct terms *terms = malloc((size_t)comm->num_ranks * sizeof(*terms));
     if (terms == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
     weft_result result = weft__comm_all_gather(comm, &mine, sizeof(mine), terms);
     if (result == WEFT_OK)
         result = check_same(terms, comm->num_ranks);
-    uint64_t max_bytes = UINT64_MAX;
+    uint64_t max_bytes = UINT64_MAX, spare_bytes = UINT64_MAX;
     for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++) {
         if (terms[rank].page_bytes > memory->page_bytes)
             memory->page_bytes = terms[rank].page_bytes;
         if (terms[rank].default_max_bytes < max_bytes)
             max_bytes = terms[rank].default_max_bytes;
+        if (terms[rank].spare_bytes < spare_bytes)
+            spare_bytes = terms[rank].spare_bytes;
     }
     free(terms);
     if (result != WEFT_OK)
         return result;
     *heap_bytes = mine.heap_bytes > 0 ? mine.heap_bytes : DEFAULT_HEAP_BYTES;
+    if (*heap_bytes > spare_bytes)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "heap_bytes is %" PRIu64 "; a host has only %" PRIu64
+                           " bytes left for each of its ranks",
+                           *heap_bytes, spare_bytes);
     if (mine.heap_max_bytes > 0)
         max_bytes = mine.heap_max_bytes;
     else if (max_bytes < *heap_bytes)
@@ -95,15 +104,23 @@ static weft_result agree(struct weft__heap_memory *memory, weft_comm *comm,
     return WEFT_OK;
 }
 
+static weft_result commit(struct weft__heap_memory *memory, uint64_t bytes)
+{
+    uint64_t new_bytes = round_up(bytes, memory->page_bytes);
+    weft_result result = weft__shared_memory_commit(memory->fd, memory->bases[memory->rank],
+                                                    memory->committed_bytes, new_bytes);
+    if (result == WEFT_OK)
+        memory->committed_bytes = new_bytes;
+    return result;
+}
+
 static weft_result make_own(struct weft__heap_memory *memory, uint64_t heap_bytes)
 {
     weft_result result = weft__shared_memory_create(&memory->fd);
     if (result == WEFT_OK)
         result =
             weft__shared_memory_map(memory->fd, memory->max_bytes, &memory->bases[memory->rank]);
-    if (result == WEFT_OK)
-        result = weft__heap_memory_grow(memory, heap_bytes);
-    return result;
+    return result == WEFT_OK ? commit(memory, heap_bytes) : result;
 }
 
 static weft_result map_neighbours(struct weft__heap_memory *memory, weft_comm *comm,
@@ -143,7 +160,7 @@ static weft_result agree_on_success(weft_comm *comm, weft_result mine)
         result = mine;
     for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++)
         if (results[rank] != WEFT_OK)
-            result = weft__error((weft_result)results[rank], "rank %d cannot make its heap: %s",
+            result = weft__error((weft_result)results[rank], "rank %d cannot have its heap: %s",
                                  rank, weft_result_string((weft_result)results[rank]));
     free(results);
     return result;
@@ -182,24 +199,20 @@ void weft__heap_memory_destroy(struct weft__heap_memory *memory)
     *memory = (struct weft__heap_memory){.fd = -1};
 }
 
-weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, uint64_t bytes)
+uint64_t weft__heap_memory_spare_bytes(const struct weft__heap_memory *memory)
 {
-    if (bytes > memory->max_bytes)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "the heap needs %" PRIu64 " bytes; heap_max_bytes is %" PRIu64, bytes,
-                           memory->max_bytes);
-    uint64_t new_bytes = round_up(bytes, memory->page_bytes);
-    weft_result result =
-        weft__shared_memory_commit(memory->fd, memory->bases[memory->rank], memory->committed_bytes,
-                                   new_bytes, memory->num_neighbours);
-    if (result == WEFT_OK)
-        memory->committed_bytes = new_bytes;
-    return result;
+    return weft__host_memory_available_bytes() / (uint64_t)memory->num_neighbours;
 }
 
-void weft__heap_memory_shrink(struct weft__heap_memory *memory, uint64_t committed_bytes)
+weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, weft_comm *comm,
+                                   uint64_t bytes)
 {
-    if (committed_bytes < memory->committed_bytes)
-        weft__shared_memory_release(memory->fd, committed_bytes);
-    memory->committed_bytes = committed_bytes;
+    uint64_t old_bytes = memory->committed_bytes;
+    weft_result mine = commit(memory, bytes);
+    weft_result result = agree_on_success(comm, mine);
+    if (result != WEFT_OK && mine == WEFT_OK) {
+        weft__shared_memory_release(memory->fd, old_bytes);
+        memory->committed_bytes = old_bytes;
+    }
+    return result;
 }

@@ -21,9 +21,12 @@ weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm
                                      const struct weft__identity *table, int socket_fd);
 void weft__heap_memory_destroy(struct weft__heap_memory *memory);
 
-/* Local: commits at least `bytes`, rounded up to pages; OUT_OF_MEMORY beyond max_bytes. */
-weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, uint64_t bytes);
-/* Undoes growth to what was committed before. */
-void weft__heap_memory_shrink(struct weft__heap_memory *memory, uint64_t committed_bytes);
+/* What each rank of this host could get at most at the moment, if all ask for the same. */
+uint64_t weft__heap_memory_spare_bytes(const struct weft__heap_memory *memory);
+
+/* Collective, with the same arguments: commits `bytes`, rounded up to pages, on all ranks or none;
+ * bytes is more than what is committed and at most max_bytes. */
+weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, weft_comm *comm,
+                                   uint64_t bytes);
 
 #endif

@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "comm/error.h"
+#include "comm/thread.h"
 
 static int open_at(const struct addrinfo *at)
 {
@@ -64,21 +66,36 @@ static int means_the_same_everywhere(const char *address)
            inet_pton(AF_INET6, address, &number) == 1;
 }
 
-weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
-                                int *fd)
+static weft_result open_point(const struct weft__meeting_point *point,
+                              enum weft__listen_on listen_on, int *fd)
 {
     int can_be_named =
         listen_on == WEFT__LISTEN_ON_ADDRESS || means_the_same_everywhere(point->address);
     weft_result result = open_named(can_be_named ? point->address : NULL, point->port, fd);
-    if (result != WEFT_OK && errno == EADDRNOTAVAIL && listen_on == WEFT__LISTEN_ON_REACHABLE)
+    if (result == WEFT_ERROR_SYSTEM && errno == EADDRNOTAVAIL &&
+        listen_on == WEFT__LISTEN_ON_REACHABLE)
         result = open_named(NULL, point->port, fd);
+    return result;
+}
+
+weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
+                                int *fd)
+{
+    enum { PATIENCE_MS = 3000, PAUSE_MS = 20 };
+    int64_t deadline_ns = weft__now_ns() + PATIENCE_MS * WEFT__NS_PER_MS;
+    weft_result result = open_point(point, listen_on, fd);
+    /* Somebody's outgoing connection may have the port for the moment. */
+    while (result == WEFT_ERROR_SYSTEM && errno == EADDRINUSE && weft__now_ns() < deadline_ns) {
+        poll(NULL, 0, PAUSE_MS);
+        result = open_point(point, listen_on, fd);
+    }
     if (result != WEFT_OK)
         return result;
     union {
         struct sockaddr any;
         struct sockaddr_in v4;
         struct sockaddr_in6 v6;
-    } bound;
+    } bound = {.v6 = {0}};
     socklen_t bound_bytes = sizeof(bound);
     if (getsockname(*fd, &bound.any, &bound_bytes) != 0) {
         result = weft__system_error("getsockname");

@@ -2,6 +2,7 @@
 #include "comm/log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,18 +10,19 @@
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-static enum weft__log_level wanted_level(void)
+static _Atomic int wanted_level = WEFT__LOG_WARN;
+
+void weft__log_configure(void)
 {
     const char *text = weft__setting_text(WEFT__SETTING_LOG);
     for (int level = WEFT__LOG_ERROR; level <= WEFT__LOG_DEBUG; level++)
         if (strcmp(text, level_names[level]) == 0)
-            return (enum weft__log_level)level;
-    return WEFT__LOG_WARN;
+            atomic_store(&wanted_level, level);
 }
 
 void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...)
 {
-    if (level > wanted_level())
+    if ((int)level > atomic_load(&wanted_level))
         return;
     char message[512], who[16] = "";
     va_list arguments;

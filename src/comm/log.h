@@ -14,6 +14,10 @@ enum weft__log_level {
 
 enum { WEFT__LOG_NO_RANK = -1 };
 
+/* Reads WEFT_LOG; on the caller's thread, because the program may change its environment while the
+ * library's threads log. */
+void weft__log_configure(void);
+
 void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

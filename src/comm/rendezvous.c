@@ -32,7 +32,7 @@ struct rendezvous {
     int listener_fd, stop_fd;
     struct weft__client *clients;
     struct weft__group *groups;
-    int num_clients, num_strangers;
+    int num_strangers;
 };
 
 /* Servers outlive the communicators that they serve, so the process keeps a list of them. */
@@ -102,19 +102,25 @@ static void serve_input(struct rendezvous *server, struct weft__client *client)
         client->state = WEFT__CLIENT_BROKEN;
 }
 
-/* Slots of the poll set that belong to one client. */
-enum { SOCKET_SLOT, PROCESS_SLOT, SLOTS_PER_CLIENT };
+/* A client has one slot of the poll set, and the next one too if its process is watched. */
+enum { SOCKET_SLOT, PROCESS_SLOT };
+
+static int num_slots(const struct weft__client *client)
+{
+    return client->process_fd >= 0 ? 2 : 1;
+}
 
 static void serve_client(struct rendezvous *server, struct weft__client *client,
                          const struct pollfd *slots)
 {
     short events = slots[SOCKET_SLOT].revents;
+    int has_ended = client->process_fd >= 0 && slots[PROCESS_SLOT].revents != 0;
     if ((events & POLLOUT) && weft__wire_flush(&client->wire) != WEFT__WIRE_OK)
         client->state = WEFT__CLIENT_BROKEN;
     /* What a process has said counts, also when it has ended since. */
-    if ((events & (POLLIN | POLLHUP | POLLERR)) || slots[PROCESS_SLOT].revents != 0)
+    if ((events & (POLLIN | POLLHUP | POLLERR)) || has_ended)
         serve_input(server, client);
-    if (slots[PROCESS_SLOT].revents != 0)
+    if (has_ended)
         client->state = WEFT__CLIENT_BROKEN;
 }
 
@@ -152,7 +158,6 @@ static void sweep(struct rendezvous *server)
         else if (client->deadline_ns != INT64_MAX) /* no member that said goodbye */
             server->num_strangers--;
         close_client(client);
-        server->num_clients--;
         link = &server->clients;
     }
 }
@@ -182,7 +187,6 @@ static void add_client(struct rendezvous *server, int fd)
     client->deadline_ns = weft__now_ns() + STRANGER_TIMEOUT_MS * WEFT__NS_PER_MS;
     client->next = server->clients;
     server->clients = client;
-    server->num_clients++;
     server->num_strangers++;
     serve_input(server, client);
 }
@@ -220,22 +224,38 @@ static int64_t next_deadline_ns(const struct rendezvous *server)
     return oldest != NULL && oldest->deadline_ns < deadline_ns ? oldest->deadline_ns : deadline_ns;
 }
 
+/* Only descriptors that are open, since poll() takes no more than a process may have. */
+static int poll_set_size(const struct rendezvous *server)
+{
+    int size = FIRST_CLIENT;
+    for (const struct weft__client *client = server->clients; client != NULL; client = client->next)
+        size += num_slots(client);
+    return size;
+}
+
 static void fill_poll_set(const struct rendezvous *server, struct pollfd *set)
 {
     set[0] = (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
     set[1] = (struct pollfd){.fd = server->listener_fd, .events = POLLIN};
     struct pollfd *slots = set + FIRST_CLIENT;
     for (const struct weft__client *client = server->clients; client != NULL;
-         client = client->next, slots += SLOTS_PER_CLIENT) {
+         slots += num_slots(client), client = client->next) {
         short events = weft__wire_has_output(&client->wire) ? POLLIN | POLLOUT : POLLIN;
         slots[SOCKET_SLOT] = (struct pollfd){.fd = client->wire.fd, .events = events};
-        slots[PROCESS_SLOT] = (struct pollfd){.fd = client->process_fd, .events = POLLIN};
+        if (client->process_fd >= 0)
+            slots[PROCESS_SLOT] = (struct pollfd){.fd = client->process_fd, .events = POLLIN};
     }
 }
 
-static int poll_set_size(const struct rendezvous *server)
+/* What poll() has found. A client that introduces itself gets its second slot in the next round. */
+static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
 {
-    return FIRST_CLIENT + SLOTS_PER_CLIENT * server->num_clients;
+    for (struct weft__client *client = server->clients; client != NULL; client = client->next) {
+        const struct pollfd *mine = slots;
+        slots += num_slots(client);
+        if (client->state == WEFT__CLIENT_OPEN)
+            serve_client(server, client, mine);
+    }
 }
 
 /* One round; 0 when the server is to end. */
@@ -246,11 +266,8 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
         poll(set, (nfds_t)poll_set_size(server), weft__poll_timeout_ms(next_deadline_ns(server)));
     if (num_ready > 0 && set[0].revents != 0)
         return 0;
-    const struct pollfd *slots = set + FIRST_CLIENT;
-    for (struct weft__client *client = server->clients; num_ready > 0 && client != NULL;
-         client = client->next, slots += SLOTS_PER_CLIENT)
-        if (client->state == WEFT__CLIENT_OPEN)
-            serve_client(server, client, slots);
+    if (num_ready > 0)
+        serve_clients(server, set + FIRST_CLIENT);
     sweep(server);
     if (num_ready > 0 && set[1].revents != 0)
         accept_clients(server);
@@ -264,7 +281,7 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
 static int reserve_poll_set(const struct rendezvous *server, struct pollfd **set, int *capacity)
 {
     int num_needed = poll_set_size(server);
-    if (num_needed <= *capacity)
+    if (*set != NULL && num_needed <= *capacity)
         return 1;
     struct pollfd *larger = realloc(*set, 2 * (size_t)num_needed * sizeof(*larger));
     if (larger == NULL)
@@ -344,7 +361,7 @@ weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
     if (find_server(point) == NULL) {
         struct rendezvous *server = NULL;
         result = start_server(point, listen_on, &server);
-        if (result == WEFT_OK) {
+        if (server != NULL) {
             server->next = registry.first;
             registry.first = server;
         }

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "comm/error.h"
-#include "comm/host_memory.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -102,18 +101,6 @@ void weft__shared_memory_unmap(char *base, uint64_t max_bytes)
     munmap(base, max_bytes);
 }
 
-/* The system promises memory that it does not have and ends whoever touches it, so ask first. */
-static weft_result check_available(uint64_t bytes, int32_t num_sharers)
-{
-    uint64_t available_bytes = weft__host_memory_available_bytes();
-    if (bytes <= available_bytes / (uint64_t)num_sharers)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                       "the heaps of the host's %d ranks need %" PRIu64
-                       " bytes more each, but the host has only %" PRIu64 " left",
-                       num_sharers, bytes, available_bytes);
-}
-
 static int populate(int fd, char *base, uint64_t old_bytes, uint64_t new_bytes)
 {
     uint64_t added_bytes = new_bytes - old_bytes;
@@ -124,12 +111,8 @@ static int populate(int fd, char *base, uint64_t old_bytes, uint64_t new_bytes)
     return fallocate(fd, 0, (off_t)old_bytes, (off_t)added_bytes);
 }
 
-weft_result weft__shared_memory_commit(int fd, char *base, uint64_t old_bytes, uint64_t new_bytes,
-                                       int32_t num_sharers)
+weft_result weft__shared_memory_commit(int fd, char *base, uint64_t old_bytes, uint64_t new_bytes)
 {
-    weft_result result = check_available(new_bytes - old_bytes, num_sharers);
-    if (result != WEFT_OK)
-        return result;
     if (ftruncate(fd, (off_t)new_bytes) != 0)
         return weft__system_error("cannot grow a heap to %" PRIu64 " bytes", new_bytes);
     if (populate(fd, base, old_bytes, new_bytes) == 0)

@@ -24,9 +24,9 @@ weft_result weft__shared_memory_map(int fd, uint64_t max_bytes, char **base);
 void weft__shared_memory_unmap(char *base, uint64_t max_bytes);
 
 /* Grows the file from old_bytes to new_bytes and backs that with memory, through the mapping at
- * `base`. num_sharers ranks of this host do the same at the same time. */
-weft_result weft__shared_memory_commit(int fd, char *base, uint64_t old_bytes, uint64_t new_bytes,
-                                       int32_t num_sharers);
+ * `base`. The system promises memory that it does not have and ends whoever touches it, so ask
+ * weft__host_memory_available_bytes first. */
+weft_result weft__shared_memory_commit(int fd, char *base, uint64_t old_bytes, uint64_t new_bytes);
 /* The reverse. */
 void weft__shared_memory_release(int fd, uint64_t old_bytes);
 

@@ -2,6 +2,7 @@
 #include "ep/placement.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/error.h"
 

@@ -2,6 +2,7 @@
 #include "ops/exchange.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "machine/stream.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Why a launch failed, in words. */
 #include <stdio.h>
+#include <string.h>
 
 #include "ops/programs.h"
 #include "programs/exchange.h"

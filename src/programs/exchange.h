@@ -243,7 +243,6 @@ WEFT_FN enum weft_status weft_exchange_finish(struct weft_warp *warp,
                         sequence);
         }
         status = weft_exchange_await(warp, exchange, WEFT_MAILBOX_FINISHED, WEFT_PHASE_FINISH);
-        weft_warp_sync(warp);
     }
     status = (enum weft_status)weft_block_broadcast(warp, (uint32_t)status);
     if (status == WEFT_STATUS_OK)

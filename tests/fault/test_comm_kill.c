@@ -273,6 +273,17 @@ static void a_split_without_the_dead_goes_on(void **state)
     assert_int_equal(ranks_run_with(&options, split_before_a_death), 0);
 }
 
+/* Without the output, which whoever runs the tests reads to its end. */
+static void linger(void)
+{
+    enum { LONGEST_S = 60 };
+    close(STDOUT_FILENO);
+    close(STDERR_FILENO);
+    alarm(LONGEST_S);
+    pause();
+    _exit(0);
+}
+
 /* The victim has forked a child that lives on, and with it the victim's descriptors. */
 static int die_with_an_heir(struct ranks_context *context)
 {
@@ -281,12 +292,11 @@ static int die_with_an_heir(struct ranks_context *context)
     weft_comm *comm;
     board->pids[context->rank] = getpid();
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    ranks_barrier(context);
     if (context->rank == plan->victim) {
         pid_t orphan = fork();
-        if (orphan == 0) {
-            pause();
-            _exit(0);
-        }
+        if (orphan == 0)
+            linger();
         RANK_CHECK(context, orphan > 0, "fork failed");
         board->orphan = orphan;
         kill_victim(plan, board);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations that one rank never joins: they end at the deadline, or at once when somebody aborts. */
+/* Operations that one rank never joins: they end at the deadline, or at once when somebody aborts
+ * or when that rank destroys its communicator. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,9 +43,10 @@ static int close_all(struct ep_rank *self)
     return ep_rank_close(self);
 }
 
-/* The waiting ranks name the one that never came, and the operation; it finds out at its next. */
+/* The waiting ranks name the one that never came, and the operation; it is not told. */
 static int check_timeout(struct ep_rank *self, const struct plan *plan, weft_result result)
 {
+    weft_ep_counts counts;
     int32_t failed_rank = -1;
     char text[32];
     snprintf(text, sizeof text, "rank %d", MISSING);
@@ -56,6 +58,8 @@ static int check_timeout(struct ep_rank *self, const struct plan *plan, weft_res
     RANK_CHECK_ERROR(self->context, weft_comm_status(self->comm, &failed_rank), WEFT_ERROR_TIMEOUT,
                      text);
     RANK_CHECK(self->context, failed_rank == MISSING, "failed_rank is %d", failed_rank);
+    RANK_CHECK_ERROR(self->context, weft_ep_wait_counts(self->handle, &counts), WEFT_ERROR_TIMEOUT,
+                     text);
     return 0;
 }
 
@@ -116,6 +120,29 @@ static int be_aborted(struct ranks_context *context)
     return close_all(&self);
 }
 
+/* The missing rank leaves in good order while the others wait for it, which ends their wait. */
+static int be_left(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct ep_buffers buffers;
+    struct ep_rank self;
+    char text[32];
+    if (open_with_timeout(&self, context, plan) || ep_buffers_create(&self, HIDDEN, &buffers))
+        return 1;
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    ranks_barrier(context);
+    const double begin_s = ranks_seconds();
+    if (context->rank != MISSING) {
+        snprintf(text, sizeof text, "rank %d", MISSING);
+        RANK_CHECK_ERROR(context, ep_operation_run(&self, &buffers, plan->operation),
+                         WEFT_ERROR_RANK_FAILED, text);
+        RANK_CHECK(context, ranks_seconds() - begin_s < 5, "it took %.1f s",
+                   ranks_seconds() - begin_s);
+    }
+    ep_buffers_destroy(&buffers);
+    return close_all(&self);
+}
+
 static void run(enum ranks_mode mode, rank_function function, struct plan plan)
 {
     const struct ep_case spec = {
@@ -149,11 +176,23 @@ static void aborts(void **state)
         }
 }
 
+static void departures(void **state)
+{
+    (void)state;
+    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++) {
+        const struct plan plan = {
+            .operation = (enum ep_operation)operation, .aborter = -1, .timeout_ms = 60000};
+        run(RANKS_THREADS, be_left, plan);
+        run(RANKS_PROCESSES, be_left, plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deadlines),
         cmocka_unit_test(aborts),
+        cmocka_unit_test(departures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

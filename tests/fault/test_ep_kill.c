@@ -99,6 +99,7 @@ static int check_failure(struct ep_rank *self, const struct plan *plan, weft_res
 {
     const struct board *board = self->context->shared;
     const double delay_s = ranks_seconds() - board->kill_time_s;
+    weft_ep_counts counts;
     int32_t failed_rank = -1;
     char text[32];
     snprintf(text, sizeof text, "rank %d", plan->victim);
@@ -114,6 +115,8 @@ static int check_failure(struct ep_rank *self, const struct plan *plan, weft_res
     RANK_CHECK_ERROR(self->context, weft_barrier(self->comm, self->stream), WEFT_ERROR_RANK_FAILED,
                      text);
     RANK_CHECK_ERROR(self->context, weft_host_barrier(self->comm), WEFT_ERROR_RANK_FAILED, text);
+    RANK_CHECK_ERROR(self->context, weft_ep_wait_counts(self->handle, &counts),
+                     WEFT_ERROR_RANK_FAILED, text);
     return 0;
 }
 
@@ -230,7 +233,7 @@ static void in_the_middle_of_large_rows(void **state)
 static void at_random_moments(void **state)
 {
     (void)state;
-    for (int32_t seed = 0; seed < ep_grid_size(4, 1); seed++)
+    for (int32_t seed = 0; seed < ep_grid_size(8, 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
             run((struct plan){.operation = (enum ep_operation)operation,
                               .moment = AT_RANDOM,

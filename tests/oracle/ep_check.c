@@ -10,6 +10,29 @@ static const struct ep_oracle_tokens *own_tokens(const struct ep_rank *self)
     return &self->world->problem.tokens[self->context->rank];
 }
 
+int ep_check_placement(struct ep_rank *self)
+{
+    const struct ep_oracle_problem *problem = &self->world->problem;
+    const int32_t num_ranks = problem->num_ranks;
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        const int32_t num_local = ep_oracle_num_local_experts(problem, rank);
+        const int32_t got = weft_ep_num_local_experts(self->ep, rank);
+        RANK_CHECK(self->context, got == num_local, "rank %d has %d experts, expected %d", rank,
+                   got, num_local);
+        for (int32_t local = -1; local <= num_local; local++) {
+            const int32_t expert = weft_ep_global_expert(self->ep, rank, local);
+            RANK_CHECK(self->context, expert == ep_oracle_global_expert(problem, rank, local),
+                       "expert %d of rank %d is %d", local, rank, expert);
+        }
+    }
+    RANK_CHECK(self->context,
+               weft_ep_num_local_experts(self->ep, -1) == -1 &&
+                   weft_ep_num_local_experts(self->ep, num_ranks) == -1 &&
+                   weft_ep_global_expert(self->ep, num_ranks, 0) == -1,
+               "experts on a rank that does not exist");
+    return 0;
+}
+
 static weft_ep_layout_args layout_args(const struct ep_rank *self)
 {
     weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
@@ -165,7 +188,8 @@ int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape)
 int ep_check_world(struct ep_rank *self, const struct ep_world *world,
                    const struct ep_dispatch_shape *dispatch, const struct ep_combine_shape *combine)
 {
-    return ep_rank_enter(self, world) || ep_check_layout(self) || ep_check_notify(self) ||
-           ep_check_dispatch(self, dispatch) || ep_check_dropped(self, &dispatch->capacity, 1) ||
-           ep_check_combine(self, combine) || ep_rank_leave(self);
+    return ep_rank_enter(self, world) || ep_check_placement(self) || ep_check_layout(self) ||
+           ep_check_notify(self) || ep_check_dispatch(self, dispatch) ||
+           ep_check_dropped(self, &dispatch->capacity, 1) || ep_check_combine(self, combine) ||
+           ep_rank_leave(self);
 }

@@ -9,6 +9,8 @@
 
 enum ep_optional { EP_WITHOUT, EP_WITH };
 
+/* The local experts of every rank, compared. */
+int ep_check_placement(struct ep_rank *self);
 /* Enqueues layout (without its results) and notify. */
 int ep_route(struct ep_rank *self);
 /* Layout with all its results, compared. */
@@ -87,7 +89,7 @@ int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape)
 /* weft_ep_check must tell of the rows that the largest of `num` dispatches since the last notify,
  * given by their capacities, dropped. */
 int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, int num);
-/* Enter, layout, notify, dispatch, check, combine, leave. */
+/* All of the above, from enter to leave. */
 int ep_check_world(struct ep_rank *self, const struct ep_world *world,
                    const struct ep_dispatch_shape *dispatch,
                    const struct ep_combine_shape *combine);

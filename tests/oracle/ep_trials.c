@@ -6,7 +6,7 @@
 #include "oracle/oracle_alloc.h"
 #include "workload/rng.h"
 
-enum { ARENA_BYTES = 8 << 20 };
+enum { ARENA_BYTES = 4 << 20 };
 
 struct ep_dispatch_shape ep_dispatch_shape_of(uint64_t row_bytes)
 {

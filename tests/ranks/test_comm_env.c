@@ -114,17 +114,26 @@ static int start_from_environment(struct ranks_context *context)
     return 0;
 }
 
-/* The system says which port is free; the next one very likely is, too. */
-static int find_free_port(void)
+static int is_free(int port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t address_bytes = sizeof(address);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &address_bytes), 0);
+    int result = bind(fd, (struct sockaddr *)&address, sizeof(address));
     close(fd);
-    return ntohs(address.sin_port) - 1;
+    return result == 0;
+}
+
+/* Below those that the system hands out, so that nobody takes it in the meantime. */
+static int find_free_port(void)
+{
+    static int port = 0;
+    if (port == 0)
+        port = 10000 + getpid() * 16 % 9000;
+    do
+        port++;
+    while (!is_free(port) || !is_free(port + 1));
+    return port;
 }
 
 static struct plan plan_of(enum style style)
@@ -236,6 +245,34 @@ static void the_rendezvous_may_come_last(void **state)
     assert_int_equal(ranks_run_with(&options, come_late), 0);
 }
 
+static int find_the_port_taken(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    weft_comm *comm;
+    char text[32];
+    become(context, plan);
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    snprintf(text, sizeof(text), "port %d", plan->port);
+    RANK_CHECK_ERROR(context, weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_SYSTEM, text);
+    return 0;
+}
+
+static void a_port_that_is_taken_is_named(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of(OPEN_MPI_HOSTS);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)plan.port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1, .argument = &plan};
+    assert_int_equal(ranks_run_with(&options, find_the_port_taken), 0);
+    close(fd);
+}
+
 static int forget_environment(void **state)
 {
     (void)state;
@@ -266,6 +303,7 @@ int main(void)
         cmocka_unit_test(without_a_launcher_there_is_one_rank),
         cmocka_unit_test(settings_come_from_the_environment),
         cmocka_unit_test(the_rendezvous_may_come_last),
+        cmocka_unit_test(a_port_that_is_taken_is_named),
     };
     return cmocka_run_group_tests(tests, forget_environment, NULL);
 }

@@ -96,12 +96,40 @@ static int fill_again(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
+/* The same, but the host runs ahead: each filling is enqueued behind uses of the one before. */
+static int fill_again_ahead(struct ranks_context *context)
+{
+    struct ep_world **worlds = context->argument;
+    const struct ep_dispatch_shape dispatch_shape = ep_dispatch_shape_of(40);
+    const struct ep_combine_shape combine_shape = ep_combine_shape_of(WEFT_FP16, 21);
+    struct ep_dispatch dispatch[NUM_WORLDS];
+    struct ep_combine combine[NUM_WORLDS];
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 2 << 20) || ep_rank_enter(&self, worlds[0]))
+        return 1;
+    for (int i = 0; i < NUM_WORLDS; i++) {
+        self.world = worlds[i];
+        if (ep_route(&self) || ep_dispatch_issue(&self, &dispatch_shape, &dispatch[i]) ||
+            ep_combine_issue(&self, &combine_shape, &combine[i]))
+            return 1;
+    }
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    for (int i = 0; i < NUM_WORLDS; i++) {
+        self.world = worlds[i];
+        if (ep_dispatch_verify(&self, &dispatch[i]) || ep_combine_verify(&self, &combine[i]))
+            return 1;
+    }
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
 static void handles_filled_again(void **state)
 {
     (void)state;
     struct ep_world *worlds[NUM_WORLDS];
     make_worlds(worlds);
     assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again, worlds), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again_ahead, worlds), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, fill_again_ahead, worlds), 0);
     destroy_worlds(worlds);
 }
 

@@ -108,6 +108,23 @@ static void virtual_nodes(void **state)
     }
 }
 
+static void many_ranks(void **state)
+{
+    (void)state;
+    const int32_t num_ranks[] = {16, 33, 64};
+    for (int i = 0; i < ep_grid_size(3, 1); i++) {
+        struct ep_trials trials = ep_trials_create(num_ranks[i], 0);
+        for (int placement = 0; placement < EP_NUM_PLACEMENTS; placement++) {
+            struct ep_case spec = usual;
+            spec.num_topk = 9;
+            spec.num_experts = 100;
+            spec.placement = (enum ep_placement)placement;
+            ep_trials_add(&trials, &spec);
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
 static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_trials)
 {
     struct ep_trials trials = ep_trials_create(num_ranks, 0);
@@ -125,7 +142,7 @@ static void everything_at_random_in_threads(void **state)
 {
     (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks++)
-        random_trials(RANKS_THREADS, num_ranks, ep_grid_size(60, 8));
+        random_trials(RANKS_THREADS, num_ranks, ep_grid_size(100, 8));
 }
 
 static void everything_at_random_in_processes(void **state)
@@ -144,6 +161,7 @@ int main(void)
         cmocka_unit_test(any_number_of_experts),
         cmocka_unit_test(expert_alignment),
         cmocka_unit_test(virtual_nodes),
+        cmocka_unit_test(many_ranks),
         cmocka_unit_test(everything_at_random_in_threads),
         cmocka_unit_test(everything_at_random_in_processes),
     };

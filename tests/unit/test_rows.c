@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "machine/cpu/float_bits.h"
+#include "machine/float_bits.h"
 #include "machine/cpu/rows.h"
 
 enum { MAX_ELEMENTS = 2500, MAX_SRCS = 9, GUARD_BYTES = 16 };

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include "machine/cpu/float_bits.h"
+#include "machine/float_bits.h"
 #include "machine/cpu/rows.h"
 
 enum {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Conversions between fp32 and the 16-bit formats: nearest even, subnormals kept, every NaN becomes
  * the canonical one, so that all machines agree to the bit. */
-#ifndef WEFT_MACHINE_CPU_FLOAT_BITS_H
-#define WEFT_MACHINE_CPU_FLOAT_BITS_H
+#ifndef WEFT_MACHINE_FLOAT_BITS_H
+#define WEFT_MACHINE_FLOAT_BITS_H
 
 #include <stdint.h>
 #include <string.h>

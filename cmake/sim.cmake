@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+# weft_sim: the library on the sim machine, for `weft sim` and its tests. The machine is chosen by
+# linking: the same host code and the same programs, with machine/sim in place of machine/cpu and of
+# the rendezvous.
+
+if(WEFT_SANITIZE MATCHES "thread")
+  message(STATUS "The sim machine implements the thread sanitizer's hooks itself: left out")
+  return()
+endif()
+pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw)
+
+set(sim_sources
+  comm/doorbell.c
+  comm/error.c
+  comm/ranges.c
+  comm/status.c
+  comm/thread.c
+  comm/topology.c
+  machine/cpu/rows.c
+  machine/cpu/rows_base.c
+  machine/fiber.c
+  machine/sim/clock.c
+  machine/sim/comm.c
+  machine/sim/instrument.c
+  machine/sim/launch.c
+  machine/sim/primitives.c
+  machine/sim/report.c
+  machine/sim/scheduler.c
+  machine/sim/shadow.c
+  machine/sim/sites.c
+  machine/sim/stores.c
+  machine/sim/stream.c
+  ${ops_sources} ${ep_sources} ${coll_sources} ${api_sources})
+list(APPEND sim_sources ${wide_row_sources})
+
+# The programs alone are instrumented: at each access the compiler calls a hook of the sim.
+add_library(weft_sim_programs OBJECT ${program_sources})
+target_compile_options(weft_sim_programs PRIVATE -O1 -g -fsanitize=thread)
+
+add_library(weft_sim STATIC ${sim_sources} $<TARGET_OBJECTS:weft_sim_programs>)
+target_compile_options(weft_sim PRIVATE -O2 -g)
+foreach(target weft_sim_programs weft_sim)
+  target_link_libraries(${target} PRIVATE weft_flags)
+  target_include_directories(${target} PRIVATE
+    machine/sim ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+endforeach()
+target_include_directories(weft_sim INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(weft_sim PUBLIC
+  PkgConfig::LIBDW ${BOOST_CONTEXT_LIBRARY} Threads::Threads m)

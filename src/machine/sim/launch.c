@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "machine/sim/launch.h"
+
+#include <stdlib.h>
+
+static void run_lane(struct sim_fiber *fiber)
+{
+    struct sim_launch *launch = fiber->argument;
+    (void)launch->request->program->run(&fiber->warp, launch->request->args);
+    launch->num_live--;
+}
+
+static weft_result prepare(struct sim_launch *launch)
+{
+    const int32_t num_blocks = launch->request->num_blocks;
+    const int32_t num_warps = launch->request->num_warps;
+    launch->blocks = calloc((size_t)num_blocks, sizeof(*launch->blocks));
+    launch->warps = calloc((size_t)(num_blocks * num_warps), sizeof(*launch->warps));
+    if (launch->blocks == NULL || launch->warps == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a launch");
+    for (int32_t i = 0; i < num_blocks * num_warps; i++) {
+        struct weft__sim_warp *warp = &launch->warps[i];
+        warp->block = &launch->blocks[i / num_warps];
+        warp->launch = launch;
+        warp->block->sync.num_members = num_warps * WEFT_WARP_SIZE;
+        warp->sync.num_members = WEFT_WARP_SIZE;
+        warp->ballot.num_members = WEFT_WARP_SIZE;
+        /* What was at these addresses before has nothing to do with this launch. */
+        sim_shadow_forget(warp->block->shared, sizeof warp->block->shared);
+        sim_shadow_forget(warp->pointers, sizeof warp->pointers);
+    }
+    return WEFT_OK;
+}
+
+static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch, int32_t i)
+{
+    if (i == lanes->num_fibers) {
+        struct sim_fiber **fibers =
+            realloc(lanes->fibers, (size_t)(i + 1) * sizeof(*lanes->fibers));
+        if (fibers == NULL)
+            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a lane");
+        lanes->fibers = fibers;
+        lanes->fibers[i] = sim_fiber_start(sim_current()->rank, SIM_LANE_STACK, run_lane, launch);
+        if (lanes->fibers[i] == NULL)
+            return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                               "the sim machine has no more than %d fibers", SIM_MAX_FIBERS);
+        lanes->num_fibers++;
+    } else {
+        sim_fiber_restart(lanes->fibers[i], run_lane, launch);
+    }
+    const struct weft__launch *request = launch->request;
+    const int32_t warp = i / WEFT_WARP_SIZE;
+    lanes->fibers[i]->warp = (struct weft_warp){.block_idx = warp / request->num_warps,
+                                                .num_blocks = request->num_blocks,
+                                                .warp_idx = warp % request->num_warps,
+                                                .num_warps = request->num_warps,
+                                                .lane_idx = i % WEFT_WARP_SIZE,
+                                                .shared = &launch->warps[warp]};
+    launch->num_live++;
+    return WEFT_OK;
+}
+
+static int all_lanes_are_done(struct sim_fiber *fiber)
+{
+    return ((const struct sim_launch *)fiber->wait_argument)->num_live == 0;
+}
+
+weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *request,
+                           struct weft_failure *failure)
+{
+    struct sim_launch launch = {.request = request};
+    const int32_t num_lanes = request->num_blocks * request->num_warps * WEFT_WARP_SIZE;
+    weft_result result = prepare(&launch);
+    for (int32_t i = 0; i < num_lanes && result == WEFT_OK; i++)
+        result = start_lane(lanes, &launch, i);
+    if (launch.num_live > 0)
+        sim_wait_until(all_lanes_are_done, &launch, INT64_MAX);
+    for (int32_t i = 0; i < num_lanes && i < lanes->num_fibers; i++)
+        sim_acquire(&lanes->fibers[i]->clock);
+    *failure = launch.failure;
+    free(launch.blocks);
+    free(launch.warps);
+    return result;
+}
+
+void sim_lanes_free(struct sim_lanes *lanes)
+{
+    free(lanes->fibers);
+}

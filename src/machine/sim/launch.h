@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* A launch in the sim: its blocks and warps, and the lanes that run it. */
+#ifndef WEFT_MACHINE_SIM_LAUNCH_H
+#define WEFT_MACHINE_SIM_LAUNCH_H
+
+#include "machine/host.h"
+#include "machine/sim/world.h"
+
+/* Fibers that meet. Two clocks, used in turn: those of one meeting are still read while the next one
+ * begins. */
+struct sim_meeting {
+    int32_t num_members;
+    int32_t num_arrived;
+    uint64_t number; /* meetings that are over */
+    struct sim_clock clocks[2];
+    uint32_t values[2]; /* of a ballot or a maximum */
+};
+
+struct sim_block {
+    struct sim_meeting sync;
+    _Alignas(16) char shared[WEFT_BLOCK_SHARED_BYTES];
+};
+
+struct weft__sim_warp {
+    struct sim_block *block;
+    struct sim_launch *launch;
+    struct sim_meeting sync;
+    struct sim_meeting ballot;
+    const void *pointers[WEFT_WARP_POINTERS];
+};
+
+struct sim_launch {
+    const struct weft__launch *request;
+    struct sim_block *blocks;
+    struct weft__sim_warp *warps;
+    int32_t num_live; /* lanes */
+    struct weft_failure failure;
+};
+
+/* The lanes of a stream, which run one launch after another. */
+struct sim_lanes {
+    struct sim_fiber **fibers;
+    int32_t num_fibers;
+};
+
+/* Called by a stream's fiber: runs the launch to its end. */
+weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *request,
+                           struct weft_failure *failure);
+void sim_lanes_free(struct sim_lanes *lanes);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* The primitives that programs call: each is a point at which another fiber may go on. */
+#include <string.h>
+
+#include "machine/cpu/rows.h"
+#include "machine/sim/launch.h"
+
+enum { ROW_CHUNK_BYTES = 16 };
+
+static const struct weft__sim_place no_place = {"-", 0};
+
+/* ---------------------------------------------------------------- meetings */
+
+struct meeting_wait {
+    const struct sim_meeting *meeting;
+    uint64_t number;
+};
+
+static int meeting_is_over(struct sim_fiber *fiber)
+{
+    const struct meeting_wait *wait = fiber->wait_argument;
+    return wait->meeting->number != wait->number;
+}
+
+/* Returns the number of the meeting, once all members have come. */
+static uint64_t meet(struct sim_meeting *meeting)
+{
+    struct meeting_wait wait = {meeting, meeting->number};
+    if (++meeting->num_arrived < meeting->num_members) {
+        sim_wait_until(meeting_is_over, &wait, INT64_MAX);
+        return wait.number;
+    }
+    meeting->num_arrived = 0;
+    meeting->number++;
+    memset(&meeting->clocks[meeting->number % 2], 0, sizeof meeting->clocks[0]);
+    meeting->values[meeting->number % 2] = 0;
+    sim_yield();
+    return wait.number;
+}
+
+static void sync(struct sim_meeting *meeting, struct weft__sim_place place, enum sim_site_kind kind)
+{
+    if (sim_site_pass(place, kind)) {
+        sim_yield(); /* weakened: as if it were not there */
+        return;
+    }
+    sim_trace("sync", place, NULL, meeting->number);
+    sim_stores_commit(sim_current());
+    sim_release(&meeting->clocks[meeting->number % 2]);
+    const uint64_t number = meet(meeting);
+    sim_acquire(&meeting->clocks[number % 2]);
+}
+
+void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place)
+{
+    sync(&warp->shared->sync, place, SIM_SITE_WARP_SYNC);
+}
+
+void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place)
+{
+    sync(&warp->shared->block->sync, place, SIM_SITE_BLOCK_SYNC);
+}
+
+/* The lanes exchange a value; that orders nothing else. */
+uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate)
+{
+    struct sim_meeting *meeting = &warp->shared->ballot;
+    meeting->values[meeting->number % 2] |= (predicate ? 1u : 0u) << warp->lane_idx;
+    const uint64_t number = meet(meeting);
+    return meeting->values[number % 2];
+}
+
+uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value)
+{
+    struct sim_meeting *meeting = &warp->shared->ballot;
+    uint32_t *largest = &meeting->values[meeting->number % 2];
+    *largest = value > *largest ? value : *largest;
+    const uint64_t number = meet(meeting);
+    return meeting->values[number % 2];
+}
+
+void *weft__sim_block_shared(struct weft_warp *warp)
+{
+    return warp->shared->block->shared;
+}
+
+const void **weft__sim_warp_pointers(struct weft_warp *warp)
+{
+    return warp->shared->pointers;
+}
+
+/* ---------------------------------------------------------------- ordered memory operations */
+
+uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place)
+{
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE_RELEASE);
+    sim_yield();
+    if (!is_weakened) {
+        sim_stores_commit(sim_current());
+        sim_acquire(sim_word_clock(word));
+        sim_release(sim_word_clock(word));
+    }
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    const uint32_t before = *word;
+    *word = before + value;
+    sim_trace("add", place, word, before + value);
+    sim_yield();
+    return before;
+}
+
+int32_t weft__sim_add_relaxed(int32_t *word, int32_t value)
+{
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    const int32_t before = *word;
+    *word = before + value;
+    return before;
+}
+
+void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                      struct weft__sim_place place)
+{
+    (void)warp;
+    (void)rank;
+    const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
+    sim_yield();
+    struct sim_clock *clock = sim_word_clock(word);
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    memset(clock, 0, sizeof *clock); /* who acquires this value acquires nothing older */
+    if (!is_weakened) {
+        sim_stores_commit(sim_current());
+        sim_release(clock);
+    }
+    *word = value;
+    sim_trace("signal", place, word, value);
+    sim_yield();
+}
+
+struct word_wait {
+    const uint64_t *word;
+    uint64_t at_least;
+    const weft_comm *comm;
+    int32_t rank;
+};
+
+static int word_has_come(const struct word_wait *wait)
+{
+    return *wait->word >= wait->at_least;
+}
+
+static int rank_has_left(const struct word_wait *wait)
+{
+    return atomic_load(&wait->comm->status.rank_states[wait->rank]) == WEFT__RANK_LEFT;
+}
+
+static int word_wait_is_over(struct sim_fiber *fiber)
+{
+    const struct word_wait *wait = fiber->wait_argument;
+    return word_has_come(wait) || rank_has_left(wait) ||
+           atomic_load(&wait->comm->status.result) != WEFT_OK;
+}
+
+static enum weft_failure_kind why_it_ended(const struct word_wait *wait)
+{
+    if (atomic_load(&wait->comm->status.result) != WEFT_OK)
+        return WEFT_FAILURE_COMM;
+    return rank_has_left(wait) ? WEFT_FAILURE_RANK_LEFT : WEFT_FAILURE_TIMEOUT;
+}
+
+enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                                const struct weft_wait_site *site, struct weft__sim_place place)
+{
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
+    weft_comm *comm = warp->shared->launch->request->comm;
+    struct word_wait wait = {word, at_least, comm, site->rank};
+    sim_trace("wait", place, word, at_least);
+    sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
+    if (word_has_come(&wait)) {
+        if (!is_weakened)
+            sim_acquire(sim_word_clock(word));
+        sim_trace("came", place, word, *word);
+        return WEFT_STATUS_OK;
+    }
+    const struct weft_failure failure = {
+        .kind = why_it_ended(&wait), .site = *site, .expected = at_least, .seen = *word};
+    return weft__sim_fail(warp, &failure);
+}
+
+enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure)
+{
+    struct sim_launch *launch = warp->shared->launch;
+    if (launch->failure.kind == WEFT_FAILURE_NONE)
+        launch->failure = *failure;
+    return WEFT_STATUS_FAILED;
+}
+
+/* ---------------------------------------------------------------- rows */
+
+/* The lanes take turns of 16 bytes; each is a point at which others may go on. */
+static void copy_row(struct weft_warp *warp, char *dst, const char *src, uint64_t row_bytes,
+                     const void *code)
+{
+    for (uint64_t i = (uint64_t)warp->lane_idx * ROW_CHUNK_BYTES; i < row_bytes;
+         i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
+        const size_t n = row_bytes - i < ROW_CHUNK_BYTES ? row_bytes - i : ROW_CHUNK_BYTES;
+        sim_check_access(src + i, n, SIM_READ, code);
+        sim_check_access(dst + i, n, SIM_WRITE, code);
+        sim_store_begin(dst + i, n);
+        memcpy(dst + i, src + i, n);
+    }
+    sim_yield();
+}
+
+void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                        const void *src, uint64_t row_bytes)
+{
+    const void *code = __builtin_return_address(0);
+    sim_trace("copy", no_place, src, row_bytes);
+    for (int32_t i = 0; i < num_dsts; i++) {
+        sim_check_access(&dsts[i], sizeof dsts[i], SIM_READ, code);
+        if (dsts[i] != NULL)
+            copy_row(warp, (char *)(uintptr_t)dsts[i], src, row_bytes, code);
+    }
+}
+
+struct chunk { /* of a row sum */
+    uint64_t offset;
+    size_t num_bytes;
+    const void *code;
+};
+
+/* Returns how many rows there are at this chunk. */
+static int32_t read_chunk(const void *const *srcs, int32_t num_srcs, const struct chunk *chunk,
+                          const void **rows)
+{
+    int32_t num_rows = 0;
+    for (int32_t i = 0; i < num_srcs; i++) {
+        sim_check_access(&srcs[i], sizeof srcs[i], SIM_READ, chunk->code);
+        if (srcs[i] == NULL)
+            continue;
+        rows[num_rows++] = (const char *)srcs[i] + chunk->offset;
+        sim_check_access(rows[num_rows - 1], chunk->num_bytes, SIM_READ, chunk->code);
+    }
+    return num_rows;
+}
+
+void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
+                       weft_dtype dtype, int64_t num_elements)
+{
+    const uint64_t element_bytes = dtype == WEFT_FP32 ? 4 : 2;
+    const uint64_t row_bytes = (uint64_t)num_elements * element_bytes;
+    weft__row_sum_fn *sum = weft__cpu_row_sum_variant(WEFT__ROWS_BASE);
+    const void *rows[WEFT_WARP_POINTERS];
+    sim_trace("sum", no_place, dst, (uint64_t)num_elements);
+    for (uint64_t i = (uint64_t)warp->lane_idx * ROW_CHUNK_BYTES; i < row_bytes;
+         i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
+        const size_t n = row_bytes - i < ROW_CHUNK_BYTES ? row_bytes - i : ROW_CHUNK_BYTES;
+        const struct chunk chunk = {i, n, __builtin_return_address(0)};
+        const int32_t num_rows = read_chunk(srcs, num_srcs, &chunk, rows);
+        char *to = (char *)dst + i;
+        sim_check_access(to, n, SIM_WRITE, chunk.code);
+        sim_store_begin(to, n);
+        sum(to, rows, num_rows, dtype, (int64_t)(n / element_bytes));
+    }
+    sim_yield();
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* The primitives on the sim machine. Each lane of a warp is a fiber, so that missing warp syncs show
+ * too. Primitives that order remember where they are called, for reports and for weakening. */
+#ifndef WEFT_MACHINE_SIM_PRIMITIVES_H
+#define WEFT_MACHINE_SIM_PRIMITIVES_H
+
+#define WEFT_WARP_SIZE 2
+#define WEFT_FN        static inline
+
+struct weft__sim_warp;
+
+struct weft_warp {
+    int32_t block_idx;
+    int32_t num_blocks;
+    int32_t warp_idx;
+    int32_t num_warps;
+    int32_t lane_idx;
+    struct weft__sim_warp *shared; /* what its lanes have in common */
+};
+
+struct weft__sim_place {
+    const char *file;
+    int line;
+};
+#define WEFT__SIM_HERE ((struct weft__sim_place){__FILE__, __LINE__})
+
+void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place);
+void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place);
+uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate);
+uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value);
+void *weft__sim_block_shared(struct weft_warp *warp);
+const void **weft__sim_warp_pointers(struct weft_warp *warp);
+uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
+int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
+void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                      struct weft__sim_place place);
+enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                                const struct weft_wait_site *site, struct weft__sim_place place);
+enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure);
+void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                        const void *src, uint64_t row_bytes);
+void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
+                       weft_dtype dtype, int64_t num_elements);
+
+#define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
+
+#define WEFT_PROGRAM(name, warp, args)                                                             \
+    static enum weft_status name##_body(struct weft_warp *warp,                                    \
+                                        const struct weft_##name##_args *args);                    \
+    enum weft_status weft__sim_##name(struct weft_warp *warp, const void *args);                   \
+    enum weft_status weft__sim_##name(struct weft_warp *warp, const void *args)                    \
+    {                                                                                              \
+        return name##_body(warp, (const struct weft_##name##_args *)args);                         \
+    }                                                                                              \
+    static enum weft_status name##_body(struct weft_warp *warp,                                    \
+                                        const struct weft_##name##_args *args)
+
+#define weft_block_idx(warp)         ((warp)->block_idx)
+#define weft_num_blocks(warp)        ((warp)->num_blocks)
+#define weft_warp_idx(warp)          ((warp)->warp_idx)
+#define weft_num_warps(warp)         ((warp)->num_warps)
+#define weft_lane_idx(warp)          ((warp)->lane_idx)
+#define weft_warp_sync(warp)         weft__sim_warp_sync(warp, WEFT__SIM_HERE)
+#define weft_block_sync(warp)        weft__sim_block_sync(warp, WEFT__SIM_HERE)
+#define weft_ballot(warp, predicate) weft__sim_ballot(warp, predicate)
+#define weft_lanes_below(warp, ballot)                                                             \
+    __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
+#define weft_popcount(ballot)         __builtin_popcount(ballot)
+#define weft_max_u32(warp, value)     weft__sim_max_u32(warp, value)
+#define weft_block_shared(warp)       weft__sim_block_shared(warp)
+#define weft_warp_pointers(warp)      weft__sim_warp_pointers(warp)
+#define weft_add_acq_rel(word, value) weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
+#define weft_add_relaxed(word, value) weft__sim_add_relaxed(word, value)
+#define weft_signal(warp, rank, word, value)                                                       \
+    weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
+#define weft_wait(warp, word, at_least, site)                                                      \
+    weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
+#define weft_fail(warp, failure) weft__sim_fail(warp, failure)
+#define weft_row_copy(warp, dsts, num_dsts, src, row_bytes)                                        \
+    weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes)
+#define weft_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)                               \
+    weft__sim_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* What a run found, in words: source lines come from the executable's debug information. */
+#include <elfutils/libdwfl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "machine/sim/world.h"
+
+void sim_report(const char *format, ...)
+{
+    char *report = sim_world->result->report;
+    const size_t num_free = WEFT__SIM_REPORT_BYTES - sim_world->report_bytes;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(report + sim_world->report_bytes, num_free, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        sim_world->report_bytes += (size_t)length < num_free ? (size_t)length : num_free - 1;
+}
+
+void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value)
+{
+    struct sim_fiber *fiber = sim_current();
+    fiber->trace[fiber->num_events++ % SIM_TRACE_EVENTS] =
+        (struct sim_event){sim_world->step, what, place, address, value};
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static void report_trace(const struct sim_fiber *fiber, uint64_t num_events)
+{
+    if (fiber->num_events < num_events)
+        num_events = fiber->num_events;
+    if (num_events > SIM_TRACE_EVENTS)
+        num_events = SIM_TRACE_EVENTS;
+    sim_report("rank %d block %d warp %d lane %d, last %llu events:\n", fiber->rank,
+               fiber->warp.block_idx, fiber->warp.warp_idx, fiber->warp.lane_idx,
+               (unsigned long long)num_events);
+    for (uint64_t i = fiber->num_events - num_events; i < fiber->num_events; i++) {
+        const struct sim_event *event = &fiber->trace[i % SIM_TRACE_EVENTS];
+        sim_report("  step %llu %s:%d %s %s = %llu\n", (unsigned long long)event->step,
+                   base_name(event->place.file), event->place.line, event->what,
+                   event->address != NULL ? sim_name_of(event->address) : "-",
+                   (unsigned long long)event->value);
+    }
+}
+
+void sim_report_traces(void)
+{
+    const int32_t num_events = sim_world->config->num_trace_events;
+    for (int32_t i = 0; i < sim_world->num_fibers && num_events > 0; i++) {
+        if (!sim_world->fibers[i]->is_host && sim_world->fibers[i]->num_events > 0)
+            report_trace(sim_world->fibers[i], (uint64_t)num_events);
+    }
+}
+
+const char *sim_name_of(const void *address)
+{
+    static char names[2][64];
+    static int next;
+    char *name = names[next++ % 2];
+    uint64_t offset;
+    const int32_t rank = sim_heap_rank(address, &offset);
+    if (rank >= 0)
+        snprintf(name, sizeof names[0], "heap of rank %d + %llu", rank, (unsigned long long)offset);
+    else
+        snprintf(name, sizeof names[0], "local memory %p", address);
+    return name;
+}
+
+static Dwfl *open_debug_info(void)
+{
+    static char *no_path;
+    static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf,
+                                             .find_debuginfo = dwfl_standard_find_debuginfo,
+                                             .debuginfo_path = &no_path};
+    Dwfl *dwfl = dwfl_begin(&callbacks);
+    if (dwfl == NULL)
+        return NULL;
+    dwfl_report_begin(dwfl);
+    if (dwfl_linux_proc_report(dwfl, getpid()) != 0 || dwfl_report_end(dwfl, NULL, NULL) != 0) {
+        dwfl_end(dwfl);
+        return NULL;
+    }
+    return dwfl;
+}
+
+const char *sim_line_of(const void *code)
+{
+    static char lines[2][128];
+    static int next;
+    static Dwfl *dwfl; /* for the life of the process */
+    char *line = lines[next++ % 2];
+    if (dwfl == NULL)
+        dwfl = open_debug_info();
+    int number = 0;
+    const char *file = NULL;
+    if (dwfl != NULL) {
+        /* A return address: the call is just before it. */
+        const Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)code - 1;
+        Dwfl_Line *source = dwfl_getsrc(dwfl, address);
+        if (source != NULL)
+            file = dwfl_lineinfo(source, NULL, &number, NULL, NULL, NULL);
+    }
+    if (file != NULL)
+        snprintf(line, sizeof lines[0], "%s:%d", base_name(file), number);
+    else
+        snprintf(line, sizeof lines[0], "%p", code);
+    return line;
+}

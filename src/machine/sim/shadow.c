@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who accessed each byte last, after FastTrack (Flanagan and Freund 2009): the last write as one
+ * (fiber, time) pair, and reads as one pair until two fibers have read without order between them.
+ * An access must be ordered, by the clocks, after those it conflicts with.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine/sim/world.h"
+
+enum {
+    PAGE_BYTES = 1024,
+    NUM_PAGE_SLOTS = 1 << 14,
+    NOBODY = -1,
+    MANY = -2,
+    MAX_REPORTED_RACES = 3
+};
+
+struct last {      /* access */
+    int16_t fiber; /* NOBODY; for reads also MANY */
+    uint8_t is_atomic;
+    uint32_t time;
+    const void *code;
+};
+
+struct cell { /* of one byte */
+    uint32_t run;
+    struct last write;
+    struct last read;
+    uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber is MANY; kept from run to run */
+};
+
+struct page {
+    uintptr_t number;
+    struct cell cells[PAGE_BYTES];
+};
+
+static struct page *pages[NUM_PAGE_SLOTS];
+static int32_t num_pages;
+static uint32_t run_number = 1;
+
+void sim_shadow_reset(void)
+{
+    run_number++; /* cells of earlier runs count as empty */
+    if (num_pages > NUM_PAGE_SLOTS / 4)
+        sim_shadow_free(); /* memory moves from run to run; look-ups would become long */
+}
+
+void sim_shadow_free(void)
+{
+    for (int32_t i = 0; i < NUM_PAGE_SLOTS; i++) {
+        for (int32_t j = 0; pages[i] != NULL && j < PAGE_BYTES; j++)
+            free(pages[i]->cells[j].read_times);
+        free(pages[i]);
+        pages[i] = NULL;
+    }
+    num_pages = 0;
+}
+
+static struct page *page_of(uintptr_t address)
+{
+    const uintptr_t number = address / PAGE_BYTES;
+    size_t slot = number * 0x9e3779b97f4a7c15u >> 50;
+    for (int32_t probes = 0; probes < NUM_PAGE_SLOTS; probes++) {
+        if (pages[slot] == NULL) {
+            pages[slot] = calloc(1, sizeof *pages[slot]);
+            if (pages[slot] == NULL)
+                return NULL;
+            pages[slot]->number = number;
+            num_pages++;
+        }
+        if (pages[slot]->number == number)
+            return pages[slot];
+        slot = (slot + 1) % NUM_PAGE_SLOTS;
+    }
+    return NULL;
+}
+
+/* The cell of an address; *page is the one of the address before, or NULL. */
+static struct cell *cell_of(uintptr_t address, struct page **page)
+{
+    if (*page == NULL || (*page)->number != address / PAGE_BYTES)
+        *page = page_of(address);
+    if (*page == NULL)
+        return NULL;
+    struct cell *cell = &(*page)->cells[address % PAGE_BYTES];
+    if (cell->run != run_number) {
+        uint32_t *read_times = cell->read_times;
+        *cell = (struct cell){.run = run_number,
+                              .write = {.fiber = NOBODY},
+                              .read = {.fiber = NOBODY},
+                              .read_times = read_times};
+    }
+    return cell;
+}
+
+void sim_shadow_forget(const void *address, size_t num_bytes)
+{
+    struct page *page = NULL;
+    for (size_t i = 0; i < num_bytes; i++) {
+        struct cell *cell = cell_of((uintptr_t)address + i, &page);
+        if (cell != NULL) {
+            cell->write.fiber = NOBODY;
+            cell->read.fiber = NOBODY;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- races */
+
+static const char *missing_edge(int earlier_is_write, int later_is_write)
+{
+    if (earlier_is_write && !later_is_write)
+        return "the read is not ordered after the write: a release by the writer, or the acquire "
+               "of "
+               "it by the reader, is missing";
+    if (!earlier_is_write)
+        return "the write is not ordered after the read: the writer did not learn that the reader "
+               "is "
+               "done";
+    return "the two writes are not ordered: the second writer did not learn that the first is done";
+}
+
+static const char *access_name(int is_write, int is_atomic)
+{
+    if (is_atomic)
+        return is_write ? "atomic write" : "atomic read";
+    return is_write ? "write" : "read";
+}
+
+static void report_race(const void *address, const struct last *earlier, int earlier_is_write,
+                        const struct last *later, int later_is_write)
+{
+    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
+        return;
+    const struct sim_fiber *first = sim_world->fibers[earlier->fiber];
+    const struct sim_fiber *second = sim_current();
+    sim_report("race at %s: %s by rank %d block %d warp %d lane %d at %s", sim_name_of(address),
+               access_name(later_is_write, later->is_atomic), second->rank, second->warp.block_idx,
+               second->warp.warp_idx, second->warp.lane_idx, sim_line_of(later->code));
+    sim_report(", %s by rank %d block %d warp %d lane %d at %s: %s\n",
+               access_name(earlier_is_write, earlier->is_atomic), first->rank,
+               first->warp.block_idx, first->warp.warp_idx, first->warp.lane_idx,
+               sim_line_of(earlier->code), missing_edge(earlier_is_write, later_is_write));
+}
+
+/* ---------------------------------------------------------------- checks */
+
+static int is_before(const struct last *earlier, const struct sim_fiber *fiber)
+{
+    return earlier->fiber == NOBODY || fiber->clock.of[earlier->fiber] >= earlier->time;
+}
+
+static int conflicts(const struct last *earlier, const struct last *later)
+{
+    return !(earlier->is_atomic && later->is_atomic) && !is_before(earlier, sim_current());
+}
+
+static int check_readers(const void *address, const struct cell *cell, const struct last *write)
+{
+    if (cell->read.fiber != MANY) {
+        if (!conflicts(&cell->read, write))
+            return 0;
+        report_race(address, &cell->read, 0, write, 1);
+        return 1;
+    }
+    for (int32_t id = 0; id < sim_world->num_fibers; id++) {
+        const struct last reader = {(int16_t)id, cell->read.is_atomic, cell->read_times[id],
+                                    cell->read.code};
+        if (conflicts(&reader, write)) {
+            report_race(address, &reader, 0, write, 1);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void note_read(struct cell *cell, const struct last *read)
+{
+    if (cell->read.fiber != MANY && is_before(&cell->read, sim_current())) {
+        cell->read = *read;
+        return;
+    }
+    if (cell->read.fiber != MANY) {
+        if (cell->read_times == NULL)
+            cell->read_times = malloc(SIM_MAX_FIBERS * sizeof(*cell->read_times));
+        if (cell->read_times == NULL)
+            return;
+        memset(cell->read_times, 0, SIM_MAX_FIBERS * sizeof(*cell->read_times));
+        cell->read_times[cell->read.fiber] = cell->read.time;
+        cell->read.fiber = MANY;
+    }
+    cell->read.is_atomic &= read->is_atomic;
+    cell->read.code = read->code;
+    cell->read_times[read->fiber] = read->time;
+}
+
+/* Returns 1 when a race was reported, so that one access is reported once. */
+static int check_byte(const void *address, struct cell *cell, const struct last *access,
+                      int is_write)
+{
+    int is_race = 0;
+    if (conflicts(&cell->write, access)) {
+        report_race(address, &cell->write, 1, access, is_write);
+        is_race = 1;
+    } else if (is_write) {
+        is_race = check_readers(address, cell, access);
+    }
+    if (is_write) {
+        cell->write = *access;
+        cell->read.fiber = NOBODY; /* all reads are before this write, or were reported */
+    } else {
+        note_read(cell, access);
+    }
+    return is_race;
+}
+
+void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
+                      const void *code)
+{
+    const struct sim_fiber *fiber = sim_current();
+    const struct last last = {(int16_t)fiber->id,
+                              access == SIM_ATOMIC_READ || access == SIM_ATOMIC_WRITE,
+                              fiber->clock.of[fiber->id], code};
+    const int is_write = access == SIM_WRITE || access == SIM_ATOMIC_WRITE;
+    struct page *page = NULL;
+    int is_reported = 0;
+    for (size_t i = 0; i < num_bytes; i++) {
+        struct cell *cell = cell_of((uintptr_t)address + i, &page);
+        if (cell == NULL)
+            return;
+        if (!is_reported)
+            is_reported = check_byte((const char *)address + i, cell, &last, is_write);
+        else if (is_write)
+            cell->write = last;
+    }
+}
+
+void weft__sim_host_reads(const void *address, size_t num_bytes)
+{
+    sim_check_access(address, num_bytes, SIM_READ, __builtin_return_address(0));
+}
+
+void weft__sim_host_writes(const void *address, size_t num_bytes)
+{
+    sim_check_access(address, num_bytes, SIM_WRITE, __builtin_return_address(0));
+}

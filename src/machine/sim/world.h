@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* The state of one run, shared by the files of the sim machine. */
+#ifndef WEFT_MACHINE_SIM_WORLD_H
+#define WEFT_MACHINE_SIM_WORLD_H
+
+#include "comm/comm.h"
+#include "machine/fiber.h"
+#include "machine/machine.h"
+#include "machine/sim/sim.h"
+
+enum {
+    SIM_MAX_FIBERS = 256,
+    SIM_TRACE_EVENTS = 32, /* kept per fiber */
+    SIM_HOST_STACK_BYTES = 512 * 1024,
+    SIM_STEP_NS = 1000, /* of virtual time */
+    SIM_MAX_RANKS = 64
+};
+
+/* Longer than any deadline of the suite. */
+#define SIM_STALL_NS ((int64_t)3600 * 1000000000)
+
+/* ---------------------------------------------------------------- vector clocks */
+
+struct sim_clock {
+    uint32_t of[SIM_MAX_FIBERS];
+};
+
+/* ---------------------------------------------------------------- fibers */
+
+/* A store that others do not see yet. While its fiber runs, memory holds the new bytes; while it does
+ * not, the old. */
+struct sim_store {
+    char *address;
+    uint8_t num_bytes;
+    char other[16]; /* the bytes that memory does not hold now */
+};
+
+struct sim_event { /* of the trace */
+    uint64_t step;
+    const char *what;
+    struct weft__sim_place place;
+    const void *address;
+    uint64_t value;
+};
+
+enum sim_stack_kind { SIM_HOST_STACK, SIM_LANE_STACK };
+
+enum sim_state { SIM_UNUSED, SIM_READY, SIM_WAITING, SIM_DONE, SIM_KILLED };
+
+struct sim_fiber {
+    int32_t id; /* its component of every clock */
+    int32_t rank;
+    enum sim_state state;
+    struct weft__fiber *stack;
+    enum sim_stack_kind stack_kind;
+    struct weft_warp warp; /* of a lane */
+    int is_host;
+    void (*main)(struct sim_fiber *fiber);
+    void *argument;
+    /* While waiting: goes on when is_over says so, asked with all pending stores out of sight. */
+    int (*is_over)(struct sim_fiber *fiber);
+    void *wait_argument;
+    int64_t deadline_ns; /* the wait ends then at the latest; INT64_MAX: never */
+    int wait_ended;      /* by is_over, not by the deadline */
+    struct sim_clock clock;
+    struct sim_store *stores;
+    int32_t num_stores, max_stores;
+    uint32_t priority;
+    uint64_t asleep_until; /* step, under the delay policy */
+    struct sim_event trace[SIM_TRACE_EVENTS];
+    uint64_t num_events;
+};
+
+struct sim_world {
+    const struct weft__sim_config *config;
+    struct weft__sim_result *result;
+    uint64_t random_state;
+    uint64_t step;
+    int64_t now_ns;
+    struct sim_fiber *fibers[SIM_MAX_FIBERS];
+    int32_t num_fibers;
+    struct sim_fiber *current;
+    enum weft__sim_policy policy;
+    int32_t favourite_rank;    /* of the ahead policy */
+    uint64_t change_points[4]; /* of pct */
+    int64_t rank_stalled_until_ns[SIM_MAX_RANKS];
+    int rank_is_dead[SIM_MAX_RANKS];
+    size_t report_bytes;
+};
+
+extern struct sim_world *sim_world; /* of the run that is going on */
+
+static inline struct sim_fiber *sim_current(void)
+{
+    return sim_world->current;
+}
+
+/* scheduler.c */
+uint64_t sim_random(uint64_t bound); /* 0..bound-1 */
+struct sim_fiber *sim_fiber_start(int32_t rank, enum sim_stack_kind stack_kind,
+                                  void (*main)(struct sim_fiber *), void *argument);
+/* Gives a fiber that is done something new to do, after all that it did before. */
+void sim_fiber_restart(struct sim_fiber *fiber, void (*main)(struct sim_fiber *), void *argument);
+void sim_yield(void);
+/* Suspends the running fiber until is_over(fiber) or the deadline; returns 0 at the deadline. */
+int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int64_t timeout_ms);
+
+/* clock.c */
+void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
+/* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
+void sim_release(struct sim_clock *clock);
+void sim_acquire(const struct sim_clock *clock);
+/* The clock that travels with an atomic word. */
+struct sim_clock *sim_word_clock(const void *word);
+void sim_words_reset(void);
+
+/* shadow.c: whether accesses of the running fiber are ordered after those they conflict with */
+enum sim_access { SIM_READ, SIM_WRITE, SIM_ATOMIC_READ, SIM_ATOMIC_WRITE };
+void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
+                      const void *code);
+void sim_shadow_reset(void);
+void sim_shadow_free(void);
+/* Memory that is freed or newly allocated: its past no longer counts. */
+void sim_shadow_forget(const void *address, size_t num_bytes);
+
+/* stores.c */
+void sim_store_begin(void *address, size_t num_bytes); /* the running fiber is about to write */
+void sim_stores_commit(struct sim_fiber *fiber);       /* all become visible */
+void sim_stores_hide(struct sim_fiber *fiber); /* at a switch away; some may become visible */
+void sim_stores_show(struct sim_fiber *fiber); /* at a switch to it */
+
+/* sites.c */
+enum sim_site_kind {
+    SIM_SITE_RELEASE,
+    SIM_SITE_ACQUIRE,
+    SIM_SITE_ACQUIRE_RELEASE,
+    SIM_SITE_BLOCK_SYNC,
+    SIM_SITE_WARP_SYNC
+};
+/* Counts a pass; returns 1 if the site is weakened in this run. */
+int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind);
+
+/* report.c */
+void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value);
+void sim_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_report_traces(void);
+/* "file:line" of code, in a static buffer that the next call but one overwrites. */
+const char *sim_line_of(const void *code);
+/* "heap of rank r + offset" or "local memory". */
+const char *sim_name_of(const void *address);
+/* comm.c: which rank's heap an address is in, or -1; its offset there. */
+void sim_comm_lose_rank(int32_t world_rank);
+void sim_comm_reset(void);
+int32_t sim_heap_rank(const void *address, uint64_t *offset);
+
+#endif
