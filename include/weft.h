@@ -228,7 +228,7 @@ typedef struct weft_ep weft_ep;
 
 typedef struct weft_ep_config {
     size_t size;
-    int32_t num_experts; /* 1 or more */
+    int32_t num_experts; /* 1..2^20 */
     int32_t max_topk;    /* largest top-k of any operation; 0: WEFT_MAX_TOPK */
     /* Placement: expert e is on the ranks expert_ranks[expert_offsets[e] .. expert_offsets[e+1]),
      * at least one, all different. Both NULL: rank r gets the experts
@@ -258,9 +258,10 @@ typedef struct weft_ep_handle weft_ep_handle;
 
 typedef struct weft_ep_handle_config {
     size_t size;
-    int32_t max_tokens;       /* of this rank; 0 is legal */
-    int32_t num_topk;         /* 1..max_topk, the same on all ranks */
-    int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it; 0: 1 */
+    int32_t max_tokens; /* of this rank, 0 or more; times ranks and num_topk below 2^31 - 2^20 */
+    int32_t num_topk;   /* 1..max_topk, the same on all ranks */
+    int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
+                                 0: 1 */
 } weft_ep_handle_config;
 
 weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
@@ -347,7 +348,7 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
 typedef struct weft_ep_combine_args {
     size_t size;
     weft_dtype dtype; /* of x, bias and out; the same on all ranks */
-    int64_t hidden;   /* elements per row, 1 or more, the same on all ranks */
+    int64_t hidden;   /* elements per row, 1 or more, at most 2^31-1 bytes; the same on all ranks */
     int32_t capacity; /* rows that x holds: as given to dispatch. Rows from there on count as 0 */
     const void *x;    /* [capacity][hidden], in the heap: row i answers row i of dispatch */
     const void *bias[2];       /* optional, [N][hidden] */

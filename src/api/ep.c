@@ -3,7 +3,7 @@
 
 #include "api/check.h"
 
-enum { MAX_BLOCKS = 65535 };
+enum { MAX_BLOCKS = 65535, MAX_EXPERTS = 1 << 20, MAX_ALIGNMENT = 1 << 20 };
 
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, weft_ep **ep)
 {
@@ -12,7 +12,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_not_null(ep, "ep"));
     WEFT__TRY(weft__check_not_null(user_config, "config"));
     WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_config"));
-    WEFT__TRY(weft__check_range(config.num_experts, 1, INT32_MAX - 1, "num_experts"));
+    WEFT__TRY(weft__check_range(config.num_experts, 1, MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
@@ -60,11 +60,13 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
     WEFT__TRY(weft__check_not_null(handle, "handle"));
     WEFT__TRY(weft__check_not_null(user_config, "config"));
     WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_handle_config"));
-    /* Rows are numbered by int32, also when all tokens of all ranks come to one. */
-    WEFT__TRY(
-        weft__check_range(config.max_tokens, 0, INT32_MAX / ep->comm->num_ranks, "max_tokens"));
     WEFT__TRY(check_topk(ep, config.num_topk));
-    WEFT__TRY(weft__check_range(config.expert_alignment, 0, 1 << 20, "expert_alignment"));
+    WEFT__TRY(weft__check_range(config.expert_alignment, 0, MAX_ALIGNMENT, "expert_alignment"));
+    /* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one
+     * expert and are rounded up there. */
+    const int64_t choices_per_token = (int64_t)ep->comm->num_ranks * config.num_topk;
+    WEFT__TRY(weft__check_range(config.max_tokens, 0,
+                                (INT32_MAX - MAX_ALIGNMENT) / choices_per_token, "max_tokens"));
     return weft__handle_create(ep, &config, handle);
 }
 

@@ -79,19 +79,13 @@ static int check_arena(struct ep_rank *self, const weft_ep_size_args *args,
     return 0;
 }
 
-/* Replicas of all of a rank's experts take tokens from it, which the library may or may not count
- * off: its worst case is between the true one and all tokens. */
 static int check_max_recv_tokens(struct ep_rank *self, const weft_ep_size_args *args,
                                  int64_t max_recv_tokens)
 {
-    const int64_t at_least = ep_oracle_max_recv_tokens(&self->world->problem, self->context->rank,
+    const int64_t expected = ep_oracle_max_recv_tokens(&self->world->problem, self->context->rank,
                                                        args->max_tokens_per_rank);
-    const int64_t at_most = self->world->spec.placement == EP_PLACEMENT_REPLICATED && at_least > 0
-                                ? (int64_t)self->context->num_ranks * args->max_tokens_per_rank
-                                : at_least;
-    RANK_CHECK(self->context, max_recv_tokens >= at_least && max_recv_tokens <= at_most,
-               "max_recv_tokens is %lld, expected %lld..%lld", (long long)max_recv_tokens,
-               (long long)at_least, (long long)at_most);
+    RANK_CHECK(self->context, max_recv_tokens == expected, "max_recv_tokens is %lld, not %lld",
+               (long long)max_recv_tokens, (long long)expected);
     return 0;
 }
 
