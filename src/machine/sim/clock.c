@@ -7,13 +7,12 @@
 
 enum { NUM_WORD_SLOTS = 1 << 12 };
 
-struct word_clock {
+/* Open addressing; words are few, and forgotten after each run. Not allocated one by one: that would
+ * move the programs' own allocations from run to run. */
+static struct {
     const void *word;
     struct sim_clock clock;
-};
-
-/* Open addressing; words are few, and forgotten after each run. */
-static struct word_clock *words[NUM_WORD_SLOTS];
+} words[NUM_WORD_SLOTS];
 static int32_t used_slots[NUM_WORD_SLOTS];
 static int32_t num_used_slots;
 
@@ -41,23 +40,20 @@ void sim_acquire(const struct sim_clock *clock)
 struct sim_clock *sim_word_clock(const void *word)
 {
     size_t slot = ((uintptr_t)word >> 3) * 0x9e3779b97f4a7c15u >> 52;
-    while (words[slot] != NULL && words[slot]->word != word)
+    while (words[slot].word != NULL && words[slot].word != word)
         slot = (slot + 1) % NUM_WORD_SLOTS;
-    if (words[slot] == NULL) {
-        words[slot] = calloc(1, sizeof *words[slot]);
-        if (words[slot] == NULL || num_used_slots == NUM_WORD_SLOTS - 1)
+    if (words[slot].word == NULL) {
+        if (num_used_slots == NUM_WORD_SLOTS - 1)
             abort(); /* a checker that forgets orderings would report races that are none */
-        words[slot]->word = word;
+        words[slot].word = word;
         used_slots[num_used_slots++] = (int32_t)slot;
     }
-    return &words[slot]->clock;
+    return &words[slot].clock;
 }
 
 void sim_words_reset(void)
 {
-    for (int32_t i = 0; i < num_used_slots; i++) {
-        free(words[used_slots[i]]);
-        words[used_slots[i]] = NULL;
-    }
+    for (int32_t i = 0; i < num_used_slots; i++)
+        memset(&words[used_slots[i]], 0, sizeof *words);
     num_used_slots = 0;
 }

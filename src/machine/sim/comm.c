@@ -226,7 +226,7 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child)
 {
     const struct membership own = {color, key};
-    struct membership all[SIM_MAX_RANKS];
+    struct membership all[SIM_MAX_RANKS] = {{0}};
     WEFT_SIM_TRY(weft__comm_all_gather(comm, &own, sizeof own, all));
     const uint64_t child_key =
         ((comm->key * 1000003 + (uint64_t)++comm->num_splits) * 1000003 + (uint64_t)color) |
@@ -408,7 +408,7 @@ weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, ui
 
 weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
 {
-    uint64_t all[SIM_MAX_RANKS], offset;
+    uint64_t all[SIM_MAX_RANKS] = {0}, offset;
     WEFT_SIM_TRY(weft__comm_all_gather(comm, &bytes, sizeof bytes, all));
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (all[rank] != bytes)

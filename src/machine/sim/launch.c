@@ -15,7 +15,7 @@ static weft_result prepare(struct sim_launch *launch)
     const int32_t num_blocks = launch->request->num_blocks;
     const int32_t num_warps = launch->request->num_warps;
     launch->blocks = calloc((size_t)num_blocks, sizeof(*launch->blocks));
-    launch->warps = calloc((size_t)(num_blocks * num_warps), sizeof(*launch->warps));
+    launch->warps = calloc((size_t)num_blocks * (size_t)num_warps, sizeof(*launch->warps));
     if (launch->blocks == NULL || launch->warps == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a launch");
     for (int32_t i = 0; i < num_blocks * num_warps; i++) {

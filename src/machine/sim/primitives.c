@@ -5,7 +5,8 @@
 #include "machine/cpu/rows.h"
 #include "machine/sim/launch.h"
 
-enum { ROW_CHUNK_BYTES = 16 };
+/* The lanes take turns of this many bytes of a row. */
+#define ROW_CHUNK_BYTES ((uint64_t)16)
 
 static const struct weft__sim_place no_place = {"-", 0};
 
@@ -196,7 +197,7 @@ enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failur
 
 /* ---------------------------------------------------------------- rows */
 
-/* The lanes take turns of 16 bytes; each is a point at which others may go on. */
+/* The end of each row is a point at which others may go on. */
 static void copy_row(struct weft_warp *warp, char *dst, const char *src, uint64_t row_bytes,
                      const void *code)
 {

@@ -10,8 +10,9 @@
 #include "machine/sim/world.h"
 
 enum {
-    PAGE_BYTES = 1024,
-    NUM_PAGE_SLOTS = 1 << 14,
+    WORD_BYTES = 8,
+    NUM_WORDS = 1 << 16,        /* that a run may touch, less what keeps look-ups short */
+    NUM_READ_VECTORS = 1 << 14, /* of bytes that several fibers have read */
     NOBODY = -1,
     MANY = -2,
     MAX_REPORTED_RACES = 3
@@ -25,86 +26,66 @@ struct last {      /* access */
 };
 
 struct cell { /* of one byte */
-    uint32_t run;
     struct last write;
     struct last read;
-    uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber is MANY; kept from run to run */
+    uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber is MANY */
 };
 
-struct page {
-    uintptr_t number;
-    struct cell cells[PAGE_BYTES];
+struct word {
+    uintptr_t number; /* address / WORD_BYTES */
+    uint32_t run;     /* words of earlier runs count as empty, so that nothing must be cleared */
+    struct cell cells[WORD_BYTES];
 };
 
-static struct page *pages[NUM_PAGE_SLOTS];
-static int32_t num_pages;
+static struct word words[NUM_WORDS]; /* open addressing */
+static int32_t num_words;
+static uint32_t read_vectors[NUM_READ_VECTORS][SIM_MAX_FIBERS];
+static int32_t num_read_vectors;
 static uint32_t run_number = 1;
 
 void sim_shadow_reset(void)
 {
-    run_number++; /* cells of earlier runs count as empty */
-    if (num_pages > NUM_PAGE_SLOTS / 4)
-        sim_shadow_free(); /* memory moves from run to run; look-ups would become long */
+    run_number++;
+    num_words = 0;
+    num_read_vectors = 0;
 }
 
-void sim_shadow_free(void)
+static void clear_cell(struct cell *cell)
 {
-    for (int32_t i = 0; i < NUM_PAGE_SLOTS; i++) {
-        for (int32_t j = 0; pages[i] != NULL && j < PAGE_BYTES; j++)
-            free(pages[i]->cells[j].read_times);
-        free(pages[i]);
-        pages[i] = NULL;
-    }
-    num_pages = 0;
+    cell->write.fiber = NOBODY;
+    cell->read.fiber = NOBODY;
 }
 
-static struct page *page_of(uintptr_t address)
+static struct word *word_of(uintptr_t number)
 {
-    const uintptr_t number = address / PAGE_BYTES;
-    size_t slot = number * 0x9e3779b97f4a7c15u >> 50;
-    for (int32_t probes = 0; probes < NUM_PAGE_SLOTS; probes++) {
-        if (pages[slot] == NULL) {
-            pages[slot] = calloc(1, sizeof *pages[slot]);
-            if (pages[slot] == NULL)
-                return NULL;
-            pages[slot]->number = number;
-            num_pages++;
-        }
-        if (pages[slot]->number == number)
-            return pages[slot];
-        slot = (slot + 1) % NUM_PAGE_SLOTS;
-    }
-    return NULL;
+    size_t slot = number * 0x9e3779b97f4a7c15u >> 48;
+    while (words[slot].run == run_number && words[slot].number != number)
+        slot = (slot + 1) % NUM_WORDS;
+    struct word *word = &words[slot];
+    if (word->run == run_number)
+        return word;
+    if (++num_words > NUM_WORDS / 4 * 3)
+        abort(); /* a checker that forgets accesses would miss races */
+    word->run = run_number;
+    word->number = number;
+    for (int i = 0; i < WORD_BYTES; i++)
+        clear_cell(&word->cells[i]);
+    return word;
 }
 
-/* The cell of an address; *page is the one of the address before, or NULL. */
-static struct cell *cell_of(uintptr_t address, struct page **page)
+/* The cell of an address; *word is the one of the address before, or NULL. */
+static struct cell *cell_of(uintptr_t address, struct word **word)
 {
-    if (*page == NULL || (*page)->number != address / PAGE_BYTES)
-        *page = page_of(address);
-    if (*page == NULL)
-        return NULL;
-    struct cell *cell = &(*page)->cells[address % PAGE_BYTES];
-    if (cell->run != run_number) {
-        uint32_t *read_times = cell->read_times;
-        *cell = (struct cell){.run = run_number,
-                              .write = {.fiber = NOBODY},
-                              .read = {.fiber = NOBODY},
-                              .read_times = read_times};
-    }
-    return cell;
+    if (*word == NULL || (*word)->number != address / WORD_BYTES)
+        *word = word_of(address / WORD_BYTES);
+    return &(*word)->cells[address % WORD_BYTES];
 }
 
 void sim_shadow_forget(const void *address, size_t num_bytes)
 {
-    struct page *page = NULL;
-    for (size_t i = 0; i < num_bytes; i++) {
-        struct cell *cell = cell_of((uintptr_t)address + i, &page);
-        if (cell != NULL) {
-            cell->write.fiber = NOBODY;
-            cell->read.fiber = NOBODY;
-        }
-    }
+    struct word *word = NULL;
+    for (size_t i = 0; i < num_bytes; i++)
+        clear_cell(cell_of((uintptr_t)address + i, &word));
 }
 
 /* ---------------------------------------------------------------- races */
@@ -183,11 +164,10 @@ static void note_read(struct cell *cell, const struct last *read)
         return;
     }
     if (cell->read.fiber != MANY) {
-        if (cell->read_times == NULL)
-            cell->read_times = malloc(SIM_MAX_FIBERS * sizeof(*cell->read_times));
-        if (cell->read_times == NULL)
-            return;
-        memset(cell->read_times, 0, SIM_MAX_FIBERS * sizeof(*cell->read_times));
+        if (num_read_vectors == NUM_READ_VECTORS)
+            abort(); /* as above */
+        cell->read_times = read_vectors[num_read_vectors++];
+        memset(cell->read_times, 0, sizeof *read_vectors);
         cell->read_times[cell->read.fiber] = cell->read.time;
         cell->read.fiber = MANY;
     }
@@ -224,12 +204,10 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
                               access == SIM_ATOMIC_READ || access == SIM_ATOMIC_WRITE,
                               fiber->clock.of[fiber->id], code};
     const int is_write = access == SIM_WRITE || access == SIM_ATOMIC_WRITE;
-    struct page *page = NULL;
+    struct word *word = NULL;
     int is_reported = 0;
     for (size_t i = 0; i < num_bytes; i++) {
-        struct cell *cell = cell_of((uintptr_t)address + i, &page);
-        if (cell == NULL)
-            return;
+        struct cell *cell = cell_of((uintptr_t)address + i, &word);
         if (!is_reported)
             is_reported = check_byte((const char *)address + i, cell, &last, is_write);
         else if (is_write)

@@ -119,7 +119,6 @@ enum sim_access { SIM_READ, SIM_WRITE, SIM_ATOMIC_READ, SIM_ATOMIC_WRITE };
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
 void sim_shadow_reset(void);
-void sim_shadow_free(void);
 /* Memory that is freed or newly allocated: its past no longer counts. */
 void sim_shadow_forget(const void *address, size_t num_bytes);
 
