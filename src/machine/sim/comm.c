@@ -424,15 +424,19 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
     *ptr = comm->heap->bases[comm->rank] + offset;
     if (comm->heap->region->used_bytes < offset + bytes)
         comm->heap->region->used_bytes = offset + bytes;
-    sim_shadow_forget(*ptr, bytes);
+    sim_shadow_set(*ptr, bytes, SIM_CONTENT_UNWRITTEN);
     return WEFT_OK;
 }
 
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
 {
-    if (ptr != NULL &&
-        weft__ranges_free(&heap->ranges, (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank]) == 0)
+    if (ptr == NULL)
+        return WEFT_OK;
+    const uint64_t bytes =
+        weft__ranges_free(&heap->ranges, (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank]);
+    if (bytes == 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "ptr is not an allocation of the heap");
+    sim_shadow_set(ptr, bytes, SIM_CONTENT_FREED);
     return WEFT_OK;
 }
 

@@ -98,8 +98,8 @@ uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_
     sim_yield();
     if (!is_weakened) {
         sim_stores_commit(sim_current());
-        sim_acquire(sim_word_clock(word));
-        sim_release(sim_word_clock(word));
+        sim_acquire(&sim_word_of(word)->clock);
+        sim_release(&sim_word_of(word)->clock);
     }
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
     const uint32_t before = *word;
@@ -124,12 +124,14 @@ void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint
     (void)rank;
     const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
     sim_yield();
-    struct sim_clock *clock = sim_word_clock(word);
+    struct sim_word *signalled = sim_word_of(word);
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
-    memset(clock, 0, sizeof *clock); /* who acquires this value acquires nothing older */
+    signalled->signalled = value;
+    /* Who acquires this value acquires nothing older. */
+    memset(&signalled->clock, 0, sizeof signalled->clock);
     if (!is_weakened) {
         sim_stores_commit(sim_current());
-        sim_release(clock);
+        sim_release(&signalled->clock);
     }
     *word = value;
     sim_trace("signal", place, word, value);
@@ -177,8 +179,10 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
     sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
     sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
     if (word_has_come(&wait)) {
+        struct sim_word *awaited = sim_word_of(word);
+        awaited->awaited = *word > awaited->awaited ? *word : awaited->awaited;
         if (!is_weakened)
-            sim_acquire(sim_word_clock(word));
+            sim_acquire(&awaited->clock);
         sim_trace("came", place, word, *word);
         return WEFT_STATUS_OK;
     }

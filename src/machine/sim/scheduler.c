@@ -332,6 +332,19 @@ static void run_all(void)
     report_hang();
 }
 
+/* A signal that no one waits for orders nothing: it is a mistake, or superfluous. */
+static void check_signals(void)
+{
+    const struct sim_word *word = sim_unawaited_word();
+    if (word == NULL || sim_world->result->fault_struck || sim_world->result->num_hangs > 0)
+        return;
+    sim_world->result->num_races++;
+    sim_report(
+        "signal that no one waits for: %s was set to %llu, the last value awaited was %llu\n",
+        sim_name_of(word->address), (unsigned long long)word->signalled,
+        (unsigned long long)word->awaited);
+}
+
 static void run_host(struct sim_fiber *fiber)
 {
     fiber->is_host = 1;
@@ -354,8 +367,10 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
     int failed = 0;
     for (int32_t rank = 0; rank < config->num_ranks && !failed; rank++)
         failed = sim_fiber_start(rank, SIM_HOST_STACK, run_host, config->argument) == NULL;
-    if (!failed)
+    if (!failed) {
         run_all();
+        check_signals();
+    }
     result->num_steps = world->step;
     if (result->num_races > 0 || result->num_wrong > 0 || result->num_hangs > 0)
         sim_report_traces();

@@ -29,6 +29,7 @@ struct cell { /* of one byte */
     struct last write;
     struct last read;
     uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber is MANY */
+    enum sim_content content;
 };
 
 struct word {
@@ -50,8 +51,9 @@ void sim_shadow_reset(void)
     num_read_vectors = 0;
 }
 
-static void clear_cell(struct cell *cell)
+static void clear_cell(struct cell *cell, enum sim_content content)
 {
+    cell->content = content;
     cell->write.fiber = NOBODY;
     cell->read.fiber = NOBODY;
 }
@@ -69,7 +71,7 @@ static struct word *word_of(uintptr_t number)
     word->run = run_number;
     word->number = number;
     for (int i = 0; i < WORD_BYTES; i++)
-        clear_cell(&word->cells[i]);
+        clear_cell(&word->cells[i], SIM_CONTENT_ANY);
     return word;
 }
 
@@ -81,11 +83,11 @@ static struct cell *cell_of(uintptr_t address, struct word **word)
     return &(*word)->cells[address % WORD_BYTES];
 }
 
-void sim_shadow_forget(const void *address, size_t num_bytes)
+void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content)
 {
     struct word *word = NULL;
     for (size_t i = 0; i < num_bytes; i++)
-        clear_cell(cell_of((uintptr_t)address + i, &word));
+        clear_cell(cell_of((uintptr_t)address + i, &word), content);
 }
 
 /* ---------------------------------------------------------------- races */
@@ -124,6 +126,19 @@ static void report_race(const void *address, const struct last *earlier, int ear
                access_name(earlier_is_write, earlier->is_atomic), first->rank,
                first->warp.block_idx, first->warp.warp_idx, first->warp.lane_idx,
                sim_line_of(earlier->code), missing_edge(earlier_is_write, later_is_write));
+}
+
+static void report_content(const void *address, enum sim_content content, const void *code)
+{
+    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
+        return;
+    const struct sim_fiber *fiber = sim_current();
+    sim_report("%s at %s by rank %d block %d warp %d lane %d at %s\n",
+               content == SIM_CONTENT_FREED
+                   ? "access to memory that has been freed"
+                   : "read of memory that nobody has written since it was allocated",
+               sim_name_of(address), fiber->rank, fiber->warp.block_idx, fiber->warp.warp_idx,
+               fiber->warp.lane_idx, sim_line_of(code));
 }
 
 /* ---------------------------------------------------------------- checks */
@@ -181,7 +196,16 @@ static int check_byte(const void *address, struct cell *cell, const struct last 
                       int is_write)
 {
     int is_race = 0;
-    if (conflicts(&cell->write, access)) {
+    if (cell->content == SIM_CONTENT_FREED ||
+        (cell->content == SIM_CONTENT_UNWRITTEN && !is_write)) {
+        report_content(address, cell->content, access->code);
+        is_race = 1;
+    }
+    if (is_write && cell->content == SIM_CONTENT_UNWRITTEN)
+        cell->content = SIM_CONTENT_ANY;
+    if (is_race) {
+        cell->content = SIM_CONTENT_ANY; /* reported once */
+    } else if (conflicts(&cell->write, access)) {
         report_race(address, &cell->write, 1, access, is_write);
         is_race = 1;
     } else if (is_write) {
@@ -210,8 +234,10 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
         struct cell *cell = cell_of((uintptr_t)address + i, &word);
         if (!is_reported)
             is_reported = check_byte((const char *)address + i, cell, &last, is_write);
-        else if (is_write)
+        else if (is_write) {
             cell->write = last;
+            cell->content = SIM_CONTENT_ANY;
+        }
     }
 }
 

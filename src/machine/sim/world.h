@@ -110,8 +110,15 @@ void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
 void sim_acquire(const struct sim_clock *clock);
-/* The clock that travels with an atomic word. */
-struct sim_clock *sim_word_clock(const void *word);
+struct sim_word { /* that ordered operations are made on */
+    const void *address;
+    struct sim_clock clock; /* travels with its value */
+    uint64_t signalled;     /* the last value signalled, and the last that a wait has seen */
+    uint64_t awaited;
+};
+struct sim_word *sim_word_of(const void *address);
+/* A word whose last signal no wait has seen; NULL if there is none. */
+const struct sim_word *sim_unawaited_word(void);
 void sim_words_reset(void);
 
 /* shadow.c: whether accesses of the running fiber are ordered after those they conflict with */
@@ -119,8 +126,10 @@ enum sim_access { SIM_READ, SIM_WRITE, SIM_ATOMIC_READ, SIM_ATOMIC_WRITE };
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
 void sim_shadow_reset(void);
-/* Memory that is freed or newly allocated: its past no longer counts. */
-void sim_shadow_forget(const void *address, size_t num_bytes);
+enum sim_content { SIM_CONTENT_ANY, SIM_CONTENT_UNWRITTEN, SIM_CONTENT_FREED };
+/* The memory's past no longer counts. Reads of unwritten bytes, and all accesses to freed ones, are
+ * reported as races are. */
+void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content);
 
 /* stores.c */
 void sim_store_begin(void *address, size_t num_bytes); /* the running fiber is about to write */
