@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "machine/float_bits.h"
 #include "machine/cpu/rows.h"
+#include "machine/float_bits.h"
 
 enum { MAX_ELEMENTS = 2500, MAX_SRCS = 9, GUARD_BYTES = 16 };
 

@@ -11,8 +11,8 @@
 #include <immintrin.h>
 #endif
 
-#include "machine/float_bits.h"
 #include "machine/cpu/rows.h"
+#include "machine/float_bits.h"
 
 enum {
     TILE = 512, /* elements summed at a time: the fp32 sums stay in the first-level cache */
