@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* What a user of the installed library writes: one rank alone, C or C++. */
+#include <stdio.h>
+#include <string.h>
+#include <weft.h>
+
+static int fail(const char *call)
+{
+    fprintf(stderr, "%s: %s\n", call, weft_last_error());
+    return 1;
+}
+
+int main(void)
+{
+    weft_comm *comm = NULL;
+    if (weft_comm_create_from_env(NULL, &comm) != WEFT_OK)
+        return fail("weft_comm_create_from_env");
+
+    void *memory = NULL;
+    if (weft_heap_alloc(comm, 4096, &memory) != WEFT_OK)
+        return fail("weft_heap_alloc");
+    memset(memory, 1, 4096);
+    if (weft_ptr(comm, memory, 0) != memory || weft_comm_num_ranks(comm) != 1)
+        return fail("one rank alone");
+
+    weft_stream *stream = NULL;
+    if (weft_stream_create(&stream) != WEFT_OK || weft_barrier(comm, stream) != WEFT_OK ||
+        weft_stream_synchronize(stream) != WEFT_OK || weft_stream_destroy(stream) != WEFT_OK)
+        return fail("barrier");
+    if (weft_heap_free(comm, memory) != WEFT_OK || weft_comm_destroy(comm) != WEFT_OK)
+        return fail("destroy");
+    printf("weft %u\n", (unsigned)weft_version());
+    return 0;
+}
