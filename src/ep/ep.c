@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "machine/stream.h"
 #include "programs/notify.h"
 
 /* What the ranks must agree on when they create a weft_ep. */
@@ -101,6 +102,8 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
 
 void weft__ep_destroy(weft_ep *ep)
 {
+    if (ep->exchange != NULL)
+        (void)weft__event_synchronize(ep->exchange->last_operation);
     weft__exchange_destroy(ep->exchange);
     weft__placement_destroy(&ep->placement);
     free(ep);

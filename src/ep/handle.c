@@ -114,6 +114,8 @@ weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config
 
 void weft__handle_destroy(weft_ep_handle *handle)
 {
+    /* The tables are in use until what was issued has run. */
+    (void)weft__event_synchronize(handle->ep->exchange->last_operation);
     if (handle->notified != NULL)
         weft__event_destroy(handle->notified);
     free(handle->memory);

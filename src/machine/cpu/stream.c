@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/thread.h"
 #include "machine/cpu/launch.h"
 
 struct task {
@@ -122,10 +123,12 @@ weft_result weft__stream_create(weft_stream **out)
     pthread_mutex_init(&stream->mutex, NULL);
     pthread_cond_init(&stream->has_task, NULL);
     pthread_cond_init(&stream->is_idle, NULL);
-    if (pthread_create(&stream->worker, NULL, work, stream) != 0) {
+    /* Without signals: a handler of the program must not run on the small stack of a fiber. */
+    result = weft__thread_start(&stream->worker, work, stream);
+    if (result != WEFT_OK) {
         weft__cpu_runner_destroy(stream->runner);
         free(stream);
-        return weft__system_error("no thread for a stream");
+        return result;
     }
     *out = stream;
     return WEFT_OK;
@@ -184,10 +187,11 @@ static void run_launch(weft_stream *stream, struct task *task)
     if (result == WEFT_OK) {
         struct weft_failure failure;
         result = weft__cpu_run(stream->runner, launch, &failure);
-        if (result != WEFT_OK)
+        if (result != WEFT_OK) {
             weft__status_fail(&launch->comm->status, result, launch->comm->rank, "%s",
                               weft_last_error());
-        else if (failure.kind != WEFT_FAILURE_NONE)
+            weft__comm_abort(launch->comm); /* the others would wait for this rank in vain */
+        } else if (failure.kind != WEFT_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->program, &failure);
     }
     if (result != WEFT_OK)
