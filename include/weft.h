@@ -45,10 +45,19 @@ extern "C" {
 #define WEFT_MAX_PLANES 8  /* arrays a token's payload may consist of */
 
 /* Zero-initialises a config struct and sets its size: weft_ep_config c = WEFT_INIT(weft_ep_config); */
+#ifdef __cplusplus
+#define WEFT_INIT(type)                                                                            \
+    ([] {                                                                                          \
+        type config_{};                                                                            \
+        config_.size = sizeof(type);                                                               \
+        return config_;                                                                            \
+    }())
+#else
 #define WEFT_INIT(type)                                                                            \
     {                                                                                              \
         .size = sizeof(type)                                                                       \
     }
+#endif
 
 typedef enum weft_result {
     WEFT_OK = 0,
@@ -243,7 +252,8 @@ typedef struct weft_ep_config {
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks
  * (WEFT_ERROR_MISMATCH names a rank that differs). */
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
-weft_result weft_ep_destroy(weft_ep *ep); /* as weft_heap_free; after its handles */
+/* As weft_heap_free, after its handles; waits for its operations that are still queued. */
+weft_result weft_ep_destroy(weft_ep *ep);
 /* The local ids on `rank` are 0..n-1, in ascending order of expert; n is the result, -1 if there
  * is no such rank. */
 int32_t weft_ep_num_local_experts(weft_ep *ep, int32_t rank);
@@ -258,14 +268,16 @@ typedef struct weft_ep_handle weft_ep_handle;
 
 typedef struct weft_ep_handle_config {
     size_t size;
-    int32_t max_tokens; /* of this rank, 0 or more; times ranks and num_topk below 2^31 - 2^20 */
-    int32_t num_topk;   /* 1..max_topk, the same on all ranks */
+    int32_t
+        max_tokens;   /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31 */
+    int32_t num_topk; /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
                                  0: 1 */
 } weft_ep_handle_config;
 
 weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
                                   weft_ep_handle **handle);
+/* Waits for the operations of its weft_ep that are still queued. */
 weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
 
 typedef struct weft_ep_layout_args {

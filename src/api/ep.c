@@ -63,10 +63,11 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
     WEFT__TRY(check_topk(ep, config.num_topk));
     WEFT__TRY(weft__check_range(config.expert_alignment, 0, MAX_ALIGNMENT, "expert_alignment"));
     /* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one
-     * expert and are rounded up there. */
+     * expert and are rounded up there; so are tokens and the chunks of a launch together. */
+    const int64_t most_choices = INT32_MAX - MAX_ALIGNMENT - MAX_BLOCKS * WEFT__MAX_WARPS;
     const int64_t choices_per_token = (int64_t)ep->comm->num_ranks * config.num_topk;
-    WEFT__TRY(weft__check_range(config.max_tokens, 0,
-                                (INT32_MAX - MAX_ALIGNMENT) / choices_per_token, "max_tokens"));
+    WEFT__TRY(
+        weft__check_range(config.max_tokens, 0, most_choices / choices_per_token, "max_tokens"));
     return weft__handle_create(ep, &config, handle);
 }
 
