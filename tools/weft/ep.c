@@ -20,7 +20,7 @@ static int is_rank_of_job(void)
 {
     static const char *const marks[][2] = {
         {"WEFT_ID", "WEFT_RANK"},
-        {"RANK", "MASTER_ADDR"},
+        {"RANK", "WORLD_SIZE"},
         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
         {"SLURM_PROCID", "SLURM_NTASKS"},
         {"PMI_RANK", "PMI_SIZE"},

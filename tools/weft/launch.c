@@ -86,13 +86,18 @@ static void record_end(struct job *job, int32_t rank, int wait_status)
 /* Signals of several children may arrive as one, so all ranks are looked at. */
 static void reap(struct job *job)
 {
-    for (int32_t r = 0; r < job->launch->num_ranks; r++) {
+    int32_t num_ranks = job->launch->num_ranks;
+    for (int32_t i = 0; i < 2 * num_ranks; i++) {
+        int32_t r = i % num_ranks;
         struct rank_process *rank = &job->ranks[r];
         siginfo_t info = {0};
         int wait_status;
         if (rank->pid == 0 ||
             waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
             info.si_pid == 0)
+            continue;
+        /* Of those that have ended together, one that was killed is the cause: it comes first. */
+        if (i < num_ranks && info.si_code == CLD_EXITED)
             continue;
         /* What the rank itself started goes with it, while its id still cannot be reused. */
         kill(-rank->pid, SIGKILL);
@@ -213,7 +218,7 @@ int launch_ranks(const struct launch *launch)
                           .num_nodes = launch->num_nodes,
                           .argv = launch->argv,
                           .output = launch->output};
-    const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t signals;
     sigemptyset(&signals);
     for (size_t i = 0; i < sizeof handled / sizeof *handled; i++)
