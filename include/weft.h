@@ -21,7 +21,8 @@
  *   are elements or rows. Null pointers are legal where the size they belong to is 0.
  * - "[n][k]" is a dense row-major array. "In the heap" means in memory from weft_heap_alloc or
  *   weft_arena_alloc of the same communicator; other memory is any memory of the process.
- * - Thread safety: objects may be used from several threads, one call at a time per object.
+ * - Thread safety: objects may be used from several threads, one call at a time per object. A
+ *   child of fork must not use, or destroy, objects made before the fork.
  *
  * Semantics marked [DeepEP 1.x] follow section 1.x of the DeepEP V1 `Buffer` behaviour
  * (get_dispatch_layout 1.5, dispatch 1.6, combine 1.7), with these limits lifted: any number
@@ -100,7 +101,8 @@ typedef struct weft_comm_config {
         heap_max_bytes; /* address range reserved per rank, the limit of growth; 0: the host's memory */
     uint32_t timeout_ms; /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
     int32_t num_nodes;   /* declares that many virtual nodes of consecutive ranks; 0: WEFT_NODES, or
-                                one node per host. Must divide the number of ranks */
+                                one node per host; of a split: its parent's nodes. Must divide the
+                                number of ranks */
 } weft_comm_config;
 
 /* Makes an id and starts, in this process, the rendezvous that serves it; it runs until the
@@ -339,7 +341,7 @@ typedef struct weft_ep_dispatch_args {
      * weft_ep_check reports them. */
     int32_t capacity;
     /* Optional: the top-k data that layout saw, and its weights. All ranks give them or none, but
-     * a rank without tokens and capacity leaves everything NULL. */
+     * a rank without tokens and capacity leaves these pointers NULL. */
     weft_index_type index_type;
     const void *topk_idx;      /* [N][K] */
     const float *topk_weights; /* [N][K] or NULL */

@@ -103,7 +103,11 @@ weft_result weft__fiber_create(struct weft__fiber **out, size_t stack_bytes)
                            stack_bytes);
     }
     fiber->stack_bytes = stack_bytes;
-    mprotect(fiber->stack, guard_bytes, PROT_NONE);
+    if (mprotect(fiber->stack, guard_bytes, PROT_NONE) != 0) {
+        munmap(fiber->stack, stack_bytes + guard_bytes);
+        free(fiber);
+        return weft__system_error("no guard page for a fiber's stack");
+    }
     fiber->context =
         make_fcontext(fiber->stack + guard_bytes + stack_bytes, stack_bytes, fiber_main);
 #if WITH_TSAN
