@@ -3,8 +3,9 @@
 # linking: the same host code and the same programs, with machine/sim in place of machine/cpu and of
 # the rendezvous.
 
-if(WEFT_SANITIZE MATCHES "thread")
-  message(STATUS "The sim machine implements the thread sanitizer's hooks itself: left out")
+if(WEFT_SANITIZE)
+  message(STATUS "The sim machine takes the thread sanitizer's hooks, beside which no sanitizer "
+    "can be: left out")
   return()
 endif()
 pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw)
@@ -23,6 +24,7 @@ set(sim_sources
   machine/sim/comm.c
   machine/sim/instrument.c
   machine/sim/launch.c
+  machine/sim/memory.c
   machine/sim/primitives.c
   machine/sim/report.c
   machine/sim/scheduler.c
@@ -47,3 +49,5 @@ endforeach()
 target_include_directories(weft_sim INTERFACE ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(weft_sim PUBLIC
   PkgConfig::LIBDW ${BOOST_CONTEXT_LIBRARY} Threads::Threads m)
+# See machine/sim/memory.c.
+target_link_options(weft_sim INTERFACE -Wl,--wrap=free)

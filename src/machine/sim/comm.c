@@ -24,16 +24,18 @@ struct weft__link {
     uint64_t key;
     int32_t num_ranks;
     int32_t num_joined;
+    int has_joined[SIM_MAX_RANKS];
     int32_t num_destroyed;
     weft_comm *comms[SIM_MAX_RANKS]; /* NULL before creation, and after destruction */
     int32_t world_ranks[SIM_MAX_RANKS];
+    char *heap_bases[SIM_MAX_RANKS]; /* also after destruction */
     /* The all-gather that is going on. */
     uint64_t gather_number;
     int32_t num_gathered;
     int has_gathered[SIM_MAX_RANKS];
     size_t blob_bytes[SIM_MAX_RANKS];
     unsigned char *blobs[SIM_MAX_RANKS];
-    struct sim_clock clock;
+    struct sim_clock clocks[2]; /* of this all-gather's and the previous one's past */
 };
 
 struct region;
@@ -163,11 +165,21 @@ static weft_result join(weft_comm *comm)
     struct weft__link *link = comm->link;
     link->comms[comm->rank] = comm;
     link->world_ranks[comm->rank] = sim_current()->rank;
+    link->heap_bases[comm->rank] = comm->heap->bases[comm->rank];
+    link->has_joined[comm->rank] = 1;
     link->num_joined++;
-    if (!sim_wait_until(all_have_joined, comm, comm->timeout_ms))
-        return weft__error(WEFT_ERROR_TIMEOUT, "%d of %d ranks did not come",
-                           comm->num_ranks - link->num_joined, comm->num_ranks);
+    if (!sim_wait_until(all_have_joined, comm, comm->timeout_ms)) {
+        int32_t missing = 0;
+        while (link->has_joined[missing])
+            missing++;
+        return weft__error(WEFT_ERROR_TIMEOUT, "rank %d did not come within %u ms", missing,
+                           comm->timeout_ms);
+    }
     WEFT_SIM_TRY(weft__status_check(&comm->status));
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (link->comms[rank] == NULL)
+            return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d has left the communicator", rank);
+    }
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         comm->heap->bases[rank] = link->comms[rank]->heap->bases[rank];
     return weft__comm_all_gather(comm, NULL, 0, NULL); /* nobody leaves before all have looked */
@@ -327,7 +339,7 @@ static weft_result gather_round(weft_comm *comm)
 {
     struct weft__link *link = comm->link;
     struct gather_wait wait = {comm, link->gather_number};
-    sim_release(&link->clock);
+    sim_release(&link->clocks[wait.number % 2]);
     link->has_gathered[comm->rank] = 1;
     if (++link->num_gathered == comm->num_ranks)
         end_gather(link);
@@ -338,7 +350,7 @@ static weft_result gather_round(weft_comm *comm)
         weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, missing,
                           "rank %d did not come within %u ms", missing, comm->timeout_ms);
     }
-    sim_acquire(&link->clock);
+    sim_acquire(&link->clocks[wait.number % 2]);
     return weft__status_check(&comm->status);
 }
 
@@ -469,9 +481,9 @@ int32_t sim_heap_rank(const void *address, uint64_t *offset)
 {
     for (struct weft__link *link = links; link != NULL; link = link->next) {
         for (int32_t rank = 0; rank < link->num_ranks; rank++) {
-            if (link->comms[rank] == NULL || link->comms[rank]->heap == NULL)
+            if (link->heap_bases[rank] == NULL)
                 continue;
-            *offset = (uintptr_t)address - (uintptr_t)link->comms[rank]->heap->bases[rank];
+            *offset = (uintptr_t)address - (uintptr_t)link->heap_bases[rank];
             if (*offset < (uint64_t)HEAP_BYTES)
                 return rank;
         }

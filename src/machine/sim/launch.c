@@ -26,8 +26,8 @@ static weft_result prepare(struct sim_launch *launch)
         warp->sync.num_members = WEFT_WARP_SIZE;
         warp->ballot.num_members = WEFT_WARP_SIZE;
         /* What was at these addresses before has nothing to do with this launch. */
-        sim_shadow_set(warp->block->shared, sizeof warp->block->shared, SIM_CONTENT_ANY);
-        sim_shadow_set(warp->pointers, sizeof warp->pointers, SIM_CONTENT_ANY);
+        sim_shadow_forget(warp->block->shared, sizeof warp->block->shared);
+        sim_shadow_forget(warp->pointers, sizeof warp->pointers);
     }
     return WEFT_OK;
 }

@@ -177,8 +177,8 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
     struct word_wait wait = {word, at_least, comm, site->rank};
     sim_trace("wait", place, word, at_least);
     sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
-    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
     if (word_has_come(&wait)) {
+        sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
         struct sim_word *awaited = sim_word_of(word);
         awaited->awaited = *word > awaited->awaited ? *word : awaited->awaited;
         if (!is_weakened)

@@ -12,7 +12,7 @@
 enum {
     WORD_BYTES = 8,
     NUM_WORDS = 1 << 16,        /* that a run may touch, less what keeps look-ups short */
-    NUM_READ_VECTORS = 1 << 14, /* of bytes that several fibers have read */
+    NUM_READ_VECTORS = 1 << 16, /* of bytes that several fibers have read */
     NOBODY = -1,
     MANY = -2,
     MAX_REPORTED_RACES = 3
@@ -28,7 +28,7 @@ struct last {      /* access */
 struct cell { /* of one byte */
     struct last write;
     struct last read;
-    uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber is MANY */
+    uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber was MANY in this run */
     enum sim_content content;
 };
 
@@ -58,20 +58,28 @@ static void clear_cell(struct cell *cell, enum sim_content content)
     cell->read.fiber = NOBODY;
 }
 
-static struct word *word_of(uintptr_t number)
+/* Where the word is, or where it belongs. */
+static struct word *find_word(uintptr_t number)
 {
     size_t slot = number * 0x9e3779b97f4a7c15u >> 48;
     while (words[slot].run == run_number && words[slot].number != number)
         slot = (slot + 1) % NUM_WORDS;
-    struct word *word = &words[slot];
+    return &words[slot];
+}
+
+static struct word *word_of(uintptr_t number)
+{
+    struct word *word = find_word(number);
     if (word->run == run_number)
         return word;
     if (++num_words > NUM_WORDS / 4 * 3)
         abort(); /* a checker that forgets accesses would miss races */
     word->run = run_number;
     word->number = number;
-    for (int i = 0; i < WORD_BYTES; i++)
+    for (int i = 0; i < WORD_BYTES; i++) {
         clear_cell(&word->cells[i], SIM_CONTENT_ANY);
+        word->cells[i].read_times = NULL;
+    }
     return word;
 }
 
@@ -88,6 +96,21 @@ void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content cont
     struct word *word = NULL;
     for (size_t i = 0; i < num_bytes; i++)
         clear_cell(cell_of((uintptr_t)address + i, &word), content);
+}
+
+void sim_shadow_forget(const void *address, size_t num_bytes)
+{
+    const uintptr_t begin = (uintptr_t)address, end = begin + num_bytes;
+    for (uintptr_t number = begin / WORD_BYTES; number * WORD_BYTES < end; number++) {
+        struct word *word = find_word(number);
+        if (word->run != run_number)
+            continue;
+        for (uintptr_t i = 0; i < WORD_BYTES; i++) {
+            const uintptr_t byte = number * WORD_BYTES + i;
+            if (byte >= begin && byte < end)
+                clear_cell(&word->cells[i], SIM_CONTENT_ANY);
+        }
+    }
 }
 
 /* ---------------------------------------------------------------- races */
@@ -179,9 +202,10 @@ static void note_read(struct cell *cell, const struct last *read)
         return;
     }
     if (cell->read.fiber != MANY) {
-        if (num_read_vectors == NUM_READ_VECTORS)
+        if (cell->read_times == NULL && num_read_vectors == NUM_READ_VECTORS)
             abort(); /* as above */
-        cell->read_times = read_vectors[num_read_vectors++];
+        if (cell->read_times == NULL)
+            cell->read_times = read_vectors[num_read_vectors++];
         memset(cell->read_times, 0, sizeof *read_vectors);
         cell->read_times[cell->read.fiber] = cell->read.time;
         cell->read.fiber = MANY;
@@ -191,12 +215,19 @@ static void note_read(struct cell *cell, const struct last *read)
     cell->read_times[read->fiber] = read->time;
 }
 
+/* A rank that was stalled goes on when the others have given it up and freed their heaps, which stay
+ * mapped for it. */
+static int has_been_stalled(const struct sim_fiber *fiber)
+{
+    return sim_world->rank_stalled_until_ns[fiber->rank] > 0;
+}
+
 /* Returns 1 when a race was reported, so that one access is reported once. */
 static int check_byte(const void *address, struct cell *cell, const struct last *access,
                       int is_write)
 {
     int is_race = 0;
-    if (cell->content == SIM_CONTENT_FREED ||
+    if ((cell->content == SIM_CONTENT_FREED && !has_been_stalled(sim_current())) ||
         (cell->content == SIM_CONTENT_UNWRITTEN && !is_write)) {
         report_content(address, cell->content, access->code);
         is_race = 1;

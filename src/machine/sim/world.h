@@ -130,6 +130,8 @@ enum sim_content { SIM_CONTENT_ANY, SIM_CONTENT_UNWRITTEN, SIM_CONTENT_FREED };
 /* The memory's past no longer counts. Reads of unwritten bytes, and all accesses to freed ones, are
  * reported as races are. */
 void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content);
+/* What was accessed there has no conflict with what comes. */
+void sim_shadow_forget(const void *address, size_t num_bytes);
 
 /* stores.c */
 void sim_store_begin(void *address, size_t num_bytes); /* the running fiber is about to write */
