@@ -160,6 +160,22 @@ static weft_result set_topology(weft_comm *comm, int32_t num_nodes)
     return weft__topology_init(&comm->topology, node_keys, comm->num_ranks);
 }
 
+static void note_death(weft_comm *comm, int32_t rank)
+{
+    weft__status_set_rank(&comm->status, rank, WEFT__RANK_DEAD);
+    weft__status_fail(&comm->status, WEFT_ERROR_RANK_FAILED, rank, "rank %d died", rank);
+}
+
+/* Deaths from before this rank came. */
+static void note_early_deaths(weft_comm *comm)
+{
+    const struct weft__link *link = comm->link;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (link->has_joined[rank] && sim_world->rank_is_dead[link->world_ranks[rank]])
+            note_death(comm, rank);
+    }
+}
+
 static weft_result join(weft_comm *comm)
 {
     struct weft__link *link = comm->link;
@@ -168,6 +184,7 @@ static weft_result join(weft_comm *comm)
     link->heap_bases[comm->rank] = comm->heap->bases[comm->rank];
     link->has_joined[comm->rank] = 1;
     link->num_joined++;
+    note_early_deaths(comm);
     if (!sim_wait_until(all_have_joined, comm, comm->timeout_ms)) {
         int32_t missing = 0;
         while (link->has_joined[missing])
@@ -286,9 +303,7 @@ void sim_comm_lose_rank(int32_t world_rank)
             for (int32_t other = 0; other < link->num_ranks; other++) {
                 if (other == rank || link->comms[other] == NULL)
                     continue;
-                weft__status_set_rank(&link->comms[other]->status, rank, WEFT__RANK_DEAD);
-                weft__status_fail(&link->comms[other]->status, WEFT_ERROR_RANK_FAILED, rank,
-                                  "rank %d died", rank);
+                note_death(link->comms[other], rank);
             }
         }
     }
