@@ -194,6 +194,10 @@ static weft_result join(weft_comm *comm)
     }
     WEFT_SIM_TRY(weft__status_check(&comm->status));
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (sim_world->rank_is_dead[link->world_ranks[rank]])
+            return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d died", rank);
+    }
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (link->comms[rank] == NULL)
             return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d has left the communicator", rank);
     }
@@ -455,6 +459,18 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
     return WEFT_OK;
 }
 
+/* Whether the heap's communicator has: then nobody can allocate again what is freed, and a rank that
+ * has not learned of the failure yet may still write there. */
+static int has_failed(const struct weft__heap *heap)
+{
+    for (struct weft__link *link = links; link != NULL; link = link->next) {
+        const weft_comm *comm = link->comms[heap->rank];
+        if (comm != NULL && comm->heap == heap)
+            return atomic_load(&comm->status.result) != WEFT_OK;
+    }
+    return 0;
+}
+
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
 {
     if (ptr == NULL)
@@ -463,7 +479,8 @@ weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
         weft__ranges_free(&heap->ranges, (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank]);
     if (bytes == 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "ptr is not an allocation of the heap");
-    sim_shadow_set(ptr, bytes, SIM_CONTENT_FREED);
+    if (!has_failed(heap))
+        sim_shadow_set(ptr, bytes, SIM_CONTENT_FREED);
     return WEFT_OK;
 }
 
