@@ -12,7 +12,10 @@ NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake --build --preset $(1) --parallel $(JOBS)
 
-.PHONY: all demo test bench install format lint sanitize asan-ubsan tsan clean help
+SCHEDULES ?= 100000
+SEED ?= 1
+
+.PHONY: all demo test soak bench install format lint sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -26,6 +29,9 @@ test: ## build and run all tests
 	@scripts/setup build test
 	@$(call build,release,-DWEFT_TESTS=ON)
 	ctest --preset release
+
+soak: all ## explore SCHEDULES (default 100000) schedules of every operation, from SEED (1) on
+	build/weft sim --op all --schedules $(SCHEDULES) --seed $(SEED)
 
 bench: ## measure against memcpy and Open MPI; writes build/bench.json
 	@scripts/setup build bench

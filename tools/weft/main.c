@@ -16,6 +16,7 @@ struct command {
 static const struct command commands[] = {
     {"run", "weft run", command_run},
     {"ep", "weft ep", command_ep},
+    {"sim", "weft sim", command_sim},
 };
 
 static void print_version(FILE *stream, struct argp_state *state)
@@ -30,6 +31,7 @@ static const char documentation[] =
     "\vCommands:\n"
     "  run   start a program as several local ranks\n"
     "  ep    run, time and check one mixture-of-experts layer\n"
+    "  sim   check the operations under schedules drawn from seeds\n"
     "\n"
     "`weft COMMAND --help' tells the options of a command, weft(1) the rest.";
 
@@ -45,7 +47,7 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "no command given; commands are run and ep");
+        argp_error(state, "no command given; commands are run, ep and sim");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -72,6 +74,6 @@ int main(int argc, char **argv)
             return commands[i].function(argc - command_index, argv + command_index);
         }
     }
-    fprintf(stderr, "weft: unknown command %s; commands are run and ep\n", name);
+    fprintf(stderr, "weft: unknown command %s; commands are run, ep and sim\n", name);
     return STATUS_USAGE;
 }

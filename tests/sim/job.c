@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "machine/stream.h"
+
+struct job_rank {
+    weft_comm *comm;
+    weft_stream *stream;
+    struct job_args args;
+};
+
+static weft_result fail_launch(weft_comm *comm, const struct weft__program *program,
+                               const struct weft_failure *failure)
+{
+    (void)comm;
+    (void)program;
+    (void)failure;
+    return WEFT_ERROR_TIMEOUT;
+}
+
+static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
+{
+    void *area;
+    if (weft_comm_create(&job->id, number, JOB_RANKS, NULL, &rank->comm) != WEFT_OK ||
+        weft_heap_alloc(rank->comm, sizeof *rank->args.own, &area) != WEFT_OK ||
+        weft_stream_create(&rank->stream) != WEFT_OK)
+        return -1;
+    weft__sim_host_writes(area, sizeof *rank->args.own);
+    memset(area, 0, sizeof *rank->args.own);
+    rank->args = (struct job_args){.own = area,
+                                   .other = weft_ptr(rank->comm, area, 1 - number),
+                                   .state = &job->states[number],
+                                   .rank = number,
+                                   .form = job->form};
+    return weft_host_barrier(rank->comm) == WEFT_OK ? 0 : -1;
+}
+
+static int launch_all(struct job_rank *rank, const struct job *job)
+{
+    const struct weft__program program = {"test", job->program};
+    const struct weft__launch launch = {.program = &program,
+                                        .args = &rank->args,
+                                        .args_bytes = sizeof rank->args,
+                                        .num_blocks = 1,
+                                        .num_warps = job->num_warps,
+                                        .comm = rank->comm,
+                                        .on_failure = fail_launch};
+    for (int32_t i = 0; i < job->num_launches; i++) {
+        rank->args.sequence = (uint64_t)i + 1;
+        rank->args.handle = i % 2;
+        if (weft__stream_launch(rank->stream, &launch) != WEFT_OK)
+            return -1;
+    }
+    return weft_stream_synchronize(rank->stream) == WEFT_OK ? 0 : -1;
+}
+
+static int run_rank(int32_t number, void *argument)
+{
+    struct job_rank rank;
+    if (open_rank(&rank, argument, number) != 0)
+        return -1;
+    const struct job *job = argument;
+    int failed = launch_all(&rank, job) != 0 || job->states[number].num_wrong > 0;
+    failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+    failed |= weft_stream_destroy(rank.stream) != WEFT_OK;
+    failed |= weft_heap_free(rank.comm, rank.args.own) != WEFT_OK;
+    return failed | (weft_comm_destroy(rank.comm) != WEFT_OK);
+}
+
+void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result)
+{
+    const struct weft__sim_config config = {.seed = seed,
+                                            .policy = WEFT__SIM_MIXED,
+                                            .num_ranks = JOB_RANKS,
+                                            .rank_main = run_rank,
+                                            .argument = job,
+                                            .weakened_site = WEFT__SIM_NO_SITE};
+    memset(job->states, 0, sizeof job->states);
+    assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
+    assert_int_equal(weft__sim_run(&config, result), 0);
+}
+
+int job_is_caught(const struct weft__sim_result *result)
+{
+    return result->num_races > 0 || result->num_wrong > 0 || result->num_hangs > 0;
+}

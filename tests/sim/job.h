@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a program of planted.h as a job of two ranks on the sim machine. */
+#ifndef WEFT_TESTS_SIM_JOB_H
+#define WEFT_TESTS_SIM_JOB_H
+
+#include "machine/host.h"
+#include "machine/sim/sim.h"
+#include "planted.h"
+
+struct job {
+    weft__program_fn *program;
+    enum form form;
+    int32_t num_launches;
+    int32_t num_warps;
+    weft_unique_id id;
+    struct job_state states[JOB_RANKS]; /* as the run leaves them */
+};
+
+/* Fills *result; fails the test if there was no memory. */
+void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result);
+/* 1 if a run reported anything. */
+int job_is_caught(const struct weft__sim_result *result);
+
+weft__program_fn weft__sim_planted_signal, weft__sim_planted_parity, weft__sim_planted_epoch,
+    weft__sim_planted_barrier, weft__sim_unordered, weft__sim_relaxed;
+
+#endif

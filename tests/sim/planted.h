@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* Programs with bugs from the field, each beside its corrected form: the sim must tell them apart. */
+#ifndef WEFT_TESTS_SIM_PLANTED_H
+#define WEFT_TESTS_SIM_PLANTED_H
+
+#include "machine/machine.h"
+
+enum form { FORM_PLANTED, FORM_CORRECTED };
+
+enum { JOB_RANKS = 2, JOB_SLOTS = 2, JOB_SLOT_WORDS = 4, JOB_LOOKS = 40 };
+
+/* In every rank's heap; zero at first. Signals are written by the other rank. */
+struct job_area {
+    uint64_t signals[JOB_SLOTS];
+    uint64_t slots[JOB_SLOTS][JOB_SLOT_WORDS]; /* data from the other rank */
+};
+
+/* In memory of the rank. */
+struct job_state {
+    int32_t counts[JOB_SLOTS];
+    int32_t num_wrong; /* words that were not as they should be */
+    int32_t seen[JOB_LOOKS][JOB_SLOTS];
+};
+
+struct job_args {
+    struct job_area *own;
+    struct job_area *other;
+    struct job_state *state;
+    int32_t rank;
+    enum form form;
+    uint64_t sequence; /* of the launch, from 1 */
+    int32_t handle;    /* launches belong to two handles in turn */
+};
+
+#define weft_planted_signal_args  job_args
+#define weft_planted_parity_args  job_args
+#define weft_planted_epoch_args   job_args
+#define weft_planted_barrier_args job_args
+#define weft_unordered_args       job_args
+#define weft_relaxed_args         job_args
+
+/* The lines at which `unordered` writes and reads. */
+extern const int unordered_write_line, unordered_read_line;
+
+/* Waits for a signal of the other rank. */
+WEFT_FN enum weft_status job_wait(struct weft_warp *warp, const struct job_args *args,
+                                  const uint64_t *word, uint64_t value)
+{
+    const struct weft_wait_site site = {WEFT_PHASE_START, 1 - args->rank, args->sequence};
+    return weft_wait(warp, word, value, &site);
+}
+
+WEFT_FN void job_write_slot(uint64_t *slot, uint64_t value)
+{
+    for (int32_t i = 0; i < JOB_SLOT_WORDS; i++)
+        slot[i] = value;
+}
+
+WEFT_FN void job_check_slot(const struct job_args *args, const uint64_t *slot, uint64_t value)
+{
+    for (int32_t i = 0; i < JOB_SLOT_WORDS; i++) {
+        if (slot[i] != value)
+            weft_add_relaxed(&args->state->num_wrong, 1);
+    }
+}
+
+#endif

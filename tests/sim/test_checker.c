@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* What the sim itself promises: races are told with both lines, stores are seen late and in any
+ * order, and a seed is a schedule. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "job.h"
+#include "scenario.h"
+
+enum { NUM_SEEDS = 300, MAX_TOKENS = 8 };
+
+static struct weft__sim_result result; /* large */
+
+static void an_unordered_pair_is_a_race_of_two_lines(void **state)
+{
+    (void)state;
+    char write_place[64], read_place[64];
+    struct job job = {.program = weft__sim_unordered, .num_launches = 1, .num_warps = 1};
+    snprintf(write_place, sizeof write_place, "planted_unordered.c:%d", unordered_write_line);
+    snprintf(read_place, sizeof read_place, "planted_unordered.c:%d", unordered_read_line);
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        job_run(&job, seed, &result);
+        assert_int_equal(result.num_races, 1); /* in every schedule, whichever comes first */
+        assert_non_null(strstr(result.report, write_place));
+        assert_non_null(strstr(result.report, read_place));
+        assert_non_null(strstr(result.report, "heap of rank 1"));
+    }
+}
+
+static void a_release_that_is_acquired_orders(void **state)
+{
+    (void)state;
+    struct job job = {.program = weft__sim_planted_signal,
+                      .form = FORM_CORRECTED,
+                      .num_launches = 1,
+                      .num_warps = 1};
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        job_run(&job, seed, &result);
+        assert_string_equal(result.report, "");
+        assert_false(job_is_caught(&result));
+    }
+}
+
+static void stores_are_seen_late_and_in_any_order(void **state)
+{
+    (void)state;
+    struct job job = {.program = weft__sim_relaxed, .num_launches = 1, .num_warps = 1};
+    int num_first_only = 0, num_second_only = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        job_run(&job, seed, &result);
+        for (int32_t i = 0; i < JOB_LOOKS; i++) {
+            const int32_t *seen = job.states[1].seen[i];
+            num_first_only += seen[0] && !seen[1];
+            num_second_only += seen[1] && !seen[0];
+        }
+    }
+    assert_true(num_first_only > 0);
+    assert_true(num_second_only > 0); /* the earlier store was late */
+}
+
+static void a_seed_is_a_schedule(void **state)
+{
+    (void)state;
+    static struct scenario_outcome first, second;
+    for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
+        struct scenario_request request = {.op = (enum scenario_op)op,
+                                           .num_ranks = 2,
+                                           .num_nodes = SCENARIO_DRAWN,
+                                           .max_tokens = MAX_TOKENS,
+                                           .policy = WEFT__SIM_MIXED,
+                                           .weakened_site = WEFT__SIM_NO_SITE};
+        uint64_t previous_hash = 0;
+        for (request.seed = 0; request.seed < 20; request.seed++) {
+            assert_int_equal(scenario_run(&request, &first), 0);
+            assert_int_equal(scenario_run(&request, &second), 0);
+            assert_true(first.sim.schedule_hash == second.sim.schedule_hash);
+            assert_true(first.sim.num_steps == second.sim.num_steps);
+            assert_true(first.sim.schedule_hash != previous_hash);
+            previous_hash = first.sim.schedule_hash;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_unordered_pair_is_a_race_of_two_lines),
+        cmocka_unit_test(a_release_that_is_acquired_orders),
+        cmocka_unit_test(stores_are_seen_late_and_in_any_order),
+        cmocka_unit_test(a_seed_is_a_schedule),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* weft-sim: what `weft sim` runs. A program of its own, since it is linked with the library on
+ * another machine. */
+#include <stdio.h>
+
+#include "command.h"
+#include "report.h"
+
+static int no_memory(void)
+{
+    fprintf(stderr, "weft sim: out of memory\n");
+    return STATUS_FAILURE;
+}
+
+static int weaken(const struct sim_options *options)
+{
+    static struct weakening weakening; /* large */
+    if (weaken_run(options, &weakening) != 0)
+        return no_memory();
+    if (weakening.num_sites == 0) {
+        fprintf(stderr, "weft sim: --weaken %s: no operation passes such an ordering site\n",
+                options->weaken);
+        return STATUS_USAGE;
+    }
+    const int is_printed = report_weakening(options, &weakening) == 0;
+    return is_printed && weakening.num_caught == weakening.num_sites ? 0 : STATUS_FAILURE;
+}
+
+static int explore(const struct sim_options *options)
+{
+    int status = 0;
+    for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
+        struct suite_tally tally;
+        if (options->op != SIM_ALL_OPS && options->op != op)
+            continue;
+        if (suite_run(options, (enum scenario_op)op, &tally) != 0)
+            return no_memory();
+        if (report_suite(options, (enum scenario_op)op, &tally) != 0 ||
+            suite_num_findings(&tally) > 0)
+            status = STATUS_FAILURE;
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static char name[] = "weft sim"; /* in messages, as the user called it */
+    struct sim_options options;
+    argv[0] = name;
+    sim_options_parse(&options, argc, argv);
+    return options.weaken != NULL ? weaken(&options) : explore(&options);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+#include "party.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { HEAP_ARRAY_ALIGNMENT = 16 };
+
+void party_complain(struct party *party, const char *format, ...)
+{
+    char *message = party->scenario->message;
+    if (message[0] != '\0')
+        return;
+    const int length =
+        snprintf(message, sizeof party->scenario->message, "rank %d of %d, %s: ", party->rank,
+                 party->shape->num_ranks, scenario_op_names[party->shape->op]);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message + length, sizeof party->scenario->message - (size_t)length, format,
+              arguments);
+    va_end(arguments);
+}
+
+void party_expect(struct party *party, const char *what, int32_t i, double found, double expected)
+{
+    if (found < expected || found > expected)
+        party_complain(party, "%s[%d] is %g, not %g", what, i, found, expected);
+}
+
+/* ---------------------------------------------------------------- buffers */
+
+static size_t padded(size_t num_bytes)
+{
+    return (num_bytes + HEAP_ARRAY_ALIGNMENT - 1) / HEAP_ARRAY_ALIGNMENT * HEAP_ARRAY_ALIGNMENT;
+}
+
+/* Names an array of the heap block; heap_block itself is still missing. */
+static int32_t plan_heap_array(struct party *party, size_t num_bytes)
+{
+    party->heap_arrays[party->num_heap_arrays].num_bytes = padded(num_bytes);
+    return party->num_heap_arrays++;
+}
+
+static weft_result alloc_heap_block(struct party *party)
+{
+    size_t num_bytes = 0;
+    for (int32_t i = 0; i < party->num_heap_arrays; i++)
+        num_bytes += party->heap_arrays[i].num_bytes + 2 * (size_t)GUARD_BYTES;
+    PARTY_TRY(weft_heap_alloc(party->comm, num_bytes, &party->heap_block));
+    char *next = party->heap_block;
+    for (int32_t i = 0; i < party->num_heap_arrays; i++) {
+        struct heap_array *array = &party->heap_arrays[i];
+        array->inner = guarded_lay(next, array->num_bytes);
+        next += array->num_bytes + 2 * (size_t)GUARD_BYTES;
+    }
+    return WEFT_OK;
+}
+
+static weft_result alloc_heap_arrays(struct party *party)
+{
+    const struct shape *shape = party->shape;
+    const size_t capacity = (size_t)shape->capacity;
+    const size_t choices_bytes = capacity * (size_t)shape->num_topk * sizeof(int32_t);
+    plan_heap_array(party, PARTY_NUM_WORDS * sizeof *party->words);
+    for (int32_t i = 0; i < shape->num_repeats; i++) {
+        plan_heap_array(party, capacity * SCENARIO_ROW_BYTES);
+        plan_heap_array(party, choices_bytes);
+        plan_heap_array(party, choices_bytes);
+        plan_heap_array(party, capacity * sizeof(int32_t));
+    }
+    PARTY_TRY(alloc_heap_block(party));
+    const struct heap_array *next = party->heap_arrays;
+    party->words = (next++)->inner;
+    for (int32_t i = 0; i < shape->num_repeats; i++) {
+        struct rows *rows = &party->recv[i];
+        rows->x = (next++)->inner;
+        rows->topk_idx = (next++)->inner;
+        rows->weights = (next++)->inner;
+        rows->src_token = (next++)->inner;
+    }
+    return WEFT_OK;
+}
+
+static weft_result alloc_local(struct party *party)
+{
+    struct guarded *memory = &party->scenario->memory;
+    const struct shape *shape = party->shape;
+    const size_t num_tokens = (size_t)shape->max_tokens;
+    const size_t choices_bytes = num_tokens * (size_t)shape->num_topk * sizeof(int32_t);
+    const size_t num_ranks = (size_t)shape->num_ranks;
+    party->topk_idx = guarded_alloc(memory, choices_bytes);
+    party->weights = guarded_alloc(memory, choices_bytes);
+    party->tokens_per_rank = guarded_alloc(memory, num_ranks * sizeof(int32_t));
+    party->tokens_per_node = guarded_alloc(memory, (size_t)shape->num_nodes * sizeof(int32_t));
+    party->tokens_per_expert = guarded_alloc(memory, (size_t)shape->num_experts * sizeof(int32_t));
+    party->is_token_in_rank = guarded_alloc(memory, num_tokens * num_ranks);
+    for (int32_t i = 0; i < shape->num_repeats; i++) {
+        party->x[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
+        party->out[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
+        party->out_weights[i] = guarded_alloc(memory, choices_bytes);
+        if (party->x[i] == NULL || party->out[i] == NULL || party->out_weights[i] == NULL)
+            return WEFT_ERROR_OUT_OF_MEMORY;
+    }
+    if (party->topk_idx == NULL || party->weights == NULL || party->tokens_per_rank == NULL ||
+        party->tokens_per_node == NULL || party->tokens_per_expert == NULL ||
+        party->is_token_in_rank == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- objects */
+
+static weft_result create_ep(struct party *party)
+{
+    const struct shape *shape = party->shape;
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    config.num_experts = shape->num_experts;
+    config.num_blocks = shape->num_blocks[party->rank];
+    config.num_warps = shape->num_warps[party->rank];
+    PARTY_TRY(weft_ep_create(party->comm, &config, &party->ep));
+    weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
+    handle_config.max_tokens = shape->max_tokens;
+    handle_config.num_topk = shape->num_topk;
+    handle_config.expert_alignment = shape->expert_alignment;
+    for (int32_t i = 0; i < shape->num_handles; i++)
+        PARTY_TRY(weft_ep_handle_create(party->ep, &handle_config, &party->handles[i]));
+    return WEFT_OK;
+}
+
+weft_result party_open(struct party *party)
+{
+    PARTY_TRY(alloc_heap_arrays(party));
+    PARTY_TRY(alloc_local(party));
+    PARTY_TRY(weft_stream_create(&party->stream));
+    return party->shape->op == SCENARIO_BARRIER ? WEFT_OK : create_ep(party);
+}
+
+static void expect_destroyed(struct party *party, const char *what, weft_result result)
+{
+    if (result != WEFT_OK)
+        party_complain(party, "the %s could not be destroyed: %s", what, weft_last_error());
+}
+
+void party_close(struct party *party)
+{
+    for (int32_t i = 0; i < party->num_heap_arrays && party->heap_block != NULL; i++) {
+        const struct heap_array *array = &party->heap_arrays[i];
+        if (!guarded_is_intact(array->inner, array->num_bytes))
+            party_complain(party, "heap memory beside array %d was overwritten", i);
+    }
+    if (party->stream != NULL)
+        expect_destroyed(party, "stream", weft_stream_destroy(party->stream));
+    for (int32_t i = 0; i < 2; i++) {
+        if (party->handles[i] != NULL)
+            expect_destroyed(party, "handle", weft_ep_handle_destroy(party->handles[i]));
+    }
+    if (party->ep != NULL)
+        expect_destroyed(party, "weft_ep", weft_ep_destroy(party->ep));
+    if (party->heap_block != NULL)
+        expect_destroyed(party, "heap block", weft_heap_free(party->comm, party->heap_block));
+    if (party->comm != NULL)
+        expect_destroyed(party, "communicator", weft_comm_destroy(party->comm));
+}

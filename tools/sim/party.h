@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* One rank in one communicator of a scenario: its objects and buffers. */
+#ifndef WEFT_SIM_PARTY_H
+#define WEFT_SIM_PARTY_H
+
+#include "shape.h"
+
+enum { PARTY_MAX_REPEATS = 2, PARTY_MAX_HEAP_ARRAYS = 12, PARTY_NUM_WORDS = 2 };
+
+struct scenario {
+    struct shape shape;
+    struct shape survivors_shape;
+    weft_unique_id id, survivors_id;
+    enum weft__sim_fault fault;
+    int32_t fault_rank;
+    int32_t num_errors; /* of survivors; how many name the rank that was struck: */
+    int32_t num_errors_that_name;
+    struct guarded memory;
+    char message[256]; /* of the first wrong result; "" if none */
+};
+
+struct heap_array {
+    void *inner;
+    size_t num_bytes;
+};
+
+/* What dispatch delivers, or combine reads: in the heap. */
+struct rows {
+    float *x;           /* [capacity][SCENARIO_ROW_ELEMENTS] */
+    int32_t *topk_idx;  /* [capacity][num_topk] */
+    float *weights;     /* [capacity][num_topk] */
+    int32_t *src_token; /* [capacity] */
+};
+
+struct party {
+    struct scenario *scenario;
+    const struct shape *shape;
+    int32_t rank;
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_ep *ep;
+    weft_ep_handle *handles[2];
+    void *heap_block;
+    struct heap_array heap_arrays[PARTY_MAX_HEAP_ARRAYS]; /* in heap_block, each with guards */
+    int32_t num_heap_arrays;
+    uint64_t *words; /* [PARTY_NUM_WORDS], in the heap */
+    struct rows recv[PARTY_MAX_REPEATS];
+    int32_t *topk_idx; /* [max_tokens][num_topk], as the rest local to the rank */
+    float *weights;
+    float *x[PARTY_MAX_REPEATS]; /* [max_tokens][SCENARIO_ROW_ELEMENTS] */
+    float *out[PARTY_MAX_REPEATS];
+    float *out_weights[PARTY_MAX_REPEATS];
+    int32_t *tokens_per_rank, *tokens_per_node, *tokens_per_expert;
+    uint8_t *is_token_in_rank;
+};
+
+/* The objects and buffers for shape->op. On failure too, party_close must follow. */
+weft_result party_open(struct party *party);
+/* Destroys what there is; complains when a guard was overwritten. */
+void party_close(struct party *party);
+
+/* All rounds of shape->op; wrong results go to party_complain. */
+weft_result party_run(struct party *party);
+
+/* Notes a wrong result. */
+void party_complain(struct party *party, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Complains about number `i` of `what` unless it is as expected. */
+void party_expect(struct party *party, const char *what, int32_t i, double found, double expected);
+
+#define PARTY_TRY(call)                                                                            \
+    do {                                                                                           \
+        const weft_result result_of_try = (call);                                                  \
+        if (result_of_try != WEFT_OK)                                                              \
+            return result_of_try;                                                                  \
+    } while (0)
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* What weft sim prints on standard output. Each returns 0, or -1 when it cannot be written. */
+#ifndef WEFT_SIM_REPORT_H
+#define WEFT_SIM_REPORT_H
+
+#include "suite.h"
+#include "weaken.h"
+
+int report_suite(const struct sim_options *options, enum scenario_op op,
+                 const struct suite_tally *tally);
+int report_weakening(const struct sim_options *options, const struct weakening *weakening);
+
+#endif

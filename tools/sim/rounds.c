@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/* The rounds of each operation, and the checks of their results. */
+#include <string.h>
+
+#include "party.h"
+
+/* ---------------------------------------------------------------- routing */
+
+/* Host code says what it touches, so that its order with the lanes is checked too. */
+static void fill_routing(struct party *party, int32_t round)
+{
+    const struct shape *shape = party->shape;
+    const int32_t num_topk = shape->num_topk;
+    const int32_t num_choices = shape->num_tokens[round][party->rank] * num_topk;
+    weft__sim_host_writes(party->topk_idx, (size_t)num_choices * sizeof *party->topk_idx);
+    weft__sim_host_writes(party->weights, (size_t)num_choices * sizeof *party->weights);
+    for (int32_t i = 0; i < num_choices; i++) {
+        const int32_t token = i / num_topk, k = i % num_topk;
+        party->topk_idx[i] = shape->experts[round][party->rank][token][k];
+        party->weights[i] = shape_weight(round, party->rank, token, k);
+    }
+}
+
+static weft_ep_handle *handle_of(const struct party *party, int32_t round)
+{
+    return party->handles[round % party->shape->num_handles];
+}
+
+static weft_result enqueue_layout(struct party *party, int32_t round)
+{
+    fill_routing(party, round);
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    args.num_tokens = party->shape->num_tokens[round][party->rank];
+    args.topk_idx = party->topk_idx;
+    args.num_tokens_per_rank = party->tokens_per_rank;
+    args.num_tokens_per_node = party->tokens_per_node;
+    args.num_tokens_per_expert = party->tokens_per_expert;
+    args.is_token_in_rank = party->is_token_in_rank;
+    return weft_ep_layout(handle_of(party, round), &args, party->stream);
+}
+
+static int goes_to_node(const struct party *party, int32_t round, int32_t token, int32_t node)
+{
+    const int32_t ranks_per_node = party->shape->num_ranks / party->shape->num_nodes;
+    int goes = 0;
+    for (int32_t i = 0; i < ranks_per_node; i++)
+        goes |= shape_goes_to(party->shape, round, party->rank, token, node * ranks_per_node + i);
+    return goes;
+}
+
+static int32_t own_selections(const struct party *party, int32_t round, int32_t expert)
+{
+    int32_t num_selections = 0;
+    for (int32_t token = 0; token < party->shape->num_tokens[round][party->rank]; token++) {
+        for (int32_t k = 0; k < party->shape->num_topk; k++)
+            num_selections += party->shape->experts[round][party->rank][token][k] == expert;
+    }
+    return num_selections;
+}
+
+static void host_reads_layout(const struct party *party, int32_t num_tokens)
+{
+    const struct shape *shape = party->shape;
+    const size_t num_ranks = (size_t)shape->num_ranks;
+    weft__sim_host_reads(party->tokens_per_rank, num_ranks * sizeof(int32_t));
+    weft__sim_host_reads(party->tokens_per_node, (size_t)shape->num_nodes * sizeof(int32_t));
+    weft__sim_host_reads(party->tokens_per_expert, (size_t)shape->num_experts * sizeof(int32_t));
+    weft__sim_host_reads(party->is_token_in_rank, (size_t)num_tokens * num_ranks);
+}
+
+static void check_layout(struct party *party, int32_t round)
+{
+    const struct shape *shape = party->shape;
+    const int32_t num_tokens = shape->num_tokens[round][party->rank];
+    host_reads_layout(party, num_tokens);
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        party_expect(party, "num_tokens_per_rank", rank, party->tokens_per_rank[rank],
+                     shape_rows_from(shape, round, party->rank, rank));
+        for (int32_t token = 0; token < num_tokens; token++)
+            party_expect(party, "is_token_in_rank", token * shape->num_ranks + rank,
+                         party->is_token_in_rank[token * shape->num_ranks + rank],
+                         shape_goes_to(shape, round, party->rank, token, rank));
+    }
+    for (int32_t node = 0; node < shape->num_nodes; node++) {
+        int32_t expected = 0;
+        for (int32_t token = 0; token < num_tokens; token++)
+            expected += goes_to_node(party, round, token, node);
+        party_expect(party, "num_tokens_per_node", node, party->tokens_per_node[node], expected);
+    }
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        party_expect(party, "num_tokens_per_expert", expert, party->tokens_per_expert[expert],
+                     own_selections(party, round, expert));
+}
+
+static weft_result run_layout(struct party *party, int32_t round)
+{
+    PARTY_TRY(enqueue_layout(party, round));
+    PARTY_TRY(weft_stream_synchronize(party->stream));
+    check_layout(party, round);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- notify */
+
+static void check_counts(struct party *party, int32_t round, const weft_ep_counts *counts)
+{
+    const struct shape *shape = party->shape;
+    const int32_t first_expert = shape_first_expert(shape, party->rank);
+    const int32_t alignment = shape->expert_alignment;
+    weft__sim_host_reads(counts->num_recv_per_rank, (size_t)shape->num_ranks * sizeof(int32_t));
+    weft__sim_host_reads(counts->num_recv_per_expert,
+                         (size_t)counts->num_local_experts * sizeof(int32_t));
+    int32_t num_rows = 0;
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        const int32_t expected = shape_rows_from(shape, round, rank, party->rank);
+        party_expect(party, "num_recv_per_rank", rank, counts->num_recv_per_rank[rank], expected);
+        num_rows += expected;
+    }
+    party_expect(party, "num_recv_tokens", 0, counts->num_recv_tokens, num_rows);
+    party_expect(party, "num_local_experts", 0, counts->num_local_experts,
+                 shape_first_expert(shape, party->rank + 1) - first_expert);
+    for (int32_t i = 0; i < counts->num_local_experts; i++) {
+        int32_t expected = shape_selections(shape, round, first_expert + i);
+        expected += (alignment - expected % alignment) % alignment;
+        party_expect(party, "num_recv_per_expert", i, counts->num_recv_per_expert[i], expected);
+    }
+}
+
+static weft_result run_notify(struct party *party, int32_t round)
+{
+    weft_ep_counts counts;
+    PARTY_TRY(enqueue_layout(party, round));
+    PARTY_TRY(weft_ep_notify(handle_of(party, round), party->stream));
+    PARTY_TRY(weft_ep_wait_counts(handle_of(party, round), &counts));
+    check_counts(party, round, &counts);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- dispatch */
+
+static void fill_x(struct party *party, int32_t round, int32_t repeat)
+{
+    const int32_t num_elements =
+        party->shape->num_tokens[round][party->rank] * SCENARIO_ROW_ELEMENTS;
+    float *x = party->x[repeat];
+    weft__sim_host_writes(x, (size_t)num_elements * sizeof *x);
+    for (int32_t i = 0; i < num_elements; i++)
+        x[i] = shape_element(round, repeat, party->rank, i / SCENARIO_ROW_ELEMENTS,
+                             i % SCENARIO_ROW_ELEMENTS);
+}
+
+static void clear(void *address, size_t num_bytes)
+{
+    weft__sim_host_writes(address, num_bytes);
+    memset(address, 0, num_bytes);
+}
+
+static void clear_rows(const struct party *party, const struct rows *rows)
+{
+    const size_t capacity = (size_t)party->shape->capacity;
+    const size_t choices_bytes = capacity * (size_t)party->shape->num_topk * sizeof(int32_t);
+    clear(rows->x, capacity * SCENARIO_ROW_BYTES);
+    clear(rows->topk_idx, choices_bytes);
+    clear(rows->weights, choices_bytes);
+    clear(rows->src_token, capacity * sizeof(int32_t));
+}
+
+static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t repeat)
+{
+    const struct rows *rows = &party->recv[repeat];
+    fill_x(party, round, repeat);
+    clear_rows(party, rows);
+    const weft_plane plane = {
+        .src = party->x[repeat], .dst = rows->x, .row_bytes = SCENARIO_ROW_BYTES};
+    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
+    args.num_planes = 1;
+    args.planes = &plane;
+    args.capacity = party->shape->capacity;
+    args.topk_idx = party->topk_idx;
+    args.topk_weights = party->weights;
+    args.recv_topk_idx = rows->topk_idx;
+    args.recv_topk_weights = rows->weights;
+    args.recv_src_token = rows->src_token;
+    return weft_ep_dispatch(handle_of(party, round), &args, party->stream);
+}
+
+struct token { /* of the job */
+    int32_t source, index;
+};
+
+static void check_choices(struct party *party, int32_t round, const struct rows *rows, int32_t row,
+                          struct token token)
+{
+    const struct shape *shape = party->shape;
+    const int32_t first = shape_first_expert(shape, party->rank);
+    const int32_t end = shape_first_expert(shape, party->rank + 1);
+    for (int32_t k = 0; k < shape->num_topk; k++) {
+        const int32_t i = row * shape->num_topk + k;
+        const int32_t expert = shape->experts[round][token.source][token.index][k];
+        const int is_here = expert >= first && expert < end;
+        party_expect(party, "recv_topk_idx", i, rows->topk_idx[i], is_here ? expert - first : -1);
+        party_expect(party, "recv_topk_weights", i, rows->weights[i],
+                     is_here ? shape_weight(round, token.source, token.index, k) : 0);
+    }
+}
+
+static void host_reads_rows(const struct party *party, const struct rows *rows, int32_t num_rows)
+{
+    const size_t choice_bytes = (size_t)party->shape->num_topk * sizeof(int32_t);
+    weft__sim_host_reads(rows->x, (size_t)num_rows * SCENARIO_ROW_BYTES);
+    weft__sim_host_reads(rows->topk_idx, (size_t)party->shape->capacity * choice_bytes);
+    weft__sim_host_reads(rows->weights, (size_t)num_rows * choice_bytes);
+    weft__sim_host_reads(rows->src_token, (size_t)num_rows * sizeof(int32_t));
+}
+
+static void check_rows(struct party *party, int32_t round, int32_t repeat)
+{
+    const struct shape *shape = party->shape;
+    const struct rows *rows = &party->recv[repeat];
+    int32_t row = 0;
+    for (int32_t source = 0; source < shape->num_ranks; source++) {
+        for (int32_t token = 0; token < shape->num_tokens[round][source]; token++) {
+            if (!shape_goes_to(shape, round, source, token, party->rank))
+                continue;
+            for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS; i++)
+                party_expect(party, "row element", row * SCENARIO_ROW_ELEMENTS + i,
+                             rows->x[row * SCENARIO_ROW_ELEMENTS + i],
+                             shape_element(round, repeat, source, token, i));
+            check_choices(party, round, rows, row, (struct token){source, token});
+            party_expect(party, "recv_src_token", row, rows->src_token[row], token);
+            row++;
+        }
+    }
+    host_reads_rows(party, rows, row);
+    for (int32_t i = row * shape->num_topk; i < shape->capacity * shape->num_topk; i++)
+        party_expect(party, "recv_topk_idx", i, rows->topk_idx[i], -1);
+}
+
+static weft_result run_dispatch(struct party *party, int32_t round)
+{
+    PARTY_TRY(enqueue_layout(party, round));
+    PARTY_TRY(weft_ep_notify(handle_of(party, round), party->stream));
+    for (int32_t i = 0; i < party->shape->num_repeats; i++)
+        PARTY_TRY(enqueue_dispatch(party, round, i));
+    PARTY_TRY(weft_stream_synchronize(party->stream));
+    for (int32_t i = 0; i < party->shape->num_repeats; i++)
+        check_rows(party, round, i);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- combine */
+
+enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the token's own element */
+
+/* The rows that this rank answers with. */
+static void fill_answers(struct party *party, int32_t round, int32_t repeat)
+{
+    const struct shape *shape = party->shape;
+    struct rows *rows = &party->recv[repeat];
+    clear_rows(party, rows);
+    int32_t row = 0;
+    for (int32_t source = 0; source < shape->num_ranks; source++) {
+        for (int32_t token = 0; token < shape->num_tokens[round][source]; token++) {
+            if (!shape_goes_to(shape, round, source, token, party->rank))
+                continue;
+            for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS; i++)
+                rows->x[row * SCENARIO_ROW_ELEMENTS + i] =
+                    shape_element(round, repeat, source, token, i) +
+                    (float)(EXPERT_FACTOR * party->rank);
+            for (int32_t k = 0; k < shape->num_topk; k++)
+                rows->weights[row * shape->num_topk + k] =
+                    shape_weight(round, source, token, k) + (float)(EXPERT_FACTOR * party->rank);
+            row++;
+        }
+    }
+}
+
+static weft_result enqueue_combine(struct party *party, int32_t round, int32_t repeat)
+{
+    const size_t num_tokens = (size_t)party->shape->num_tokens[round][party->rank];
+    fill_answers(party, round, repeat);
+    clear(party->out[repeat], num_tokens * SCENARIO_ROW_BYTES);
+    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
+    args.dtype = WEFT_FP32;
+    args.hidden = SCENARIO_ROW_ELEMENTS;
+    args.capacity = party->shape->capacity;
+    args.x = party->recv[repeat].x;
+    args.out = party->out[repeat];
+    args.topk_weights = party->recv[repeat].weights;
+    args.out_topk_weights = party->out_weights[repeat];
+    return weft_ep_combine(handle_of(party, round), &args, party->stream);
+}
+
+/* The sum of the answers to a value of the token. */
+static float combined(const struct party *party, int32_t round, int32_t token, float value)
+{
+    float sum = 0;
+    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++) {
+        if (shape_goes_to(party->shape, round, party->rank, token, rank))
+            sum += value + (float)(EXPERT_FACTOR * rank);
+    }
+    return sum;
+}
+
+static void check_out(struct party *party, int32_t round, int32_t repeat)
+{
+    const struct shape *shape = party->shape;
+    const int32_t num_tokens = shape->num_tokens[round][party->rank];
+    const int32_t num_choices = num_tokens * shape->num_topk;
+    const float *out = party->out[repeat];
+    const float *weights = party->out_weights[repeat];
+    weft__sim_host_reads(out, (size_t)num_tokens * SCENARIO_ROW_BYTES);
+    weft__sim_host_reads(weights, (size_t)num_choices * sizeof *weights);
+    for (int32_t i = 0; i < num_tokens * SCENARIO_ROW_ELEMENTS; i++) {
+        const int32_t token = i / SCENARIO_ROW_ELEMENTS;
+        const float element =
+            shape_element(round, repeat, party->rank, token, i % SCENARIO_ROW_ELEMENTS);
+        party_expect(party, "out", i, out[i], combined(party, round, token, element));
+    }
+    for (int32_t i = 0; i < num_choices; i++) {
+        const int32_t token = i / shape->num_topk;
+        const float weight = shape_weight(round, party->rank, token, i % shape->num_topk);
+        party_expect(party, "out_topk_weights", i, weights[i],
+                     combined(party, round, token, weight));
+    }
+}
+
+static weft_result run_combine(struct party *party, int32_t round)
+{
+    PARTY_TRY(enqueue_layout(party, round));
+    PARTY_TRY(weft_ep_notify(handle_of(party, round), party->stream));
+    for (int32_t i = 0; i < party->shape->num_repeats; i++)
+        PARTY_TRY(enqueue_combine(party, round, i));
+    PARTY_TRY(weft_stream_synchronize(party->stream));
+    for (int32_t i = 0; i < party->shape->num_repeats; i++)
+        check_out(party, round, i);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- barrier */
+
+/* Two words, used in turn: what was read after one barrier is overwritten before the next but one,
+ * which nobody passes before all have read. */
+static weft_result pass_barrier(struct party *party, uint64_t number)
+{
+    uint64_t *own = &party->words[number % PARTY_NUM_WORDS];
+    weft__sim_host_writes(own, sizeof *own);
+    *own = number;
+    PARTY_TRY(weft_barrier(party->comm, party->stream));
+    PARTY_TRY(weft_stream_synchronize(party->stream));
+    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++) {
+        const uint64_t *word = weft_ptr(party->comm, own, rank);
+        weft__sim_host_reads(word, sizeof *word);
+        party_expect(party, "word of rank", rank, (double)*word, (double)number);
+    }
+    return WEFT_OK;
+}
+
+static weft_result run_barrier(struct party *party, int32_t round)
+{
+    for (int32_t i = 0; i < PARTY_NUM_WORDS; i++)
+        PARTY_TRY(pass_barrier(party, (uint64_t)(1 + round * PARTY_NUM_WORDS + i)));
+    /* All have read before anybody frees the words. */
+    PARTY_TRY(weft_barrier(party->comm, party->stream));
+    return weft_stream_synchronize(party->stream);
+}
+
+weft_result party_run(struct party *party)
+{
+    static weft_result (*const run_round[NUM_SCENARIO_OPS])(struct party *, int32_t) = {
+        [SCENARIO_LAYOUT] = run_layout,     [SCENARIO_NOTIFY] = run_notify,
+        [SCENARIO_DISPATCH] = run_dispatch, [SCENARIO_COMBINE] = run_combine,
+        [SCENARIO_BARRIER] = run_barrier,
+    };
+    for (int32_t round = 0; round < party->shape->num_rounds; round++)
+        PARTY_TRY(run_round[party->shape->op](party, round));
+    return WEFT_OK;
+}

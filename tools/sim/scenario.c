@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+#include "scenario.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "party.h"
+#include "workload/rng.h"
+
+/* Virtual time. The survivors of a fault come to their new communicator up to a deadline apart. */
+enum { TIMEOUT_MS = 1000, SURVIVORS_TIMEOUT_MS = 60000 };
+
+const char *const scenario_op_names[NUM_SCENARIO_OPS] = {"layout", "notify", "dispatch", "combine",
+                                                         "barrier"};
+const char *const scenario_finding_names[NUM_SCENARIO_FINDINGS] = {"nothing", "race", "hang",
+                                                                   "wrong result", "crash"};
+
+/* ---------------------------------------------------------------- ranks */
+
+static weft_result create_comm(struct party *party, const weft_unique_id *id, uint32_t timeout_ms)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.timeout_ms = timeout_ms;
+    config.num_nodes = party->shape->num_nodes;
+    return weft_comm_create(id, party->rank, party->shape->num_ranks, &config, &party->comm);
+}
+
+static weft_result run_operation(struct party *party)
+{
+    PARTY_TRY(create_comm(party, &party->scenario->id, TIMEOUT_MS));
+    PARTY_TRY(party_open(party));
+    return party_run(party);
+}
+
+/* "rank N" and no further digit. */
+static int names_rank(const char *message, int32_t rank)
+{
+    char name[32];
+    const int length = snprintf(name, sizeof name, "rank %d", rank);
+    for (const char *at = strstr(message, name); at != NULL; at = strstr(at + 1, name)) {
+        if (at[length] < '0' || at[length] > '9')
+            return 1;
+    }
+    return 0;
+}
+
+/* Everybody learns who was killed. Of a rank that is stalled only those know that wait for it: others
+ * may wait for one of these, and name that one, if their deadline comes first. */
+static void check_survivors_error(struct party *party, weft_result result, const char *message)
+{
+    struct scenario *scenario = party->scenario;
+    const int is_named = names_rank(message, scenario->fault_rank);
+    scenario->num_errors++;
+    scenario->num_errors_that_name += is_named;
+    if (result != WEFT_ERROR_RANK_FAILED && result != WEFT_ERROR_TIMEOUT)
+        party_complain(party, "after the fault: error %d: %s", result, message);
+    else if (!is_named && scenario->fault == WEFT__SIM_KILL)
+        party_complain(party, "after the fault: rank %d is not named: %s", scenario->fault_rank,
+                       message);
+}
+
+static void check_error(struct party *party, weft_result result)
+{
+    const struct scenario *scenario = party->scenario;
+    const char *message = weft_last_error();
+    if (result == WEFT_OK)
+        return;
+    if (scenario->fault == WEFT__SIM_NO_FAULT)
+        party_complain(party, "failed with %d: %s", result, message);
+    else if (party->rank != scenario->fault_rank)
+        check_survivors_error(party, result, message);
+}
+
+/* The survivors meet before they leave the old communicator, so that nobody takes another survivor's
+ * leaving for the fault. */
+static void go_on_without_struck_rank(struct party *old)
+{
+    struct scenario *scenario = old->scenario;
+    struct party party = {.scenario = scenario,
+                          .shape = &scenario->survivors_shape,
+                          .rank = old->rank - (old->rank > scenario->fault_rank)};
+    if (old->stream != NULL) /* its lanes may still write to the others; the error is known */
+        (void)weft_stream_synchronize(old->stream);
+    weft_result result = create_comm(&party, &scenario->survivors_id, SURVIVORS_TIMEOUT_MS);
+    party_close(old);
+    if (result == WEFT_OK)
+        result = weft_host_barrier(party.comm);
+    if (result == WEFT_OK)
+        result = party_open(&party);
+    if (result == WEFT_OK)
+        result = party_run(&party);
+    if (result != WEFT_OK)
+        party_complain(&party, "the survivors' operation failed with %d: %s", result,
+                       weft_last_error());
+    party_close(&party);
+}
+
+static int run_rank(int32_t rank, void *argument)
+{
+    struct scenario *scenario = argument;
+    struct party party = {.scenario = scenario, .shape = &scenario->shape, .rank = rank};
+    check_error(&party, run_operation(&party));
+    if (scenario->fault != WEFT__SIM_NO_FAULT && rank != scenario->fault_rank)
+        go_on_without_struck_rank(&party);
+    else
+        party_close(&party);
+    return scenario->message[0] != '\0';
+}
+
+/* ---------------------------------------------------------------- runs */
+
+static enum scenario_finding finding_of(const struct scenario_outcome *outcome)
+{
+    if (outcome->sim.num_races > 0)
+        return SCENARIO_RACE;
+    if (outcome->sim.num_hangs > 0)
+        return SCENARIO_HANG;
+    return outcome->message[0] != '\0' ? SCENARIO_WRONG : SCENARIO_SOUND;
+}
+
+static int run_once(struct scenario *scenario, struct weft__sim_config *config,
+                    struct scenario_outcome *outcome)
+{
+    scenario->fault = config->fault;
+    scenario->message[0] = '\0';
+    scenario->num_errors = 0;
+    scenario->num_errors_that_name = 0;
+    if (weft_unique_id_create(&scenario->id) != WEFT_OK ||
+        weft_unique_id_create(&scenario->survivors_id) != WEFT_OK)
+        return -1;
+    const int failed = weft__sim_run(config, &outcome->sim);
+    const int is_intact = guarded_free_all(&scenario->memory);
+    if (scenario->num_errors > 0 && scenario->num_errors_that_name == 0)
+        snprintf(scenario->message, sizeof scenario->message,
+                 "none of %d errors names rank %d, which the fault struck", scenario->num_errors,
+                 scenario->fault_rank);
+    outcome->fault_struck |= outcome->sim.fault_struck;
+    snprintf(outcome->message, sizeof outcome->message, "%s",
+             scenario->message[0] == '\0' && !is_intact ? "memory beside an output was overwritten"
+                                                        : scenario->message);
+    outcome->finding = finding_of(outcome);
+    return failed;
+}
+
+int scenario_run(const struct scenario_request *request, struct scenario_outcome *outcome)
+{
+    static struct scenario scenario; /* large, and there is one run at a time */
+    memset(&scenario, 0, sizeof scenario);
+    shape_draw(&scenario.shape, request);
+    struct weft__sim_config config = {.seed = request->seed,
+                                      .policy = request->policy,
+                                      .num_ranks = scenario.shape.num_ranks,
+                                      .rank_main = run_rank,
+                                      .argument = &scenario,
+                                      .weakened_site = request->weakened_site,
+                                      .num_trace_events = request->num_trace_events};
+    outcome->fault_struck = 0;
+    const int failed = run_once(&scenario, &config, outcome);
+    if (failed || request->fault == WEFT__SIM_NO_FAULT || outcome->finding != SCENARIO_SOUND)
+        return failed;
+    /* Again, the same up to the fault: the run without it has told how many steps there are. */
+    struct rng rng = {rng_key(request->seed, (uint64_t)request->fault)};
+    config.fault = request->fault;
+    config.fault_rank = (int32_t)rng_below(&rng, (uint32_t)config.num_ranks);
+    config.fault_step = rng_below(&rng, (uint32_t)outcome->sim.num_steps);
+    scenario.fault_rank = config.fault_rank;
+    scenario.survivors_shape = scenario.shape;
+    shape_without_rank(&scenario.survivors_shape);
+    return run_once(&scenario, &config, outcome);
+}

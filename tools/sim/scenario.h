@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One operation of the library in a job of a few ranks, run on the sim machine: several rounds on one
+ * weft_ep, of a shape drawn from the seed, with all results compared with what every rank can
+ * compute alone from the seed.
+ */
+#ifndef WEFT_SIM_SCENARIO_H
+#define WEFT_SIM_SCENARIO_H
+
+#include <stdint.h>
+
+#include "guarded.h"
+#include "machine/sim/sim.h"
+#include "weft.h"
+
+enum scenario_op {
+    SCENARIO_LAYOUT,
+    SCENARIO_NOTIFY,
+    SCENARIO_DISPATCH,
+    SCENARIO_COMBINE,
+    SCENARIO_BARRIER,
+    NUM_SCENARIO_OPS
+};
+
+extern const char *const scenario_op_names[NUM_SCENARIO_OPS];
+
+enum {
+    SCENARIO_MAX_RANKS = 12,
+    SCENARIO_MAX_TOKENS = 64,
+    SCENARIO_MAX_ROUNDS = 3,
+    SCENARIO_ROW_BYTES = 32,
+    SCENARIO_ROW_ELEMENTS = SCENARIO_ROW_BYTES / (int)sizeof(float),
+    SCENARIO_DRAWN = -1 /* of a request: the seed chooses */
+};
+
+struct scenario_request {
+    enum scenario_op op;
+    uint64_t seed;      /* of shape and schedule */
+    int32_t num_ranks;  /* or SCENARIO_DRAWN: 2 to 4, for layout also 1 */
+    int32_t num_nodes;  /* or SCENARIO_DRAWN: a divisor of the ranks */
+    int32_t max_tokens; /* per rank and round */
+    enum weft__sim_policy policy;
+    enum weft__sim_fault fault; /* strikes a rank and a step that the seed chooses */
+    int32_t weakened_site;      /* or WEFT__SIM_NO_SITE */
+    int32_t num_trace_events;
+};
+
+/* What a finding is; the first that applies. */
+enum scenario_finding {
+    SCENARIO_SOUND,
+    SCENARIO_RACE,
+    SCENARIO_HANG,
+    SCENARIO_WRONG,
+    SCENARIO_CRASH, /* of the process: told by whoever has started it */
+    NUM_SCENARIO_FINDINGS
+};
+
+extern const char *const scenario_finding_names[NUM_SCENARIO_FINDINGS];
+
+struct scenario_outcome {
+    enum scenario_finding finding;
+    int fault_struck;
+    char message[256]; /* of the first wrong result; "" if none */
+    struct weft__sim_result sim;
+};
+
+/* 0 unless there was no memory for the run itself. */
+int scenario_run(const struct scenario_request *request, struct scenario_outcome *outcome);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+#include "shape.h"
+
+#include "workload/rng.h"
+
+enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
+
+float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k)
+{
+    return (float)(1 + round + 4 * rank + 16 * token + k);
+}
+
+float shape_element(int32_t round, int32_t repeat, int32_t rank, int32_t token, int32_t i)
+{
+    return (float)(1 + round + 4 * repeat + 8 * rank + 128 * token + i);
+}
+
+int32_t shape_first_expert(const struct shape *shape, int32_t rank)
+{
+    return (int32_t)((int64_t)shape->num_experts * rank / shape->num_ranks);
+}
+
+int shape_goes_to(const struct shape *shape, int32_t round, int32_t source, int32_t token,
+                  int32_t rank)
+{
+    for (int32_t k = 0; k < shape->num_topk; k++) {
+        const int32_t expert = shape->experts[round][source][token][k];
+        if (expert >= shape_first_expert(shape, rank) &&
+            expert < shape_first_expert(shape, rank + 1))
+            return 1;
+    }
+    return 0;
+}
+
+int32_t shape_rows_from(const struct shape *shape, int32_t round, int32_t source, int32_t rank)
+{
+    int32_t num_rows = 0;
+    for (int32_t token = 0; token < shape->num_tokens[round][source]; token++)
+        num_rows += shape_goes_to(shape, round, source, token, rank);
+    return num_rows;
+}
+
+int32_t shape_selections(const struct shape *shape, int32_t round, int32_t expert)
+{
+    int32_t num_selections = 0;
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        for (int32_t token = 0; token < shape->num_tokens[round][rank]; token++) {
+            for (int32_t k = 0; k < shape->num_topk; k++)
+                num_selections += shape->experts[round][rank][token][k] == expert;
+        }
+    }
+    return num_selections;
+}
+
+static int32_t num_rows(const struct shape *shape, int32_t round, int32_t rank)
+{
+    int32_t sum = 0;
+    for (int32_t source = 0; source < shape->num_ranks; source++)
+        sum += shape_rows_from(shape, round, source, rank);
+    return sum;
+}
+
+static void set_capacity(struct shape *shape)
+{
+    shape->capacity = 1;
+    for (int32_t round = 0; round < shape->num_rounds; round++) {
+        for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+            if (shape->capacity < num_rows(shape, round, rank) + 1)
+                shape->capacity = num_rows(shape, round, rank) + 1;
+        }
+    }
+}
+
+static void draw_experts(struct shape *shape, struct rng *rng, int32_t round, int32_t rank)
+{
+    for (int32_t token = 0; token < shape->num_tokens[round][rank]; token++) {
+        for (int32_t k = 0; k < shape->num_topk; k++)
+            shape->experts[round][rank][token][k] =
+                rng_below(rng, NO_CHOICE_ONE_IN) == 0
+                    ? SHAPE_NO_CHOICE
+                    : (int32_t)rng_below(rng, (uint32_t)shape->num_experts);
+    }
+}
+
+static int32_t draw(struct rng *rng, int32_t min, int32_t max)
+{
+    return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
+}
+
+static int32_t draw_nodes(struct rng *rng, int32_t num_ranks)
+{
+    int32_t num_nodes;
+    do
+        num_nodes = draw(rng, 1, num_ranks);
+    while (num_ranks % num_nodes != 0);
+    return num_nodes;
+}
+
+void shape_draw(struct shape *shape, const struct scenario_request *request)
+{
+    struct rng rng = {rng_key(request->seed, request->op)};
+    *shape = (struct shape){.op = request->op, .seed = request->seed};
+    /* layout is local: with one rank fewer of its syncs stand in for each other */
+    const int32_t min_ranks =
+        request->op == SCENARIO_LAYOUT && request->fault == WEFT__SIM_NO_FAULT ? 1 : 2;
+    const int32_t drawn_ranks = draw(&rng, min_ranks, MAX_RANKS_DRAWN);
+    shape->num_ranks = request->num_ranks == SCENARIO_DRAWN ? drawn_ranks : request->num_ranks;
+    const int32_t drawn_nodes = draw_nodes(&rng, shape->num_ranks);
+    shape->num_nodes = request->num_nodes == SCENARIO_DRAWN ? drawn_nodes : request->num_nodes;
+    shape->num_topk = draw(&rng, 1, SHAPE_MAX_TOPK);
+    shape->num_experts = draw(&rng, shape->num_ranks, 2 * shape->num_ranks + MORE_EXPERTS);
+    shape->expert_alignment = draw(&rng, 1, 4);
+    shape->num_rounds = draw(&rng, 2, SCENARIO_MAX_ROUNDS);
+    shape->num_repeats = draw(&rng, 1, 2);
+    shape->num_handles = draw(&rng, 1, 2);
+    shape->max_tokens = request->max_tokens;
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        shape->num_blocks[rank] = draw(&rng, 1, 2);
+        shape->num_warps[rank] = draw(&rng, 1, 2);
+        for (int32_t round = 0; round < shape->num_rounds; round++) {
+            shape->num_tokens[round][rank] = draw(&rng, 0, request->max_tokens);
+            draw_experts(shape, &rng, round, rank);
+        }
+    }
+    set_capacity(shape);
+}
+
+void shape_without_rank(struct shape *shape)
+{
+    shape->num_ranks--;
+    shape->num_nodes = 1;
+    set_capacity(shape);
+}

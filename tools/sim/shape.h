@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What a scenario is about, drawn from its seed, and what follows from that: routing, rows, and all
+ * results, computed without communication by plain loops. */
+#ifndef WEFT_SIM_SHAPE_H
+#define WEFT_SIM_SHAPE_H
+
+#include "scenario.h"
+
+enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1 };
+
+struct shape {
+    enum scenario_op op;
+    uint64_t seed;
+    int32_t num_ranks;
+    int32_t num_nodes;
+    int32_t num_experts;
+    int32_t num_topk;
+    int32_t expert_alignment;
+    int32_t num_rounds;
+    int32_t num_repeats; /* of dispatch and combine in a round, not synchronised in between */
+    int32_t num_handles; /* used in turn by the rounds */
+    int32_t max_tokens;
+    int32_t num_blocks[SCENARIO_MAX_RANKS];
+    int32_t num_warps[SCENARIO_MAX_RANKS];
+    int32_t num_tokens[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS];
+    int32_t experts[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS][SCENARIO_MAX_TOKENS][SHAPE_MAX_TOPK];
+    int32_t capacity; /* more rows than any rank gets in any round */
+};
+
+void shape_draw(struct shape *shape, const struct scenario_request *request);
+/* The same without one rank: what the survivors run. */
+void shape_without_rank(struct shape *shape);
+
+float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k);
+/* Small integers: their sums are exact. */
+float shape_element(int32_t round, int32_t repeat, int32_t rank, int32_t token, int32_t i);
+
+/* The experts [first, shape_first_expert(rank + 1)) are on `rank`. */
+int32_t shape_first_expert(const struct shape *shape, int32_t rank);
+int shape_goes_to(const struct shape *shape, int32_t round, int32_t source, int32_t token,
+                  int32_t rank);
+int32_t shape_rows_from(const struct shape *shape, int32_t round, int32_t source, int32_t rank);
+/* How often the tokens of all ranks chose `expert`. */
+int32_t shape_selections(const struct shape *shape, int32_t round, int32_t expert);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* The arguments of weft sim. */
+#ifndef WEFT_SIM_OPTIONS_H
+#define WEFT_SIM_OPTIONS_H
+
+#include "scenario.h"
+
+enum sim_format { SIM_FORMAT_TEXT, SIM_FORMAT_JSON };
+enum { SIM_ALL_OPS = NUM_SCENARIO_OPS };
+
+struct sim_options {
+    int32_t op; /* enum scenario_op, or SIM_ALL_OPS */
+    int32_t num_ranks;
+    int32_t num_nodes;
+    int32_t max_tokens;
+    int64_t num_schedules; /* of each operation; under --weaken also the budget of a site */
+    uint64_t seed;         /* of the first schedule; the others count up */
+    enum weft__sim_policy policy;
+    enum weft__sim_fault fault;
+    const char *weaken; /* FILE:LINE, "all", or NULL */
+    int32_t num_trace_events;
+    enum sim_format format;
+};
+
+/* Ends the process with STATUS_USAGE when an argument is wrong. */
+void sim_options_parse(struct sim_options *options, int argc, char **argv);
+
+extern const char *const sim_policy_names[WEFT__NUM_SIM_POLICIES + 1];
+extern const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1];
+
+/* What to run as schedule `seed` of an operation. */
+struct scenario_request sim_options_request(const struct sim_options *options, enum scenario_op op,
+                                            uint64_t seed);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#include "suite.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "workload/progress.h"
+
+double suite_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void suite_tell(const struct sim_options *options, const struct scenario_request *request,
+                const char *site, const struct scenario_outcome *outcome)
+{
+    const char *name = scenario_op_names[request->op];
+    fprintf(stderr, "%s, seed %llu: %s\n%s%s", name, (unsigned long long)request->seed,
+            scenario_finding_names[outcome->finding], outcome->message,
+            outcome->message[0] != '\0' ? "\n" : "");
+    fputs(outcome->sim.report, stderr);
+    fprintf(stderr, "replay: weft sim --op %s --seed %llu --schedules 1 --tokens %d --policy %s",
+            name, (unsigned long long)request->seed, options->max_tokens,
+            sim_policy_names[options->policy]);
+    if (options->num_ranks != SCENARIO_DRAWN)
+        fprintf(stderr, " --ranks %d", options->num_ranks);
+    if (options->num_nodes != SCENARIO_DRAWN)
+        fprintf(stderr, " --nodes %d", options->num_nodes);
+    if (options->fault != WEFT__SIM_NO_FAULT)
+        fprintf(stderr, " --faults %s", sim_fault_names[options->fault]);
+    if (site != NULL)
+        fprintf(stderr, " --weaken %s", site);
+    fputc('\n', stderr);
+}
+
+static void count(struct suite_tally *tally, const struct scenario_outcome *outcome)
+{
+    tally->num_schedules++;
+    tally->num_found[outcome->finding]++;
+    tally->num_faults_injected += outcome->fault_struck;
+    tally->num_faults_survived += outcome->fault_struck && outcome->finding == SCENARIO_SOUND;
+}
+
+int suite_run(const struct sim_options *options, enum scenario_op op, struct suite_tally *tally)
+{
+    static struct scenario_outcome outcome; /* large */
+    struct progress progress;
+    const double start = suite_now();
+    *tally = (struct suite_tally){0};
+    progress_begin(&progress, PROGRESS_SHOWN, scenario_op_names[op], options->num_schedules);
+    for (int64_t i = 0; i < options->num_schedules; i++) {
+        const struct scenario_request request =
+            sim_options_request(options, op, options->seed + (uint64_t)i);
+        if (scenario_run(&request, &outcome) != 0)
+            return -1;
+        count(tally, &outcome);
+        if (outcome.finding != SCENARIO_SOUND && suite_num_findings(tally) == 1) {
+            tally->first_failing_seed = request.seed;
+            progress_end(&progress);
+            suite_tell(options, &request, NULL, &outcome);
+        }
+        progress_update(&progress, i + 1);
+    }
+    progress_end(&progress);
+    tally->seconds = suite_now() - start;
+    return 0;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+#include "weaken.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "suite.h"
+#include "workload/progress.h"
+
+enum { DISCOVERY_SCHEDULES = 50 }; /* of each operation: they pass all sites many times */
+
+static struct scenario_outcome outcome; /* large */
+
+static int is_among(const struct sim_options *options, int32_t op)
+{
+    return options->op == SIM_ALL_OPS || options->op == op;
+}
+
+static int discover(const struct sim_options *options)
+{
+    for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
+        for (uint64_t i = 0; i < DISCOVERY_SCHEDULES && is_among(options, op); i++) {
+            const struct scenario_request request =
+                sim_options_request(options, (enum scenario_op)op, i);
+            if (scenario_run(&request, &outcome) != 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* The last folder and the file: as short as it is clear. */
+static void name_site(struct weakened_site *site)
+{
+    const char *start = site->file;
+    int num_slashes = 0;
+    for (const char *at = site->file + strlen(site->file); at > site->file; at--) {
+        if (at[-1] == '/' && ++num_slashes == 2) {
+            start = at;
+            break;
+        }
+    }
+    snprintf(site->name, sizeof site->name, "%s:%d", start, site->line);
+}
+
+static int is_wanted(const char *wanted, const char *name)
+{
+    const size_t wanted_length = strlen(wanted), length = strlen(name);
+    if (strcmp(wanted, "all") == 0 || strcmp(wanted, name) == 0)
+        return 1;
+    return wanted_length < length && name[length - wanted_length - 1] == '/' &&
+           strcmp(name + length - wanted_length, wanted) == 0;
+}
+
+static void list_sites(const struct sim_options *options, struct weakening *weakening)
+{
+    for (int32_t i = 0; i < weft__sim_num_sites() && i < WEAKEN_MAX_SITES; i++) {
+        const struct weft__sim_site *found = weft__sim_site(i);
+        struct weakened_site *site = &weakening->sites[weakening->num_sites];
+        *site =
+            (struct weakened_site){.file = found->file, .line = found->line, .kind = found->kind};
+        name_site(site);
+        weakening->num_sites += is_wanted(options->weaken, site->name);
+    }
+}
+
+static int32_t number_of(const struct weakened_site *site)
+{
+    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
+        const struct weft__sim_site *found = weft__sim_site(i);
+        if (found->line == site->line && strcmp(found->file, site->file) == 0)
+            return i;
+    }
+    return WEFT__SIM_NO_SITE;
+}
+
+/* A site that is passed for the first time changes the numbers of others: then once more. */
+static int run_weakened(const struct sim_options *options, struct weakened_site *site,
+                        enum scenario_op op, uint64_t seed)
+{
+    struct scenario_request request = sim_options_request(options, op, seed);
+    int32_t num_sites;
+    site->num_schedules++;
+    site->op = op;
+    site->seed = seed;
+    do {
+        num_sites = weft__sim_num_sites();
+        request.weakened_site = number_of(site);
+        if (scenario_run(&request, &outcome) != 0)
+            return -1;
+    } while (num_sites != weft__sim_num_sites());
+    site->caught_by = outcome.finding;
+    if (outcome.finding != SCENARIO_SOUND && options->num_trace_events > 0)
+        suite_tell(options, &request, site->name, &outcome);
+    return 0;
+}
+
+/* Seed by seed, all operations: each site is caught by the first that notices. */
+static int weaken_site(const struct sim_options *options, struct weakened_site *site)
+{
+    for (int64_t i = 0; i < options->num_schedules; i++) {
+        for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
+            if (!is_among(options, op))
+                continue;
+            if (run_weakened(options, site, (enum scenario_op)op, options->seed + (uint64_t)i) != 0)
+                return -1;
+            if (site->caught_by != SCENARIO_SOUND)
+                return 0;
+        }
+    }
+    return 0;
+}
+
+/* In a process of its own, since programs that are not ordered follow wild pointers; `shared` is
+ * what both processes see. */
+static int weaken_apart(const struct sim_options *options, struct weakened_site *shared)
+{
+    int status;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(weaken_site(options, shared) != 0);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return -1;
+    if (WIFSIGNALED(status))
+        shared->caught_by = SCENARIO_CRASH;
+    return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? -1 : 0;
+}
+
+static int weaken_sites(const struct sim_options *options, struct weakening *weakening,
+                        struct weakened_site *shared)
+{
+    struct progress progress;
+    int failed = 0;
+    progress_begin(&progress, PROGRESS_SHOWN, "weaken", weakening->num_sites);
+    for (int32_t i = 0; i < weakening->num_sites && !failed; i++) {
+        *shared = weakening->sites[i];
+        failed = weaken_apart(options, shared);
+        weakening->sites[i] = *shared;
+        weakening->num_caught += shared->caught_by != SCENARIO_SOUND;
+        weakening->num_schedules += shared->num_schedules;
+        progress_update(&progress, i + 1);
+    }
+    progress_end(&progress);
+    return failed;
+}
+
+int weaken_run(const struct sim_options *options, struct weakening *weakening)
+{
+    const double start = suite_now();
+    memset(weakening, 0, sizeof *weakening);
+    struct weakened_site *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return -1;
+    int failed = discover(options);
+    list_sites(options, weakening);
+    if (!failed)
+        failed = weaken_sites(options, weakening, shared);
+    munmap(shared, sizeof *shared);
+    weakening->seconds = suite_now() - start;
+    return failed;
+}
