@@ -22,6 +22,7 @@ set(sim_sources
   machine/fiber.c
   machine/sim/clock.c
   machine/sim/comm.c
+  machine/sim/heap.c
   machine/sim/instrument.c
   machine/sim/launch.c
   machine/sim/memory.c

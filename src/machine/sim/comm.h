@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* Communicators and heaps of the sim: all ranks are here, so what they share is one object. */
+#ifndef WEFT_MACHINE_SIM_COMM_H
+#define WEFT_MACHINE_SIM_COMM_H
+
+#include "comm/ranges.h"
+#include "machine/sim/world.h"
+
+#define WEFT_SIM_TRY(call)                                                                         \
+    do {                                                                                           \
+        const weft_result result_of_try = (call);                                                  \
+        if (result_of_try != WEFT_OK)                                                              \
+            return result_of_try;                                                                  \
+    } while (0)
+
+/* What the ranks of one communicator share. */
+struct weft__link {
+    struct weft__link *next;
+    uint64_t key;
+    int32_t num_ranks;
+    int32_t num_joined;
+    int has_joined[SIM_MAX_RANKS];
+    weft_comm *comms[SIM_MAX_RANKS]; /* NULL before creation, and after destruction */
+    int32_t world_ranks[SIM_MAX_RANKS];
+    char *heap_bases[SIM_MAX_RANKS]; /* also after destruction */
+    /* The all-gather that is going on. */
+    uint64_t gather_number;
+    int32_t num_gathered;
+    int has_gathered[SIM_MAX_RANKS];
+    size_t blob_bytes[SIM_MAX_RANKS];
+    unsigned char *blobs[SIM_MAX_RANKS];
+    struct sim_clock clocks[2]; /* of this all-gather's and the previous one's past */
+};
+
+struct sim_region;
+
+struct weft__heap {
+    int32_t rank;
+    int32_t num_ranks;
+    struct weft__ranges ranges;
+    char *bases[SIM_MAX_RANKS];
+    struct sim_region *region;
+};
+
+extern struct weft__link *sim_links; /* of all communicators of the run */
+
+/* heap.c */
+weft_result sim_heap_create(weft_comm *comm);
+/* The run is over: all heaps' memory can be used again. */
+void sim_heap_reset(void);
+
+#endif
