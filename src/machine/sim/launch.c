@@ -25,11 +25,20 @@ static weft_result prepare(struct sim_launch *launch)
         warp->block->sync.num_members = num_warps * WEFT_WARP_SIZE;
         warp->sync.num_members = WEFT_WARP_SIZE;
         warp->ballot.num_members = WEFT_WARP_SIZE;
-        /* What was at these addresses before has nothing to do with this launch. */
-        sim_shadow_forget(warp->block->shared, sizeof warp->block->shared);
-        sim_shadow_forget(warp->pointers, sizeof warp->pointers);
     }
     return WEFT_OK;
+}
+
+/* Programs access little of this memory: only that has a past to be forgotten. */
+static void release(struct sim_launch *launch)
+{
+    const int32_t num_warps = launch->request->num_blocks * launch->request->num_warps;
+    for (int32_t i = 0; launch->warps != NULL && launch->blocks != NULL && i < num_warps; i++) {
+        sim_shadow_forget(launch->warps[i].pointers, sizeof launch->warps[i].pointers);
+        sim_shadow_forget(launch->warps[i].block->shared, sizeof launch->warps[i].block->shared);
+    }
+    sim_free(launch->blocks);
+    sim_free(launch->warps);
 }
 
 static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch, int32_t i)
@@ -78,8 +87,7 @@ weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *r
     for (int32_t i = 0; i < num_lanes && i < lanes->num_fibers; i++)
         sim_acquire(&lanes->fibers[i]->clock);
     *failure = launch.failure;
-    free(launch.blocks);
-    free(launch.warps);
+    release(&launch);
     return result;
 }
 

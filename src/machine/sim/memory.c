@@ -14,3 +14,8 @@ void __wrap_free(void *memory)
         sim_shadow_forget(memory, malloc_usable_size(memory));
     __real_free(memory);
 }
+
+void sim_free(void *memory)
+{
+    __real_free(memory);
+}

@@ -10,9 +10,10 @@
 #include "machine/sim/world.h"
 
 enum {
-    WORD_BYTES = 8,
-    NUM_WORDS = 1 << 16,        /* that a run may touch, less what keeps look-ups short */
-    NUM_READ_VECTORS = 1 << 16, /* of bytes that several fibers have read */
+    WORD_BYTES = 4,
+    WORD_HASH_BITS = 17,
+    NUM_WORDS = 1 << WORD_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
+    NUM_READ_VECTORS = 1 << 16,      /* of bytes that several fibers have read */
     NOBODY = -1,
     MANY = -2,
     MAX_REPORTED_RACES = 3
@@ -25,7 +26,7 @@ struct last {      /* access */
     const void *code;
 };
 
-struct cell { /* of one byte */
+struct cell { /* of one byte, or of a whole word */
     struct last write;
     struct last read;
     uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber was MANY in this run */
@@ -35,6 +36,7 @@ struct cell { /* of one byte */
 struct word {
     uintptr_t number; /* address / WORD_BYTES */
     uint32_t run;     /* words of earlier runs count as empty, so that nothing must be cleared */
+    int is_whole;     /* all accesses were to the whole word: cells[0] stands for all its bytes */
     struct cell cells[WORD_BYTES];
 };
 
@@ -61,7 +63,7 @@ static void clear_cell(struct cell *cell, enum sim_content content)
 /* Where the word is, or where it belongs. */
 static struct word *find_word(uintptr_t number)
 {
-    size_t slot = number * 0x9e3779b97f4a7c15u >> 48;
+    size_t slot = number * 0x9e3779b97f4a7c15u >> (64 - WORD_HASH_BITS);
     while (words[slot].run == run_number && words[slot].number != number)
         slot = (slot + 1) % NUM_WORDS;
     return &words[slot];
@@ -76,40 +78,64 @@ static struct word *word_of(uintptr_t number)
         abort(); /* a checker that forgets accesses would miss races */
     word->run = run_number;
     word->number = number;
-    for (int i = 0; i < WORD_BYTES; i++) {
-        clear_cell(&word->cells[i], SIM_CONTENT_ANY);
-        word->cells[i].read_times = NULL;
-    }
+    word->is_whole = 1;
+    clear_cell(&word->cells[0], SIM_CONTENT_ANY);
+    word->cells[0].read_times = NULL;
     return word;
 }
 
-/* The cell of an address; *word is the one of the address before, or NULL. */
-static struct cell *cell_of(uintptr_t address, struct word **word)
+static uint32_t *new_read_vector(void)
 {
-    if (*word == NULL || (*word)->number != address / WORD_BYTES)
-        *word = word_of(address / WORD_BYTES);
-    return &(*word)->cells[address % WORD_BYTES];
+    if (num_read_vectors == NUM_READ_VECTORS)
+        abort(); /* as above */
+    return read_vectors[num_read_vectors++];
+}
+
+static void split(struct word *word)
+{
+    if (!word->is_whole)
+        return;
+    word->is_whole = 0;
+    const uint32_t *read_times = word->cells[0].read_times;
+    for (int i = 1; i < WORD_BYTES; i++) {
+        word->cells[i] = word->cells[0];
+        if (read_times != NULL)
+            word->cells[i].read_times = memcpy(new_read_vector(), read_times, sizeof *read_vectors);
+    }
+}
+
+/* The cell of the bytes from `address` on, of which it stands for *num_bytes. */
+static struct cell *cell_of(uintptr_t address, uintptr_t end, size_t *num_bytes)
+{
+    struct word *word = word_of(address / WORD_BYTES);
+    if (word->is_whole && address % WORD_BYTES == 0 && end - address >= WORD_BYTES) {
+        *num_bytes = WORD_BYTES;
+        return &word->cells[0];
+    }
+    split(word);
+    *num_bytes = 1;
+    return &word->cells[address % WORD_BYTES];
+}
+
+static void set_range(uintptr_t begin, uintptr_t end, enum sim_content content)
+{
+    size_t num_bytes;
+    for (uintptr_t at = begin; at < end; at += num_bytes)
+        clear_cell(cell_of(at, end, &num_bytes), content);
 }
 
 void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content)
 {
-    struct word *word = NULL;
-    for (size_t i = 0; i < num_bytes; i++)
-        clear_cell(cell_of((uintptr_t)address + i, &word), content);
+    set_range((uintptr_t)address, (uintptr_t)address + num_bytes, content);
 }
 
 void sim_shadow_forget(const void *address, size_t num_bytes)
 {
     const uintptr_t begin = (uintptr_t)address, end = begin + num_bytes;
     for (uintptr_t number = begin / WORD_BYTES; number * WORD_BYTES < end; number++) {
-        struct word *word = find_word(number);
-        if (word->run != run_number)
-            continue;
-        for (uintptr_t i = 0; i < WORD_BYTES; i++) {
-            const uintptr_t byte = number * WORD_BYTES + i;
-            if (byte >= begin && byte < end)
-                clear_cell(&word->cells[i], SIM_CONTENT_ANY);
-        }
+        const uintptr_t first = number * WORD_BYTES, last = first + WORD_BYTES;
+        if (find_word(number)->run == run_number)
+            set_range(first > begin ? first : begin, last < end ? last : end, SIM_CONTENT_ANY);
     }
 }
 
@@ -202,10 +228,8 @@ static void note_read(struct cell *cell, const struct last *read)
         return;
     }
     if (cell->read.fiber != MANY) {
-        if (cell->read_times == NULL && num_read_vectors == NUM_READ_VECTORS)
-            abort(); /* as above */
         if (cell->read_times == NULL)
-            cell->read_times = read_vectors[num_read_vectors++];
+            cell->read_times = new_read_vector();
         memset(cell->read_times, 0, sizeof *read_vectors);
         cell->read_times[cell->read.fiber] = cell->read.time;
         cell->read.fiber = MANY;
@@ -223,7 +247,7 @@ static int has_been_stalled(const struct sim_fiber *fiber)
 }
 
 /* Returns 1 when a race was reported, so that one access is reported once. */
-static int check_byte(const void *address, struct cell *cell, const struct last *access,
+static int check_cell(const void *address, struct cell *cell, const struct last *access,
                       int is_write)
 {
     int is_race = 0;
@@ -259,13 +283,14 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
                               access == SIM_ATOMIC_READ || access == SIM_ATOMIC_WRITE,
                               fiber->clock.of[fiber->id], code};
     const int is_write = access == SIM_WRITE || access == SIM_ATOMIC_WRITE;
-    struct word *word = NULL;
+    const uintptr_t end = (uintptr_t)address + num_bytes;
     int is_reported = 0;
-    for (size_t i = 0; i < num_bytes; i++) {
-        struct cell *cell = cell_of((uintptr_t)address + i, &word);
-        if (!is_reported)
-            is_reported = check_byte((const char *)address + i, cell, &last, is_write);
-        else if (is_write) {
+    size_t num_cell_bytes;
+    for (uintptr_t at = (uintptr_t)address; at < end; at += num_cell_bytes) {
+        struct cell *cell = cell_of(at, end, &num_cell_bytes);
+        if (!is_reported) {
+            is_reported = check_cell((const void *)at, cell, &last, is_write);
+        } else if (is_write) {
             cell->write = last;
             cell->content = SIM_CONTENT_ANY;
         }

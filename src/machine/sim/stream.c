@@ -59,7 +59,8 @@ static void run_tasks(struct sim_fiber *fiber)
         stream->is_busy = 1;
         sim_acquire(&task->clock);
         task->run(stream, task);
-        free(task);
+        sim_shadow_forget(task->args, task->launch.args_bytes);
+        sim_free(task);
         sim_release(&stream->clock);
         stream->is_busy = 0;
     }

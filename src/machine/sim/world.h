@@ -133,6 +133,10 @@ void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content cont
 /* What was accessed there has no conflict with what comes. */
 void sim_shadow_forget(const void *address, size_t num_bytes);
 
+/* memory.c: frees what no program has accessed, or what has been forgotten already, without the search
+ * for accesses that free makes here. */
+void sim_free(void *memory);
+
 /* stores.c */
 void sim_store_begin(void *address, size_t num_bytes); /* the running fiber is about to write */
 void sim_stores_commit(struct sim_fiber *fiber);       /* all become visible */
