@@ -232,8 +232,13 @@ void weft__comm_abort(weft_comm *comm)
 {
     weft__status_fail(&comm->status, WEFT_ERROR_ABORTED, comm->rank,
                       "rank %d called weft_comm_abort", comm->rank);
+    weft__comm_tell_failure(comm);
+}
+
+void weft__comm_tell_failure(weft_comm *comm)
+{
     if (comm->link != NULL)
-        weft__link_abort(comm->link);
+        weft__link_tell_failure(comm->link);
 }
 
 struct choice {

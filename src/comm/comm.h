@@ -41,5 +41,7 @@ weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t byte
 
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);
+/* The same for a failure that the status holds already. */
+void weft__comm_tell_failure(weft_comm *comm);
 
 #endif

@@ -328,11 +328,16 @@ static void remove_member(struct weft__client *client, enum presence presence)
     fail_group(group, &failed);
 }
 
-static void abort_group(struct weft__group *group, int32_t rank)
+/* A member's communicator has failed: so have the others', for the same reason. */
+static enum weft__wire_result give_up(struct weft__group *group, const struct weft__frame *frame)
 {
-    struct weft__failure_notice notice =
-        failure(WEFT_ERROR_ABORTED, rank, "rank %d called weft_comm_abort", rank);
+    struct weft__failure_notice notice;
+    if (frame->body_bytes != sizeof(notice))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&notice, frame->body, sizeof(notice));
+    notice.text[sizeof(notice.text) - 1] = '\0';
     fail_group(group, &notice);
+    return WEFT__WIRE_OK;
 }
 
 enum weft__wire_result weft__group_receive(struct weft__client *client,
@@ -341,9 +346,8 @@ enum weft__wire_result weft__group_receive(struct weft__client *client,
     switch (frame->type) {
     case WEFT__FRAME_GATHER:
         return contribute(client->group, client->rank, frame);
-    case WEFT__FRAME_ABORT:
-        abort_group(client->group, client->rank);
-        return WEFT__WIRE_OK;
+    case WEFT__FRAME_GIVE_UP:
+        return give_up(client->group, frame);
     case WEFT__FRAME_GOODBYE:
         /* The end of its connection tells the rank that the others have been told. */
         remove_member(client, LEFT);

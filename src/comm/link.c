@@ -2,6 +2,7 @@
 #include "comm/link.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -293,9 +294,14 @@ weft_result weft__link_all_gather(struct weft__link *link, const void *send, siz
     return WEFT_OK;
 }
 
-void weft__link_abort(struct weft__link *link)
+void weft__link_tell_failure(struct weft__link *link)
 {
-    struct weft__message *message = weft__message_create(WEFT__FRAME_ABORT, NULL, 0, NULL, 0);
+    const struct weft__status *status = link->status;
+    struct weft__failure_notice notice = {.result = atomic_load(&status->result),
+                                          .rank = status->failed_rank};
+    snprintf(notice.text, sizeof(notice.text), "%s", status->message);
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0);
     if (message != NULL)
         send_frame(link, message, INT64_MAX);
 }

@@ -26,8 +26,8 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
 /* recv[num_ranks][bytes]; bytes up to WEFT__MAX_BLOB_BYTES. One at a time. */
 weft_result weft__link_all_gather(struct weft__link *link, const void *send, size_t bytes,
                                   void *recv);
-/* Tells the other ranks, as far as they can be reached. */
-void weft__link_abort(struct weft__link *link);
+/* Tells the other ranks, as far as they can be reached, of the failure that the status holds. */
+void weft__link_tell_failure(struct weft__link *link);
 
 /* Says goodbye, waits a moment until the rendezvous has passed it on, and joins the monitor. */
 void weft__link_close(struct weft__link *link);

@@ -21,7 +21,8 @@ enum weft__frame_type {
     WEFT__FRAME_HELLO = 1,   /* struct weft__hello */
     WEFT__FRAME_GATHER = 2,  /* struct weft__gather_header, then the blob */
     WEFT__FRAME_GOODBYE = 3, /* the rank leaves in good order */
-    WEFT__FRAME_ABORT = 4,
+    WEFT__FRAME_GIVE_UP =
+        4, /* struct weft__failure_notice: why the rank's communicator has failed */
     /* rendezvous to rank */
     WEFT__FRAME_WELCOME = 5,    /* struct weft__identity of the process of the rendezvous */
     WEFT__FRAME_TABLE = 6,      /* struct weft__identity [num_ranks]: all have met */

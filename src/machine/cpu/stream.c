@@ -188,9 +188,9 @@ static void run_launch(weft_stream *stream, struct task *task)
         struct weft_failure failure;
         result = weft__cpu_run(stream->runner, launch, &failure);
         if (result != WEFT_OK) {
-            weft__status_fail(&launch->comm->status, result, launch->comm->rank, "%s",
-                              weft_last_error());
-            weft__comm_abort(launch->comm); /* the others would wait for this rank in vain */
+            weft__status_fail(&launch->comm->status, result, launch->comm->rank, "rank %d: %s",
+                              launch->comm->rank, weft_last_error());
+            weft__comm_tell_failure(launch->comm); /* the others would wait for it in vain */
         } else if (failure.kind != WEFT_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->program, &failure);
     }
