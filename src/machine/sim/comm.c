@@ -186,13 +186,22 @@ void weft__comm_destroy(weft_comm *comm)
     free(comm);
 }
 
+void weft__comm_tell_failure(weft_comm *comm)
+{
+    const struct weft__status *status = &comm->status;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        weft_comm *other = comm->link->comms[rank];
+        if (other != NULL && other != comm)
+            weft__status_fail(&other->status, (weft_result)atomic_load(&status->result),
+                              status->failed_rank, "%s", status->message);
+    }
+}
+
 void weft__comm_abort(weft_comm *comm)
 {
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (comm->link->comms[rank] != NULL)
-            weft__status_fail(&comm->link->comms[rank]->status, WEFT_ERROR_ABORTED, comm->rank,
-                              "rank %d has aborted the communicator", comm->rank);
-    }
+    weft__status_fail(&comm->status, WEFT_ERROR_ABORTED, comm->rank,
+                      "rank %d called weft_comm_abort", comm->rank);
+    weft__comm_tell_failure(comm);
 }
 
 void sim_comm_lose_rank(int32_t world_rank)
