@@ -30,12 +30,4 @@ static inline weft_result weft__check_array(const void *ptr, int64_t count, cons
                              (long long)count);
 }
 
-/* Returns from the calling function unless `call` gives WEFT_OK. */
-#define WEFT__TRY(call)                                                                            \
-    do {                                                                                           \
-        const weft_result result_of_try = (call);                                                  \
-        if (result_of_try != WEFT_OK)                                                              \
-            return result_of_try;                                                                  \
-    } while (0)
-
 #endif

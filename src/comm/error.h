@@ -21,4 +21,12 @@ const char *weft__last_error(void);
 weft_result weft__config_copy(void *copy, size_t known_bytes, const void *config,
                               const char *type_name);
 
+/* Returns from the calling function unless `call` gives WEFT_OK. */
+#define WEFT__TRY(call)                                                                            \
+    do {                                                                                           \
+        const weft_result result_of_try = (call);                                                  \
+        if (result_of_try != WEFT_OK)                                                              \
+            return result_of_try;                                                                  \
+    } while (0)
+
 #endif

@@ -89,11 +89,7 @@ static weft_result join(weft_comm *comm)
         return weft__error(WEFT_ERROR_TIMEOUT, "rank %d did not come within %u ms", missing,
                            comm->timeout_ms);
     }
-    WEFT_SIM_TRY(weft__status_check(&comm->status));
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (sim_world->rank_is_dead[link->world_ranks[rank]])
-            return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d died", rank);
-    }
+    WEFT__TRY(weft__status_check(&comm->status));
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (link->comms[rank] == NULL)
             return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d has left the communicator", rank);
@@ -107,7 +103,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
                           const weft_comm_config *user_config, weft_comm **created)
 {
     weft_comm_config config;
-    WEFT_SIM_TRY(weft__config_copy(&config, sizeof config, user_config, "weft_comm_config"));
+    WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_comm_config"));
     weft_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL || num_ranks > SIM_MAX_RANKS) {
         free(comm);
@@ -157,7 +153,7 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
 {
     const struct membership own = {color, key};
     struct membership all[SIM_MAX_RANKS] = {{0}};
-    WEFT_SIM_TRY(weft__comm_all_gather(comm, &own, sizeof own, all));
+    WEFT__TRY(weft__comm_all_gather(comm, &own, sizeof own, all));
     const uint64_t child_key =
         ((comm->key * 1000003 + (uint64_t)++comm->num_splits) * 1000003 + (uint64_t)color) |
         (uint64_t)1 << 63;
@@ -246,7 +242,7 @@ static weft_result check_blob_bytes(const weft_comm *comm, size_t bytes)
 
 static weft_result take_blobs(const weft_comm *comm, size_t bytes, void *recv)
 {
-    WEFT_SIM_TRY(check_blob_bytes(comm, bytes));
+    WEFT__TRY(check_blob_bytes(comm, bytes));
     for (int32_t rank = 0; rank < comm->num_ranks && bytes > 0; rank++)
         memcpy((char *)recv + (size_t)rank * bytes, comm->link->blobs[rank], bytes);
     return WEFT_OK;
@@ -282,7 +278,7 @@ static weft_result gather_round(weft_comm *comm)
 weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
 {
     struct weft__link *link = comm->link;
-    WEFT_SIM_TRY(weft__status_check(&comm->status));
+    WEFT__TRY(weft__status_check(&comm->status));
     free(link->blobs[comm->rank]);
     link->blobs[comm->rank] = malloc(bytes + 1);
     if (link->blobs[comm->rank] == NULL)
@@ -290,9 +286,9 @@ weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t byte
     if (bytes > 0)
         memcpy(link->blobs[comm->rank], send, bytes);
     link->blob_bytes[comm->rank] = bytes;
-    WEFT_SIM_TRY(gather_round(comm));
+    WEFT__TRY(gather_round(comm));
     const weft_result result = take_blobs(comm, bytes, recv);
-    WEFT_SIM_TRY(gather_round(comm));
+    WEFT__TRY(gather_round(comm));
     return result;
 }
 

@@ -6,13 +6,6 @@
 #include "comm/ranges.h"
 #include "machine/sim/world.h"
 
-#define WEFT_SIM_TRY(call)                                                                         \
-    do {                                                                                           \
-        const weft_result result_of_try = (call);                                                  \
-        if (result_of_try != WEFT_OK)                                                              \
-            return result_of_try;                                                                  \
-    } while (0)
-
 /* What the ranks of one communicator share. */
 struct weft__link {
     struct weft__link *next;
