@@ -236,16 +236,24 @@ static void check_rows(struct party *party, int32_t round, int32_t repeat)
         party_expect(party, "recv_topk_idx", i, rows->topk_idx[i], -1);
 }
 
-static weft_result run_dispatch(struct party *party, int32_t round)
+/* Routes a batch, then enqueues an operation on it several times, and checks all of them at the end. */
+static weft_result run_repeated(struct party *party, int32_t round,
+                                weft_result (*enqueue)(struct party *, int32_t, int32_t),
+                                void (*check)(struct party *, int32_t, int32_t))
 {
     PARTY_TRY(enqueue_layout(party, round));
     PARTY_TRY(weft_ep_notify(handle_of(party, round), party->stream));
     for (int32_t i = 0; i < party->shape->num_repeats; i++)
-        PARTY_TRY(enqueue_dispatch(party, round, i));
+        PARTY_TRY(enqueue(party, round, i));
     PARTY_TRY(weft_stream_synchronize(party->stream));
     for (int32_t i = 0; i < party->shape->num_repeats; i++)
-        check_rows(party, round, i);
+        check(party, round, i);
     return WEFT_OK;
+}
+
+static weft_result run_dispatch(struct party *party, int32_t round)
+{
+    return run_repeated(party, round, enqueue_dispatch, check_rows);
 }
 
 /* ---------------------------------------------------------------- combine */
@@ -327,14 +335,7 @@ static void check_out(struct party *party, int32_t round, int32_t repeat)
 
 static weft_result run_combine(struct party *party, int32_t round)
 {
-    PARTY_TRY(enqueue_layout(party, round));
-    PARTY_TRY(weft_ep_notify(handle_of(party, round), party->stream));
-    for (int32_t i = 0; i < party->shape->num_repeats; i++)
-        PARTY_TRY(enqueue_combine(party, round, i));
-    PARTY_TRY(weft_stream_synchronize(party->stream));
-    for (int32_t i = 0; i < party->shape->num_repeats; i++)
-        check_out(party, round, i);
-    return WEFT_OK;
+    return run_repeated(party, round, enqueue_combine, check_out);
 }
 
 /* ---------------------------------------------------------------- barrier */
