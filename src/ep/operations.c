@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into the programs' and launches them. */
 #include "ep/ep.h"
-#include "machine/stream.h"
 #include "programs/combine.h"
 #include "programs/dispatch.h"
 #include "programs/layout.h"
@@ -23,7 +22,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .topk_idx = args->topk_idx,
         .num_blocks_done = handle->num_blocks_done,
         .chunk_nodes = handle->chunk_nodes,
-        .node_of_rank = ep->comm->topology.node_of_rank,
+        .node_of_rank = ep->node_of_rank,
         .num_nodes = ep->comm->topology.num_nodes,
         .num_tokens_per_rank = args->num_tokens_per_rank,
         .num_tokens_per_node = args->num_tokens_per_node,
@@ -31,7 +30,9 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .is_token_in_rank = args->is_token_in_rank,
     };
     handle->state = WEFT__HANDLE_LAID_OUT;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, ep->grid, &program_args,
+    const struct weft__grid grid =
+        weft__ep_grid(ep, &(struct weft__work){.num_items = args->num_tokens});
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, grid, &program_args,
                                  sizeof program_args);
 }
 
@@ -48,13 +49,13 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
     };
-    const struct weft__grid one_block = {.num_blocks = 1, .num_warps = ep->grid.num_warps};
-    const weft_result result = weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify,
-                                                     one_block, &program_args, sizeof program_args);
-    if (result != WEFT_OK)
-        return result;
+    struct weft__grid one_block = weft__ep_grid(ep, &(struct weft__work){.num_items = 0});
+    one_block.num_blocks = 1;
+    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
+                                    &program_args, sizeof program_args));
     handle->state = WEFT__HANDLE_NOTIFIED;
-    return weft__event_record(handle->notified, stream);
+    handle->is_captured = stream->machine->stream_is_capturing(stream);
+    return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
 
 /* An array that other ranks access: its place goes into the message. Nothing is checked twice:
@@ -121,6 +122,14 @@ static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dis
     return result;
 }
 
+static uint64_t token_bytes(const weft_ep_dispatch_args *args)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < args->num_planes; i++)
+        bytes += args->planes[i].row_bytes;
+    return bytes;
+}
+
 weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                               weft_stream *stream)
 {
@@ -141,8 +150,9 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
         result = announce_topk(handle, args, &program_args.message);
     if (result != WEFT_OK)
         return result;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch, ep->grid,
-                                 &program_args, sizeof program_args);
+    const struct weft__work work = {handle->routing.num_tokens, token_bytes(args)};
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch,
+                                 weft__ep_grid(ep, &work), &program_args, sizeof program_args);
 }
 
 static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_combine_args *args)
@@ -183,6 +193,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                                 (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
     if (result != WEFT_OK)
         return result;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine, ep->grid,
-                                 &program_args, sizeof program_args);
+    const struct weft__work work = {handle->routing.num_tokens, row_bytes};
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine,
+                                 weft__ep_grid(ep, &work), &program_args, sizeof program_args);
 }

@@ -8,8 +8,6 @@
 
 #include <cmocka.h>
 
-#include "machine/stream.h"
-
 struct job_rank {
     weft_comm *comm;
     weft_stream *stream;
@@ -30,7 +28,7 @@ static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
     void *area;
     if (weft_comm_create(&job->id, number, JOB_RANKS, NULL, &rank->comm) != WEFT_OK ||
         weft_heap_alloc(rank->comm, sizeof *rank->args.own, &area) != WEFT_OK ||
-        weft_stream_create(&rank->stream) != WEFT_OK)
+        weft_stream_create(rank->comm, &rank->stream) != WEFT_OK)
         return -1;
     weft__sim_host_writes(area, sizeof *rank->args.own);
     memset(area, 0, sizeof *rank->args.own);
@@ -48,14 +46,13 @@ static int launch_all(struct job_rank *rank, const struct job *job)
     const struct weft__launch launch = {.program = &program,
                                         .args = &rank->args,
                                         .args_bytes = sizeof rank->args,
-                                        .num_blocks = 1,
-                                        .num_warps = job->num_warps,
+                                        .grid = {1, job->num_warps},
                                         .comm = rank->comm,
                                         .on_failure = fail_launch};
     for (int32_t i = 0; i < job->num_launches; i++) {
         rank->args.sequence = (uint64_t)i + 1;
         rank->args.handle = i % 2;
-        if (weft__stream_launch(rank->stream, &launch) != WEFT_OK)
+        if (rank->stream->machine->launch(rank->stream, &launch) != WEFT_OK)
             return -1;
     }
     return weft_stream_synchronize(rank->stream) == WEFT_OK ? 0 : -1;
