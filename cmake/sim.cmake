@@ -22,6 +22,7 @@ set(sim_sources
   machine/cpu/rows_base.c
   machine/fiber.c
   machine/machines.c
+  machine/no_cuda.c
   machine/on_host.c
   comm/heap_of_host.c
   comm/host_memory.c

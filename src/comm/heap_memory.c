@@ -143,7 +143,7 @@ static weft_result map_neighbour(struct weft__heap_memory *memory, int32_t rank,
     if (part->base == NULL)
         WEFT__TRY(comm->heap_kind->reserve(comm, part->max_bytes, &part->base));
     memory->bases[rank] = part->base;
-    weft_result result = comm->heap_kind->map(comm, part);
+    weft_result result = comm->heap_kind->map(comm, rank, part);
     memory->bases[rank] = part->base; /* that of memory shared by name is known only now */
     return result;
 }

@@ -105,8 +105,9 @@ static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)
 
 /* Maps the whole of what is reserved, of which only what is committed may be touched: what is
  * committed later appears at its place without another mapping. */
-static weft_result map(weft_comm *comm, struct weft__heap_part *part)
+static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *part)
 {
+    (void)rank;
     (void)comm;
     if (mmap(part->base, part->max_bytes, PROT_READ | PROT_WRITE,
              MAP_SHARED | MAP_FIXED | MAP_NORESERVE, part->handle.fd, 0) == MAP_FAILED)
@@ -121,7 +122,7 @@ static weft_result create_file(weft_comm *comm, struct weft__heap_part *part)
     part->handle.fd = memfd_create("weft", MFD_CLOEXEC);
     if (part->handle.fd < 0)
         return weft__system_error("memfd_create");
-    weft_result result = map(comm, part);
+    weft_result result = map(comm, comm->rank, part);
     if (result != WEFT_OK) {
         close(part->handle.fd);
         part->handle.fd = -1;

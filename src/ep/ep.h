@@ -25,6 +25,7 @@ struct weft_ep_handle {
     int32_t expert_alignment;
     struct weft_routing routing;
     uint32_t *num_blocks_done; /* of layout */
+    int32_t *selections;
     int32_t *chunk_nodes;
     void *memory; /* the tables that routing, num_blocks_done and chunk_nodes point into */
     struct weft__handle_counts {

@@ -16,6 +16,7 @@ enum table {
     TABLE_RECV_EXPERT_ROWS,
     TABLE_DROPPED_ROWS,
     TABLE_NUM_BLOCKS_DONE,
+    TABLE_SELECTIONS,
     NUM_TABLES
 };
 
@@ -27,7 +28,8 @@ static int32_t max_routes(const weft_ep *ep, int32_t num_topk)
 /* A chunk for every warp of the largest layout. */
 static int32_t num_chunks(const weft_ep *ep, int32_t max_tokens)
 {
-    const struct weft__grid grid = weft__ep_grid(ep, &(struct weft__work){.num_items = max_tokens});
+    const struct weft__grid grid =
+        weft__ep_grid(ep, &(struct weft__work){.num_tokens = max_tokens});
     return grid.num_blocks * grid.num_warps;
 }
 
@@ -51,6 +53,7 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
         [TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t),
         [TABLE_DROPPED_ROWS] = sizeof(int64_t),
         [TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t),
+        [TABLE_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
     };
     uint64_t end = 0;
     for (int i = 0; i < NUM_TABLES; i++) {
@@ -79,6 +82,7 @@ static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offs
     routing->recv_expert_rows = (void *)(memory + offsets[TABLE_RECV_EXPERT_ROWS]);
     routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
     handle->chunk_nodes = (void *)(memory + offsets[TABLE_CHUNK_NODES]);
+    handle->selections = (void *)(memory + offsets[TABLE_SELECTIONS]);
     handle->num_blocks_done = (void *)(memory + offsets[TABLE_NUM_BLOCKS_DONE]);
 }
 

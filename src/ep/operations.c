@@ -21,6 +21,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .index_type = args->index_type,
         .topk_idx = args->topk_idx,
         .num_blocks_done = handle->num_blocks_done,
+        .selections = handle->selections,
         .chunk_nodes = handle->chunk_nodes,
         .node_of_rank = ep->node_of_rank,
         .num_nodes = ep->comm->topology.num_nodes,
@@ -31,7 +32,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
     };
     handle->state = WEFT__HANDLE_LAID_OUT;
     const struct weft__grid grid =
-        weft__ep_grid(ep, &(struct weft__work){.num_items = args->num_tokens});
+        weft__ep_grid(ep, &(struct weft__work){.num_tokens = args->num_tokens});
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, grid, &program_args,
                                  sizeof program_args);
 }
@@ -49,7 +50,7 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
     };
-    struct weft__grid one_block = weft__ep_grid(ep, &(struct weft__work){.num_items = 0});
+    struct weft__grid one_block = weft__ep_grid(ep, &(struct weft__work){.kind = WEFT__WORK_COUNT});
     one_block.num_blocks = 1;
     WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
                                     &program_args, sizeof program_args));
@@ -122,12 +123,12 @@ static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dis
     return result;
 }
 
-static uint64_t token_bytes(const weft_ep_dispatch_args *args)
+static uint64_t largest_row_bytes(const weft_ep_dispatch_args *args)
 {
-    uint64_t bytes = 0;
+    uint64_t largest = 0;
     for (int32_t i = 0; i < args->num_planes; i++)
-        bytes += args->planes[i].row_bytes;
-    return bytes;
+        largest = args->planes[i].row_bytes > largest ? args->planes[i].row_bytes : largest;
+    return largest;
 }
 
 weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
@@ -150,7 +151,8 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
         result = announce_topk(handle, args, &program_args.message);
     if (result != WEFT_OK)
         return result;
-    const struct weft__work work = {handle->routing.num_tokens, token_bytes(args)};
+    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
+                                    largest_row_bytes(args)};
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch,
                                  weft__ep_grid(ep, &work), &program_args, sizeof program_args);
 }
@@ -182,10 +184,13 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
         .routing = handle->routing,
         .dtype = args->dtype,
         .hidden = args->hidden,
-        .bias = {args->bias[0], args->bias[1]},
         .out = args->out,
         .out_topk_weights = args->out_topk_weights,
     };
+    for (int i = 0; i < 2; i++) {
+        if (args->bias[i] != NULL)
+            program_args.biases[program_args.num_biases++] = args->bias[i];
+    }
     struct weft_message *message = &program_args.message;
     weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE, args->x, row_bytes, "x");
     if (result == WEFT_OK && (message->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_WEIGHTS))
@@ -193,7 +198,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                                 (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
     if (result != WEFT_OK)
         return result;
-    const struct weft__work work = {handle->routing.num_tokens, row_bytes};
+    const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens, row_bytes};
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine,
                                  weft__ep_grid(ep, &work), &program_args, sizeof program_args);
 }

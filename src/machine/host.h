@@ -18,12 +18,19 @@ enum { WEFT__MAX_WARPS = 32 }; /* per block */
 struct weft__grid {
     int32_t num_blocks;
     int32_t num_warps;
+    uint32_t copied_row_bytes; /* the largest row that a warp copies; 0: none */
 };
 
 /* What a launch is about to do, for the choice of its grid. */
+enum weft__work_kind {
+    WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
+    WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
+    WEFT__WORK_PULL_ROWS  /* sums rows of others */
+};
 struct weft__work {
-    int32_t num_items;   /* tokens */
-    uint64_t item_bytes; /* that travel for each; 0: computation only */
+    enum weft__work_kind kind;
+    int32_t num_tokens;
+    uint64_t row_bytes;
 };
 
 struct weft__launch {

@@ -56,11 +56,3 @@ weft_result weft__machine_choose(weft_machine wanted, const struct weft__machine
     *machine = &weft__host_machine;
     return WEFT_OK;
 }
-
-#ifndef WEFT_WITH_CUDA
-const struct weft__machine *weft__cuda_machine(void)
-{
-    weft__error(WEFT_ERROR_UNSUPPORTED, "this weft was built without CUDA");
-    return NULL;
-}
-#endif
