@@ -183,7 +183,6 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                     .capacity = args->capacity},
         .routing = handle->routing,
         .dtype = args->dtype,
-        .hidden = args->hidden,
         .out = args->out,
         .out_topk_weights = args->out_topk_weights,
     };

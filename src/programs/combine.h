@@ -10,7 +10,6 @@ struct weft_combine_args {
     struct weft_message message; /* where this rank's rows are */
     struct weft_routing routing;
     weft_dtype dtype;
-    int64_t hidden;
     const char *biases[2]; /* [num_biases], in the order in which they are added */
     int32_t num_biases;
     char *out;

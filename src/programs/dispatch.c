@@ -5,6 +5,8 @@
  */
 #include "programs/dispatch.h"
 
+#include "programs/share.h"
+
 enum { NO_ROOM = -1 };
 
 /* The row at the rank of route j, or NO_ROOM if the rank's outputs end before it. */
@@ -16,23 +18,28 @@ WEFT_FN int32_t target_row(const struct weft_dispatch_args *args, int32_t token,
 }
 
 WEFT_FN void send_plane(struct weft_warp *warp, const struct weft_dispatch_args *args,
-                        int32_t token, int32_t num_routes, int32_t plane)
+                        const struct weft_share *share, struct weft_part part, int32_t num_routes,
+                        int32_t plane)
 {
-    const struct weft_route *routes = weft_token_routes(&args->routing, token);
+    const struct weft_route *routes = weft_token_routes(&args->routing, part.token);
     const uint64_t row_bytes = args->message.call[WEFT_CALL_ROW_BYTES + plane];
+    const struct weft_span span = weft_part_span(share, part.part, row_bytes);
+    if (span.bytes == 0)
+        return;
     const void **dsts = weft_warp_pointers(warp);
     weft_warp_sync(warp); /* the previous row's pointers have been used */
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
-        const int32_t row = target_row(args, token, routes[j]);
+        const int32_t row = target_row(args, part.token, routes[j]);
         dsts[j] = row == NO_ROOM ? NULL
                                  : weft_exchange_array(&args->exchange, routes[j].rank,
                                                        WEFT_ARRAY_PLANE + plane) +
-                                       (uint64_t)row * row_bytes;
+                                       (uint64_t)row * row_bytes + span.begin;
     }
     weft_warp_sync(warp);
     weft_row_copy(warp, dsts, num_routes,
-                  args->planes[plane].rows + (uint64_t)token * args->planes[plane].stride_bytes,
-                  row_bytes);
+                  args->planes[plane].rows +
+                      (uint64_t)part.token * args->planes[plane].stride_bytes + span.begin,
+                  span.bytes);
 }
 
 WEFT_FN void store_expert_id(const struct weft_dispatch_args *args, int32_t rank, int64_t i,
@@ -81,14 +88,17 @@ WEFT_FN void send_src_token(const struct weft_dispatch_args *args, int32_t token
                                                 WEFT_ARRAY_SRC_TOKEN))[row] = token;
 }
 
-WEFT_FN void send_token(struct weft_warp *warp, const struct weft_dispatch_args *args,
-                        int32_t token)
+WEFT_FN void send_part(struct weft_warp *warp, const struct weft_dispatch_args *args,
+                       const struct weft_share *share, struct weft_part part)
 {
+    const int32_t token = part.token;
     const struct weft_route *routes = weft_token_routes(&args->routing, token);
     const int32_t num_routes = weft_num_routes(&args->routing, routes);
     const uint32_t options = args->message.call[WEFT_CALL_OPTIONS];
     for (int32_t plane = 0; plane < (int32_t)args->message.call[WEFT_CALL_NUM_PLANES]; plane++)
-        send_plane(warp, args, token, num_routes, plane);
+        send_plane(warp, args, share, part, num_routes, plane);
+    if (part.part != 0)
+        return;
     if (options & WEFT_OPTION_TOPK_IDX) {
         for (int32_t i = weft_lane_idx(warp); i < num_routes * args->routing.num_topk;
              i += WEFT_WARP_SIZE)
@@ -122,10 +132,13 @@ WEFT_PROGRAM(dispatch, warp, args)
     const enum weft_status status = weft_exchange_start(warp, &args->exchange, &args->message);
     if (status != WEFT_STATUS_OK)
         return status;
-    const int32_t num_global_warps = weft_num_blocks(warp) * weft_num_warps(warp);
-    const int32_t global_warp = weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp);
-    for (int32_t token = global_warp; token < args->routing.num_tokens; token += num_global_warps)
-        send_token(warp, args, token);
-    complete_outputs(warp, args, global_warp, num_global_warps);
+    const struct weft_share share =
+        weft_share_rows(warp, args->routing.num_tokens, &args->exchange.state->num_units_taken);
+    for (int32_t unit = weft_first_unit(warp); unit < share.num_units;) {
+        const int32_t next = weft_take_unit(warp, &share);
+        send_part(warp, args, &share, weft_unit_part(&share, unit));
+        unit = weft_taken_unit(warp, next);
+    }
+    complete_outputs(warp, args, weft_first_unit(warp), share.num_warps);
     return weft_exchange_finish(warp, &args->exchange);
 }

@@ -62,6 +62,7 @@ struct weft_message {
 struct weft_exchange_state { /* local to the rank, zero at first */
     uint64_t sequence;       /* of the last operation that ended here */
     uint32_t num_blocks_done;
+    int32_t num_units_taken; /* share.h */
 };
 
 struct weft_exchange {
@@ -220,8 +221,10 @@ WEFT_FN enum weft_status weft_exchange_start(struct weft_warp *warp,
 /* The next launch on this exchange is ordered after this one by its stream. */
 WEFT_FN void weft_exchange_advance(struct weft_warp *warp, const struct weft_exchange *exchange)
 {
-    if (weft_warp_idx(warp) == 0 && weft_lane_idx(warp) == 0)
+    if (weft_warp_idx(warp) == 0 && weft_lane_idx(warp) == 0) {
         exchange->state->sequence++;
+        exchange->state->num_units_taken = 0;
+    }
 }
 
 /* Called by every warp last, by operations after which nobody touches another rank's memory. */

@@ -9,28 +9,40 @@
 
 #include "programs/block.h"
 
-enum { RANKS_AT_ONCE = 64 };
+enum { RANKS_AT_ONCE = 64, CHOICES_AT_ONCE = 8 };
 
-/* Where choice k of the token goes, or -1. */
-WEFT_FN int32_t entry_of_choice(const struct weft_layout_args *args, int32_t token, int32_t k)
+/* Where the choices first .. first + CHOICES_AT_ONCE of a token go; -1 for those that go nowhere. Step
+ * by step for all of them, so that their loads are under way together. */
+WEFT_FN void find_entries(const struct weft_layout_args *args, int32_t token, int32_t first,
+                          int32_t *entries)
 {
     const struct weft_routing *routing = &args->routing;
-    const int64_t expert =
-        weft_expert_id(args->topk_idx, args->index_type, (int64_t)token * routing->num_topk + k);
-    return weft_placement_entry(&args->placement, expert, routing->rank, token);
+    int64_t experts[CHOICES_AT_ONCE];
+    for (int32_t i = 0; i < CHOICES_AT_ONCE; i++)
+        experts[i] = first + i < routing->num_topk
+                         ? weft_expert_id(args->topk_idx, args->index_type,
+                                          (int64_t)token * routing->num_topk + first + i)
+                         : -1;
+    for (int32_t i = 0; i < CHOICES_AT_ONCE; i++)
+        entries[i] = weft_placement_entry(&args->placement, experts[i], routing->rank, token);
 }
 
-/* Bit i: the token goes to rank first_rank + i. Nothing is stored here, so that the loads of all
- * choices can be under way together. */
+/* Bit i: the token goes to rank first_rank + i. Counts the token's choices on the way, once. */
 WEFT_FN uint64_t ranks_of_token(const struct weft_layout_args *args, int32_t token,
                                 int32_t first_rank)
 {
     uint64_t ranks = 0;
-    for (int32_t k = 0; k < args->routing.num_topk; k++) {
-        const int32_t entry = entry_of_choice(args, token, k);
-        const int32_t i = entry < 0 ? -1 : args->placement.entry_ranks[entry] - first_rank;
-        if (i >= 0 && i < RANKS_AT_ONCE)
-            ranks |= (uint64_t)1 << i;
+    for (int32_t first = 0; first < args->routing.num_topk; first += CHOICES_AT_ONCE) {
+        int32_t entries[CHOICES_AT_ONCE], bits[CHOICES_AT_ONCE];
+        find_entries(args, token, first, entries);
+        for (int32_t i = 0; i < CHOICES_AT_ONCE; i++)
+            bits[i] = entries[i] < 0 ? -1 : args->placement.entry_ranks[entries[i]] - first_rank;
+        for (int32_t i = 0; i < CHOICES_AT_ONCE; i++) {
+            if (bits[i] >= 0 && bits[i] < RANKS_AT_ONCE)
+                ranks |= (uint64_t)1 << bits[i];
+            if (entries[i] >= 0 && first_rank == 0)
+                weft_add_relaxed(&args->selections[entries[i]], 1);
+        }
     }
     return ranks;
 }
@@ -87,15 +99,6 @@ WEFT_FN void count_nodes(struct weft_warp *warp, const struct weft_layout_args *
     }
 }
 
-WEFT_FN void count_selections(const struct weft_layout_args *args, int32_t token)
-{
-    for (int32_t k = 0; k < args->routing.num_topk; k++) {
-        const int32_t entry = entry_of_choice(args, token, k);
-        if (entry >= 0)
-            weft_add_relaxed(&args->selections[entry], 1);
-    }
-}
-
 WEFT_FN void layout_chunk(struct weft_warp *warp, const struct weft_layout_args *args,
                           int32_t chunk)
 {
@@ -117,8 +120,6 @@ WEFT_FN void layout_chunk(struct weft_warp *warp, const struct weft_layout_args 
         const int32_t num_routes = find_routes(warp, args, token, rows);
         if (args->num_tokens_per_node != NULL)
             count_nodes(warp, args, token, num_routes, nodes);
-        if (token >= 0)
-            count_selections(args, token);
     }
 }
 

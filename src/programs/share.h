@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the warps of a launch share rows. A unit of work is a token's row, or a part of it where there are
+ * fewer tokens than warps. The first units go to the warps in order, the others to whoever is free: SMs
+ * that share a path to the links are slower than others, by a quarter on an H200.
+ */
+#ifndef WEFT_PROGRAMS_SHARE_H
+#define WEFT_PROGRAMS_SHARE_H
+
+#include "programs/block.h"
+
+struct weft_share {
+    int32_t num_warps; /* of the launch */
+    int32_t num_parts; /* of each row */
+    int32_t num_units;
+    int32_t *num_taken; /* beyond the first of every warp; zero before the launch and after it */
+};
+
+WEFT_FN struct weft_share weft_share_rows(struct weft_warp *warp, int32_t num_tokens,
+                                          int32_t *num_taken)
+{
+    enum { MAX_PARTS = 8 };
+    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
+    int32_t num_parts = num_tokens > 0 ? num_warps / num_tokens : 1;
+    num_parts = num_parts < 1 ? 1 : num_parts > MAX_PARTS ? MAX_PARTS : num_parts;
+    const struct weft_share share = {num_warps, num_parts, num_tokens * num_parts, num_taken};
+    return share;
+}
+
+WEFT_FN int32_t weft_first_unit(struct weft_warp *warp)
+{
+    return weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp);
+}
+
+/* Lane 0 takes the unit after the one that the warp is about to do: the counter is as far away as the
+ * rows are. */
+WEFT_FN int32_t weft_take_unit(struct weft_warp *warp, const struct weft_share *share)
+{
+    return weft_lane_idx(warp) == 0 ? share->num_warps + weft_add_relaxed(share->num_taken, 1) : 0;
+}
+
+/* Tells all lanes what lane 0 has taken. */
+WEFT_FN int32_t weft_taken_unit(struct weft_warp *warp, int32_t taken)
+{
+    return (int32_t)weft_max_u32(warp, (uint32_t)taken);
+}
+
+struct weft_part {
+    int32_t token;
+    int32_t part;
+};
+
+/* The bytes of a row that a part covers; none, for the later parts of a short row. */
+struct weft_span {
+    uint64_t begin;
+    uint64_t bytes;
+};
+
+WEFT_FN struct weft_part weft_unit_part(const struct weft_share *share, int32_t unit)
+{
+    const struct weft_part part = {unit / share->num_parts, unit % share->num_parts};
+    return part;
+}
+
+WEFT_FN struct weft_span weft_part_span(const struct weft_share *share, int32_t part,
+                                        uint64_t row_bytes)
+{
+    enum { ALIGNMENT = 512 }; /* what a warp of a GPU loads at a time */
+    const uint64_t num_parts = (uint64_t)share->num_parts;
+    const uint64_t part_bytes =
+        ((row_bytes + num_parts - 1) / num_parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const uint64_t begin = (uint64_t)part * part_bytes;
+    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
+    const struct weft_span span = {begin, rest < part_bytes ? rest : part_bytes};
+    return span;
+}
+
+#endif
