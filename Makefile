@@ -15,7 +15,7 @@ build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test soak bench install format lint sanitize asan-ubsan tsan clean help
+.PHONY: all demo test soak bench bench-cuda install format lint sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -37,6 +37,11 @@ bench: ## measure against memcpy and Open MPI; writes build/bench.json
 	@scripts/setup build bench
 	@$(call build,release)
 	bench/run build
+
+bench-cuda: ## measure the limits of NVIDIA GPUs, and NCCL; writes build/bench-cuda.json
+	@scripts/setup build
+	@$(call build,release,) --target bench-cuda weft_tool
+	bench/run-cuda build
 
 install: all ## install below PREFIX (default /usr/local); DESTDIR is obeyed
 	cmake --install build --prefix $(PREFIX)

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+#include "cuda_options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weft.h"
+
+enum {
+    KEY_GPUS = 256,
+    KEY_MEASURE,
+    KEY_TOKENS,
+    KEY_ROWS,
+    KEY_SMS,
+    KEY_TOPK,
+    KEY_EXPERTS,
+    KEY_ITERS,
+    KEY_WARMUP,
+    KEY_PART,
+    KEY_SEED,
+    KEY_JSON
+};
+
+static const struct argp_option options_table[] = {
+    {.name = "tokens", .key = KEY_TOKENS, .arg = "LIST", .doc = "Tokens per rank (4096,128)"},
+    {.name = "rows",
+     .key = KEY_ROWS,
+     .arg = "LIST",
+     .doc = "Bytes per row, of two planes as A+B; the first of the list is also summed, as bf16 "
+            "(14336,7392,7168+224)"},
+    {.name = "topk", .key = KEY_TOPK, .arg = "N", .doc = "Experts that a token chooses (8)"},
+    {.name = "experts", .key = KEY_EXPERTS, .arg = "N", .doc = "Experts in all (256)"},
+    {.name = "iters", .key = KEY_ITERS, .arg = "N", .doc = "Iterations that count (20)"},
+    {.name = "warmup", .key = KEY_WARMUP, .arg = "N", .doc = "Iterations before them (3)"},
+    {.name = "seed", .key = KEY_SEED, .arg = "N", .doc = "Of the routing (1)"},
+    {.name = "json", .key = KEY_JSON, .doc = "Print a JSON object per figure, not a table"},
+    {.doc = "Only for limits:", .group = 1},
+    {.name = "gpus", .key = KEY_GPUS, .arg = "N", .doc = "GPUs, one rank on each (all)"},
+    {.name = "measure", .key = KEY_MEASURE, .arg = "WHAT", .doc = "all, push, pull or copy (all)"},
+    {.name = "sms",
+     .key = KEY_SMS,
+     .arg = "LIST",
+     .doc = "Multiprocessors used (4,8,10,12,16,24,32,64,132)"},
+    {.name = "part-mib", .key = KEY_PART, .arg = "N", .doc = "Size of one large copy (64)"},
+    {0}};
+
+static int32_t parse_number(struct argp_state *state, const char *text, int32_t min, int32_t max)
+{
+    char *end;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || value < min || value > max)
+        argp_error(state, "'%s' is not a number from %d to %d", text, min, max);
+    return (int32_t)value;
+}
+
+/* The next member of a list separated by `separators`, which is cut up; NULL after the last. */
+static char *next_of(struct argp_state *state, char **list, const char *separator, int32_t count,
+                     int32_t max)
+{
+    char *member = strsep(list, separator);
+    if (member != NULL && count == max)
+        argp_error(state, "'%s' is one more than the %d that can be listed", member, max);
+    return member;
+}
+
+static void parse_list(struct argp_state *state, char *text, int32_t max, struct number_list *list)
+{
+    char *member;
+    list->num_numbers = 0;
+    while ((member = next_of(state, &text, ",", list->num_numbers, MAX_LISTED)) != NULL)
+        list->numbers[list->num_numbers++] = parse_number(state, member, 1, max);
+}
+
+static void parse_format(struct argp_state *state, char *text, struct row_format *format)
+{
+    char *member;
+    format->num_planes = 0;
+    format->text = strdup(text); /* lives as long as the process */
+    while ((member = next_of(state, &text, "+", format->num_planes, MAX_PLANES)) != NULL) {
+        const int32_t row_bytes = parse_number(state, member, UNIT_BYTES, MAX_ROW_BYTES);
+        if (row_bytes % UNIT_BYTES != 0)
+            argp_error(state, "--rows %d: must be a multiple of %d", row_bytes, UNIT_BYTES);
+        format->row_bytes[format->num_planes++] = row_bytes;
+    }
+    if (row_bytes_of(format) > MAX_ROW_BYTES)
+        argp_error(state, "--rows %s: must be at most %d together", format->text, MAX_ROW_BYTES);
+}
+
+static void parse_formats(struct argp_state *state, char *text, struct cuda_options *options)
+{
+    char *member;
+    options->num_formats = 0;
+    while ((member = next_of(state, &text, ",", options->num_formats, MAX_LISTED)) != NULL)
+        parse_format(state, member, &options->formats[options->num_formats++]);
+}
+
+static enum measure parse_measure(struct argp_state *state, const char *text)
+{
+    static const char *const names[] = {[MEASURE_ALL] = "all",
+                                        [MEASURE_PUSH] = "push",
+                                        [MEASURE_PULL] = "pull",
+                                        [MEASURE_COPY] = "copy"};
+    for (int i = MEASURE_ALL; i <= MEASURE_COPY; i++) {
+        if (strcmp(text, names[i]) == 0)
+            return (enum measure)i;
+    }
+    argp_error(state, "--measure %s: must be all, push, pull or copy", text);
+    return MEASURE_ALL;
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct cuda_options *options = state->input;
+    const int32_t max_tokens = 1 << 16, max_experts = 1 << 16, max_iters = 10000;
+    switch (key) {
+    case KEY_GPUS:
+        options->num_gpus = parse_number(state, text, 1, MAX_RANKS);
+        return 0;
+    case KEY_MEASURE:
+        options->measure = parse_measure(state, text);
+        return 0;
+    case KEY_TOKENS:
+        parse_list(state, text, max_tokens, &options->num_tokens);
+        return 0;
+    case KEY_ROWS:
+        parse_formats(state, text, options);
+        return 0;
+    case KEY_SMS:
+        parse_list(state, text, 1024, &options->num_sms);
+        return 0;
+    case KEY_TOPK:
+        options->num_topk = parse_number(state, text, 1, WEFT_MAX_TOPK);
+        return 0;
+    case KEY_EXPERTS:
+        options->num_experts = parse_number(state, text, 1, max_experts);
+        return 0;
+    case KEY_ITERS:
+        options->num_iters = parse_number(state, text, 1, max_iters);
+        return 0;
+    case KEY_WARMUP:
+        options->num_warmups = parse_number(state, text, 0, max_iters);
+        return 0;
+    case KEY_PART:
+        options->part_mib = parse_number(state, text, 1, 1024);
+        return 0;
+    case KEY_SEED:
+        options->seed = (uint64_t)parse_number(state, text, 0, INT_MAX);
+        return 0;
+    case KEY_JSON:
+        options->output = OUTPUT_JSON;
+        return 0;
+    case ARGP_KEY_END:
+        if (options->num_topk > options->num_experts)
+            argp_error(state, "--topk %d: must be 1..%d", options->num_topk, options->num_experts);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void cuda_options_parse(struct cuda_options *options, const char *doc, int argc, char **argv)
+{
+    const struct argp argp = {.options = options_table, .parser = parse_option, .doc = doc};
+    *options = (struct cuda_options){
+        .num_tokens = {2, {4096, 128}},
+        .num_sms = {9, {4, 8, 10, 12, 16, 24, 32, 64, 132}},
+        .num_formats = 3,
+        .formats = {{1, {14336}, "14336"}, {1, {7392}, "7392"}, {2, {7168, 224}, "7168+224"}},
+        .num_topk = 8,
+        .num_experts = 256,
+        .num_iters = 20,
+        .num_warmups = 3,
+        .part_mib = 64,
+        .seed = 1};
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* What the programs of this folder measure. */
+#ifndef BENCH_CUDA_OPTIONS_H
+#define BENCH_CUDA_OPTIONS_H
+
+#include <stdint.h>
+
+#include "kernels.h"
+
+enum { MAX_LISTED = 16 };
+
+struct number_list {
+    int32_t num_numbers;
+    int32_t numbers[MAX_LISTED];
+};
+
+struct row_format {
+    int32_t num_planes;
+    int32_t row_bytes[MAX_PLANES];
+    const char *text; /* as given, such as 7168+224 */
+};
+
+enum measure { MEASURE_ALL, MEASURE_PUSH, MEASURE_PULL, MEASURE_COPY };
+enum output { OUTPUT_TABLE, OUTPUT_JSON };
+
+struct cuda_options {
+    int32_t num_gpus; /* 0: all */
+    enum measure measure;
+    struct number_list num_tokens; /* per rank */
+    struct number_list num_sms;
+    int32_t num_formats;
+    struct row_format formats[MAX_LISTED];
+    int32_t num_topk, num_experts;
+    int32_t num_iters, num_warmups;
+    int32_t part_mib; /* of a large copy */
+    uint64_t seed;
+    enum output output;
+};
+
+/* Ends the process when an option is bad. */
+void cuda_options_parse(struct cuda_options *options, const char *doc, int argc, char **argv);
+
+static inline int32_t row_bytes_of(const struct row_format *format)
+{
+    int32_t row_bytes = 0;
+    for (int32_t plane = 0; plane < format->num_planes; plane++)
+        row_bytes += format->row_bytes[plane];
+    return row_bytes;
+}
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+#include "limit_rows.h"
+
+#include <stdlib.h>
+
+#include "row_tables.h"
+#include "try.h"
+
+/* One batch on all GPUs. */
+struct batch {
+    struct gpus *gpus;
+    const struct cuda_options *options;
+    const struct row_format *format;
+    struct plan plan;
+    struct device_memory memory;
+    struct token_rows rows[MAX_RANKS];    /* what each GPU pushes, and pulls */
+    struct pattern received[MAX_RANKS];   /* what it gets, as the rows of tag 0 */
+    const int32_t *numbers_of[MAX_RANKS]; /* of its tokens */
+    row_kernel *kernel;
+    int32_t num_blocks;
+};
+
+/* The memory of one GPU; where its rows arrive is told to all. */
+static int alloc_gpu(struct batch *batch, int32_t gpu)
+{
+    const struct plan *plan = &batch->plan;
+    struct token_rows *rows = &batch->rows[gpu];
+    struct pattern *received = &batch->received[gpu];
+    const size_t num_tokens = (size_t)plan->num_tokens, num_recv = (size_t)plan->num_recv[gpu];
+    *rows = (struct token_rows){.rank = gpu,
+                                .num_ranks = plan->num_ranks,
+                                .num_tokens = plan->num_tokens,
+                                .num_planes = batch->format->num_planes,
+                                .num_faults = batch->gpus->gpu[gpu].num_faults};
+    *received = (struct pattern){.num_rows = plan->num_recv[gpu], .num_planes = rows->num_planes};
+    for (int32_t plane = 0; plane < rows->num_planes; plane++) {
+        const size_t row_bytes = (size_t)batch->format->row_bytes[plane];
+        rows->planes[plane].row_bytes = received->row_bytes[plane] = (int32_t)row_bytes;
+        TRY(device_alloc(&batch->memory, num_tokens * row_bytes, (void **)&rows->planes[plane].x));
+        TRY(device_alloc(&batch->memory, num_recv * row_bytes, (void **)&received->planes[plane]));
+    }
+    TRY(device_alloc(&batch->memory, num_tokens * (size_t)rows->planes[0].row_bytes,
+                     (void **)&rows->out));
+    return device_alloc(&batch->memory, sizeof(uint32_t), (void **)&received->num_wrong);
+}
+
+static int upload_tables(struct batch *batch, int32_t gpu)
+{
+    const struct plan *plan = &batch->plan;
+    const size_t num_tokens = (size_t)plan->num_tokens, num_recv = (size_t)plan->num_recv[gpu];
+    int32_t *received = malloc((num_recv + num_tokens + 1) * sizeof(int32_t));
+    if (received == NULL) {
+        perror("malloc");
+        return -1;
+    }
+    int32_t *sent = received + num_recv;
+    routing_received(plan, gpu, received);
+    routing_sent(plan, gpu, sent);
+    int result = device_upload(&batch->memory, received, num_recv * sizeof(int32_t),
+                               (void **)&batch->received[gpu].numbers);
+    if (result == 0)
+        result = device_upload(&batch->memory, sent, num_tokens * sizeof(int32_t),
+                               (void **)&batch->numbers_of[gpu]);
+    if (result == 0)
+        result = device_upload(&batch->memory, routing_rows(plan, gpu),
+                               num_tokens * (size_t)plan->num_ranks * sizeof(int32_t),
+                               (void **)&batch->rows[gpu].rows);
+    free(received);
+    return result;
+}
+
+static cudaError_t fill_tokens(void *argument, int32_t gpu, cudaStream_t stream)
+{
+    const struct batch *batch = argument;
+    const struct token_rows *rows = &batch->rows[gpu];
+    struct pattern pattern = {.num_rows = rows->num_tokens,
+                              .num_planes = rows->num_planes,
+                              .numbers = batch->numbers_of[gpu]};
+    for (int32_t plane = 0; plane < rows->num_planes; plane++) {
+        pattern.planes[plane] = (char *)rows->planes[plane].x;
+        pattern.row_bytes[plane] = rows->planes[plane].row_bytes;
+    }
+    return pattern_fill(&pattern, stream);
+}
+
+static int batch_init(struct batch *batch)
+{
+    for (int32_t gpu = 0; gpu < batch->gpus->num_gpus; gpu++) {
+        CUDA_TRY(cudaSetDevice(gpu));
+        TRY(alloc_gpu(batch, gpu));
+        TRY(upload_tables(batch, gpu));
+    }
+    for (int32_t gpu = 0; gpu < batch->gpus->num_gpus; gpu++) {
+        for (int32_t peer = 0; peer < batch->gpus->num_gpus; peer++) {
+            for (int32_t plane = 0; plane < batch->format->num_planes; plane++)
+                batch->rows[gpu].planes[plane].recv[peer] = batch->received[peer].planes[plane];
+        }
+    }
+    return gpus_run(batch->gpus, fill_tokens, batch);
+}
+
+static cudaError_t run_kernel(void *argument, int32_t gpu, cudaStream_t stream)
+{
+    const struct batch *batch = argument;
+    return batch->kernel(&batch->rows[gpu], batch->num_blocks, stream);
+}
+
+enum { POISON = 0xff };
+
+static cudaError_t poison_received(void *argument, int32_t gpu, cudaStream_t stream)
+{
+    const struct batch *batch = argument;
+    const struct pattern *received = &batch->received[gpu];
+    cudaError_t error = cudaSuccess;
+    for (int32_t plane = 0; plane < received->num_planes && error == cudaSuccess; plane++)
+        error = cudaMemsetAsync(received->planes[plane], POISON,
+                                (size_t)received->num_rows * (size_t)received->row_bytes[plane],
+                                stream);
+    return error;
+}
+
+static cudaError_t check_received(void *argument, int32_t gpu, cudaStream_t stream)
+{
+    const struct batch *batch = argument;
+    return pattern_check(&batch->received[gpu], stream);
+}
+
+/* Each rank's rows differ from those of the others, also where they are of the same token. */
+static cudaError_t prepare_sums(void *argument, int32_t gpu, cudaStream_t stream)
+{
+    const struct batch *batch = argument;
+    const struct token_rows *rows = &batch->rows[gpu];
+    struct pattern pattern = batch->received[gpu];
+    pattern.tag = gpu + 1;
+    const cudaError_t error = cudaMemsetAsync(
+        rows->out, POISON, (size_t)rows->num_tokens * (size_t)rows->planes[0].row_bytes, stream);
+    return error != cudaSuccess ? error : pattern_fill(&pattern, stream);
+}
+
+static cudaError_t check_sums(void *argument, int32_t gpu, cudaStream_t stream)
+{
+    const struct batch *batch = argument;
+    return pattern_check_sums(&batch->rows[gpu], batch->numbers_of[gpu],
+                              batch->received[gpu].num_wrong, stream);
+}
+
+/* A kind of kernel, and how its result is checked. */
+struct limit {
+    const char *name, *kernel_name;
+    row_kernel *kernel;
+    gpu_work *prepare, *check;
+    enum { ON_ANY_GPU, ON_BULK_GPU } needs;
+};
+
+static int check(struct batch *batch, const struct limit *limit)
+{
+    TRY(gpus_run(batch->gpus, limit->prepare, batch));
+    TRY(gpus_run(batch->gpus, run_kernel, batch));
+    TRY(gpus_run(batch->gpus, limit->check, batch));
+    for (int32_t gpu = 0; gpu < batch->gpus->num_gpus; gpu++) {
+        uint32_t num_wrong;
+        CUDA_TRY(cudaMemcpy(&num_wrong, batch->received[gpu].num_wrong, sizeof(num_wrong),
+                            cudaMemcpyDeviceToHost));
+        if (num_wrong != 0) {
+            fprintf(stderr, "%s, %s, %d blocks, rows of %s bytes: GPU %d has %u wrong units\n",
+                    limit->name, limit->kernel_name, batch->num_blocks, batch->format->text, gpu,
+                    num_wrong);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Per GPU, in the mean. */
+static void count_bytes(const struct batch *batch, struct measured *measured)
+{
+    const struct plan *plan = &batch->plan;
+    int64_t num_rows = 0, num_own_rows = 0;
+    for (int32_t rank = 0; rank < plan->num_ranks; rank++) {
+        num_rows += plan->num_recv[rank];
+        num_own_rows += routing_count(plan, rank, rank);
+    }
+    const double bytes = (double)row_bytes_of(batch->format) / plan->num_ranks;
+    measured->counted_bytes = (double)num_rows * bytes;
+    measured->nvlink_bytes = (double)(num_rows - num_own_rows) * bytes;
+}
+
+enum { FEW_TOKENS = 512, NUM_PER_ITER_OF_FEW = 20 };
+
+static int measure(struct batch *batch, const struct limit *limit, struct report *report)
+{
+    const struct cuda_options *options = batch->options;
+    batch->kernel = limit->kernel;
+    for (int32_t i = 0; i < options->num_sms.num_numbers; i++) {
+        batch->num_blocks = options->num_sms.numbers[i];
+        if (batch->num_blocks > batch->gpus->num_sms)
+            continue;
+        const struct timing timing = {
+            .work = run_kernel,
+            .argument = batch,
+            .num_per_iter = batch->plan.num_tokens <= FEW_TOKENS ? NUM_PER_ITER_OF_FEW : 1,
+            .num_iters = options->num_iters,
+            .num_warmups = options->num_warmups};
+        struct measured measured = {.name = limit->name,
+                                    .kernel = limit->kernel_name,
+                                    .num_sms = batch->num_blocks,
+                                    .num_tokens = batch->plan.num_tokens,
+                                    .rows = batch->format->text};
+        TRY(check(batch, limit));
+        TRY(gpus_time(batch->gpus, &timing, &measured.us));
+        count_bytes(batch, &measured);
+        report_print(report, &measured);
+    }
+    return 0;
+}
+
+static int measure_all(struct batch *batch, const struct limit *limits, int num_limits,
+                       struct report *report)
+{
+    for (int i = 0; i < num_limits; i++) {
+        if (limits[i].needs == ON_ANY_GPU || batch->gpus->has_bulk)
+            TRY(measure(batch, &limits[i], report));
+    }
+    return 0;
+}
+
+static int measure_batch(struct batch *batch, struct report *report)
+{
+    static const struct limit push[] = {
+        {"push_rows_us", "ldst", push_ldst, poison_received, check_received, ON_ANY_GPU},
+        {"push_rows_us", "bulk", push_bulk, poison_received, check_received, ON_BULK_GPU},
+        {"push_rows_us", "bulk_ring", push_ring, poison_received, check_received, ON_BULK_GPU}};
+    static const struct limit pull[] = {
+        {"pull_sum_rows_us", "ldst", pull_ldst, prepare_sums, check_sums, ON_ANY_GPU},
+        {"pull_sum_rows_us", "bulk", pull_bulk, prepare_sums, check_sums, ON_BULK_GPU}};
+    const struct cuda_options *options = batch->options;
+    TRY(batch_init(batch));
+    if (options->measure != MEASURE_PULL)
+        TRY(measure_all(batch, push, 3, report));
+    if (options->measure != MEASURE_PUSH && batch->format == &options->formats[0])
+        TRY(measure_all(batch, pull, 2, report));
+    return 0;
+}
+
+static int measure_formats(struct gpus *gpus, const struct cuda_options *options,
+                           const struct plan *plan, struct report *report)
+{
+    int result = 0;
+    for (int32_t i = 0; i < options->num_formats && result == 0; i++) {
+        struct batch batch = {
+            .gpus = gpus, .options = options, .format = &options->formats[i], .plan = *plan};
+        result = measure_batch(&batch, report);
+        device_free_all(&batch.memory);
+    }
+    return result;
+}
+
+int limit_rows(struct gpus *gpus, const struct cuda_options *options, struct report *report)
+{
+    int result = 0;
+    for (int32_t i = 0; i < options->num_tokens.num_numbers && result == 0; i++) {
+        struct plan plan;
+        TRY(routing_init(&plan, options, options->num_tokens.numbers[i], gpus->num_gpus));
+        result = measure_formats(gpus, options, &plan, report);
+        plan_destroy(&plan);
+    }
+    return result;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#include "report.h"
+
+#include <stdio.h>
+
+static double gb_per_s(double bytes, double us)
+{
+    return bytes / us * 1e-3;
+}
+
+static void print_table(struct report *report, const struct measured *measured)
+{
+    if (report->num_lines++ == 0)
+        printf("%-18s %7s %10s %-9s %4s %10s %10s %10s %10s %10s\n", "figure", "tokens", "bytes",
+               "kernel", "SMs", "us", "us min", "us max", "GB/s", "NVLink");
+    printf("%-18s %7d %10s %-9s %4d %10.2f %10.2f %10.2f %10.1f %10.1f\n", measured->name,
+           measured->num_tokens, measured->rows, measured->kernel, measured->num_sms,
+           measured->us.median, measured->us.min, measured->us.max,
+           gb_per_s(measured->counted_bytes, measured->us.median),
+           gb_per_s(measured->nvlink_bytes, measured->us.median));
+}
+
+static void print_json(const struct report *report, const struct measured *measured)
+{
+    printf("{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"configuration\": \"cuda, "
+           "%d ranks, ",
+           measured->name, measured->us.median, report->num_ranks);
+    if (measured->num_tokens != 0)
+        printf("tokens per rank %d, rows of %s bytes, top-%d of %d experts", measured->num_tokens,
+               measured->rows, report->num_topk, report->num_experts);
+    else
+        printf("copies of %s bytes", measured->rows);
+    printf(", %s", measured->kernel);
+    if (measured->num_sms != 0)
+        printf(", %d SMs", measured->num_sms);
+    printf("\", \"num_ranks\": %d, \"num_tokens\": %d, \"bytes\": \"%s\", \"kernel\": \"%s\", "
+           "\"num_sms\": %d, \"us_min\": %.3f, \"us_max\": %.3f, \"gb_per_s\": %.2f, "
+           "\"nvlink_gb_per_s\": %.2f}\n",
+           report->num_ranks, measured->num_tokens, measured->rows, measured->kernel,
+           measured->num_sms, measured->us.min, measured->us.max,
+           gb_per_s(measured->counted_bytes, measured->us.median),
+           gb_per_s(measured->nvlink_bytes, measured->us.median));
+}
+
+void report_print(struct report *report, const struct measured *measured)
+{
+    if (report->output == OUTPUT_JSON)
+        print_json(report, measured);
+    else
+        print_table(report, measured);
+    fflush(stdout); /* what is measured stays, also when the program is ended */
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Figures on stdout: lines of a table, or JSON objects. */
+#ifndef BENCH_CUDA_REPORT_H
+#define BENCH_CUDA_REPORT_H
+
+#include "cuda_options.h"
+#include "workload/figures.h"
+
+struct report {
+    enum output output;
+    int32_t num_ranks, num_topk, num_experts;
+    int32_t num_lines; /* printed so far */
+};
+
+/* Microseconds of the slowest GPU, over the iterations. */
+struct measured {
+    const char *name;   /* push_rows_us */
+    const char *kernel; /* how: ldst, bulk, ... */
+    int32_t num_sms;    /* 0: not chosen by this program */
+    int32_t num_tokens; /* 0: no rows, but one large copy to each */
+    const char *rows;   /* bytes per row, or of a copy */
+    struct figures us;
+    double counted_bytes; /* per GPU, its own rows included, as DeepEP counts; the mean over GPUs */
+    double nvlink_bytes;  /* of them, those from or to another GPU */
+};
+
+void report_print(struct report *report, const struct measured *measured);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Functions here return 0, or -1 after whoever saw the error has said it on stderr. */
+#ifndef BENCH_CUDA_TRY_H
+#define BENCH_CUDA_TRY_H
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        if ((call) != 0)                                                                           \
+            return -1;                                                                             \
+    } while (0)
+
+#define CUDA_TRY(call)                                                                             \
+    do {                                                                                           \
+        const cudaError_t error_ = (call);                                                         \
+        if (error_ != cudaSuccess) {                                                               \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE_NAME__, __LINE__, #call,                     \
+                    cudaGetErrorString(error_));                                                   \
+            return -1;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+#endif
