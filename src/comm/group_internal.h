@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a group share, and nobody else sees. */
+#ifndef WEFT_COMM_GROUP_INTERNAL_H
+#define WEFT_COMM_GROUP_INTERNAL_H
+
+#include "comm/gather.h"
+#include "comm/group.h"
+
+enum weft__presence { WEFT__ABSENT, WEFT__PRESENT, WEFT__LEFT, WEFT__DEAD };
+
+struct weft__member {
+    enum weft__presence presence;
+    struct weft__client *client; /* while WEFT__PRESENT */
+    struct weft__hello hello;    /* unless WEFT__ABSENT */
+    uint64_t num_gathered;       /* sequence of its latest contribution */
+};
+
+struct weft__group {
+    struct weft__group *next;
+    uint64_t key;
+    int32_t num_ranks;
+    int32_t first_rank; /* who came first: its num_ranks and num_nodes are the measure */
+    int32_t num_came, num_present;
+    enum { WEFT__GROUP_MEETING, WEFT__GROUP_MET, WEFT__GROUP_FAILED_TO_MEET } phase;
+    int64_t deadline_ns; /* of the meeting; of a failed one: until when to tell late comers */
+    struct weft__failure_notice failure;
+    /* The all-gather under way. No rank can be ahead of another by more than one, since a rank
+     * starts the next only when it has the result of this one, which needed everybody. */
+    struct weft__gather gather;
+    struct weft__member members[];
+};
+
+/* A client that cannot be sent to is broken from then on. */
+void weft__group_send(struct weft__client *client, enum weft__frame_type type, const void *body,
+                      size_t body_bytes);
+
+/* Whether the rank has not come to the meeting, or then to the all-gather under way. */
+int weft__group_is_missing(const struct weft__group *group, int32_t rank);
+
+#endif
