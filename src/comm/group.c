@@ -309,6 +309,21 @@ static void remove_member(struct weft__client *client, enum weft__presence prese
     fail_group(group, &failed);
 }
 
+static enum weft__wire_result leave(struct weft__client *client, const struct weft__frame *frame)
+{
+    struct weft__wait last_wait;
+    if (frame->body_bytes != sizeof(last_wait))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&last_wait, frame->body, sizeof(last_wait));
+    if (!weft__group_is_wait(client->group, &last_wait))
+        return WEFT__WIRE_GARBAGE;
+    client->group->members[client->rank].last_wait = last_wait;
+    remove_member(client, WEFT__LEFT);
+    /* The end of its connection tells the rank that the others have been told. */
+    client->state = WEFT__CLIENT_BROKEN;
+    return WEFT__WIRE_OK;
+}
+
 /* A member's communicator has failed: so have the others', for the same reason. */
 static enum weft__wire_result give_up(struct weft__group *group, const struct weft__frame *frame)
 {
@@ -330,10 +345,11 @@ enum weft__wire_result weft__group_receive(struct weft__client *client,
     case WEFT__FRAME_GIVE_UP:
         return give_up(client->group, frame);
     case WEFT__FRAME_GOODBYE:
-        /* The end of its connection tells the rank that the others have been told. */
-        remove_member(client, WEFT__LEFT);
-        client->state = WEFT__CLIENT_BROKEN;
-        return WEFT__WIRE_OK;
+        return leave(client, frame);
+    case WEFT__FRAME_QUESTION:
+        return weft__group_pass_question(client->group, client->rank, frame);
+    case WEFT__FRAME_ANSWER:
+        return weft__group_pass_answer(client->group, client->rank, frame);
     default:
         return WEFT__WIRE_GARBAGE;
     }

@@ -13,6 +13,7 @@ struct weft__member {
     struct weft__client *client; /* while WEFT__PRESENT */
     struct weft__hello hello;    /* unless WEFT__ABSENT */
     uint64_t num_gathered;       /* sequence of its latest contribution */
+    struct weft__wait last_wait; /* once WEFT__LEFT: its answer */
 };
 
 struct weft__group {
@@ -36,5 +37,12 @@ void weft__group_send(struct weft__client *client, enum weft__frame_type type, c
 
 /* Whether the rank has not come to the meeting, or then to the all-gather under way. */
 int weft__group_is_missing(const struct weft__group *group, int32_t rank);
+
+/* group_questions.c: frames of a member; WEFT__WIRE_GARBAGE if they make no sense. */
+enum weft__wire_result weft__group_pass_question(struct weft__group *group, int32_t asker,
+                                                 const struct weft__frame *frame);
+enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
+                                               const struct weft__frame *frame);
+int weft__group_is_wait(const struct weft__group *group, const struct weft__wait *wait);
 
 #endif
