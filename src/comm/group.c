@@ -84,15 +84,32 @@ int weft__group_is_missing(const struct weft__group *group, int32_t rank)
                                            : member->presence == WEFT__ABSENT;
 }
 
-/* "ranks 3, 5 of 8" that have not come to the meeting or to the gather. */
+/* Whether the rank is missing because it waits for another one. */
+static int is_excused(const struct weft__group *group, int32_t rank)
+{
+    return group->phase == WEFT__GROUP_MET &&
+           group->members[rank].num_excused == group->gather.sequence;
+}
+
+static int32_t count_inexcusable(const struct weft__group *group)
+{
+    int32_t num_inexcusable = 0;
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        num_inexcusable += weft__group_is_missing(group, rank) && !is_excused(group, rank);
+    return num_inexcusable;
+}
+
+/* "ranks 3, 5 of 8" that have not come to the meeting or to the gather. Those that wait for others are
+ * left out, unless all of them do. */
 static int32_t list_missing(const struct weft__group *group, char *text, size_t text_bytes)
 {
     enum { MAX_NAMED = 16 };
     char list[MAX_NAMED * 8] = "";
     size_t length = 0;
     int32_t num_missing = 0, first = -1;
+    const int any_to_blame = count_inexcusable(group) > 0;
     for (int32_t rank = 0; rank < group->num_ranks; rank++) {
-        if (!weft__group_is_missing(group, rank))
+        if (!weft__group_is_missing(group, rank) || (any_to_blame && is_excused(group, rank)))
             continue;
         if (num_missing++ == 0)
             first = rank;
@@ -378,7 +395,8 @@ void weft__groups_tick(struct weft__group **groups)
         struct weft__group *group = *groups;
         if (group->phase == WEFT__GROUP_MEETING && now_ns >= group->deadline_ns)
             expire(group, group->first_rank, "");
-        if (group->gather.message != NULL && now_ns >= group->gather.deadline_ns)
+        if (group->gather.message != NULL && now_ns >= group->gather.deadline_ns &&
+            !weft__group_inquire(group))
             expire(group, group->gather.first_rank, " to the host's all-gather or barrier");
         if (is_over(group, now_ns)) {
             *groups = group->next;

@@ -13,6 +13,7 @@ struct weft__member {
     struct weft__client *client; /* while WEFT__PRESENT */
     struct weft__hello hello;    /* unless WEFT__ABSENT */
     uint64_t num_gathered;       /* sequence of its latest contribution */
+    uint64_t num_excused;        /* of the last all-gather that it missed because it waited */
     struct weft__wait last_wait; /* once WEFT__LEFT: its answer */
 };
 
@@ -28,6 +29,8 @@ struct weft__group {
     /* The all-gather under way. No rank can be ahead of another by more than one, since a rank
      * starts the next only when it has the result of this one, which needed everybody. */
     struct weft__gather gather;
+    uint64_t num_inquired; /* sequence of the last whose missing ranks were asked */
+    int32_t num_unheard;   /* of those asked */
     struct weft__member members[];
 };
 
@@ -43,6 +46,9 @@ enum weft__wire_result weft__group_pass_question(struct weft__group *group, int3
                                                  const struct weft__frame *frame);
 enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
                                                const struct weft__frame *frame);
+/* The all-gather is late: asks the missing ranks whether they wait themselves, and gives them a little
+ * time to answer. 0: they have been asked. */
+int weft__group_inquire(struct weft__group *group);
 int weft__group_is_wait(const struct weft__group *group, const struct weft__wait *wait);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "comm/group_internal.h"
+#include "comm/thread.h"
 
 int weft__group_is_wait(const struct weft__group *group, const struct weft__wait *wait)
 {
@@ -40,6 +41,37 @@ enum weft__wire_result weft__group_pass_question(struct weft__group *group, int3
     return WEFT__WIRE_OK;
 }
 
+int weft__group_inquire(struct weft__group *group)
+{
+    if (group->num_inquired == group->gather.sequence)
+        return 0;
+    group->num_inquired = group->gather.sequence;
+    group->num_unheard = 0;
+    for (int32_t rank = 0; rank < group->num_ranks; rank++) {
+        const struct weft__question question = {
+            .asker = WEFT__NOBODY, .asked = rank, .number = group->gather.sequence};
+        struct weft__client *client = group->members[rank].client;
+        if (client == NULL || !weft__group_is_missing(group, rank))
+            continue;
+        weft__group_send(client, WEFT__FRAME_QUESTION, &question, sizeof(question));
+        group->num_unheard++;
+    }
+    group->gather.deadline_ns = weft__now_ns() + WEFT__INQUIRY_MS * WEFT__NS_PER_MS;
+    return group->num_unheard > 0;
+}
+
+/* An answer to the rendezvous itself; the last one ends the all-gather. */
+static void hear(struct weft__group *group, int32_t asked, const struct weft__answer *answer)
+{
+    if (group->gather.message == NULL || answer->number != group->gather.sequence ||
+        answer->number != group->num_inquired)
+        return;
+    if (answer->wait.rank != WEFT__NOBODY)
+        group->members[asked].num_excused = answer->number;
+    if (--group->num_unheard == 0)
+        group->gather.deadline_ns = 0;
+}
+
 /* The lowest rank that the all-gather of the host lacks, if `rank` is in it. */
 static int32_t find_ungathered(const struct weft__group *group, int32_t rank)
 {
@@ -58,9 +90,13 @@ enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_
     if (group->phase != WEFT__GROUP_MET || frame->body_bytes != sizeof(answer))
         return WEFT__WIRE_GARBAGE;
     memcpy(&answer, frame->body, sizeof(answer));
-    if (answer.asker < 0 || answer.asker >= group->num_ranks ||
+    if (answer.asker < WEFT__NOBODY || answer.asker >= group->num_ranks ||
         !weft__group_is_wait(group, &answer.wait))
         return WEFT__WIRE_GARBAGE;
+    if (answer.asker == WEFT__NOBODY) {
+        hear(group, asked, &answer);
+        return WEFT__WIRE_OK;
+    }
     answer.asked = asked;
     /* A rank does not know whom it waits for in an all-gather of the host; the rendezvous does. */
     if (answer.wait.rank == WEFT__NOBODY)

@@ -25,7 +25,8 @@ enum moment {
     BEFORE_OPERATION, /* the others wait for it to start */
     AT_RANDOM,        /* while the operation is repeated */
     BEHIND_ANOTHER,   /* the front rank waits for rank 1, which waits for the stopped one */
-    BEHIND_A_LEAVER   /* the same, and rank 1 gives up and leaves before the front rank does */
+    BEHIND_A_LEAVER,  /* the same, and rank 1 gives up and leaves before the front rank does */
+    IN_HOST_BARRIER   /* the front rank is in one, the others wait for the stopped one */
 };
 
 struct plan {
@@ -46,6 +47,16 @@ struct board {
 static int32_t front_of(const struct plan *plan)
 {
     return plan->victim == 0 ? 2 : 0;
+}
+
+/* The front rank is the last to give up behind a leaver, and the first in a host barrier. */
+static uint32_t timeout_ms_of(const struct plan *plan, int32_t rank)
+{
+    const int is_front = rank == front_of(plan);
+    if ((plan->moment == BEHIND_A_LEAVER && is_front) ||
+        (plan->moment == IN_HOST_BARRIER && !is_front))
+        return LONG_TIMEOUT_MS;
+    return TIMEOUT_MS;
 }
 
 static void pause_ms(long ms)
@@ -85,9 +96,7 @@ static int open_all(struct ep_rank *self, struct ranks_context *context, const s
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     *self = (struct ep_rank){.context = context};
-    config.timeout_ms = plan->moment == BEHIND_A_LEAVER && context->rank == front_of(plan)
-                            ? LONG_TIMEOUT_MS
-                            : TIMEOUT_MS;
+    config.timeout_ms = timeout_ms_of(plan, context->rank);
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
                                             &config, &self->comm));
     RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
@@ -150,6 +159,8 @@ static weft_result run_until_failure(struct ep_rank *self, const struct plan *pl
                                      const struct ep_buffers *buffers)
 {
     weft_result result = WEFT_OK;
+    if (plan->moment == IN_HOST_BARRIER && self->context->rank == front_of(plan))
+        return weft_host_barrier(self->comm);
     if (plan->moment == BEHIND_ANOTHER || plan->moment == BEHIND_A_LEAVER)
         return run_behind_another(self, plan, buffers);
     for (int i = 0; i < MAX_OPERATIONS && result == WEFT_OK; i++)
@@ -166,7 +177,7 @@ static int be_stopped(struct ep_rank *self, const struct plan *plan, struct ep_b
                    "no thread");
         (void)run_until_failure(self, plan, buffers);
         pthread_join(thread, NULL);
-    } else if (plan->moment == BEFORE_OPERATION) {
+    } else if (plan->moment == BEFORE_OPERATION || plan->moment == IN_HOST_BARRIER) {
         stop(self->context->shared);
     } else {
         (void)run_behind_another(self, plan, buffers);
@@ -235,6 +246,13 @@ static void behind_another_rank(void **state)
                               .hidden = 16});
 }
 
+static void in_a_host_barrier(void **state)
+{
+    (void)state;
+    run((struct plan){
+        .operation = EP_DISPATCH, .moment = IN_HOST_BARRIER, .victim = 3, .hidden = 16});
+}
+
 static void at_random_moments(void **state)
 {
     (void)state;
@@ -265,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_each_operation),
         cmocka_unit_test(behind_another_rank),
+        cmocka_unit_test(in_a_host_barrier),
         cmocka_unit_test(at_random_moments),
         cmocka_unit_test(together_with_the_rendezvous),
     };
