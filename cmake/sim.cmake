@@ -12,12 +12,14 @@ pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw)
 
 set(sim_sources
   comm/agree.c
+  comm/culprit.c
   comm/doorbell.c
   comm/error.c
   comm/ranges.c
   comm/status.c
   comm/thread.c
   comm/topology.c
+  comm/waits.c
   machine/cpu/rows.c
   machine/cpu/rows_base.c
   machine/fiber.c

@@ -132,6 +132,7 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
         .point = &origin->point,
         .hello = &hello,
         .status = &comm->status,
+        .waits = &comm->waits,
         .watched = origin->parent != NULL ? &origin->parent->status : NULL};
     return weft__link_open(&options, comm->identities, &comm->link);
 }
@@ -177,6 +178,7 @@ static weft_result create(const struct origin *origin, weft_comm **created)
     weft_comm *comm = calloc(1, sizeof(*comm));
     if (comm == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+    weft__waits_init(&comm->waits);
     comm->rank = origin->rank;
     comm->num_ranks = origin->num_ranks;
     comm->timeout_ms = origin->config.timeout_ms;
@@ -237,6 +239,7 @@ void weft__comm_destroy(weft_comm *comm)
     free(comm->identities);
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
+    weft__waits_destroy(&comm->waits);
     free(comm);
 }
 
@@ -263,6 +266,20 @@ void weft__comm_tell_failure(weft_comm *comm)
 {
     if (comm->link != NULL)
         weft__link_tell_failure(comm->link);
+}
+
+enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
+                                     int64_t deadline_ns, struct weft__wait *wait)
+{
+    const struct weft__question question = {.asked = rank, .exchange = exchange};
+    if (comm->link == NULL)
+        return WEFT__ASK_IMPOSSIBLE;
+    return weft__link_ask(comm->link, &question, deadline_ns, wait);
+}
+
+int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm)
+{
+    return comm->link != NULL ? weft__link_rank_of_server(comm->link) : WEFT__NOBODY;
 }
 
 struct choice {

@@ -8,6 +8,7 @@
 #include "comm/meeting_point.h"
 #include "comm/status.h"
 #include "comm/topology.h"
+#include "comm/waits.h"
 #include "comm/wire.h"
 #include "weft.h"
 
@@ -33,6 +34,7 @@ struct weft_comm {
     uint32_t timeout_ms;
     struct weft__topology topology;
     struct weft__status status;
+    struct weft__waits waits; /* going on in this rank, for the others who ask */
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd; /* takes file descriptors of neighbours; -1: one rank alone */
@@ -69,5 +71,16 @@ weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what
 void weft__comm_abort(weft_comm *comm);
 /* The same for a failure that the status holds already. */
 void weft__comm_tell_failure(weft_comm *comm);
+
+enum weft__ask_result {
+    WEFT__ASK_ANSWERED,
+    WEFT__ASK_SILENT,    /* until the deadline */
+    WEFT__ASK_IMPOSSIBLE /* the rendezvous is gone, or the communicator has failed */
+};
+/* Asks a rank, which may be this one, whom it waits for, as one who waits for it in `exchange`. */
+enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
+                                     int64_t deadline_ns, struct weft__wait *wait);
+/* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */
+int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm);
 
 #endif

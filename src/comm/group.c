@@ -6,37 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/gather.h"
+#include "comm/group_internal.h"
 #include "comm/log.h"
 #include "comm/status.h"
 #include "comm/thread.h"
 
-enum presence { ABSENT, PRESENT, LEFT, DEAD };
-
-struct member {
-    enum presence presence;
-    struct weft__client *client; /* while PRESENT */
-    struct weft__hello hello;    /* unless ABSENT */
-    uint64_t num_gathered;       /* sequence of its latest contribution */
-};
-
-struct weft__group {
-    struct weft__group *next;
-    uint64_t key;
-    int32_t num_ranks;
-    int32_t first_rank; /* who came first: its num_ranks and num_nodes are the measure */
-    int32_t num_came, num_present;
-    enum { MEETING, MET, FAILED_TO_MEET } phase;
-    int64_t deadline_ns; /* of the meeting; of a failed one: until when to tell late comers */
-    struct weft__failure_notice failure;
-    /* The all-gather under way. No rank can be ahead of another by more than one, since a rank
-     * starts the next only when it has the result of this one, which needed everybody. */
-    struct weft__gather gather;
-    struct member members[];
-};
-
-static void send_to(struct weft__client *client, enum weft__frame_type type, const void *body,
-                    size_t body_bytes)
+void weft__group_send(struct weft__client *client, enum weft__frame_type type, const void *body,
+                      size_t body_bytes)
 {
     struct weft__message *message = weft__message_create(type, body, body_bytes, NULL, 0);
     if (message == NULL || weft__wire_send(&client->wire, message) != WEFT__WIRE_OK)
@@ -92,26 +68,48 @@ static void fail_group(struct weft__group *group, const struct weft__failure_not
     weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "communicator %016llx: %s",
               (unsigned long long)group->key, notice->text);
     weft__gather_drop(&group->gather);
-    if (group->phase == MEETING) {
+    if (group->phase == WEFT__GROUP_MEETING) {
         const struct weft__hello *first = &group->members[group->first_rank].hello;
-        group->phase = FAILED_TO_MEET;
+        group->phase = WEFT__GROUP_FAILED_TO_MEET;
         group->failure = *notice;
         group->deadline_ns = weft__now_ns() + first->timeout_ms * WEFT__NS_PER_MS;
     }
     broadcast_body(group, WEFT__FRAME_FAILED, notice, sizeof(*notice));
 }
 
-/* "ranks 3, 5 of 8" that have not come to the meeting or to the gather. */
+int weft__group_is_missing(const struct weft__group *group, int32_t rank)
+{
+    const struct weft__member *member = &group->members[rank];
+    return group->phase == WEFT__GROUP_MET ? member->num_gathered < group->gather.sequence
+                                           : member->presence == WEFT__ABSENT;
+}
+
+/* Whether the rank is missing because it waits for another one. */
+static int is_excused(const struct weft__group *group, int32_t rank)
+{
+    return group->phase == WEFT__GROUP_MET &&
+           group->members[rank].num_excused == group->gather.sequence;
+}
+
+static int32_t count_inexcusable(const struct weft__group *group)
+{
+    int32_t num_inexcusable = 0;
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        num_inexcusable += weft__group_is_missing(group, rank) && !is_excused(group, rank);
+    return num_inexcusable;
+}
+
+/* "ranks 3, 5 of 8" that have not come to the meeting or to the gather. Those that wait for others are
+ * left out, unless all of them do. */
 static int32_t list_missing(const struct weft__group *group, char *text, size_t text_bytes)
 {
     enum { MAX_NAMED = 16 };
     char list[MAX_NAMED * 8] = "";
     size_t length = 0;
     int32_t num_missing = 0, first = -1;
+    const int any_to_blame = count_inexcusable(group) > 0;
     for (int32_t rank = 0; rank < group->num_ranks; rank++) {
-        const struct member *member = &group->members[rank];
-        if (group->phase == MET ? member->num_gathered >= group->gather.sequence
-                                : member->presence != ABSENT)
+        if (!weft__group_is_missing(group, rank) || (any_to_blame && is_excused(group, rank)))
             continue;
         if (num_missing++ == 0)
             first = rank;
@@ -138,8 +136,8 @@ static void expire(struct weft__group *group, int32_t first_rank, const char *wh
 
 static int has_departed(const struct weft__group *group, int32_t rank)
 {
-    return rank < group->num_ranks &&
-           (group->members[rank].presence == LEFT || group->members[rank].presence == DEAD);
+    return rank < group->num_ranks && (group->members[rank].presence == WEFT__LEFT ||
+                                       group->members[rank].presence == WEFT__DEAD);
 }
 
 /* A rank that has left one communicator and comes again starts the next one of the same key. */
@@ -150,7 +148,7 @@ static struct weft__group *find_or_create(struct weft__group **groups,
         if (group->key == hello->key && !has_departed(group, hello->rank))
             return group;
     struct weft__group *group =
-        calloc(1, sizeof(*group) + (size_t)hello->num_ranks * sizeof(struct member));
+        calloc(1, sizeof(*group) + (size_t)hello->num_ranks * sizeof(struct weft__member));
     if (group == NULL)
         return NULL;
     group->key = hello->key;
@@ -166,8 +164,8 @@ static struct weft__failure_notice check_hello(const struct weft__group *group,
                                                const struct weft__hello *hello)
 {
     const struct weft__hello *first = &group->members[group->first_rank].hello;
-    const struct member *claimed = &group->members[hello->rank % group->num_ranks];
-    if (group->phase == FAILED_TO_MEET)
+    const struct weft__member *claimed = &group->members[hello->rank % group->num_ranks];
+    if (group->phase == WEFT__GROUP_FAILED_TO_MEET)
         return group->failure;
     if (group->num_came > 0 && hello->num_ranks != group->num_ranks)
         return failure(WEFT_ERROR_MISMATCH, hello->rank,
@@ -177,7 +175,7 @@ static struct weft__failure_notice check_hello(const struct weft__group *group,
         return failure(WEFT_ERROR_MISMATCH, hello->rank,
                        "ranks disagree: num_nodes is %d on rank %d and %d on rank %d",
                        first->num_nodes, group->first_rank, hello->num_nodes, hello->rank);
-    if (claimed->presence != ABSENT)
+    if (claimed->presence != WEFT__ABSENT)
         return failure(WEFT_ERROR_MISMATCH, hello->rank,
                        "two processes say that they are rank %d: pid %d and pid %d", hello->rank,
                        claimed->hello.identity.pid, hello->identity.pid);
@@ -196,7 +194,7 @@ static void send_table(struct weft__group *group)
     for (int32_t rank = 0; rank < group->num_ranks; rank++)
         memcpy(message->body + (size_t)rank * sizeof(struct weft__identity),
                &group->members[rank].hello.identity, sizeof(struct weft__identity));
-    group->phase = MET;
+    group->phase = WEFT__GROUP_MET;
     group->deadline_ns = INT64_MAX;
     broadcast(group, message);
     weft__message_release(message);
@@ -209,7 +207,7 @@ static void admit(struct weft__group *group, struct weft__client *client,
         group->first_rank = hello->rank;
     group->num_present++;
     group->members[hello->rank] =
-        (struct member){.presence = PRESENT, .client = client, .hello = *hello};
+        (struct weft__member){.presence = WEFT__PRESENT, .client = client, .hello = *hello};
     client->group = group;
     client->rank = hello->rank;
     client->wire.max_body_bytes = sizeof(struct weft__gather_header) + WEFT__MAX_BLOB_BYTES;
@@ -223,7 +221,7 @@ static void admit(struct weft__group *group, struct weft__client *client,
 void weft__group_join(struct weft__group **groups, struct weft__client *client,
                       const struct weft__hello *hello, const struct weft__identity *server)
 {
-    send_to(client, WEFT__FRAME_WELCOME, server, sizeof(*server));
+    weft__group_send(client, WEFT__FRAME_WELCOME, server, sizeof(*server));
     struct weft__group *group = find_or_create(groups, hello);
     if (group == NULL) {
         client->state = WEFT__CLIENT_BROKEN;
@@ -234,9 +232,9 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
         admit(group, client, hello);
         return;
     }
-    send_to(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
+    weft__group_send(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
     /* A communicator that is complete does not care who knocks. */
-    if (group->phase == MEETING)
+    if (group->phase == WEFT__GROUP_MEETING)
         fail_group(group, &notice);
 }
 
@@ -258,7 +256,7 @@ static void finish_gather(struct weft__group *group)
 static int32_t find_departed(const struct weft__group *group)
 {
     for (int32_t rank = 0; rank < group->num_ranks; rank++)
-        if (group->members[rank].presence == LEFT &&
+        if (group->members[rank].presence == WEFT__LEFT &&
             group->members[rank].num_gathered < group->gather.sequence)
             return rank;
     return -1;
@@ -277,14 +275,14 @@ static void fail_if_departed(struct weft__group *group)
 static enum weft__wire_result contribute(struct weft__group *group, int32_t rank,
                                          const struct weft__frame *frame)
 {
-    struct member *member = &group->members[rank];
+    struct weft__member *member = &group->members[rank];
     struct weft__contribution contribution = {
         .rank = rank,
         .num_ranks = group->num_ranks,
         .deadline_ns = weft__now_ns() + member->hello.timeout_ms * WEFT__NS_PER_MS,
         .blob = frame->body + sizeof(struct weft__gather_header)};
     struct weft__gather_header *header = &contribution.header;
-    if (group->phase != MET || frame->body_bytes < sizeof(*header))
+    if (group->phase != WEFT__GROUP_MET || frame->body_bytes < sizeof(*header))
         return WEFT__WIRE_GARBAGE;
     memcpy(header, frame->body, sizeof(*header));
     if (header->blob_bytes != frame->body_bytes - sizeof(*header) ||
@@ -302,30 +300,45 @@ static enum weft__wire_result contribute(struct weft__group *group, int32_t rank
 
 /* ---------------------------------------------------------------- leaving */
 
-static void remove_member(struct weft__client *client, enum presence presence)
+static void remove_member(struct weft__client *client, enum weft__presence presence)
 {
     struct weft__group *group = client->group;
-    struct member *member = &group->members[client->rank];
+    struct weft__member *member = &group->members[client->rank];
     member->presence = presence;
     member->client = NULL;
     client->group = NULL;
     group->num_present--;
     struct weft__rank_state_notice notice = {.rank = client->rank,
-                                             .state = presence == LEFT ? WEFT__RANK_LEFT
-                                                                       : WEFT__RANK_DEAD,
+                                             .state = presence == WEFT__LEFT ? WEFT__RANK_LEFT
+                                                                             : WEFT__RANK_DEAD,
                                              .pid = member->hello.identity.pid};
-    if (group->phase == MET)
+    if (group->phase == WEFT__GROUP_MET)
         broadcast_body(group, WEFT__FRAME_RANK_STATE, &notice, sizeof(notice));
-    if (group->phase == MET && presence == LEFT)
+    if (group->phase == WEFT__GROUP_MET && presence == WEFT__LEFT)
         fail_if_departed(group);
-    if (group->phase != MEETING)
+    if (group->phase != WEFT__GROUP_MEETING)
         return;
     struct weft__failure_notice failed =
         failure(WEFT_ERROR_RANK_FAILED, client->rank,
-                presence == LEFT ? "rank %d (pid %d) gave up before all ranks had met"
-                                 : "rank %d died (pid %d) before all ranks had met",
+                presence == WEFT__LEFT ? "rank %d (pid %d) gave up before all ranks had met"
+                                       : "rank %d died (pid %d) before all ranks had met",
                 client->rank, notice.pid);
     fail_group(group, &failed);
+}
+
+static enum weft__wire_result leave(struct weft__client *client, const struct weft__frame *frame)
+{
+    struct weft__wait last_wait;
+    if (frame->body_bytes != sizeof(last_wait))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&last_wait, frame->body, sizeof(last_wait));
+    if (!weft__group_is_wait(client->group, &last_wait))
+        return WEFT__WIRE_GARBAGE;
+    client->group->members[client->rank].last_wait = last_wait;
+    remove_member(client, WEFT__LEFT);
+    /* The end of its connection tells the rank that the others have been told. */
+    client->state = WEFT__CLIENT_BROKEN;
+    return WEFT__WIRE_OK;
 }
 
 /* A member's communicator has failed: so have the others', for the same reason. */
@@ -349,10 +362,11 @@ enum weft__wire_result weft__group_receive(struct weft__client *client,
     case WEFT__FRAME_GIVE_UP:
         return give_up(client->group, frame);
     case WEFT__FRAME_GOODBYE:
-        /* The end of its connection tells the rank that the others have been told. */
-        remove_member(client, LEFT);
-        client->state = WEFT__CLIENT_BROKEN;
-        return WEFT__WIRE_OK;
+        return leave(client, frame);
+    case WEFT__FRAME_QUESTION:
+        return weft__group_pass_question(client->group, client->rank, frame);
+    case WEFT__FRAME_ANSWER:
+        return weft__group_pass_answer(client->group, client->rank, frame);
     default:
         return WEFT__WIRE_GARBAGE;
     }
@@ -362,15 +376,15 @@ void weft__group_lose(struct weft__client *client)
 {
     weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "lost the connection to rank %d (pid %d)",
               client->rank, client->group->members[client->rank].hello.identity.pid);
-    remove_member(client, DEAD);
+    remove_member(client, WEFT__DEAD);
 }
 
 /* ---------------------------------------------------------------- time */
 
 static int is_over(const struct weft__group *group, int64_t now_ns)
 {
-    int waits_for_late_comers = group->phase == FAILED_TO_MEET && now_ns < group->deadline_ns &&
-                                group->num_came < group->num_ranks;
+    int waits_for_late_comers = group->phase == WEFT__GROUP_FAILED_TO_MEET &&
+                                now_ns < group->deadline_ns && group->num_came < group->num_ranks;
     return group->num_present == 0 && !waits_for_late_comers;
 }
 
@@ -379,9 +393,10 @@ void weft__groups_tick(struct weft__group **groups)
     int64_t now_ns = weft__now_ns();
     while (*groups != NULL) {
         struct weft__group *group = *groups;
-        if (group->phase == MEETING && now_ns >= group->deadline_ns)
+        if (group->phase == WEFT__GROUP_MEETING && now_ns >= group->deadline_ns)
             expire(group, group->first_rank, "");
-        if (group->gather.message != NULL && now_ns >= group->gather.deadline_ns)
+        if (group->gather.message != NULL && now_ns >= group->gather.deadline_ns &&
+            !weft__group_inquire(group))
             expire(group, group->gather.first_rank, " to the host's all-gather or barrier");
         if (is_over(group, now_ns)) {
             *groups = group->next;
@@ -398,7 +413,7 @@ int64_t weft__groups_deadline_ns(const struct weft__group *groups)
     int64_t deadline_ns = INT64_MAX;
     for (const struct weft__group *group = groups; group != NULL; group = group->next) {
         /* A failed group whose members are still there waits for them, not for the clock. */
-        int clock_matters = group->phase == MEETING || group->num_present == 0;
+        int clock_matters = group->phase == WEFT__GROUP_MEETING || group->num_present == 0;
         if (clock_matters && group->deadline_ns < deadline_ns)
             deadline_ns = group->deadline_ns;
         if (group->gather.message != NULL && group->gather.deadline_ns < deadline_ns)

@@ -11,6 +11,7 @@
 #include "comm/connect.h"
 #include "comm/error.h"
 #include "comm/identity.h"
+#include "comm/questions.h"
 #include "comm/thread.h"
 
 enum {
@@ -22,6 +23,7 @@ struct weft__link {
     int32_t num_ranks;
     uint32_t timeout_ms;
     struct weft__status *status;
+    struct weft__waits *waits;
     struct weft__identity server;
     struct weft__identity *table; /* [num_ranks] */
     pthread_t monitor;
@@ -41,8 +43,29 @@ struct weft__link {
         weft_result result;
         char text[WEFT__MAX_TEXT_BYTES];
     } gather;
+    struct weft__questions questions;
     enum { SERVER_THERE, SERVER_GONE } server_state; /* gone after its rank's goodbye: no failure */
 };
+
+static void wake_monitor(struct weft__link *link)
+{
+    const uint64_t one = 1;
+    /* It can only fail when the counter is full: then the monitor is awake. */
+    (void)!write(link->wake_fd, &one, sizeof(one));
+}
+
+/* Takes over the message; NULL, for lack of memory, sends nothing. */
+static void send_message(struct weft__link *link, struct weft__message *message)
+{
+    if (message == NULL)
+        return;
+    pthread_mutex_lock(&link->send_mutex);
+    /* A broken connection is the monitor's to notice. */
+    weft__wire_send(&link->wire, message);
+    weft__message_release(message);
+    pthread_mutex_unlock(&link->send_mutex);
+    wake_monitor(link);
+}
 
 /* ---------------------------------------------------------------- news */
 
@@ -102,6 +125,34 @@ static enum weft__wire_result take_failure(struct weft__link *link, const struct
     return WEFT__WIRE_OK;
 }
 
+/* The stream's thread may be waiting: this one answers for it. */
+static enum weft__wire_result take_question(struct weft__link *link,
+                                            const struct weft__frame *frame)
+{
+    struct weft__question question;
+    if (frame->body_bytes != sizeof(question))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&question, frame->body, sizeof(question));
+    const struct weft__answer answer = {.asker = question.asker,
+                                        .asked = question.asked,
+                                        .number = question.number,
+                                        .wait = weft__waits_find(link->waits, question.exchange)};
+    send_message(link, weft__message_create(WEFT__FRAME_ANSWER, &answer, sizeof(answer), NULL, 0));
+    return WEFT__WIRE_OK;
+}
+
+static enum weft__wire_result take_answer(struct weft__link *link, const struct weft__frame *frame)
+{
+    struct weft__answer answer;
+    if (frame->body_bytes != sizeof(answer))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&answer, frame->body, sizeof(answer));
+    if (answer.wait.rank < WEFT__NOBODY || answer.wait.rank >= link->num_ranks)
+        return WEFT__WIRE_GARBAGE;
+    weft__questions_answer(&link->questions, &answer);
+    return WEFT__WIRE_OK;
+}
+
 static enum weft__wire_result take_frame(struct weft__link *link, const struct weft__frame *frame)
 {
     switch (frame->type) {
@@ -111,6 +162,10 @@ static enum weft__wire_result take_frame(struct weft__link *link, const struct w
         return take_rank_state(link, frame);
     case WEFT__FRAME_FAILED:
         return take_failure(link, frame);
+    case WEFT__FRAME_QUESTION:
+        return take_question(link, frame);
+    case WEFT__FRAME_ANSWER:
+        return take_answer(link, frame);
     default:
         return WEFT__WIRE_GARBAGE;
     }
@@ -145,6 +200,7 @@ static void lose_server(struct weft__link *link)
     link->server_state = SERVER_GONE;
     pthread_cond_broadcast(&link->status->changed);
     pthread_mutex_unlock(&link->status->mutex);
+    weft__questions_give_up(&link->questions);
 }
 
 /* ---------------------------------------------------------------- the monitor */
@@ -193,26 +249,6 @@ static void *monitor(void *argument)
         if (set[2].revents != 0)
             process_state = SERVER_ENDED;
     }
-}
-
-static void wake_monitor(struct weft__link *link)
-{
-    const uint64_t one = 1;
-    /* It can only fail when the counter is full: then the monitor is awake. */
-    (void)!write(link->wake_fd, &one, sizeof(one));
-}
-
-static void send_frame(struct weft__link *link, struct weft__message *message, int64_t close_ns)
-{
-    pthread_mutex_lock(&link->send_mutex);
-    /* A broken connection is the monitor's to notice. */
-    if (message != NULL) {
-        weft__wire_send(&link->wire, message);
-        weft__message_release(message);
-    }
-    link->close_ns = close_ns;
-    pthread_mutex_unlock(&link->send_mutex);
-    wake_monitor(link);
 }
 
 /* ---------------------------------------------------------------- all-gather */
@@ -284,7 +320,7 @@ weft_result weft__link_all_gather(struct weft__link *link, const void *send, siz
         weft__message_create(WEFT__FRAME_GATHER, &header, sizeof(header), send, bytes);
     if (message == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to send %zu bytes", bytes);
-    send_frame(link, message, INT64_MAX);
+    send_message(link, message);
     enum gather_outcome outcome = wait_for_gather(link);
     if (outcome != OUTCOME_DONE)
         return fail_gather(link, outcome);
@@ -300,10 +336,32 @@ void weft__link_tell_failure(struct weft__link *link)
     struct weft__failure_notice notice = {.result = atomic_load(&status->result),
                                           .rank = status->failed_rank};
     snprintf(notice.text, sizeof(notice.text), "%s", status->message);
-    struct weft__message *message =
-        weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0);
-    if (message != NULL)
-        send_frame(link, message, INT64_MAX);
+    send_message(link, weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0));
+}
+
+/* ---------------------------------------------------------------- questions */
+
+enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft__question *question,
+                                     int64_t deadline_ns, struct weft__wait *wait)
+{
+    struct weft__open_question open;
+    struct weft__question numbered = *question;
+    weft__questions_open(&link->questions, &open);
+    numbered.number = open.number;
+    send_message(link,
+                 weft__message_create(WEFT__FRAME_QUESTION, &numbered, sizeof(numbered), NULL, 0));
+    enum weft__ask_result result = weft__questions_await(&link->questions, &open, deadline_ns);
+    if (result == WEFT__ASK_ANSWERED)
+        *wait = open.answer;
+    return result;
+}
+
+int32_t weft__link_rank_of_server(const struct weft__link *link)
+{
+    for (int32_t rank = 0; rank < link->num_ranks; rank++)
+        if (lives_with_server(link, rank))
+            return rank;
+    return WEFT__NOBODY;
 }
 
 /* ---------------------------------------------------------------- opening and closing */
@@ -322,9 +380,16 @@ static void free_link(struct weft__link *link)
 
 void weft__link_close(struct weft__link *link)
 {
-    struct weft__message *message = weft__message_create(WEFT__FRAME_GOODBYE, NULL, 0, NULL, 0);
+    const struct weft__wait last = weft__waits_find(link->waits, 0);
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GOODBYE, &last, sizeof(last), NULL, 0);
     int64_t wait_ms = message != NULL ? GOODBYE_MS : 0;
-    send_frame(link, message, weft__now_ns() + wait_ms * WEFT__NS_PER_MS);
+    pthread_mutex_lock(&link->send_mutex);
+    link->close_ns =
+        weft__now_ns() + wait_ms * WEFT__NS_PER_MS; /* from here on its end is expected */
+    pthread_mutex_unlock(&link->send_mutex);
+    wake_monitor(link);
+    send_message(link, message);
     pthread_join(link->monitor, NULL);
     free_link(link);
 }
@@ -362,6 +427,8 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
     link->num_ranks = options->hello->num_ranks;
     link->timeout_ms = options->hello->timeout_ms;
     link->status = options->status;
+    link->questions.status = options->status;
+    link->waits = options->waits;
     link->wire.fd = -1;
     link->process_fd = -1;
     link->close_ns = INT64_MAX;

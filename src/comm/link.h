@@ -4,6 +4,7 @@
 #ifndef WEFT_COMM_LINK_H
 #define WEFT_COMM_LINK_H
 
+#include "comm/comm.h"
 #include "comm/status.h"
 #include "comm/wire.h"
 #include "weft.h"
@@ -14,6 +15,7 @@ struct weft__link_options {
     const struct weft__meeting_point *point;
     struct weft__hello *hello;    /* magic, version and nonce are filled in */
     struct weft__status *status;  /* news go here; must outlive the link */
+    struct weft__waits *waits;    /* what this rank answers from; as long */
     struct weft__status *watched; /* of the communicator that is split: when it fails, so does the
                                      meeting; NULL: none */
 };
@@ -28,6 +30,12 @@ weft_result weft__link_all_gather(struct weft__link *link, const void *send, siz
                                   void *recv);
 /* Tells the other ranks, as far as they can be reached, of the failure that the status holds. */
 void weft__link_tell_failure(struct weft__link *link);
+
+/* Asks question->asked, a rank that may be this one, through the rendezvous. From any thread. */
+enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft__question *question,
+                                     int64_t deadline_ns, struct weft__wait *wait);
+/* The lowest rank that lives in the process of the rendezvous, or WEFT__NOBODY. */
+int32_t weft__link_rank_of_server(const struct weft__link *link);
 
 /* Says goodbye, waits a moment until the rendezvous has passed it on, and joins the monitor. */
 void weft__link_close(struct weft__link *link);

@@ -9,18 +9,20 @@
 #include <stdint.h>
 
 #include "comm/meeting_point.h"
+#include "comm/waits.h"
 #include "weft.h"
 
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(1)
+#define WEFT__HELLO_VERSION UINT32_C(2)
 
 enum weft__frame_type {
     /* rank to rendezvous */
-    WEFT__FRAME_HELLO = 1,   /* struct weft__hello */
-    WEFT__FRAME_GATHER = 2,  /* struct weft__gather_header, then the blob */
-    WEFT__FRAME_GOODBYE = 3, /* the rank leaves in good order */
+    WEFT__FRAME_HELLO = 1,  /* struct weft__hello */
+    WEFT__FRAME_GATHER = 2, /* struct weft__gather_header, then the blob */
+    WEFT__FRAME_GOODBYE =
+        3, /* struct weft__wait that has failed, if any: the rank leaves in good order */
     WEFT__FRAME_GIVE_UP =
         4, /* struct weft__failure_notice: why the rank's communicator has failed */
     /* rendezvous to rank */
@@ -29,6 +31,9 @@ enum weft__frame_type {
     WEFT__FRAME_GATHERED = 7,   /* struct weft__gather_header, then the blobs or a text */
     WEFT__FRAME_RANK_STATE = 8, /* struct weft__rank_state_notice */
     WEFT__FRAME_FAILED = 9,     /* struct weft__failure_notice */
+    /* rank to rendezvous to rank */
+    WEFT__FRAME_QUESTION = 10, /* struct weft__question */
+    WEFT__FRAME_ANSWER = 11,   /* struct weft__answer */
     WEFT__NUM_FRAME_TYPES
 };
 
@@ -67,6 +72,20 @@ struct weft__failure_notice {
     int32_t result;
     int32_t rank; /* the culprit or -1 */
     char text[WEFT__MAX_TEXT_BYTES];
+};
+
+/* Whom do you wait for? */
+struct weft__question {
+    int32_t asker; /* filled in by the rendezvous */
+    int32_t asked;
+    uint64_t number;   /* of the asker's questions */
+    uint64_t exchange; /* in which the asker waits for the asked */
+};
+
+struct weft__answer {
+    int32_t asker, asked;
+    uint64_t number;
+    struct weft__wait wait;
 };
 
 struct weft__frame_header {

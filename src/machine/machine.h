@@ -70,6 +70,7 @@ struct weft_wait_site {
     enum weft_phase phase;
     int32_t rank;      /* whose signal is awaited */
     uint64_t sequence; /* number of the operation among those of its exchange */
+    uint64_t exchange; /* which: its mailbox's offset in every heap, never 0 */
 };
 
 enum weft_failure_kind {

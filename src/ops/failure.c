@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm/culprit.h"
 #include "ops/programs.h"
 #include "programs/exchange.h"
 
@@ -50,19 +51,25 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
                       const struct weft_failure *failure)
 {
     const struct weft_wait_site *site = &failure->site;
+    const struct weft__wait direct = {.rank = site->rank, .exchange = site->exchange};
     const char *phase = site->phase == WEFT_PHASE_START ? "start" : "finish";
     const int has_left = failure->kind == WEFT_FAILURE_RANK_LEFT;
+    struct weft__culprit culprit;
     char why[64];
     if (has_left)
         snprintf(why, sizeof why, "which has left the communicator");
     else
         snprintf(why, sizeof why, "which did not within %u ms", comm->timeout_ms);
+    weft__comm_find_culprit(comm, &direct, &culprit);
+    /* A rank that gave up and left only waited for the culprit, like this one. */
+    const int is_loss =
+        culprit.state == WEFT__CULPRIT_LEFT || (has_left && culprit.state == WEFT__CULPRIT_UNKNOWN);
     weft__status_fail(
-        &comm->status, has_left ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_TIMEOUT, site->rank,
+        &comm->status, is_loss ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_TIMEOUT, culprit.rank,
         "%s #%llu: rank %d waited for rank %d to %s, %s (signal expected %llu, "
-        "seen %llu)",
+        "seen %llu); %s",
         program->name, (unsigned long long)site->sequence, comm->rank, site->rank, phase, why,
-        (unsigned long long)failure->expected, (unsigned long long)failure->seen);
+        (unsigned long long)failure->expected, (unsigned long long)failure->seen, culprit.story);
 }
 
 /* The communicator had failed before: the stream's error also tells what that interrupted. */

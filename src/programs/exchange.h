@@ -174,11 +174,12 @@ WEFT_FN enum weft_status weft_exchange_compare(struct weft_warp *warp,
     const uint32_t field = weft_first_difference(message->call, theirs->call);
     if (field == WEFT_NUM_CALL_FIELDS)
         return WEFT_STATUS_OK;
-    struct weft_failure failure = {WEFT_FAILURE_MISMATCH,
-                                   {WEFT_PHASE_START, rank, weft_exchange_sequence(exchange)},
-                                   field,
-                                   message->call[field],
-                                   theirs->call[field]};
+    struct weft_failure failure = {
+        WEFT_FAILURE_MISMATCH,
+        {WEFT_PHASE_START, rank, weft_exchange_sequence(exchange), exchange->mailbox_offset},
+        field,
+        message->call[field],
+        theirs->call[field]};
     return weft_fail(warp, &failure);
 }
 
@@ -191,7 +192,7 @@ WEFT_FN enum weft_status weft_exchange_await(struct weft_warp *warp,
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t rank = weft_lane_idx(warp); rank < exchange->num_ranks && status == WEFT_STATUS_OK;
          rank += WEFT_WARP_SIZE) {
-        const struct weft_wait_site site = {phase, rank, sequence};
+        const struct weft_wait_site site = {phase, rank, sequence, exchange->mailbox_offset};
         status = weft_wait(warp, weft_mailbox_word(exchange, part, exchange->rank, rank), sequence,
                            &site);
     }

@@ -46,7 +46,7 @@ extern const int unordered_write_line, unordered_read_line;
 WEFT_FN enum weft_status job_wait(struct weft_warp *warp, const struct job_args *args,
                                   const uint64_t *word, uint64_t value)
 {
-    const struct weft_wait_site site = {WEFT_PHASE_START, 1 - args->rank, args->sequence};
+    const struct weft_wait_site site = {WEFT_PHASE_START, 1 - args->rank, args->sequence, 0};
     return weft_wait(warp, word, value, &site);
 }
 

@@ -91,7 +91,7 @@ static void block_sync_waits_for_all_warps_of_the_block(void **state)
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
 }
 
-static const struct weft_wait_site site_of_rank_0 = {WEFT_PHASE_START, 0, 1};
+static const struct weft_wait_site site_of_rank_0 = {WEFT_PHASE_START, 0, 1, 0};
 
 /* Block 0 waits for what the last block signals, so all must be able to take turns. */
 static enum weft_status wait_for_last_block(struct weft_warp *warp, const void *untyped)

@@ -260,7 +260,48 @@ static void send_gather(struct weft__wire *wire, struct weft__gather_header head
     weft__message_release(message);
 }
 
-enum offence { SKIPS_A_SEQUENCE, LIES_ABOUT_BYTES, SENDS_A_SERVERS_FRAME, SAYS_HELLO_AGAIN };
+enum offence {
+    SKIPS_A_SEQUENCE,
+    LIES_ABOUT_BYTES,
+    SENDS_A_SERVERS_FRAME,
+    SAYS_HELLO_AGAIN,
+    ASKS_NO_RANK,
+    ASKS_TOO_LITTLE,
+    ANSWERS_NO_RANK,
+    WAITS_FOR_NO_RANK,
+    LEAVES_WITHOUT_A_WORD,
+    LEAVES_FOR_NO_RANK,
+    NUM_OFFENCES
+};
+
+static struct weft__message *bad_frame(enum offence offence, const struct weft__hello *hello)
+{
+    const struct weft__question question = {.asked = NUM_PLAYERS};
+    const struct weft__answer no_asker = {.asker = WEFT__NOBODY - 1,
+                                          .wait = {.rank = WEFT__NOBODY}};
+    const struct weft__answer no_awaited = {.wait = {.rank = NUM_PLAYERS}};
+    const struct weft__wait wait = {.rank = WEFT__NOBODY - 1};
+    switch (offence) {
+    case SENDS_A_SERVERS_FRAME:
+        return weft__message_create(WEFT__FRAME_FAILED, hello, 16, NULL, 0);
+    case SAYS_HELLO_AGAIN:
+        return weft__message_create(WEFT__FRAME_HELLO, hello, sizeof(*hello), NULL, 0);
+    case ASKS_NO_RANK:
+        return weft__message_create(WEFT__FRAME_QUESTION, &question, sizeof(question), NULL, 0);
+    case ASKS_TOO_LITTLE:
+        return weft__message_create(WEFT__FRAME_QUESTION, &question, 8, NULL, 0);
+    case ANSWERS_NO_RANK:
+        return weft__message_create(WEFT__FRAME_ANSWER, &no_asker, sizeof(no_asker), NULL, 0);
+    case WAITS_FOR_NO_RANK:
+        return weft__message_create(WEFT__FRAME_ANSWER, &no_awaited, sizeof(no_awaited), NULL, 0);
+    case LEAVES_WITHOUT_A_WORD:
+        return weft__message_create(WEFT__FRAME_GOODBYE, NULL, 0, NULL, 0);
+    case LEAVES_FOR_NO_RANK:
+        return weft__message_create(WEFT__FRAME_GOODBYE, &wait, sizeof(wait), NULL, 0);
+    default:
+        return NULL;
+    }
+}
 
 static int offend(struct ranks_context *context)
 {
@@ -268,21 +309,12 @@ static int offend(struct ranks_context *context)
     if (connect_as_last(context, &wire) != 0)
         return 1;
     struct weft__hello hello = good_hello(context, 0, NUM_PLAYERS);
-    struct weft__message *message = NULL;
-    switch (*(const enum offence *)context->argument) {
-    case SKIPS_A_SEQUENCE:
+    const enum offence offence = *(const enum offence *)context->argument;
+    struct weft__message *message = bad_frame(offence, &hello);
+    if (offence == SKIPS_A_SEQUENCE)
         send_gather(&wire, (struct weft__gather_header){.sequence = 2, .blob_bytes = 4}, 4);
-        break;
-    case LIES_ABOUT_BYTES:
+    if (offence == LIES_ABOUT_BYTES)
         send_gather(&wire, (struct weft__gather_header){.sequence = 1, .blob_bytes = 1 << 30}, 4);
-        break;
-    case SENDS_A_SERVERS_FRAME:
-        message = weft__message_create(WEFT__FRAME_FAILED, &hello, 16, NULL, 0);
-        break;
-    case SAYS_HELLO_AGAIN:
-        message = weft__message_create(WEFT__FRAME_HELLO, &hello, sizeof(hello), NULL, 0);
-        break;
-    }
     if (message != NULL) {
         weft__wire_send(&wire, message);
         weft__message_release(message);
@@ -312,7 +344,7 @@ static int suffer(struct ranks_context *context)
 static void a_rank_that_breaks_the_protocol_counts_as_dead(void **state)
 {
     (void)state;
-    for (int kind = SKIPS_A_SEQUENCE; kind <= SAYS_HELLO_AGAIN; kind++) {
+    for (int kind = SKIPS_A_SEQUENCE; kind < NUM_OFFENCES; kind++) {
         enum offence chosen = (enum offence)kind;
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, suffer, &chosen), 0);
     }

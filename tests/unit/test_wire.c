@@ -146,6 +146,27 @@ static void impossible_headers_are_garbage(void **state)
         (struct weft__frame_header){.type = WEFT__FRAME_GATHER, .body_bytes = UINT64_MAX});
 }
 
+static void every_frame_type_is_carried(void **state)
+{
+    (void)state;
+    struct pair pair = make_pair();
+    const struct weft__answer answer = {
+        .asker = 1, .asked = 2, .number = 3, .wait = {.rank = WEFT__NOBODY, .exchange = 256}};
+    for (int type = WEFT__FRAME_HELLO; type < WEFT__NUM_FRAME_TYPES; type++) {
+        struct weft__frame frame;
+        struct weft__message *message =
+            weft__message_create((enum weft__frame_type)type, &answer, sizeof(answer), NULL, 0);
+        assert_non_null(message);
+        assert_int_equal(weft__wire_send(&pair.peer, message), WEFT__WIRE_OK);
+        weft__message_release(message);
+        assert_int_equal(weft__wire_receive(&pair.wire, &frame), WEFT__WIRE_OK);
+        assert_int_equal(frame.type, type);
+        assert_int_equal(frame.body_bytes, sizeof(answer));
+        assert_memory_equal(frame.body, &answer, sizeof(answer));
+    }
+    close_pair(&pair);
+}
+
 static void several_wires_share_a_message(void **state)
 {
     (void)state;
@@ -176,6 +197,7 @@ int main(void)
         cmocka_unit_test(a_frame_may_come_byte_by_byte),
         cmocka_unit_test(what_came_before_the_end_is_delivered),
         cmocka_unit_test(impossible_headers_are_garbage),
+        cmocka_unit_test(every_frame_type_is_carried),
         cmocka_unit_test(several_wires_share_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

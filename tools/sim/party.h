@@ -13,8 +13,6 @@ struct scenario {
     weft_unique_id id, survivors_id;
     enum weft__sim_fault fault;
     int32_t fault_rank;
-    int32_t num_errors; /* of survivors; how many name the rank that was struck: */
-    int32_t num_errors_that_name;
     struct guarded memory;
     char message[256]; /* of the first wrong result; "" if none */
 };

@@ -44,18 +44,19 @@ static int names_rank(const char *message, int32_t rank)
     return 0;
 }
 
-/* Everybody learns who was killed. Of a rank that is stalled only those know that wait for it: others
- * may wait for one of these, and name that one, if their deadline comes first. */
+/* Every survivor names the rank that was struck, in words and, where there is a communicator that
+ * has failed, by number. */
 static void check_survivors_error(struct party *party, weft_result result, const char *message)
 {
-    struct scenario *scenario = party->scenario;
-    const int is_named = names_rank(message, scenario->fault_rank);
-    scenario->num_errors++;
-    scenario->num_errors_that_name += is_named;
+    const int32_t struck = party->scenario->fault_rank;
+    int32_t failed_rank = struck;
     if (result != WEFT_ERROR_RANK_FAILED && result != WEFT_ERROR_TIMEOUT)
         party_complain(party, "after the fault: error %d: %s", result, message);
-    else if (!is_named && scenario->fault == WEFT__SIM_KILL)
-        party_complain(party, "after the fault: rank %d is not named: %s", scenario->fault_rank,
+    else if (!names_rank(message, struck))
+        party_complain(party, "after the fault: rank %d is not named: %s", struck, message);
+    else if (party->comm != NULL && weft_comm_status(party->comm, &failed_rank) != WEFT_OK &&
+             failed_rank != struck)
+        party_complain(party, "after the fault: failed_rank is %d, not %d: %s", failed_rank, struck,
                        message);
 }
 
@@ -123,17 +124,11 @@ static int run_once(struct scenario *scenario, struct weft__sim_config *config,
 {
     scenario->fault = config->fault;
     scenario->message[0] = '\0';
-    scenario->num_errors = 0;
-    scenario->num_errors_that_name = 0;
     if (weft_unique_id_create(&scenario->id) != WEFT_OK ||
         weft_unique_id_create(&scenario->survivors_id) != WEFT_OK)
         return -1;
     const int failed = weft__sim_run(config, &outcome->sim);
     const int is_intact = guarded_free_all(&scenario->memory);
-    if (scenario->num_errors > 0 && scenario->num_errors_that_name == 0)
-        snprintf(scenario->message, sizeof scenario->message,
-                 "none of %d errors names rank %d, which the fault struck", scenario->num_errors,
-                 scenario->fault_rank);
     outcome->fault_struck |= outcome->sim.fault_struck;
     snprintf(outcome->message, sizeof outcome->message, "%s",
              scenario->message[0] == '\0' && !is_intact ? "memory beside an output was overwritten"

@@ -50,7 +50,9 @@ struct weft__cpu_launch {
     char *const *heap_bases;
     int32_t num_warp_fibers;
     int32_t num_live;
-    struct weft_failure failure; /* of the first warp that failed */
+    struct weft_failure failure;  /* of the first warp that failed */
+    struct weft__wait_entry wait; /* told to others who ask, while the thread sleeps */
+    enum { WAIT_UNTOLD, WAIT_TOLD } wait_state;
 };
 
 static void destroy_fibers(struct weft__cpu_runner *runner)
@@ -288,12 +290,33 @@ static uint64_t awaited_word(struct weft__cpu_launch *run)
     return word == NULL ? WEFT__ANY_WORD : (uintptr_t)word - (uintptr_t)base;
 }
 
+static void tell_wait(struct weft__cpu_launch *run)
+{
+    const struct warp_fiber *fiber = first_waiting_for_rank(run);
+    if (fiber == NULL || run->wait_state == WAIT_TOLD)
+        return;
+    run->wait.wait =
+        (struct weft__wait){.rank = fiber->site->rank, .exchange = fiber->site->exchange};
+    weft__waits_begin(&run->launch->comm->waits, &run->wait);
+    run->wait_state = WAIT_TOLD;
+}
+
+static void untell_wait(struct weft__cpu_launch *run)
+{
+    const int has_failed = run->failure.kind != WEFT_FAILURE_NONE;
+    if (run->wait_state == WAIT_TOLD)
+        weft__waits_end(&run->launch->comm->waits, &run->wait,
+                        has_failed ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME);
+    run->wait_state = WAIT_UNTOLD;
+}
+
 /* Returns when a fiber may go on or the waits may have to end. */
 static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
 {
     const weft_comm *comm = run->launch->comm;
     if (comm->num_ranks <= run->runner->num_cores && spin(run))
         return;
+    tell_wait(run);
     struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[comm->rank]);
     const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
     if (any_can_go_on(run) || check_failure(run, deadline_ns))
@@ -311,6 +334,7 @@ static void run_fibers(struct weft__cpu_launch *run)
         const int64_t deadline_ns = now_ns() + timeout_ns;
         while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
             idle(run, deadline_ns);
+        untell_wait(run);
         if (run->failure.kind != WEFT_FAILURE_NONE)
             end_all_waits(run);
     }

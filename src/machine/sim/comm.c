@@ -110,6 +110,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
         free(comm);
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
     }
+    weft__waits_init(&comm->waits);
     comm->rank = rank;
     comm->num_ranks = num_ranks;
     comm->key = key;
@@ -177,6 +178,7 @@ void weft__comm_destroy(weft_comm *comm)
 {
     struct weft__link *link = comm->link;
     link->comms[comm->rank] = NULL;
+    link->last_waits[comm->rank] = weft__waits_find(&comm->waits, 0);
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (link->comms[rank] != NULL)
             weft__status_set_rank(&link->comms[rank]->status, comm->rank, WEFT__RANK_LEFT);
@@ -184,6 +186,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__heap_destroy(comm->heap);
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
+    weft__waits_destroy(&comm->waits);
     free(comm);
 }
 
@@ -203,6 +206,40 @@ void weft__comm_abort(weft_comm *comm)
     weft__status_fail(&comm->status, WEFT_ERROR_ABORTED, comm->rank,
                       "rank %d called weft_comm_abort", comm->rank);
     weft__comm_tell_failure(comm);
+}
+
+/* The rank that the all-gather still lacks, if this one is in it. */
+static int32_t find_ungathered(const struct weft__link *link, int32_t rank)
+{
+    int32_t missing = 0;
+    if (!link->has_gathered[rank])
+        return WEFT__NOBODY;
+    while (link->has_gathered[missing])
+        missing++;
+    return missing;
+}
+
+/* As through a rendezvous, but at once: only a stalled rank does not answer. */
+enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
+                                     int64_t deadline_ns, struct weft__wait *wait)
+{
+    (void)deadline_ns;
+    const struct weft__link *link = comm->link;
+    if (atomic_load(&comm->status.result) != WEFT_OK)
+        return WEFT__ASK_IMPOSSIBLE;
+    if (sim_world->now_ns < sim_world->rank_stalled_until_ns[link->world_ranks[rank]])
+        return WEFT__ASK_SILENT;
+    *wait = link->comms[rank] != NULL ? weft__waits_find(&link->comms[rank]->waits, exchange)
+                                      : link->last_waits[rank];
+    if (wait->rank == WEFT__NOBODY)
+        wait->rank = find_ungathered(link, rank);
+    return WEFT__ASK_ANSWERED;
+}
+
+int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm)
+{
+    (void)comm;
+    return WEFT__NOBODY;
 }
 
 void sim_comm_lose_rank(int32_t world_rank)
@@ -308,6 +345,7 @@ void sim_comm_reset(void)
                 weft__heap_destroy(link->comms[rank]->heap);
                 weft__topology_destroy(&link->comms[rank]->topology);
                 weft__status_destroy(&link->comms[rank]->status);
+                weft__waits_destroy(&link->comms[rank]->waits);
                 free(link->comms[rank]);
             }
         }

@@ -13,7 +13,8 @@ struct weft__link {
     int32_t num_ranks;
     int32_t num_joined;
     int has_joined[SIM_MAX_RANKS];
-    weft_comm *comms[SIM_MAX_RANKS]; /* NULL before creation, and after destruction */
+    weft_comm *comms[SIM_MAX_RANKS];             /* NULL before creation, and after destruction */
+    struct weft__wait last_waits[SIM_MAX_RANKS]; /* of those destroyed */
     int32_t world_ranks[SIM_MAX_RANKS];
     char *heap_bases[SIM_MAX_RANKS]; /* also after destruction */
     /* The all-gather that is going on. */

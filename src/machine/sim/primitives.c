@@ -188,9 +188,13 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
     weft_comm *comm = warp->shared->launch->request->comm;
     struct word_wait wait = {word, at_least, comm, site->rank};
+    struct weft__wait_entry told = {.wait = {.rank = site->rank, .exchange = site->exchange}};
     sim_trace("wait", place, word, at_least);
+    weft__waits_begin(&comm->waits, &told);
     sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
-    if (word_has_come(&wait)) {
+    const int has_come = word_has_come(&wait);
+    weft__waits_end(&comm->waits, &told, has_come ? WEFT__WAIT_CAME : WEFT__WAIT_FAILED);
+    if (has_come) {
         sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
         struct sim_word *awaited = sim_word_of(word);
         awaited->awaited = *word > awaited->awaited ? *word : awaited->awaited;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a group share, and nobody else sees. */
+#ifndef WEFT_COMM_GROUP_INTERNAL_H
+#define WEFT_COMM_GROUP_INTERNAL_H
+
+#include "comm/gather.h"
+#include "comm/group.h"
+
+enum weft__presence { WEFT__ABSENT, WEFT__PRESENT, WEFT__LEFT, WEFT__DEAD };
+
+struct weft__member {
+    enum weft__presence presence;
+    struct weft__client *client; /* while WEFT__PRESENT */
+    struct weft__hello hello;    /* unless WEFT__ABSENT */
+    uint64_t num_gathered;       /* sequence of its latest contribution */
+    uint64_t num_excused;        /* of the last all-gather that it missed because it waited */
+    struct weft__wait last_wait; /* once WEFT__LEFT: its answer */
+};
+
+struct weft__group {
+    struct weft__group *next;
+    uint64_t key;
+    int32_t num_ranks;
+    int32_t first_rank; /* who came first: its num_ranks and num_nodes are the measure */
+    int32_t num_came, num_present;
+    enum { WEFT__GROUP_MEETING, WEFT__GROUP_MET, WEFT__GROUP_FAILED_TO_MEET } phase;
+    int64_t deadline_ns; /* of the meeting; of a failed one: until when to tell late comers */
+    struct weft__failure_notice failure;
+    /* The all-gather under way. No rank can be ahead of another by more than one, since a rank
+     * starts the next only when it has the result of this one, which needed everybody. */
+    struct weft__gather gather;
+    uint64_t num_inquired; /* sequence of the last whose missing ranks were asked */
+    int32_t num_unheard;   /* of those asked */
+    struct weft__member members[];
+};
+
+/* A client that cannot be sent to is broken from then on. */
+void weft__group_send(struct weft__client *client, enum weft__frame_type type, const void *body,
+                      size_t body_bytes);
+
+/* Whether the rank has not come to the meeting, or then to the all-gather under way. */
+int weft__group_is_missing(const struct weft__group *group, int32_t rank);
+
+/* group_questions.c: frames of a member; WEFT__WIRE_GARBAGE if they make no sense. */
+enum weft__wire_result weft__group_pass_question(struct weft__group *group, int32_t asker,
+                                                 const struct weft__frame *frame);
+enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
+                                               const struct weft__frame *frame);
+/* The all-gather is late: asks the missing ranks whether they wait themselves, and gives them a little
+ * time to answer. 0: they have been asked. */
+int weft__group_inquire(struct weft__group *group);
+int weft__group_is_wait(const struct weft__group *group, const struct weft__wait *wait);
+
+#endif

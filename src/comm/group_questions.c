@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* Whom do you wait for? Questions between the ranks of a group, and what the rendezvous knows better. */
+#include <string.h>
+
+#include "comm/group_internal.h"
+#include "comm/thread.h"
+
+int weft__group_is_wait(const struct weft__group *group, const struct weft__wait *wait)
+{
+    return wait->rank >= WEFT__NOBODY && wait->rank < group->num_ranks;
+}
+
+static void send_answer(struct weft__group *group, const struct weft__answer *answer)
+{
+    struct weft__client *asker = group->members[answer->asker].client;
+    if (asker != NULL)
+        weft__group_send(asker, WEFT__FRAME_ANSWER, answer, sizeof(*answer));
+}
+
+/* For a rank that has left, the rendezvous answers as that rank would have; for one that has died
+ * nobody does, since all have been told of it. */
+enum weft__wire_result weft__group_pass_question(struct weft__group *group, int32_t asker,
+                                                 const struct weft__frame *frame)
+{
+    struct weft__question question;
+    if (group->phase != WEFT__GROUP_MET || frame->body_bytes != sizeof(question))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&question, frame->body, sizeof(question));
+    if (question.asked < 0 || question.asked >= group->num_ranks)
+        return WEFT__WIRE_GARBAGE;
+    question.asker = asker;
+    const struct weft__member *asked = &group->members[question.asked];
+    const struct weft__answer answer = {.asker = asker,
+                                        .asked = question.asked,
+                                        .number = question.number,
+                                        .wait = asked->last_wait};
+    if (asked->presence == WEFT__PRESENT)
+        weft__group_send(asked->client, WEFT__FRAME_QUESTION, &question, sizeof(question));
+    else if (asked->presence == WEFT__LEFT)
+        send_answer(group, &answer);
+    return WEFT__WIRE_OK;
+}
+
+int weft__group_inquire(struct weft__group *group)
+{
+    if (group->num_inquired == group->gather.sequence)
+        return 0;
+    group->num_inquired = group->gather.sequence;
+    group->num_unheard = 0;
+    for (int32_t rank = 0; rank < group->num_ranks; rank++) {
+        const struct weft__question question = {
+            .asker = WEFT__NOBODY, .asked = rank, .number = group->gather.sequence};
+        struct weft__client *client = group->members[rank].client;
+        if (client == NULL || !weft__group_is_missing(group, rank))
+            continue;
+        weft__group_send(client, WEFT__FRAME_QUESTION, &question, sizeof(question));
+        group->num_unheard++;
+    }
+    group->gather.deadline_ns = weft__now_ns() + WEFT__INQUIRY_MS * WEFT__NS_PER_MS;
+    return group->num_unheard > 0;
+}
+
+/* An answer to the rendezvous itself; the last one ends the all-gather. */
+static void hear(struct weft__group *group, int32_t asked, const struct weft__answer *answer)
+{
+    if (group->gather.message == NULL || answer->number != group->gather.sequence ||
+        answer->number != group->num_inquired)
+        return;
+    if (answer->wait.rank != WEFT__NOBODY)
+        group->members[asked].num_excused = answer->number;
+    if (--group->num_unheard == 0)
+        group->gather.deadline_ns = 0;
+}
+
+/* The lowest rank that the all-gather of the host lacks, if `rank` is in it. */
+static int32_t find_ungathered(const struct weft__group *group, int32_t rank)
+{
+    if (group->gather.message == NULL || weft__group_is_missing(group, rank))
+        return WEFT__NOBODY;
+    int32_t missing = 0;
+    while (!weft__group_is_missing(group, missing))
+        missing++;
+    return missing;
+}
+
+enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
+                                               const struct weft__frame *frame)
+{
+    struct weft__answer answer;
+    if (group->phase != WEFT__GROUP_MET || frame->body_bytes != sizeof(answer))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&answer, frame->body, sizeof(answer));
+    if (answer.asker < WEFT__NOBODY || answer.asker >= group->num_ranks ||
+        !weft__group_is_wait(group, &answer.wait))
+        return WEFT__WIRE_GARBAGE;
+    if (answer.asker == WEFT__NOBODY) {
+        hear(group, asked, &answer);
+        return WEFT__WIRE_OK;
+    }
+    answer.asked = asked;
+    /* A rank does not know whom it waits for in an all-gather of the host; the rendezvous does. */
+    if (answer.wait.rank == WEFT__NOBODY)
+        answer.wait = (struct weft__wait){.rank = find_ungathered(group, asked)};
+    send_answer(group, &answer);
+    return WEFT__WIRE_OK;
+}

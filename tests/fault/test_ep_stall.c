@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank is stopped (SIGSTOP) for longer than the deadline. Every survivor names that rank, also one
+ * that waits only for another survivor, and also when others have given up and left before. Then the
+ * stopped rank goes on, and everybody can destroy everything. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oracle/ep_operation.h"
+#include "oracle/ep_trials.h"
+#include "workload/rng.h"
+
+enum { NUM_RANKS = 4, MAX_OPERATIONS = 1000000, TIMEOUT_MS = 1000, LONG_TIMEOUT_MS = 30000 };
+
+enum moment {
+    BEFORE_OPERATION, /* the others wait for it to start */
+    AT_RANDOM,        /* while the operation is repeated */
+    BEHIND_ANOTHER,   /* the front rank waits for rank 1, which waits for the stopped one */
+    BEHIND_A_LEAVER,  /* the same, and rank 1 gives up and leaves before the front rank does */
+    IN_HOST_BARRIER   /* the front rank is in one, the others wait for the stopped one */
+};
+
+struct plan {
+    enum ep_operation operation;
+    enum moment moment;
+    enum ranks_id id;
+    int32_t victim;
+    int64_t hidden;
+    uint64_t seed;
+    struct ep_world *world;
+};
+
+struct board {
+    _Atomic pid_t victim_pid;
+    _Atomic int32_t num_done; /* survivors */
+};
+
+static int32_t front_of(const struct plan *plan)
+{
+    return plan->victim == 0 ? 2 : 0;
+}
+
+/* The front rank is the last to give up behind a leaver, and the first in a host barrier. */
+static uint32_t timeout_ms_of(const struct plan *plan, int32_t rank)
+{
+    const int is_front = rank == front_of(plan);
+    if ((plan->moment == BEHIND_A_LEAVER && is_front) ||
+        (plan->moment == IN_HOST_BARRIER && !is_front))
+        return LONG_TIMEOUT_MS;
+    return TIMEOUT_MS;
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec pause = {.tv_nsec = ms * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static void stop(struct board *board)
+{
+    atomic_store(&board->victim_pid, getpid());
+    kill(getpid(), SIGSTOP);
+}
+
+struct stopper {
+    struct board *board;
+    uint64_t seed;
+};
+
+static void *stop_later(void *argument)
+{
+    const struct stopper *stopper = argument;
+    struct rng rng = {stopper->seed};
+    pause_ms((long)rng_below(&rng, 10));
+    stop(stopper->board);
+    return NULL;
+}
+
+/* The last survivor wakes the stopped rank. */
+static void be_done(struct board *board)
+{
+    if (atomic_fetch_add(&board->num_done, 1) == NUM_RANKS - 2)
+        kill(atomic_load(&board->victim_pid), SIGCONT);
+}
+
+static int open_all(struct ep_rank *self, struct ranks_context *context, const struct plan *plan)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    *self = (struct ep_rank){.context = context};
+    config.timeout_ms = timeout_ms_of(plan, context->rank);
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &self->comm));
+    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
+    RANK_CHECK_OK(context,
+                  weft_arena_create(self->comm, ep_buffers_arena_bytes(plan->world, plan->hidden),
+                                    &self->arena));
+    return ep_rank_enter(self, plan->world) || ep_route(self);
+}
+
+/* The stopped rank has an error of its own when it goes on, or none. */
+static int close_all(struct ep_rank *self, struct ep_buffers *buffers)
+{
+    (void)weft_stream_synchronize(self->stream);
+    ep_buffers_destroy(buffers);
+    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
+    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
+    return ep_rank_close(self);
+}
+
+static int check_failure(struct ep_rank *self, const struct plan *plan, weft_result result)
+{
+    int32_t failed_rank = -1;
+    char text[32];
+    snprintf(text, sizeof text, "rank %d", plan->victim);
+    RANK_CHECK(self->context, result == WEFT_ERROR_TIMEOUT, "\"%s\" during %s: %s",
+               weft_result_string(result), ep_operation_name(plan->operation), weft_last_error());
+    RANK_CHECK_ERROR(self->context, weft_comm_status(self->comm, &failed_rank), WEFT_ERROR_TIMEOUT,
+                     text);
+    RANK_CHECK(self->context, failed_rank == plan->victim, "failed_rank is %d: %s", failed_rank,
+               weft_last_error());
+    return 0;
+}
+
+/* The operation waits for the victim. The front rank is in a barrier before, on another stream: there it
+ * waits for rank 1, which is in the operation and not in the barrier. */
+static weft_result run_behind_another(struct ep_rank *self, const struct plan *plan,
+                                      const struct ep_buffers *buffers)
+{
+    const int32_t rank = self->context->rank;
+    weft_stream *other;
+    weft_result result = weft_stream_create(self->comm, &other);
+    if (result != WEFT_OK)
+        return result;
+    if (rank == front_of(plan) || rank == plan->victim) {
+        result = weft_barrier(self->comm, other);
+        pause_ms(200); /* so that its deadline passes first */
+    }
+    if (rank == plan->victim)
+        stop(self->context->shared);
+    if (result == WEFT_OK)
+        result = ep_operation_issue(self, buffers, plan->operation);
+    const weft_result waited = weft_stream_synchronize(other);
+    result = result == WEFT_OK ? waited : result;
+    const weft_result worked = weft_stream_synchronize(self->stream);
+    (void)weft_stream_destroy(other);
+    return result == WEFT_OK ? worked : result;
+}
+
+static weft_result run_until_failure(struct ep_rank *self, const struct plan *plan,
+                                     const struct ep_buffers *buffers)
+{
+    weft_result result = WEFT_OK;
+    if (plan->moment == IN_HOST_BARRIER && self->context->rank == front_of(plan))
+        return weft_host_barrier(self->comm);
+    if (plan->moment == BEHIND_ANOTHER || plan->moment == BEHIND_A_LEAVER)
+        return run_behind_another(self, plan, buffers);
+    for (int i = 0; i < MAX_OPERATIONS && result == WEFT_OK; i++)
+        result = ep_operation_run(self, buffers, plan->operation);
+    return result;
+}
+
+static int be_stopped(struct ep_rank *self, const struct plan *plan, struct ep_buffers *buffers)
+{
+    struct stopper stopper = {self->context->shared, plan->seed};
+    pthread_t thread;
+    if (plan->moment == AT_RANDOM) {
+        RANK_CHECK(self->context, pthread_create(&thread, NULL, stop_later, &stopper) == 0,
+                   "no thread");
+        (void)run_until_failure(self, plan, buffers);
+        pthread_join(thread, NULL);
+    } else if (plan->moment == BEFORE_OPERATION || plan->moment == IN_HOST_BARRIER) {
+        stop(self->context->shared);
+    } else {
+        (void)run_behind_another(self, plan, buffers);
+    }
+    return close_all(self, buffers);
+}
+
+/* A survivor leaves as soon as it knows, while others may still wait. */
+static int live_through_a_stall(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct ep_buffers buffers;
+    struct ep_rank self;
+    if (open_all(&self, context, plan) || ep_buffers_create(&self, plan->hidden, &buffers))
+        return 1;
+    RANK_CHECK_OK(context, ep_operation_run(&self, &buffers, plan->operation));
+    ranks_barrier(context);
+    if (context->rank == plan->victim)
+        return be_stopped(&self, plan, &buffers);
+    const weft_result result = run_until_failure(&self, plan, &buffers);
+    const int failed = check_failure(&self, plan, result) || close_all(&self, &buffers);
+    be_done(context->shared);
+    return failed;
+}
+
+static void run(struct plan plan)
+{
+    const struct ep_case spec = {.seed = 85,
+                                 .num_ranks = NUM_RANKS,
+                                 .max_tokens = 16,
+                                 .num_topk = 3,
+                                 .num_experts = 8,
+                                 .num_blocks = 2,
+                                 .num_warps = 2};
+    plan.world = ep_world_create(&spec);
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = plan.id,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = &plan,
+                                          .shared_bytes = sizeof(struct board),
+                                          .deadline_s = 60};
+    if (ranks_run_with(&options, live_through_a_stall) != 0)
+        fail_msg("%s, moment %d, victim %d, seed %llu", ep_operation_name(plan.operation),
+                 (int)plan.moment, plan.victim, (unsigned long long)plan.seed);
+    ep_world_destroy(plan.world);
+}
+
+static void before_each_operation(void **state)
+{
+    (void)state;
+    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
+        run((struct plan){.operation = (enum ep_operation)operation,
+                          .moment = BEFORE_OPERATION,
+                          .victim = (operation + 2) % NUM_RANKS,
+                          .hidden = 16});
+}
+
+static void behind_another_rank(void **state)
+{
+    (void)state;
+    for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
+        for (int operation = 0; operation < EP_BARRIER; operation++)
+            run((struct plan){.operation = (enum ep_operation)operation,
+                              .moment = (enum moment)moment,
+                              .victim = 2,
+                              .hidden = 16});
+}
+
+static void in_a_host_barrier(void **state)
+{
+    (void)state;
+    run((struct plan){
+        .operation = EP_DISPATCH, .moment = IN_HOST_BARRIER, .victim = 3, .hidden = 16});
+}
+
+static void at_random_moments(void **state)
+{
+    (void)state;
+    for (int32_t seed = 0; seed < ep_grid_size(2, 1); seed++)
+        for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
+            run((struct plan){.operation = (enum ep_operation)operation,
+                              .moment = AT_RANDOM,
+                              .victim = (seed + operation) % NUM_RANKS,
+                              .hidden = seed % 2 == 0 ? 16 : 20000,
+                              .seed = 200 + (uint64_t)seed});
+}
+
+/* The rendezvous is stopped with the rank that made the id: nobody can be asked. */
+static void together_with_the_rendezvous(void **state)
+{
+    (void)state;
+    for (int moment = BEFORE_OPERATION; moment <= BEHIND_ANOTHER; moment++)
+        run((struct plan){.operation = EP_DISPATCH,
+                          .moment = (enum moment)moment,
+                          .id = RANKS_ID_BY_RANK_0,
+                          .victim = 0,
+                          .hidden = 16,
+                          .seed = 7});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(before_each_operation),
+        cmocka_unit_test(behind_another_rank),
+        cmocka_unit_test(in_a_host_barrier),
+        cmocka_unit_test(at_random_moments),
+        cmocka_unit_test(together_with_the_rendezvous),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

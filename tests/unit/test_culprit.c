@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/* Who is to blame for a wait that failed. Rank 0 asks; what the others wait for is made up, and the
+ * last rank never answers: it is only a connection to the rendezvous, like that of a stopped process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm/connect.h"
+#include "comm/culprit.h"
+#include "comm/identity.h"
+#include "comm/link.h"
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 4, ASKER = 0, SILENT = NUM_RANKS - 1, EXCHANGE = 256, OTHER_EXCHANGE = 512 };
+
+enum deed {
+    WAITS,         /* for script.waits_for, or for nobody */
+    LEAVES,        /* after such a wait has failed */
+    GATHERS,       /* is in an all-gather of the host, which the silent rank never joins */
+    WAITS_IN_OTHER /* as WAITS, in another exchange */
+};
+
+struct script {
+    struct {
+        enum deed deed;
+        int32_t waits_for;
+    } ranks[NUM_RANKS];
+    int32_t culprit;
+    int state;
+    const char *story;
+};
+
+/* As much of a communicator as it takes to ask and to answer. */
+static int open_comm(struct ranks_context *context, weft_comm *comm)
+{
+    struct weft__meeting_point point;
+    struct weft__identity table[NUM_RANKS];
+    *comm = (weft_comm){.rank = context->rank, .num_ranks = NUM_RANKS, .timeout_ms = 60000};
+    struct weft__hello hello = {
+        .rank = comm->rank, .num_ranks = NUM_RANKS, .timeout_ms = comm->timeout_ms};
+    const struct weft__link_options options = {
+        .point = &point, .hello = &hello, .status = &comm->status, .waits = &comm->waits};
+    weft__waits_init(&comm->waits);
+    RANK_CHECK_OK(context, weft__meeting_point_from_id(&point, &context->id));
+    RANK_CHECK_OK(context, weft__identity_of_process(&hello.identity));
+    RANK_CHECK_OK(context, weft__status_init(&comm->status, NUM_RANKS));
+    RANK_CHECK_OK(context, weft__link_open(&options, table, &comm->link));
+    return 0;
+}
+
+static void close_comm(weft_comm *comm)
+{
+    if (comm->link != NULL)
+        weft__link_close(comm->link);
+    weft__status_destroy(&comm->status);
+    weft__waits_destroy(&comm->waits);
+}
+
+static int be_silent(struct ranks_context *context)
+{
+    struct weft__meeting_point point;
+    struct weft__wire wire;
+    struct weft__identity server, table[NUM_RANKS];
+    RANK_CHECK_OK(context, weft__meeting_point_from_id(&point, &context->id));
+    struct weft__hello hello = {.magic = WEFT__HELLO_MAGIC,
+                                .version = WEFT__HELLO_VERSION,
+                                .rank = SILENT,
+                                .num_ranks = NUM_RANKS,
+                                .timeout_ms = 60000};
+    memcpy(hello.nonce, point.nonce, sizeof(hello.nonce));
+    const struct weft__connection_request request = {.point = &point, .hello = &hello};
+    RANK_CHECK_OK(context, weft__connect(&request, &wire, &server, table));
+    ranks_barrier(context);
+    ranks_barrier(context);
+    weft__wire_close(&wire);
+    return 0;
+}
+
+/* Until the rendezvous knows of what the rank has done. */
+static void await_deed(weft_comm *comm, int32_t rank, enum deed deed)
+{
+    struct weft__wait wait = {.rank = WEFT__NOBODY};
+    while (deed == LEAVES && atomic_load(&comm->status.rank_states[rank]) != WEFT__RANK_LEFT)
+        sched_yield();
+    while (deed == GATHERS && wait.rank == WEFT__NOBODY &&
+           weft__comm_ask(comm, rank, EXCHANGE, INT64_MAX, &wait) == WEFT__ASK_ANSWERED)
+        sched_yield();
+}
+
+static int ask(struct ranks_context *context, weft_comm *comm, const struct script *script)
+{
+    struct weft__culprit culprit;
+    const struct weft__wait direct = {.rank = script->ranks[ASKER].waits_for, .exchange = EXCHANGE};
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        await_deed(comm, rank, script->ranks[rank].deed);
+    weft__comm_find_culprit(comm, &direct, &culprit);
+    RANK_CHECK(context, culprit.rank == script->culprit && (int)culprit.state == script->state,
+               "rank %d, state %d: %s", culprit.rank, (int)culprit.state, culprit.story);
+    RANK_CHECK(context, strcmp(culprit.story, script->story) == 0, "%s", culprit.story);
+    /* Whoever asks for this rank from now on hears of its wait. */
+    RANK_CHECK(context, weft__waits_find(&comm->waits, EXCHANGE).rank == direct.rank,
+               "the wait that failed is not kept");
+    return 0;
+}
+
+/* Comes back when the asker is done. */
+static void answer(struct ranks_context *context, weft_comm *comm, const struct script *script)
+{
+    const enum deed deed = script->ranks[comm->rank].deed;
+    struct weft__wait_entry entry = {
+        .wait = {.rank = script->ranks[comm->rank].waits_for,
+                 .exchange = deed == WAITS_IN_OTHER ? OTHER_EXCHANGE : EXCHANGE}};
+    const int waits = entry.wait.rank != WEFT__NOBODY;
+    if (waits)
+        weft__waits_begin(&comm->waits, &entry);
+    if (waits && deed == LEAVES)
+        weft__waits_end(&comm->waits, &entry, WEFT__WAIT_FAILED);
+    if (deed == LEAVES) {
+        weft__link_close(comm->link);
+        comm->link = NULL;
+    }
+    ranks_barrier(context);
+    ranks_barrier(context);
+    if (waits && deed != LEAVES)
+        weft__waits_end(&comm->waits, &entry, WEFT__WAIT_CAME);
+}
+
+static void *gather(void *argument)
+{
+    weft_comm *comm = argument;
+    char all[NUM_RANKS];
+    (void)weft__link_all_gather(comm->link, "x", 1, all); /* until the silent rank dies */
+    return NULL;
+}
+
+static int play(struct ranks_context *context)
+{
+    const struct script *script = context->argument;
+    weft_comm comm;
+    pthread_t thread;
+    int failed = 0;
+    if (context->rank == SILENT)
+        return be_silent(context);
+    if (open_comm(context, &comm) != 0)
+        return 1;
+    const int is_gathering = script->ranks[context->rank].deed == GATHERS &&
+                             pthread_create(&thread, NULL, gather, &comm) == 0;
+    if (context->rank == ASKER) {
+        ranks_barrier(context);
+        failed = ask(context, &comm, script);
+        ranks_barrier(context);
+    } else {
+        answer(context, &comm, script);
+    }
+    if (is_gathering)
+        pthread_join(thread, NULL);
+    close_comm(&comm);
+    return failed;
+}
+
+static void run(struct script script)
+{
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, play, &script), 0);
+}
+
+static void the_awaited_rank_itself(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, WEFT__NOBODY}, {WAITS, WEFT__NOBODY}},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_NOT_WAITING,
+                        .story = "rank 1 waits for no rank"});
+    run((struct script){.ranks = {{WAITS, SILENT}, {WAITS, SILENT}, {WAITS, SILENT}},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 3 does not answer"});
+    run((struct script){.ranks = {{WAITS, 1}, {LEAVES, WEFT__NOBODY}, {WAITS, WEFT__NOBODY}},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_LEFT,
+                        .story = "rank 1 has left the communicator"});
+}
+
+static void the_end_of_a_chain(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, SILENT}},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 2, that for rank 3; rank 3 does not "
+                                 "answer"});
+    run((struct script){.ranks = {{WAITS, 2}, {WAITS, WEFT__NOBODY}, {WAITS_IN_OTHER, 1}},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_NOT_WAITING,
+                        .story = "rank 2 itself waits for rank 1; rank 1 waits for no rank"});
+}
+
+static void behind_a_rank_that_gave_up_and_left(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {LEAVES, 2}, {WAITS, SILENT}},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 2, that for rank 3; rank 3 does not "
+                                 "answer"});
+}
+
+static void a_circle_blames_the_awaited_rank(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, ASKER}},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_UNKNOWN,
+                        .story = "the ranks wait for each other in a circle"});
+}
+
+/* The rendezvous knows who is missing there. */
+static void behind_a_rank_in_an_all_gather_of_the_host(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{GATHERS, 1}, {GATHERS, WEFT__NOBODY}, {GATHERS, WEFT__NOBODY}},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_awaited_rank_itself),
+        cmocka_unit_test(the_end_of_a_chain),
+        cmocka_unit_test(behind_a_rank_that_gave_up_and_left),
+        cmocka_unit_test(behind_a_rank_in_an_all_gather_of_the_host),
+        cmocka_unit_test(a_circle_blames_the_awaited_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
