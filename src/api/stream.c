@@ -59,7 +59,7 @@ weft_result weft_event_create(weft_comm *comm, weft_event **event)
 {
     WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__check_not_null(event, "event"));
-    return weft__machine_of(comm)->event_create(comm, event);
+    return weft__machine_of(comm)->event_create(comm, WEFT__EVENT_MEASURES, event);
 }
 
 weft_result weft_event_destroy(weft_event *event)

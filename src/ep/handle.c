@@ -94,7 +94,7 @@ static weft_result allocate(weft_ep_handle *handle)
     uint64_t offsets[NUM_TABLES];
     const uint64_t bytes =
         place_tables(handle->ep, handle->max_tokens, handle->routing.num_topk, offsets);
-    WEFT__TRY(machine->event_create(comm, &handle->notified));
+    WEFT__TRY(machine->event_create(comm, WEFT__EVENT_ORDERS, &handle->notified));
     WEFT__TRY(machine->alloc(comm, bytes, &handle->memory));
     point_into(handle, handle->memory, offsets);
     counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];

@@ -21,6 +21,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .index_type = args->index_type,
         .topk_idx = args->topk_idx,
         .num_blocks_done = handle->num_blocks_done,
+        .num_entries = ep->placement.num_entries,
         .selections = handle->selections,
         .chunk_nodes = handle->chunk_nodes,
         .node_of_rank = ep->node_of_rank,

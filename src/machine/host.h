@@ -53,6 +53,11 @@ struct weft_event {
     const struct weft__machine *machine;
 };
 
+enum weft__event_use {
+    WEFT__EVENT_ORDERS,
+    WEFT__EVENT_MEASURES /* time, too, which costs GPUs more */
+};
+
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
@@ -81,7 +86,7 @@ struct weft__machine {
     /* Whether what is enqueued now only goes into a graph. */
     int (*stream_is_capturing)(weft_stream *stream);
     weft_result (*stream_wait_event)(weft_stream *stream, weft_event *event);
-    weft_result (*event_create)(weft_comm *comm, weft_event **event);
+    weft_result (*event_create)(weft_comm *comm, enum weft__event_use use, weft_event **event);
     void (*event_destroy)(weft_event *event);
     weft_result (*event_record)(weft_event *event, weft_stream *stream);
     weft_result (*event_synchronize)(weft_event *event);

@@ -51,7 +51,7 @@
 
 #include "weft.h"
 
-#define WEFT_BLOCK_SHARED_BYTES 64
+#define WEFT_BLOCK_SHARED_BYTES 8192
 /* The rows that one token's sum may have: one per expert choice and two biases. */
 #define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 2)
 

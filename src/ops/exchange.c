@@ -31,7 +31,7 @@ static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
     weft_comm *comm = exchange->comm;
     const struct weft__machine *machine = weft__machine_of(comm);
     void *state = NULL;
-    WEFT__TRY(machine->event_create(comm, &exchange->last_operation));
+    WEFT__TRY(machine->event_create(comm, WEFT__EVENT_ORDERS, &exchange->last_operation));
     WEFT__TRY(machine->alloc(comm, sizeof *exchange->device.state, &state));
     exchange->device.state = state;
     WEFT__TRY(weft__machine_duplicate(comm, weft__heap_bases(comm->heap),

@@ -24,6 +24,8 @@ WEFT_FN int weft_is_last_block(struct weft_warp *warp, uint32_t *num_blocks_done
 {
     uint32_t is_last = 0;
     weft_block_sync(warp);
+    if (weft_num_blocks(warp) == 1)
+        return 1;
     if (weft_warp_idx(warp) == 0 && weft_lane_idx(warp) == 0) {
         /* Pairs with the same operation of the other blocks. */
         const uint32_t num_before = weft_add_acq_rel(num_blocks_done, 1);

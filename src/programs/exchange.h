@@ -63,6 +63,7 @@ struct weft_exchange_state { /* local to the rank, zero at first */
     uint64_t sequence;       /* of the last operation that ended here */
     uint32_t num_blocks_done;
     int32_t num_units_taken; /* share.h */
+    int32_t num_failures;    /* nonzero: some operation did not end */
 };
 
 struct weft_exchange {
@@ -199,6 +200,24 @@ WEFT_FN enum weft_status weft_exchange_await(struct weft_warp *warp,
     return (enum weft_status)weft_max_u32(warp, (uint32_t)status);
 }
 
+/* Warp-wide. What an operation that failed has left undone, others could take for done, since the next
+ * would have its number: so there is no next. */
+WEFT_FN enum weft_status weft_exchange_check(struct weft_warp *warp,
+                                             const struct weft_exchange *exchange)
+{
+    uint32_t num_failures = 0;
+    if (weft_lane_idx(warp) == 0)
+        num_failures = (uint32_t)weft_add_relaxed(&exchange->state->num_failures, 0);
+    return weft_max_u32(warp, num_failures) == 0 ? WEFT_STATUS_OK : WEFT_STATUS_FAILED;
+}
+
+WEFT_FN void weft_exchange_note(struct weft_warp *warp, const struct weft_exchange *exchange,
+                                enum weft_status status)
+{
+    if (status != WEFT_STATUS_OK && weft_lane_idx(warp) == 0)
+        weft_add_relaxed(&exchange->state->num_failures, 1);
+}
+
 /* Called by every warp first. When it returns OK, all ranks have started the same call and their
  * messages can be read. What the warps of block 0 wrote to peers before is visible there then. */
 WEFT_FN enum weft_status weft_exchange_start(struct weft_warp *warp,
@@ -208,13 +227,16 @@ WEFT_FN enum weft_status weft_exchange_start(struct weft_warp *warp,
     enum weft_status status = WEFT_STATUS_OK;
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0) {
-        if (weft_block_idx(warp) == 0)
+        status = weft_exchange_check(warp, exchange);
+        if (weft_block_idx(warp) == 0 && status == WEFT_STATUS_OK)
             weft_exchange_announce(warp, exchange, message);
-        status = weft_exchange_await(warp, exchange, WEFT_MAILBOX_STARTED, WEFT_PHASE_START);
+        if (status == WEFT_STATUS_OK)
+            status = weft_exchange_await(warp, exchange, WEFT_MAILBOX_STARTED, WEFT_PHASE_START);
         for (int32_t rank = weft_lane_idx(warp);
              rank < exchange->num_ranks && status == WEFT_STATUS_OK; rank += WEFT_WARP_SIZE)
             status = weft_exchange_compare(warp, exchange, rank, message);
         status = (enum weft_status)weft_max_u32(warp, (uint32_t)status);
+        weft_exchange_note(warp, exchange, status);
     }
     return (enum weft_status)weft_block_broadcast(warp, (uint32_t)status);
 }
@@ -255,6 +277,7 @@ WEFT_FN enum weft_status weft_exchange_finish(struct weft_warp *warp,
                         sequence);
         }
         status = weft_exchange_await(warp, exchange, WEFT_MAILBOX_FINISHED, WEFT_PHASE_FINISH);
+        weft_exchange_note(warp, exchange, status);
     }
     status = (enum weft_status)weft_block_broadcast(warp, (uint32_t)status);
     if (status == WEFT_STATUS_OK)

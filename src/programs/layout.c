@@ -11,6 +11,45 @@
 
 enum { RANKS_AT_ONCE = 64, CHOICES_AT_ONCE = 8 };
 
+/* Choices are counted by each block for itself if there is room for it: on GPUs, counters that all
+ * blocks share are some ten times slower. */
+enum { MAX_BLOCK_COUNTERS = WEFT_BLOCK_SHARED_BYTES / 4 - 4 };
+
+WEFT_FN int counts_in_block(const struct weft_layout_args *args)
+{
+    return args->num_entries <= MAX_BLOCK_COUNTERS;
+}
+
+WEFT_FN int32_t *selection_counters(struct weft_warp *warp, const struct weft_layout_args *args)
+{
+    return counts_in_block(args) ? (int32_t *)weft_block_shared(warp) + 4 : args->selections;
+}
+
+WEFT_FN void clear_block_counters(struct weft_warp *warp, const struct weft_layout_args *args)
+{
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
+    if (!counts_in_block(args))
+        return;
+    for (int32_t entry = thread; entry < args->num_entries; entry += num_threads)
+        selection_counters(warp, args)[entry] = 0;
+    weft_block_sync(warp);
+}
+
+WEFT_FN void add_block_counters(struct weft_warp *warp, const struct weft_layout_args *args)
+{
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
+    if (!counts_in_block(args))
+        return;
+    weft_block_sync(warp);
+    for (int32_t entry = thread; entry < args->num_entries; entry += num_threads) {
+        const int32_t num_selections = selection_counters(warp, args)[entry];
+        if (num_selections > 0)
+            weft_add_relaxed(&args->selections[entry], num_selections);
+    }
+}
+
 /* Where the choices first .. first + CHOICES_AT_ONCE of a token go; -1 for those that go nowhere. Step
  * by step for all of them, so that their loads are under way together. */
 WEFT_FN void find_entries(const struct weft_layout_args *args, int32_t token, int32_t first,
@@ -28,9 +67,10 @@ WEFT_FN void find_entries(const struct weft_layout_args *args, int32_t token, in
 }
 
 /* Bit i: the token goes to rank first_rank + i. Counts the token's choices on the way, once. */
-WEFT_FN uint64_t ranks_of_token(const struct weft_layout_args *args, int32_t token,
-                                int32_t first_rank)
+WEFT_FN uint64_t ranks_of_token(struct weft_warp *warp, const struct weft_layout_args *args,
+                                int32_t token, int32_t first_rank)
 {
+    int32_t *counters = selection_counters(warp, args);
     uint64_t ranks = 0;
     for (int32_t first = 0; first < args->routing.num_topk; first += CHOICES_AT_ONCE) {
         int32_t entries[CHOICES_AT_ONCE], bits[CHOICES_AT_ONCE];
@@ -41,7 +81,7 @@ WEFT_FN uint64_t ranks_of_token(const struct weft_layout_args *args, int32_t tok
             if (bits[i] >= 0 && bits[i] < RANKS_AT_ONCE)
                 ranks |= (uint64_t)1 << bits[i];
             if (entries[i] >= 0 && first_rank == 0)
-                weft_add_relaxed(&args->selections[entries[i]], 1);
+                weft_add_relaxed(&counters[entries[i]], 1);
         }
     }
     return ranks;
@@ -68,7 +108,7 @@ WEFT_FN int32_t find_routes(struct weft_warp *warp, const struct weft_layout_arg
     int32_t num_routes = 0;
     for (int32_t rank = 0; rank < routing->num_ranks; rank++) {
         if (rank % RANKS_AT_ONCE == 0)
-            ranks = token < 0 ? 0 : ranks_of_token(args, token, rank);
+            ranks = token < 0 ? 0 : ranks_of_token(warp, args, token, rank);
         const int goes = (int)(ranks >> (rank % RANKS_AT_ONCE) & 1);
         const uint32_t ballot = weft_ballot(warp, goes);
         const int32_t num_before = rows[rank];
@@ -186,9 +226,11 @@ WEFT_FN void take_selections(struct weft_warp *warp, const struct weft_layout_ar
 WEFT_PROGRAM(layout, warp, args)
 {
     const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
+    clear_block_counters(warp, args);
     for (int32_t chunk = weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp);
          chunk < args->routing.num_chunks; chunk += num_warps)
         layout_chunk(warp, args, chunk);
+    add_block_counters(warp, args);
     if (weft_is_last_block(warp, args->num_blocks_done)) {
         sum_chunks(warp, args);
         take_selections(warp, args);

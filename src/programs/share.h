@@ -27,9 +27,10 @@ WEFT_FN struct weft_share weft_share_rows(struct weft_warp *warp, int32_t num_to
     return share;
 }
 
+/* One for each block before there is a second for any. */
 WEFT_FN int32_t weft_first_unit(struct weft_warp *warp)
 {
-    return weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp);
+    return weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
 }
 
 /* Lane 0 takes the unit after the one that the warp is about to do: the counter is as far away as the

@@ -381,7 +381,10 @@ static weft_result grow_blocks(struct weft__cpu_runner *runner, int32_t num_bloc
 static void prepare_warps(struct weft__cpu_launch *run)
 {
     const struct weft__launch *launch = run->launch;
-    memset(run->runner->blocks, 0, (size_t)launch->grid.num_blocks * sizeof(*run->runner->blocks));
+    for (int32_t i = 0; i < launch->grid.num_blocks; i++) {
+        run->runner->blocks[i].num_arrived = 0;
+        run->runner->blocks[i].num_syncs = 0;
+    }
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
         struct warp_fiber *fiber = run->runner->fibers[i];
         const int32_t block_idx = i / launch->grid.num_warps;

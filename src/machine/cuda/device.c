@@ -160,8 +160,7 @@ void weft__cuda_detach(weft_comm *comm)
     if (cuda == NULL)
         return;
     if (cuda->context != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
-        if (cuda->failure_is_taken != 0)
-            (void)weft__cu.mem_free(cuda->failure_is_taken);
+        weft__cuda_free(comm, (void *)(uintptr_t)cuda->failure_is_taken);
         if (cuda->copies != NULL)
             (void)weft__cu.stream_destroy(cuda->copies);
         if (cuda->board != NULL)

@@ -27,6 +27,8 @@
     X(ctx_pop_current, cuCtxPopCurrent)                                                            \
     X(mem_get_info, cuMemGetInfo)                                                                  \
     X(mem_alloc, cuMemAlloc)                                                                       \
+    X(mem_alloc_async, cuMemAllocAsync)                                                            \
+    X(mem_free_async, cuMemFreeAsync)                                                              \
     X(mem_free, cuMemFree)                                                                         \
     X(mem_host_alloc, cuMemHostAlloc)                                                              \
     X(mem_host_get_device_pointer, cuMemHostGetDevicePointer)                                      \

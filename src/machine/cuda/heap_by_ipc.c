@@ -75,9 +75,13 @@ static int is_of_this_process(const weft_comm *comm, int32_t rank)
            comm->identities[rank].pid == comm->identities[comm->rank].pid;
 }
 
+/* IPC shares plain allocations only. */
 static void release(weft_comm *comm, const struct weft__heap_part *part)
 {
-    weft__cuda_free(comm, part->base);
+    if (weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
+        return;
+    (void)weft__cu.mem_free((CUdeviceptr)(uintptr_t)part->base);
+    weft__cuda_leave();
 }
 
 static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *part)
@@ -102,7 +106,7 @@ static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *pa
 static void unmap(weft_comm *comm, int32_t rank, const struct weft__heap_part *part)
 {
     if (rank == comm->rank) {
-        weft__cuda_free(comm, part->base);
+        release(comm, part);
         return;
     }
     if (is_of_this_process(comm, rank) || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)

@@ -7,7 +7,7 @@ enum {
     WARP_THREADS = WEFT__CUDA_WARP_THREADS,
     /* Shared memory: of a block's own, at most; and of each warp beside its slot for bulk copies
      * (struct weft__cuda_block and struct weft__cuda_warp_memory of primitives.h). */
-    BLOCK_BYTES = 1024,
+    BLOCK_BYTES = WEFT_BLOCK_SHARED_BYTES + 1024,
     WARP_BYTES = (WEFT_WARP_POINTERS * 8 + 127) / 128 * 128,
     SLOT_ALIGNMENT = 128
 };

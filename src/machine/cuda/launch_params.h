@@ -5,15 +5,39 @@
 
 #include "machine/machine.h" /* struct weft_failure */
 
+#ifdef __CUDACC__
+#define WEFT__CUDA_BOTH __host__ __device__
+#else
+#define WEFT__CUDA_BOTH
+#endif
+
 /* Of one communicator, in pinned memory of the host: waits look at it now and then. */
 struct weft__cuda_board {
     uint32_t comm_has_failed; /* written by the host */
+    /* Written by waits that take long: it changes as long as there are some. */
+    uint32_t num_looks;
+    uint64_t wait; /* the last of them: weft__cuda_pack_wait */
     /* Written by the first warp that fails; the failure, too, before it is told. */
     uint32_t failure_is_told;
     uint32_t failed_program; /* program_idx of its launch */
     struct weft_failure failure;
     uint8_t rank_has_left[]; /* [num_ranks], written by the host */
 };
+
+/* Rank and exchange of a wait in one word, so that they belong together. Exchanges are at heap offsets
+ * of multiples of 256. */
+static inline WEFT__CUDA_BOTH uint64_t weft__cuda_pack_wait(int32_t rank, uint64_t exchange)
+{
+    return (uint64_t)rank << 40 | exchange / 256;
+}
+static inline WEFT__CUDA_BOTH int32_t weft__cuda_wait_rank(uint64_t wait)
+{
+    return (int32_t)(wait >> 40);
+}
+static inline WEFT__CUDA_BOTH uint64_t weft__cuda_wait_exchange(uint64_t wait)
+{
+    return (wait & ((UINT64_C(1) << 40) - 1)) * 256;
+}
 
 /* The first parameter of every kernel; the program's arguments are the second. */
 struct weft__cuda_launch {

@@ -11,34 +11,32 @@ static weft_result finish_copies(const struct weft__cuda *cuda, CUresult enqueue
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "%s", what);
 }
 
-static weft_result alloc_zeroed(const struct weft__cuda *cuda, uint64_t bytes, CUdeviceptr *memory)
-{
-    WEFT__CUDA_TRY(weft__cu.mem_alloc(memory, bytes > 0 ? bytes : 1),
-                   "no %" PRIu64 " bytes of memory on CUDA device %d", bytes, cuda->ordinal);
-    const weft_result result = finish_copies(
-        cuda, weft__cu.memset_d8_async(*memory, 0, bytes, cuda->copies), "cannot zero memory");
-    if (result != WEFT_OK)
-        (void)weft__cu.mem_free(*memory);
-    return result;
-}
-
+/* Plain allocations wait for all kernels of the process, which may wait for a rank that allocates. */
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     CUdeviceptr allocated = 0;
     WEFT__TRY(weft__cuda_enter(cuda));
-    const weft_result result = alloc_zeroed(cuda, bytes, &allocated);
+    const uint64_t least_bytes = bytes > 0 ? bytes : 1;
+    CUresult result = weft__cu.mem_alloc_async(&allocated, least_bytes, cuda->copies);
+    if (result == CUDA_SUCCESS)
+        result = weft__cu.memset_d8_async(allocated, 0, least_bytes, cuda->copies);
+    if (result == CUDA_SUCCESS)
+        result = weft__cu.stream_synchronize(cuda->copies);
     weft__cuda_leave();
-    if (result == WEFT_OK)
-        *memory = (void *)(uintptr_t)allocated;
-    return result;
+    *memory = (void *)(uintptr_t)allocated;
+    return result == CUDA_SUCCESS
+               ? WEFT_OK
+               : weft__cuda_error(result, "no %" PRIu64 " bytes of memory on CUDA device %d", bytes,
+                                  cuda->ordinal);
 }
 
 void weft__cuda_free(weft_comm *comm, void *memory)
 {
-    if (memory == NULL || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    if (memory == NULL || weft__cuda_enter(cuda) != WEFT_OK)
         return;
-    (void)weft__cu.mem_free((CUdeviceptr)(uintptr_t)memory);
+    (void)weft__cu.mem_free_async((CUdeviceptr)(uintptr_t)memory, cuda->copies);
     weft__cuda_leave();
 }
 

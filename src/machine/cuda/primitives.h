@@ -50,8 +50,7 @@ struct weft_warp {
     {                                                                                              \
         __shared__ struct weft__cuda_block block;                                                  \
         struct weft_warp this_warp;                                                                \
-        if (!weft__cuda_begin(&this_warp, &launch, &block))                                        \
-            return;                                                                                \
+        weft__cuda_begin(&this_warp, &launch, &block);                                             \
         (void)name##_body(&this_warp, &name_args);                                                 \
         weft__cuda_complete_stores(&this_warp);                                                    \
     }                                                                                              \
@@ -222,6 +221,15 @@ WEFT_FN int weft__cuda_must_end(const struct weft_warp *warp, const struct weft_
     return 1;
 }
 
+/* One of the waits that are going on is enough, so they overwrite each other. */
+WEFT_FN void weft__cuda_publish_wait(const struct weft_warp *warp,
+                                     const struct weft_wait_site *site)
+{
+    struct weft__cuda_board *board = warp->launch->board;
+    *(volatile uint64_t *)&board->wait = weft__cuda_pack_wait(site->rank, site->exchange);
+    *(volatile uint32_t *)&board->num_looks = *(volatile uint32_t *)&board->num_looks + 1;
+}
+
 WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                                    const struct weft_wait_site *site)
 {
@@ -238,15 +246,15 @@ WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word,
             const struct weft_failure failure = {why, *site, 0, at_least, seen};
             return weft_fail(warp, &failure);
         }
-        if (polls % POLLS_PER_LOOK == 0)
-            (void)weft__cuda_must_end(warp, site, start_ns, &why);
+        if (polls % POLLS_PER_LOOK != 0)
+            continue;
+        weft__cuda_publish_wait(warp, site);
+        (void)weft__cuda_must_end(warp, site, start_ns, &why);
     }
 }
 
-/* False if the launch must not run: one before it has failed, and what that one left undone would be
- * taken for done. */
-WEFT_FN int weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_launch *launch,
-                             struct weft__cuda_block *block)
+WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_launch *launch,
+                              struct weft__cuda_block *block)
 {
     extern __shared__ __align__(128) char dynamic_shared[];
     const uint32_t warp_bytes =
@@ -267,7 +275,6 @@ WEFT_FN int weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_lau
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
 #endif
-    return *(const volatile uint32_t *)launch->failure_is_taken == 0;
 }
 
 #include "machine/cuda/rows.h"

@@ -193,7 +193,7 @@ static weft_result stream_call(weft_stream *base, void (*function)(void *argumen
 
 /* ---------------------------------------------------------------- events */
 
-static weft_result event_create(weft_comm *comm, weft_event **out)
+static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_event **out)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     struct own_event *event = calloc(1, sizeof *event);
@@ -203,7 +203,9 @@ static weft_result event_create(weft_comm *comm, weft_event **out)
     event->device = cuda->device;
     CUresult result = weft__cu.device_primary_ctx_retain(&event->context, cuda->device);
     if (result == CUDA_SUCCESS && enter(event->context) == WEFT_OK) {
-        result = weft__cu.event_create(&event->event, CU_EVENT_DEFAULT);
+        result = weft__cu.event_create(&event->event, use == WEFT__EVENT_MEASURES
+                                                          ? CU_EVENT_DEFAULT
+                                                          : CU_EVENT_DISABLE_TIMING);
         weft__cuda_leave();
         if (result != CUDA_SUCCESS)
             (void)weft__cu.device_primary_ctx_release(cuda->device);

@@ -28,14 +28,40 @@ static int has_news(const weft_comm *comm)
            atomic_load(&comm->status.result) == WEFT_OK;
 }
 
+/* What kernels wait for, for ranks that ask. A wait is over when it has not looked for a whole poll. */
+struct long_wait {
+    struct weft__wait_entry entry;
+    int is_known; /* to the communicator */
+    uint32_t num_looks;
+};
+
+static void follow_waits(weft_comm *comm, struct long_wait *known)
+{
+    const struct weft__cuda_board *board = weft__cuda_of(comm)->board;
+    const uint32_t num_looks = __atomic_load_n(&board->num_looks, __ATOMIC_RELAXED);
+    const uint64_t wait = __atomic_load_n(&board->wait, __ATOMIC_RELAXED);
+    const int is_going_on = num_looks != known->num_looks;
+    known->num_looks = num_looks;
+    if (known->is_known)
+        weft__waits_end(&comm->waits, &known->entry, WEFT__WAIT_CAME);
+    known->is_known = is_going_on;
+    if (!is_going_on)
+        return;
+    known->entry.wait = (struct weft__wait){.rank = weft__cuda_wait_rank(wait),
+                                            .exchange = weft__cuda_wait_exchange(wait)};
+    weft__waits_begin(&comm->waits, &known->entry);
+}
+
 static void *watch(void *argument)
 {
     weft_comm *comm = argument;
     struct weft__cuda *cuda = weft__cuda_of(comm);
     struct weft__status *status = &comm->status;
+    struct long_wait wait = {.is_known = 0};
     pthread_mutex_lock(&status->mutex);
     while (cuda->watcher_runs) {
         post_news(comm);
+        follow_waits(comm, &wait);
         if (has_news(comm)) {
             pthread_mutex_unlock(&status->mutex);
             weft__cuda_collect_failure(comm);
@@ -46,6 +72,8 @@ static void *watch(void *argument)
         pthread_cond_timedwait(&status->changed, &status->mutex, &until);
     }
     pthread_mutex_unlock(&status->mutex);
+    if (wait.is_known)
+        weft__waits_end(&comm->waits, &wait.entry, WEFT__WAIT_CAME);
     return NULL;
 }
 

@@ -198,8 +198,9 @@ static weft_result stream_launch(weft_stream *base, const struct weft__launch *l
 
 /* ---------------------------------------------------------------- events */
 
-static weft_result event_create(weft_comm *comm, weft_event **out)
+static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_event **out)
 {
+    (void)use;
     struct own_event *event = calloc(1, sizeof *event);
     if (event == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
