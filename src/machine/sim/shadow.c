@@ -11,9 +11,11 @@
 
 enum {
     WORD_BYTES = 4,
-    WORD_HASH_BITS = 17,
-    NUM_WORDS = 1 << WORD_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
-    NUM_READ_VECTORS = 1 << 16,      /* of bytes that several fibers have read */
+    PAGE_WORDS = 16,
+    PAGE_HASH_BITS = 14,
+    NUM_PAGES = 1 << PAGE_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
+    NUM_SPLIT_WORDS = 1 << 15,
+    NUM_READ_VECTORS = 1 << 16, /* of bytes that several fibers have read */
     NOBODY = -1,
     MANY = -2,
     MAX_REPORTED_RACES = 3
@@ -34,14 +36,22 @@ struct cell { /* of one byte, or of a whole word */
 };
 
 struct word {
-    uintptr_t number; /* address / WORD_BYTES */
-    uint32_t run;     /* words of earlier runs count as empty, so that nothing must be cleared */
-    int is_whole;     /* all accesses were to the whole word: cells[0] stands for all its bytes */
-    struct cell cells[WORD_BYTES];
+    uint32_t run;       /* words of earlier runs count as empty, so that nothing must be cleared */
+    struct cell *bytes; /* [WORD_BYTES]; NULL: all accesses were to the whole word */
+    struct cell whole;
 };
 
-static struct word words[NUM_WORDS]; /* open addressing */
-static int32_t num_words;
+/* Words are found by their page: neighbours are near each other here too. */
+struct page {
+    uintptr_t number; /* address / WORD_BYTES / PAGE_WORDS */
+    uint32_t run;
+    struct word words[PAGE_WORDS];
+};
+
+static struct page pages[NUM_PAGES]; /* open addressing */
+static int32_t num_pages;
+static struct cell split_words[NUM_SPLIT_WORDS][WORD_BYTES];
+static int32_t num_split_words;
 static uint32_t read_vectors[NUM_READ_VECTORS][SIM_MAX_FIBERS];
 static int32_t num_read_vectors;
 static uint32_t run_number = 1;
@@ -49,7 +59,8 @@ static uint32_t run_number = 1;
 void sim_shadow_reset(void)
 {
     run_number++;
-    num_words = 0;
+    num_pages = 0;
+    num_split_words = 0;
     num_read_vectors = 0;
 }
 
@@ -60,27 +71,40 @@ static void clear_cell(struct cell *cell, enum sim_content content)
     cell->read.fiber = NOBODY;
 }
 
-/* Where the word is, or where it belongs. */
-static struct word *find_word(uintptr_t number)
+/* Where the page is, or where it belongs. */
+static struct page *find_page(uintptr_t number)
 {
-    size_t slot = number * 0x9e3779b97f4a7c15u >> (64 - WORD_HASH_BITS);
-    while (words[slot].run == run_number && words[slot].number != number)
-        slot = (slot + 1) % NUM_WORDS;
-    return &words[slot];
+    static struct page *last = &pages[0];
+    if (last->run == run_number && last->number == number)
+        return last;
+    size_t slot = number * 0x9e3779b97f4a7c15u >> (64 - PAGE_HASH_BITS);
+    while (pages[slot].run == run_number && pages[slot].number != number)
+        slot = (slot + 1) % NUM_PAGES;
+    last = &pages[slot];
+    return last;
+}
+
+static struct page *page_of(uintptr_t number)
+{
+    struct page *page = find_page(number);
+    if (page->run == run_number)
+        return page;
+    if (++num_pages > NUM_PAGES / 4 * 3)
+        abort(); /* a checker that forgets accesses would miss races */
+    page->run = run_number;
+    page->number = number;
+    return page;
 }
 
 static struct word *word_of(uintptr_t number)
 {
-    struct word *word = find_word(number);
+    struct word *word = &page_of(number / PAGE_WORDS)->words[number % PAGE_WORDS];
     if (word->run == run_number)
         return word;
-    if (++num_words > NUM_WORDS / 4 * 3)
-        abort(); /* a checker that forgets accesses would miss races */
     word->run = run_number;
-    word->number = number;
-    word->is_whole = 1;
-    clear_cell(&word->cells[0], SIM_CONTENT_ANY);
-    word->cells[0].read_times = NULL;
+    word->bytes = NULL;
+    clear_cell(&word->whole, SIM_CONTENT_ANY);
+    word->whole.read_times = NULL;
     return word;
 }
 
@@ -93,14 +117,14 @@ static uint32_t *new_read_vector(void)
 
 static void split(struct word *word)
 {
-    if (!word->is_whole)
-        return;
-    word->is_whole = 0;
-    const uint32_t *read_times = word->cells[0].read_times;
-    for (int i = 1; i < WORD_BYTES; i++) {
-        word->cells[i] = word->cells[0];
-        if (read_times != NULL)
-            word->cells[i].read_times = memcpy(new_read_vector(), read_times, sizeof *read_vectors);
+    if (num_split_words == NUM_SPLIT_WORDS)
+        abort(); /* as above */
+    word->bytes = split_words[num_split_words++];
+    for (int i = 0; i < WORD_BYTES; i++) {
+        word->bytes[i] = word->whole;
+        if (word->whole.read_times != NULL)
+            word->bytes[i].read_times =
+                memcpy(new_read_vector(), word->whole.read_times, sizeof *read_vectors);
     }
 }
 
@@ -108,13 +132,14 @@ static void split(struct word *word)
 static struct cell *cell_of(uintptr_t address, uintptr_t end, size_t *num_bytes)
 {
     struct word *word = word_of(address / WORD_BYTES);
-    if (word->is_whole && address % WORD_BYTES == 0 && end - address >= WORD_BYTES) {
+    if (word->bytes == NULL && address % WORD_BYTES == 0 && end - address >= WORD_BYTES) {
         *num_bytes = WORD_BYTES;
-        return &word->cells[0];
+        return &word->whole;
     }
-    split(word);
+    if (word->bytes == NULL)
+        split(word);
     *num_bytes = 1;
-    return &word->cells[address % WORD_BYTES];
+    return &word->bytes[address % WORD_BYTES];
 }
 
 static void set_range(uintptr_t begin, uintptr_t end, enum sim_content content)
@@ -131,10 +156,11 @@ void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content cont
 
 void sim_shadow_forget(const void *address, size_t num_bytes)
 {
+    enum { PAGE_BYTES = PAGE_WORDS * WORD_BYTES };
     const uintptr_t begin = (uintptr_t)address, end = begin + num_bytes;
-    for (uintptr_t number = begin / WORD_BYTES; number * WORD_BYTES < end; number++) {
-        const uintptr_t first = number * WORD_BYTES, last = first + WORD_BYTES;
-        if (find_word(number)->run == run_number)
+    for (uintptr_t number = begin / PAGE_BYTES; number * PAGE_BYTES < end; number++) {
+        const uintptr_t first = number * PAGE_BYTES, last = first + PAGE_BYTES;
+        if (find_page(number)->run == run_number)
             set_range(first > begin ? first : begin, last < end ? last : end, SIM_CONTENT_ANY);
     }
 }
