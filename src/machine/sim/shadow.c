@@ -17,13 +17,12 @@ enum {
     NUM_SPLIT_WORDS = 1 << 15,
     NUM_READ_VECTORS = 1 << 16, /* of bytes that several fibers have read */
     NOBODY = -1,
-    MANY = -2,
-    MAX_REPORTED_RACES = 3
+    MANY = -2
 };
 
-struct last {      /* access */
-    int16_t fiber; /* NOBODY; for reads also MANY */
-    uint8_t is_atomic;
+struct last {       /* access */
+    int16_t fiber;  /* NOBODY; for reads also MANY */
+    uint8_t access; /* enum sim_access */
     uint32_t time;
     const void *code;
 };
@@ -165,58 +164,29 @@ void sim_shadow_forget(const void *address, size_t num_bytes)
     }
 }
 
-/* ---------------------------------------------------------------- races */
-
-static const char *missing_edge(int earlier_is_write, int later_is_write)
-{
-    if (earlier_is_write && !later_is_write)
-        return "the read is not ordered after the write: a release by the writer, or the acquire "
-               "of "
-               "it by the reader, is missing";
-    if (!earlier_is_write)
-        return "the write is not ordered after the read: the writer did not learn that the reader "
-               "is "
-               "done";
-    return "the two writes are not ordered: the second writer did not learn that the first is done";
-}
-
-static const char *access_name(int is_write, int is_atomic)
-{
-    if (is_atomic)
-        return is_write ? "atomic write" : "atomic read";
-    return is_write ? "write" : "read";
-}
-
-static void report_race(const void *address, const struct last *earlier, int earlier_is_write,
-                        const struct last *later, int later_is_write)
-{
-    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
-        return;
-    const struct sim_fiber *first = sim_world->fibers[earlier->fiber];
-    const struct sim_fiber *second = sim_current();
-    sim_report("race at %s: %s by rank %d block %d warp %d lane %d at %s", sim_name_of(address),
-               access_name(later_is_write, later->is_atomic), second->rank, second->warp.block_idx,
-               second->warp.warp_idx, second->warp.lane_idx, sim_line_of(later->code));
-    sim_report(", %s by rank %d block %d warp %d lane %d at %s: %s\n",
-               access_name(earlier_is_write, earlier->is_atomic), first->rank,
-               first->warp.block_idx, first->warp.warp_idx, first->warp.lane_idx,
-               sim_line_of(earlier->code), missing_edge(earlier_is_write, later_is_write));
-}
-
-static void report_content(const void *address, enum sim_content content, const void *code)
-{
-    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
-        return;
-    const struct sim_fiber *fiber = sim_current();
-    sim_report("%s at %s by rank %d block %d warp %d lane %d at %s\n",
-               content == SIM_CONTENT_FREED
-                   ? "access to memory that has been freed"
-                   : "read of memory that nobody has written since it was allocated",
-               sim_name_of(address), fiber->rank, fiber->warp.block_idx, fiber->warp.warp_idx,
-               fiber->warp.lane_idx, sim_line_of(code));
-}
-
 /* ---------------------------------------------------------------- checks */
+
+static int is_atomic(const struct last *last)
+{
+    return last->access == SIM_ATOMIC_READ || last->access == SIM_ATOMIC_WRITE;
+}
+
+static int is_write(const struct last *last)
+{
+    return last->access == SIM_WRITE || last->access == SIM_ATOMIC_WRITE;
+}
+
+static struct sim_access_record record_of(const struct last *last)
+{
+    return (struct sim_access_record){sim_world->fibers[last->fiber], (enum sim_access)last->access,
+                                      last->code};
+}
+
+static void report_race(const void *address, const struct last *earlier, const struct last *later)
+{
+    const struct sim_access_record first = record_of(earlier), second = record_of(later);
+    sim_report_race(address, &first, &second);
+}
 
 static int is_before(const struct last *earlier, const struct sim_fiber *fiber)
 {
@@ -225,7 +195,7 @@ static int is_before(const struct last *earlier, const struct sim_fiber *fiber)
 
 static int conflicts(const struct last *earlier, const struct last *later)
 {
-    return !(earlier->is_atomic && later->is_atomic) && !is_before(earlier, sim_current());
+    return !(is_atomic(earlier) && is_atomic(later)) && !is_before(earlier, sim_current());
 }
 
 static int check_readers(const void *address, const struct cell *cell, const struct last *write)
@@ -233,14 +203,14 @@ static int check_readers(const void *address, const struct cell *cell, const str
     if (cell->read.fiber != MANY) {
         if (!conflicts(&cell->read, write))
             return 0;
-        report_race(address, &cell->read, 0, write, 1);
+        report_race(address, &cell->read, write);
         return 1;
     }
     for (int32_t id = 0; id < sim_world->num_fibers; id++) {
-        const struct last reader = {(int16_t)id, cell->read.is_atomic, cell->read_times[id],
+        const struct last reader = {(int16_t)id, cell->read.access, cell->read_times[id],
                                     cell->read.code};
         if (conflicts(&reader, write)) {
-            report_race(address, &reader, 0, write, 1);
+            report_race(address, &reader, write);
             return 1;
         }
     }
@@ -260,7 +230,8 @@ static void note_read(struct cell *cell, const struct last *read)
         cell->read_times[cell->read.fiber] = cell->read.time;
         cell->read.fiber = MANY;
     }
-    cell->read.is_atomic &= read->is_atomic;
+    if (!is_atomic(read))
+        cell->read.access = read->access;
     cell->read.code = read->code;
     cell->read_times[read->fiber] = read->time;
 }
@@ -272,51 +243,60 @@ static int has_been_stalled(const struct sim_fiber *fiber)
     return sim_world->rank_stalled_until_ns[fiber->rank] > 0;
 }
 
-/* Returns 1 when a race was reported, so that one access is reported once. */
-static int check_cell(const void *address, struct cell *cell, const struct last *access,
-                      int is_write)
+/* What is wrong with an access to such memory; NULL if nothing. */
+static const char *misuse(enum sim_content content, const struct last *access)
 {
-    int is_race = 0;
-    if ((cell->content == SIM_CONTENT_FREED && !has_been_stalled(sim_current())) ||
-        (cell->content == SIM_CONTENT_UNWRITTEN && !is_write)) {
-        report_content(address, cell->content, access->code);
-        is_race = 1;
+    switch (content) {
+    case SIM_CONTENT_UNWRITTEN:
+        return is_write(access) ? NULL
+                                : "read of memory that nobody has written since it was allocated";
+    case SIM_CONTENT_FREED:
+        return has_been_stalled(sim_current()) ? NULL : "access to memory that has been freed";
+    default:
+        return NULL;
     }
-    if (is_write && cell->content == SIM_CONTENT_UNWRITTEN)
-        cell->content = SIM_CONTENT_ANY;
-    if (is_race) {
-        cell->content = SIM_CONTENT_ANY; /* reported once */
+}
+
+/* Returns 1 when something was reported, so that one access is reported once. */
+static int check_cell(const void *address, struct cell *cell, const struct last *access)
+{
+    int is_reported = 0;
+    const char *why = misuse(cell->content, access);
+    if (why != NULL) {
+        const struct sim_access_record record = record_of(access);
+        sim_report_bad_access(address, &record, why);
+        is_reported = 1;
     } else if (conflicts(&cell->write, access)) {
-        report_race(address, &cell->write, 1, access, is_write);
-        is_race = 1;
-    } else if (is_write) {
-        is_race = check_readers(address, cell, access);
+        report_race(address, &cell->write, access);
+        is_reported = 1;
+    } else if (is_write(access)) {
+        is_reported = check_readers(address, cell, access);
     }
-    if (is_write) {
+    if (why != NULL || is_write(access))
+        cell->content = SIM_CONTENT_ANY; /* reported once, or written */
+    if (is_write(access)) {
         cell->write = *access;
         cell->read.fiber = NOBODY; /* all reads are before this write, or were reported */
     } else {
         note_read(cell, access);
     }
-    return is_race;
+    return is_reported;
 }
 
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code)
 {
     const struct sim_fiber *fiber = sim_current();
-    const struct last last = {(int16_t)fiber->id,
-                              access == SIM_ATOMIC_READ || access == SIM_ATOMIC_WRITE,
-                              fiber->clock.of[fiber->id], code};
-    const int is_write = access == SIM_WRITE || access == SIM_ATOMIC_WRITE;
+    const struct last last = {(int16_t)fiber->id, (uint8_t)access, fiber->clock.of[fiber->id],
+                              code};
     const uintptr_t end = (uintptr_t)address + num_bytes;
     int is_reported = 0;
     size_t num_cell_bytes;
     for (uintptr_t at = (uintptr_t)address; at < end; at += num_cell_bytes) {
         struct cell *cell = cell_of(at, end, &num_cell_bytes);
         if (!is_reported) {
-            is_reported = check_cell((const void *)at, cell, &last, is_write);
-        } else if (is_write) {
+            is_reported = check_cell((const void *)at, cell, &last);
+        } else if (is_write(&last)) {
             cell->write = last;
             cell->content = SIM_CONTENT_ANY;
         }

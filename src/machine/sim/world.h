@@ -154,7 +154,17 @@ enum sim_site_kind {
 /* Counts a pass; returns 1 if the site is weakened in this run. */
 int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind);
 
-/* report.c */
+/* report.c: an access, for a report of one or two of them */
+struct sim_access_record {
+    const struct sim_fiber *fiber;
+    enum sim_access access;
+    const void *code;
+};
+void sim_report_race(const void *address, const struct sim_access_record *earlier,
+                     const struct sim_access_record *later);
+/* An access to memory that it may not be made to, `why` in words. */
+void sim_report_bad_access(const void *address, const struct sim_access_record *access,
+                           const char *why);
 void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value);
 void sim_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_report_traces(void);
