@@ -45,3 +45,11 @@ WEFT_PROGRAM(relaxed, warp, args)
     }
     return WEFT_STATUS_OK;
 }
+
+/* Rank 0 writes to rank 1's memory, whatever became of it. */
+WEFT_PROGRAM(late_write, warp, args)
+{
+    if (args->rank == 0 && weft_lane_idx(warp) == 0)
+        write_word(&args->other->slots[0][0]);
+    return WEFT_STATUS_OK;
+}

@@ -100,9 +100,12 @@ static struct word *word_of(uintptr_t number)
     struct word *word = &page_of(number / PAGE_WORDS)->words[number % PAGE_WORDS];
     if (word->run == run_number)
         return word;
+    uint64_t offset;
+    const int is_in_heap = sim_heap_rank((const void *)(number * WORD_BYTES), &offset) >= 0;
     word->run = run_number;
     word->bytes = NULL;
-    clear_cell(&word->whole, SIM_CONTENT_ANY);
+    /* What is allocated has been set since. */
+    clear_cell(&word->whole, is_in_heap ? SIM_CONTENT_UNALLOCATED : SIM_CONTENT_ANY);
     word->whole.read_times = NULL;
     return word;
 }
@@ -236,13 +239,6 @@ static void note_read(struct cell *cell, const struct last *read)
     cell->read_times[read->fiber] = read->time;
 }
 
-/* A rank that was stalled goes on when the others have given it up and freed their heaps, which stay
- * mapped for it. */
-static int has_been_stalled(const struct sim_fiber *fiber)
-{
-    return sim_world->rank_stalled_until_ns[fiber->rank] > 0;
-}
-
 /* What is wrong with an access to such memory; NULL if nothing. */
 static const char *misuse(enum sim_content content, const struct last *access)
 {
@@ -250,8 +246,10 @@ static const char *misuse(enum sim_content content, const struct last *access)
     case SIM_CONTENT_UNWRITTEN:
         return is_write(access) ? NULL
                                 : "read of memory that nobody has written since it was allocated";
+    case SIM_CONTENT_UNALLOCATED:
+        return "access to heap memory that is not allocated";
     case SIM_CONTENT_FREED:
-        return has_been_stalled(sim_current()) ? NULL : "access to memory that has been freed";
+        return "access to memory that has been freed";
     default:
         return NULL;
     }
@@ -283,6 +281,16 @@ static int check_cell(const void *address, struct cell *cell, const struct last 
     return is_reported;
 }
 
+static int check_mapping(const void *address, const struct last *access)
+{
+    const struct sim_access_record record = record_of(access);
+    if (sim_heap_is_mapped(address, record.fiber->rank))
+        return 0;
+    sim_report_bad_access(address, &record,
+                          "access to the heap of a communicator that the rank has destroyed");
+    return 1;
+}
+
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code)
 {
@@ -290,7 +298,7 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
     const struct last last = {(int16_t)fiber->id, (uint8_t)access, fiber->clock.of[fiber->id],
                               code};
     const uintptr_t end = (uintptr_t)address + num_bytes;
-    int is_reported = 0;
+    int is_reported = num_bytes > 0 && check_mapping(address, &last);
     size_t num_cell_bytes;
     for (uintptr_t at = (uintptr_t)address; at < end; at += num_cell_bytes) {
         struct cell *cell = cell_of(at, end, &num_cell_bytes);

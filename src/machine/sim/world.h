@@ -126,9 +126,14 @@ enum sim_access { SIM_READ, SIM_WRITE, SIM_ATOMIC_READ, SIM_ATOMIC_WRITE };
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
 void sim_shadow_reset(void);
-enum sim_content { SIM_CONTENT_ANY, SIM_CONTENT_UNWRITTEN, SIM_CONTENT_FREED };
-/* The memory's past no longer counts. Reads of unwritten bytes, and all accesses to freed ones, are
- * reported as races are. */
+enum sim_content {
+    SIM_CONTENT_ANY,
+    SIM_CONTENT_UNWRITTEN,
+    SIM_CONTENT_UNALLOCATED, /* of a heap: not yet */
+    SIM_CONTENT_FREED
+};
+/* The memory's past no longer counts. Reads of unwritten bytes, and all accesses to unallocated or
+ * freed ones, are reported as races are. */
 void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content);
 /* What was accessed there has no conflict with what comes. */
 void sim_shadow_forget(const void *address, size_t num_bytes);
@@ -172,9 +177,13 @@ void sim_report_traces(void);
 const char *sim_line_of(const void *code);
 /* "heap of rank r + offset" or "local memory". */
 const char *sim_name_of(const void *address);
-/* comm.c: which rank's heap an address is in, or -1; its offset there. */
+/* comm.c */
 void sim_comm_lose_rank(int32_t world_rank);
 void sim_comm_reset(void);
+/* heap.c: which rank's heap an address is in, or -1; its offset there. */
 int32_t sim_heap_rank(const void *address, uint64_t *offset);
+/* Whether a rank of the run may access it: all that is in no heap, or in one that the rank has mapped
+ * and keeps so until it destroys its own communicator, whatever the heap's owner does. */
+int sim_heap_is_mapped(const void *address, int32_t world_rank);
 
 #endif
