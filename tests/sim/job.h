@@ -22,6 +22,7 @@ void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result);
 int job_is_caught(const struct weft__sim_result *result);
 
 weft__program_fn weft__sim_planted_signal, weft__sim_planted_parity, weft__sim_planted_epoch,
-    weft__sim_planted_barrier, weft__sim_unordered, weft__sim_relaxed, weft__sim_late_write;
+    weft__sim_planted_barrier, weft__sim_planted_stale, weft__sim_planted_known,
+    weft__sim_unordered, weft__sim_relaxed, weft__sim_late_write;
 
 #endif

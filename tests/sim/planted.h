@@ -36,6 +36,8 @@ struct job_args {
 #define weft_planted_parity_args  job_args
 #define weft_planted_epoch_args   job_args
 #define weft_planted_barrier_args job_args
+#define weft_planted_stale_args   job_args
+#define weft_planted_known_args   job_args
 #define weft_unordered_args       job_args
 #define weft_relaxed_args         job_args
 #define weft_late_write_args      job_args

@@ -119,6 +119,30 @@ static int meet_and_write(int32_t number, void *argument)
     return failed | close_rank(&rank);
 }
 
+/* The values of signals begin anew in a block that is freed and allocated again. */
+static int signal_twice(int32_t number, void *argument)
+{
+    struct heap_rank rank = {.number = number};
+    struct job_state state = {.num_wrong = 0};
+    int failed = open_rank(&rank, argument);
+    for (int32_t i = 0; i < 2 && !failed; i++) {
+        struct job_args args = {.own = rank.block,
+                                .other = weft_ptr(rank.other_comm, rank.block, 1 - number),
+                                .state = &state,
+                                .rank = number,
+                                .form = FORM_CORRECTED};
+        weft__sim_host_writes(rank.block, sizeof(struct job_area));
+        memset(rank.block, 0, sizeof(struct job_area));
+        failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+        for (args.sequence = 1; args.sequence <= 3; args.sequence++)
+            failed |= launch(&rank, weft__sim_planted_signal, &args);
+        failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+        failed |= weft_heap_free(rank.other_comm, rank.block) != WEFT_OK;
+        failed |= weft_heap_alloc(rank.other_comm, sizeof(struct job_area), &rank.block) != WEFT_OK;
+    }
+    return failed | state.num_wrong | close_rank(&rank);
+}
+
 static void run(int (*rank_main)(int32_t, void *), struct heap_job *job, uint64_t seed)
 {
     const struct weft__sim_config config = {.seed = seed,
@@ -144,6 +168,16 @@ static void check_fate(enum fate fate, const char *told)
             assert_string_equal(result.report, "");
         else
             assert_non_null(strstr(result.report, told));
+    }
+}
+
+static void a_word_that_is_allocated_again_has_no_past(void **state)
+{
+    (void)state;
+    struct heap_job job = {.fate = FATE_FREED};
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        run(signal_twice, &job, seed);
+        assert_string_equal(result.report, "");
     }
 }
 
@@ -175,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_block_can_be_written_until_it_is_freed),
         cmocka_unit_test(what_is_freed_after_a_failure_is_nobodys),
         cmocka_unit_test(a_heap_is_mapped_until_the_one_who_maps_it_has_gone),
+        cmocka_unit_test(a_word_that_is_allocated_again_has_no_past),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,7 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
     if (region->used_bytes < offset + bytes)
         region->used_bytes = offset + bytes;
     sim_shadow_set(*ptr, bytes, SIM_CONTENT_UNWRITTEN);
+    sim_words_forget(*ptr, bytes);
     return WEFT_OK;
 }
 

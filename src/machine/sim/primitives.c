@@ -124,14 +124,11 @@ void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint
     (void)rank;
     const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
     sim_yield();
-    struct sim_word *signalled = sim_word_of(word);
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
-    signalled->signalled = value;
-    /* Who acquires this value acquires nothing older. */
-    memset(&signalled->clock, 0, sizeof signalled->clock);
+    struct sim_signal *signal = sim_signal_add(sim_word_of(word), value);
     if (!is_weakened) {
         sim_stores_commit(sim_current());
-        sim_release(&signalled->clock);
+        sim_release(&signal->clock);
     }
     *word = value;
     sim_trace("signal", place, word, value);
@@ -180,10 +177,12 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
     if (word_has_come(&wait)) {
         sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
         struct sim_word *awaited = sim_word_of(word);
-        awaited->awaited = *word > awaited->awaited ? *word : awaited->awaited;
-        if (!is_weakened)
-            sim_acquire(&awaited->clock);
-        sim_trace("came", place, word, *word);
+        const struct sim_signal *signal = sim_signal_see(awaited, at_least);
+        const uint64_t seen = signal != NULL ? signal->value : *word;
+        awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
+        if (!is_weakened && signal != NULL)
+            sim_acquire(&signal->clock);
+        sim_trace("came", place, word, seen);
         return WEFT_STATUS_OK;
     }
     const struct weft_failure failure = {

@@ -341,7 +341,8 @@ static void check_signals(void)
     sim_world->result->num_races++;
     sim_report(
         "signal that no one waits for: %s was set to %llu, the last value awaited was %llu\n",
-        sim_name_of(word->address), (unsigned long long)word->signalled,
+        sim_name_of(word->address),
+        (unsigned long long)word->signals[(word->num_signals - 1) % SIM_KEPT_SIGNALS].value,
         (unsigned long long)word->awaited);
 }
 

@@ -110,15 +110,30 @@ void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
 void sim_acquire(const struct sim_clock *clock);
-struct sim_word { /* that ordered operations are made on */
+/* words.c: words that ordered operations are made on */
+enum { SIM_KEPT_SIGNALS = 4 };
+struct sim_signal {
+    uint64_t value;
+    int32_t fiber; /* who signalled, and when in its time */
+    uint32_t time;
+    struct sim_clock clock; /* what whoever sees the value acquires */
+};
+struct sim_word {
     const void *address;
-    struct sim_clock clock; /* travels with its value */
-    uint64_t signalled;     /* the last value signalled, and the last that a wait has seen */
-    uint64_t awaited;
+    struct sim_clock clock; /* of the additions */
+    uint64_t num_signals;
+    struct sim_signal signals[SIM_KEPT_SIGNALS]; /* the last ones: i is in [i % SIM_KEPT_SIGNALS] */
+    uint64_t awaited;                            /* the last value that a wait has seen */
 };
 struct sim_word *sim_word_of(const void *address);
+struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value);
+/* The signal that the running fiber's wait sees: one of those that it may; NULL if the word has its
+ * value from elsewhere. */
+const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at_least);
 /* A word whose last signal no wait has seen; NULL if there is none. */
 const struct sim_word *sim_unawaited_word(void);
+/* The past of all words there no longer counts. */
+void sim_words_forget(const void *address, size_t num_bytes);
 void sim_words_reset(void);
 
 /* shadow.c: whether accesses of the running fiber are ordered after those they conflict with */
