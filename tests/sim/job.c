@@ -81,7 +81,8 @@ void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result)
                                             .num_ranks = JOB_RANKS,
                                             .rank_main = run_rank,
                                             .argument = job,
-                                            .weakened_site = WEFT__SIM_NO_SITE};
+                                            .weakened_site = WEFT__SIM_NO_SITE,
+                                            .num_trace_events = job->num_trace_events};
     memset(job->states, 0, sizeof job->states);
     assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
     assert_int_equal(weft__sim_run(&config, result), 0);

@@ -88,6 +88,26 @@ static void a_signal_that_is_not_seen_is_found(void **state)
         (struct planted){weft__sim_planted_known, 1, 1, "set to 2, the last value awaited was 1"});
 }
 
+static void a_row_read_while_it_is_written_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_read, 1, 1,
+                                      "the row operation may still be under way"});
+}
+
+static void a_row_overwritten_while_it_is_read_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_source, 1, 1,
+                                      "the row operation may still be under way"});
+}
+
+static void a_row_told_of_while_it_is_written_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_signal, 1, 1, "row write by"});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +117,9 @@ int main(void)
         cmocka_unit_test(a_barrier_that_pairs_different_calls_is_found),
         cmocka_unit_test(a_wait_that_sees_an_older_signal_is_found),
         cmocka_unit_test(a_signal_that_is_not_seen_is_found),
+        cmocka_unit_test(a_row_read_while_it_is_written_is_found),
+        cmocka_unit_test(a_row_overwritten_while_it_is_read_is_found),
+        cmocka_unit_test(a_row_told_of_while_it_is_written_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

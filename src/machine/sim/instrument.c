@@ -22,7 +22,7 @@ static void write_hook(void *address, size_t num_bytes, const void *code)
     if (is_private(address))
         return;
     sim_check_access(address, num_bytes, SIM_WRITE, code);
-    sim_store_begin(address, num_bytes);
+    sim_store_begin(address, num_bytes, SIM_PLAIN_STORE);
 }
 
 #define HOOKS(bytes)                                                                               \

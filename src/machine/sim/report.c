@@ -27,12 +27,22 @@ void sim_report(const char *format, ...)
 
 static int is_write(enum sim_access access)
 {
-    return access == SIM_WRITE || access == SIM_ATOMIC_WRITE;
+    return access == SIM_WRITE || access == SIM_ATOMIC_WRITE || access == SIM_ROW_WRITE;
+}
+
+/* Whether it was made by a row operation that its own fiber does not know to have ended. */
+static int is_under_way(const struct sim_access_record *access)
+{
+    return (access->access == SIM_ROW_READ || access->access == SIM_ROW_WRITE) &&
+           access->fiber->rows_time != 0;
 }
 
 static const char *missing_edge(const struct sim_access_record *earlier,
                                 const struct sim_access_record *later)
 {
+    if (is_under_way(earlier))
+        return "the row operation may still be under way: a block sync or a signal by its lane "
+               "must end it first";
     if (!is_write(earlier->access))
         return "the write is not ordered after the read: the writer did not learn that the reader "
                "is done";
@@ -47,7 +57,9 @@ static void report_access(const struct sim_access_record *access)
     static const char *const names[] = {[SIM_READ] = "read",
                                         [SIM_WRITE] = "write",
                                         [SIM_ATOMIC_READ] = "atomic read",
-                                        [SIM_ATOMIC_WRITE] = "atomic write"};
+                                        [SIM_ATOMIC_WRITE] = "atomic write",
+                                        [SIM_ROW_READ] = "row read",
+                                        [SIM_ROW_WRITE] = "row write"};
     const struct sim_fiber *fiber = access->fiber;
     sim_report("%s by rank %d block %d warp %d lane %d at %s", names[access->access], fiber->rank,
                fiber->warp.block_idx, fiber->warp.warp_idx, fiber->warp.lane_idx,

@@ -176,7 +176,8 @@ static int is_atomic(const struct last *last)
 
 static int is_write(const struct last *last)
 {
-    return last->access == SIM_WRITE || last->access == SIM_ATOMIC_WRITE;
+    return last->access == SIM_WRITE || last->access == SIM_ATOMIC_WRITE ||
+           last->access == SIM_ROW_WRITE;
 }
 
 static struct sim_access_record record_of(const struct last *last)
@@ -220,9 +221,13 @@ static int check_readers(const void *address, const struct cell *cell, const str
     return 0;
 }
 
+/* A fiber's row operation, dated later, stands for its other reads too. */
 static void note_read(struct cell *cell, const struct last *read)
 {
-    if (cell->read.fiber != MANY && is_before(&cell->read, sim_current())) {
+    if (cell->read.fiber == read->fiber && cell->read.time > read->time)
+        return;
+    if (cell->read.fiber == read->fiber ||
+        (cell->read.fiber != MANY && is_before(&cell->read, sim_current()))) {
         cell->read = *read;
         return;
     }
@@ -236,7 +241,8 @@ static void note_read(struct cell *cell, const struct last *read)
     if (!is_atomic(read))
         cell->read.access = read->access;
     cell->read.code = read->code;
-    cell->read_times[read->fiber] = read->time;
+    if (cell->read_times[read->fiber] < read->time)
+        cell->read_times[read->fiber] = read->time;
 }
 
 /* What is wrong with an access to such memory; NULL if nothing. */
@@ -295,8 +301,9 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
                       const void *code)
 {
     const struct sim_fiber *fiber = sim_current();
-    const struct last last = {(int16_t)fiber->id, (uint8_t)access, fiber->clock.of[fiber->id],
-                              code};
+    const int is_of_rows = access == SIM_ROW_READ || access == SIM_ROW_WRITE;
+    const struct last last = {(int16_t)fiber->id, (uint8_t)access,
+                              is_of_rows ? sim_rows_time() : fiber->clock.of[fiber->id], code};
     const uintptr_t end = (uintptr_t)address + num_bytes;
     int is_reported = num_bytes > 0 && check_mapping(address, &last);
     size_t num_cell_bytes;

@@ -27,10 +27,13 @@ struct sim_clock {
 
 /* ---------------------------------------------------------------- fibers */
 
+enum sim_store_kind { SIM_PLAIN_STORE, SIM_ROW_STORE };
+
 /* A store that others do not see yet. While its fiber runs, memory holds the new bytes; while it does
  * not, the old. */
 struct sim_store {
     char *address;
+    enum sim_store_kind kind;
     uint8_t num_bytes;
     char other[16]; /* the bytes that memory does not hold now */
 };
@@ -63,6 +66,10 @@ struct sim_fiber {
     int64_t deadline_ns; /* the wait ends then at the latest; INT64_MAX: never */
     int wait_ended;      /* by is_over, not by the deadline */
     struct sim_clock clock;
+    /* Row operations outlast their call: what they access is dated at the time that the fiber will
+     * have when it has waited for them. 0: none is under way. */
+    uint32_t rows_time;
+    uint32_t num_row_operations; /* in all */
     struct sim_store *stores;
     int32_t num_stores, max_stores;
     uint32_t priority;
@@ -110,6 +117,11 @@ void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
 void sim_acquire(const struct sim_clock *clock);
+/* The row operations of the running fiber that are under way: the time of their accesses. */
+uint32_t sim_rows_time(void);
+/* They have ended, before what the fiber does next. */
+void sim_rows_end(struct sim_fiber *fiber);
+
 /* words.c: words that ordered operations are made on */
 enum { SIM_KEPT_SIGNALS = 4 };
 struct sim_signal {
@@ -137,7 +149,14 @@ void sim_words_forget(const void *address, size_t num_bytes);
 void sim_words_reset(void);
 
 /* shadow.c: whether accesses of the running fiber are ordered after those they conflict with */
-enum sim_access { SIM_READ, SIM_WRITE, SIM_ATOMIC_READ, SIM_ATOMIC_WRITE };
+enum sim_access {
+    SIM_READ,
+    SIM_WRITE,
+    SIM_ATOMIC_READ,
+    SIM_ATOMIC_WRITE,
+    SIM_ROW_READ, /* of a row operation */
+    SIM_ROW_WRITE
+};
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
 void sim_shadow_reset(void);
@@ -158,8 +177,10 @@ void sim_shadow_forget(const void *address, size_t num_bytes);
 void sim_free(void *memory);
 
 /* stores.c */
-void sim_store_begin(void *address, size_t num_bytes); /* the running fiber is about to write */
-void sim_stores_commit(struct sim_fiber *fiber);       /* all become visible */
+/* The running fiber is about to write. */
+void sim_store_begin(void *address, size_t num_bytes, enum sim_store_kind kind);
+/* All of the kind become visible. */
+void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind);
 void sim_stores_hide(struct sim_fiber *fiber); /* at a switch away; some may become visible */
 void sim_stores_show(struct sim_fiber *fiber); /* at a switch to it */
 
