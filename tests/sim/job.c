@@ -27,15 +27,20 @@ static weft_result fail_launch(weft_comm *comm, const struct weft__program *prog
 
 static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
 {
-    void *area;
+    void *area, *unwritten, *freed;
     if (weft_comm_create(&job->id, number, JOB_RANKS, NULL, &rank->comm) != WEFT_OK ||
-        weft_heap_alloc(rank->comm, sizeof *rank->args.own, &area) != WEFT_OK ||
+        weft_heap_alloc(rank->comm, sizeof(struct job_area), &area) != WEFT_OK ||
+        weft_heap_alloc(rank->comm, sizeof(struct job_area), &unwritten) != WEFT_OK ||
+        weft_heap_alloc(rank->comm, sizeof(struct job_area), &freed) != WEFT_OK ||
+        weft_heap_free(rank->comm, freed) != WEFT_OK ||
         weft_stream_create(&rank->stream) != WEFT_OK)
         return -1;
-    weft__sim_host_writes(area, sizeof *rank->args.own);
-    memset(area, 0, sizeof *rank->args.own);
+    weft__sim_host_writes(area, sizeof(struct job_area));
+    memset(area, 0, sizeof(struct job_area));
     rank->args = (struct job_args){.own = area,
                                    .other = weft_ptr(rank->comm, area, 1 - number),
+                                   .unwritten = unwritten,
+                                   .freed_by_other = weft_ptr(rank->comm, freed, 1 - number),
                                    .state = &job->states[number],
                                    .rank = number,
                                    .form = job->form};
@@ -71,6 +76,7 @@ static int run_rank(int32_t number, void *argument)
     failed |= weft_host_barrier(rank.comm) != WEFT_OK;
     failed |= weft_stream_destroy(rank.stream) != WEFT_OK;
     failed |= weft_heap_free(rank.comm, rank.args.own) != WEFT_OK;
+    failed |= weft_heap_free(rank.comm, rank.args.unwritten) != WEFT_OK;
     return failed | (weft_comm_destroy(rank.comm) != WEFT_OK);
 }
 

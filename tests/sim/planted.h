@@ -25,6 +25,8 @@ struct job_state {
 struct job_args {
     struct job_area *own;
     struct job_area *other;
+    struct job_area *unwritten;      /* as own, but nobody has zeroed it */
+    struct job_area *freed_by_other; /* as other, but it has been freed */
     struct job_state *state;
     int32_t rank;
     enum form form;
@@ -36,6 +38,10 @@ struct job_args {
 #define weft_planted_parity_args     job_args
 #define weft_planted_epoch_args      job_args
 #define weft_planted_barrier_args    job_args
+#define weft_planted_unwritten_args  job_args
+#define weft_planted_freed_args      job_args
+#define weft_planted_unawaited_args  job_args
+#define weft_planted_overwrite_args  job_args
 #define weft_planted_stale_args      job_args
 #define weft_planted_row_read_args   job_args
 #define weft_planted_row_source_args job_args

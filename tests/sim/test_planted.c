@@ -74,6 +74,34 @@ static void a_barrier_that_pairs_different_calls_is_found(void **state)
     check_both_forms((struct planted){weft__sim_planted_barrier, 1, 2, NULL});
 }
 
+static void a_read_of_unwritten_memory_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_unwritten, 1, 1,
+                                      "read of memory that nobody has written"});
+}
+
+static void a_use_of_freed_heap_is_found(void **state)
+{
+    (void)state;
+    check_both_forms(
+        (struct planted){weft__sim_planted_freed, 1, 1, "access to memory that has been freed"});
+}
+
+static void a_signal_that_nobody_waits_for_is_found(void **state)
+{
+    (void)state;
+    check_both_forms(
+        (struct planted){weft__sim_planted_unawaited, 4, 1, "signal that no one waits for"});
+}
+
+static void a_write_into_a_slot_still_being_read_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_overwrite, 4, 1,
+                                      "the write is not ordered after the read"});
+}
+
 static void a_wait_that_sees_an_older_signal_is_found(void **state)
 {
     (void)state;
@@ -115,6 +143,10 @@ int main(void)
         cmocka_unit_test(a_parity_per_handle_is_found),
         cmocka_unit_test(a_counter_without_an_epoch_is_found),
         cmocka_unit_test(a_barrier_that_pairs_different_calls_is_found),
+        cmocka_unit_test(a_read_of_unwritten_memory_is_found),
+        cmocka_unit_test(a_use_of_freed_heap_is_found),
+        cmocka_unit_test(a_signal_that_nobody_waits_for_is_found),
+        cmocka_unit_test(a_write_into_a_slot_still_being_read_is_found),
         cmocka_unit_test(a_wait_that_sees_an_older_signal_is_found),
         cmocka_unit_test(a_signal_that_is_not_seen_is_found),
         cmocka_unit_test(a_row_read_while_it_is_written_is_found),
