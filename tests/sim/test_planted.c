@@ -116,6 +116,12 @@ static void a_signal_that_is_not_seen_is_found(void **state)
         (struct planted){weft__sim_planted_known, 1, 1, "set to 2, the last value awaited was 1"});
 }
 
+static void tickets_taken_one_by_one_are_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_tickets, 2, 2, NULL});
+}
+
 static void a_row_read_while_it_is_written_is_found(void **state)
 {
     (void)state;
@@ -149,6 +155,7 @@ int main(void)
         cmocka_unit_test(a_write_into_a_slot_still_being_read_is_found),
         cmocka_unit_test(a_wait_that_sees_an_older_signal_is_found),
         cmocka_unit_test(a_signal_that_is_not_seen_is_found),
+        cmocka_unit_test(tickets_taken_one_by_one_are_found),
         cmocka_unit_test(a_row_read_while_it_is_written_is_found),
         cmocka_unit_test(a_row_overwritten_while_it_is_read_is_found),
         cmocka_unit_test(a_row_told_of_while_it_is_written_is_found),

@@ -111,6 +111,7 @@ uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_
 
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value)
 {
+    sim_yield();
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
     const int32_t before = *word;
     *word = before + value;
