@@ -11,7 +11,7 @@
 #include "job.h"
 #include "machine/stream.h"
 
-enum { NUM_SEEDS = 50, OWNER = 1 };
+enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1 };
 
 static struct weft__sim_result result; /* large */
 
@@ -28,6 +28,7 @@ enum fate {
 
 struct heap_job {
     enum fate fate;
+    enum weft__sim_fault fault; /* of the writer, at the start */
     weft_unique_id ids[2];
 };
 
@@ -40,8 +41,11 @@ struct heap_rank {
 
 static int open_rank(struct heap_rank *rank, const struct heap_job *job)
 {
-    return weft_comm_create(&job->ids[0], rank->number, JOB_RANKS, NULL, &rank->comm) != WEFT_OK ||
-           weft_comm_create(&job->ids[1], rank->number, JOB_RANKS, NULL, &rank->other_comm) !=
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.timeout_ms = 2 * 60 * 60 * 1000; /* longer than a stall */
+    return weft_comm_create(&job->ids[0], rank->number, JOB_RANKS, &config, &rank->comm) !=
+               WEFT_OK ||
+           weft_comm_create(&job->ids[1], rank->number, JOB_RANKS, &config, &rank->other_comm) !=
                WEFT_OK ||
            weft_heap_alloc(rank->other_comm, sizeof(struct job_area), &rank->block) != WEFT_OK ||
            weft_stream_create(&rank->stream) != WEFT_OK || weft_host_barrier(rank->comm) != WEFT_OK;
@@ -150,7 +154,9 @@ static void run(int (*rank_main)(int32_t, void *), struct heap_job *job, uint64_
                                             .num_ranks = JOB_RANKS,
                                             .rank_main = rank_main,
                                             .argument = job,
-                                            .weakened_site = WEFT__SIM_NO_SITE};
+                                            .weakened_site = WEFT__SIM_NO_SITE,
+                                            .fault = job->fault,
+                                            .fault_rank = WRITER};
     assert_int_equal(weft_unique_id_create(&job->ids[0]), WEFT_OK);
     assert_int_equal(weft_unique_id_create(&job->ids[1]), WEFT_OK);
     assert_int_equal(weft__sim_run(&config, &result), 0);
@@ -158,9 +164,8 @@ static void run(int (*rank_main)(int32_t, void *), struct heap_job *job, uint64_
 }
 
 /* told: by the report; "": nothing at all. */
-static void check_fate(enum fate fate, const char *told)
+static void check_job(struct heap_job job, const char *told)
 {
-    struct heap_job job = {.fate = fate};
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         run(meet_and_write, &job, seed);
         assert_int_equal(result.num_races, told[0] != '\0');
@@ -169,6 +174,11 @@ static void check_fate(enum fate fate, const char *told)
         else
             assert_non_null(strstr(result.report, told));
     }
+}
+
+static void check_fate(enum fate fate, const char *told)
+{
+    check_job((struct heap_job){.fate = fate}, told);
 }
 
 static void a_word_that_is_allocated_again_has_no_past(void **state)
@@ -190,6 +200,12 @@ static void a_block_can_be_written_until_it_is_freed(void **state)
     check_fate(FATE_NEVER_ALLOCATED, "not allocated");
 }
 
+static void a_rank_that_was_stalled_may_no_more_than_others(void **state)
+{
+    (void)state;
+    check_job((struct heap_job){.fate = FATE_FREED, .fault = WEFT__SIM_STALL}, "has been freed");
+}
+
 static void what_is_freed_after_a_failure_is_nobodys(void **state)
 {
     (void)state;
@@ -207,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_can_be_written_until_it_is_freed),
+        cmocka_unit_test(a_rank_that_was_stalled_may_no_more_than_others),
         cmocka_unit_test(what_is_freed_after_a_failure_is_nobodys),
         cmocka_unit_test(a_heap_is_mapped_until_the_one_who_maps_it_has_gone),
         cmocka_unit_test(a_word_that_is_allocated_again_has_no_past),
