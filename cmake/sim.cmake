@@ -20,6 +20,7 @@ set(sim_sources
   machine/cpu/rows.c
   machine/cpu/rows_base.c
   machine/fiber.c
+  machine/sim/check.c
   machine/sim/clock.c
   machine/sim/comm.c
   machine/sim/heap.c

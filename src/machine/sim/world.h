@@ -148,7 +148,7 @@ const struct sim_word *sim_unawaited_word(void);
 void sim_words_forget(const void *address, size_t num_bytes);
 void sim_words_reset(void);
 
-/* shadow.c: whether accesses of the running fiber are ordered after those they conflict with */
+/* check.c: whether accesses of the running fiber are ordered after those they conflict with */
 enum sim_access {
     SIM_READ,
     SIM_WRITE,
@@ -159,6 +159,8 @@ enum sim_access {
 };
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
+
+/* shadow.c */
 void sim_shadow_reset(void);
 enum sim_content {
     SIM_CONTENT_ANY,
