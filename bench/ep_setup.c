@@ -14,7 +14,7 @@ static weft_result create_handle(struct bench *bench)
     handle_config.max_tokens = options->num_tokens;
     handle_config.num_topk = options->num_topk;
     TRY(weft_ep_handle_create(bench->ep, &handle_config, &bench->handle));
-    return weft_stream_create(&bench->stream);
+    return weft_stream_create(bench->comm, &bench->stream);
 }
 
 static weft_result alloc_buffers(struct bench *bench)

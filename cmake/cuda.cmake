@@ -1,43 +1,84 @@
 # SPDX-License-Identifier: MIT
-# Target programs-cuda: every warp program compiled by nvcc for the supported GPUs, so that none of
-# them leaves the common subset of C and CUDA C++. Not part of the library yet.
+# The cuda machine: nvcc compiles every warp program for the supported GPUs, and the code goes into the
+# library as bytes, which the driver loads. The host side is C like the rest: nothing links with CUDA.
 
-find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
-if(NOT NVCC)
-  message(STATUS "No nvcc: target programs-cuda and its test are left out")
+set(WEFT_CUDA AUTO CACHE STRING "The cuda machine: AUTO (if nvcc is found), ON or OFF")
+if(NOT WEFT_CUDA)
+  target_sources(weft_objects PRIVATE machine/no_cuda.c)
   return()
 endif()
+find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
+find_program(BIN2C bin2c PATHS /usr/local/cuda/bin)
+if(NOT NVCC OR NOT BIN2C)
+  if(NOT WEFT_CUDA STREQUAL AUTO)
+    message(FATAL_ERROR "WEFT_CUDA is ${WEFT_CUDA}, but nvcc and bin2c are not found")
+  endif()
+  message(STATUS "No nvcc: the library is built without the cuda machine")
+  set(WEFT_CUDA OFF)
+  target_sources(weft_objects PRIVATE machine/no_cuda.c)
+  return()
+endif()
+set(WEFT_CUDA ON)
 
 execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known_gpus)
+set(gpu_flags)
 foreach(gpu 80 90 100)
   if(known_gpus MATCHES "sm_${gpu}\n")
     list(APPEND gpu_flags -gencode arch=compute_${gpu},code=sm_${gpu})
+    set(newest_gpu ${gpu})
   else()
-    message(STATUS "This nvcc does not know sm_${gpu}: programs-cuda leaves it out")
+    message(STATUS "This nvcc does not know sm_${gpu}: left out")
   endif()
 endforeach()
+# For GPUs newer than any of them.
+list(APPEND gpu_flags -gencode arch=compute_${newest_gpu},code=compute_${newest_gpu})
 
-file(GLOB programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/programs/*.c)
-foreach(program ${programs})
+# No fused multiply-add where none is written: results are the same on every machine.
+set(nvcc_flags -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings
+  -I${PROJECT_SOURCE_DIR}/src/machine/cuda -I${PROJECT_SOURCE_DIR}/include
+  -I${PROJECT_SOURCE_DIR}/src)
+set(fatbin_dir ${PROJECT_BINARY_DIR}/fatbins)
+set(cuda_program_sources)
+foreach(program ${program_sources} machine/cuda/probe.cu)
+  list(APPEND cuda_program_sources ${PROJECT_SOURCE_DIR}/src/${program})
+endforeach()
+
+set(fatbin_list "/* SPDX-License-Identifier: MIT */\n#include \"machine/cuda/fatbins.h\"\n\n")
+set(fatbin_entries)
+set(fatbin_objects)
+foreach(program ${cuda_program_sources})
   cmake_path(GET program STEM name)
-  set(fatbin ${PROJECT_BINARY_DIR}/programs-cuda/${name}.fatbin)
+  set(fatbin ${fatbin_dir}/${name}.fatbin)
   add_custom_command(
-    OUTPUT ${fatbin}
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/programs-cuda
-    COMMAND ${NVCC} -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings ${gpu_flags} -fatbin
-      -I${PROJECT_SOURCE_DIR}/src/machine/cuda
-      -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
-      -MMD -MF ${fatbin}.d -o ${fatbin} ${program}
+    OUTPUT ${fatbin}.c
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${fatbin_dir}
+    COMMAND ${NVCC} ${nvcc_flags} ${gpu_flags} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
+      -o ${fatbin} ${program}
+    COMMAND ${BIN2C} --const --name weft__fatbin_${name} ${fatbin} > ${fatbin}.c
     DEPENDS ${program}
     DEPFILE ${fatbin}.d
-    COMMENT "Compiling program ${name} for CUDA"
+    COMMENT "Compiling program ${name} for GPUs"
     VERBATIM)
-  list(APPEND fatbins ${fatbin})
+  list(APPEND fatbin_objects ${fatbin}.c)
+  string(APPEND fatbin_list "extern const unsigned long long weft__fatbin_${name}[];\n")
+  string(APPEND fatbin_entries "    {\"${name}\", weft__fatbin_${name}},\n")
 endforeach()
-add_custom_target(programs-cuda DEPENDS ${fatbins})
-# Sanitizers change nothing about it: once is enough.
-if(NOT WEFT_SANITIZE)
-  add_test(NAME build/programs-cuda
-    COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target programs-cuda)
-  set_tests_properties(build/programs-cuda PROPERTIES TIMEOUT 300 LABELS build)
-endif()
+string(APPEND fatbin_list
+  "\nconst struct weft__cuda_fatbin weft__cuda_fatbins[] = {\n${fatbin_entries}    {0, 0},\n};\n")
+file(CONFIGURE OUTPUT ${fatbin_dir}/list.c CONTENT "${fatbin_list}" @ONLY)
+
+cmake_path(GET NVCC PARENT_PATH nvcc_dir)
+cmake_path(GET nvcc_dir PARENT_PATH cuda_dir)
+target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
+  machine/cuda/device.c
+  machine/cuda/driver.c
+  machine/cuda/heap_by_ipc.c
+  machine/cuda/heap_of_device.c
+  machine/cuda/kernels.c
+  machine/cuda/launch.c
+  machine/cuda/memory.c
+  machine/cuda/probe.c
+  machine/cuda/stream.c
+  machine/cuda/watcher.c)
+# Only for cuda.h, whose types the driver's functions have.
+target_include_directories(weft_objects SYSTEM PRIVATE ${cuda_dir}/include)

@@ -11,6 +11,7 @@ endif()
 pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw)
 
 set(sim_sources
+  comm/agree.c
   comm/doorbell.c
   comm/error.c
   comm/ranges.c
@@ -20,6 +21,13 @@ set(sim_sources
   machine/cpu/rows.c
   machine/cpu/rows_base.c
   machine/fiber.c
+  machine/machines.c
+  machine/no_cuda.c
+  machine/on_host.c
+  comm/heap_of_host.c
+  comm/host_memory.c
+  comm/log.c
+  comm/settings.c
   machine/sim/check.c
   machine/sim/clock.c
   machine/sim/comm.c

@@ -20,7 +20,10 @@
  * - Ranks, experts and tokens are counted from 0. Sizes named *_bytes are bytes, all others
  *   are elements or rows. Null pointers are legal where the size they belong to is 0.
  * - "[n][k]" is a dense row-major array. "In the heap" means in memory from weft_heap_alloc or
- *   weft_arena_alloc of the same communicator; other memory is any memory of the process.
+ *   weft_arena_alloc of the same communicator; other memory that operations are given is any that
+ *   the communicator's machine can access: on cpu all memory of the process, on cuda memory of the
+ *   device, or of the host if it is pinned or managed (from cudaMalloc, PyTorch, weft_memory_alloc,
+ *   ...). What weft tells the host itself (configs, counts, messages) is memory of the host.
  * - Thread safety: objects may be used from several threads, one call at a time per object. A
  *   child of fork must not use, or destroy, objects made before the fork.
  *
@@ -93,6 +96,15 @@ typedef struct weft_unique_id {
     unsigned char bytes[128];
 } weft_unique_id;
 
+/* What the operations run on, and hence whose memory they access. */
+typedef enum weft_machine {
+    WEFT_MACHINE_AUTO = 0, /* WEFT_MACHINE, or cuda where it can be used, else cpu */
+    WEFT_MACHINE_CPU = 1,  /* threads of this process; memory of the host */
+    WEFT_MACHINE_CUDA =
+        2 /* an NVIDIA GPU: that of the calling thread's current CUDA context; without
+                              one, WEFT_CUDA_DEVICE or the ranks of a host take its devices in turn */
+} weft_machine;
+
 typedef struct weft_comm_config {
     size_t size;
     uint64_t
@@ -103,6 +115,7 @@ typedef struct weft_comm_config {
     int32_t num_nodes;   /* declares that many virtual nodes of consecutive ranks; 0: WEFT_NODES, or
                                 one node per host; of a split: its parent's nodes. Must divide the
                                 number of ranks */
+    weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
 } weft_comm_config;
 
 /* Makes an id and starts, in this process, the rendezvous that serves it; it runs until the
@@ -155,6 +168,7 @@ typedef struct weft_team_info {
 weft_result weft_comm_team(weft_comm *comm, weft_team team, weft_team_info *info);
 /* The rank in comm of member `rank_idx` of this rank's team; -1 if there is none. */
 int32_t weft_team_world_rank(weft_comm *comm, weft_team team, int32_t rank_idx);
+weft_machine weft_comm_machine(weft_comm *comm); /* CPU or CUDA; AUTO if comm is NULL */
 int32_t weft_comm_rank(weft_comm *comm);
 int32_t weft_comm_num_ranks(weft_comm *comm);
 /* The node of a rank; -1 if there is no such rank. */
@@ -188,6 +202,13 @@ weft_result weft_heap_query(weft_comm *comm, weft_heap_info *info);
  * the heap or that rank's memory cannot be mapped here. */
 void *weft_ptr(weft_comm *comm, const void *ptr, int32_t rank);
 
+/* Memory of this rank alone that its machine's operations can access, zeroed and 256-byte aligned. */
+weft_result weft_memory_alloc(weft_comm *comm, size_t bytes, void **ptr); /* 0 bytes: NULL */
+weft_result weft_memory_free(weft_comm *comm, void *ptr);                 /* ptr may be NULL */
+/* Copies between any two of: memory of the host, of the heap, and other memory of the machine. Waits
+ * until it is done; ordered with nothing on streams. */
+weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, size_t bytes);
+
 /* An arena is a block of the heap from which this rank alone allocates, without the others:
  * outputs of dispatch, which differ in size by rank. All layers of a model can share one. */
 typedef struct weft_arena weft_arena;
@@ -205,19 +226,27 @@ weft_result weft_arena_reset(weft_arena *arena); /* frees all */
 typedef struct weft_stream weft_stream;
 typedef struct weft_event weft_event;
 
-/* An ordered queue with a worker thread of its own. */
-weft_result weft_stream_create(weft_stream **stream);
-/* Waits for what is queued, then ends the worker. */
+/* An ordered queue on the machine of comm: with a worker thread of its own, or a CUDA stream that does
+ * not synchronise with the legacy default stream. It serves all communicators of that machine (and
+ * device) and may outlive comm. */
+weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
+/* The same for a queue that exists: native_stream is a cudaStream_t (NULL: the legacy default stream)
+ * of the device of comm. On machine cpu WEFT_ERROR_UNSUPPORTED. It may be under capture: operations
+ * then become nodes of the graph, except those that say otherwise; they take their place among the
+ * others of their weft_ep when the graph runs, which the caller must order. */
+weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream);
+/* Waits for what is queued, then ends the worker; what was wrapped is left as it is, without a wait. */
 weft_result weft_stream_destroy(weft_stream *stream);
 /* Waits until all that was enqueued has finished; returns, once, the first error of an operation
- * since the last call. */
+ * since the last call. Not for a stream under capture (WEFT_ERROR_INVALID_ARGUMENT). */
 weft_result weft_stream_synchronize(weft_stream *stream);
 /* Calls function(argument) in stream order. It must not call weft functions that wait. */
 weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument);
 /* Later work of `stream` waits for the event's latest record; an event never recorded is done. */
 weft_result weft_stream_wait_event(weft_stream *stream, weft_event *event);
 
-weft_result weft_event_create(weft_event **event);
+/* For streams of the machine of comm. */
+weft_result weft_event_create(weft_comm *comm, weft_event **event);
 weft_result weft_event_destroy(weft_event *event); /* after its record has been passed */
 weft_result weft_event_record(weft_event *event, weft_stream *stream);
 weft_result weft_event_synchronize(weft_event *event);
@@ -247,8 +276,10 @@ typedef struct weft_ep_config {
      * uses replica (s + t) % replicas. Copied. */
     const int32_t *expert_offsets; /* [num_experts + 1] */
     const int32_t *expert_ranks;   /* [expert_offsets[num_experts]] */
-    int32_t num_blocks;            /* blocks per operation; 0: 1 */
-    int32_t num_warps;             /* warps per block; 0: 1; at most 32 */
+    int32_t
+        num_blocks;    /* blocks per operation: on cuda the number of SMs that it uses; 0: as few as
+                           reach the speed of the links, on cpu 1 */
+    int32_t num_warps; /* warps per block; 0: what suits the operation, on cpu 1; at most 32 */
 } weft_ep_config;
 
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks
@@ -311,11 +342,12 @@ typedef struct weft_ep_counts {
                                            themselves are not padded */
 } weft_ep_counts;
 
-/* Waits on the host for the handle's last notify and tells the counts. The pointers belong to the
- * handle and change with its next notify. */
+/* Waits on the host for the handle's last notify, which must not have been captured into a graph, and
+ * tells the counts. The pointers, to memory of the host, belong to the handle; what they point to
+ * changes with the next call. */
 weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts);
-/* The same addresses without waiting, for work on the stream (capacity mode): they hold the
- * counts once the handle's notify has passed. */
+/* Where the machine has the same counts, for work on the stream (capacity mode): they hold once the
+ * handle's notify has passed. */
 typedef struct weft_ep_device_counts {
     const int32_t *num_recv_tokens;     /* [1], may exceed the capacity given to dispatch */
     const int32_t *num_recv_per_rank;   /* [R] */

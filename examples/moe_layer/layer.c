@@ -67,7 +67,7 @@ static weft_result layer_init(struct layer *layer, weft_comm *comm)
     handle_config.max_tokens = shape->num_tokens;
     handle_config.num_topk = shape->num_topk;
     TRY(weft_ep_handle_create(layer->ep, &handle_config, &layer->handle));
-    TRY(weft_stream_create(&layer->stream));
+    TRY(weft_stream_create(comm, &layer->stream));
     TRY(create_arena(layer, comm));
     TRY(row_workspace_init(&layer->workspace, shape));
     return fill_parameters(layer, weft_comm_rank(comm));

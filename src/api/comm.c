@@ -4,11 +4,21 @@
 #include "api/check.h"
 #include "coll/barrier.h"
 #include "comm/bootstrap.h"
+#include "machine/host.h"
 
 weft_result weft_unique_id_create(weft_unique_id *id)
 {
     WEFT__TRY(weft__check_not_null(id, "id"));
     return weft__unique_id_create(id);
+}
+
+static weft_result choose_machine(const weft_comm_config *user_config,
+                                  const struct weft__machine **machine)
+{
+    weft_comm_config config;
+    WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_comm_config"));
+    WEFT__TRY(weft__check_range(config.machine, WEFT_MACHINE_AUTO, WEFT_MACHINE_CUDA, "machine"));
+    return weft__machine_choose(config.machine, machine);
 }
 
 /* The barrier of a new communicator; without it there is no communicator. */
@@ -25,20 +35,24 @@ static weft_result finish(weft_comm *created, weft_comm **comm)
 weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
                              const weft_comm_config *config, weft_comm **comm)
 {
+    const struct weft__machine *machine;
     weft_comm *created;
     WEFT__TRY(weft__check_not_null(id, "id"));
     WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__check_range(num_ranks, 1, WEFT__MAX_RANKS, "num_ranks"));
     WEFT__TRY(weft__check_range(rank, 0, num_ranks - 1, "rank"));
-    WEFT__TRY(weft__comm_create(id, rank, num_ranks, config, &created));
+    WEFT__TRY(choose_machine(config, &machine));
+    WEFT__TRY(weft__comm_create(id, rank, num_ranks, config, &machine->hooks, &created));
     return finish(created, comm);
 }
 
 weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm)
 {
+    const struct weft__machine *machine;
     weft_comm *created;
     WEFT__TRY(weft__check_not_null(comm, "comm"));
-    WEFT__TRY(weft__comm_create_from_env(config, &created));
+    WEFT__TRY(choose_machine(config, &machine));
+    WEFT__TRY(weft__comm_create_from_env(config, &machine->hooks, &created));
     return finish(created, comm);
 }
 
@@ -74,7 +88,7 @@ weft_result weft_comm_abort(weft_comm *comm)
 weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank)
 {
     WEFT__TRY(weft__check_not_null(comm, "comm"));
-    weft_result result = weft__status_check(&comm->status);
+    weft_result result = weft__machine_check(comm);
     if (failed_rank != NULL)
         *failed_rank = result != WEFT_OK ? comm->status.failed_rank : -1;
     return result;
@@ -94,6 +108,11 @@ int32_t weft_team_world_rank(weft_comm *comm, weft_team team, int32_t rank_idx)
     if (comm == NULL || team > WEFT_TEAM_RAIL)
         return -1;
     return weft__topology_world_rank(&comm->topology, comm->rank, team, rank_idx);
+}
+
+weft_machine weft_comm_machine(weft_comm *comm)
+{
+    return comm != NULL ? weft__machine_of(comm)->kind : WEFT_MACHINE_AUTO;
 }
 
 int32_t weft_comm_rank(weft_comm *comm)

@@ -16,7 +16,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
-    WEFT__TRY(weft__status_check(&comm->status));
+    WEFT__TRY(weft__machine_check(comm));
     return weft__ep_create(comm, &config, ep);
 }
 

@@ -2,7 +2,6 @@
 /* The stream operations of expert parallelism, and what their handle tells. */
 #include "api/check.h"
 #include "ep/ep.h"
-#include "machine/stream.h"
 
 static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
 {
@@ -11,6 +10,13 @@ static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_s
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "handle: %s must be called on it before this operation",
                        handle->state == WEFT__HANDLE_EMPTY ? "weft_ep_layout" : "weft_ep_notify");
+}
+
+/* NULL, which stands for nothing, is no concern of this check. */
+static weft_result check_pointer(const weft_ep_handle *handle, const void *ptr, const char *name)
+{
+    weft_comm *comm = handle->ep->comm;
+    return ptr == NULL ? WEFT_OK : weft__machine_of(comm)->check_pointer(comm, ptr, name);
 }
 
 static weft_result check_operation(const weft_ep_handle *handle, const weft_stream *stream,
@@ -31,6 +37,11 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
     WEFT__TRY(weft__check_range(args.num_tokens, 0, handle->max_tokens, "num_tokens"));
     WEFT__TRY(weft__check_range(args.index_type, WEFT_INT32, WEFT_INT64, "index_type"));
     WEFT__TRY(weft__check_array(args.topk_idx, args.num_tokens, "topk_idx"));
+    WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
+    WEFT__TRY(check_pointer(handle, args.num_tokens_per_rank, "num_tokens_per_rank"));
+    WEFT__TRY(check_pointer(handle, args.num_tokens_per_node, "num_tokens_per_node"));
+    WEFT__TRY(check_pointer(handle, args.num_tokens_per_expert, "num_tokens_per_expert"));
+    WEFT__TRY(check_pointer(handle, args.is_token_in_rank, "is_token_in_rank"));
     return weft__ep_layout(handle, &args, stream);
 }
 
@@ -45,14 +56,20 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
     WEFT__TRY(weft__check_not_null(handle, "handle"));
     WEFT__TRY(weft__check_not_null(counts, "counts"));
     WEFT__TRY(check_state(handle, WEFT__HANDLE_NOTIFIED));
-    WEFT__TRY(weft__event_synchronize(handle->notified));
-    WEFT__TRY(weft__status_check(&handle->ep->comm->status));
     const weft_ep *ep = handle->ep;
+    if (handle->is_captured)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "handle: its last weft_ep_notify was captured into a graph, which the "
+                           "host cannot wait for: use weft_ep_get_device_counts and a capacity");
+    WEFT__TRY(weft__machine_of(ep->comm)->event_synchronize(handle->notified));
+    WEFT__TRY(weft__machine_check(ep->comm));
+    WEFT__TRY(weft__handle_read_counts(handle));
+    const struct weft__handle_counts *tables = &handle->counts;
     *counts = (weft_ep_counts){
-        .num_recv_tokens = *handle->routing.recv_rows,
+        .num_recv_tokens = *(const int32_t *)(const void *)tables->host,
         .num_local_experts = weft__placement_num_local(&ep->placement, ep->comm->rank),
-        .num_recv_per_rank = handle->routing.recv_rank_rows,
-        .num_recv_per_expert = handle->routing.recv_expert_rows,
+        .num_recv_per_rank = (const void *)(tables->host + tables->rank_rows_offset),
+        .num_recv_per_expert = (const void *)(tables->host + tables->expert_rows_offset),
     };
     return WEFT_OK;
 }
@@ -69,8 +86,12 @@ weft_result weft_ep_get_device_counts(weft_ep_handle *handle, weft_ep_device_cou
     return WEFT_OK;
 }
 
-static weft_result check_plane(const weft_plane *plane, int32_t i, int32_t num_tokens)
+static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *plane, int32_t i)
 {
+    static const char *const names[WEFT_MAX_PLANES] = {
+        "planes[0].src", "planes[1].src", "planes[2].src", "planes[3].src",
+        "planes[4].src", "planes[5].src", "planes[6].src", "planes[7].src"};
+    const int32_t num_tokens = handle->routing.num_tokens;
     if (plane->row_bytes < 1 || plane->row_bytes > INT32_MAX)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
@@ -79,7 +100,7 @@ static weft_result check_plane(const weft_plane *plane, int32_t i, int32_t num_t
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
                            num_tokens);
-    return WEFT_OK;
+    return check_pointer(handle, plane->src, names[i]);
 }
 
 static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t num_tokens)
@@ -112,8 +133,10 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
     WEFT__TRY(weft__check_array(args.planes, args.num_planes, "planes"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     for (int32_t i = 0; i < args.num_planes; i++)
-        WEFT__TRY(check_plane(&args.planes[i], i, handle->routing.num_tokens));
+        WEFT__TRY(check_plane(handle, &args.planes[i], i));
     WEFT__TRY(check_topk_arrays(&args, handle->routing.num_tokens));
+    WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
+    WEFT__TRY(check_pointer(handle, args.topk_weights, "topk_weights"));
     return weft__ep_dispatch(handle, &args, stream);
 }
 
@@ -134,20 +157,28 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
         WEFT__TRY(weft__check_array(args.out_topk_weights, handle->routing.num_tokens,
                                     "out_topk_weights"));
     }
+    WEFT__TRY(check_pointer(handle, args.bias[0], "bias[0]"));
+    WEFT__TRY(check_pointer(handle, args.bias[1], "bias[1]"));
+    WEFT__TRY(check_pointer(handle, args.out, "out"));
+    WEFT__TRY(check_pointer(handle, args.out_topk_weights, "out_topk_weights"));
     return weft__ep_combine(handle, &args, stream);
 }
 
 weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped)
 {
     WEFT__TRY(weft__check_not_null(handle, "handle"));
-    WEFT__TRY(weft__status_check(&handle->ep->comm->status));
-    const int64_t dropped = *handle->routing.dropped_rows;
+    WEFT__TRY(weft__machine_check(handle->ep->comm));
+    WEFT__TRY(weft__handle_read_counts(handle));
+    const struct weft__handle_counts *tables = &handle->counts;
+    const int32_t num_rows = *(const int32_t *)(const void *)tables->host;
+    const int64_t dropped =
+        *(const int64_t *)(const void *)(tables->host + tables->dropped_rows_offset);
     if (num_dropped != NULL)
         *num_dropped = dropped;
     if (dropped == 0)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_CAPACITY,
                        "capacity was %lld for the %d rows that came to rank %d: %lld were dropped",
-                       (long long)(*handle->routing.recv_rows - dropped),
-                       *handle->routing.recv_rows, handle->ep->comm->rank, (long long)dropped);
+                       (long long)(num_rows - dropped), num_rows, handle->ep->comm->rank,
+                       (long long)dropped);
 }

@@ -1,26 +1,42 @@
 /* SPDX-License-Identifier: MIT */
-#include "machine/stream.h"
+#include "machine/host.h"
 
 #include "api/check.h"
 #include "coll/barrier.h"
 
-weft_result weft_stream_create(weft_stream **stream)
+static weft_result check_same_machine(const weft_stream *stream, const weft_event *event)
 {
+    if (stream->machine == event->machine)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "stream is of machine %s, event of machine %s",
+                       stream->machine->hooks.name, event->machine->hooks.name);
+}
+
+weft_result weft_stream_create(weft_comm *comm, weft_stream **stream)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__check_not_null(stream, "stream"));
-    return weft__stream_create(stream);
+    return weft__machine_of(comm)->stream_create(comm, stream);
+}
+
+weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    return weft__machine_of(comm)->stream_wrap(comm, native_stream, stream);
 }
 
 weft_result weft_stream_destroy(weft_stream *stream)
 {
     WEFT__TRY(weft__check_not_null(stream, "stream"));
-    weft__stream_destroy(stream);
+    stream->machine->stream_destroy(stream);
     return WEFT_OK;
 }
 
 weft_result weft_stream_synchronize(weft_stream *stream)
 {
     WEFT__TRY(weft__check_not_null(stream, "stream"));
-    return weft__stream_synchronize(stream);
+    return stream->machine->stream_synchronize(stream);
 }
 
 weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument)
@@ -28,26 +44,28 @@ weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argumen
     WEFT__TRY(weft__check_not_null(stream, "stream"));
     if (function == NULL)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "function is NULL, must not be");
-    return weft__stream_call(stream, function, argument);
+    return stream->machine->stream_call(stream, function, argument);
 }
 
 weft_result weft_stream_wait_event(weft_stream *stream, weft_event *event)
 {
     WEFT__TRY(weft__check_not_null(stream, "stream"));
     WEFT__TRY(weft__check_not_null(event, "event"));
-    return weft__stream_wait_event(stream, event);
+    WEFT__TRY(check_same_machine(stream, event));
+    return stream->machine->stream_wait_event(stream, event);
 }
 
-weft_result weft_event_create(weft_event **event)
+weft_result weft_event_create(weft_comm *comm, weft_event **event)
 {
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__check_not_null(event, "event"));
-    return weft__event_create(event);
+    return weft__machine_of(comm)->event_create(comm, event);
 }
 
 weft_result weft_event_destroy(weft_event *event)
 {
     WEFT__TRY(weft__check_not_null(event, "event"));
-    weft__event_destroy(event);
+    event->machine->event_destroy(event);
     return WEFT_OK;
 }
 
@@ -55,13 +73,14 @@ weft_result weft_event_record(weft_event *event, weft_stream *stream)
 {
     WEFT__TRY(weft__check_not_null(event, "event"));
     WEFT__TRY(weft__check_not_null(stream, "stream"));
-    return weft__event_record(event, stream);
+    WEFT__TRY(check_same_machine(stream, event));
+    return event->machine->event_record(event, stream);
 }
 
 weft_result weft_event_synchronize(weft_event *event)
 {
     WEFT__TRY(weft__check_not_null(event, "event"));
-    return weft__event_synchronize(event);
+    return event->machine->event_synchronize(event);
 }
 
 weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
@@ -69,7 +88,11 @@ weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *el
     WEFT__TRY(weft__check_not_null(start, "start"));
     WEFT__TRY(weft__check_not_null(end, "end"));
     WEFT__TRY(weft__check_not_null(elapsed_us, "elapsed_us"));
-    return weft__event_elapsed_us(start, end, elapsed_us);
+    if (start->machine != end->machine)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "start is an event of machine %s, end of machine %s",
+                           start->machine->hooks.name, end->machine->hooks.name);
+    return start->machine->event_elapsed_us(start, end, elapsed_us);
 }
 
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream)

@@ -9,6 +9,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/fd_exchange.h"
+#include "comm/heap_kind.h"
 #include "comm/identity.h"
 #include "comm/link.h"
 #include "comm/log.h"
@@ -23,6 +24,7 @@ struct origin {
     int32_t num_nodes; /* virtual ones; 0: by node_key */
     weft_comm_config config;
     weft_comm *parent; /* of a split; NULL: none */
+    const struct weft__comm_hooks *hooks;
 };
 
 /* ---------------------------------------------------------------- configuration */
@@ -86,9 +88,9 @@ static uint64_t node_key(const struct origin *origin, const struct weft__identit
     return weft__hash(parent->key, &node, sizeof(node));
 }
 
-static weft_result init_topology(weft_comm *comm, const struct origin *origin,
-                                 const struct weft__identity *table)
+static weft_result init_topology(weft_comm *comm, const struct origin *origin)
 {
+    const struct weft__identity *table = comm->identities;
     uint64_t *keys = malloc((size_t)comm->num_ranks * sizeof(*keys));
     if (keys == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
@@ -109,9 +111,8 @@ static weft_result init_topology(weft_comm *comm, const struct origin *origin,
     return result;
 }
 
-/* Opens the link and fills the table; a rank alone knows it already. */
-static weft_result meet(weft_comm *comm, const struct origin *origin, struct weft__identity *table,
-                        int *socket_fd)
+/* Opens the link and fills the identities; a rank alone knows its own already. */
+static weft_result meet(weft_comm *comm, const struct origin *origin)
 {
     struct weft__hello hello = {.key = origin->key,
                                 .rank = origin->rank,
@@ -121,10 +122,10 @@ static weft_result meet(weft_comm *comm, const struct origin *origin, struct wef
     weft_result result = weft__identity_of_process(&hello.identity);
     hello.identity.node_key = node_key(origin, &hello.identity);
     if (result != WEFT_OK || origin->num_ranks == 1) {
-        table[0] = hello.identity;
+        comm->identities[0] = hello.identity;
         return result;
     }
-    result = weft__fd_socket_open(hello.identity.socket_id, socket_fd);
+    result = weft__fd_socket_open(hello.identity.socket_id, &comm->socket_fd);
     if (result != WEFT_OK)
         return result;
     const struct weft__link_options options = {
@@ -132,29 +133,43 @@ static weft_result meet(weft_comm *comm, const struct origin *origin, struct wef
         .hello = &hello,
         .status = &comm->status,
         .watched = origin->parent != NULL ? &origin->parent->status : NULL};
-    return weft__link_open(&options, table, &comm->link);
+    return weft__link_open(&options, comm->identities, &comm->link);
+}
+
+static weft_result check_same_machine(weft_comm *comm)
+{
+    struct name {
+        char text[16];
+    } mine = {""};
+    struct name *names = malloc((size_t)comm->num_ranks * sizeof(*names));
+    if (names == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    snprintf(mine.text, sizeof(mine.text), "%s", comm->hooks->name);
+    weft_result result = weft__comm_all_gather(comm, &mine, sizeof(mine), names);
+    for (int32_t rank = 1; result == WEFT_OK && rank < comm->num_ranks; rank++)
+        if (strcmp(names[rank].text, names[0].text) != 0)
+            result = weft__error(WEFT_ERROR_MISMATCH,
+                                 "ranks disagree: the machine is %s on rank 0 and %s on rank %d",
+                                 names[0].text, names[rank].text, rank);
+    free(names);
+    return result;
 }
 
 static weft_result build(weft_comm *comm, const struct origin *origin)
 {
-    int socket_fd = -1;
-    struct weft__identity *table = calloc((size_t)origin->num_ranks, sizeof(*table));
-    if (table == NULL)
+    comm->identities = calloc((size_t)origin->num_ranks, sizeof(*comm->identities));
+    if (comm->identities == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", origin->num_ranks);
-    weft_result result = weft__status_init(&comm->status, origin->num_ranks);
-    if (result == WEFT_OK)
-        result = meet(comm, origin, table, &socket_fd);
-    if (result == WEFT_OK)
-        result = init_topology(comm, origin, table);
-    if (result == WEFT_OK)
-        result = weft__heap_create(comm, &origin->config, table, socket_fd, &comm->heap);
-    if (result == WEFT_OK)
+    WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
+    WEFT__TRY(meet(comm, origin));
+    WEFT__TRY(init_topology(comm, origin));
+    WEFT__TRY(check_same_machine(comm));
+    WEFT__TRY(comm->hooks->attach(comm));
+    WEFT__TRY(weft__heap_create(comm, &origin->config, &comm->heap));
+    if (comm->heap_kind->host_can_access)
         weft__status_set_bell(&comm->status,
                               weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]));
-    if (socket_fd >= 0)
-        close(socket_fd);
-    free(table);
-    return result;
+    return comm->hooks->start(comm);
 }
 
 static weft_result create(const struct origin *origin, weft_comm **created)
@@ -167,6 +182,8 @@ static weft_result create(const struct origin *origin, weft_comm **created)
     comm->timeout_ms = origin->config.timeout_ms;
     comm->point = origin->point;
     comm->key = origin->key;
+    comm->socket_fd = -1;
+    comm->hooks = origin->hooks;
     weft_result result = build(comm, origin);
     if (result == WEFT_OK)
         *created = comm;
@@ -176,9 +193,10 @@ static weft_result create(const struct origin *origin, weft_comm **created)
 }
 
 weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
-                              const weft_comm_config *config, weft_comm **comm)
+                              const weft_comm_config *config, const struct weft__comm_hooks *hooks,
+                              weft_comm **comm)
 {
-    struct origin origin = {.rank = rank, .num_ranks = num_ranks};
+    struct origin origin = {.rank = rank, .num_ranks = num_ranks, .hooks = hooks};
     weft_result result = weft__meeting_point_from_id(&origin.point, id);
     if (result == WEFT_OK)
         result = read_config(config, &origin);
@@ -187,9 +205,10 @@ weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t nu
     return result == WEFT_OK ? create(&origin, comm) : result;
 }
 
-weft_result weft__comm_create_from_env(const weft_comm_config *config, weft_comm **comm)
+weft_result weft__comm_create_from_env(const weft_comm_config *config,
+                                       const struct weft__comm_hooks *hooks, weft_comm **comm)
 {
-    struct origin origin = {0};
+    struct origin origin = {.hooks = hooks};
     struct weft__bootstrap bootstrap;
     weft_result result = weft__bootstrap_read(&bootstrap);
     origin.rank = bootstrap.rank;
@@ -206,11 +225,16 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config, weft_comm
 
 void weft__comm_destroy(weft_comm *comm)
 {
+    comm->hooks->stop(comm);
     /* The link's monitor rings the bell, which is in the heap, by way of the status. */
     if (comm->link != NULL)
         weft__link_close(comm->link);
     if (comm->heap != NULL)
         weft__heap_destroy(comm->heap);
+    comm->hooks->detach(comm);
+    if (comm->socket_fd >= 0)
+        close(comm->socket_fd);
+    free(comm->identities);
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
     free(comm);
@@ -275,7 +299,7 @@ static weft_result find_cause(weft_comm *comm, weft_result result)
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child)
 {
-    struct origin origin = {.point = comm->point, .parent = comm};
+    struct origin origin = {.point = comm->point, .parent = comm, .hooks = comm->hooks};
     const struct choice mine = {.color = color, .key = key};
     weft_result result = read_config(config, &origin);
     if (result != WEFT_OK)

@@ -8,10 +8,24 @@
 #include "comm/meeting_point.h"
 #include "comm/status.h"
 #include "comm/topology.h"
+#include "comm/wire.h"
 #include "weft.h"
 
 struct weft__link;     /* the connection to the rendezvous, and its monitor thread */
 struct weft__exchange; /* host side of device signals, of a layer above */
+struct weft__heap_kind;
+
+/* What a machine (of the layer above) adds to a communicator. */
+struct weft__comm_hooks {
+    const char *name; /* of the machine: the same on all ranks */
+    /* Collective, when the ranks have met: sets heap_kind, and machine_state if there is any. */
+    weft_result (*attach)(weft_comm *comm);
+    /* Collective, when the heap is up. */
+    weft_result (*start)(weft_comm *comm);
+    /* The reverses; each also when it failed or was not called. */
+    void (*stop)(weft_comm *comm);
+    void (*detach)(weft_comm *comm);
+};
 
 struct weft_comm {
     int32_t rank;
@@ -20,6 +34,11 @@ struct weft_comm {
     struct weft__topology topology;
     struct weft__status status;
     struct weft__link *link;
+    struct weft__identity *identities; /* [num_ranks] the ranks' processes */
+    int socket_fd; /* takes file descriptors of neighbours; -1: one rank alone */
+    const struct weft__comm_hooks *hooks;
+    void *machine_state;
+    const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
     struct weft__exchange *barrier;   /* of weft_barrier: made and destroyed by the api layer */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
@@ -29,8 +48,11 @@ struct weft_comm {
 
 /* The work behind weft_comm_create, _create_from_env, _split and _destroy, without the barrier. */
 weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
-                              const weft_comm_config *config, weft_comm **comm);
-weft_result weft__comm_create_from_env(const weft_comm_config *config, weft_comm **comm);
+                              const weft_comm_config *config, const struct weft__comm_hooks *hooks,
+                              weft_comm **comm);
+weft_result weft__comm_create_from_env(const weft_comm_config *config,
+                                       const struct weft__comm_hooks *hooks, weft_comm **comm);
+/* The child is on its parent's machine. */
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child);
 void weft__comm_destroy(weft_comm *comm);
@@ -38,6 +60,10 @@ void weft__comm_destroy(weft_comm *comm);
 /* Collective, host side: recv[num_ranks][bytes]. Fails at once when a rank dies or after the
  * deadline, naming the ranks that did not come. */
 weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
+
+/* Collective: all ranks get through a step, or none. Returns this rank's own result `mine`, else that
+ * of the first rank that failed: "rank 1 cannot <what>". */
+weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what);
 
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);

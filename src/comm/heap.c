@@ -17,6 +17,11 @@ struct weft__heap {
     struct weft__ranges ranges;
 };
 
+static char *own_base(const struct weft__heap *heap)
+{
+    return heap->memory.bases[heap->memory.comm->rank];
+}
+
 /* What a rank is about to do: all ranks must be about to do the same. */
 struct request {
     uint64_t bytes;           /* asked for */
@@ -28,14 +33,13 @@ struct request {
 };
 
 weft_result weft__heap_create(weft_comm *comm, const weft_comm_config *config,
-                              const struct weft__identity *table, int socket_fd,
                               struct weft__heap **created)
 {
     uint64_t header_offset;
     struct weft__heap *heap = calloc(1, sizeof(*heap));
     if (heap == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a heap");
-    weft_result result = weft__heap_memory_create(&heap->memory, comm, config, table, socket_fd);
+    weft_result result = weft__heap_memory_create(&heap->memory, comm, config);
     if (result != WEFT_OK) {
         free(heap);
         return result;
@@ -118,13 +122,13 @@ static weft_result commit(weft_comm *comm, uint64_t needed_bytes, uint64_t wante
                            needed_bytes, max_bytes);
     if (needed_bytes - committed_bytes > spare_bytes)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "the heap needs %" PRIu64 " bytes more; a host has only %" PRIu64
-                           " left for each of its ranks",
+                           "the heap needs %" PRIu64 " bytes more; only %" PRIu64
+                           " are left for each rank",
                            needed_bytes - committed_bytes, spare_bytes);
     if (wanted_bytes < needed_bytes || wanted_bytes > max_bytes ||
         wanted_bytes - committed_bytes > spare_bytes)
         wanted_bytes = needed_bytes;
-    weft_result result = weft__heap_memory_grow(&heap->memory, comm, wanted_bytes);
+    weft_result result = weft__heap_memory_grow(&heap->memory, wanted_bytes);
     pthread_mutex_lock(&heap->mutex);
     heap->ranges.capacity = heap->memory.committed_bytes;
     pthread_mutex_unlock(&heap->mutex);
@@ -169,7 +173,7 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
     if (result == WEFT_OK && request.found == WEFT__RANGES_FULL)
         result = grow_and_alloc(comm, &request, spare_bytes);
     if (result == WEFT_OK) {
-        *ptr = bytes > 0 ? heap->memory.bases[comm->rank] + request.offset : NULL;
+        *ptr = bytes > 0 ? own_base(heap) + request.offset : NULL;
         return WEFT_OK;
     }
     /* All ranks go back to what they had, which was the same. */
@@ -196,7 +200,7 @@ weft_result weft__heap_grow(weft_comm *comm, uint64_t bytes)
 
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
 {
-    uintptr_t offset = (uintptr_t)ptr - (uintptr_t)heap->memory.bases[heap->memory.rank];
+    uintptr_t offset = (uintptr_t)ptr - (uintptr_t)own_base(heap);
     pthread_mutex_lock(&heap->mutex);
     /* Offset 0 is the header, which is not the caller's. */
     uint64_t freed_bytes = offset > 0 ? weft__ranges_free(&heap->ranges, offset) : 0;
@@ -229,7 +233,7 @@ weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, ui
         *offset = 0;
         return WEFT_OK;
     }
-    uint64_t distance = (uintptr_t)ptr - (uintptr_t)heap->memory.bases[heap->memory.rank];
+    uint64_t distance = (uintptr_t)ptr - (uintptr_t)own_base(heap);
     /* The lock is the only thing that changes. */
     pthread_mutex_t *mutex = (pthread_mutex_t *)&heap->mutex;
     pthread_mutex_lock(mutex);
@@ -248,8 +252,8 @@ weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, ui
 void *weft__heap_peer(const struct weft__heap *heap, const void *ptr, int32_t rank)
 {
     const struct weft__heap_memory *memory = &heap->memory;
-    if (rank < 0 || rank >= memory->num_ranks || memory->bases[rank] == NULL)
+    if (rank < 0 || rank >= memory->comm->num_ranks || memory->bases[rank] == NULL)
         return NULL;
-    uint64_t offset = (uintptr_t)ptr - (uintptr_t)memory->bases[memory->rank];
+    uint64_t offset = (uintptr_t)ptr - (uintptr_t)own_base(heap);
     return ptr != NULL && offset < memory->committed_bytes ? memory->bases[rank] + offset : NULL;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The symmetric heap: one memfd per rank, mapped by every rank of the host into a reserved address
+/* The symmetric heap: memory of each rank, mapped by every rank of the host into a reserved address
  * range, so that growth never moves an address. Offset 0 holds the heap header. */
 #ifndef WEFT_COMM_HEAP_H
 #define WEFT_COMM_HEAP_H
 
 #include "comm/doorbell.h"
-#include "comm/wire.h"
 #include "weft.h"
 
 struct weft__heap;
 
 struct weft__heap_header {
-    struct weft__doorbell bell; /* of the rank that owns this heap */
+    struct weft__doorbell
+        bell; /* of the rank that owns this heap; unused if hosts cannot access it */
 };
 
 /* [num_ranks] where each rank's heap is mapped here, NULL where it cannot be; stable until the heap
@@ -23,10 +23,8 @@ char *const *weft__heap_bases(const struct weft__heap *heap);
 weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
                               const char *argument, uint64_t *offset);
 
-/* Collective. Makes the heap of comm, whose link is up; table[num_ranks] and socket_fd (-1 for one
- * rank alone) are those of its meeting. */
+/* Collective. Makes the heap of comm, whose ranks have met and whose kind of heap is known. */
 weft_result weft__heap_create(weft_comm *comm, const weft_comm_config *config,
-                              const struct weft__identity *table, int socket_fd,
                               struct weft__heap **heap);
 void weft__heap_destroy(struct weft__heap *heap);
 

@@ -8,35 +8,15 @@
 
 #include "comm/comm.h"
 #include "comm/fd_exchange.h"
-#include "comm/host_memory.h"
-#include "comm/shared_memory.h"
+#include "comm/heap_kind.h"
 
-#define DEFAULT_HEAP_BYTES        (UINT64_C(1) << 20)
-#define LARGEST_DEFAULT_MAX_BYTES (UINT64_C(64) << 30)
+#define DEFAULT_HEAP_BYTES (UINT64_C(1) << 20)
 
 /* What the ranks must agree on before they make their memory. */
 struct terms {
     uint64_t heap_bytes, heap_max_bytes; /* as configured: 0 for the default */
-    uint64_t default_max_bytes;          /* of this host */
-    uint64_t page_bytes;
-    uint64_t spare_bytes; /* for each rank of this host */
+    struct weft__heap_limits limits;
 };
-
-/* The host's memory, or what fits into the addresses: every rank that lives in this process maps the
- * heaps of all neighbours. */
-static uint64_t default_max_bytes(const struct weft__heap_memory *memory,
-                                  const struct weft__identity *table)
-{
-    uint64_t total_bytes = weft__host_memory_total_bytes(), bytes = DEFAULT_HEAP_BYTES;
-    uint64_t num_ranks_here = 0;
-    for (int32_t rank = 0; rank < memory->num_ranks; rank++)
-        num_ranks_here += table[rank].pid == table[memory->rank].pid &&
-                          table[rank].host_key == table[memory->rank].host_key;
-    while (bytes < total_bytes && bytes < LARGEST_DEFAULT_MAX_BYTES)
-        bytes *= 2;
-    return weft__shared_memory_fit(bytes, DEFAULT_HEAP_BYTES,
-                                   num_ranks_here * (uint64_t)memory->num_neighbours);
-}
 
 static weft_result check_same(const struct terms *terms, int32_t num_ranks)
 {
@@ -61,128 +41,199 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 }
 
 /* Hosts may differ: the largest pages and the smallest default serve all. */
-static weft_result agree(struct weft__heap_memory *memory, weft_comm *comm,
-                         const weft_comm_config *config, const struct weft__identity *table,
+static void merge(struct weft__heap_limits *limits, const struct terms *terms, int32_t num_ranks)
+{
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        const struct weft__heap_limits *other = &terms[rank].limits;
+        if (other->page_bytes > limits->page_bytes)
+            limits->page_bytes = other->page_bytes;
+        if (other->default_max_bytes < limits->default_max_bytes)
+            limits->default_max_bytes = other->default_max_bytes;
+        if (other->spare_bytes < limits->spare_bytes)
+            limits->spare_bytes = other->spare_bytes;
+    }
+}
+
+/* How much is committed at first, and how much there can ever be. */
+static weft_result choose_sizes(struct weft__heap_memory *memory, const weft_comm_config *config,
+                                const struct weft__heap_limits *limits, uint64_t *heap_bytes)
+{
+    uint64_t max_bytes =
+        config->heap_max_bytes > 0 ? config->heap_max_bytes : limits->default_max_bytes;
+    *heap_bytes = config->heap_bytes > 0 ? config->heap_bytes : DEFAULT_HEAP_BYTES;
+    if (config->heap_max_bytes == 0 && max_bytes < *heap_bytes)
+        max_bytes = *heap_bytes;
+    memory->page_bytes = limits->page_bytes;
+    memory->max_bytes = round_up(max_bytes, memory->page_bytes);
+    /* What cannot grow must be there from the start. */
+    if (memory->comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_NAME)
+        *heap_bytes = memory->max_bytes;
+    if (config->heap_bytes == 0 && *heap_bytes > memory->max_bytes)
+        *heap_bytes = memory->max_bytes;
+    if (*heap_bytes > limits->spare_bytes)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "heap_bytes is %" PRIu64 "; only %" PRIu64
+                           " bytes are left for each rank",
+                           *heap_bytes, limits->spare_bytes);
+    return WEFT_OK;
+}
+
+static weft_result agree(struct weft__heap_memory *memory, const weft_comm_config *config,
                          uint64_t *heap_bytes)
 {
-    const struct terms mine = {.heap_bytes = config->heap_bytes,
-                               .heap_max_bytes = config->heap_max_bytes,
-                               .default_max_bytes = default_max_bytes(memory, table),
-                               .page_bytes = weft__shared_memory_page_bytes(),
-                               .spare_bytes = weft__heap_memory_spare_bytes(memory)};
+    weft_comm *comm = memory->comm;
+    struct terms mine = {.heap_bytes = config->heap_bytes,
+                         .heap_max_bytes = config->heap_max_bytes};
+    comm->heap_kind->limits(comm, &mine.limits);
     struct terms *terms = malloc((size_t)comm->num_ranks * sizeof(*terms));
     if (terms == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
     weft_result result = weft__comm_all_gather(comm, &mine, sizeof(mine), terms);
     if (result == WEFT_OK)
         result = check_same(terms, comm->num_ranks);
-    uint64_t max_bytes = UINT64_MAX, spare_bytes = UINT64_MAX;
-    for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++) {
-        if (terms[rank].page_bytes > memory->page_bytes)
-            memory->page_bytes = terms[rank].page_bytes;
-        if (terms[rank].default_max_bytes < max_bytes)
-            max_bytes = terms[rank].default_max_bytes;
-        if (terms[rank].spare_bytes < spare_bytes)
-            spare_bytes = terms[rank].spare_bytes;
-    }
+    if (result == WEFT_OK)
+        merge(&mine.limits, terms, comm->num_ranks);
     free(terms);
-    if (result != WEFT_OK)
-        return result;
-    *heap_bytes = mine.heap_bytes > 0 ? mine.heap_bytes : DEFAULT_HEAP_BYTES;
-    if (*heap_bytes > spare_bytes)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "heap_bytes is %" PRIu64 "; a host has only %" PRIu64
-                           " bytes left for each of its ranks",
-                           *heap_bytes, spare_bytes);
-    if (mine.heap_max_bytes > 0)
-        max_bytes = mine.heap_max_bytes;
-    else if (max_bytes < *heap_bytes)
-        max_bytes = *heap_bytes;
-    memory->max_bytes = round_up(max_bytes, memory->page_bytes);
-    if (mine.heap_bytes == 0 && *heap_bytes > memory->max_bytes)
-        *heap_bytes = memory->max_bytes;
-    return WEFT_OK;
+    return result == WEFT_OK ? choose_sizes(memory, config, &mine.limits, heap_bytes) : result;
 }
 
-static weft_result commit(struct weft__heap_memory *memory, uint64_t bytes)
+/* ---------------------------------------------------------------- sharing */
+
+static int is_neighbour(const weft_comm *comm, int32_t rank)
 {
-    uint64_t new_bytes = round_up(bytes, memory->page_bytes);
-    weft_result result = weft__shared_memory_commit(memory->fd, memory->bases[memory->rank],
-                                                    memory->committed_bytes, new_bytes);
-    if (result == WEFT_OK)
-        memory->committed_bytes = new_bytes;
-    return result;
+    return rank != comm->rank &&
+           comm->identities[rank].host_key == comm->identities[comm->rank].host_key;
 }
 
-static weft_result make_own(struct weft__heap_memory *memory, uint64_t heap_bytes)
+static weft_result exchange_descriptors(const struct weft__heap_memory *memory, int fd,
+                                        struct weft__heap_handle *handles)
 {
-    weft_result result = weft__shared_memory_create(&memory->fd);
-    if (result == WEFT_OK)
-        result =
-            weft__shared_memory_map(memory->fd, memory->max_bytes, &memory->bases[memory->rank]);
-    return result == WEFT_OK ? commit(memory, heap_bytes) : result;
-}
-
-static weft_result map_neighbours(struct weft__heap_memory *memory, weft_comm *comm,
-                                  const struct weft__identity *table, int socket_fd)
-{
-    const struct weft__fd_exchange exchange = {.socket_fd = socket_fd,
-                                               .rank = memory->rank,
-                                               .num_ranks = memory->num_ranks,
+    weft_comm *comm = memory->comm;
+    const struct weft__fd_exchange exchange = {.socket_fd = comm->socket_fd,
+                                               .rank = comm->rank,
+                                               .num_ranks = comm->num_ranks,
                                                .timeout_ms = comm->timeout_ms,
                                                .key = comm->key,
-                                               .table = table,
+                                               .table = comm->identities,
                                                .status = &comm->status};
-    int *fds = malloc((size_t)memory->num_ranks * sizeof(*fds));
+    int *fds = malloc((size_t)comm->num_ranks * sizeof(*fds));
     if (fds == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", memory->num_ranks);
-    weft_result result = weft__fd_exchange(&exchange, memory->fd, fds);
-    for (int32_t rank = 0; rank < memory->num_ranks; rank++) {
-        if (fds[rank] < 0)
-            continue;
-        if (result == WEFT_OK)
-            result = weft__shared_memory_map(fds[rank], memory->max_bytes, &memory->bases[rank]);
-        close(fds[rank]);
-    }
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    weft_result result = weft__fd_exchange(&exchange, fd, fds);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        handles[rank].fd = fds[rank];
     free(fds);
     return result;
 }
 
-/* All ranks get through a step, or none. */
-static weft_result agree_on_success(weft_comm *comm, weft_result mine)
+static weft_result exchange_handles(const struct weft__heap_memory *memory,
+                                    const struct weft__heap_part *own,
+                                    struct weft__heap_handle *handles)
 {
-    int32_t *results = malloc((size_t)comm->num_ranks * sizeof(*results));
-    if (results == NULL)
+    if (memory->comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_NAME)
+        return weft__comm_all_gather(memory->comm, &own->handle, sizeof(own->handle), handles);
+    return exchange_descriptors(memory, own->handle.fd, handles);
+}
+
+static weft_result map_neighbour(struct weft__heap_memory *memory, int32_t rank,
+                                 struct weft__heap_part *part)
+{
+    weft_comm *comm = memory->comm;
+    part->base = memory->bases[rank];
+    if (part->base == NULL)
+        WEFT__TRY(comm->heap_kind->reserve(comm, part->max_bytes, &part->base));
+    memory->bases[rank] = part->base;
+    weft_result result = comm->heap_kind->map(comm, rank, part);
+    memory->bases[rank] = part->base; /* that of memory shared by name is known only now */
+    return result;
+}
+
+/* Collective: makes the new part of every neighbour's heap appear here. */
+static weft_result map_neighbours(struct weft__heap_memory *memory,
+                                  const struct weft__heap_part *own)
+{
+    weft_comm *comm = memory->comm;
+    struct weft__heap_handle *handles = malloc((size_t)comm->num_ranks * sizeof(*handles));
+    if (handles == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    const int32_t my_result = mine;
-    weft_result result = weft__comm_all_gather(comm, &my_result, sizeof(my_result), results);
-    if (mine != WEFT_OK)
-        result = mine;
-    for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++)
-        if (results[rank] != WEFT_OK)
-            result = weft__error((weft_result)results[rank], "rank %d cannot have its heap: %s",
-                                 rank, weft_result_string((weft_result)results[rank]));
-    free(results);
+    weft_result result = comm->num_ranks > 1 ? exchange_handles(memory, own, handles) : WEFT_OK;
+    for (int32_t rank = 0; comm->num_ranks > 1 && rank < comm->num_ranks; rank++) {
+        struct weft__heap_part part = *own;
+        part.handle = handles[rank];
+        if (result == WEFT_OK && is_neighbour(comm, rank))
+            result = map_neighbour(memory, rank, &part);
+        if (comm->heap_kind->sharing != WEFT__HEAP_SHARED_BY_NAME && handles[rank].fd >= 0)
+            close(handles[rank].fd);
+    }
+    free(handles);
+    return result;
+}
+
+/* ---------------------------------------------------------------- life */
+
+static struct weft__heap_part own_part(const struct weft__heap_memory *memory, uint64_t bytes)
+{
+    return (struct weft__heap_part){.base = memory->bases[memory->comm->rank],
+                                    .max_bytes = memory->max_bytes,
+                                    .begin_bytes = memory->committed_bytes,
+                                    .end_bytes = round_up(bytes, memory->page_bytes),
+                                    .handle = {.fd = memory->fd}};
+}
+
+/* Undoes what add_part did before it failed. */
+static void take_back(struct weft__heap_memory *memory, const struct weft__heap_part *own,
+                      weft_result own_result)
+{
+    weft_comm *comm = memory->comm;
+    if (own_result == WEFT_OK)
+        comm->heap_kind->release(comm, own);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        struct weft__heap_part part = *own;
+        part.base = memory->bases[rank];
+        if (comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_PART && rank != comm->rank &&
+            part.base != NULL)
+            comm->heap_kind->release(comm, &part);
+    }
+}
+
+/* Collective: all ranks get the part and map each other's, or none. */
+static weft_result add_part(struct weft__heap_memory *memory, uint64_t bytes)
+{
+    weft_comm *comm = memory->comm;
+    const enum weft__heap_sharing sharing = comm->heap_kind->sharing;
+    struct weft__heap_part part = own_part(memory, bytes);
+    const weft_result mine = comm->heap_kind->commit(comm, &part);
+    weft_result result = weft__comm_agree(comm, mine, "have its heap");
+    if (mine == WEFT_OK && sharing == WEFT__HEAP_SHARED_ONCE)
+        memory->fd = part.handle.fd;
+    if (result == WEFT_OK)
+        memory->bases[comm->rank] = part.base;
+    if (result == WEFT_OK && (part.begin_bytes == 0 || sharing != WEFT__HEAP_SHARED_ONCE))
+        result = weft__comm_agree(comm, map_neighbours(memory, &part), "map the heaps of others");
+    if (mine == WEFT_OK && sharing == WEFT__HEAP_SHARED_BY_PART)
+        close(part.handle.fd);
+    if (result == WEFT_OK)
+        memory->committed_bytes = part.end_bytes;
+    else
+        take_back(memory, &part, mine);
     return result;
 }
 
 weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm *comm,
-                                     const weft_comm_config *config,
-                                     const struct weft__identity *table, int socket_fd)
+                                     const weft_comm_config *config)
 {
     uint64_t heap_bytes = 0;
-    *memory =
-        (struct weft__heap_memory){.rank = comm->rank, .num_ranks = comm->num_ranks, .fd = -1};
+    *memory = (struct weft__heap_memory){.comm = comm, .fd = -1};
     memory->bases = calloc((size_t)comm->num_ranks, sizeof(*memory->bases));
     if (memory->bases == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        memory->num_neighbours += table[rank].host_key == table[comm->rank].host_key;
-    weft_result result = agree(memory, comm, config, table, &heap_bytes);
+    weft_result result = agree(memory, config, &heap_bytes);
     if (result == WEFT_OK)
-        result = agree_on_success(comm, make_own(memory, heap_bytes));
+        result = weft__comm_agree(
+            comm, comm->heap_kind->reserve(comm, memory->max_bytes, &memory->bases[comm->rank]),
+            "reserve addresses for its heap");
     if (result == WEFT_OK)
-        result = agree_on_success(comm, map_neighbours(memory, comm, table, socket_fd));
+        result = add_part(memory, heap_bytes);
     if (result != WEFT_OK)
         weft__heap_memory_destroy(memory);
     return result;
@@ -190,9 +241,14 @@ weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm
 
 void weft__heap_memory_destroy(struct weft__heap_memory *memory)
 {
-    for (int32_t rank = 0; memory->bases != NULL && rank < memory->num_ranks; rank++)
-        if (memory->bases[rank] != NULL)
-            weft__shared_memory_unmap(memory->bases[rank], memory->max_bytes);
+    weft_comm *comm = memory->comm;
+    struct weft__heap_part part = {.max_bytes = memory->max_bytes,
+                                   .end_bytes = memory->committed_bytes};
+    for (int32_t rank = 0; memory->bases != NULL && rank < comm->num_ranks; rank++) {
+        part.base = memory->bases[rank];
+        if (part.base != NULL)
+            comm->heap_kind->unmap(comm, rank, &part);
+    }
     free(memory->bases);
     if (memory->fd >= 0)
         close(memory->fd);
@@ -201,18 +257,12 @@ void weft__heap_memory_destroy(struct weft__heap_memory *memory)
 
 uint64_t weft__heap_memory_spare_bytes(const struct weft__heap_memory *memory)
 {
-    return weft__host_memory_available_bytes() / (uint64_t)memory->num_neighbours;
+    struct weft__heap_limits limits;
+    memory->comm->heap_kind->limits(memory->comm, &limits);
+    return limits.spare_bytes;
 }
 
-weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, weft_comm *comm,
-                                   uint64_t bytes)
+weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, uint64_t bytes)
 {
-    uint64_t old_bytes = memory->committed_bytes;
-    weft_result mine = commit(memory, bytes);
-    weft_result result = agree_on_success(comm, mine);
-    if (result != WEFT_OK && mine == WEFT_OK) {
-        weft__shared_memory_release(memory->fd, old_bytes);
-        memory->committed_bytes = old_bytes;
-    }
-    return result;
+    return add_part(memory, bytes);
 }

@@ -3,30 +3,26 @@
 #ifndef WEFT_COMM_HEAP_MEMORY_H
 #define WEFT_COMM_HEAP_MEMORY_H
 
-#include "comm/wire.h"
 #include "weft.h"
 
 struct weft__heap_memory {
-    int32_t rank, num_ranks;
-    int32_t num_neighbours; /* ranks of this host, this one included */
-    int fd;                 /* of this rank's memory, for growth */
-    uint64_t page_bytes;    /* the unit of growth, the same on all ranks */
+    weft_comm *comm;
+    int fd;              /* of this rank's memory, where one serves all of its growth; else -1 */
+    uint64_t page_bytes; /* the unit of growth, the same on all ranks */
     uint64_t committed_bytes, max_bytes;
     char **bases; /* [num_ranks] NULL: cannot be mapped */
 };
 
-/* Collective. */
+/* Collective. The kind of memory is that of comm. */
 weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm *comm,
-                                     const weft_comm_config *config,
-                                     const struct weft__identity *table, int socket_fd);
+                                     const weft_comm_config *config);
 void weft__heap_memory_destroy(struct weft__heap_memory *memory);
 
-/* What each rank of this host could get at most at the moment, if all ask for the same. */
+/* What each rank that shares this memory could get at most at the moment, if all ask for the same. */
 uint64_t weft__heap_memory_spare_bytes(const struct weft__heap_memory *memory);
 
 /* Collective, with the same arguments: commits `bytes`, rounded up to pages, on all ranks or none;
  * bytes is more than what is committed and at most max_bytes. */
-weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, weft_comm *comm,
-                                   uint64_t bytes);
+weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, uint64_t bytes);
 
 #endif

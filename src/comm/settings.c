@@ -21,6 +21,15 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
                              "number of virtual nodes of consecutive ranks; must divide the number "
                              "of ranks; without it a node per host"},
+    [WEFT__SETTING_MACHINE] = {"WEFT_MACHINE", "auto",
+                               "machine of communicators whose config leaves it to the library: "
+                               "cpu, cuda, or auto, which is cuda where it can be used"},
+    [WEFT__SETTING_CUDA_DEVICE] = {"WEFT_CUDA_DEVICE", NULL,
+                                   "number of the CUDA device that this process uses; without it "
+                                   "that of its current context, or one by its place on the host"},
+    [WEFT__SETTING_CUDA_HEAP] = {"WEFT_CUDA_HEAP", "auto",
+                                 "how heaps of GPUs are shared: auto, or ipc for CUDA IPC even "
+                                 "where file descriptors would do"},
     [WEFT__SETTING_ID] = {"WEFT_ID", NULL, "the unique id in hexadecimal; set by weft run"},
     [WEFT__SETTING_RANK] = {"WEFT_RANK", NULL, "this process's rank; set by weft run"},
     [WEFT__SETTING_WORLD_SIZE] = {"WEFT_WORLD_SIZE", NULL, "number of ranks; set by weft run"},

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "machine/stream.h"
 #include "programs/notify.h"
 
 /* What the ranks must agree on when they create a weft_ep. */
@@ -41,7 +40,7 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 static weft_result agree(const weft_ep *ep)
 {
     weft_comm *comm = ep->comm;
-    const struct terms own = {ep->placement.device.num_experts, ep->max_topk,
+    const struct terms own = {ep->placement.host.num_experts, ep->max_topk,
                               ep->placement.num_entries, weft__placement_hash(&ep->placement)};
     struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
     if (all == NULL)
@@ -76,6 +75,10 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         result = check_reach(comm);
     if (result != WEFT_OK)
         return result;
+    WEFT__TRY(weft__placement_upload(&ep->placement, comm));
+    WEFT__TRY(weft__machine_duplicate(comm, comm->topology.node_of_rank,
+                                      (uint64_t)comm->num_ranks * sizeof(int32_t),
+                                      &ep->node_of_rank));
     ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
     return weft__exchange_create(comm, weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
                                  &ep->exchange);
@@ -88,9 +91,8 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ep");
     ep->comm = comm;
     ep->max_topk = config->max_topk == 0 ? WEFT_MAX_TOPK : config->max_topk;
-    /* One thread runs all warps of a rank, so more of them do not make the cpu machine faster. */
-    ep->grid.num_blocks = config->num_blocks == 0 ? 1 : config->num_blocks;
-    ep->grid.num_warps = config->num_warps == 0 ? 1 : config->num_warps;
+    ep->grid.num_blocks = config->num_blocks;
+    ep->grid.num_warps = config->num_warps;
     const weft_result result = set_up(ep, config);
     if (result != WEFT_OK) {
         weft__ep_destroy(ep);
@@ -100,11 +102,24 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
     return WEFT_OK;
 }
 
+struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work)
+{
+    struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, work);
+    if (ep->grid.num_blocks > 0)
+        grid.num_blocks = ep->grid.num_blocks;
+    if (ep->grid.num_warps > 0)
+        grid.num_warps = ep->grid.num_warps;
+    return grid;
+}
+
 void weft__ep_destroy(weft_ep *ep)
 {
+    weft_comm *comm = ep->comm;
     if (ep->exchange != NULL)
-        (void)weft__event_synchronize(ep->exchange->last_operation);
+        weft__exchange_wait(ep->exchange);
     weft__exchange_destroy(ep->exchange);
+    weft__machine_of(comm)->free(comm, ep->node_of_rank);
+    weft__placement_unload(&ep->placement, comm);
     weft__placement_destroy(&ep->placement);
     free(ep);
 }

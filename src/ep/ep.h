@@ -10,7 +10,8 @@ struct weft_ep {
     weft_comm *comm;
     struct weft__exchange *exchange; /* its extra bytes are notify's counts */
     struct weft__placement placement;
-    struct weft__grid grid;
+    void *node_of_rank;     /* [num_ranks] int32_t, for the programs */
+    struct weft__grid grid; /* as configured: 0 for what suits each operation */
     int32_t max_topk;
     int32_t counts_stride; /* of notify's counts */
 };
@@ -24,9 +25,16 @@ struct weft_ep_handle {
     int32_t expert_alignment;
     struct weft_routing routing;
     uint32_t *num_blocks_done; /* of layout */
+    int32_t *selections;
     int32_t *chunk_nodes;
     void *memory; /* the tables that routing, num_blocks_done and chunk_nodes point into */
+    struct weft__handle_counts {
+        char *host; /* copy of the tables below, which follow each other */
+        uint64_t bytes;
+        uint64_t rank_rows_offset, expert_rows_offset, dropped_rows_offset; /* from recv_rows */
+    } counts;
     weft_event *notified;
+    int is_captured; /* the last notify went into a graph: the host cannot wait for it */
 };
 
 weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
@@ -35,6 +43,10 @@ void weft__ep_destroy(weft_ep *ep);
 weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,
                                 weft_ep_handle **handle);
 void weft__handle_destroy(weft_ep_handle *handle);
+/* Copies what notify and dispatch have counted to counts.host. */
+weft_result weft__handle_read_counts(weft_ep_handle *handle);
+/* The grid of an operation on the weft_ep. */
+struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);
 /* Bytes of a handle's tables. */
 uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk);
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "ep/ep.h"
-#include "machine/stream.h"
 
 enum table {
     TABLE_ROUTES,
@@ -12,11 +11,12 @@ enum table {
     TABLE_RANK_BASE,
     TABLE_SEND_ROWS,
     TABLE_ENTRY_SELECTIONS,
-    TABLE_RECV_ROWS,
+    TABLE_RECV_ROWS, /* this and the next three are read by the host in one go */
     TABLE_RECV_RANK_ROWS,
     TABLE_RECV_EXPERT_ROWS,
     TABLE_DROPPED_ROWS,
     TABLE_NUM_BLOCKS_DONE,
+    TABLE_SELECTIONS,
     NUM_TABLES
 };
 
@@ -25,9 +25,12 @@ static int32_t max_routes(const weft_ep *ep, int32_t num_topk)
     return num_topk < ep->comm->num_ranks ? num_topk : ep->comm->num_ranks;
 }
 
-static int32_t num_chunks(const weft_ep *ep)
+/* A chunk for every warp of the largest layout. */
+static int32_t num_chunks(const weft_ep *ep, int32_t max_tokens)
 {
-    return ep->grid.num_blocks * ep->grid.num_warps;
+    const struct weft__grid grid =
+        weft__ep_grid(ep, &(struct weft__work){.num_tokens = max_tokens});
+    return grid.num_blocks * grid.num_warps;
 }
 
 /* Fills where each table begins; returns where the last one ends. */
@@ -35,7 +38,7 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
                              uint64_t offsets[NUM_TABLES])
 {
     const uint64_t num_ranks = (uint64_t)ep->comm->num_ranks;
-    const uint64_t chunks = (uint64_t)num_chunks(ep);
+    const uint64_t chunks = (uint64_t)num_chunks(ep, max_tokens);
     const uint64_t num_local = (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank);
     const uint64_t bytes[NUM_TABLES] = {
         [TABLE_ROUTES] =
@@ -50,6 +53,7 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
         [TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t),
         [TABLE_DROPPED_ROWS] = sizeof(int64_t),
         [TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t),
+        [TABLE_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
     };
     uint64_t end = 0;
     for (int i = 0; i < NUM_TABLES; i++) {
@@ -78,7 +82,28 @@ static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offs
     routing->recv_expert_rows = (void *)(memory + offsets[TABLE_RECV_EXPERT_ROWS]);
     routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
     handle->chunk_nodes = (void *)(memory + offsets[TABLE_CHUNK_NODES]);
+    handle->selections = (void *)(memory + offsets[TABLE_SELECTIONS]);
     handle->num_blocks_done = (void *)(memory + offsets[TABLE_NUM_BLOCKS_DONE]);
+}
+
+static weft_result allocate(weft_ep_handle *handle)
+{
+    weft_comm *comm = handle->ep->comm;
+    const struct weft__machine *machine = weft__machine_of(comm);
+    struct weft__handle_counts *counts = &handle->counts;
+    uint64_t offsets[NUM_TABLES];
+    const uint64_t bytes =
+        place_tables(handle->ep, handle->max_tokens, handle->routing.num_topk, offsets);
+    WEFT__TRY(machine->event_create(comm, &handle->notified));
+    WEFT__TRY(machine->alloc(comm, bytes, &handle->memory));
+    point_into(handle, handle->memory, offsets);
+    counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];
+    counts->expert_rows_offset = offsets[TABLE_RECV_EXPERT_ROWS] - offsets[TABLE_RECV_ROWS];
+    counts->dropped_rows_offset = offsets[TABLE_DROPPED_ROWS] - offsets[TABLE_RECV_ROWS];
+    counts->bytes = counts->dropped_rows_offset + sizeof(int64_t);
+    counts->host = calloc(1, counts->bytes);
+    return counts->host != NULL ? WEFT_OK
+                                : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle");
 }
 
 weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,
@@ -94,30 +119,31 @@ weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config
     handle->routing.num_ranks = ep->comm->num_ranks;
     handle->routing.num_topk = config->num_topk;
     handle->routing.max_routes = max_routes(ep, config->num_topk);
-    handle->routing.num_chunks = num_chunks(ep);
-    uint64_t offsets[NUM_TABLES];
-    const uint64_t bytes = place_tables(ep, config->max_tokens, config->num_topk, offsets);
-    handle->memory = calloc(1, bytes);
-    weft_result result = weft__event_create(&handle->notified);
-    if (result == WEFT_OK && handle->memory == NULL)
-        result =
-            weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle of %d tokens: %llu bytes",
-                        config->max_tokens, (unsigned long long)bytes);
+    handle->routing.num_chunks = num_chunks(ep, config->max_tokens);
+    const weft_result result = allocate(handle);
     if (result != WEFT_OK) {
         weft__handle_destroy(handle);
         return result;
     }
-    point_into(handle, handle->memory, offsets);
     *out = handle;
     return WEFT_OK;
 }
 
 void weft__handle_destroy(weft_ep_handle *handle)
 {
-    /* The tables are in use until what was issued has run. */
-    (void)weft__event_synchronize(handle->ep->exchange->last_operation);
+    weft_comm *comm = handle->ep->comm;
+    const struct weft__machine *machine = weft__machine_of(comm);
+    weft__exchange_wait(handle->ep->exchange); /* the tables are in use until then */
     if (handle->notified != NULL)
-        weft__event_destroy(handle->notified);
-    free(handle->memory);
+        machine->event_destroy(handle->notified);
+    machine->free(comm, handle->memory);
+    free(handle->counts.host);
     free(handle);
+}
+
+weft_result weft__handle_read_counts(weft_ep_handle *handle)
+{
+    weft_comm *comm = handle->ep->comm;
+    return weft__machine_of(comm)->copy(comm, handle->counts.host, handle->routing.recv_rows,
+                                        handle->counts.bytes);
 }

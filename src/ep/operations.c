@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into the programs' and launches them. */
 #include "ep/ep.h"
-#include "machine/stream.h"
 #include "programs/combine.h"
 #include "programs/dispatch.h"
 #include "programs/layout.h"
@@ -22,8 +21,9 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .index_type = args->index_type,
         .topk_idx = args->topk_idx,
         .num_blocks_done = handle->num_blocks_done,
+        .selections = handle->selections,
         .chunk_nodes = handle->chunk_nodes,
-        .node_of_rank = ep->comm->topology.node_of_rank,
+        .node_of_rank = ep->node_of_rank,
         .num_nodes = ep->comm->topology.num_nodes,
         .num_tokens_per_rank = args->num_tokens_per_rank,
         .num_tokens_per_node = args->num_tokens_per_node,
@@ -31,7 +31,9 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .is_token_in_rank = args->is_token_in_rank,
     };
     handle->state = WEFT__HANDLE_LAID_OUT;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, ep->grid, &program_args,
+    const struct weft__grid grid =
+        weft__ep_grid(ep, &(struct weft__work){.num_tokens = args->num_tokens});
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, grid, &program_args,
                                  sizeof program_args);
 }
 
@@ -48,13 +50,13 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
     };
-    const struct weft__grid one_block = {.num_blocks = 1, .num_warps = ep->grid.num_warps};
-    const weft_result result = weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify,
-                                                     one_block, &program_args, sizeof program_args);
-    if (result != WEFT_OK)
-        return result;
+    struct weft__grid one_block = weft__ep_grid(ep, &(struct weft__work){.kind = WEFT__WORK_COUNT});
+    one_block.num_blocks = 1;
+    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
+                                    &program_args, sizeof program_args));
     handle->state = WEFT__HANDLE_NOTIFIED;
-    return weft__event_record(handle->notified, stream);
+    handle->is_captured = stream->machine->stream_is_capturing(stream);
+    return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
 
 /* An array that other ranks access: its place goes into the message. Nothing is checked twice:
@@ -121,6 +123,14 @@ static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dis
     return result;
 }
 
+static uint64_t largest_row_bytes(const weft_ep_dispatch_args *args)
+{
+    uint64_t largest = 0;
+    for (int32_t i = 0; i < args->num_planes; i++)
+        largest = args->planes[i].row_bytes > largest ? args->planes[i].row_bytes : largest;
+    return largest;
+}
+
 weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                               weft_stream *stream)
 {
@@ -141,8 +151,10 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
         result = announce_topk(handle, args, &program_args.message);
     if (result != WEFT_OK)
         return result;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch, ep->grid,
-                                 &program_args, sizeof program_args);
+    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
+                                    largest_row_bytes(args)};
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch,
+                                 weft__ep_grid(ep, &work), &program_args, sizeof program_args);
 }
 
 static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_combine_args *args)
@@ -172,10 +184,13 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
         .routing = handle->routing,
         .dtype = args->dtype,
         .hidden = args->hidden,
-        .bias = {args->bias[0], args->bias[1]},
         .out = args->out,
         .out_topk_weights = args->out_topk_weights,
     };
+    for (int i = 0; i < 2; i++) {
+        if (args->bias[i] != NULL)
+            program_args.biases[program_args.num_biases++] = args->bias[i];
+    }
     struct weft_message *message = &program_args.message;
     weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE, args->x, row_bytes, "x");
     if (result == WEFT_OK && (message->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_WEIGHTS))
@@ -183,6 +198,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                                 (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
     if (result != WEFT_OK)
         return result;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine, ep->grid,
-                                 &program_args, sizeof program_args);
+    const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens, row_bytes};
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine,
+                                 weft__ep_grid(ep, &work), &program_args, sizeof program_args);
 }

@@ -140,7 +140,7 @@ weft_result weft__placement_create(struct weft__placement *placement, const weft
     if (!has_table)
         place_evenly(placement, config->num_experts, num_ranks);
     invert(placement, config->num_experts, num_ranks);
-    placement->device = (struct weft_placement){
+    placement->host = (struct weft_placement){
         .num_experts = config->num_experts,
         .num_ranks = num_ranks,
         .expert_offsets = placement->expert_offsets,
@@ -150,6 +150,40 @@ weft_result weft__placement_create(struct weft__placement *placement, const weft
         .rank_entries = placement->rank_entries,
     };
     return WEFT_OK;
+}
+
+static weft_result upload(weft_comm *comm, const int32_t *array, int32_t count,
+                          const int32_t **uploaded)
+{
+    void *copy = NULL;
+    WEFT__TRY(weft__machine_duplicate(comm, array, (uint64_t)count * sizeof(*array), &copy));
+    *uploaded = copy;
+    return WEFT_OK;
+}
+
+weft_result weft__placement_upload(struct weft__placement *placement, weft_comm *comm)
+{
+    const struct weft_placement *host = &placement->host;
+    struct weft_placement *device = &placement->device;
+    device->num_experts = host->num_experts;
+    device->num_ranks = host->num_ranks;
+    WEFT__TRY(upload(comm, host->expert_offsets, host->num_experts + 1, &device->expert_offsets));
+    WEFT__TRY(upload(comm, host->entry_ranks, placement->num_entries, &device->entry_ranks));
+    WEFT__TRY(upload(comm, host->entry_local, placement->num_entries, &device->entry_local));
+    WEFT__TRY(upload(comm, host->rank_offsets, host->num_ranks + 1, &device->rank_offsets));
+    return upload(comm, host->rank_entries, placement->num_entries, &device->rank_entries);
+}
+
+void weft__placement_unload(struct weft__placement *placement, weft_comm *comm)
+{
+    const struct weft__machine *machine = weft__machine_of(comm);
+    const struct weft_placement *device = &placement->device;
+    const int32_t *const arrays[] = {device->expert_offsets, device->entry_ranks,
+                                     device->entry_local, device->rank_offsets,
+                                     device->rank_entries};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        machine->free(comm, (void *)(uintptr_t)arrays[i]);
+    placement->device = (struct weft_placement){0};
 }
 
 void weft__placement_destroy(struct weft__placement *placement)
@@ -171,7 +205,7 @@ int32_t weft__placement_num_local(const struct weft__placement *placement, int32
 int32_t weft__placement_max_local(const struct weft__placement *placement)
 {
     int32_t most = 0;
-    for (int32_t rank = 0; rank < placement->device.num_ranks; rank++) {
+    for (int32_t rank = 0; rank < placement->host.num_ranks; rank++) {
         const int32_t num_local = weft__placement_num_local(placement, rank);
         most = num_local > most ? num_local : most;
     }
@@ -209,7 +243,7 @@ static int64_t min(int64_t a, int64_t b)
 int64_t weft__placement_max_rows(const struct weft__placement *placement, int32_t rank,
                                  int32_t num_tokens)
 {
-    const int64_t num_ranks = placement->device.num_ranks;
+    const int64_t num_ranks = placement->host.num_ranks;
     if (weft__placement_num_local(placement, rank) == 0 || num_tokens == 0)
         return 0;
     if (has_sole_expert(placement, rank))
@@ -235,6 +269,6 @@ static uint64_t hash_numbers(uint64_t hash, const int32_t *numbers, int32_t num_
 uint64_t weft__placement_hash(const struct weft__placement *placement)
 {
     const uint64_t hash = hash_numbers(0xcbf29ce484222325u, placement->expert_offsets,
-                                       placement->device.num_experts + 1);
+                                       placement->host.num_experts + 1);
     return hash_numbers(hash, placement->entry_ranks, placement->num_entries);
 }

@@ -3,11 +3,12 @@
 #ifndef WEFT_EP_PLACEMENT_H
 #define WEFT_EP_PLACEMENT_H
 
-#include "machine/machine.h"
+#include "machine/host.h"
 #include "programs/routing.h"
 
 struct weft__placement {
-    struct weft_placement device; /* points into the arrays below */
+    struct weft_placement host;   /* points into the arrays below */
+    struct weft_placement device; /* the same in memory of the programs, once uploaded */
     int32_t num_entries;
     int32_t *expert_offsets;
     int32_t *entry_ranks;
@@ -21,6 +22,8 @@ struct weft__placement {
 weft_result weft__placement_create(struct weft__placement *placement, const weft_ep_config *config,
                                    int32_t num_ranks);
 void weft__placement_destroy(struct weft__placement *placement);
+weft_result weft__placement_upload(struct weft__placement *placement, weft_comm *comm);
+void weft__placement_unload(struct weft__placement *placement, weft_comm *comm);
 
 int32_t weft__placement_num_local(const struct weft__placement *placement, int32_t rank);
 int32_t weft__placement_max_local(const struct weft__placement *placement);

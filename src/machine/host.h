@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The machine as the host sees it: launches of programs on streams. */
+/* A machine as the host sees it: the table of what every machine does for the layers above. */
 #ifndef WEFT_MACHINE_HOST_H
 #define WEFT_MACHINE_HOST_H
 
@@ -10,24 +10,110 @@ typedef enum weft_status weft__program_fn(struct weft_warp *warp, const void *ar
 
 struct weft__program {
     const char *name;
-    weft__program_fn *run;
+    weft__program_fn *run; /* on the host's machine; others find theirs by name */
 };
 
 enum { WEFT__MAX_WARPS = 32 }; /* per block */
+
+struct weft__grid {
+    int32_t num_blocks;
+    int32_t num_warps;
+    uint32_t copied_row_bytes; /* the largest row that a warp copies; 0: none */
+};
+
+/* What a launch is about to do, for the choice of its grid. */
+enum weft__work_kind {
+    WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
+    WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
+    WEFT__WORK_PULL_ROWS  /* sums rows of others */
+};
+struct weft__work {
+    enum weft__work_kind kind;
+    int32_t num_tokens;
+    uint64_t row_bytes;
+};
 
 struct weft__launch {
     const struct weft__program *program;
     const void *args; /* copied */
     size_t args_bytes;
-    int32_t num_blocks;
-    int32_t num_warps;
+    struct weft__grid grid;
     weft_comm *comm;
-    /* Called by the stream after a launch that failed: makes it the communicator's failure. */
+    /* Called after a launch that failed: makes it the communicator's failure. */
     weft_result (*on_failure)(weft_comm *comm, const struct weft__program *program,
                               const struct weft_failure *failure);
 };
 
-/* Enqueues a launch; it is skipped if the communicator has failed by then. */
-weft_result weft__stream_launch(weft_stream *stream, const struct weft__launch *launch);
+/* The first member of every machine's streams and events. */
+struct weft_stream {
+    const struct weft__machine *machine;
+    uint64_t id; /* no other stream of this process ever has it */
+};
+struct weft_event {
+    const struct weft__machine *machine;
+};
+
+struct weft__machine {
+    struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
+    weft_machine kind;
+
+    /* Memory of this rank that programs access; zeroed. */
+    weft_result (*alloc)(weft_comm *comm, uint64_t bytes, void **memory);
+    void (*free)(weft_comm *comm, void *memory);
+    /* Between any two places that host or programs access, on the host's own time. */
+    weft_result (*copy)(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
+    /* INVALID_ARGUMENT naming `argument` if programs cannot access ptr. */
+    weft_result (*check_pointer)(weft_comm *comm, const void *ptr, const char *argument);
+
+    struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
+    /* Enqueues a launch; it is skipped if the communicator has failed by then. */
+    weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);
+    /* Makes a failure that a launch has met the communicator's, if that has not happened yet. */
+    void (*collect_failure)(weft_comm *comm);
+
+    /* Semantics: weft.h. */
+    weft_result (*stream_create)(weft_comm *comm, weft_stream **stream);
+    weft_result (*stream_wrap)(weft_comm *comm, void *native, weft_stream **stream);
+    void (*stream_destroy)(weft_stream *stream);
+    weft_result (*stream_synchronize)(weft_stream *stream);
+    weft_result (*stream_call)(weft_stream *stream, void (*function)(void *argument),
+                               void *argument);
+    /* Whether what is enqueued now only goes into a graph. */
+    int (*stream_is_capturing)(weft_stream *stream);
+    weft_result (*stream_wait_event)(weft_stream *stream, weft_event *event);
+    weft_result (*event_create)(weft_comm *comm, weft_event **event);
+    void (*event_destroy)(weft_event *event);
+    weft_result (*event_record)(weft_event *event, weft_stream *stream);
+    weft_result (*event_synchronize)(weft_event *event);
+    weft_result (*event_elapsed_us)(weft_event *start, weft_event *end, double *elapsed_us);
+};
+
+static inline const struct weft__machine *weft__machine_of(const weft_comm *comm)
+{
+    return (const struct weft__machine *)(const void *)comm->hooks;
+}
+
+/* WEFT_OK, or why the communicator has failed, also if only a launch knows it so far. */
+static inline weft_result weft__machine_check(weft_comm *comm)
+{
+    weft__machine_of(comm)->collect_failure(comm);
+    return weft__status_check(&comm->status);
+}
+
+/* A copy, in memory that programs access, of what the host has. */
+weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t bytes, void **copy);
+
+/* For streams of every machine. */
+uint64_t weft__stream_new_id(void);
+
+/* The machine of a new communicator: AUTO asks the environment, then for the fastest that works. */
+weft_result weft__machine_choose(weft_machine wanted, const struct weft__machine **machine);
+
+/* The one that this library's host programs are compiled for: cpu, or sim. */
+extern const struct weft__machine weft__host_machine;
+
+/* NULL, with the reason as the thread's last error, if this build has none or there is no GPU that
+ * can be used. */
+const struct weft__machine *weft__cuda_machine(void);
 
 #endif

@@ -20,6 +20,8 @@
  *   weft_ballot         bit i of the result: lane i's predicate
  *   weft_lanes_below    how many lanes below this one are set in a ballot
  *   weft_max_u32        the largest value of the lanes, in all lanes
+ *   weft_prefix_sum     the sum of the values of the lanes below, none of which is negative, and the
+ *                       total of all lanes
  *   weft_block_shared   WEFT_BLOCK_SHARED_BYTES that the warps of the block share
  *   weft_warp_pointers  WEFT_WARP_POINTERS addresses that the lanes of the warp share
  *

@@ -2,23 +2,43 @@
 #include "ops/exchange.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "machine/stream.h"
+/* The heap's memory is new or used, so it is zeroed here. */
+static weft_result zero_mailbox(weft_comm *comm, void *mailbox, uint64_t bytes)
+{
+    void *zeroes = calloc(1, bytes);
+    if (zeroes == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
+    const weft_result result = weft__machine_of(comm)->copy(comm, mailbox, zeroes, bytes);
+    free(zeroes);
+    return result;
+}
 
 static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t bytes)
 {
     weft_comm *comm = exchange->comm;
     void *mailbox;
-    weft_result result = weft__heap_alloc(comm, bytes, &mailbox);
-    if (result != WEFT_OK)
-        return result;
-    memset(mailbox, 0, bytes);
+    WEFT__TRY(weft__heap_alloc(comm, bytes, &mailbox));
     exchange->mailbox = mailbox;
-    result =
-        weft__heap_offset(comm->heap, mailbox, bytes, "mailbox", &exchange->device.mailbox_offset);
+    WEFT__TRY(
+        weft__heap_offset(comm->heap, mailbox, bytes, "mailbox", &exchange->device.mailbox_offset));
     /* Nobody may signal before everybody has zeroed. */
-    return result == WEFT_OK ? weft__comm_all_gather(comm, NULL, 0, NULL) : result;
+    return weft__comm_agree(comm, zero_mailbox(comm, mailbox, bytes), "zero its mailbox");
+}
+
+static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
+{
+    weft_comm *comm = exchange->comm;
+    const struct weft__machine *machine = weft__machine_of(comm);
+    void *state = NULL;
+    WEFT__TRY(machine->event_create(comm, &exchange->last_operation));
+    WEFT__TRY(machine->alloc(comm, sizeof *exchange->device.state, &state));
+    exchange->device.state = state;
+    WEFT__TRY(weft__machine_duplicate(comm, weft__heap_bases(comm->heap),
+                                      (uint64_t)comm->num_ranks * sizeof(char *),
+                                      &exchange->heap_bases));
+    exchange->device.heap_bases = exchange->heap_bases;
+    return allocate_mailbox(exchange, weft_mailbox_bytes(comm->num_ranks) + extra_bytes);
 }
 
 weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
@@ -30,13 +50,7 @@ weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
     exchange->comm = comm;
     exchange->device.rank = comm->rank;
     exchange->device.num_ranks = comm->num_ranks;
-    exchange->device.heap_bases = weft__heap_bases(comm->heap);
-    exchange->device.state = calloc(1, sizeof *exchange->device.state);
-    weft_result result = weft__event_create(&exchange->last_operation);
-    if (result == WEFT_OK && exchange->device.state == NULL)
-        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
-    if (result == WEFT_OK)
-        result = allocate_mailbox(exchange, weft_mailbox_bytes(comm->num_ranks) + extra_bytes);
+    const weft_result result = set_up(exchange, extra_bytes);
     if (result != WEFT_OK) {
         weft__exchange_destroy(exchange);
         return result;
@@ -49,12 +63,20 @@ void weft__exchange_destroy(struct weft__exchange *exchange)
 {
     if (exchange == NULL)
         return;
+    weft_comm *comm = exchange->comm;
+    const struct weft__machine *machine = weft__machine_of(comm);
     if (exchange->mailbox != NULL)
-        (void)weft__heap_free(exchange->comm->heap, exchange->mailbox);
+        (void)weft__heap_free(comm->heap, exchange->mailbox);
     if (exchange->last_operation != NULL)
-        weft__event_destroy(exchange->last_operation);
-    free(exchange->device.state);
+        machine->event_destroy(exchange->last_operation);
+    machine->free(comm, exchange->heap_bases);
+    machine->free(comm, exchange->device.state);
     free(exchange);
+}
+
+void weft__exchange_wait(struct weft__exchange *exchange)
+{
+    (void)weft__machine_of(exchange->comm)->event_synchronize(exchange->last_operation);
 }
 
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)
@@ -62,18 +84,19 @@ uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)
     return exchange->device.mailbox_offset + weft_mailbox_bytes(exchange->device.num_ranks);
 }
 
+/* What is captured runs whenever its graph does: its order among other operations is the user's. */
 weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,
                                   enum weft_program program, struct weft__grid grid,
                                   const void *args, size_t args_bytes)
 {
-    weft_result result = weft__status_check(&exchange->comm->status);
-    if (result == WEFT_OK && exchange->last_stream != NULL && exchange->last_stream != stream)
-        result = weft__stream_wait_event(stream, exchange->last_operation);
-    if (result == WEFT_OK)
-        result = weft__program_launch(exchange->comm, stream, program, grid, args, args_bytes);
-    if (result == WEFT_OK) {
-        exchange->last_stream = stream;
-        result = weft__event_record(exchange->last_operation, stream);
-    }
-    return result;
+    const struct weft__machine *machine = weft__machine_of(exchange->comm);
+    WEFT__TRY(weft__status_check(&exchange->comm->status));
+    const int is_ordered = stream->machine == machine && !machine->stream_is_capturing(stream);
+    if (is_ordered && exchange->last_stream_id != 0 && exchange->last_stream_id != stream->id)
+        WEFT__TRY(machine->stream_wait_event(stream, exchange->last_operation));
+    WEFT__TRY(weft__program_launch(exchange->comm, stream, program, grid, args, args_bytes));
+    if (!is_ordered)
+        return WEFT_OK;
+    exchange->last_stream_id = stream->id;
+    return machine->event_record(exchange->last_operation, stream);
 }

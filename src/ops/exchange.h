@@ -11,14 +11,17 @@ struct weft__exchange {
     weft_comm *comm;
     struct weft_exchange device;
     char *mailbox;              /* own, in the heap */
+    void *heap_bases;           /* copy for the programs */
     weft_event *last_operation; /* operations of one exchange run in the order they were issued */
-    weft_stream *last_stream;   /* where it was; compared, never followed */
+    uint64_t last_stream_id;    /* where it was; 0: there was none */
 };
 
 /* Collective. Allocates a zeroed mailbox, followed by `extra_bytes` of zeroes in every heap. */
 weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
                                   struct weft__exchange **exchange);
 void weft__exchange_destroy(struct weft__exchange *exchange);
+/* Waits on the host for the operations issued so far. */
+void weft__exchange_wait(struct weft__exchange *exchange);
 /* Where the extra bytes begin, as heap offset. */
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
 

@@ -16,14 +16,18 @@ const char *weft__program_name(uint64_t program)
 weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,
                                  struct weft__grid grid, const void *args, size_t args_bytes)
 {
+    const struct weft__machine *machine = weft__machine_of(comm);
+    if (stream->machine != machine)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "stream is of machine %s, the communicator of machine %s",
+                           stream->machine->hooks.name, machine->hooks.name);
     const struct weft__launch launch = {
         .program = &programs[program],
         .args = args,
         .args_bytes = args_bytes,
-        .num_blocks = grid.num_blocks,
-        .num_warps = grid.num_warps,
+        .grid = grid,
         .comm = comm,
         .on_failure = weft__program_failed,
     };
-    return weft__stream_launch(stream, &launch);
+    return machine->launch(stream, &launch);
 }

@@ -6,11 +6,6 @@
 #include "machine/host.h"
 #include "programs/list.h"
 
-struct weft__grid {
-    int32_t num_blocks;
-    int32_t num_warps;
-};
-
 /* Enqueues a program over its arguments; a failure becomes the communicator's. */
 weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,
                                  struct weft__grid grid, const void *args, size_t args_bytes);

@@ -9,8 +9,6 @@
 WEFT_FN const char *source_row(const struct weft_combine_args *args, int32_t token,
                                struct weft_route route, int array, uint64_t row_bytes)
 {
-    if (route.rank == WEFT_NO_ROUTE)
-        return NULL;
     const int32_t row = weft_route_row(&args->routing, token, route);
     if (row >= weft_exchange_message(&args->exchange, route.rank)->capacity)
         return NULL;
@@ -22,7 +20,8 @@ struct row_sum {
     weft_dtype dtype;
     int64_t num_elements;
     uint64_t row_bytes;
-    const char *bias[2];
+    const char *biases[2]; /* [num_biases] */
+    int32_t num_biases;
     char *out;
 };
 
@@ -33,12 +32,13 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
     const uint64_t own_offset = (uint64_t)token * sum->row_bytes;
     const void **srcs = weft_warp_pointers(warp);
     weft_warp_sync(warp); /* the previous row's pointers have been used */
-    for (int32_t i = weft_lane_idx(warp); i < 2; i += WEFT_WARP_SIZE)
-        srcs[i] = sum->bias[i] == NULL ? NULL : sum->bias[i] + own_offset;
-    for (int32_t j = weft_lane_idx(warp); j < args->routing.max_routes; j += WEFT_WARP_SIZE)
-        srcs[2 + j] = source_row(args, token, routes[j], sum->array, sum->row_bytes);
+    for (int32_t i = weft_lane_idx(warp); i < sum->num_biases; i += WEFT_WARP_SIZE)
+        srcs[i] = sum->biases[i] + own_offset;
+    const int32_t num_routes = weft_num_routes(&args->routing, routes);
+    for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE)
+        srcs[sum->num_biases + j] = source_row(args, token, routes[j], sum->array, sum->row_bytes);
     weft_warp_sync(warp);
-    weft_row_sum(warp, sum->out + own_offset, srcs, 2 + args->routing.max_routes, sum->dtype,
+    weft_row_sum(warp, sum->out + own_offset, srcs, sum->num_biases + num_routes, sum->dtype,
                  sum->num_elements);
 }
 
@@ -51,13 +51,15 @@ WEFT_PROGRAM(combine, warp, args)
                                     args->dtype,
                                     args->hidden,
                                     args->message.call[WEFT_CALL_ROW_BYTES],
-                                    {args->bias[0], args->bias[1]},
+                                    {args->biases[0], args->biases[1]},
+                                    args->num_biases,
                                     args->out};
     const struct row_sum weights = {WEFT_ARRAY_TOPK_WEIGHTS,
                                     WEFT_FP32,
                                     args->routing.num_topk,
                                     (uint64_t)args->routing.num_topk * sizeof(float),
                                     {NULL, NULL},
+                                    0,
                                     (char *)args->out_topk_weights};
     const int32_t num_global_warps = weft_num_blocks(warp) * weft_num_warps(warp);
     const int32_t first = weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp);

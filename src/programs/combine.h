@@ -11,7 +11,8 @@ struct weft_combine_args {
     struct weft_routing routing;
     weft_dtype dtype;
     int64_t hidden;
-    const char *bias[2];
+    const char *biases[2]; /* [num_biases], in the order in which they are added */
+    int32_t num_biases;
     char *out;
     float *out_topk_weights;
 };

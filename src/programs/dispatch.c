@@ -15,14 +15,6 @@ WEFT_FN int32_t target_row(const struct weft_dispatch_args *args, int32_t token,
     return row < weft_exchange_message(&args->exchange, route.rank)->capacity ? row : NO_ROOM;
 }
 
-WEFT_FN int32_t count_routes(const struct weft_routing *routing, const struct weft_route *routes)
-{
-    int32_t num_routes = 0;
-    while (num_routes < routing->max_routes && routes[num_routes].rank != WEFT_NO_ROUTE)
-        num_routes++;
-    return num_routes;
-}
-
 WEFT_FN void send_plane(struct weft_warp *warp, const struct weft_dispatch_args *args,
                         int32_t token, int32_t num_routes, int32_t plane)
 {
@@ -93,7 +85,7 @@ WEFT_FN void send_token(struct weft_warp *warp, const struct weft_dispatch_args 
                         int32_t token)
 {
     const struct weft_route *routes = weft_token_routes(&args->routing, token);
-    const int32_t num_routes = count_routes(&args->routing, routes);
+    const int32_t num_routes = weft_num_routes(&args->routing, routes);
     const uint32_t options = args->message.call[WEFT_CALL_OPTIONS];
     for (int32_t plane = 0; plane < (int32_t)args->message.call[WEFT_CALL_NUM_PLANES]; plane++)
         send_plane(warp, args, token, num_routes, plane);

@@ -155,22 +155,30 @@ WEFT_FN int weft_calls_fit(const uint32_t *ours, const uint32_t *theirs, uint32_
     return ours[field] == theirs[field];
 }
 
+/* The first field in which the calls differ, or WEFT_NUM_CALL_FIELDS. All fields are looked at, so that
+ * they are loaded together. */
+WEFT_FN uint32_t weft_first_difference(const uint32_t *ours, const uint32_t *theirs)
+{
+    uint32_t first = WEFT_NUM_CALL_FIELDS;
+    for (uint32_t field = WEFT_NUM_CALL_FIELDS; field-- > 0;)
+        first = weft_calls_fit(ours, theirs, field) ? first : field;
+    return first;
+}
+
 WEFT_FN enum weft_status weft_exchange_compare(struct weft_warp *warp,
                                                const struct weft_exchange *exchange, int32_t rank,
                                                const struct weft_message *message)
 {
     const struct weft_message *theirs = weft_exchange_message(exchange, rank);
-    for (uint32_t field = 0; field < WEFT_NUM_CALL_FIELDS; field++) {
-        if (weft_calls_fit(message->call, theirs->call, field))
-            continue;
-        struct weft_failure failure = {WEFT_FAILURE_MISMATCH,
-                                       {WEFT_PHASE_START, rank, weft_exchange_sequence(exchange)},
-                                       field,
-                                       message->call[field],
-                                       theirs->call[field]};
-        return weft_fail(warp, &failure);
-    }
-    return WEFT_STATUS_OK;
+    const uint32_t field = weft_first_difference(message->call, theirs->call);
+    if (field == WEFT_NUM_CALL_FIELDS)
+        return WEFT_STATUS_OK;
+    struct weft_failure failure = {WEFT_FAILURE_MISMATCH,
+                                   {WEFT_PHASE_START, rank, weft_exchange_sequence(exchange)},
+                                   field,
+                                   message->call[field],
+                                   theirs->call[field]};
+    return weft_fail(warp, &failure);
 }
 
 /* Warp-wide: waits until every rank has set its word in `part` of this rank's mailbox. */

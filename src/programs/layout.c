@@ -1,46 +1,38 @@
-/* SPDX-License-Identifier: MIT */
 /*
  * layout: from topk_idx, the routes of every token and the counts per rank, node and expert.
  *
- * Each warp takes one chunk of tokens, its lanes one token each: a lane writes its token's sorted
- * routes; then, rank by rank, a ballot over the lanes gives each token its slot. The last block to
- * finish sums the chunks up. Experts are counted by blocks, each its own range of experts over all
- * tokens, so that nothing must be zeroed by another block first.
+ * Each warp takes one chunk of tokens, its lanes one token each: a lane finds the ranks that its token
+ * goes to; then, rank by rank, a ballot over the lanes gives each token its slot. The last block to
+ * finish sums the chunks up.
  */
 #include "programs/layout.h"
 
 #include "programs/block.h"
 
-/* Inserts `rank` into the ascending list `routes` of length num_routes unless it is there. */
-WEFT_FN int32_t insert_route(struct weft_route *routes, int32_t num_routes, int32_t rank)
-{
-    int32_t i = num_routes;
-    while (i > 0 && routes[i - 1].rank > rank)
-        i--;
-    if (i > 0 && routes[i - 1].rank == rank)
-        return num_routes;
-    for (int32_t j = num_routes; j > i; j--)
-        routes[j] = routes[j - 1];
-    routes[i].rank = rank;
-    routes[i].slot = 0;
-    return num_routes + 1;
-}
+enum { RANKS_AT_ONCE = 64 };
 
-WEFT_FN int32_t find_routes(const struct weft_layout_args *args, int32_t token)
+/* Where choice k of the token goes, or -1. */
+WEFT_FN int32_t entry_of_choice(const struct weft_layout_args *args, int32_t token, int32_t k)
 {
     const struct weft_routing *routing = &args->routing;
-    struct weft_route *routes = routing->routes + (int64_t)token * routing->max_routes;
-    int32_t num_routes = 0;
-    for (int32_t k = 0; k < routing->num_topk; k++) {
-        const int64_t expert = weft_expert_id(args->topk_idx, args->index_type,
-                                              (int64_t)token * routing->num_topk + k);
-        const int32_t entry = weft_placement_entry(&args->placement, expert, routing->rank, token);
-        if (entry >= 0)
-            num_routes = insert_route(routes, num_routes, args->placement.entry_ranks[entry]);
+    const int64_t expert =
+        weft_expert_id(args->topk_idx, args->index_type, (int64_t)token * routing->num_topk + k);
+    return weft_placement_entry(&args->placement, expert, routing->rank, token);
+}
+
+/* Bit i: the token goes to rank first_rank + i. Nothing is stored here, so that the loads of all
+ * choices can be under way together. */
+WEFT_FN uint64_t ranks_of_token(const struct weft_layout_args *args, int32_t token,
+                                int32_t first_rank)
+{
+    uint64_t ranks = 0;
+    for (int32_t k = 0; k < args->routing.num_topk; k++) {
+        const int32_t entry = entry_of_choice(args, token, k);
+        const int32_t i = entry < 0 ? -1 : args->placement.entry_ranks[entry] - first_rank;
+        if (i >= 0 && i < RANKS_AT_ONCE)
+            ranks |= (uint64_t)1 << i;
     }
-    for (int32_t j = num_routes; j < routing->max_routes; j++)
-        routes[j].rank = WEFT_NO_ROUTE;
-    return num_routes;
+    return ranks;
 }
 
 WEFT_FN int goes_to_node(const struct weft_layout_args *args, const struct weft_route *routes,
@@ -53,24 +45,35 @@ WEFT_FN int goes_to_node(const struct weft_layout_args *args, const struct weft_
     return 0;
 }
 
-/* Lanes hold consecutive tokens; those past the chunk's end have no routes. */
-WEFT_FN void assign_slots(struct weft_warp *warp, const struct weft_layout_args *args,
-                          int32_t token, int32_t num_routes, int32_t *rows)
+/* A token for each lane, or -1. Returns how many routes the lane's token has. rows[rank] counts the
+ * chunk's tokens for the rank. */
+WEFT_FN int32_t find_routes(struct weft_warp *warp, const struct weft_layout_args *args,
+                            int32_t token, int32_t *rows)
 {
     const struct weft_routing *routing = &args->routing;
     struct weft_route *routes = routing->routes + (int64_t)token * routing->max_routes;
-    int32_t j = 0; /* the next of this token's routes: ranks ascend in both */
+    uint64_t ranks = 0;
+    int32_t num_routes = 0;
     for (int32_t rank = 0; rank < routing->num_ranks; rank++) {
-        const int goes = j < num_routes && routes[j].rank == rank;
+        if (rank % RANKS_AT_ONCE == 0)
+            ranks = token < 0 ? 0 : ranks_of_token(args, token, rank);
+        const int goes = (int)(ranks >> (rank % RANKS_AT_ONCE) & 1);
         const uint32_t ballot = weft_ballot(warp, goes);
         const int32_t num_before = rows[rank];
-        if (goes)
-            routes[j++].slot = num_before + weft_lanes_below(warp, ballot);
+        if (goes) {
+            routes[num_routes].rank = rank;
+            routes[num_routes++].slot = num_before + weft_lanes_below(warp, ballot);
+        }
+        if (args->is_token_in_rank != NULL && token >= 0)
+            args->is_token_in_rank[(int64_t)token * routing->num_ranks + rank] = (uint8_t)goes;
         weft_warp_sync(warp); /* all have read rows[rank] */
         if (weft_lane_idx(warp) == 0)
             rows[rank] = num_before + weft_popcount(ballot);
     }
     weft_warp_sync(warp);
+    if (token >= 0 && num_routes < routing->max_routes)
+        routes[num_routes].rank = WEFT_NO_ROUTE;
+    return num_routes;
 }
 
 WEFT_FN void count_nodes(struct weft_warp *warp, const struct weft_layout_args *args, int32_t token,
@@ -84,14 +87,13 @@ WEFT_FN void count_nodes(struct weft_warp *warp, const struct weft_layout_args *
     }
 }
 
-WEFT_FN void mark_ranks(const struct weft_layout_args *args, int32_t token, int32_t num_routes)
+WEFT_FN void count_selections(const struct weft_layout_args *args, int32_t token)
 {
-    const struct weft_route *routes = weft_token_routes(&args->routing, token);
-    uint8_t *is_in_rank = args->is_token_in_rank + (int64_t)token * args->routing.num_ranks;
-    for (int32_t rank = 0; rank < args->routing.num_ranks; rank++)
-        is_in_rank[rank] = 0;
-    for (int32_t j = 0; j < num_routes; j++)
-        is_in_rank[routes[j].rank] = 1;
+    for (int32_t k = 0; k < args->routing.num_topk; k++) {
+        const int32_t entry = entry_of_choice(args, token, k);
+        if (entry >= 0)
+            weft_add_relaxed(&args->selections[entry], 1);
+    }
 }
 
 WEFT_FN void layout_chunk(struct weft_warp *warp, const struct weft_layout_args *args,
@@ -111,62 +113,29 @@ WEFT_FN void layout_chunk(struct weft_warp *warp, const struct weft_layout_args 
                             ? begin + routing->chunk_tokens
                             : routing->num_tokens;
     for (int32_t first = begin; first < end; first += WEFT_WARP_SIZE) {
-        const int32_t token = first + weft_lane_idx(warp);
-        const int32_t num_routes = token < end ? find_routes(args, token) : 0;
-        assign_slots(warp, args, token, num_routes, rows);
+        const int32_t token = first + weft_lane_idx(warp) < end ? first + weft_lane_idx(warp) : -1;
+        const int32_t num_routes = find_routes(warp, args, token, rows);
         if (args->num_tokens_per_node != NULL)
             count_nodes(warp, args, token, num_routes, nodes);
-        if (args->is_token_in_rank != NULL && token < end)
-            mark_ranks(args, token, num_routes);
+        if (token >= 0)
+            count_selections(args, token);
     }
 }
 
-/* Block b counts the choices of the experts [E*b/B, E*(b+1)/B). */
-WEFT_FN void count_selections(struct weft_warp *warp, const struct weft_layout_args *args)
-{
-    const struct weft_routing *routing = &args->routing;
-    const struct weft_placement *placement = &args->placement;
-    const int64_t num_experts = placement->num_experts;
-    const int32_t first = (int32_t)(num_experts * weft_block_idx(warp) / weft_num_blocks(warp));
-    const int32_t last =
-        (int32_t)(num_experts * (weft_block_idx(warp) + 1) / weft_num_blocks(warp));
-    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
-    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
-
-    for (int32_t entry = placement->expert_offsets[first] + thread;
-         entry < placement->expert_offsets[last]; entry += num_threads)
-        routing->entry_selections[entry] = 0;
-    weft_block_sync(warp);
-    const int64_t num_choices = (int64_t)routing->num_tokens * routing->num_topk;
-    for (int64_t i = thread; i < num_choices; i += num_threads) {
-        const int64_t expert = weft_expert_id(args->topk_idx, args->index_type, i);
-        if (expert < first || expert >= last)
-            continue;
-        const int32_t entry = weft_placement_entry(placement, expert, routing->rank,
-                                                   (int32_t)(i / routing->num_topk));
-        weft_add_relaxed(&routing->entry_selections[entry], 1);
-    }
-    weft_block_sync(warp);
-    if (args->num_tokens_per_expert == NULL)
-        return;
-    for (int32_t expert = first + thread; expert < last; expert += num_threads) {
-        int32_t num_selections = 0;
-        for (int32_t entry = placement->expert_offsets[expert];
-             entry < placement->expert_offsets[expert + 1]; entry++)
-            num_selections += routing->entry_selections[entry];
-        args->num_tokens_per_expert[expert] = num_selections;
-    }
-}
-
-/* Turns counts[chunk][column] into the sum of the lower chunks and returns the total. */
-WEFT_FN int32_t prefix_chunks(int32_t *counts, int32_t num_chunks, int32_t num_columns,
-                              int32_t column)
+/* Warp-wide: turns counts[chunk][column] into the sum of the lower chunks and returns the total. */
+WEFT_FN int32_t prefix_chunks(struct weft_warp *warp, int32_t *counts, int32_t num_chunks,
+                              int32_t num_columns, int32_t column)
 {
     int32_t total = 0;
-    for (int32_t chunk = 0; chunk < num_chunks; chunk++) {
-        const int32_t count = counts[(int64_t)chunk * num_columns + column];
-        counts[(int64_t)chunk * num_columns + column] = total;
-        total += count;
+    for (int32_t first = 0; first < num_chunks; first += WEFT_WARP_SIZE) {
+        const int32_t chunk = first + weft_lane_idx(warp);
+        int32_t *count = counts + (int64_t)chunk * num_columns + column;
+        int32_t sum_of_lanes;
+        const int32_t num_before =
+            weft_prefix_sum(warp, chunk < num_chunks ? *count : 0, &sum_of_lanes);
+        if (chunk < num_chunks)
+            *count = total + num_before;
+        total += sum_of_lanes;
     }
     return total;
 }
@@ -174,20 +143,43 @@ WEFT_FN int32_t prefix_chunks(int32_t *counts, int32_t num_chunks, int32_t num_c
 WEFT_FN void sum_chunks(struct weft_warp *warp, const struct weft_layout_args *args)
 {
     const struct weft_routing *routing = &args->routing;
-    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
-    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
-    for (int32_t rank = thread; rank < routing->num_ranks; rank += num_threads) {
+    const int is_first_lane = weft_lane_idx(warp) == 0;
+    for (int32_t rank = weft_warp_idx(warp); rank < routing->num_ranks;
+         rank += weft_num_warps(warp)) {
         const int32_t num_rows =
-            prefix_chunks(routing->chunk_base, routing->num_chunks, routing->num_ranks, rank);
-        routing->send_rows[rank] = num_rows;
-        if (args->num_tokens_per_rank != NULL)
+            prefix_chunks(warp, routing->chunk_base, routing->num_chunks, routing->num_ranks, rank);
+        if (is_first_lane)
+            routing->send_rows[rank] = num_rows;
+        if (is_first_lane && args->num_tokens_per_rank != NULL)
             args->num_tokens_per_rank[rank] = num_rows;
     }
     if (args->num_tokens_per_node == NULL)
         return;
-    for (int32_t node = thread; node < args->num_nodes; node += num_threads)
-        args->num_tokens_per_node[node] =
-            prefix_chunks(args->chunk_nodes, routing->num_chunks, args->num_nodes, node);
+    for (int32_t node = weft_warp_idx(warp); node < args->num_nodes; node += weft_num_warps(warp)) {
+        const int32_t num_tokens =
+            prefix_chunks(warp, args->chunk_nodes, routing->num_chunks, args->num_nodes, node);
+        if (is_first_lane)
+            args->num_tokens_per_node[node] = num_tokens;
+    }
+}
+
+/* Takes the counts and leaves zeroes for the next launch. */
+WEFT_FN void take_selections(struct weft_warp *warp, const struct weft_layout_args *args)
+{
+    const struct weft_placement *placement = &args->placement;
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
+    for (int32_t expert = thread; expert < placement->num_experts; expert += num_threads) {
+        int32_t num_selections = 0;
+        for (int32_t entry = placement->expert_offsets[expert];
+             entry < placement->expert_offsets[expert + 1]; entry++) {
+            args->routing.entry_selections[entry] = args->selections[entry];
+            num_selections += args->selections[entry];
+            args->selections[entry] = 0;
+        }
+        if (args->num_tokens_per_expert != NULL)
+            args->num_tokens_per_expert[expert] = num_selections;
+    }
 }
 
 WEFT_PROGRAM(layout, warp, args)
@@ -196,8 +188,9 @@ WEFT_PROGRAM(layout, warp, args)
     for (int32_t chunk = weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp);
          chunk < args->routing.num_chunks; chunk += num_warps)
         layout_chunk(warp, args, chunk);
-    count_selections(warp, args);
-    if (weft_is_last_block(warp, args->num_blocks_done))
+    if (weft_is_last_block(warp, args->num_blocks_done)) {
         sum_chunks(warp, args);
+        take_selections(warp, args);
+    }
     return WEFT_STATUS_OK;
 }

@@ -10,7 +10,9 @@ struct weft_layout_args {
     weft_index_type index_type;
     const void *topk_idx;
     uint32_t *num_blocks_done; /* zero between launches */
-    int32_t *chunk_nodes;      /* [num_chunks][num_nodes] scratch */
+    int32_t
+        *selections; /* [num_entries] counted here while the launch runs; zero between launches */
+    int32_t *chunk_nodes; /* [num_chunks][num_nodes] scratch */
     const int32_t *node_of_rank;
     int32_t num_nodes;
     /* Results for the user, each may be null. */

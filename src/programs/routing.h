@@ -76,6 +76,14 @@ WEFT_FN const struct weft_route *weft_token_routes(const struct weft_routing *ro
     return routing->routes + (int64_t)token * routing->max_routes;
 }
 
+WEFT_FN int32_t weft_num_routes(const struct weft_routing *routing, const struct weft_route *routes)
+{
+    int32_t num_routes = 0;
+    while (num_routes < routing->max_routes && routes[num_routes].rank != WEFT_NO_ROUTE)
+        num_routes++;
+    return num_routes;
+}
+
 /* The row of `token` at the rank of its route `route`. */
 WEFT_FN int32_t weft_route_row(const struct weft_routing *routing, int32_t token,
                                struct weft_route route)

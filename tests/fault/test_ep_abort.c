@@ -31,7 +31,7 @@ static int open_with_timeout(struct ep_rank *self, struct ranks_context *context
     config.timeout_ms = plan->timeout_ms;
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
                                             &config, &self->comm));
-    RANK_CHECK_OK(context, weft_stream_create(&self->stream));
+    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
     RANK_CHECK_OK(context, weft_arena_create(self->comm, 1 << 16, &self->arena));
     return ep_rank_enter(self, plan->world) || ep_route(self);
 }

@@ -56,8 +56,8 @@ static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
     const size_t arena_bytes = 1 << 16;
     config.heap_max_bytes = 64 << 20;
     RANK_CHECK_OK(context, weft_comm_create(&context->id, 0, 1, &config, &a->own_comm));
-    RANK_CHECK_OK(context, weft_stream_create(&a->own_stream));
-    RANK_CHECK_OK(context, weft_event_create(&a->own_event));
+    RANK_CHECK_OK(context, weft_stream_create(a->own_comm, &a->own_stream));
+    RANK_CHECK_OK(context, weft_event_create(a->own_comm, &a->own_event));
     RANK_CHECK_OK(context, weft_arena_create(a->own_comm, arena_bytes, &a->own_arena));
     RANK_CHECK_OK(context, weft_arena_alloc(a->own_arena, arena_bytes / 2, &memory));
     RANK_CHECK_OK(context, weft_heap_alloc(a->own_comm, 1, &a->heap_memory));

@@ -16,7 +16,7 @@ int ep_rank_open(struct ep_rank *self, struct ranks_context *context, int32_t nu
     config.num_nodes = num_nodes;
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
                                             &config, &self->comm));
-    RANK_CHECK_OK(context, weft_stream_create(&self->stream));
+    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
     RANK_CHECK_OK(context, weft_arena_create(self->comm, arena_bytes, &self->arena));
     return 0;
 }

@@ -118,7 +118,7 @@ static int alternate(struct ranks_context *context)
     weft_stream *other;
     if (ep_rank_open(&self, context, 0, 4096))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_create(&other));
+    RANK_CHECK_OK(context, weft_stream_create(self.comm, &other));
     for (int i = 0; i < 300; i++)
         RANK_CHECK_OK(context,
                       weft_barrier(self.comm, (i + context->rank) % 2 == 0 ? self.stream : other));

@@ -78,7 +78,7 @@ static int in_several_comms(struct ranks_context *context)
         struct ep_rank *rank = &seats[i].rank;
         rank->context = context;
         RANK_CHECK_OK(context, weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &rank->comm));
-        RANK_CHECK_OK(context, weft_stream_create(&rank->stream));
+        RANK_CHECK_OK(context, weft_stream_create(rank->comm, &rank->stream));
         RANK_CHECK_OK(context, weft_arena_create(rank->comm, 2 << 20, &rank->arena));
     }
     for (int i = 0; i < NUM_SEATS; i++)
@@ -102,7 +102,7 @@ static int in_several_eps(struct ranks_context *context)
         return 1;
     for (int i = 0; i < NUM_SEATS; i++) {
         seats[i].rank = self;
-        RANK_CHECK_OK(context, weft_stream_create(&seats[i].rank.stream));
+        RANK_CHECK_OK(context, weft_stream_create(self.comm, &seats[i].rank.stream));
         if (ep_rank_enter(&seats[i].rank, worlds[i]))
             return 1;
     }
@@ -177,7 +177,7 @@ static int on_alternating_streams(struct ranks_context *context)
     if (ep_rank_open(&self, context, 0, 2 << 20))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK_OK(context, weft_stream_create(&streams[i]));
+        RANK_CHECK_OK(context, weft_stream_create(self.comm, &streams[i]));
     seat->rank = self;
     if (ep_rank_enter(&seat->rank, context->argument) || issue_alternating(seat, streams))
         return 1;

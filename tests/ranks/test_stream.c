@@ -42,10 +42,11 @@ static void append(void *argument)
 
 static int calls_in_order(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     static struct log log;
     static struct entry entries[NUM_CALLS];
     weft_stream *stream;
-    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
     for (int i = 0; i < NUM_CALLS; i++) {
         entries[i] = (struct entry){&log, i, i % 500 == 0 ? 2 : 0};
         RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
@@ -73,10 +74,11 @@ static void set_flag(void *argument)
 
 static int calls_are_asynchronous(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     _Atomic int flag = 0;
     _Atomic int passed = 0;
     weft_stream *stream;
-    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
     RANK_CHECK_OK(context, weft_stream_call(stream, wait_for_flag, &flag));
     RANK_CHECK_OK(context, weft_stream_call(stream, set_flag, &passed));
     sleep_ms(5);
@@ -90,10 +92,11 @@ static int calls_are_asynchronous(struct ranks_context *context)
 
 static int destroy_waits(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     struct log log = {0};
     struct entry entries[3];
     weft_stream *stream;
-    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
     for (int i = 0; i < 3; i++) {
         entries[i] = (struct entry){&log, i, 5};
         RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
@@ -107,13 +110,14 @@ static int destroy_waits(struct ranks_context *context)
 /* The second stream's work waits for the first's, not the other way round. */
 static int event_orders_streams(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     _Atomic int flag = 0;
     _Atomic int passed = 0;
     weft_stream *first, *second;
     weft_event *event;
-    RANK_CHECK_OK(context, weft_stream_create(&first));
-    RANK_CHECK_OK(context, weft_stream_create(&second));
-    RANK_CHECK_OK(context, weft_event_create(&event));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &first));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &second));
+    RANK_CHECK_OK(context, weft_event_create(comm, &event));
     RANK_CHECK_OK(context, weft_stream_call(first, wait_for_flag, &flag));
     RANK_CHECK_OK(context, weft_event_record(event, first));
     RANK_CHECK_OK(context, weft_stream_wait_event(second, event));
@@ -132,12 +136,13 @@ static int event_orders_streams(struct ranks_context *context)
 /* A wait is for the latest record before it: later records change nothing. */
 static int wait_is_for_latest_record(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     _Atomic int first_flag = 0, second_flag = 0;
     weft_stream *recorder, *waiter;
     weft_event *event;
-    RANK_CHECK_OK(context, weft_stream_create(&recorder));
-    RANK_CHECK_OK(context, weft_stream_create(&waiter));
-    RANK_CHECK_OK(context, weft_event_create(&event));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &recorder));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &waiter));
+    RANK_CHECK_OK(context, weft_event_create(comm, &event));
     RANK_CHECK_OK(context, weft_stream_wait_event(waiter, event));
     RANK_CHECK_OK(context, weft_event_synchronize(event));
     RANK_CHECK_OK(context, weft_stream_synchronize(waiter)); /* never recorded: done */
@@ -158,14 +163,15 @@ static int wait_is_for_latest_record(struct ranks_context *context)
 
 static int elapsed_time(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     struct log log = {0};
     struct entry entry = {&log, 0, 20};
     weft_stream *stream;
     weft_event *start, *end;
     double elapsed_us = -1;
-    RANK_CHECK_OK(context, weft_stream_create(&stream));
-    RANK_CHECK_OK(context, weft_event_create(&start));
-    RANK_CHECK_OK(context, weft_event_create(&end));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
+    RANK_CHECK_OK(context, weft_event_create(comm, &start));
+    RANK_CHECK_OK(context, weft_event_create(comm, &end));
     RANK_CHECK_ERROR(context, weft_event_elapsed_us(start, end, &elapsed_us),
                      WEFT_ERROR_INVALID_ARGUMENT, "start");
     RANK_CHECK(context, elapsed_us < 0, "an output was written by a call that failed");
@@ -191,13 +197,14 @@ static int elapsed_time(struct ranks_context *context)
  * used again as often as one likes. */
 static int events_again(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     struct log log = {0};
     struct entry entries[NUM_CALLS];
     weft_stream *streams[2];
     weft_event *event;
-    RANK_CHECK_OK(context, weft_stream_create(&streams[0]));
-    RANK_CHECK_OK(context, weft_stream_create(&streams[1]));
-    RANK_CHECK_OK(context, weft_event_create(&event));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &streams[0]));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &streams[1]));
+    RANK_CHECK_OK(context, weft_event_create(comm, &event));
     for (int i = 0; i < NUM_CALLS; i++) { /* one after the other, to and fro */
         entries[i] = (struct entry){&log, i, 0};
         RANK_CHECK_OK(context, weft_stream_wait_event(streams[i % 2], event));
@@ -217,20 +224,25 @@ static int events_again(struct ranks_context *context)
 
 static int null_arguments(struct ranks_context *context)
 {
+    weft_comm *comm = context->argument;
     weft_stream *stream;
     weft_event *event;
     double elapsed_us;
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
-    RANK_CHECK_OK(context, weft_stream_create(&stream));
-    RANK_CHECK_OK(context, weft_event_create(&event));
-    RANK_CHECK_ERROR(context, weft_stream_create(NULL), invalid, "stream");
+    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
+    RANK_CHECK_OK(context, weft_event_create(comm, &event));
+    RANK_CHECK_ERROR(context, weft_stream_create(NULL, &stream), invalid, "comm");
+    RANK_CHECK_ERROR(context, weft_stream_create(comm, NULL), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_stream_wrap(NULL, NULL, &stream), invalid, "comm");
+    RANK_CHECK_ERROR(context, weft_stream_wrap(comm, NULL, NULL), invalid, "stream");
     RANK_CHECK_ERROR(context, weft_stream_destroy(NULL), invalid, "stream");
     RANK_CHECK_ERROR(context, weft_stream_synchronize(NULL), invalid, "stream");
     RANK_CHECK_ERROR(context, weft_stream_call(NULL, set_flag, NULL), invalid, "stream");
     RANK_CHECK_ERROR(context, weft_stream_call(stream, NULL, NULL), invalid, "function");
     RANK_CHECK_ERROR(context, weft_stream_wait_event(NULL, event), invalid, "stream");
     RANK_CHECK_ERROR(context, weft_stream_wait_event(stream, NULL), invalid, "event");
-    RANK_CHECK_ERROR(context, weft_event_create(NULL), invalid, "event");
+    RANK_CHECK_ERROR(context, weft_event_create(NULL, &event), invalid, "comm");
+    RANK_CHECK_ERROR(context, weft_event_create(comm, NULL), invalid, "event");
     RANK_CHECK_ERROR(context, weft_event_destroy(NULL), invalid, "event");
     RANK_CHECK_ERROR(context, weft_event_record(NULL, stream), invalid, "event");
     RANK_CHECK_ERROR(context, weft_event_record(event, NULL), invalid, "stream");
@@ -256,7 +268,7 @@ static int error_is_told_once(struct ranks_context *context)
     config.timeout_ms = 1000;
     RANK_CHECK_OK(
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
-    RANK_CHECK_OK(context, weft_stream_create(&stream));
+    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
     if (context->rank != context->num_ranks - 1) {
         RANK_CHECK_OK(context, weft_barrier(comm, stream));
         const weft_result result = weft_stream_synchronize(stream);
@@ -276,11 +288,21 @@ static int error_is_told_once(struct ranks_context *context)
     return 0;
 }
 
+static int with_comm(struct ranks_context *context)
+{
+    const rank_function *function = context->argument;
+    weft_comm *comm;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, 0, 1, NULL, &comm));
+    context->argument = comm;
+    if ((*function)(context))
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
 static void run_alone(rank_function function)
 {
-    const struct ranks_options options = {
-        .mode = RANKS_THREADS, .id = RANKS_ID_NONE, .num_ranks = 1};
-    assert_int_equal(ranks_run_with(&options, function), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, 1, with_comm, &function), 0);
 }
 
 #define ALONE(name)                                                                                \

@@ -8,8 +8,6 @@
 
 #include <cmocka.h>
 
-#include "machine/stream.h"
-
 struct job_rank {
     weft_comm *comm;
     weft_stream *stream;
@@ -33,7 +31,7 @@ static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
         weft_heap_alloc(rank->comm, sizeof(struct job_area), &unwritten) != WEFT_OK ||
         weft_heap_alloc(rank->comm, sizeof(struct job_area), &freed) != WEFT_OK ||
         weft_heap_free(rank->comm, freed) != WEFT_OK ||
-        weft_stream_create(&rank->stream) != WEFT_OK)
+        weft_stream_create(rank->comm, &rank->stream) != WEFT_OK)
         return -1;
     weft__sim_host_writes(area, sizeof(struct job_area));
     memset(area, 0, sizeof(struct job_area));
@@ -53,14 +51,13 @@ static int launch_all(struct job_rank *rank, const struct job *job)
     const struct weft__launch launch = {.program = &program,
                                         .args = &rank->args,
                                         .args_bytes = sizeof rank->args,
-                                        .num_blocks = 1,
-                                        .num_warps = job->num_warps,
+                                        .grid = {1, job->num_warps},
                                         .comm = rank->comm,
                                         .on_failure = fail_launch};
     for (int32_t i = 0; i < job->num_launches; i++) {
         rank->args.sequence = (uint64_t)i + 1;
         rank->args.handle = i % 2;
-        if (weft__stream_launch(rank->stream, &launch) != WEFT_OK)
+        if (rank->stream->machine->launch(rank->stream, &launch) != WEFT_OK)
             return -1;
     }
     return weft_stream_synchronize(rank->stream) == WEFT_OK ? 0 : -1;

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "job.h"
-#include "machine/stream.h"
 
 enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1 };
 
@@ -48,7 +47,8 @@ static int open_rank(struct heap_rank *rank, const struct heap_job *job)
            weft_comm_create(&job->ids[1], rank->number, JOB_RANKS, &config, &rank->other_comm) !=
                WEFT_OK ||
            weft_heap_alloc(rank->other_comm, sizeof(struct job_area), &rank->block) != WEFT_OK ||
-           weft_stream_create(&rank->stream) != WEFT_OK || weft_host_barrier(rank->comm) != WEFT_OK;
+           weft_stream_create(rank->comm, &rank->stream) != WEFT_OK ||
+           weft_host_barrier(rank->comm) != WEFT_OK;
 }
 
 static int destroy_other(struct heap_rank *rank)
@@ -88,11 +88,10 @@ static int launch(struct heap_rank *rank, weft__program_fn *function, const stru
     const struct weft__launch request = {.program = &program,
                                          .args = args,
                                          .args_bytes = sizeof *args,
-                                         .num_blocks = 1,
-                                         .num_warps = 1,
+                                         .grid = {1, 1},
                                          .comm = rank->comm,
                                          .on_failure = fail_launch};
-    return weft__stream_launch(rank->stream, &request) != WEFT_OK ||
+    return rank->stream->machine->launch(rank->stream, &request) != WEFT_OK ||
            weft_stream_synchronize(rank->stream) != WEFT_OK;
 }
 

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "machine/host.h"
-#include "machine/stream.h"
 
 enum { NUM_ROUNDS = 20 };
 
@@ -49,13 +48,12 @@ static weft_result launch(weft_comm *comm, weft__program_fn *function, struct te
     const struct weft__launch request = {.program = &program,
                                          .args = &args,
                                          .args_bytes = sizeof args,
-                                         .num_blocks = num_blocks,
-                                         .num_warps = num_warps,
+                                         .grid = {num_blocks, num_warps},
                                          .comm = comm,
                                          .on_failure = note_failure};
     last_failure = (struct weft_failure){.kind = WEFT_FAILURE_NONE};
-    assert_int_equal(weft_stream_create(&stream), WEFT_OK);
-    assert_int_equal(weft__stream_launch(stream, &request), WEFT_OK);
+    assert_int_equal(weft_stream_create(comm, &stream), WEFT_OK);
+    assert_int_equal(stream->machine->launch(stream, &request), WEFT_OK);
     const weft_result result = weft_stream_synchronize(stream);
     assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
     return result;

@@ -131,7 +131,7 @@ weft_result party_open(struct party *party)
 {
     PARTY_TRY(alloc_heap_arrays(party));
     PARTY_TRY(alloc_local(party));
-    PARTY_TRY(weft_stream_create(&party->stream));
+    PARTY_TRY(weft_stream_create(party->comm, &party->stream));
     return party->shape->op == SCENARIO_BARRIER ? WEFT_OK : create_ep(party);
 }
 

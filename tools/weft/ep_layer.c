@@ -31,7 +31,7 @@ static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
     size_args.with_src_token = 1;
     weft_ep_sizes sizes;
 
-    weft_result result = weft_stream_create(&layer->stream);
+    weft_result result = weft_stream_create(layer->comm, &layer->stream);
     if (result == WEFT_OK)
         result = weft_ep_create(layer->comm, &config, &layer->ep);
     if (result == WEFT_OK)
@@ -49,9 +49,9 @@ static weft_result open_intervals(struct ep_layer *layer)
 {
     weft_result result = WEFT_OK;
     for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++) {
-        result = weft_event_create(&layer->intervals[op].start);
+        result = weft_event_create(layer->comm, &layer->intervals[op].start);
         if (result == WEFT_OK)
-            result = weft_event_create(&layer->intervals[op].stop);
+            result = weft_event_create(layer->comm, &layer->intervals[op].stop);
     }
     return result;
 }

@@ -357,14 +357,14 @@ static weft_result grow_blocks(struct weft__cpu_runner *runner, int32_t num_bloc
 static void prepare_warps(struct weft__cpu_launch *run)
 {
     const struct weft__launch *launch = run->launch;
-    memset(run->runner->blocks, 0, (size_t)launch->num_blocks * sizeof(*run->runner->blocks));
+    memset(run->runner->blocks, 0, (size_t)launch->grid.num_blocks * sizeof(*run->runner->blocks));
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
         struct warp_fiber *fiber = run->runner->fibers[i];
-        const int32_t block_idx = i / launch->num_warps;
+        const int32_t block_idx = i / launch->grid.num_warps;
         fiber->warp.block_idx = block_idx;
-        fiber->warp.num_blocks = launch->num_blocks;
-        fiber->warp.warp_idx = i % launch->num_warps;
-        fiber->warp.num_warps = launch->num_warps;
+        fiber->warp.num_blocks = launch->grid.num_blocks;
+        fiber->warp.warp_idx = i % launch->grid.num_warps;
+        fiber->warp.num_warps = launch->grid.num_warps;
         fiber->warp.block = &run->runner->blocks[block_idx];
         fiber->warp.launch = run;
         fiber->state = FIBER_READY;
@@ -402,11 +402,11 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
         .launch = launch,
         .runner = runner,
         .heap_bases = weft__heap_bases(launch->comm->heap),
-        .num_warp_fibers = launch->num_blocks * launch->num_warps,
+        .num_warp_fibers = launch->grid.num_blocks * launch->grid.num_warps,
     };
     weft_result result = grow_fibers(runner, run.num_warp_fibers);
     if (result == WEFT_OK)
-        result = grow_blocks(runner, launch->num_blocks);
+        result = grow_blocks(runner, launch->grid.num_blocks);
     if (result != WEFT_OK)
         return result;
     run.num_live = run.num_warp_fibers;

@@ -107,6 +107,13 @@ WEFT_FN uint32_t weft_max_u32(struct weft_warp *warp, uint32_t value)
     return value;
 }
 
+WEFT_FN int32_t weft_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total)
+{
+    (void)warp;
+    *total = value;
+    return 0;
+}
+
 WEFT_FN void *weft_block_shared(struct weft_warp *warp)
 {
     return weft__cpu_block_shared(warp);

@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDstruct own_event *const events[2] = {own_event(start), own_event(end)};-License-Identifier: MIT */
 /* Streams of the cpu machine: a queue of tasks, and a thread that runs them in order. */
-#include "machine/stream.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,17 +8,20 @@
 
 #include "comm/thread.h"
 #include "machine/cpu/launch.h"
+#include "machine/on_host.h"
+
+struct own_stream;
 
 struct task {
     struct task *next;
-    void (*run)(weft_stream *stream, struct task *task);
+    void (*run)(struct own_stream *stream, struct task *task);
     union {
         struct {
             void (*function)(void *argument);
             void *argument;
         } call;
         struct {
-            weft_event *event;
+            struct own_event *event;
             uint64_t record;
         } event;
         struct weft__launch launch;
@@ -27,7 +29,8 @@ struct task {
     _Alignas(16) char args[]; /* of a launch */
 };
 
-struct weft_stream {
+struct own_stream {
+    weft_stream base;
     pthread_t worker;
     pthread_mutex_t mutex;
     pthread_cond_t has_task; /* or must end */
@@ -41,7 +44,8 @@ struct weft_stream {
     struct weft__cpu_runner *runner;
 };
 
-struct weft_event {
+struct own_event {
+    weft_event base;
     pthread_mutex_t mutex;
     pthread_cond_t passed;
     int num_references;   /* the user's, and one per task that is queued */
@@ -50,7 +54,17 @@ struct weft_event {
     struct timespec time; /* of the last record that was passed */
 };
 
-static void note_error(weft_stream *stream, weft_result result)
+static struct own_stream *own_stream(weft_stream *base)
+{
+    return (struct own_stream *)(void *)base;
+}
+
+static struct own_event *own_event(weft_event *base)
+{
+    return (struct own_event *)(void *)base;
+}
+
+static void note_error(struct own_stream *stream, weft_result result)
 {
     pthread_mutex_lock(&stream->mutex);
     if (stream->error == WEFT_OK) {
@@ -62,7 +76,7 @@ static void note_error(weft_stream *stream, weft_result result)
 
 static void *work(void *argument)
 {
-    weft_stream *stream = argument;
+    struct own_stream *stream = argument;
     pthread_mutex_lock(&stream->mutex);
     for (;;) {
         while (stream->first == NULL && !stream->must_end)
@@ -86,7 +100,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static struct task *new_task(void (*run)(weft_stream *, struct task *), size_t args_bytes)
+static struct task *new_task(void (*run)(struct own_stream *, struct task *), size_t args_bytes)
 {
     struct task *task = malloc(sizeof *task + args_bytes);
     if (task == NULL) {
@@ -98,7 +112,7 @@ static struct task *new_task(void (*run)(weft_stream *, struct task *), size_t a
     return task;
 }
 
-static void enqueue(weft_stream *stream, struct task *task)
+static void enqueue(struct own_stream *stream, struct task *task)
 {
     pthread_mutex_lock(&stream->mutex);
     const int was_empty = stream->first == NULL;
@@ -109,11 +123,12 @@ static void enqueue(weft_stream *stream, struct task *task)
     pthread_mutex_unlock(&stream->mutex);
 }
 
-weft_result weft__stream_create(weft_stream **out)
+static weft_result stream_create(weft_comm *comm, weft_stream **out)
 {
-    weft_stream *stream = calloc(1, sizeof *stream);
+    struct own_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
     weft_result result = weft__cpu_runner_create(&stream->runner);
     if (result != WEFT_OK) {
         free(stream);
@@ -130,12 +145,13 @@ weft_result weft__stream_create(weft_stream **out)
         free(stream);
         return result;
     }
-    *out = stream;
+    *out = &stream->base;
     return WEFT_OK;
 }
 
-void weft__stream_destroy(weft_stream *stream)
+static void stream_destroy(weft_stream *base)
 {
+    struct own_stream *stream = own_stream(base);
     pthread_mutex_lock(&stream->mutex);
     stream->must_end = 1;
     pthread_cond_signal(&stream->has_task);
@@ -148,8 +164,9 @@ void weft__stream_destroy(weft_stream *stream)
     free(stream);
 }
 
-weft_result weft__stream_synchronize(weft_stream *stream)
+static weft_result stream_synchronize(weft_stream *base)
 {
+    struct own_stream *stream = own_stream(base);
     pthread_mutex_lock(&stream->mutex);
     while (stream->first != NULL || stream->is_busy)
         pthread_cond_wait(&stream->is_idle, &stream->mutex);
@@ -163,14 +180,15 @@ weft_result weft__stream_synchronize(weft_stream *stream)
 
 /* ------------------------------------------------------------------ tasks */
 
-static void run_call(weft_stream *stream, struct task *task)
+static void run_call(struct own_stream *stream, struct task *task)
 {
     (void)stream;
     task->call.function(task->call.argument);
 }
 
-weft_result weft__stream_call(weft_stream *stream, void (*function)(void *), void *argument)
+static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
 {
+    struct own_stream *stream = own_stream(base);
     struct task *task = new_task(run_call, 0);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -180,7 +198,7 @@ weft_result weft__stream_call(weft_stream *stream, void (*function)(void *), voi
     return WEFT_OK;
 }
 
-static void run_launch(weft_stream *stream, struct task *task)
+static void run_launch(struct own_stream *stream, struct task *task)
 {
     const struct weft__launch *launch = &task->launch;
     weft_result result = weft__status_check(&launch->comm->status);
@@ -198,8 +216,9 @@ static void run_launch(weft_stream *stream, struct task *task)
         note_error(stream, result);
 }
 
-weft_result weft__stream_launch(weft_stream *stream, const struct weft__launch *launch)
+static weft_result stream_launch(weft_stream *base, const struct weft__launch *launch)
 {
+    struct own_stream *stream = own_stream(base);
     struct task *task = new_task(run_launch, launch->args_bytes);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -211,19 +230,20 @@ weft_result weft__stream_launch(weft_stream *stream, const struct weft__launch *
 
 /* ------------------------------------------------------------------ events */
 
-weft_result weft__event_create(weft_event **out)
+static weft_result event_create(weft_comm *comm, weft_event **out)
 {
-    weft_event *event = calloc(1, sizeof *event);
+    struct own_event *event = calloc(1, sizeof *event);
     if (event == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
+    event->base.machine = weft__machine_of(comm);
     pthread_mutex_init(&event->mutex, NULL);
     pthread_cond_init(&event->passed, NULL);
     event->num_references = 1;
-    *out = event;
+    *out = &event->base;
     return WEFT_OK;
 }
 
-static void release_event(weft_event *event)
+static void release_event(struct own_event *event)
 {
     pthread_mutex_lock(&event->mutex);
     const int is_last = --event->num_references == 0;
@@ -235,15 +255,15 @@ static void release_event(weft_event *event)
     free(event);
 }
 
-void weft__event_destroy(weft_event *event)
+static void event_destroy(weft_event *base)
 {
-    release_event(event);
+    release_event(own_event(base));
 }
 
-static void run_record(weft_stream *stream, struct task *task)
+static void run_record(struct own_stream *stream, struct task *task)
 {
     (void)stream;
-    weft_event *event = task->event.event;
+    struct own_event *event = task->event.event;
     pthread_mutex_lock(&event->mutex);
     clock_gettime(CLOCK_MONOTONIC, &event->time);
     if (event->num_passed < task->event.record)
@@ -253,7 +273,7 @@ static void run_record(weft_stream *stream, struct task *task)
     release_event(event);
 }
 
-static void wait_record(weft_event *event, uint64_t record)
+static void wait_record(struct own_event *event, uint64_t record)
 {
     pthread_mutex_lock(&event->mutex);
     while (event->num_passed < record)
@@ -261,15 +281,16 @@ static void wait_record(weft_event *event, uint64_t record)
     pthread_mutex_unlock(&event->mutex);
 }
 
-static void run_wait(weft_stream *stream, struct task *task)
+static void run_wait(struct own_stream *stream, struct task *task)
 {
     (void)stream;
     wait_record(task->event.event, task->event.record);
     release_event(task->event.event);
 }
 
-weft_result weft__event_record(weft_event *event, weft_stream *stream)
+static weft_result event_record(weft_event *base, weft_stream *stream)
 {
+    struct own_event *event = own_event(base);
     struct task *task = new_task(run_record, 0);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -278,12 +299,13 @@ weft_result weft__event_record(weft_event *event, weft_stream *stream)
     task->event.record = ++event->num_records;
     pthread_mutex_unlock(&event->mutex);
     task->event.event = event;
-    enqueue(stream, task);
+    enqueue(own_stream(stream), task);
     return WEFT_OK;
 }
 
-weft_result weft__stream_wait_event(weft_stream *stream, weft_event *event)
+static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
 {
+    struct own_event *event = own_event(base);
     struct task *task = new_task(run_wait, 0);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -292,12 +314,13 @@ weft_result weft__stream_wait_event(weft_stream *stream, weft_event *event)
     task->event.record = event->num_records;
     pthread_mutex_unlock(&event->mutex);
     task->event.event = event;
-    enqueue(stream, task);
+    enqueue(own_stream(stream), task);
     return WEFT_OK;
 }
 
-weft_result weft__event_synchronize(weft_event *event)
+static weft_result event_synchronize(weft_event *base)
 {
+    struct own_event *event = own_event(base);
     pthread_mutex_lock(&event->mutex);
     const uint64_t latest = event->num_records;
     pthread_mutex_unlock(&event->mutex);
@@ -305,9 +328,9 @@ weft_result weft__event_synchronize(weft_event *event)
     return WEFT_OK;
 }
 
-weft_result weft__event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
+static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
 {
-    weft_event *const events[2] = {start, end};
+    struct own_event *const events[2] = {own_event(start), own_event(end)};
     struct timespec times[2];
     for (int i = 0; i < 2; i++) {
         pthread_mutex_lock(&events[i]->mutex);
@@ -324,3 +347,26 @@ weft_result weft__event_elapsed_us(weft_event *start, weft_event *end, double *e
                   (double)(times[1].tv_nsec - times[0].tv_nsec) * 1e-3;
     return WEFT_OK;
 }
+
+/* ---------------------------------------------------------------- the machine */
+
+const struct weft__machine weft__host_machine = {
+    .hooks = {.name = "cpu",
+              .attach = weft__on_host_attach,
+              .start = weft__on_host_start,
+              .stop = weft__on_host_do_nothing,
+              .detach = weft__on_host_do_nothing},
+    .kind = WEFT_MACHINE_CPU,
+    WEFT__ON_HOST_MEMBERS,
+    .launch = stream_launch,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_call = stream_call,
+    .stream_wait_event = stream_wait_event,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_synchronize = event_synchronize,
+    .event_elapsed_us = event_elapsed_us,
+};

@@ -6,39 +6,57 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <string.h>
 
 #define WEFT_WARP_SIZE 32
 #define WEFT_FN        static __device__ __forceinline__
 
-enum { WEFT__CUDA_MAX_WARPS = 32, WEFT__CUDA_ROW_UNROLL = 4 };
+#include "machine/cuda/launch_params.h"
 
-struct weft__cuda_launch {
-    uint64_t timeout_ns;
-    const uint32_t *comm_failed; /* set by the host when the communicator has failed */
-    uint32_t *failure_is_taken;
-    struct weft_failure *failure;
+/* The bulk copies of sm_90 and later: by a copy engine in each SM, through shared memory. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define WEFT__CUDA_BULK 1
+#else
+#define WEFT__CUDA_BULK 0
+#endif
+
+enum { WEFT__CUDA_MAX_WARPS = 16, WEFT__CUDA_ROW_UNROLL = 4 };
+
+struct weft__cuda_block { /* in shared memory */
+    __align__(16) char shared[WEFT_BLOCK_SHARED_BYTES];
+    uint64_t arrivals[WEFT__CUDA_MAX_WARPS]; /* mbarriers: a warp's bulk load has come */
+};
+
+/* Each warp's part of the dynamic shared memory. */
+struct weft__cuda_warp_memory {
+    const void *pointers[WEFT_WARP_POINTERS];
+    __align__(128) char slot[]; /* of bulk copies: launch->copy_slot_bytes */
 };
 
 struct weft_warp {
     const struct weft__cuda_launch *launch;
-    char *shared;
-    const void **pointers;
+    struct weft__cuda_block *block;
+    struct weft__cuda_warp_memory *memory;
+    uint32_t num_loads;  /* bulk loads so far; their parity tells them apart */
+    uint32_t has_stores; /* bulk stores may be under way; known to lane 0, which started them */
 };
 
 #define WEFT_PROGRAM(name, warp, args)                                                             \
-    static __device__ enum weft_status name##_body(struct weft_warp *warp,                         \
-                                                   const struct weft_##name##_args *args);         \
-    extern "C" __global__ void __launch_bounds__(WEFT_WARP_SIZE *WEFT__CUDA_MAX_WARPS)             \
+    static __device__ __forceinline__ enum weft_status name##_body(                                \
+        struct weft_warp *warp, const struct weft_##name##_args *args);                            \
+    extern "C" __global__ void __launch_bounds__(WEFT_WARP_SIZE *WEFT__CUDA_MAX_WARPS, 1)          \
         weft__cuda_##name(const __grid_constant__ struct weft__cuda_launch launch,                 \
                           const __grid_constant__ struct weft_##name##_args name_args)             \
     {                                                                                              \
-        __shared__ __align__(16) char shared[WEFT_BLOCK_SHARED_BYTES];                             \
-        __shared__ const void *pointers[WEFT__CUDA_MAX_WARPS][WEFT_WARP_POINTERS];                 \
-        struct weft_warp this_warp = {&launch, shared, pointers[threadIdx.x / WEFT_WARP_SIZE]};    \
+        __shared__ struct weft__cuda_block block;                                                  \
+        struct weft_warp this_warp;                                                                \
+        if (!weft__cuda_begin(&this_warp, &launch, &block))                                        \
+            return;                                                                                \
         (void)name##_body(&this_warp, &name_args);                                                 \
+        weft__cuda_complete_stores(&this_warp);                                                    \
     }                                                                                              \
-    static __device__ enum weft_status name##_body(struct weft_warp *warp,                         \
-                                                   const struct weft_##name##_args *args)
+    static __device__ __forceinline__ enum weft_status name##_body(                                \
+        struct weft_warp *warp, const struct weft_##name##_args *args)
 
 WEFT_FN int32_t weft_block_idx(const struct weft_warp *warp)
 {
@@ -76,9 +94,19 @@ WEFT_FN void weft_warp_sync(struct weft_warp *warp)
     __syncwarp();
 }
 
+/* What this lane's bulk stores wrote becomes visible to it as if it had stored it itself. */
+WEFT_FN void weft__cuda_complete_stores(struct weft_warp *warp)
+{
+#if WEFT__CUDA_BULK
+    if (warp->has_stores)
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+    warp->has_stores = 0;
+}
+
 WEFT_FN void weft_block_sync(struct weft_warp *warp)
 {
-    (void)warp;
+    weft__cuda_complete_stores(warp);
     __syncthreads();
 }
 
@@ -104,14 +132,26 @@ WEFT_FN uint32_t weft_max_u32(struct weft_warp *warp, uint32_t value)
     return __reduce_max_sync(0xffffffffu, value);
 }
 
+WEFT_FN int32_t weft_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total)
+{
+    int32_t sum = value; /* of this lane and those below it */
+    for (int32_t distance = 1; distance < WEFT_WARP_SIZE; distance *= 2) {
+        const int32_t below = __shfl_up_sync(0xffffffffu, sum, distance);
+        if (weft_lane_idx(warp) >= distance)
+            sum += below;
+    }
+    *total = __shfl_sync(0xffffffffu, sum, WEFT_WARP_SIZE - 1);
+    return sum - value;
+}
+
 WEFT_FN void *weft_block_shared(struct weft_warp *warp)
 {
-    return warp->shared;
+    return warp->block->shared;
 }
 
 WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)
 {
-    return warp->pointers;
+    return warp->memory->pointers;
 }
 
 WEFT_FN uint32_t weft_add_acq_rel(uint32_t *word, uint32_t value)
@@ -152,193 +192,84 @@ WEFT_FN uint64_t weft__cuda_now_ns(void)
 
 WEFT_FN enum weft_status weft_fail(struct weft_warp *warp, const struct weft_failure *failure)
 {
-    if (atomicExch(warp->launch->failure_is_taken, 1u) == 0)
-        *warp->launch->failure = *failure;
+    const struct weft__cuda_launch *launch = warp->launch;
+    if (atomicExch(launch->failure_is_taken, 1u) != 0)
+        return WEFT_STATUS_FAILED;
+    launch->board->failure = *failure;
+    launch->board->failed_program = launch->program_idx;
+    /* Pairs with the host's acquire. */
+    asm volatile("st.release.sys.global.u32 [%0], %1;"
+                 :
+                 : "l"(&launch->board->failure_is_told), "r"(1u)
+                 : "memory");
     return WEFT_STATUS_FAILED;
+}
+
+/* Whether a wait must end though its word has not come; `why` says so to the user. Memory of the host
+ * is far, so this is asked only now and then. */
+WEFT_FN int weft__cuda_must_end(const struct weft_warp *warp, const struct weft_wait_site *site,
+                                uint64_t start_ns, enum weft_failure_kind *why)
+{
+    const struct weft__cuda_launch *launch = warp->launch;
+    if (*(const volatile uint32_t *)&launch->board->comm_has_failed != 0)
+        *why = WEFT_FAILURE_COMM;
+    else if (*(const volatile uint8_t *)&launch->board->rank_has_left[site->rank] != 0)
+        *why = WEFT_FAILURE_RANK_LEFT;
+    else if (weft__cuda_now_ns() - start_ns >= launch->timeout_ns)
+        *why = WEFT_FAILURE_TIMEOUT;
+    else
+        return 0;
+    return 1;
 }
 
 WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                                    const struct weft_wait_site *site)
 {
-    enum { POLLS_PER_CHECK = 256 };
+    enum { POLLS_PER_LOOK = 1024 };
     const uint64_t start_ns = weft__cuda_now_ns();
+    enum weft_failure_kind why = WEFT_FAILURE_NONE;
     for (uint32_t polls = 1;; polls++) {
         const uint64_t seen = weft__cuda_load_acquire(word);
         if (seen >= at_least)
             return WEFT_STATUS_OK;
-        if (polls % POLLS_PER_CHECK != 0)
-            continue;
-        const int comm_failed = *(const volatile uint32_t *)warp->launch->comm_failed != 0;
-        if (!comm_failed && weft__cuda_now_ns() - start_ns < warp->launch->timeout_ns)
-            continue;
-        const struct weft_failure failure = {comm_failed ? WEFT_FAILURE_COMM : WEFT_FAILURE_TIMEOUT,
-                                             *site, 0, at_least, seen};
-        return weft_fail(warp, &failure);
-    }
-}
-
-/* ------------------------------------------------------------------ rows */
-
-WEFT_FN int4 weft__cuda_load16(const int4 *src)
-{
-    int4 v;
-    asm volatile("ld.global.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(src));
-    return v;
-}
-
-WEFT_FN void weft__cuda_store16(int4 *dst, int4 v)
-{
-    asm volatile("st.global.L1::no_allocate.v4.s32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(dst), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                 : "memory");
-}
-
-WEFT_FN int weft__cuda_all_aligned(const void *const *ptrs, int32_t num_ptrs, const void *other)
-{
-    uint64_t bits = (uint64_t)other;
-    for (int32_t i = 0; i < num_ptrs; i++)
-        bits |= (uint64_t)ptrs[i];
-    return bits % 16 == 0;
-}
-
-/* Copies [begin, row_bytes) byte by byte: what the 16-byte path leaves. */
-WEFT_FN void weft__cuda_copy_bytes(struct weft_warp *warp, const void *const *dsts,
-                                   int32_t num_dsts, const void *src, uint64_t begin,
-                                   uint64_t row_bytes)
-{
-    for (uint64_t i = begin + (uint64_t)weft_lane_idx(warp); i < row_bytes; i += WEFT_WARP_SIZE) {
-        const char byte = ((const char *)src)[i];
-        for (int32_t d = 0; d < num_dsts; d++) {
-            if (dsts[d] != NULL)
-                ((char *)dsts[d])[i] = byte;
+        /* A rank that has left signals nothing more, but what it signalled before stands: so `why` is
+         * decided before the word is read for the last time. */
+        if (why != WEFT_FAILURE_NONE) {
+            const struct weft_failure failure = {why, *site, 0, at_least, seen};
+            return weft_fail(warp, &failure);
         }
+        if (polls % POLLS_PER_LOOK == 0)
+            (void)weft__cuda_must_end(warp, site, start_ns, &why);
     }
 }
 
-WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                           const void *src, uint64_t row_bytes)
+/* False if the launch must not run: one before it has failed, and what that one left undone would be
+ * taken for done. */
+WEFT_FN int weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_launch *launch,
+                             struct weft__cuda_block *block)
 {
-    enum { UNROLL = WEFT__CUDA_ROW_UNROLL, STEP = WEFT_WARP_SIZE * UNROLL };
-    if (!weft__cuda_all_aligned(dsts, num_dsts, src)) {
-        weft__cuda_copy_bytes(warp, dsts, num_dsts, src, 0, row_bytes);
-        return;
+    extern __shared__ __align__(128) char dynamic_shared[];
+    const uint32_t warp_bytes =
+        (uint32_t)sizeof(struct weft__cuda_warp_memory) + launch->copy_slot_bytes;
+    warp->launch = launch;
+    warp->block = block;
+    warp->memory = (struct weft__cuda_warp_memory *)(dynamic_shared +
+                                                     threadIdx.x / WEFT_WARP_SIZE * warp_bytes);
+    warp->num_loads = 0;
+    warp->has_stores = 0;
+#if WEFT__CUDA_BULK
+    if (threadIdx.x % WEFT_WARP_SIZE == 0) {
+        const uint32_t arrival =
+            (uint32_t)__cvta_generic_to_shared(&block->arrivals[threadIdx.x / WEFT_WARP_SIZE]);
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(arrival) : "memory");
+        /* The copy engine sees it from here on; other warps never touch it. */
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
-    const uint64_t num_chunks = row_bytes / 16;
-    const int4 *from = (const int4 *)src;
-    for (uint64_t first = (uint64_t)weft_lane_idx(warp); first < num_chunks; first += STEP) {
-        int4 v[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            if (first + (uint64_t)u * WEFT_WARP_SIZE < num_chunks)
-                v[u] = weft__cuda_load16(from + first + u * WEFT_WARP_SIZE);
-        }
-        for (int32_t d = 0; d < num_dsts; d++) {
-            if (dsts[d] == NULL)
-                continue;
-            int4 *to = (int4 *)dsts[d] + first;
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++) {
-                if (first + (uint64_t)u * WEFT_WARP_SIZE < num_chunks)
-                    weft__cuda_store16(to + u * WEFT_WARP_SIZE, v[u]);
-            }
-        }
-    }
-    weft__cuda_copy_bytes(warp, dsts, num_dsts, src, num_chunks * 16, row_bytes);
+#endif
+    return *(const volatile uint32_t *)launch->failure_is_taken == 0;
 }
 
-/* Elements are loaded and stored by byte-wise copies where rows are not aligned to them. */
-template <typename T> WEFT_FN T weft__cuda_load_element(const void *row, int64_t i)
-{
-    if ((uint64_t)row % sizeof(T) == 0)
-        return ((const T *)row)[i];
-    T value;
-    memcpy(&value, (const char *)row + i * (int64_t)sizeof(T), sizeof(T));
-    return value;
-}
-
-WEFT_FN float weft__cuda_to_float(float value)
-{
-    return value;
-}
-WEFT_FN float weft__cuda_to_float(__half value)
-{
-    return __half2float(value);
-}
-WEFT_FN float weft__cuda_to_float(__nv_bfloat16 value)
-{
-    return __bfloat162float(value);
-}
-
-/* The 16-bit conversions give the canonical NaN by themselves. */
-WEFT_FN void weft__cuda_from_float(float value, float *out)
-{
-    *out = isnan(value) ? __int_as_float(0x7fffffff) : value;
-}
-WEFT_FN void weft__cuda_from_float(float value, __half *out)
-{
-    *out = __float2half_rn(value);
-}
-WEFT_FN void weft__cuda_from_float(float value, __nv_bfloat16 *out)
-{
-    *out = __float2bfloat16_rn(value);
-}
-
-template <typename T>
-WEFT_FN void weft__cuda_sum_elements(struct weft_warp *warp, void *dst, const void *const *srcs,
-                                     int32_t num_srcs, int64_t begin, int64_t num_elements)
-{
-    for (int64_t i = begin + weft_lane_idx(warp); i < num_elements; i += WEFT_WARP_SIZE) {
-        float sum = 0.0f;
-        for (int32_t s = 0; s < num_srcs; s++) {
-            if (srcs[s] != NULL)
-                sum = __fadd_rn(sum, weft__cuda_to_float(weft__cuda_load_element<T>(srcs[s], i)));
-        }
-        T value;
-        weft__cuda_from_float(sum, &value);
-        memcpy((char *)dst + i * (int64_t)sizeof(T), &value, sizeof(T));
-    }
-}
-
-template <typename T>
-WEFT_FN void weft__cuda_sum_rows(struct weft_warp *warp, void *dst, const void *const *srcs,
-                                 int32_t num_srcs, int64_t num_elements)
-{
-    enum { PER_CHUNK = 16 / sizeof(T) };
-    int64_t num_chunks = num_elements / PER_CHUNK;
-    if (!weft__cuda_all_aligned(srcs, num_srcs, dst))
-        num_chunks = 0;
-    for (int64_t i = weft_lane_idx(warp); i < num_chunks; i += WEFT_WARP_SIZE) {
-        float sum[PER_CHUNK] = {};
-        for (int32_t s = 0; s < num_srcs; s++) {
-            if (srcs[s] == NULL)
-                continue;
-            const int4 v = weft__cuda_load16((const int4 *)srcs[s] + i);
-            const T *values = (const T *)&v;
-#pragma unroll
-            for (int e = 0; e < PER_CHUNK; e++)
-                sum[e] = __fadd_rn(sum[e], weft__cuda_to_float(values[e]));
-        }
-        int4 v;
-#pragma unroll
-        for (int e = 0; e < PER_CHUNK; e++)
-            weft__cuda_from_float(sum[e], (T *)&v + e);
-        weft__cuda_store16((int4 *)dst + i, v);
-    }
-    weft__cuda_sum_elements<T>(warp, dst, srcs, num_srcs, num_chunks * PER_CHUNK, num_elements);
-}
-
-WEFT_FN void weft_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs,
-                          int32_t num_srcs, weft_dtype dtype, int64_t num_elements)
-{
-    if (dtype == WEFT_BF16)
-        weft__cuda_sum_rows<__nv_bfloat16>(warp, dst, srcs, num_srcs, num_elements);
-    else if (dtype == WEFT_FP16)
-        weft__cuda_sum_rows<__half>(warp, dst, srcs, num_srcs, num_elements);
-    else
-        weft__cuda_sum_rows<float>(warp, dst, srcs, num_srcs, num_elements);
-}
+#include "machine/cuda/rows.h"
 
 #endif

@@ -100,7 +100,8 @@ static weft_result join(weft_comm *comm)
 }
 
 static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
-                          const weft_comm_config *user_config, weft_comm **created)
+                          const weft_comm_config *user_config, const struct weft__comm_hooks *hooks,
+                          weft_comm **created)
 {
     weft_comm_config config;
     WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_comm_config"));
@@ -112,6 +113,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     comm->rank = rank;
     comm->num_ranks = num_ranks;
     comm->key = key;
+    comm->hooks = hooks;
     comm->timeout_ms = config.timeout_ms == 0 ? 30000 : config.timeout_ms;
     comm->link = find_link(key, num_ranks);
     weft_result result = weft__status_init(&comm->status, num_ranks);
@@ -130,16 +132,19 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
 }
 
 weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
-                              const weft_comm_config *config, weft_comm **comm)
+                              const weft_comm_config *config, const struct weft__comm_hooks *hooks,
+                              weft_comm **comm)
 {
     uint64_t key;
     memcpy(&key, id->bytes, sizeof key);
-    return create(key, rank, num_ranks, config, comm);
+    return create(key, rank, num_ranks, config, hooks, comm);
 }
 
-weft_result weft__comm_create_from_env(const weft_comm_config *config, weft_comm **comm)
+weft_result weft__comm_create_from_env(const weft_comm_config *config,
+                                       const struct weft__comm_hooks *hooks, weft_comm **comm)
 {
     (void)config;
+    (void)hooks;
     (void)comm;
     return weft__error(WEFT_ERROR_UNSUPPORTED, "the sim machine has no environment");
 }
@@ -165,7 +170,7 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
         rank += all[other].key < key || (all[other].key == key && other < comm->rank);
     }
     *child = NULL;
-    return color < 0 ? WEFT_OK : create(child_key, rank, num_ranks, config, child);
+    return color < 0 ? WEFT_OK : create(child_key, rank, num_ranks, config, comm->hooks, child);
 }
 
 void weft__comm_destroy(weft_comm *comm)

@@ -12,8 +12,8 @@ static void run_lane(struct sim_fiber *fiber)
 
 static weft_result prepare(struct sim_launch *launch)
 {
-    const int32_t num_blocks = launch->request->num_blocks;
-    const int32_t num_warps = launch->request->num_warps;
+    const int32_t num_blocks = launch->request->grid.num_blocks;
+    const int32_t num_warps = launch->request->grid.num_warps;
     launch->blocks = calloc((size_t)num_blocks, sizeof(*launch->blocks));
     launch->warps = calloc((size_t)num_blocks * (size_t)num_warps, sizeof(*launch->warps));
     if (launch->blocks == NULL || launch->warps == NULL)
@@ -32,7 +32,7 @@ static weft_result prepare(struct sim_launch *launch)
 /* Programs access little of this memory: only that has a past to be forgotten. */
 static void release(struct sim_launch *launch)
 {
-    const int32_t num_warps = launch->request->num_blocks * launch->request->num_warps;
+    const int32_t num_warps = launch->request->grid.num_blocks * launch->request->grid.num_warps;
     for (int32_t i = 0; launch->warps != NULL && launch->blocks != NULL && i < num_warps; i++) {
         sim_shadow_forget(launch->warps[i].pointers, sizeof launch->warps[i].pointers);
         sim_shadow_forget(launch->warps[i].block->shared, sizeof launch->warps[i].block->shared);
@@ -59,10 +59,10 @@ static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch
     }
     const struct weft__launch *request = launch->request;
     const int32_t warp = i / WEFT_WARP_SIZE;
-    lanes->fibers[i]->warp = (struct weft_warp){.block_idx = warp / request->num_warps,
-                                                .num_blocks = request->num_blocks,
-                                                .warp_idx = warp % request->num_warps,
-                                                .num_warps = request->num_warps,
+    lanes->fibers[i]->warp = (struct weft_warp){.block_idx = warp / request->grid.num_warps,
+                                                .num_blocks = request->grid.num_blocks,
+                                                .warp_idx = warp % request->grid.num_warps,
+                                                .num_warps = request->grid.num_warps,
                                                 .lane_idx = i % WEFT_WARP_SIZE,
                                                 .shared = &launch->warps[warp]};
     launch->num_live++;
@@ -78,7 +78,7 @@ weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *r
                            struct weft_failure *failure)
 {
     struct sim_launch launch = {.request = request};
-    const int32_t num_lanes = request->num_blocks * request->num_warps * WEFT_WARP_SIZE;
+    const int32_t num_lanes = request->grid.num_blocks * request->grid.num_warps * WEFT_WARP_SIZE;
     weft_result result = prepare(&launch);
     for (int32_t i = 0; i < num_lanes && result == WEFT_OK; i++)
         result = start_lane(lanes, &launch, i);

@@ -80,6 +80,19 @@ uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value)
     return meeting->values[number % 2];
 }
 
+int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total)
+{
+    int32_t num_before = 0;
+    *total = 0;
+    for (int32_t lane = 0; lane < WEFT_WARP_SIZE; lane++) {
+        const uint32_t mine = warp->lane_idx == lane ? (uint32_t)value : 0;
+        const int32_t of_lane = (int32_t)weft__sim_max_u32(warp, mine);
+        *total += of_lane;
+        num_before += lane < warp->lane_idx ? of_lane : 0;
+    }
+    return num_before;
+}
+
 void *weft__sim_block_shared(struct weft_warp *warp)
 {
     return warp->shared->block->shared;

@@ -28,6 +28,7 @@ void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place);
 void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place);
 uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate);
 uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value);
+int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total);
 void *weft__sim_block_shared(struct weft_warp *warp);
 const void **weft__sim_warp_pointers(struct weft_warp *warp);
 uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
@@ -65,12 +66,13 @@ void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *src
 #define weft_ballot(warp, predicate) weft__sim_ballot(warp, predicate)
 #define weft_lanes_below(warp, ballot)                                                             \
     __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
-#define weft_popcount(ballot)         __builtin_popcount(ballot)
-#define weft_max_u32(warp, value)     weft__sim_max_u32(warp, value)
-#define weft_block_shared(warp)       weft__sim_block_shared(warp)
-#define weft_warp_pointers(warp)      weft__sim_warp_pointers(warp)
-#define weft_add_acq_rel(word, value) weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
-#define weft_add_relaxed(word, value) weft__sim_add_relaxed(word, value)
+#define weft_popcount(ballot)               __builtin_popcount(ballot)
+#define weft_max_u32(warp, value)           weft__sim_max_u32(warp, value)
+#define weft_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
+#define weft_block_shared(warp)             weft__sim_block_shared(warp)
+#define weft_warp_pointers(warp)            weft__sim_warp_pointers(warp)
+#define weft_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
+#define weft_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
 #define weft_signal(warp, rank, word, value)                                                       \
     weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
 #define weft_wait(warp, word, at_least, site)                                                      \

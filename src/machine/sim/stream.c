@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of the sim machine: a fiber per stream runs its tasks in order. */
-#include "machine/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "machine/on_host.h"
 #include "machine/sim/launch.h"
+
+struct own_stream;
 
 struct task {
     struct task *next;
-    void (*run)(weft_stream *stream, struct task *task);
+    void (*run)(struct own_stream *stream, struct task *task);
     void (*function)(void *argument); /* of a call */
     void *argument;
-    weft_event *event;
+    struct own_event *event;
     uint64_t record;
     struct weft__launch launch;
     struct sim_clock clock; /* what the one who enqueued it had done before */
     _Alignas(16) char args[];
 };
 
-struct weft_stream {
+struct own_stream {
+    weft_stream base;
     struct sim_fiber *worker;
     struct task *first;
     struct task **last;
@@ -31,22 +34,33 @@ struct weft_stream {
     char error_message[512];
 };
 
-struct weft_event {
+struct own_event {
+    weft_event base;
     int num_references;
     uint64_t num_records, num_passed;
     int64_t time_ns;
     struct sim_clock clock;
 };
 
+static struct own_stream *own_stream(weft_stream *base)
+{
+    return (struct own_stream *)(void *)base;
+}
+
+static struct own_event *own_event(weft_event *base)
+{
+    return (struct own_event *)(void *)base;
+}
+
 static int has_work(struct sim_fiber *fiber)
 {
-    const weft_stream *stream = fiber->wait_argument;
+    const struct own_stream *stream = fiber->wait_argument;
     return stream->first != NULL || stream->must_end;
 }
 
 static void run_tasks(struct sim_fiber *fiber)
 {
-    weft_stream *stream = fiber->argument;
+    struct own_stream *stream = fiber->argument;
     fiber->is_host = 1;
     for (;;) {
         sim_wait_until(has_work, stream, INT64_MAX);
@@ -66,7 +80,7 @@ static void run_tasks(struct sim_fiber *fiber)
     }
 }
 
-static struct task *new_task(void (*run)(weft_stream *, struct task *), size_t args_bytes)
+static struct task *new_task(void (*run)(struct own_stream *, struct task *), size_t args_bytes)
 {
     struct task *task = calloc(1, sizeof *task + args_bytes);
     if (task == NULL)
@@ -76,7 +90,7 @@ static struct task *new_task(void (*run)(weft_stream *, struct task *), size_t a
     return task;
 }
 
-static void enqueue(weft_stream *stream, struct task *task)
+static void enqueue(struct own_stream *stream, struct task *task)
 {
     sim_release(&task->clock);
     *stream->last = task;
@@ -84,11 +98,12 @@ static void enqueue(weft_stream *stream, struct task *task)
     sim_yield();
 }
 
-weft_result weft__stream_create(weft_stream **out)
+static weft_result stream_create(weft_comm *comm, weft_stream **out)
 {
-    weft_stream *stream = calloc(1, sizeof *stream);
+    struct own_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
     stream->last = &stream->first;
     stream->worker = sim_fiber_start(sim_current()->rank, SIM_HOST_STACK, run_tasks, stream);
     if (stream->worker == NULL) {
@@ -96,17 +111,18 @@ weft_result weft__stream_create(weft_stream **out)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "the sim machine has no more than %d fibers",
                            SIM_MAX_FIBERS);
     }
-    *out = stream;
+    *out = &stream->base;
     return WEFT_OK;
 }
 
 static int worker_is_done(struct sim_fiber *fiber)
 {
-    return ((const weft_stream *)fiber->wait_argument)->worker->state == SIM_DONE;
+    return ((const struct own_stream *)fiber->wait_argument)->worker->state == SIM_DONE;
 }
 
-void weft__stream_destroy(weft_stream *stream)
+static void stream_destroy(weft_stream *base)
 {
+    struct own_stream *stream = own_stream(base);
     stream->must_end = 1;
     sim_wait_until(worker_is_done, stream, INT64_MAX);
     sim_acquire(&stream->clock);
@@ -116,12 +132,13 @@ void weft__stream_destroy(weft_stream *stream)
 
 static int is_idle(struct sim_fiber *fiber)
 {
-    const weft_stream *stream = fiber->wait_argument;
+    const struct own_stream *stream = fiber->wait_argument;
     return stream->first == NULL && !stream->is_busy;
 }
 
-weft_result weft__stream_synchronize(weft_stream *stream)
+static weft_result stream_synchronize(weft_stream *base)
 {
+    struct own_stream *stream = own_stream(base);
     sim_wait_until(is_idle, stream, INT64_MAX);
     sim_acquire(&stream->clock);
     const weft_result result = stream->error;
@@ -133,14 +150,15 @@ weft_result weft__stream_synchronize(weft_stream *stream)
 
 /* ---------------------------------------------------------------- tasks */
 
-static void run_call(weft_stream *stream, struct task *task)
+static void run_call(struct own_stream *stream, struct task *task)
 {
     (void)stream;
     task->function(task->argument);
 }
 
-weft_result weft__stream_call(weft_stream *stream, void (*function)(void *), void *argument)
+static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
 {
+    struct own_stream *stream = own_stream(base);
     struct task *task = new_task(run_call, 0);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -150,7 +168,7 @@ weft_result weft__stream_call(weft_stream *stream, void (*function)(void *), voi
     return WEFT_OK;
 }
 
-static void run_launch(weft_stream *stream, struct task *task)
+static void run_launch(struct own_stream *stream, struct task *task)
 {
     const struct weft__launch *launch = &task->launch;
     weft_result result = weft__status_check(&launch->comm->status);
@@ -166,8 +184,9 @@ static void run_launch(weft_stream *stream, struct task *task)
     strncpy(stream->error_message, weft_last_error(), sizeof stream->error_message - 1);
 }
 
-weft_result weft__stream_launch(weft_stream *stream, const struct weft__launch *launch)
+static weft_result stream_launch(weft_stream *base, const struct weft__launch *launch)
 {
+    struct own_stream *stream = own_stream(base);
     struct task *task = new_task(run_launch, launch->args_bytes);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -179,35 +198,41 @@ weft_result weft__stream_launch(weft_stream *stream, const struct weft__launch *
 
 /* ---------------------------------------------------------------- events */
 
-weft_result weft__event_create(weft_event **out)
+static weft_result event_create(weft_comm *comm, weft_event **out)
 {
-    weft_event *event = calloc(1, sizeof *event);
+    struct own_event *event = calloc(1, sizeof *event);
     if (event == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
+    event->base.machine = weft__machine_of(comm);
     event->num_references = 1;
-    *out = event;
+    *out = &event->base;
     return WEFT_OK;
 }
 
-void weft__event_destroy(weft_event *event)
+static void release_event(struct own_event *event)
 {
     if (--event->num_references == 0)
         free(event);
 }
 
-static void run_record(weft_stream *stream, struct task *task)
+static void event_destroy(weft_event *base)
+{
+    release_event(own_event(base));
+}
+
+static void run_record(struct own_stream *stream, struct task *task)
 {
     (void)stream;
-    weft_event *event = task->event;
+    struct own_event *event = task->event;
     event->time_ns = sim_world->now_ns;
     if (event->num_passed < task->record)
         event->num_passed = task->record;
     sim_release(&event->clock);
-    weft__event_destroy(event);
+    release_event(event);
 }
 
 struct record_wait {
-    weft_event *event;
+    struct own_event *event;
     uint64_t record;
 };
 
@@ -217,52 +242,78 @@ static int record_is_passed(struct sim_fiber *fiber)
     return wait->event->num_passed >= wait->record;
 }
 
-static void wait_record(weft_event *event, uint64_t record)
+static void wait_record(struct own_event *event, uint64_t record)
 {
     struct record_wait wait = {event, record};
     sim_wait_until(record_is_passed, &wait, INT64_MAX);
     sim_acquire(&event->clock);
 }
 
-static void run_wait(weft_stream *stream, struct task *task)
+static void run_wait(struct own_stream *stream, struct task *task)
 {
     (void)stream;
     wait_record(task->event, task->record);
-    weft__event_destroy(task->event);
+    release_event(task->event);
 }
 
-weft_result weft__event_record(weft_event *event, weft_stream *stream)
+static weft_result event_record(weft_event *base, weft_stream *stream)
 {
+    struct own_event *event = own_event(base);
     struct task *task = new_task(run_record, 0);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
     event->num_references++;
     task->record = ++event->num_records;
     task->event = event;
-    enqueue(stream, task);
+    enqueue(own_stream(stream), task);
     return WEFT_OK;
 }
 
-weft_result weft__stream_wait_event(weft_stream *stream, weft_event *event)
+static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
 {
+    struct own_event *event = own_event(base);
     struct task *task = new_task(run_wait, 0);
     if (task == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
     event->num_references++;
     task->event = event;
     task->record = event->num_records;
-    enqueue(stream, task);
+    enqueue(own_stream(stream), task);
     return WEFT_OK;
 }
 
-weft_result weft__event_synchronize(weft_event *event)
+static weft_result event_synchronize(weft_event *base)
 {
+    struct own_event *event = own_event(base);
     wait_record(event, event->num_records);
     return WEFT_OK;
 }
 
-weft_result weft__event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
+static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
 {
-    *elapsed_us = (double)(end->time_ns - start->time_ns) * 1e-3;
+    *elapsed_us = (double)(own_event(end)->time_ns - own_event(start)->time_ns) * 1e-3;
     return WEFT_OK;
 }
+
+/* ---------------------------------------------------------------- the machine */
+
+const struct weft__machine weft__host_machine = {
+    .hooks = {.name = "sim",
+              .attach = weft__on_host_attach,
+              .start = weft__on_host_start,
+              .stop = weft__on_host_do_nothing,
+              .detach = weft__on_host_do_nothing},
+    .kind = WEFT_MACHINE_CPU,
+    WEFT__ON_HOST_MEMBERS,
+    .launch = stream_launch,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_call = stream_call,
+    .stream_wait_event = stream_wait_event,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_synchronize = event_synchronize,
+    .event_elapsed_us = event_elapsed_us,
+};

@@ -24,7 +24,7 @@ int main(void)
         return fail("one rank alone");
 
     weft_stream *stream = NULL;
-    if (weft_stream_create(&stream) != WEFT_OK || weft_barrier(comm, stream) != WEFT_OK ||
+    if (weft_stream_create(comm, &stream) != WEFT_OK || weft_barrier(comm, stream) != WEFT_OK ||
         weft_stream_synchronize(stream) != WEFT_OK || weft_stream_destroy(stream) != WEFT_OK)
         return fail("barrier");
     if (weft_heap_free(comm, memory) != WEFT_OK || weft_comm_destroy(comm) != WEFT_OK)

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+#include "machine/cuda/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/heap_kind.h"
+#include "comm/log.h"
+#include "comm/settings.h"
+
+weft_result weft__cuda_enter(const struct weft__cuda *cuda)
+{
+    WEFT__CUDA_TRY(weft__cu.ctx_push_current(cuda->context), "cannot use CUDA device %d",
+                   cuda->ordinal);
+    return WEFT_OK;
+}
+
+void weft__cuda_leave(void)
+{
+    CUcontext context;
+    (void)weft__cu.ctx_pop_current(&context);
+}
+
+/* ---------------------------------------------------------------- which device */
+
+/* This rank's place among those of its host. */
+static int32_t index_on_host(const weft_comm *comm)
+{
+    int32_t index = 0;
+    for (int32_t rank = 0; rank < comm->rank; rank++)
+        index += comm->identities[rank].host_key == comm->identities[comm->rank].host_key;
+    return index;
+}
+
+/* The caller's choice, if it has made one: whose memory it uses. */
+static weft_result choose_device(const weft_comm *comm, struct weft__cuda *cuda)
+{
+    CUcontext current = NULL;
+    int num_devices = 0;
+    int64_t ordinal = -1;
+    WEFT__CUDA_TRY(weft__cu.device_get_count(&num_devices), "cannot count the GPUs");
+    WEFT__TRY(weft__setting_number(WEFT__SETTING_CUDA_DEVICE, 0, num_devices - 1, &ordinal));
+    if (ordinal < 0 && weft__cu.ctx_get_current(&current) == CUDA_SUCCESS && current != NULL) {
+        WEFT__CUDA_TRY(weft__cu.ctx_get_device(&cuda->device), "cannot tell the current device");
+        ordinal = cuda->device;
+    }
+    if (ordinal < 0)
+        ordinal = index_on_host(comm) % num_devices;
+    cuda->ordinal = (int32_t)ordinal;
+    WEFT__CUDA_TRY(weft__cu.device_get(&cuda->device, cuda->ordinal), "cannot get CUDA device %d",
+                   cuda->ordinal);
+    return WEFT_OK;
+}
+
+static int32_t attribute(const struct weft__cuda *cuda, CUdevice_attribute which)
+{
+    int value = 0;
+    (void)weft__cu.device_get_attribute(&value, which, cuda->device);
+    return value;
+}
+
+static void read_attributes(struct weft__cuda *cuda)
+{
+    cuda->num_sms = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    cuda->compute_capability = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                               attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    cuda->max_shared_bytes = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+}
+
+/* ---------------------------------------------------------------- memory for waits */
+
+static weft_result make_board(weft_comm *comm, struct weft__cuda *cuda)
+{
+    const size_t bytes = sizeof(struct weft__cuda_board) + (size_t)comm->num_ranks;
+    void *board;
+    WEFT__CUDA_TRY(weft__cu.mem_host_alloc(&board, bytes, CU_MEMHOSTALLOC_DEVICEMAP),
+                   "no pinned memory on the host");
+    memset(board, 0, bytes);
+    cuda->board = board;
+    WEFT__CUDA_TRY(weft__cu.mem_host_get_device_pointer(&cuda->board_on_device, board, 0),
+                   "cannot map pinned memory");
+    WEFT__CUDA_TRY(weft__cu.stream_create(&cuda->copies, CU_STREAM_NON_BLOCKING),
+                   "cannot create a CUDA stream");
+    void *word;
+    WEFT__TRY(weft__cuda_alloc(comm, sizeof(uint32_t), &word));
+    cuda->failure_is_taken = (CUdeviceptr)(uintptr_t)word;
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- agreement of the ranks */
+
+struct device_identity {
+    unsigned char uuid[16];
+    uint64_t host_key;
+    int32_t can_map_by_descriptor;
+    int32_t unused;
+};
+
+/* WEFT_CUDA_HEAP chooses for tests of what few systems need. */
+static int wants_ipc(void)
+{
+    const char *text = weft__setting_text(WEFT__SETTING_CUDA_HEAP);
+    return strcmp(text, "ipc") == 0;
+}
+
+static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
+{
+    struct device_identity own = {.host_key = comm->identities[comm->rank].host_key};
+    CUuuid uuid;
+    WEFT__CUDA_TRY(weft__cu.device_get_uuid(&uuid, cuda->device), "cannot identify the GPU");
+    memcpy(own.uuid, uuid.bytes, sizeof own.uuid);
+    own.can_map_by_descriptor =
+        !wants_ipc() && attribute(cuda, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+        attribute(cuda, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+    struct device_identity *all = malloc((size_t)comm->num_ranks * sizeof *all);
+    if (all == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    const weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
+    int32_t all_can = 1;
+    for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++) {
+        all_can &= all[rank].can_map_by_descriptor;
+        cuda->num_ranks_here += all[rank].host_key == own.host_key &&
+                                memcmp(all[rank].uuid, own.uuid, sizeof own.uuid) == 0;
+    }
+    free(all);
+    comm->heap_kind = all_can ? &weft__heap_of_device : &weft__heap_of_device_by_ipc;
+    return result;
+}
+
+static weft_result open_device(weft_comm *comm)
+{
+    struct weft__cuda *cuda = calloc(1, sizeof *cuda);
+    if (cuda == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+    pthread_mutex_init(&cuda->mutex, NULL);
+    comm->machine_state = cuda;
+    WEFT__TRY(choose_device(comm, cuda));
+    read_attributes(cuda);
+    WEFT__CUDA_TRY(weft__cu.device_primary_ctx_retain(&cuda->context, cuda->device),
+                   "cannot use CUDA device %d", cuda->ordinal);
+    WEFT__TRY(weft__cuda_enter(cuda));
+    const weft_result result = make_board(comm, cuda);
+    weft__cuda_leave();
+    return result;
+}
+
+weft_result weft__cuda_attach(weft_comm *comm)
+{
+    WEFT__TRY(weft__comm_agree(comm, open_device(comm), "use a GPU"));
+    struct weft__cuda *cuda = weft__cuda_of(comm);
+    WEFT__TRY(agree_on_heap(comm, cuda));
+    weft__log(WEFT__LOG_INFO, comm->rank, "CUDA device %d, heap by %s", cuda->ordinal,
+              comm->heap_kind->name);
+    return WEFT_OK;
+}
+
+void weft__cuda_detach(weft_comm *comm)
+{
+    struct weft__cuda *cuda = weft__cuda_of(comm);
+    if (cuda == NULL)
+        return;
+    if (cuda->context != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
+        if (cuda->failure_is_taken != 0)
+            (void)weft__cu.mem_free(cuda->failure_is_taken);
+        if (cuda->copies != NULL)
+            (void)weft__cu.stream_destroy(cuda->copies);
+        if (cuda->board != NULL)
+            (void)weft__cu.mem_free_host(cuda->board);
+        weft__cuda_leave();
+        (void)weft__cu.device_primary_ctx_release(cuda->device);
+    }
+    pthread_mutex_destroy(&cuda->mutex);
+    free(cuda);
+    comm->machine_state = NULL;
+}

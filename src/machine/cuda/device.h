@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* A communicator's GPU: which one, and what the machine keeps there. */
+#ifndef WEFT_MACHINE_CUDA_DEVICE_H
+#define WEFT_MACHINE_CUDA_DEVICE_H
+
+#include <pthread.h>
+
+#include "machine/cuda/driver.h"
+#include "machine/cuda/launch_params.h"
+#include "machine/host.h"
+
+enum { WEFT__CUDA_MAX_PROGRAMS = 64, WEFT__CUDA_WARP_THREADS = 32 };
+
+struct weft__cuda_kernel {
+    const struct weft__program *program;
+    CUfunction function;
+    /* The grid that was asked for last, and how many such blocks an SM can run. */
+    int32_t num_warps;
+    uint32_t shared_bytes;
+    int32_t blocks_per_sm;
+    weft_result (*on_failure)(weft_comm *, const struct weft__program *,
+                              const struct weft_failure *);
+};
+
+struct weft__cuda {
+    CUdevice device;
+    CUcontext context; /* the primary one, which PyTorch and the CUDA runtime use too */
+    int32_t ordinal;
+    int32_t num_sms;
+    int32_t compute_capability;     /* 90 for 9.0 */
+    int32_t max_shared_bytes;       /* of a block */
+    int32_t num_ranks_here;         /* of this communicator, on this device */
+    CUstream copies;                /* of the host's own */
+    struct weft__cuda_board *board; /* as the host sees it */
+    CUdeviceptr board_on_device;
+    CUdeviceptr failure_is_taken;
+    pthread_mutex_t mutex; /* of the kernels and of collecting a failure */
+    struct weft__cuda_kernel kernels[WEFT__CUDA_MAX_PROGRAMS];
+    int32_t num_kernels;
+    pthread_t watcher;
+    int watcher_runs; /* guarded by the mutex of the communicator's status */
+};
+
+static inline struct weft__cuda *weft__cuda_of(const weft_comm *comm)
+{
+    return comm->machine_state;
+}
+
+weft_result weft__cuda_attach(weft_comm *comm);
+void weft__cuda_detach(weft_comm *comm);
+
+/* Between the two the calling thread's context is the device's. */
+weft_result weft__cuda_enter(const struct weft__cuda *cuda);
+void weft__cuda_leave(void);
+
+/* The watcher tells the board what happens to the communicator, and the communicator what the board
+ * says. */
+weft_result weft__cuda_watcher_start(weft_comm *comm);
+void weft__cuda_watcher_stop(weft_comm *comm);
+void weft__cuda_collect_failure(weft_comm *comm);
+
+/* Collective: every rank stores to every other's heap from its SMs, and looks whether it has come:
+ * there are systems whose drivers offer peer access and then drop the stores. */
+weft_result weft__cuda_probe(weft_comm *comm);
+
+/* The kernel of a program, ready on the device. */
+weft_result weft__cuda_find_kernel(struct weft__cuda *cuda, const struct weft__launch *launch,
+                                   int32_t *kernel_idx);
+/* How many blocks of that size an SM runs at a time. */
+weft_result weft__cuda_blocks_per_sm(struct weft__cuda *cuda, int32_t kernel_idx, int32_t num_warps,
+                                     uint32_t shared_bytes, int32_t *blocks_per_sm);
+/* Shared memory that a launch may ask for. */
+int32_t weft__cuda_max_dynamic_bytes(const struct weft__cuda *cuda);
+struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work);
+/* `stream` may be any of the device. */
+weft_result weft__cuda_launch_on(CUstream stream, const struct weft__launch *launch);
+
+/* Of the machine's table. */
+weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);
+void weft__cuda_free(weft_comm *comm, void *memory);
+weft_result weft__cuda_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
+weft_result weft__cuda_check_pointer(weft_comm *comm, const void *ptr, const char *argument);
+extern const struct weft__heap_kind weft__heap_of_device, weft__heap_of_device_by_ipc;
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* The compiled programs inside the library: cmake/cuda.cmake makes the list and the bytes. */
+#ifndef WEFT_MACHINE_CUDA_FATBINS_H
+#define WEFT_MACHINE_CUDA_FATBINS_H
+
+struct weft__cuda_fatbin {
+    const char *program;
+    const void *bytes;
+};
+
+extern const struct weft__cuda_fatbin weft__cuda_fatbins[]; /* the last has no program */
+
+#endif

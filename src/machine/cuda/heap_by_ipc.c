@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* Heaps of device memory where allocations have no file descriptors: shared by CUDA IPC handles. Their
+ * addresses are CUDA's to choose, so a heap cannot grow. */
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/heap_kind.h"
+#include "machine/cuda/device.h"
+
+/* What a rank tells the others. CUDA refuses to open a handle in the process that made it. */
+struct name {
+    CUipcMemHandle handle;
+    uint64_t address;
+};
+_Static_assert(sizeof(struct name) <= sizeof((struct weft__heap_handle *)0)->name,
+               "a name fits its place");
+
+static void get_limits(const weft_comm *comm, struct weft__heap_limits *limits)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    size_t free_bytes = 0, total_bytes = 0;
+    *limits = (struct weft__heap_limits){.page_bytes = 2 << 20};
+    if (weft__cuda_enter(cuda) != WEFT_OK)
+        return;
+    (void)weft__cu.mem_get_info(&free_bytes, &total_bytes);
+    weft__cuda_leave();
+    limits->spare_bytes = free_bytes / (uint64_t)cuda->num_ranks_here;
+    /* All of it is taken at once, so it leaves most to others. */
+    limits->default_max_bytes = total_bytes / 16;
+}
+
+static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)
+{
+    (void)comm;
+    (void)max_bytes;
+    (void)base;
+    return WEFT_OK;
+}
+
+static weft_result commit_and_name(struct weft__heap_part *part)
+{
+    struct name name;
+    CUdeviceptr address = 0;
+    if (part->begin_bytes > 0)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "the heap has %" PRIu64
+                           " bytes and cannot grow: this GPU shares memory by "
+                           "CUDA IPC only; set heap_max_bytes",
+                           part->begin_bytes);
+    WEFT__CUDA_TRY(weft__cu.mem_alloc(&address, part->end_bytes),
+                   "no %" PRIu64 " bytes of device memory for a heap", part->end_bytes);
+    const CUresult result = weft__cu.ipc_get_mem_handle(&name.handle, address);
+    if (result != CUDA_SUCCESS) {
+        (void)weft__cu.mem_free(address);
+        return weft__cuda_error(result, "cannot share a heap");
+    }
+    name.address = address;
+    memcpy(part->handle.name, &name, sizeof name);
+    part->base = (char *)(uintptr_t)address;
+    return WEFT_OK;
+}
+
+static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
+{
+    WEFT__TRY(weft__cuda_enter(weft__cuda_of(comm)));
+    const weft_result result = commit_and_name(part);
+    weft__cuda_leave();
+    return result;
+}
+
+static int is_of_this_process(const weft_comm *comm, int32_t rank)
+{
+    return comm->identities[rank].host_key == comm->identities[comm->rank].host_key &&
+           comm->identities[rank].pid == comm->identities[comm->rank].pid;
+}
+
+static void release(weft_comm *comm, const struct weft__heap_part *part)
+{
+    weft__cuda_free(comm, part->base);
+}
+
+static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *part)
+{
+    struct name name;
+    CUdeviceptr address = 0;
+    memcpy(&name, part->handle.name, sizeof name);
+    if (is_of_this_process(comm, rank)) {
+        part->base = (char *)(uintptr_t)name.address;
+        return WEFT_OK;
+    }
+    WEFT__TRY(weft__cuda_enter(weft__cuda_of(comm)));
+    const CUresult result =
+        weft__cu.ipc_open_mem_handle(&address, name.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    weft__cuda_leave();
+    if (result != CUDA_SUCCESS)
+        return weft__cuda_error(result, "cannot open the heap of rank %d", rank);
+    part->base = (char *)(uintptr_t)address;
+    return WEFT_OK;
+}
+
+static void unmap(weft_comm *comm, int32_t rank, const struct weft__heap_part *part)
+{
+    if (rank == comm->rank) {
+        weft__cuda_free(comm, part->base);
+        return;
+    }
+    if (is_of_this_process(comm, rank) || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
+        return;
+    (void)weft__cu.ipc_close_mem_handle((CUdeviceptr)(uintptr_t)part->base);
+    weft__cuda_leave();
+}
+
+const struct weft__heap_kind weft__heap_of_device_by_ipc = {
+    .name = "CUDA IPC",
+    .sharing = WEFT__HEAP_SHARED_BY_NAME,
+    .limits = get_limits,
+    .reserve = reserve,
+    .commit = commit,
+    .release = release,
+    .map = map,
+    .unmap = unmap,
+};

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches, and how large they are. */
+#include "machine/cuda/device.h"
+
+enum {
+    MAX_THREADS = 512, /* the kernels have 128 registers for each */
+    WARP_THREADS = WEFT__CUDA_WARP_THREADS,
+    /* Shared memory: of a block's own, at most; and of each warp beside its slot for bulk copies
+     * (struct weft__cuda_block and struct weft__cuda_warp_memory of primitives.h). */
+    BLOCK_BYTES = 1024,
+    WARP_BYTES = (WEFT_WARP_POINTERS * 8 + 127) / 128 * 128,
+    SLOT_ALIGNMENT = 128
+};
+
+int32_t weft__cuda_max_dynamic_bytes(const struct weft__cuda *cuda)
+{
+    return cuda->max_shared_bytes - BLOCK_BYTES;
+}
+
+/* A warp for every 32 tokens, in small blocks that spread over the SMs. */
+static struct weft__grid grid_for_counting(int32_t num_tokens)
+{
+    enum { NUM_WARPS = 8, MAX_BLOCKS = 32, TOKENS_PER_BLOCK = NUM_WARPS * WARP_THREADS };
+    const int32_t num_blocks = (num_tokens + TOKENS_PER_BLOCK - 1) / TOKENS_PER_BLOCK;
+    return (struct weft__grid){.num_blocks = num_blocks < 1            ? 1
+                                             : num_blocks > MAX_BLOCKS ? MAX_BLOCKS
+                                                                       : num_blocks,
+                               .num_warps = NUM_WARPS};
+}
+
+/* The fewest SMs that fill the links: docs/performance.md. */
+static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t num_ranks,
+                                       const struct weft__work *work)
+{
+    enum {
+        PUSH_BLOCKS = 12,
+        PULL_BLOCKS = 16,
+        LOCAL_BLOCKS = 32,
+        PUSH_WARPS = 14,
+        PULL_WARPS = 16
+    };
+    struct weft__grid grid = {.num_blocks = PUSH_BLOCKS, .num_warps = PUSH_WARPS};
+    if (work->kind == WEFT__WORK_PULL_ROWS)
+        grid = (struct weft__grid){.num_blocks = PULL_BLOCKS, .num_warps = PULL_WARPS};
+    if (num_ranks == 1)
+        grid.num_blocks = LOCAL_BLOCKS;
+    if (work->kind == WEFT__WORK_PUSH_ROWS && cuda->compute_capability >= 90)
+        grid.copied_row_bytes = (uint32_t)work->row_bytes;
+    if (grid.num_blocks > cuda->num_sms)
+        grid.num_blocks = cuda->num_sms;
+    return grid;
+}
+
+struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work)
+{
+    return work->kind == WEFT__WORK_COUNT
+               ? grid_for_counting(work->num_tokens)
+               : grid_for_rows(weft__cuda_of(comm), comm->num_ranks, work);
+}
+
+/* As much as the row needs, or there is; the copies cut what does not fit. */
+static uint32_t copy_slot_bytes(const struct weft__cuda *cuda, const struct weft__grid *grid)
+{
+    const int32_t most = weft__cuda_max_dynamic_bytes(cuda) / grid->num_warps - WARP_BYTES;
+    const uint32_t bytes = grid->copied_row_bytes <= (uint32_t)(most - SLOT_ALIGNMENT)
+                               ? grid->copied_row_bytes + SLOT_ALIGNMENT - 1
+                               : (uint32_t)most;
+    return bytes / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+}
+
+/* Blocks wait for other ranks, and for blocks there, so all of them must run at once. */
+static weft_result check_fit(struct weft__cuda *cuda, const struct weft__launch *launch,
+                             int32_t kernel_idx, size_t shared_bytes)
+{
+    int blocks_per_sm = 0;
+    WEFT__TRY(weft__cuda_blocks_per_sm(cuda, kernel_idx, launch->grid.num_warps,
+                                       (uint32_t)shared_bytes, &blocks_per_sm));
+    const int64_t most = (int64_t)blocks_per_sm * cuda->num_sms;
+    if (launch->grid.num_blocks <= most)
+        return WEFT_OK;
+    return weft__error(
+        WEFT_ERROR_INVALID_ARGUMENT,
+        "num_blocks is %d with num_warps %d: at most %lld blocks of %s run at once on "
+        "CUDA device %d",
+        launch->grid.num_blocks, launch->grid.num_warps, (long long)most, launch->program->name,
+        cuda->ordinal);
+}
+
+static weft_result launch_in_context(struct weft__cuda *cuda, CUstream stream,
+                                     const struct weft__launch *launch)
+{
+    int32_t kernel_idx;
+    WEFT__TRY(weft__cuda_find_kernel(cuda, launch, &kernel_idx));
+    const CUfunction function = cuda->kernels[kernel_idx].function;
+    struct weft__cuda_launch params = {
+        .timeout_ns = (uint64_t)launch->comm->timeout_ms * 1000000,
+        .board = (struct weft__cuda_board *)(uintptr_t)cuda->board_on_device,
+        .failure_is_taken = (uint32_t *)(uintptr_t)cuda->failure_is_taken,
+        .program_idx = (uint32_t)kernel_idx,
+        .copy_slot_bytes = copy_slot_bytes(cuda, &launch->grid),
+    };
+    const size_t shared_bytes =
+        (WARP_BYTES + (size_t)params.copy_slot_bytes) * (size_t)launch->grid.num_warps;
+    WEFT__TRY(check_fit(cuda, launch, kernel_idx, shared_bytes));
+    void *arguments[] = {&params, (void *)(uintptr_t)launch->args};
+    /* Cooperative: all blocks get their SMs together, or wait together for those of other kernels. */
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                   .value = {.cooperative = 1}};
+    const CUlaunchConfig config = {.gridDimX = (unsigned)launch->grid.num_blocks,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = (unsigned)launch->grid.num_warps * WARP_THREADS,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = (unsigned)shared_bytes,
+                                   .hStream = stream,
+                                   .attrs = &attribute,
+                                   .numAttrs = launch->grid.num_blocks > 1};
+    WEFT__CUDA_TRY(weft__cu.launch_kernel_ex(&config, function, arguments, NULL),
+                   "cannot launch %s", launch->program->name);
+    return WEFT_OK;
+}
+
+weft_result weft__cuda_launch_on(CUstream stream, const struct weft__launch *launch)
+{
+    struct weft__cuda *cuda = weft__cuda_of(launch->comm);
+    if (launch->grid.num_warps * WARP_THREADS > MAX_THREADS)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "num_warps is %d, allowed are 1..%d",
+                           launch->grid.num_warps, MAX_THREADS / WARP_THREADS);
+    WEFT__TRY(weft__cuda_enter(cuda));
+    const weft_result result = launch_in_context(cuda, stream, launch);
+    weft__cuda_leave();
+    return result;
+}

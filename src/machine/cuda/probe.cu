@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Stores a word of this rank's into every heap. */
+#include "machine/machine.h"
+
+#include "machine/cuda/probe.h"
+
+WEFT_PROGRAM(probe, warp, args)
+{
+    for (int32_t rank = weft_lane_idx(warp); rank < args->num_ranks; rank += WEFT_WARP_SIZE) {
+        if (args->heap_bases[rank] != NULL) {
+            uint64_t *slots = (uint64_t *)(void *)(args->heap_bases[rank] + args->slots_offset);
+            weft_signal(warp, rank, slots + args->rank, args->secret + (uint64_t)rank);
+        }
+    }
+    return WEFT_STATUS_OK;
+}

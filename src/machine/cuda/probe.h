@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Arguments of the kernel in probe.cu. */
+#ifndef WEFT_MACHINE_CUDA_PROBE_H
+#define WEFT_MACHINE_CUDA_PROBE_H
+
+#include <stdint.h>
+
+struct weft_probe_args {
+    int32_t rank;
+    int32_t num_ranks;
+    char *const *heap_bases; /* [num_ranks] NULL: cannot be reached */
+    uint64_t slots_offset;   /* in every heap: a uint64_t per rank */
+    uint64_t secret;
+};
+
+#endif

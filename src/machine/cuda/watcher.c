@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* A thread per communicator that carries news between the communicator's status and the board that
+ * kernels look at. A kernel cannot call the host, so its failures are polled for. */
+#include <string.h>
+
+#include "comm/thread.h"
+#include "machine/cuda/device.h"
+
+enum { POLL_MS = 5 }; /* how late the others may hear of a failure, at some 200 wake-ups a second */
+
+/* Called with the status's mutex held. */
+static void post_news(const weft_comm *comm)
+{
+    const struct weft__status *status = &comm->status;
+    struct weft__cuda_board *board = weft__cuda_of(comm)->board;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (atomic_load(&status->rank_states[rank]) == WEFT__RANK_LEFT)
+            __atomic_store_n(&board->rank_has_left[rank], 1, __ATOMIC_RELEASE);
+    }
+    if (atomic_load(&status->result) != WEFT_OK)
+        __atomic_store_n(&board->comm_has_failed, 1, __ATOMIC_RELEASE);
+}
+
+static int has_news(const weft_comm *comm)
+{
+    const struct weft__cuda_board *board = weft__cuda_of(comm)->board;
+    return __atomic_load_n(&board->failure_is_told, __ATOMIC_ACQUIRE) != 0 &&
+           atomic_load(&comm->status.result) == WEFT_OK;
+}
+
+static void *watch(void *argument)
+{
+    weft_comm *comm = argument;
+    struct weft__cuda *cuda = weft__cuda_of(comm);
+    struct weft__status *status = &comm->status;
+    pthread_mutex_lock(&status->mutex);
+    while (cuda->watcher_runs) {
+        post_news(comm);
+        if (has_news(comm)) {
+            pthread_mutex_unlock(&status->mutex);
+            weft__cuda_collect_failure(comm);
+            pthread_mutex_lock(&status->mutex);
+            continue;
+        }
+        const struct timespec until = weft__timespec(weft__now_ns() + POLL_MS * WEFT__NS_PER_MS);
+        pthread_cond_timedwait(&status->changed, &status->mutex, &until);
+    }
+    pthread_mutex_unlock(&status->mutex);
+    return NULL;
+}
+
+weft_result weft__cuda_watcher_start(weft_comm *comm)
+{
+    struct weft__cuda *cuda = weft__cuda_of(comm);
+    cuda->watcher_runs = 1;
+    const weft_result result = weft__thread_start(&cuda->watcher, watch, comm);
+    if (result != WEFT_OK)
+        cuda->watcher_runs = 0;
+    return result;
+}
+
+void weft__cuda_watcher_stop(weft_comm *comm)
+{
+    struct weft__cuda *cuda = weft__cuda_of(comm);
+    if (cuda == NULL || !cuda->watcher_runs)
+        return;
+    pthread_mutex_lock(&comm->status.mutex);
+    cuda->watcher_runs = 0;
+    pthread_cond_broadcast(&comm->status.changed);
+    pthread_mutex_unlock(&comm->status.mutex);
+    pthread_join(cuda->watcher, NULL);
+}
+
+void weft__cuda_collect_failure(weft_comm *comm)
+{
+    struct weft__cuda *cuda = weft__cuda_of(comm);
+    if (!has_news(comm))
+        return;
+    pthread_mutex_lock(&cuda->mutex);
+    const struct weft__cuda_kernel kernel = cuda->kernels[cuda->board->failed_program];
+    pthread_mutex_unlock(&cuda->mutex);
+    (void)kernel.on_failure(comm, kernel.program, &cuda->board->failure);
+}

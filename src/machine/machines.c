@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* Which machine a communicator runs on. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "comm/log.h"
+#include "comm/settings.h"
+#include "machine/host.h"
+
+uint64_t weft__stream_new_id(void)
+{
+    static _Atomic uint64_t last_id;
+    return atomic_fetch_add(&last_id, 1) + 1;
+}
+
+weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t bytes, void **copy)
+{
+    const struct weft__machine *machine = weft__machine_of(comm);
+    WEFT__TRY(machine->alloc(comm, bytes, copy));
+    const weft_result result = machine->copy(comm, *copy, src, bytes);
+    if (result == WEFT_OK)
+        return WEFT_OK;
+    machine->free(comm, *copy);
+    *copy = NULL;
+    return result;
+}
+
+static weft_result read_setting(weft_machine *wanted)
+{
+    const char *text = weft__setting_text(WEFT__SETTING_MACHINE);
+    if (strcmp(text, "auto") == 0)
+        *wanted = WEFT_MACHINE_AUTO;
+    else if (strcmp(text, "cpu") == 0)
+        *wanted = WEFT_MACHINE_CPU;
+    else if (strcmp(text, "cuda") == 0)
+        *wanted = WEFT_MACHINE_CUDA;
+    else
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "WEFT_MACHINE is \"%.64s\"; it must be auto, cpu or cuda", text);
+    return WEFT_OK;
+}
+
+weft_result weft__machine_choose(weft_machine wanted, const struct weft__machine **machine)
+{
+    if (wanted == WEFT_MACHINE_AUTO)
+        WEFT__TRY(read_setting(&wanted));
+    *machine = wanted == WEFT_MACHINE_CPU ? NULL : weft__cuda_machine();
+    if (*machine != NULL)
+        return WEFT_OK;
+    if (wanted == WEFT_MACHINE_CUDA)
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "machine cuda cannot be used: %s",
+                           weft__last_error());
+    if (wanted == WEFT_MACHINE_AUTO)
+        weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "machine cpu is used, not cuda: %s",
+                  weft__last_error());
+    *machine = &weft__host_machine;
+    return WEFT_OK;
+}

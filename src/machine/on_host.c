@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#include "machine/on_host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/heap_kind.h"
+
+weft_result weft__on_host_attach(weft_comm *comm)
+{
+    comm->heap_kind = &weft__heap_of_host;
+    return WEFT_OK;
+}
+
+weft_result weft__on_host_start(weft_comm *comm)
+{
+    (void)comm;
+    return WEFT_OK;
+}
+
+void weft__on_host_do_nothing(weft_comm *comm)
+{
+    (void)comm;
+}
+
+weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory)
+{
+    (void)comm;
+    *memory = calloc(1, bytes > 0 ? bytes : 1);
+    return *memory != NULL ? WEFT_OK
+                           : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes",
+                                         (unsigned long long)bytes);
+}
+
+void weft__on_host_free(weft_comm *comm, void *memory)
+{
+    (void)comm;
+    free(memory);
+}
+
+weft_result weft__on_host_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes)
+{
+    (void)comm;
+    if (bytes > 0)
+        memcpy(dst, src, bytes);
+    return WEFT_OK;
+}
+
+weft_result weft__on_host_check_pointer(weft_comm *comm, const void *ptr, const char *argument)
+{
+    (void)comm;
+    (void)ptr;
+    (void)argument;
+    return WEFT_OK;
+}
+
+/* One thread runs all warps of a rank, so more of them do not make it faster. */
+struct weft__grid weft__on_host_choose_grid(const weft_comm *comm, const struct weft__work *work)
+{
+    (void)comm;
+    (void)work;
+    return (struct weft__grid){.num_blocks = 1, .num_warps = 1};
+}
+
+weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream **stream)
+{
+    (void)native;
+    (void)stream;
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "comm is on machine %s, which has no streams but weft's own: call "
+                       "weft_stream_create",
+                       comm->hooks->name);
+}
+
+int weft__on_host_stream_is_capturing(weft_stream *stream)
+{
+    (void)stream;
+    return 0;
+}
