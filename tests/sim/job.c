@@ -51,7 +51,7 @@ static int launch_all(struct job_rank *rank, const struct job *job)
     const struct weft__launch launch = {.program = &program,
                                         .args = &rank->args,
                                         .args_bytes = sizeof rank->args,
-                                        .grid = {1, job->num_warps},
+                                        .grid = {.num_blocks = 1, .num_warps = job->num_warps},
                                         .comm = rank->comm,
                                         .on_failure = fail_launch};
     for (int32_t i = 0; i < job->num_launches; i++) {

@@ -88,7 +88,7 @@ static int launch(struct heap_rank *rank, weft__program_fn *function, const stru
     const struct weft__launch request = {.program = &program,
                                          .args = args,
                                          .args_bytes = sizeof *args,
-                                         .grid = {1, 1},
+                                         .grid = {.num_blocks = 1, .num_warps = 1},
                                          .comm = rank->comm,
                                          .on_failure = fail_launch};
     return rank->stream->machine->launch(rank->stream, &request) != WEFT_OK ||
