@@ -30,6 +30,7 @@ set(sim_sources
   comm/host_memory.c
   comm/log.c
   comm/settings.c
+  machine/sim/check.c
   machine/sim/clock.c
   machine/sim/comm.c
   machine/sim/heap.c
@@ -43,17 +44,23 @@ set(sim_sources
   machine/sim/sites.c
   machine/sim/stores.c
   machine/sim/stream.c
+  machine/sim/words.c
   ${ops_sources} ${ep_sources} ${coll_sources} ${api_sources})
 list(APPEND sim_sources ${wide_row_sources})
 
+# Source lines for reports. clang leaves out by default the table that libdw looks addresses up in.
+add_library(weft_sim_debug_info INTERFACE)
+target_compile_options(weft_sim_debug_info INTERFACE
+  -g $<$<C_COMPILER_ID:Clang>:-gdwarf-aranges>)
+
 # The programs alone are instrumented: at each access the compiler calls a hook of the sim.
 add_library(weft_sim_programs OBJECT ${program_sources})
-target_compile_options(weft_sim_programs PRIVATE -O1 -g -fsanitize=thread)
+target_compile_options(weft_sim_programs PRIVATE -O1 -fsanitize=thread)
 
 add_library(weft_sim STATIC ${sim_sources} $<TARGET_OBJECTS:weft_sim_programs>)
-target_compile_options(weft_sim PRIVATE -O2 -g)
+target_compile_options(weft_sim PRIVATE -O2)
 foreach(target weft_sim_programs weft_sim)
-  target_link_libraries(${target} PRIVATE weft_flags)
+  target_link_libraries(${target} PRIVATE weft_flags weft_sim_debug_info)
   target_include_directories(${target} PRIVATE
     machine/sim ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 endforeach()

@@ -40,6 +40,7 @@ struct weft__fiber {
     /* Lowest address; the lowest page is a guard: an overflow faults instead of corrupting the
      * neighbour. */
     char *stack;
+    size_t guard_bytes;
     size_t stack_bytes; /* without the guard */
     void (*function)(void *argument);
     void *argument;
@@ -101,6 +102,7 @@ weft_result weft__fiber_create(struct weft__fiber **out, size_t stack_bytes)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber's stack of %zu bytes",
                            stack_bytes);
     }
+    fiber->guard_bytes = guard_bytes;
     fiber->stack_bytes = stack_bytes;
     if (mprotect(fiber->stack, guard_bytes, PROT_NONE) != 0) {
         munmap(fiber->stack, stack_bytes + guard_bytes);
@@ -123,14 +125,13 @@ void weft__fiber_destroy(struct weft__fiber *fiber)
 #if WITH_TSAN
     __tsan_destroy_fiber(fiber->tsan_fiber);
 #endif
-    munmap(fiber->stack, fiber->stack_bytes + (size_t)sysconf(_SC_PAGESIZE));
+    munmap(fiber->stack, fiber->guard_bytes + fiber->stack_bytes);
     free(fiber);
 }
 
 int weft__fiber_owns(const struct weft__fiber *fiber, const void *address)
 {
-    return (uintptr_t)address - (uintptr_t)fiber->stack <
-           fiber->stack_bytes + (size_t)sysconf(_SC_PAGESIZE);
+    return (uintptr_t)address - (uintptr_t)fiber->stack < fiber->guard_bytes + fiber->stack_bytes;
 }
 
 void weft__fiber_start(struct weft__fiber *fiber, void (*function)(void *argument), void *argument)
@@ -143,7 +144,7 @@ void weft__fiber_resume(struct weft__fiber *fiber)
 {
 #if WITH_ASAN
     void *fake_stack;
-    __sanitizer_start_switch_fiber(&fake_stack, fiber->stack + sysconf(_SC_PAGESIZE),
+    __sanitizer_start_switch_fiber(&fake_stack, fiber->stack + fiber->guard_bytes,
                                    fiber->stack_bytes);
 #endif
 #if WITH_TSAN

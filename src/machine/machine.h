@@ -42,6 +42,12 @@
  *   weft_row_copy       copies row_bytes from src to each non-null dst
  *   weft_row_sum        dst = the non-null srcs added in order to +0 in fp32, rounded once to
  *                       dtype (nearest even); every NaN becomes the canonical one
+ * They are asynchronous: when they return, rows may still be read and written, in any order with
+ * whatever the warp does next, other row operations included. A lane's part in them ends at its next
+ * weft_block_sync or weft_signal, before what that orders, or with the launch; which part of a row
+ * is whose is the machine's choice, so that one lane's signal tells of all only after a block sync.
+ * weft_warp_sync and weft_add_acq_rel end nothing. The array of pointers (weft_warp_pointers) has
+ * been read when the call returns: after a weft_warp_sync it can be written again.
  */
 #ifndef WEFT_MACHINE_H
 #define WEFT_MACHINE_H

@@ -25,15 +25,20 @@ static weft_result fail_launch(weft_comm *comm, const struct weft__program *prog
 
 static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
 {
-    void *area;
+    void *area, *unwritten, *freed;
     if (weft_comm_create(&job->id, number, JOB_RANKS, NULL, &rank->comm) != WEFT_OK ||
-        weft_heap_alloc(rank->comm, sizeof *rank->args.own, &area) != WEFT_OK ||
+        weft_heap_alloc(rank->comm, sizeof(struct job_area), &area) != WEFT_OK ||
+        weft_heap_alloc(rank->comm, sizeof(struct job_area), &unwritten) != WEFT_OK ||
+        weft_heap_alloc(rank->comm, sizeof(struct job_area), &freed) != WEFT_OK ||
+        weft_heap_free(rank->comm, freed) != WEFT_OK ||
         weft_stream_create(rank->comm, &rank->stream) != WEFT_OK)
         return -1;
-    weft__sim_host_writes(area, sizeof *rank->args.own);
-    memset(area, 0, sizeof *rank->args.own);
+    weft__sim_host_writes(area, sizeof(struct job_area));
+    memset(area, 0, sizeof(struct job_area));
     rank->args = (struct job_args){.own = area,
                                    .other = weft_ptr(rank->comm, area, 1 - number),
+                                   .unwritten = unwritten,
+                                   .freed_by_other = weft_ptr(rank->comm, freed, 1 - number),
                                    .state = &job->states[number],
                                    .rank = number,
                                    .form = job->form};
@@ -46,7 +51,7 @@ static int launch_all(struct job_rank *rank, const struct job *job)
     const struct weft__launch launch = {.program = &program,
                                         .args = &rank->args,
                                         .args_bytes = sizeof rank->args,
-                                        .grid = {1, job->num_warps},
+                                        .grid = {.num_blocks = 1, .num_warps = job->num_warps},
                                         .comm = rank->comm,
                                         .on_failure = fail_launch};
     for (int32_t i = 0; i < job->num_launches; i++) {
@@ -68,6 +73,7 @@ static int run_rank(int32_t number, void *argument)
     failed |= weft_host_barrier(rank.comm) != WEFT_OK;
     failed |= weft_stream_destroy(rank.stream) != WEFT_OK;
     failed |= weft_heap_free(rank.comm, rank.args.own) != WEFT_OK;
+    failed |= weft_heap_free(rank.comm, rank.args.unwritten) != WEFT_OK;
     return failed | (weft_comm_destroy(rank.comm) != WEFT_OK);
 }
 
@@ -78,7 +84,8 @@ void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result)
                                             .num_ranks = JOB_RANKS,
                                             .rank_main = run_rank,
                                             .argument = job,
-                                            .weakened_site = WEFT__SIM_NO_SITE};
+                                            .weakened_site = WEFT__SIM_NO_SITE,
+                                            .num_trace_events = job->num_trace_events};
     memset(job->states, 0, sizeof job->states);
     assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
     assert_int_equal(weft__sim_run(&config, result), 0);

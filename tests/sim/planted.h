@@ -25,6 +25,8 @@ struct job_state {
 struct job_args {
     struct job_area *own;
     struct job_area *other;
+    struct job_area *unwritten;      /* as own, but nobody has zeroed it */
+    struct job_area *freed_by_other; /* as other, but it has been freed */
     struct job_state *state;
     int32_t rank;
     enum form form;
@@ -32,15 +34,29 @@ struct job_args {
     int32_t handle;    /* launches belong to two handles in turn */
 };
 
-#define weft_planted_signal_args  job_args
-#define weft_planted_parity_args  job_args
-#define weft_planted_epoch_args   job_args
-#define weft_planted_barrier_args job_args
-#define weft_unordered_args       job_args
-#define weft_relaxed_args         job_args
+#define weft_planted_signal_args     job_args
+#define weft_planted_parity_args     job_args
+#define weft_planted_epoch_args      job_args
+#define weft_planted_barrier_args    job_args
+#define weft_planted_unwritten_args  job_args
+#define weft_planted_freed_args      job_args
+#define weft_planted_unawaited_args  job_args
+#define weft_planted_overwrite_args  job_args
+#define weft_planted_stale_args      job_args
+#define weft_planted_row_read_args   job_args
+#define weft_planted_row_source_args job_args
+#define weft_planted_row_signal_args job_args
+#define weft_planted_known_args      job_args
+#define weft_late_rows_args          job_args
+#define weft_planted_tickets_args    job_args
+#define weft_unordered_args          job_args
+#define weft_relaxed_args            job_args
+#define weft_late_write_args         job_args
 
 /* The lines at which `unordered` writes and reads. */
 extern const int unordered_write_line, unordered_read_line;
+/* The line of planted_rows.c at which a row is copied. */
+extern const int row_copy_line;
 
 /* Waits for a signal of the other rank. */
 WEFT_FN enum weft_status job_wait(struct weft_warp *warp, const struct job_args *args,
@@ -62,6 +78,16 @@ WEFT_FN void job_check_slot(const struct job_args *args, const uint64_t *slot, u
         if (slot[i] != value)
             weft_add_relaxed(&args->state->num_wrong, 1);
     }
+}
+
+/* Look number i of rank 1's first lane at both slots, the second one first. */
+WEFT_FN void job_look(struct weft_warp *warp, const struct job_args *args, int32_t i)
+{
+    weft_max_u32(warp, 0); /* lets others go on, and orders nothing */
+    if (args->rank == 0 || weft_lane_idx(warp) != 0)
+        return;
+    args->state->seen[i][1] = (int32_t)args->own->slots[1][0];
+    args->state->seen[i][0] = (int32_t)args->own->slots[0][0];
 }
 
 #endif

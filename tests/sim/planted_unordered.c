@@ -31,17 +31,19 @@ WEFT_PROGRAM(unordered, warp, args)
 /* Rank 0 writes two words, the first one first, and releases neither before rank 1 has looked. */
 WEFT_PROGRAM(relaxed, warp, args)
 {
-    const int is_writer = args->rank == 0;
-    if (is_writer && weft_lane_idx(warp) == 0) {
+    if (args->rank == 0 && weft_lane_idx(warp) == 0) {
         write_word(&args->other->slots[0][0]);
         write_word(&args->other->slots[1][0]);
     }
-    for (int32_t i = 0; i < JOB_LOOKS; i++) {
-        weft_max_u32(warp, 0); /* lets others go on, and orders nothing */
-        if (is_writer || weft_lane_idx(warp) != 0)
-            continue;
-        args->state->seen[i][1] = (int32_t)read_word(&args->own->slots[1][0]);
-        args->state->seen[i][0] = (int32_t)read_word(&args->own->slots[0][0]);
-    }
+    for (int32_t i = 0; i < JOB_LOOKS; i++)
+        job_look(warp, args, i);
+    return WEFT_STATUS_OK;
+}
+
+/* Rank 0 writes to rank 1's memory, whatever became of it. */
+WEFT_PROGRAM(late_write, warp, args)
+{
+    if (args->rank == 0 && weft_lane_idx(warp) == 0)
+        write_word(&args->other->slots[0][0]);
     return WEFT_STATUS_OK;
 }

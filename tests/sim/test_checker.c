@@ -46,21 +46,55 @@ static void a_release_that_is_acquired_orders(void **state)
     }
 }
 
-static void stores_are_seen_late_and_in_any_order(void **state)
+struct looks { /* how many saw one slot written and not the other */
+    int num_first_only, num_second_only;
+};
+
+static struct looks look_at(weft__program_fn *program)
 {
-    (void)state;
-    struct job job = {.program = weft__sim_relaxed, .num_launches = 1, .num_warps = 1};
-    int num_first_only = 0, num_second_only = 0;
+    struct job job = {.program = program, .num_launches = 1, .num_warps = 1};
+    struct looks looks = {0, 0};
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         job_run(&job, seed, &result);
         for (int32_t i = 0; i < JOB_LOOKS; i++) {
             const int32_t *seen = job.states[1].seen[i];
-            num_first_only += seen[0] && !seen[1];
-            num_second_only += seen[1] && !seen[0];
+            looks.num_first_only += seen[0] && !seen[1];
+            looks.num_second_only += seen[1] && !seen[0];
         }
     }
-    assert_true(num_first_only > 0);
-    assert_true(num_second_only > 0); /* the earlier store was late */
+    return looks;
+}
+
+static void stores_are_seen_late_and_in_any_order(void **state)
+{
+    (void)state;
+    const struct looks looks = look_at(weft__sim_relaxed);
+    assert_true(looks.num_first_only > 0);
+    assert_true(looks.num_second_only > 0); /* the earlier store was late */
+}
+
+static void rows_are_seen_later_than_what_follows_a_warp_sync(void **state)
+{
+    (void)state;
+    const struct looks looks = look_at(weft__sim_late_rows);
+    assert_true(looks.num_first_only > 0);
+    assert_true(looks.num_second_only > 0);
+}
+
+static void a_row_operation_is_traced_with_its_line(void **state)
+{
+    (void)state;
+    char traced[64];
+    struct job job = {.program = weft__sim_planted_row_read,
+                      .form = FORM_PLANTED,
+                      .num_launches = 1,
+                      .num_warps = 1,
+                      .num_trace_events = 8};
+    job_run(&job, 0, &result);
+    snprintf(traced, sizeof traced, "planted_rows.c:%d copy heap of rank", row_copy_line);
+    assert_non_null(strstr(result.report, traced));
+    snprintf(traced, sizeof traced, "row write by rank");
+    assert_non_null(strstr(result.report, traced));
 }
 
 static void a_seed_is_a_schedule(void **state)
@@ -92,6 +126,8 @@ int main(void)
         cmocka_unit_test(an_unordered_pair_is_a_race_of_two_lines),
         cmocka_unit_test(a_release_that_is_acquired_orders),
         cmocka_unit_test(stores_are_seen_late_and_in_any_order),
+        cmocka_unit_test(rows_are_seen_later_than_what_follows_a_warp_sync),
+        cmocka_unit_test(a_row_operation_is_traced_with_its_line),
         cmocka_unit_test(a_seed_is_a_schedule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -13,51 +14,132 @@ enum { NUM_SEEDS = 500 };
 
 static struct weft__sim_result result; /* large */
 
-static int count_caught(weft__program_fn *program, enum form form, int32_t num_launches,
-                        int32_t num_warps)
+struct planted {
+    weft__program_fn *program;
+    int32_t num_launches;
+    int32_t num_warps;
+    const char *told; /* by the report of what is caught; NULL: anything */
+};
+
+static int is_told(const char *told)
 {
-    struct job job = {
-        .program = program, .form = form, .num_launches = num_launches, .num_warps = num_warps};
+    return told == NULL || strstr(result.report, told) != NULL;
+}
+
+static int count_caught(const struct planted *planted, enum form form)
+{
+    struct job job = {.program = planted->program,
+                      .form = form,
+                      .num_launches = planted->num_launches,
+                      .num_warps = planted->num_warps};
     int num_caught = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         job_run(&job, seed, &result);
-        num_caught += job_is_caught(&result);
+        num_caught += job_is_caught(&result) && (form == FORM_CORRECTED || is_told(planted->told));
         if (form == FORM_CORRECTED && job_is_caught(&result))
             print_message("seed %d: %s\n", (int)seed, result.report);
     }
     return num_caught;
 }
 
-static void check_both_forms(weft__program_fn *program, int32_t num_launches, int32_t num_warps)
+static void check_both_forms(struct planted planted)
 {
-    const int num_caught = count_caught(program, FORM_PLANTED, num_launches, num_warps);
+    const int num_caught = count_caught(&planted, FORM_PLANTED);
     print_message("caught in %d of %d schedules\n", num_caught, NUM_SEEDS);
     assert_true(num_caught > 0);
-    assert_int_equal(count_caught(program, FORM_CORRECTED, num_launches, num_warps), 0);
+    assert_int_equal(count_caught(&planted, FORM_CORRECTED), 0);
 }
 
 static void a_signal_before_its_data_is_found(void **state)
 {
     (void)state;
-    check_both_forms(weft__sim_planted_signal, 4, 1);
+    check_both_forms((struct planted){weft__sim_planted_signal, 4, 1, NULL});
 }
 
 static void a_parity_per_handle_is_found(void **state)
 {
     (void)state;
-    check_both_forms(weft__sim_planted_parity, 4, 1);
+    check_both_forms((struct planted){weft__sim_planted_parity, 4, 1, NULL});
 }
 
 static void a_counter_without_an_epoch_is_found(void **state)
 {
     (void)state;
-    check_both_forms(weft__sim_planted_epoch, 4, 1);
+    check_both_forms((struct planted){weft__sim_planted_epoch, 4, 1, NULL});
 }
 
 static void a_barrier_that_pairs_different_calls_is_found(void **state)
 {
     (void)state;
-    check_both_forms(weft__sim_planted_barrier, 1, 2);
+    check_both_forms((struct planted){weft__sim_planted_barrier, 1, 2, NULL});
+}
+
+static void a_read_of_unwritten_memory_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_unwritten, 1, 1,
+                                      "read of memory that nobody has written"});
+}
+
+static void a_use_of_freed_heap_is_found(void **state)
+{
+    (void)state;
+    check_both_forms(
+        (struct planted){weft__sim_planted_freed, 1, 1, "access to memory that has been freed"});
+}
+
+static void a_signal_that_nobody_waits_for_is_found(void **state)
+{
+    (void)state;
+    check_both_forms(
+        (struct planted){weft__sim_planted_unawaited, 4, 1, "signal that no one waits for"});
+}
+
+static void a_write_into_a_slot_still_being_read_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_overwrite, 4, 1,
+                                      "the write is not ordered after the read"});
+}
+
+static void a_wait_that_sees_an_older_signal_is_found(void **state)
+{
+    (void)state;
+    check_both_forms(
+        (struct planted){weft__sim_planted_stale, 1, 1, "the read is not ordered after the write"});
+}
+
+static void a_signal_that_is_not_seen_is_found(void **state)
+{
+    (void)state;
+    check_both_forms(
+        (struct planted){weft__sim_planted_known, 1, 1, "set to 2, the last value awaited was 1"});
+}
+
+static void tickets_taken_one_by_one_are_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_tickets, 2, 2, NULL});
+}
+
+static void a_row_read_while_it_is_written_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_read, 1, 1,
+                                      "the row operation may still be under way"});
+}
+
+static void a_row_overwritten_while_it_is_read_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_source, 1, 1,
+                                      "the row operation may still be under way"});
+}
+
+static void a_row_told_of_while_it_is_written_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_signal, 1, 1, "row write by"});
 }
 
 int main(void)
@@ -67,6 +149,16 @@ int main(void)
         cmocka_unit_test(a_parity_per_handle_is_found),
         cmocka_unit_test(a_counter_without_an_epoch_is_found),
         cmocka_unit_test(a_barrier_that_pairs_different_calls_is_found),
+        cmocka_unit_test(a_read_of_unwritten_memory_is_found),
+        cmocka_unit_test(a_use_of_freed_heap_is_found),
+        cmocka_unit_test(a_signal_that_nobody_waits_for_is_found),
+        cmocka_unit_test(a_write_into_a_slot_still_being_read_is_found),
+        cmocka_unit_test(a_wait_that_sees_an_older_signal_is_found),
+        cmocka_unit_test(a_signal_that_is_not_seen_is_found),
+        cmocka_unit_test(tickets_taken_one_by_one_are_found),
+        cmocka_unit_test(a_row_read_while_it_is_written_is_found),
+        cmocka_unit_test(a_row_overwritten_while_it_is_read_is_found),
+        cmocka_unit_test(a_row_told_of_while_it_is_written_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Vector clocks: what happened before what. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "machine/sim/world.h"
 
-enum { NUM_WORD_SLOTS = 1 << 12 };
-
-/* Open addressing; words are few, and forgotten after each run. Not allocated one by one: that would
- * move the programs' own allocations from run to run. */
-static struct sim_word words[NUM_WORD_SLOTS];
-static int32_t used_slots[NUM_WORD_SLOTS];
-static int32_t num_used_slots;
+/* More than a fiber releases while a row operation is under way. */
+#define ROWS_TIME_AHEAD ((uint32_t)1 << 14)
 
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other)
 {
@@ -34,33 +28,21 @@ void sim_acquire(const struct sim_clock *clock)
     sim_clock_join(&sim_current()->clock, clock);
 }
 
-struct sim_word *sim_word_of(const void *word)
+uint32_t sim_rows_time(void)
 {
-    size_t slot = ((uintptr_t)word >> 3) * 0x9e3779b97f4a7c15u >> 52;
-    while (words[slot].address != NULL && words[slot].address != word)
-        slot = (slot + 1) % NUM_WORD_SLOTS;
-    if (words[slot].address == NULL) {
-        if (num_used_slots == NUM_WORD_SLOTS - 1)
-            abort(); /* a checker that forgets orderings would report races that are none */
-        words[slot].address = word;
-        used_slots[num_used_slots++] = (int32_t)slot;
-    }
-    return &words[slot];
+    struct sim_fiber *fiber = sim_current();
+    const uint32_t now = fiber->clock.of[fiber->id];
+    if (fiber->rows_time == 0)
+        fiber->rows_time = now + ROWS_TIME_AHEAD;
+    if (fiber->rows_time <= now)
+        abort(); /* a checker that takes what is under way for done would miss races */
+    return fiber->rows_time;
 }
 
-void sim_words_reset(void)
+void sim_rows_end(struct sim_fiber *fiber)
 {
-    for (int32_t i = 0; i < num_used_slots; i++)
-        memset(&words[used_slots[i]], 0, sizeof *words);
-    num_used_slots = 0;
-}
-
-const struct sim_word *sim_unawaited_word(void)
-{
-    for (int32_t i = 0; i < num_used_slots; i++) {
-        const struct sim_word *word = &words[used_slots[i]];
-        if (word->signalled > word->awaited)
-            return word;
-    }
-    return NULL;
+    sim_stores_commit(fiber, SIM_ROW_STORE);
+    if (fiber->rows_time > fiber->clock.of[fiber->id])
+        fiber->clock.of[fiber->id] = fiber->rows_time;
+    fiber->rows_time = 0;
 }

@@ -78,7 +78,7 @@ static weft_result join(weft_comm *comm)
     struct weft__link *link = comm->link;
     link->comms[comm->rank] = comm;
     link->world_ranks[comm->rank] = sim_current()->rank;
-    link->heap_bases[comm->rank] = comm->heap->bases[comm->rank];
+    link->is_member[sim_current()->rank] = 1;
     link->has_joined[comm->rank] = 1;
     link->num_joined++;
     note_early_deaths(comm);
@@ -179,6 +179,7 @@ void weft__comm_destroy(weft_comm *comm)
     struct weft__link *link = comm->link;
     link->comms[comm->rank] = NULL;
     link->last_waits[comm->rank] = weft__waits_find(&comm->waits, 0);
+    link->is_member[sim_current()->rank] = 0;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (link->comms[rank] != NULL)
             weft__status_set_rank(&link->comms[rank]->status, comm->rank, WEFT__RANK_LEFT);

@@ -16,7 +16,7 @@ struct weft__link {
     weft_comm *comms[SIM_MAX_RANKS];             /* NULL before creation, and after destruction */
     struct weft__wait last_waits[SIM_MAX_RANKS]; /* of those destroyed */
     int32_t world_ranks[SIM_MAX_RANKS];
-    char *heap_bases[SIM_MAX_RANKS]; /* also after destruction */
+    int is_member[SIM_MAX_RANKS]; /* [world rank]: from creation to destruction; maps all heaps */
     /* The all-gather that is going on. */
     uint64_t gather_number;
     int32_t num_gathered;
@@ -26,14 +26,12 @@ struct weft__link {
     struct sim_clock clocks[2]; /* of this all-gather's and the previous one's past */
 };
 
-struct sim_region;
-
 struct weft__heap {
     int32_t rank;
     int32_t num_ranks;
     struct weft__ranges ranges;
     char *bases[SIM_MAX_RANKS];
-    struct sim_region *region;
+    int32_t region;
 };
 
 extern struct weft__link *sim_links; /* of all communicators of the run */

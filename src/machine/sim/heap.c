@@ -6,65 +6,70 @@
 
 #include "machine/sim/comm.h"
 
-enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256 };
+enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256, NUM_REGIONS = 64 };
 
 /* A heap's memory lasts as long as the run, since peers keep it mapped after its owner has gone; it is
  * used again in the next. */
-struct sim_region {
-    struct sim_region *next;
-    char *base;
+struct region {
+    const struct weft__link *link;
+    int32_t rank; /* of the owner in it */
     uint64_t used_bytes;
 };
 
-static struct sim_region *used_regions, *free_regions;
+static char *arena; /* the memory of all regions, one after another */
+static struct region regions[NUM_REGIONS];
+static int32_t num_regions; /* of this run */
 
-static struct sim_region *take_region(void)
+static const struct region *region_of(const void *address, uint64_t *offset)
 {
-    struct sim_region *region = free_regions;
-    if (region != NULL) {
-        free_regions = region->next;
-    } else {
-        region = calloc(1, sizeof *region);
-        char *base = mmap(NULL, HEAP_BYTES, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (region == NULL || base == MAP_FAILED) {
-            free(region);
-            return NULL;
-        }
-        region->base = base;
-    }
-    region->next = used_regions;
-    used_regions = region;
-    return region;
+    const uint64_t in_arena = (uintptr_t)address - (uintptr_t)arena;
+    *offset = in_arena % (uint64_t)HEAP_BYTES;
+    return in_arena < (uint64_t)num_regions * (uint64_t)HEAP_BYTES
+               ? &regions[in_arena / (uint64_t)HEAP_BYTES]
+               : NULL;
+}
+
+static char *base_of(int32_t region)
+{
+    return arena + (uint64_t)region * (uint64_t)HEAP_BYTES;
+}
+
+static weft_result map_arena(void)
+{
+    if (arena != NULL)
+        return WEFT_OK;
+    void *memory = mmap(NULL, (size_t)NUM_REGIONS * (size_t)HEAP_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no address space for %d heaps", NUM_REGIONS);
+    arena = memory;
+    return WEFT_OK;
 }
 
 void sim_heap_reset(void)
 {
-    while (used_regions != NULL) {
-        struct sim_region *region = used_regions;
-        used_regions = region->next;
-        memset(region->base, 0, region->used_bytes);
-        region->used_bytes = 0;
-        region->next = free_regions;
-        free_regions = region;
+    for (int32_t i = 0; i < num_regions; i++) {
+        memset(base_of(i), 0, regions[i].used_bytes);
+        regions[i].used_bytes = 0;
     }
+    num_regions = 0;
 }
 
 weft_result sim_heap_create(weft_comm *comm)
 {
-    struct weft__heap *heap = calloc(1, sizeof *heap);
-    struct sim_region *region = take_region();
-    if (heap == NULL || region == NULL) {
-        free(heap);
+    WEFT__TRY(map_arena());
+    struct weft__heap *heap = num_regions < NUM_REGIONS ? calloc(1, sizeof *heap) : NULL;
+    if (heap == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a heap");
-    }
     heap->rank = comm->rank;
     heap->num_ranks = comm->num_ranks;
-    heap->region = region;
+    heap->region = num_regions++;
+    regions[heap->region].link = comm->link;
+    regions[heap->region].rank = comm->rank;
     weft__ranges_init(&heap->ranges, HEAP_BYTES);
     uint64_t header;
     (void)weft__ranges_alloc(&heap->ranges, HEADER_BYTES, &header);
-    heap->bases[comm->rank] = region->base;
+    heap->bases[comm->rank] = base_of(heap->region);
     comm->heap = heap;
     return WEFT_OK;
 }
@@ -111,22 +116,12 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "the heap has no %llu bytes free",
                            (unsigned long long)bytes);
     *ptr = comm->heap->bases[comm->rank] + offset;
-    if (comm->heap->region->used_bytes < offset + bytes)
-        comm->heap->region->used_bytes = offset + bytes;
+    struct region *region = &regions[comm->heap->region];
+    if (region->used_bytes < offset + bytes)
+        region->used_bytes = offset + bytes;
     sim_shadow_set(*ptr, bytes, SIM_CONTENT_UNWRITTEN);
+    sim_words_forget(*ptr, bytes);
     return WEFT_OK;
-}
-
-/* Whether the heap's communicator has: then nobody can allocate again what is freed, and a rank that
- * has not learned of the failure yet may still write there. */
-static int has_failed(const struct weft__heap *heap)
-{
-    for (struct weft__link *link = sim_links; link != NULL; link = link->next) {
-        const weft_comm *comm = link->comms[heap->rank];
-        if (comm != NULL && comm->heap == heap)
-            return atomic_load(&comm->status.result) != WEFT_OK;
-    }
-    return 0;
 }
 
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
@@ -137,7 +132,10 @@ weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
         weft__ranges_free(&heap->ranges, (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank]);
     if (bytes == 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "ptr is not an allocation of the heap");
-    if (!has_failed(heap))
+    const weft_comm *comm = regions[heap->region].link->comms[heap->rank];
+    /* After a failure nothing is allocated any more. So what is freed then is nobody's, but still
+     * mapped by peers, which may not have learned of the failure: their writes harm nobody. */
+    if (atomic_load(&comm->status.result) == WEFT_OK)
         sim_shadow_set(ptr, bytes, SIM_CONTENT_FREED);
     return WEFT_OK;
 }
@@ -169,14 +167,13 @@ void *weft__heap_peer(const struct weft__heap *heap, const void *ptr, int32_t ra
 
 int32_t sim_heap_rank(const void *address, uint64_t *offset)
 {
-    for (struct weft__link *link = sim_links; link != NULL; link = link->next) {
-        for (int32_t rank = 0; rank < link->num_ranks; rank++) {
-            if (link->heap_bases[rank] == NULL)
-                continue;
-            *offset = (uintptr_t)address - (uintptr_t)link->heap_bases[rank];
-            if (*offset < (uint64_t)HEAP_BYTES)
-                return rank;
-        }
-    }
-    return -1;
+    const struct region *region = region_of(address, offset);
+    return region != NULL ? region->rank : -1;
+}
+
+int sim_heap_is_mapped(const void *address, int32_t world_rank)
+{
+    uint64_t offset;
+    const struct region *region = region_of(address, &offset);
+    return region == NULL || region->link->is_member[world_rank];
 }

@@ -8,8 +8,6 @@
 /* The lanes take turns of this many bytes of a row. */
 #define ROW_CHUNK_BYTES ((uint64_t)16)
 
-static const struct weft__sim_place no_place = {"-", 0};
-
 /* ---------------------------------------------------------------- meetings */
 
 struct meeting_wait {
@@ -46,7 +44,9 @@ static void sync(struct sim_meeting *meeting, struct weft__sim_place place, enum
         return;
     }
     sim_trace("sync", place, NULL, meeting->number);
-    sim_stores_commit(sim_current());
+    if (kind == SIM_SITE_BLOCK_SYNC)
+        sim_rows_end(sim_current());
+    sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
     sim_release(&meeting->clocks[meeting->number % 2]);
     const uint64_t number = meet(meeting);
     sim_acquire(&meeting->clocks[number % 2]);
@@ -110,7 +110,7 @@ uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE_RELEASE);
     sim_yield();
     if (!is_weakened) {
-        sim_stores_commit(sim_current());
+        sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
         sim_acquire(&sim_word_of(word)->clock);
         sim_release(&sim_word_of(word)->clock);
     }
@@ -124,6 +124,7 @@ uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_
 
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value)
 {
+    sim_yield();
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
     const int32_t before = *word;
     *word = before + value;
@@ -137,14 +138,13 @@ void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint
     (void)rank;
     const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
     sim_yield();
-    struct sim_word *signalled = sim_word_of(word);
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
-    signalled->signalled = value;
-    /* Who acquires this value acquires nothing older. */
-    memset(&signalled->clock, 0, sizeof signalled->clock);
+    if (!is_weakened)
+        sim_rows_end(sim_current());
+    struct sim_signal *signal = sim_signal_add(sim_word_of(word), value);
     if (!is_weakened) {
-        sim_stores_commit(sim_current());
-        sim_release(&signalled->clock);
+        sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
+        sim_release(&signal->clock);
     }
     *word = value;
     sim_trace("signal", place, word, value);
@@ -197,10 +197,12 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
     if (has_come) {
         sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
         struct sim_word *awaited = sim_word_of(word);
-        awaited->awaited = *word > awaited->awaited ? *word : awaited->awaited;
-        if (!is_weakened)
-            sim_acquire(&awaited->clock);
-        sim_trace("came", place, word, *word);
+        const struct sim_signal *signal = sim_signal_see(awaited, at_least);
+        const uint64_t seen = signal != NULL ? signal->value : *word;
+        awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
+        if (!is_weakened && signal != NULL)
+            sim_acquire(&signal->clock);
+        sim_trace("came", place, word, seen);
         return WEFT_STATUS_OK;
     }
     const struct weft_failure failure = {
@@ -218,31 +220,46 @@ enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failur
 
 /* ---------------------------------------------------------------- rows */
 
+/* A lane's share of a row: chunks a warp apart. Which ones is not the program's business, so it is the
+ * other lane's share the next time. */
+static uint64_t first_chunk_offset(const struct weft_warp *warp)
+{
+    const uint32_t turn = sim_current()->num_row_operations;
+    return ((uint32_t)warp->lane_idx + turn) % WEFT_WARP_SIZE * ROW_CHUNK_BYTES;
+}
+
+static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
+{
+    const uint64_t num_left = row_bytes - offset;
+    return num_left < ROW_CHUNK_BYTES ? num_left : ROW_CHUNK_BYTES;
+}
+
 /* The end of each row is a point at which others may go on. */
 static void copy_row(struct weft_warp *warp, char *dst, const char *src, uint64_t row_bytes,
                      const void *code)
 {
-    for (uint64_t i = (uint64_t)warp->lane_idx * ROW_CHUNK_BYTES; i < row_bytes;
+    for (uint64_t i = first_chunk_offset(warp); i < row_bytes;
          i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
-        const size_t n = row_bytes - i < ROW_CHUNK_BYTES ? row_bytes - i : ROW_CHUNK_BYTES;
-        sim_check_access(src + i, n, SIM_READ, code);
-        sim_check_access(dst + i, n, SIM_WRITE, code);
-        sim_store_begin(dst + i, n);
+        const size_t n = chunk_bytes(row_bytes, i);
+        sim_check_access(src + i, n, SIM_ROW_READ, code);
+        sim_check_access(dst + i, n, SIM_ROW_WRITE, code);
+        sim_store_begin(dst + i, n, SIM_ROW_STORE);
         memcpy(dst + i, src + i, n);
     }
     sim_yield();
 }
 
 void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                        const void *src, uint64_t row_bytes)
+                        const void *src, uint64_t row_bytes, struct weft__sim_place place)
 {
     const void *code = __builtin_return_address(0);
-    sim_trace("copy", no_place, src, row_bytes);
+    sim_trace("copy", place, src, row_bytes);
     for (int32_t i = 0; i < num_dsts; i++) {
         sim_check_access(&dsts[i], sizeof dsts[i], SIM_READ, code);
         if (dsts[i] != NULL)
             copy_row(warp, (char *)(uintptr_t)dsts[i], src, row_bytes, code);
     }
+    sim_current()->num_row_operations++;
 }
 
 struct chunk { /* of a row sum */
@@ -261,28 +278,28 @@ static int32_t read_chunk(const void *const *srcs, int32_t num_srcs, const struc
         if (srcs[i] == NULL)
             continue;
         rows[num_rows++] = (const char *)srcs[i] + chunk->offset;
-        sim_check_access(rows[num_rows - 1], chunk->num_bytes, SIM_READ, chunk->code);
+        sim_check_access(rows[num_rows - 1], chunk->num_bytes, SIM_ROW_READ, chunk->code);
     }
     return num_rows;
 }
 
 void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
-                       weft_dtype dtype, int64_t num_elements)
+                       weft_dtype dtype, int64_t num_elements, struct weft__sim_place place)
 {
     const uint64_t element_bytes = dtype == WEFT_FP32 ? 4 : 2;
     const uint64_t row_bytes = (uint64_t)num_elements * element_bytes;
     weft__row_sum_fn *sum = weft__cpu_row_sum_variant(WEFT__ROWS_BASE);
     const void *rows[WEFT_WARP_POINTERS];
-    sim_trace("sum", no_place, dst, (uint64_t)num_elements);
-    for (uint64_t i = (uint64_t)warp->lane_idx * ROW_CHUNK_BYTES; i < row_bytes;
+    sim_trace("sum", place, dst, (uint64_t)num_elements);
+    for (uint64_t i = first_chunk_offset(warp); i < row_bytes;
          i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
-        const size_t n = row_bytes - i < ROW_CHUNK_BYTES ? row_bytes - i : ROW_CHUNK_BYTES;
-        const struct chunk chunk = {i, n, __builtin_return_address(0)};
+        const struct chunk chunk = {i, chunk_bytes(row_bytes, i), __builtin_return_address(0)};
         const int32_t num_rows = read_chunk(srcs, num_srcs, &chunk, rows);
         char *to = (char *)dst + i;
-        sim_check_access(to, n, SIM_WRITE, chunk.code);
-        sim_store_begin(to, n);
-        sum(to, rows, num_rows, dtype, (int64_t)(n / element_bytes));
+        sim_check_access(to, chunk.num_bytes, SIM_ROW_WRITE, chunk.code);
+        sim_store_begin(to, chunk.num_bytes, SIM_ROW_STORE);
+        sum(to, rows, num_rows, dtype, (int64_t)(chunk.num_bytes / element_bytes));
     }
+    sim_current()->num_row_operations++;
     sim_yield();
 }

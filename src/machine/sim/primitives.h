@@ -39,9 +39,9 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
                                 const struct weft_wait_site *site, struct weft__sim_place place);
 enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure);
 void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                        const void *src, uint64_t row_bytes);
+                        const void *src, uint64_t row_bytes, struct weft__sim_place place);
 void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
-                       weft_dtype dtype, int64_t num_elements);
+                       weft_dtype dtype, int64_t num_elements, struct weft__sim_place place);
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
 
@@ -79,8 +79,8 @@ void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *src
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
 #define weft_fail(warp, failure) weft__sim_fail(warp, failure)
 #define weft_row_copy(warp, dsts, num_dsts, src, row_bytes)                                        \
-    weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes)
+    weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
 #define weft_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)                               \
-    weft__sim_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)
+    weft__sim_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements, WEFT__SIM_HERE)
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "machine/sim/world.h"
 
+enum { MAX_REPORTED_RACES = 3 };
+
 void sim_report(const char *format, ...)
 {
     char *report = sim_world->result->report;
@@ -20,6 +22,73 @@ void sim_report(const char *format, ...)
     if (length > 0)
         sim_world->report_bytes += (size_t)length < num_free ? (size_t)length : num_free - 1;
 }
+
+/* ---------------------------------------------------------------- accesses */
+
+static int is_write(enum sim_access access)
+{
+    return access == SIM_WRITE || access == SIM_ATOMIC_WRITE || access == SIM_ROW_WRITE;
+}
+
+/* Whether it was made by a row operation that its own fiber does not know to have ended. */
+static int is_under_way(const struct sim_access_record *access)
+{
+    return (access->access == SIM_ROW_READ || access->access == SIM_ROW_WRITE) &&
+           access->fiber->rows_time != 0;
+}
+
+static const char *missing_edge(const struct sim_access_record *earlier,
+                                const struct sim_access_record *later)
+{
+    if (is_under_way(earlier))
+        return "the row operation may still be under way: a block sync or a signal by its lane "
+               "must end it first";
+    if (!is_write(earlier->access))
+        return "the write is not ordered after the read: the writer did not learn that the reader "
+               "is done";
+    if (!is_write(later->access))
+        return "the read is not ordered after the write: a release by the writer, or the acquire "
+               "of it by the reader, is missing";
+    return "the two writes are not ordered: the second writer did not learn that the first is done";
+}
+
+static void report_access(const struct sim_access_record *access)
+{
+    static const char *const names[] = {[SIM_READ] = "read",
+                                        [SIM_WRITE] = "write",
+                                        [SIM_ATOMIC_READ] = "atomic read",
+                                        [SIM_ATOMIC_WRITE] = "atomic write",
+                                        [SIM_ROW_READ] = "row read",
+                                        [SIM_ROW_WRITE] = "row write"};
+    const struct sim_fiber *fiber = access->fiber;
+    sim_report("%s by rank %d block %d warp %d lane %d at %s", names[access->access], fiber->rank,
+               fiber->warp.block_idx, fiber->warp.warp_idx, fiber->warp.lane_idx,
+               sim_line_of(access->code));
+}
+
+void sim_report_race(const void *address, const struct sim_access_record *earlier,
+                     const struct sim_access_record *later)
+{
+    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
+        return;
+    sim_report("race at %s: ", sim_name_of(address));
+    report_access(later);
+    sim_report(", ");
+    report_access(earlier);
+    sim_report(": %s\n", missing_edge(earlier, later));
+}
+
+void sim_report_bad_access(const void *address, const struct sim_access_record *access,
+                           const char *why)
+{
+    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
+        return;
+    sim_report("%s, at %s: ", why, sim_name_of(address));
+    report_access(access);
+    sim_report("\n");
+}
+
+/* ---------------------------------------------------------------- traces */
 
 void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value)
 {
@@ -60,6 +129,8 @@ void sim_report_traces(void)
             report_trace(sim_world->fibers[i], (uint64_t)num_events);
     }
 }
+
+/* ---------------------------------------------------------------- names */
 
 const char *sim_name_of(const void *address)
 {

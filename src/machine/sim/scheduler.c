@@ -40,7 +40,8 @@ static void enter_fiber(void *argument)
 {
     struct sim_fiber *fiber = argument;
     fiber->main(fiber);
-    sim_stores_commit(fiber);
+    sim_rows_end(fiber);
+    sim_stores_commit(fiber, SIM_PLAIN_STORE);
     fiber->state = SIM_DONE;
 }
 
@@ -164,7 +165,8 @@ static int drain_stores(void)
         struct sim_fiber *fiber = sim_world->fibers[i];
         if (fiber->num_stores > 0) {
             sim_stores_show(fiber);
-            sim_stores_commit(fiber);
+            sim_stores_commit(fiber, SIM_PLAIN_STORE);
+            sim_stores_commit(fiber, SIM_ROW_STORE);
             any = 1;
         }
     }
@@ -341,7 +343,8 @@ static void check_signals(void)
     sim_world->result->num_races++;
     sim_report(
         "signal that no one waits for: %s was set to %llu, the last value awaited was %llu\n",
-        sim_name_of(word->address), (unsigned long long)word->signalled,
+        sim_name_of(word->address),
+        (unsigned long long)word->signals[(word->num_signals - 1) % SIM_KEPT_SIGNALS].value,
         (unsigned long long)word->awaited);
 }
 

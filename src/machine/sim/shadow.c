@@ -1,47 +1,37 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Who accessed each byte last, after FastTrack (Flanagan and Freund 2009): the last write as one
- * (fiber, time) pair, and reads as one pair until two fibers have read without order between them.
- * An access must be ordered, by the clocks, after those it conflicts with.
- */
+/* The table of cells: one for each word of four bytes, or for each byte of a word that was accessed
+ * in parts. */
+#include "machine/sim/shadow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "machine/sim/world.h"
-
 enum {
     WORD_BYTES = 4,
-    WORD_HASH_BITS = 17,
-    NUM_WORDS = 1 << WORD_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
-    NUM_READ_VECTORS = 1 << 16,      /* of bytes that several fibers have read */
-    NOBODY = -1,
-    MANY = -2,
-    MAX_REPORTED_RACES = 3
-};
-
-struct last {      /* access */
-    int16_t fiber; /* NOBODY; for reads also MANY */
-    uint8_t is_atomic;
-    uint32_t time;
-    const void *code;
-};
-
-struct cell { /* of one byte, or of a whole word */
-    struct last write;
-    struct last read;
-    uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber was MANY in this run */
-    enum sim_content content;
+    PAGE_WORDS = 16,
+    PAGE_HASH_BITS = 14,
+    NUM_PAGES = 1 << PAGE_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
+    NUM_SPLIT_WORDS = 1 << 15,
+    NUM_READ_VECTORS = 1 << 16 /* of bytes that several fibers have read */
 };
 
 struct word {
-    uintptr_t number; /* address / WORD_BYTES */
-    uint32_t run;     /* words of earlier runs count as empty, so that nothing must be cleared */
-    int is_whole;     /* all accesses were to the whole word: cells[0] stands for all its bytes */
-    struct cell cells[WORD_BYTES];
+    uint32_t run; /* words of earlier runs count as empty, so that nothing must be cleared */
+    struct sim_cell *bytes; /* [WORD_BYTES]; NULL: all accesses were to the whole word */
+    struct sim_cell whole;
 };
 
-static struct word words[NUM_WORDS]; /* open addressing */
-static int32_t num_words;
+/* Words are found by their page: neighbours are near each other here too. */
+struct page {
+    uintptr_t number; /* address / WORD_BYTES / PAGE_WORDS */
+    uint32_t run;
+    struct word words[PAGE_WORDS];
+};
+
+static struct page pages[NUM_PAGES]; /* open addressing */
+static int32_t num_pages;
+static struct sim_cell split_words[NUM_SPLIT_WORDS][WORD_BYTES];
+static int32_t num_split_words;
 static uint32_t read_vectors[NUM_READ_VECTORS][SIM_MAX_FIBERS];
 static int32_t num_read_vectors;
 static uint32_t run_number = 1;
@@ -49,42 +39,59 @@ static uint32_t run_number = 1;
 void sim_shadow_reset(void)
 {
     run_number++;
-    num_words = 0;
+    num_pages = 0;
+    num_split_words = 0;
     num_read_vectors = 0;
 }
 
-static void clear_cell(struct cell *cell, enum sim_content content)
+static void clear_cell(struct sim_cell *cell, enum sim_content content)
 {
     cell->content = content;
-    cell->write.fiber = NOBODY;
-    cell->read.fiber = NOBODY;
+    cell->write.fiber = SIM_NOBODY;
+    cell->read.fiber = SIM_NOBODY;
 }
 
-/* Where the word is, or where it belongs. */
-static struct word *find_word(uintptr_t number)
+/* Where the page is, or where it belongs. */
+static struct page *find_page(uintptr_t number)
 {
-    size_t slot = number * 0x9e3779b97f4a7c15u >> (64 - WORD_HASH_BITS);
-    while (words[slot].run == run_number && words[slot].number != number)
-        slot = (slot + 1) % NUM_WORDS;
-    return &words[slot];
+    static struct page *last = &pages[0];
+    if (last->run == run_number && last->number == number)
+        return last;
+    size_t slot = number * 0x9e3779b97f4a7c15u >> (64 - PAGE_HASH_BITS);
+    while (pages[slot].run == run_number && pages[slot].number != number)
+        slot = (slot + 1) % NUM_PAGES;
+    last = &pages[slot];
+    return last;
+}
+
+static struct page *page_of(uintptr_t number)
+{
+    struct page *page = find_page(number);
+    if (page->run == run_number)
+        return page;
+    if (++num_pages > NUM_PAGES / 4 * 3)
+        abort(); /* a checker that forgets accesses would miss races */
+    page->run = run_number;
+    page->number = number;
+    return page;
 }
 
 static struct word *word_of(uintptr_t number)
 {
-    struct word *word = find_word(number);
+    struct word *word = &page_of(number / PAGE_WORDS)->words[number % PAGE_WORDS];
     if (word->run == run_number)
         return word;
-    if (++num_words > NUM_WORDS / 4 * 3)
-        abort(); /* a checker that forgets accesses would miss races */
+    uint64_t offset;
+    const int is_in_heap = sim_heap_rank((const void *)(number * WORD_BYTES), &offset) >= 0;
     word->run = run_number;
-    word->number = number;
-    word->is_whole = 1;
-    clear_cell(&word->cells[0], SIM_CONTENT_ANY);
-    word->cells[0].read_times = NULL;
+    word->bytes = NULL;
+    /* What is allocated has been set since. */
+    clear_cell(&word->whole, is_in_heap ? SIM_CONTENT_UNALLOCATED : SIM_CONTENT_ANY);
+    word->whole.read_times = NULL;
     return word;
 }
 
-static uint32_t *new_read_vector(void)
+uint32_t *sim_new_read_vector(void)
 {
     if (num_read_vectors == NUM_READ_VECTORS)
         abort(); /* as above */
@@ -93,35 +100,35 @@ static uint32_t *new_read_vector(void)
 
 static void split(struct word *word)
 {
-    if (!word->is_whole)
-        return;
-    word->is_whole = 0;
-    const uint32_t *read_times = word->cells[0].read_times;
-    for (int i = 1; i < WORD_BYTES; i++) {
-        word->cells[i] = word->cells[0];
-        if (read_times != NULL)
-            word->cells[i].read_times = memcpy(new_read_vector(), read_times, sizeof *read_vectors);
+    if (num_split_words == NUM_SPLIT_WORDS)
+        abort(); /* as above */
+    word->bytes = split_words[num_split_words++];
+    for (int i = 0; i < WORD_BYTES; i++) {
+        word->bytes[i] = word->whole;
+        if (word->whole.read_times != NULL)
+            word->bytes[i].read_times =
+                memcpy(sim_new_read_vector(), word->whole.read_times, sizeof *read_vectors);
     }
 }
 
-/* The cell of the bytes from `address` on, of which it stands for *num_bytes. */
-static struct cell *cell_of(uintptr_t address, uintptr_t end, size_t *num_bytes)
+struct sim_cell *sim_cell_of(uintptr_t address, uintptr_t end, size_t *num_bytes)
 {
     struct word *word = word_of(address / WORD_BYTES);
-    if (word->is_whole && address % WORD_BYTES == 0 && end - address >= WORD_BYTES) {
+    if (word->bytes == NULL && address % WORD_BYTES == 0 && end - address >= WORD_BYTES) {
         *num_bytes = WORD_BYTES;
-        return &word->cells[0];
+        return &word->whole;
     }
-    split(word);
+    if (word->bytes == NULL)
+        split(word);
     *num_bytes = 1;
-    return &word->cells[address % WORD_BYTES];
+    return &word->bytes[address % WORD_BYTES];
 }
 
 static void set_range(uintptr_t begin, uintptr_t end, enum sim_content content)
 {
     size_t num_bytes;
     for (uintptr_t at = begin; at < end; at += num_bytes)
-        clear_cell(cell_of(at, end, &num_bytes), content);
+        clear_cell(sim_cell_of(at, end, &num_bytes), content);
 }
 
 void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content)
@@ -131,178 +138,11 @@ void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content cont
 
 void sim_shadow_forget(const void *address, size_t num_bytes)
 {
+    enum { PAGE_BYTES = PAGE_WORDS * WORD_BYTES };
     const uintptr_t begin = (uintptr_t)address, end = begin + num_bytes;
-    for (uintptr_t number = begin / WORD_BYTES; number * WORD_BYTES < end; number++) {
-        const uintptr_t first = number * WORD_BYTES, last = first + WORD_BYTES;
-        if (find_word(number)->run == run_number)
+    for (uintptr_t number = begin / PAGE_BYTES; number * PAGE_BYTES < end; number++) {
+        const uintptr_t first = number * PAGE_BYTES, last = first + PAGE_BYTES;
+        if (find_page(number)->run == run_number)
             set_range(first > begin ? first : begin, last < end ? last : end, SIM_CONTENT_ANY);
     }
-}
-
-/* ---------------------------------------------------------------- races */
-
-static const char *missing_edge(int earlier_is_write, int later_is_write)
-{
-    if (earlier_is_write && !later_is_write)
-        return "the read is not ordered after the write: a release by the writer, or the acquire "
-               "of "
-               "it by the reader, is missing";
-    if (!earlier_is_write)
-        return "the write is not ordered after the read: the writer did not learn that the reader "
-               "is "
-               "done";
-    return "the two writes are not ordered: the second writer did not learn that the first is done";
-}
-
-static const char *access_name(int is_write, int is_atomic)
-{
-    if (is_atomic)
-        return is_write ? "atomic write" : "atomic read";
-    return is_write ? "write" : "read";
-}
-
-static void report_race(const void *address, const struct last *earlier, int earlier_is_write,
-                        const struct last *later, int later_is_write)
-{
-    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
-        return;
-    const struct sim_fiber *first = sim_world->fibers[earlier->fiber];
-    const struct sim_fiber *second = sim_current();
-    sim_report("race at %s: %s by rank %d block %d warp %d lane %d at %s", sim_name_of(address),
-               access_name(later_is_write, later->is_atomic), second->rank, second->warp.block_idx,
-               second->warp.warp_idx, second->warp.lane_idx, sim_line_of(later->code));
-    sim_report(", %s by rank %d block %d warp %d lane %d at %s: %s\n",
-               access_name(earlier_is_write, earlier->is_atomic), first->rank,
-               first->warp.block_idx, first->warp.warp_idx, first->warp.lane_idx,
-               sim_line_of(earlier->code), missing_edge(earlier_is_write, later_is_write));
-}
-
-static void report_content(const void *address, enum sim_content content, const void *code)
-{
-    if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
-        return;
-    const struct sim_fiber *fiber = sim_current();
-    sim_report("%s at %s by rank %d block %d warp %d lane %d at %s\n",
-               content == SIM_CONTENT_FREED
-                   ? "access to memory that has been freed"
-                   : "read of memory that nobody has written since it was allocated",
-               sim_name_of(address), fiber->rank, fiber->warp.block_idx, fiber->warp.warp_idx,
-               fiber->warp.lane_idx, sim_line_of(code));
-}
-
-/* ---------------------------------------------------------------- checks */
-
-static int is_before(const struct last *earlier, const struct sim_fiber *fiber)
-{
-    return earlier->fiber == NOBODY || fiber->clock.of[earlier->fiber] >= earlier->time;
-}
-
-static int conflicts(const struct last *earlier, const struct last *later)
-{
-    return !(earlier->is_atomic && later->is_atomic) && !is_before(earlier, sim_current());
-}
-
-static int check_readers(const void *address, const struct cell *cell, const struct last *write)
-{
-    if (cell->read.fiber != MANY) {
-        if (!conflicts(&cell->read, write))
-            return 0;
-        report_race(address, &cell->read, 0, write, 1);
-        return 1;
-    }
-    for (int32_t id = 0; id < sim_world->num_fibers; id++) {
-        const struct last reader = {(int16_t)id, cell->read.is_atomic, cell->read_times[id],
-                                    cell->read.code};
-        if (conflicts(&reader, write)) {
-            report_race(address, &reader, 0, write, 1);
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static void note_read(struct cell *cell, const struct last *read)
-{
-    if (cell->read.fiber != MANY && is_before(&cell->read, sim_current())) {
-        cell->read = *read;
-        return;
-    }
-    if (cell->read.fiber != MANY) {
-        if (cell->read_times == NULL)
-            cell->read_times = new_read_vector();
-        memset(cell->read_times, 0, sizeof *read_vectors);
-        cell->read_times[cell->read.fiber] = cell->read.time;
-        cell->read.fiber = MANY;
-    }
-    cell->read.is_atomic &= read->is_atomic;
-    cell->read.code = read->code;
-    cell->read_times[read->fiber] = read->time;
-}
-
-/* A rank that was stalled goes on when the others have given it up and freed their heaps, which stay
- * mapped for it. */
-static int has_been_stalled(const struct sim_fiber *fiber)
-{
-    return sim_world->rank_stalled_until_ns[fiber->rank] > 0;
-}
-
-/* Returns 1 when a race was reported, so that one access is reported once. */
-static int check_cell(const void *address, struct cell *cell, const struct last *access,
-                      int is_write)
-{
-    int is_race = 0;
-    if ((cell->content == SIM_CONTENT_FREED && !has_been_stalled(sim_current())) ||
-        (cell->content == SIM_CONTENT_UNWRITTEN && !is_write)) {
-        report_content(address, cell->content, access->code);
-        is_race = 1;
-    }
-    if (is_write && cell->content == SIM_CONTENT_UNWRITTEN)
-        cell->content = SIM_CONTENT_ANY;
-    if (is_race) {
-        cell->content = SIM_CONTENT_ANY; /* reported once */
-    } else if (conflicts(&cell->write, access)) {
-        report_race(address, &cell->write, 1, access, is_write);
-        is_race = 1;
-    } else if (is_write) {
-        is_race = check_readers(address, cell, access);
-    }
-    if (is_write) {
-        cell->write = *access;
-        cell->read.fiber = NOBODY; /* all reads are before this write, or were reported */
-    } else {
-        note_read(cell, access);
-    }
-    return is_race;
-}
-
-void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
-                      const void *code)
-{
-    const struct sim_fiber *fiber = sim_current();
-    const struct last last = {(int16_t)fiber->id,
-                              access == SIM_ATOMIC_READ || access == SIM_ATOMIC_WRITE,
-                              fiber->clock.of[fiber->id], code};
-    const int is_write = access == SIM_WRITE || access == SIM_ATOMIC_WRITE;
-    const uintptr_t end = (uintptr_t)address + num_bytes;
-    int is_reported = 0;
-    size_t num_cell_bytes;
-    for (uintptr_t at = (uintptr_t)address; at < end; at += num_cell_bytes) {
-        struct cell *cell = cell_of(at, end, &num_cell_bytes);
-        if (!is_reported) {
-            is_reported = check_cell((const void *)at, cell, &last, is_write);
-        } else if (is_write) {
-            cell->write = last;
-            cell->content = SIM_CONTENT_ANY;
-        }
-    }
-}
-
-void weft__sim_host_reads(const void *address, size_t num_bytes)
-{
-    sim_check_access(address, num_bytes, SIM_READ, __builtin_return_address(0));
-}
-
-void weft__sim_host_writes(const void *address, size_t num_bytes)
-{
-    sim_check_access(address, num_bytes, SIM_WRITE, __builtin_return_address(0));
 }

@@ -2,6 +2,8 @@
 /*
  * Weak memory: a fiber's stores become visible to others late, and in any order, until a release.
  *
+ * What a row operation stores becomes visible as late as that, but the release must also end it.
+ *
  * Each fiber keeps the stores that nobody else may see yet. When the fiber is switched away from, the
  * old bytes are put back into memory, last store first; when it goes on, the new ones, first store
  * first. So it sees its own stores and others do not.
@@ -28,7 +30,7 @@ static struct sim_store *new_store(struct sim_fiber *fiber)
         struct sim_store *stores =
             realloc(fiber->stores, (size_t)max_stores * sizeof(*fiber->stores));
         if (stores == NULL) {
-            sim_stores_commit(fiber); /* visible early is legal at any time */
+            fiber->num_stores = 0; /* visible early is legal at any time */
             return NULL;
         }
         fiber->stores = stores;
@@ -37,7 +39,7 @@ static struct sim_store *new_store(struct sim_fiber *fiber)
     return &fiber->stores[fiber->num_stores++];
 }
 
-void sim_store_begin(void *address, size_t num_bytes)
+void sim_store_begin(void *address, size_t num_bytes, enum sim_store_kind kind)
 {
     char *to = address;
     while (num_bytes > 0) {
@@ -45,6 +47,7 @@ void sim_store_begin(void *address, size_t num_bytes)
         if (store == NULL)
             return;
         store->address = to;
+        store->kind = kind;
         store->num_bytes =
             (uint8_t)(num_bytes < sizeof store->other ? num_bytes : sizeof store->other);
         memcpy(store->other, to, store->num_bytes);
@@ -53,9 +56,24 @@ void sim_store_begin(void *address, size_t num_bytes)
     }
 }
 
-void sim_stores_commit(struct sim_fiber *fiber)
+/* Drops the stores that have become visible: those of no bytes. */
+static void drop_visible(struct sim_fiber *fiber)
 {
-    fiber->num_stores = 0;
+    int32_t num_kept = 0;
+    for (int32_t i = 0; i < fiber->num_stores; i++) {
+        if (fiber->stores[i].num_bytes > 0)
+            fiber->stores[num_kept++] = fiber->stores[i];
+    }
+    fiber->num_stores = num_kept;
+}
+
+void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind)
+{
+    for (int32_t i = 0; i < fiber->num_stores; i++) {
+        if (fiber->stores[i].kind == kind)
+            fiber->stores[i].num_bytes = 0;
+    }
+    drop_visible(fiber);
 }
 
 static int overlap(const struct sim_store *a, const struct sim_store *b)
@@ -75,18 +93,11 @@ static int may_become_visible(const struct sim_fiber *fiber, int32_t i)
 
 static void make_some_visible(struct sim_fiber *fiber)
 {
-    int32_t num_kept = 0;
     for (int32_t i = 0; i < fiber->num_stores; i++) {
-        if (sim_random(EARLY_ONE_IN) == 0 && may_become_visible(fiber, i)) {
-            fiber->stores[i].num_bytes = 0; /* overlaps with nothing */
-            continue;
-        }
+        if (sim_random(EARLY_ONE_IN) == 0 && may_become_visible(fiber, i))
+            fiber->stores[i].num_bytes = 0;
     }
-    for (int32_t i = 0; i < fiber->num_stores; i++) {
-        if (fiber->stores[i].num_bytes > 0)
-            fiber->stores[num_kept++] = fiber->stores[i];
-    }
-    fiber->num_stores = num_kept;
+    drop_visible(fiber);
 }
 
 void sim_stores_hide(struct sim_fiber *fiber)

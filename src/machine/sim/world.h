@@ -27,10 +27,13 @@ struct sim_clock {
 
 /* ---------------------------------------------------------------- fibers */
 
+enum sim_store_kind { SIM_PLAIN_STORE, SIM_ROW_STORE };
+
 /* A store that others do not see yet. While its fiber runs, memory holds the new bytes; while it does
  * not, the old. */
 struct sim_store {
     char *address;
+    enum sim_store_kind kind;
     uint8_t num_bytes;
     char other[16]; /* the bytes that memory does not hold now */
 };
@@ -63,6 +66,10 @@ struct sim_fiber {
     int64_t deadline_ns; /* the wait ends then at the latest; INT64_MAX: never */
     int wait_ended;      /* by is_over, not by the deadline */
     struct sim_clock clock;
+    /* Row operations outlast their call: what they access is dated at the time that the fiber will
+     * have when it has waited for them. 0: none is under way. */
+    uint32_t rows_time;
+    uint32_t num_row_operations; /* in all */
     struct sim_store *stores;
     int32_t num_stores, max_stores;
     uint32_t priority;
@@ -110,25 +117,59 @@ void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
 void sim_acquire(const struct sim_clock *clock);
-struct sim_word { /* that ordered operations are made on */
+/* The row operations of the running fiber that are under way: the time of their accesses. */
+uint32_t sim_rows_time(void);
+/* They have ended, before what the fiber does next. */
+void sim_rows_end(struct sim_fiber *fiber);
+
+/* words.c: words that ordered operations are made on */
+enum { SIM_KEPT_SIGNALS = 4 };
+struct sim_signal {
+    uint64_t value;
+    int32_t fiber; /* who signalled, and when in its time */
+    uint32_t time;
+    struct sim_clock clock; /* what whoever sees the value acquires */
+};
+struct sim_word {
     const void *address;
-    struct sim_clock clock; /* travels with its value */
-    uint64_t signalled;     /* the last value signalled, and the last that a wait has seen */
-    uint64_t awaited;
+    struct sim_clock clock; /* of the additions */
+    uint64_t num_signals;
+    struct sim_signal signals[SIM_KEPT_SIGNALS]; /* the last ones: i is in [i % SIM_KEPT_SIGNALS] */
+    uint64_t awaited;                            /* the last value that a wait has seen */
 };
 struct sim_word *sim_word_of(const void *address);
+struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value);
+/* The signal that the running fiber's wait sees: one of those that it may; NULL if the word has its
+ * value from elsewhere. */
+const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at_least);
 /* A word whose last signal no wait has seen; NULL if there is none. */
 const struct sim_word *sim_unawaited_word(void);
+/* The past of all words there no longer counts. */
+void sim_words_forget(const void *address, size_t num_bytes);
 void sim_words_reset(void);
 
-/* shadow.c: whether accesses of the running fiber are ordered after those they conflict with */
-enum sim_access { SIM_READ, SIM_WRITE, SIM_ATOMIC_READ, SIM_ATOMIC_WRITE };
+/* check.c: whether accesses of the running fiber are ordered after those they conflict with */
+enum sim_access {
+    SIM_READ,
+    SIM_WRITE,
+    SIM_ATOMIC_READ,
+    SIM_ATOMIC_WRITE,
+    SIM_ROW_READ, /* of a row operation */
+    SIM_ROW_WRITE
+};
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
+
+/* shadow.c */
 void sim_shadow_reset(void);
-enum sim_content { SIM_CONTENT_ANY, SIM_CONTENT_UNWRITTEN, SIM_CONTENT_FREED };
-/* The memory's past no longer counts. Reads of unwritten bytes, and all accesses to freed ones, are
- * reported as races are. */
+enum sim_content {
+    SIM_CONTENT_ANY,
+    SIM_CONTENT_UNWRITTEN,
+    SIM_CONTENT_UNALLOCATED, /* of a heap: not yet */
+    SIM_CONTENT_FREED
+};
+/* The memory's past no longer counts. Reads of unwritten bytes, and all accesses to unallocated or
+ * freed ones, are reported as races are. */
 void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content);
 /* What was accessed there has no conflict with what comes. */
 void sim_shadow_forget(const void *address, size_t num_bytes);
@@ -138,8 +179,10 @@ void sim_shadow_forget(const void *address, size_t num_bytes);
 void sim_free(void *memory);
 
 /* stores.c */
-void sim_store_begin(void *address, size_t num_bytes); /* the running fiber is about to write */
-void sim_stores_commit(struct sim_fiber *fiber);       /* all become visible */
+/* The running fiber is about to write. */
+void sim_store_begin(void *address, size_t num_bytes, enum sim_store_kind kind);
+/* All of the kind become visible. */
+void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind);
 void sim_stores_hide(struct sim_fiber *fiber); /* at a switch away; some may become visible */
 void sim_stores_show(struct sim_fiber *fiber); /* at a switch to it */
 
@@ -154,7 +197,17 @@ enum sim_site_kind {
 /* Counts a pass; returns 1 if the site is weakened in this run. */
 int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind);
 
-/* report.c */
+/* report.c: an access, for a report of one or two of them */
+struct sim_access_record {
+    const struct sim_fiber *fiber;
+    enum sim_access access;
+    const void *code;
+};
+void sim_report_race(const void *address, const struct sim_access_record *earlier,
+                     const struct sim_access_record *later);
+/* An access to memory that it may not be made to, `why` in words. */
+void sim_report_bad_access(const void *address, const struct sim_access_record *access,
+                           const char *why);
 void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value);
 void sim_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_report_traces(void);
@@ -162,9 +215,13 @@ void sim_report_traces(void);
 const char *sim_line_of(const void *code);
 /* "heap of rank r + offset" or "local memory". */
 const char *sim_name_of(const void *address);
-/* comm.c: which rank's heap an address is in, or -1; its offset there. */
+/* comm.c */
 void sim_comm_lose_rank(int32_t world_rank);
 void sim_comm_reset(void);
+/* heap.c: which rank's heap an address is in, or -1; its offset there. */
 int32_t sim_heap_rank(const void *address, uint64_t *offset);
+/* Whether a rank of the run may access it: all that is in no heap, or in one that the rank has mapped
+ * and keeps so until it destroys its own communicator, whatever the heap's owner does. */
+int sim_heap_is_mapped(const void *address, int32_t world_rank);
 
 #endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* Row operations that are taken for done when they have returned: a warp sync does not end them, only
+ * a block sync or a signal of each lane does. */
+#include "planted.h"
+
+enum { COPY_LINE = __LINE__ + 9 };
+
+/* Slot 0 of this rank to `dst`. The pointers can be used again as soon as all lanes have returned. */
+WEFT_FN void copy_slot(struct weft_warp *warp, const struct job_args *args, uint64_t *dst)
+{
+    const void **dsts = weft_warp_pointers(warp);
+    if (weft_lane_idx(warp) == 0)
+        dsts[0] = dst;
+    weft_warp_sync(warp);
+    weft_row_copy(warp, dsts, 1, args->own->slots[0], sizeof args->own->slots[0]);
+    weft_warp_sync(warp);
+    if (weft_lane_idx(warp) == 0)
+        dsts[0] = NULL;
+}
+
+const int row_copy_line = COPY_LINE;
+
+WEFT_FN void sync_as(struct weft_warp *warp, enum form form)
+{
+    if (form == FORM_PLANTED)
+        weft_warp_sync(warp);
+    else
+        weft_block_sync(warp);
+}
+
+/* What was written is read. */
+WEFT_PROGRAM(planted_row_read, warp, args)
+{
+    copy_slot(warp, args, args->own->slots[1]);
+    sync_as(warp, args->form);
+    job_check_slot(args, args->own->slots[1], 0);
+    return WEFT_STATUS_OK;
+}
+
+/* What is read is overwritten. */
+WEFT_PROGRAM(planted_row_source, warp, args)
+{
+    copy_slot(warp, args, args->own->slots[1]);
+    sync_as(warp, args->form);
+    if (weft_lane_idx(warp) == 0)
+        job_write_slot(args->own->slots[0], args->sequence);
+    return WEFT_STATUS_OK;
+}
+
+/* What was written is told of, but not by all lanes that may have written it. */
+WEFT_PROGRAM(planted_row_signal, warp, args)
+{
+    const int32_t lane = weft_lane_idx(warp);
+    const int32_t num_signals = args->form == FORM_PLANTED ? 1 : WEFT_WARP_SIZE;
+    copy_slot(warp, args, args->other->slots[1]);
+    if (lane < num_signals)
+        weft_signal(warp, 1 - args->rank, &args->other->signals[lane], args->sequence);
+    for (int32_t i = 0; i < num_signals && lane == 0; i++) {
+        if (job_wait(warp, args, &args->own->signals[i], args->sequence) != WEFT_STATUS_OK)
+            return WEFT_STATUS_FAILED;
+    }
+    if (lane == 0)
+        job_check_slot(args, args->own->slots[1], 0);
+    return WEFT_STATUS_OK;
+}
+
+/* Rank 0 copies a row to rank 1, which looks whether it has come, and whether a word has that rank 0
+ * wrote after the warp sync. */
+WEFT_PROGRAM(late_rows, warp, args)
+{
+    if (args->rank == 0) {
+        if (weft_lane_idx(warp) == 0)
+            job_write_slot(args->own->slots[0], 1);
+        weft_warp_sync(warp);
+        copy_slot(warp, args, args->other->slots[0]);
+        if (weft_lane_idx(warp) == 0)
+            args->other->slots[1][0] = 1;
+    }
+    for (int32_t i = 0; i < JOB_LOOKS; i++)
+        job_look(warp, args, i);
+    return WEFT_STATUS_OK;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* A signal that nobody waits for. */
+#include "planted.h"
+
+WEFT_PROGRAM(planted_unawaited, warp, args)
+{
+    if (weft_lane_idx(warp) != 0)
+        return WEFT_STATUS_OK;
+    weft_signal(warp, 1 - args->rank, &args->other->signals[0], args->sequence);
+    if (args->form == FORM_PLANTED)
+        weft_signal(warp, 1 - args->rank, &args->other->signals[1], args->sequence);
+    return job_wait(warp, args, &args->own->signals[0], args->sequence);
+}
