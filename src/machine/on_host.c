@@ -6,6 +6,8 @@
 
 #include "comm/heap_kind.h"
 
+enum { ALIGNMENT = 256 }; /* of weft_memory_alloc */
+
 weft_result weft__on_host_attach(weft_comm *comm)
 {
     comm->heap_kind = &weft__heap_of_host;
@@ -26,10 +28,11 @@ void weft__on_host_do_nothing(weft_comm *comm)
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     (void)comm;
-    *memory = calloc(1, bytes > 0 ? bytes : 1);
-    return *memory != NULL ? WEFT_OK
-                           : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes",
-                                         (unsigned long long)bytes);
+    if (posix_memalign(memory, ALIGNMENT, bytes > 0 ? bytes : 1) != 0)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes",
+                           (unsigned long long)bytes);
+    memset(*memory, 0, bytes);
+    return WEFT_OK;
 }
 
 void weft__on_host_free(weft_comm *comm, void *memory)
