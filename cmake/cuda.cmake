@@ -15,10 +15,12 @@ if(NOT NVCC OR NOT BIN2C)
   endif()
   message(STATUS "No nvcc: the library is built without the cuda machine")
   set(WEFT_CUDA OFF)
+  set(WEFT_CUDA OFF PARENT_SCOPE) # for tests
   target_sources(weft_objects PRIVATE machine/no_cuda.c)
   return()
 endif()
 set(WEFT_CUDA ON)
+set(WEFT_CUDA ON PARENT_SCOPE)
 
 execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known_gpus)
 set(gpu_flags)
