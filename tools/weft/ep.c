@@ -121,7 +121,8 @@ static int work(weft_comm *comm, struct ep_options *options)
     }
     if (ep_options_resolve(options, weft_comm_num_ranks(comm), node.num_teams, error) != 0)
         return rank == 0 ? report_usage("weft ep", error) : STATUS_USAGE;
-    struct ep_report report = {.options = options};
+    ep_options_resolve_grid(options, weft_comm_machine(comm));
+    struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
     if (measure_and_check(comm, &report) != WEFT_OK)
         return STATUS_FAILURE;
     if (rank == 0 && ep_report_print(&report) != 0) {
@@ -137,6 +138,7 @@ static int join(struct ep_options *options)
     weft_comm *comm = NULL;
     config.timeout_ms = (uint32_t)options->timeout_ms;
     config.num_nodes = options->num_nodes > 0 ? options->num_nodes : 0;
+    config.machine = options->machine;
     weft_result result = weft_comm_create_from_env(&config, &comm);
     if (result != WEFT_OK) {
         report_failure(NULL, result);
