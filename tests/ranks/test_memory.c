@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of one rank: weft_memory_alloc, free and copy, and the machine that a communicator is on. */
+/* Memory of one rank: weft_memory_alloc, free and copy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "harness/machine.h"
 #include "harness/ranks.h"
 #include "oracle/ep_data.h"
 #include "oracle/oracle_alloc.h"
@@ -150,47 +149,12 @@ static void wrong_arguments_are_refused(void **state)
     assert_int_equal(ranks_run(RANKS_THREADS, 1, give_wrong_arguments, NULL), 0);
 }
 
-/* The environment's machine, the config's against it, and the parent's. */
-static int see_machine(struct ranks_context *context)
-{
-    const weft_machine usual = tests_on_cuda() ? WEFT_MACHINE_CUDA : WEFT_MACHINE_CPU;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    weft_comm *comm, *child;
-    RANK_CHECK(context, weft_comm_machine(NULL) == WEFT_MACHINE_AUTO, "no comm, but a machine");
-    if (open_comm(context, &comm))
-        return 1;
-    RANK_CHECK(context, weft_comm_machine(comm) == usual, "machine %d", weft_comm_machine(comm));
-    config.machine = WEFT_MACHINE_CPU;
-    RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, &config, &child));
-    RANK_CHECK(context, weft_comm_machine(child) == usual, "machine %d", weft_comm_machine(child));
-    RANK_CHECK_OK(context, weft_comm_destroy(child));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
-    ranks_barrier(context);
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
-    RANK_CHECK(context, weft_comm_machine(comm) == WEFT_MACHINE_CPU, "machine %d",
-               weft_comm_machine(comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
-    config.machine = (weft_machine)(WEFT_MACHINE_CUDA + 1);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_INVALID_ARGUMENT, "machine");
-    return 0;
-}
-
-static void communicators_have_the_machine_asked_for(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, see_machine, NULL), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_and_aligned),
         cmocka_unit_test(copies_go_everywhere),
         cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(communicators_have_the_machine_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
