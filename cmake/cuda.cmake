@@ -15,10 +15,12 @@ if(NOT NVCC OR NOT BIN2C)
   endif()
   message(STATUS "No nvcc: the library is built without the cuda machine")
   set(WEFT_CUDA OFF)
+  set(WEFT_CUDA OFF PARENT_SCOPE) # for tests
   target_sources(weft_objects PRIVATE machine/no_cuda.c)
   return()
 endif()
 set(WEFT_CUDA ON)
+set(WEFT_CUDA ON PARENT_SCOPE)
 
 execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known_gpus)
 set(gpu_flags)
@@ -70,6 +72,7 @@ file(CONFIGURE OUTPUT ${fatbin_dir}/list.c CONTENT "${fatbin_list}" @ONLY)
 cmake_path(GET NVCC PARENT_PATH nvcc_dir)
 cmake_path(GET nvcc_dir PARENT_PATH cuda_dir)
 target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
+  machine/cuda/describe.c
   machine/cuda/device.c
   machine/cuda/driver.c
   machine/cuda/heap_by_ipc.c

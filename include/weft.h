@@ -180,6 +180,30 @@ weft_result weft_host_barrier(weft_comm *comm);
  * order. bytes must be the same everywhere (else WEFT_ERROR_MISMATCH), at most 1 MiB. */
 weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
 
+/* ---------------------------------------------------------------- machines */
+
+#define WEFT_MAX_DEVICES 16 /* that weft_machine_query describes */
+
+typedef struct weft_device_info {
+    char name[128];
+    uint64_t memory_bytes;
+    int32_t num_processors; /* multiprocessors of a GPU, cores of the host */
+} weft_device_info;
+
+typedef struct weft_machine_info {
+    weft_machine machine;   /* that was asked for; of AUTO the one that communicators would get */
+    int32_t is_usable;      /* 0 or 1; if 0 the fields after reason are 0 */
+    char reason[256];       /* why it is not usable, else "" */
+    int32_t driver_version; /* of CUDA: 1000 * major + 10 * minor; on cpu 0 */
+    int32_t build_version;  /* the CUDA that this library was built with */
+    int32_t num_devices;    /* may be more than WEFT_MAX_DEVICES; on cpu 1, the host */
+    weft_device_info devices[WEFT_MAX_DEVICES];
+} weft_machine_info;
+
+/* Whether communicators of this process can be on a machine, and what it consists of. Needs no other
+ * rank. A process that has asked for CUDA must not fork ranks that use it. */
+weft_result weft_machine_query(weft_machine machine, weft_machine_info *info);
+
 /* ---------------------------------------------------------------- symmetric heap */
 
 /* Collective. Allocates `bytes` (the same on all ranks, else WEFT_ERROR_MISMATCH) at the same

@@ -146,7 +146,11 @@ int main(int argc, char **argv)
                                   .seed = 1,
                                   .skew = 0.5f}};
     argp_parse(&argp, argc, argv, 0, NULL, &demo.shape);
-    if (weft_comm_create_from_env(NULL, &demo.comm) != WEFT_OK) {
+    /* The experts are computed on the host, in rows that operations read and write: so those run there,
+     * too, whatever GPUs there are. */
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.machine = WEFT_MACHINE_CPU;
+    if (weft_comm_create_from_env(&config, &demo.comm) != WEFT_OK) {
         fprintf(stderr, "moe_layer: %s\n", weft_last_error());
         return EXIT_FAILURE;
     }

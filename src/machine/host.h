@@ -61,6 +61,8 @@ enum weft__event_use {
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
+    /* Versions and devices, all of which are 0. */
+    void (*describe)(weft_machine_info *info);
 
     /* Memory of this rank that programs access; zeroed. */
     weft_result (*alloc)(weft_comm *comm, uint64_t bytes, void **memory);

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "machine/on_host.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "comm/heap_kind.h"
+
+enum { ALIGNMENT = 256 }; /* of weft_memory_alloc */
 
 weft_result weft__on_host_attach(weft_comm *comm)
 {
@@ -23,13 +28,39 @@ void weft__on_host_do_nothing(weft_comm *comm)
     (void)comm;
 }
 
+/* "model name : NAME" of the first processor; without it the kind of processor. */
+static void read_processor_name(char *name, size_t name_bytes)
+{
+    struct utsname system;
+    char line[256];
+    int length = 0;
+    FILE *processors = fopen("/proc/cpuinfo", "r");
+    snprintf(name, name_bytes, "%s", uname(&system) == 0 ? system.machine : "");
+    while (processors != NULL && length == 0 && fgets(line, sizeof line, processors) != NULL)
+        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':') != NULL)
+            length = snprintf(name, name_bytes, "%.*s", (int)strcspn(strchr(line, ':') + 2, "\n"),
+                              strchr(line, ':') + 2);
+    if (processors != NULL)
+        fclose(processors);
+}
+
+void weft__on_host_describe(weft_machine_info *info)
+{
+    weft_device_info *host = &info->devices[0];
+    read_processor_name(host->name, sizeof host->name);
+    host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    host->num_processors = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    info->num_devices = 1;
+}
+
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     (void)comm;
-    *memory = calloc(1, bytes > 0 ? bytes : 1);
-    return *memory != NULL ? WEFT_OK
-                           : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes",
-                                         (unsigned long long)bytes);
+    if (posix_memalign(memory, ALIGNMENT, bytes > 0 ? bytes : 1) != 0)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes",
+                           (unsigned long long)bytes);
+    memset(*memory, 0, bytes);
+    return WEFT_OK;
 }
 
 void weft__on_host_free(weft_comm *comm, void *memory)

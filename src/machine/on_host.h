@@ -8,6 +8,7 @@
 weft_result weft__on_host_attach(weft_comm *comm);
 weft_result weft__on_host_start(weft_comm *comm);
 void weft__on_host_do_nothing(weft_comm *comm);
+void weft__on_host_describe(weft_machine_info *info);
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__on_host_free(weft_comm *comm, void *memory);
 weft_result weft__on_host_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
@@ -18,9 +19,10 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
 
 /* Of struct weft__machine. */
 #define WEFT__ON_HOST_MEMBERS                                                                      \
-    .alloc = weft__on_host_alloc, .free = weft__on_host_free, .copy = weft__on_host_copy,          \
-    .check_pointer = weft__on_host_check_pointer, .choose_grid = weft__on_host_choose_grid,        \
-    .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,         \
+    .describe = weft__on_host_describe, .alloc = weft__on_host_alloc, .free = weft__on_host_free,  \
+    .copy = weft__on_host_copy, .check_pointer = weft__on_host_check_pointer,                      \
+    .choose_grid = weft__on_host_choose_grid, .collect_failure = weft__on_host_do_nothing,         \
+    .stream_wrap = weft__on_host_stream_wrap,                                                      \
     .stream_is_capturing = weft__on_host_stream_is_capturing
 
 #endif

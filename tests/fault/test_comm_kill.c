@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/machine.h"
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 4, NUM_ROUNDS_BEFORE = 20, MAX_ROUNDS = 1000000 };
@@ -46,27 +47,9 @@ struct holdings {
     int num_fds, num_heap_mappings;
 };
 
-static int count_entries(const char *path)
-{
-    int num_entries = 0;
-    DIR *folder = opendir(path);
-    while (folder != NULL && readdir(folder) != NULL)
-        num_entries++;
-    if (folder != NULL)
-        closedir(folder);
-    return num_entries;
-}
-
 static struct holdings take_stock(void)
 {
-    struct holdings holdings = {.num_fds = count_entries("/proc/self/fd")};
-    char line[512];
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL)
-        holdings.num_heap_mappings += strstr(line, "memfd:weft") != NULL;
-    if (maps != NULL)
-        fclose(maps);
-    return holdings;
+    return (struct holdings){tests_count_fds(), tests_count_heap_mappings()};
 }
 
 static int check_stock(struct ranks_context *context, struct holdings before)

@@ -27,13 +27,9 @@ static int open_with_timeout(struct ep_rank *self, struct ranks_context *context
                              const struct plan *plan)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    *self = (struct ep_rank){.context = context};
     config.timeout_ms = plan->timeout_ms;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &self->comm));
-    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
-    RANK_CHECK_OK(context, weft_arena_create(self->comm, 1 << 16, &self->arena));
-    return ep_rank_enter(self, plan->world) || ep_route(self);
+    return ep_rank_open_with(self, context, &config, 1 << 16) || ep_rank_enter(self, plan->world) ||
+           ep_route(self);
 }
 
 static int close_all(struct ep_rank *self)
@@ -77,8 +73,7 @@ static int miss_deadline(struct ranks_context *context)
             return 1;
     }
     ranks_barrier(context);
-    ep_buffers_destroy(&buffers);
-    return close_all(&self);
+    return ep_buffers_destroy(&self, &buffers) || close_all(&self);
 }
 
 static void *abort_later(void *argument)
@@ -116,8 +111,7 @@ static int be_aborted(struct ranks_context *context)
         sched_yield();
     RANK_CHECK_ERROR(context, weft_comm_status(self.comm, NULL), WEFT_ERROR_ABORTED, "abort");
     ranks_barrier(context);
-    ep_buffers_destroy(&buffers);
-    return close_all(&self);
+    return ep_buffers_destroy(&self, &buffers) || close_all(&self);
 }
 
 /* The missing rank leaves in good order while the others wait for it, which ends their wait. */
@@ -139,8 +133,7 @@ static int be_left(struct ranks_context *context)
         RANK_CHECK(context, ranks_seconds() - begin_s < 5, "it took %.1f s",
                    ranks_seconds() - begin_s);
     }
-    ep_buffers_destroy(&buffers);
-    return close_all(&self);
+    return ep_buffers_destroy(&self, &buffers) || close_all(&self);
 }
 
 static void run(enum ranks_mode mode, rank_function function, struct plan plan)

@@ -2,7 +2,6 @@
 /* A rank is killed (SIGKILL) before or during an operation. Every survivor learns of it by number
  * within two seconds, gets rid of its objects without leaving anything behind, and goes on with a
  * communicator of the survivors. */
-#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 #include "workload/rng.h"
@@ -62,27 +62,6 @@ static void *kill_later(void *argument)
     nanosleep(&pause, NULL);
     die(killer->board);
     return NULL;
-}
-
-static int count_fds(void)
-{
-    int num_fds = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder != NULL && readdir(folder) != NULL)
-        num_fds++;
-    closedir(folder);
-    return num_fds;
-}
-
-static int count_heap_mappings(void)
-{
-    char line[512];
-    int num_mappings = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
-        num_mappings += strstr(line, "memfd:") != NULL;
-    fclose(maps);
-    return num_mappings;
 }
 
 /* Repeats the operation until it fails. */
@@ -155,7 +134,7 @@ static int survive(struct ranks_context *context)
     struct ep_buffers buffers;
     struct ep_rank self;
     pthread_t thread;
-    const int num_fds = count_fds();
+    const int num_fds = tests_count_fds();
     if (ep_rank_open(&self, context, 0, ep_buffers_arena_bytes(plan->world, plan->hidden)) ||
         ep_rank_enter(&self, plan->world) || ep_route(&self) ||
         ep_buffers_create(&self, plan->hidden, &buffers))
@@ -167,13 +146,13 @@ static int survive(struct ranks_context *context)
     if (context->rank == plan->victim)
         RANK_CHECK(context, pthread_create(&thread, NULL, kill_later, &killer) == 0, "no thread");
     const weft_result result = run_until_failure(&self, plan, &buffers);
-    if (check_failure(&self, plan, result) || destroy_all(&self))
+    if (check_failure(&self, plan, result) || ep_buffers_destroy(&self, &buffers) ||
+        destroy_all(&self))
         return 1;
-    ep_buffers_destroy(&buffers);
-    RANK_CHECK(context, count_fds() == num_fds, "%d file descriptors, %d before", count_fds(),
-               num_fds);
-    RANK_CHECK(context, count_heap_mappings() == 0, "%d heaps are still mapped",
-               count_heap_mappings());
+    RANK_CHECK(context, tests_count_fds() == num_fds, "%d file descriptors, %d before",
+               tests_count_fds(), num_fds);
+    RANK_CHECK(context, tests_count_heap_mappings() == 0, "%d heaps are still mapped",
+               tests_count_heap_mappings());
     return go_on_without(context, plan);
 }
 

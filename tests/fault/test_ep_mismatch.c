@@ -23,9 +23,7 @@ struct call {
     weft_plane planes[2];
     enum ep_operation operation;
     void *heap; /* enough for all outputs */
-    int32_t topk_idx[NUM_TOKENS * WEFT_MAX_TOPK];
-    int64_t wide_topk_idx[NUM_TOKENS * WEFT_MAX_TOPK];
-    float rows[NUM_TOKENS * 2 * HIDDEN];
+    struct ep_array topk_idx, wide_topk_idx, rows;
 };
 
 struct disagreement {
@@ -34,21 +32,18 @@ struct disagreement {
     void (*change)(struct call *call);
 };
 
-static void fill_call(struct call *call, char *heap)
+static void fill_call(struct call *call)
 {
-    memset(call, 0, sizeof *call);
     call->ep = (weft_ep_config)WEFT_INIT(weft_ep_config);
     call->ep.num_experts = NUM_EXPERTS;
     call->ep.max_topk = NUM_TOPK + 1;
     call->handle = (weft_ep_handle_config)WEFT_INIT(weft_ep_handle_config);
     call->handle.max_tokens = NUM_TOKENS;
     call->handle.num_topk = NUM_TOPK;
-    call->heap = heap;
-    for (int i = 0; i < NUM_TOKENS * WEFT_MAX_TOPK; i++)
-        call->wide_topk_idx[i] = call->topk_idx[i] = i % NUM_EXPERTS;
     for (int plane = 0; plane < 2; plane++)
-        call->planes[plane] = (weft_plane){
-            .src = call->rows, .dst = heap + 4096 * plane, .row_bytes = HIDDEN * sizeof(float)};
+        call->planes[plane] = (weft_plane){.src = call->rows.data,
+                                           .dst = (char *)call->heap + 4096 * plane,
+                                           .row_bytes = HIDDEN * sizeof(float)};
     call->dispatch = (weft_ep_dispatch_args)WEFT_INIT(weft_ep_dispatch_args);
     call->dispatch.num_planes = 1;
     call->dispatch.planes = call->planes;
@@ -57,8 +52,8 @@ static void fill_call(struct call *call, char *heap)
     call->combine.dtype = WEFT_FP32;
     call->combine.hidden = HIDDEN;
     call->combine.capacity = NUM_RANKS * NUM_TOKENS;
-    call->combine.x = heap;
-    call->combine.out = call->rows;
+    call->combine.x = call->heap;
+    call->combine.out = call->rows.data;
 }
 
 static int32_t other_offsets[NUM_EXPERTS + 1] = {0, 1, 2, 3, 4, 5, 6};
@@ -97,7 +92,7 @@ static void change_num_planes(struct call *call)
 
 static void add_topk_idx(struct call *call)
 {
-    call->dispatch.topk_idx = call->topk_idx;
+    call->dispatch.topk_idx = call->topk_idx.data;
     call->dispatch.recv_topk_idx = (char *)call->heap + 8192;
 }
 
@@ -114,7 +109,7 @@ static void change_hidden(struct call *call)
 static void add_combine_weights(struct call *call)
 {
     call->combine.topk_weights = (const float *)(void *)((char *)call->heap + 8192);
-    call->combine.out_topk_weights = call->rows;
+    call->combine.out_topk_weights = call->rows.data;
 }
 
 static void call_notify(struct call *call)
@@ -140,7 +135,7 @@ static weft_result lay_out(const struct call *call, weft_ep_handle *handle, weft
 {
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
     layout.num_tokens = NUM_TOKENS;
-    layout.topk_idx = call->topk_idx;
+    layout.topk_idx = call->topk_idx.data;
     return weft_ep_layout(handle, &layout, stream);
 }
 
@@ -170,14 +165,35 @@ static int check_mismatch(struct ranks_context *context, const char *field, weft
     return 0;
 }
 
+static int fill_topk_idx(struct ep_rank *self, struct call *call)
+{
+    const uint64_t num_choices = NUM_TOKENS * WEFT_MAX_TOPK;
+    if (ep_array_alloc(self, &call->topk_idx, EP_INPUT, num_choices * 4, 0) ||
+        ep_array_alloc(self, &call->wide_topk_idx, EP_INPUT, num_choices * 8, 0))
+        return 1;
+    int32_t *topk_idx = call->topk_idx.host;
+    int64_t *wide_topk_idx = call->wide_topk_idx.host;
+    for (uint64_t i = 0; i < num_choices; i++)
+        wide_topk_idx[i] = topk_idx[i] = (int32_t)(i % NUM_EXPERTS);
+    return ep_array_push(self, &call->topk_idx) || ep_array_push(self, &call->wide_topk_idx);
+}
+
 static int open_rank(struct ep_rank *self, struct ranks_context *context, struct call *call)
 {
-    void *heap;
-    if (ep_rank_open(self, context, 0, 1 << 16))
+    const uint64_t rows_bytes = NUM_TOKENS * 2 * HIDDEN * sizeof(float);
+    *call = (struct call){.operation = EP_NOTIFY};
+    if (ep_rank_open(self, context, 0, 1 << 16) || fill_topk_idx(self, call) ||
+        ep_array_alloc(self, &call->rows, EP_OWN, rows_bytes, 0))
         return 1;
-    RANK_CHECK_OK(context, weft_arena_alloc(self->arena, 1 << 15, &heap));
-    fill_call(call, heap);
+    RANK_CHECK_OK(context, weft_arena_alloc(self->arena, 1 << 15, &call->heap));
+    fill_call(call);
     return 0;
+}
+
+static int close_rank(struct ep_rank *self, struct call *call)
+{
+    return ep_array_free(self, &call->topk_idx) || ep_array_free(self, &call->wide_topk_idx) ||
+           ep_array_check_and_free(self, &call->rows, "rows") || ep_rank_close(self);
 }
 
 static int disagree(struct ranks_context *context)
@@ -192,14 +208,14 @@ static int disagree(struct ranks_context *context)
         disagreement->change(&call);
     weft_result result = weft_ep_create(self.comm, &call.ep, &self.ep);
     if (result != WEFT_OK)
-        return check_mismatch(context, disagreement->field, result) || ep_rank_close(&self);
+        return check_mismatch(context, disagreement->field, result) || close_rank(&self, &call);
     RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
     result = run_layer(&self, &call);
     if (check_mismatch(context, disagreement->field, result))
         return 1;
     RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
     RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
-    return ep_rank_close(&self);
+    return close_rank(&self, &call);
 }
 
 static void every_disagreement(void **state)
@@ -238,7 +254,7 @@ static int other_index_type(struct ranks_context *context)
     add_topk_idx(&call);
     if (context->rank == ODD_ONE) {
         call.dispatch.index_type = WEFT_INT64;
-        call.dispatch.topk_idx = call.wide_topk_idx;
+        call.dispatch.topk_idx = call.wide_topk_idx.data;
     }
     call.operation = EP_DISPATCH;
     RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
@@ -247,7 +263,7 @@ static int other_index_type(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
     RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
-    return ep_rank_close(&self);
+    return close_rank(&self, &call);
 }
 
 static void index_types(void **state)
@@ -288,7 +304,7 @@ static int wrong_then_right(struct ranks_context *context)
         RANK_CHECK_OK(context, issue(&call, self.handle, self.stream));
         RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
     }
-    return ep_rank_leave(&self) || ep_rank_close(&self);
+    return ep_rank_leave(&self) || close_rank(&self, &call);
 }
 
 static void wrong_calls_send_nothing(void **state)

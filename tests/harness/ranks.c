@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/machine.h"
+
 enum { DEFAULT_DEADLINE_S = 120 };
 
 struct rank_slot {
@@ -307,6 +309,7 @@ int ranks_run_with(const struct ranks_options *options, rank_function function)
     struct run run = {.options = options, .function = function, .host_pipe = -1};
     if (options->num_ranks < 1 || options->num_ranks > RANKS_MAX)
         return 1;
+    tests_choose_machine();
     run.board_bytes = sizeof(struct board) + options->shared_bytes;
     run.board =
         mmap(NULL, run.board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a test function on every rank of a world, each rank a thread or a process of its own. The
  * calling process forks but never makes a thread, so that sanitizers can follow, and a hang ends
- * as a failure that names the ranks that hung. */
+ * as a failure that names the ranks that hung. Communicators without a machine in their config are on
+ * that of harness/machine.h. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 

@@ -33,44 +33,54 @@ int ep_check_placement(struct ep_rank *self)
     return 0;
 }
 
-static weft_ep_layout_args layout_args(const struct ep_rank *self)
+int ep_layout_args(struct ep_rank *self, weft_ep_layout_args *args)
 {
-    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
-    args.num_tokens = own_tokens(self)->num_tokens;
-    args.index_type = self->world->spec.index_type;
-    args.topk_idx = args.num_tokens == 0 ? NULL : self->world->topk_idx[self->context->rank];
-    return args;
+    struct ep_inputs inputs;
+    if (ep_rank_inputs(self, &inputs))
+        return 1;
+    *args = (weft_ep_layout_args)WEFT_INIT(weft_ep_layout_args);
+    args->num_tokens = own_tokens(self)->num_tokens;
+    args->index_type = self->world->spec.index_type;
+    args->topk_idx = inputs.topk_idx;
+    return 0;
 }
 
 int ep_route(struct ep_rank *self)
 {
-    const weft_ep_layout_args args = layout_args(self);
+    weft_ep_layout_args args;
+    if (ep_layout_args(self, &args))
+        return 1;
     RANK_CHECK_OK(self->context, weft_ep_layout(self->handle, &args, self->stream));
     RANK_CHECK_OK(self->context, weft_ep_notify(self->handle, self->stream));
     return 0;
 }
 
-static int compare_and_free(struct ep_rank *self, struct ep_output *got, const void *expected,
+/* The results of layout. */
+struct layout {
+    struct ep_array per_rank, per_node, per_expert, in_rank;
+};
+
+static int compare_and_free(struct ep_rank *self, struct ep_array *got, const void *expected,
                             const char *name)
 {
-    return ep_compare(self, got->data, expected, got->bytes, name, 0) ||
-           ep_output_free(self, got, name);
+    return ep_array_pull(self, got) || ep_compare(self, got->host, expected, got->bytes, name, 0) ||
+           ep_array_check_and_free(self, got, name);
 }
 
-static int compare_layout(struct ep_rank *self, struct ep_output *per_rank,
-                          struct ep_output *per_node, struct ep_output *per_expert,
-                          struct ep_output *in_rank)
+static int compare_layout(struct ep_rank *self, struct layout *got)
 {
     const struct ep_oracle_layout expected = {
-        oracle_alloc(per_rank->bytes), oracle_alloc(per_node->bytes),
-        oracle_alloc(per_expert->bytes), oracle_alloc(in_rank->bytes)};
+        oracle_alloc(got->per_rank.bytes), oracle_alloc(got->per_node.bytes),
+        oracle_alloc(got->per_expert.bytes), oracle_alloc(got->in_rank.bytes)};
     ep_oracle_layout(&self->world->problem, self->context->rank, &expected);
     const int failed =
-        compare_and_free(self, per_rank, expected.num_tokens_per_rank, "num_tokens_per_rank") ||
-        compare_and_free(self, per_node, expected.num_tokens_per_node, "num_tokens_per_node") ||
-        compare_and_free(self, per_expert, expected.num_tokens_per_expert,
+        compare_and_free(self, &got->per_rank, expected.num_tokens_per_rank,
+                         "num_tokens_per_rank") ||
+        compare_and_free(self, &got->per_node, expected.num_tokens_per_node,
+                         "num_tokens_per_node") ||
+        compare_and_free(self, &got->per_expert, expected.num_tokens_per_expert,
                          "num_tokens_per_expert") ||
-        compare_and_free(self, in_rank, expected.is_token_in_rank, "is_token_in_rank");
+        compare_and_free(self, &got->in_rank, expected.is_token_in_rank, "is_token_in_rank");
     free(expected.num_tokens_per_rank);
     free(expected.num_tokens_per_node);
     free(expected.num_tokens_per_expert);
@@ -82,34 +92,52 @@ int ep_check_layout(struct ep_rank *self)
 {
     const struct ep_oracle_problem *problem = &self->world->problem;
     const uint64_t num_ranks = (uint64_t)problem->num_ranks;
-    weft_ep_layout_args args = layout_args(self);
-    struct ep_output per_rank, per_node, per_expert, in_rank;
-    if (ep_output_alloc(self, &per_rank, EP_MEMORY_PROCESS, 4 * num_ranks, 0) ||
-        ep_output_alloc(self, &per_node, EP_MEMORY_PROCESS, 4 * (uint64_t)problem->num_nodes, 0) ||
-        ep_output_alloc(self, &per_expert, EP_MEMORY_PROCESS, 4 * (uint64_t)problem->num_experts,
-                        0) ||
-        ep_output_alloc(self, &in_rank, EP_MEMORY_PROCESS, (uint64_t)args.num_tokens * num_ranks,
-                        1))
+    weft_ep_layout_args args;
+    struct layout layout;
+    if (ep_layout_args(self, &args) ||
+        ep_array_alloc(self, &layout.per_rank, EP_OWN, 4 * num_ranks, 0) ||
+        ep_array_alloc(self, &layout.per_node, EP_OWN, 4 * (uint64_t)problem->num_nodes, 0) ||
+        ep_array_alloc(self, &layout.per_expert, EP_OWN, 4 * (uint64_t)problem->num_experts, 0) ||
+        ep_array_alloc(self, &layout.in_rank, EP_OWN, (uint64_t)args.num_tokens * num_ranks, 1))
         return 1;
-    args.num_tokens_per_rank = per_rank.data;
-    args.num_tokens_per_node = per_node.data;
-    args.num_tokens_per_expert = per_expert.data;
-    args.is_token_in_rank = in_rank.data;
+    args.num_tokens_per_rank = layout.per_rank.data;
+    args.num_tokens_per_node = layout.per_node.data;
+    args.num_tokens_per_expert = layout.per_expert.data;
+    args.is_token_in_rank = layout.in_rank.data;
     RANK_CHECK_OK(self->context, weft_ep_layout(self->handle, &args, self->stream));
     RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
-    return compare_layout(self, &per_rank, &per_node, &per_expert, &in_rank);
+    return compare_layout(self, &layout);
 }
 
-static int compare_counts(struct ep_rank *self, const int32_t *num_recv_tokens,
-                          const int32_t *num_recv_per_rank, const int32_t *num_recv_per_expert)
+static int compare_counts(struct ep_rank *self, const weft_ep_counts *counts)
 {
     const struct ep_oracle_received *expected = &self->world->received[self->context->rank];
     const uint64_t per_expert_bytes = 4 * (uint64_t)expected->num_local_experts;
-    return ep_compare(self, num_recv_tokens, &expected->num_rows, 4, "num_recv_tokens", 0) ||
-           ep_compare(self, num_recv_per_rank, expected->num_per_rank,
+    return ep_compare(self, &counts->num_recv_tokens, &expected->num_rows, 4, "num_recv_tokens",
+                      0) ||
+           ep_compare(self, counts->num_recv_per_rank, expected->num_per_rank,
                       4 * (uint64_t)self->context->num_ranks, "num_recv_per_rank", 0) ||
-           ep_compare(self, num_recv_per_expert, expected->num_per_expert, per_expert_bytes,
+           ep_compare(self, counts->num_recv_per_expert, expected->num_per_expert, per_expert_bytes,
                       "num_recv_per_expert", 0);
+}
+
+static int compare_device_counts(struct ep_rank *self, const weft_ep_device_counts *device)
+{
+    const size_t num_experts = (size_t)self->world->received[self->context->rank].num_local_experts;
+    const size_t num_ranks = (size_t)self->context->num_ranks;
+    int32_t *per_rank = oracle_alloc(num_ranks * 4);
+    int32_t *per_expert = oracle_alloc(num_experts * 4);
+    weft_ep_counts counts = {.num_recv_per_rank = per_rank, .num_recv_per_expert = per_expert};
+    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, &counts.num_recv_tokens,
+                                                  device->num_recv_tokens, 4));
+    RANK_CHECK_OK(self->context,
+                  weft_memory_copy(self->comm, per_rank, device->num_recv_per_rank, num_ranks * 4));
+    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, per_expert,
+                                                  device->num_recv_per_expert, num_experts * 4));
+    const int failed = compare_counts(self, &counts);
+    free(per_rank);
+    free(per_expert);
+    return failed;
 }
 
 int ep_check_notify(struct ep_rank *self)
@@ -123,10 +151,7 @@ int ep_check_notify(struct ep_rank *self)
                counts.num_local_experts ==
                    self->world->received[self->context->rank].num_local_experts,
                "num_local_experts is %d", counts.num_local_experts);
-    return compare_counts(self, &counts.num_recv_tokens, counts.num_recv_per_rank,
-                          counts.num_recv_per_expert) ||
-           compare_counts(self, device.num_recv_tokens, device.num_recv_per_rank,
-                          device.num_recv_per_expert);
+    return compare_counts(self, &counts) || compare_device_counts(self, &device);
 }
 
 int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank)

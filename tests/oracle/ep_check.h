@@ -5,12 +5,14 @@
 #define TESTS_EP_CHECK_H
 
 #include "oracle/ep_data.h"
-#include "oracle/ep_rank.h"
+#include "oracle/ep_memory.h"
 
 enum ep_optional { EP_WITHOUT, EP_WITH };
 
 /* The local experts of every rank, compared. */
 int ep_check_placement(struct ep_rank *self);
+/* Arguments of layout, without its results. */
+int ep_layout_args(struct ep_rank *self, weft_ep_layout_args *args);
 /* Enqueues layout (without its results) and notify. */
 int ep_route(struct ep_rank *self);
 /* Layout with all its results, compared. */
@@ -50,9 +52,9 @@ struct ep_dispatch {
     const struct ep_dispatch_shape *shape;
     int32_t capacity;
     weft_plane planes[WEFT_MAX_PLANES];
-    char *src[WEFT_MAX_PLANES];
-    struct ep_output dst[WEFT_MAX_PLANES];
-    struct ep_output topk_idx, topk_weights, src_token;
+    struct ep_array src[WEFT_MAX_PLANES];
+    struct ep_array dst[WEFT_MAX_PLANES];
+    struct ep_array topk_idx, topk_weights, src_token;
 };
 
 /* Makes inputs and outputs and enqueues the operation. */
@@ -76,7 +78,7 @@ struct ep_combine_shape {
 
 struct ep_combine {
     const struct ep_combine_shape *shape;
-    struct ep_output x, weights, bias[2], out, out_weights;
+    struct ep_array x, weights, bias[2], out, out_weights;
 };
 
 int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,

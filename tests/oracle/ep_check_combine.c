@@ -61,19 +61,19 @@ static int make_x(struct ep_rank *self, struct ep_combine *combine)
     const int32_t num_rows = self->world->received[rank].num_rows;
     const int32_t capacity = ep_capacity_of(self->world, combine->shape->capacity, rank);
     const uint64_t row_bytes = row_bytes_of(combine->shape);
-    if (ep_output_alloc(self, &combine->x, EP_MEMORY_HEAP, (uint64_t)capacity * row_bytes,
-                        combine->shape->misalign_bytes))
+    if (ep_array_alloc(self, &combine->x, EP_HEAP, (uint64_t)capacity * row_bytes,
+                       combine->shape->misalign_bytes))
         return 1;
     if (combine->shape->weights == EP_WITH &&
-        ep_output_alloc(self, &combine->weights, EP_MEMORY_HEAP,
-                        4 * (uint64_t)capacity * (uint64_t)num_topk, 0))
+        ep_array_alloc(self, &combine->weights, EP_HEAP,
+                       4 * (uint64_t)capacity * (uint64_t)num_topk, 0))
         return 1;
     for (int32_t row = 0; row < num_rows && row < capacity; row++) {
-        read_x(&reader, rank, row, (char *)combine->x.data + (uint64_t)row * row_bytes);
+        read_x(&reader, rank, row, (char *)combine->x.host + (uint64_t)row * row_bytes);
         if (combine->shape->weights == EP_WITH)
-            read_weights(&reader, rank, row, (float *)combine->weights.data + row * num_topk);
+            read_weights(&reader, rank, row, (float *)combine->weights.host + row * num_topk);
     }
-    return 0;
+    return ep_array_push(self, &combine->x) || ep_array_push(self, &combine->weights);
 }
 
 static int make_bias(struct ep_rank *self, struct ep_combine *combine)
@@ -84,16 +84,18 @@ static int make_bias(struct ep_rank *self, struct ep_combine *combine)
     for (int which = 0; which < 2; which++) {
         if (combine->shape->bias == EP_BIAS_NONE || combine->shape->bias == missing[which])
             continue;
-        if (ep_output_alloc(self, &combine->bias[which], EP_MEMORY_PROCESS,
-                            (uint64_t)num_own_tokens(self) * row_bytes,
-                            combine->shape->misalign_bytes))
+        if (ep_array_alloc(self, &combine->bias[which], EP_OWN,
+                           (uint64_t)num_own_tokens(self) * row_bytes,
+                           combine->shape->misalign_bytes))
             return 1;
         for (int32_t token = 0; token < num_own_tokens(self); token++)
             ep_data_values(row_key(&reader, KEY_BIAS + which), combine->shape->values,
                            self->world->first_token[self->context->rank] + token,
                            combine->shape->dtype,
-                           (char *)combine->bias[which].data + (uint64_t)token * row_bytes,
+                           (char *)combine->bias[which].host + (uint64_t)token * row_bytes,
                            combine->shape->hidden);
+        if (ep_array_push(self, &combine->bias[which]))
+            return 1;
     }
     return 0;
 }
@@ -101,12 +103,12 @@ static int make_bias(struct ep_rank *self, struct ep_combine *combine)
 static int make_out(struct ep_rank *self, struct ep_combine *combine)
 {
     const uint64_t num_tokens = (uint64_t)num_own_tokens(self);
-    if (ep_output_alloc(self, &combine->out, EP_MEMORY_PROCESS,
-                        num_tokens * row_bytes_of(combine->shape), combine->shape->misalign_bytes))
+    if (ep_array_alloc(self, &combine->out, EP_OWN, num_tokens * row_bytes_of(combine->shape),
+                       combine->shape->misalign_bytes))
         return 1;
     return combine->shape->weights == EP_WITH &&
-           ep_output_alloc(self, &combine->out_weights, EP_MEMORY_PROCESS,
-                           4 * num_tokens * (uint64_t)self->world->spec.num_topk, 0);
+           ep_array_alloc(self, &combine->out_weights, EP_OWN,
+                          4 * num_tokens * (uint64_t)self->world->spec.num_topk, 0);
 }
 
 int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
@@ -138,14 +140,14 @@ static int verify_token(struct ep_rank *self, const struct ep_combine *combine,
     float weights[WEFT_MAX_TOPK];
     ep_oracle_combine_row(&world->problem, world->received, oracle, self->context->rank, token,
                           expected);
-    if (ep_compare(self, (char *)combine->out.data + (uint64_t)token * row_bytes, expected,
+    if (ep_compare(self, (char *)combine->out.host + (uint64_t)token * row_bytes, expected,
                    row_bytes, "out", token))
         return 1;
     if (combine->shape->weights == EP_WITHOUT)
         return 0;
     ep_oracle_combine_weights(&world->problem, world->received, oracle, self->context->rank, token,
                               weights);
-    return ep_compare(self, (float *)combine->out_weights.data + token * num_topk, weights,
+    return ep_compare(self, (float *)combine->out_weights.host + token * num_topk, weights,
                       4 * (uint64_t)num_topk, "out_topk_weights", token);
 }
 
@@ -161,7 +163,7 @@ static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
     const struct ep_oracle_combine oracle = {.dtype = combine->shape->dtype,
                                              .hidden = combine->shape->hidden,
                                              .capacities = capacities,
-                                             .bias = {combine->bias[0].data, combine->bias[1].data},
+                                             .bias = {combine->bias[0].host, combine->bias[1].host},
                                              .read_x = read_x,
                                              .read_weights = read_weights,
                                              .reader = &reader};
@@ -172,17 +174,13 @@ static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
     return failed;
 }
 
-static int free_if_used(struct ep_rank *self, struct ep_output *output, const char *name)
-{
-    return output->block != NULL && ep_output_free(self, output, name);
-}
-
 int ep_combine_verify(struct ep_rank *self, struct ep_combine *combine)
 {
-    return verify_tokens(self, combine) || free_if_used(self, &combine->x, "x") ||
-           free_if_used(self, &combine->weights, "topk_weights") ||
-           free_if_used(self, &combine->bias[0], "bias[0]") ||
-           free_if_used(self, &combine->bias[1], "bias[1]") ||
-           free_if_used(self, &combine->out, "out") ||
-           free_if_used(self, &combine->out_weights, "out_topk_weights");
+    return ep_array_pull(self, &combine->out) || ep_array_pull(self, &combine->out_weights) ||
+           verify_tokens(self, combine) || ep_array_check_and_free(self, &combine->x, "x") ||
+           ep_array_check_and_free(self, &combine->weights, "topk_weights") ||
+           ep_array_check_and_free(self, &combine->bias[0], "bias[0]") ||
+           ep_array_check_and_free(self, &combine->bias[1], "bias[1]") ||
+           ep_array_check_and_free(self, &combine->out, "out") ||
+           ep_array_check_and_free(self, &combine->out_weights, "out_topk_weights");
 }

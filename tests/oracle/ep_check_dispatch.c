@@ -23,22 +23,22 @@ static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_
     const int32_t num_tokens = self->world->problem.tokens[rank].num_tokens;
     const uint64_t stride_bytes = shape->row_bytes + shape->src_gap_bytes;
     const uint64_t dst_bytes = (uint64_t)dispatch->capacity * shape->row_bytes;
-    if (ep_output_alloc(self, &dispatch->dst[plane], EP_MEMORY_HEAP, dst_bytes,
-                        shape->dst_misalign_bytes))
+    struct ep_array *src = &dispatch->src[plane];
+    if (ep_array_alloc(self, &dispatch->dst[plane], EP_HEAP, dst_bytes,
+                       shape->dst_misalign_bytes) ||
+        ep_array_alloc(self, src, EP_INPUT, (uint64_t)num_tokens * stride_bytes,
+                       shape->src_misalign_bytes))
         return 1;
-    dispatch->src[plane] =
-        oracle_alloc((uint64_t)num_tokens * stride_bytes + shape->src_misalign_bytes);
-    char *src = dispatch->src[plane] + shape->src_misalign_bytes;
     for (int32_t token = 0; token < num_tokens; token++)
         ep_data_bytes(plane_key(self, dispatch->shape, plane),
-                      self->world->first_token[rank] + token, src + (uint64_t)token * stride_bytes,
-                      shape->row_bytes);
+                      self->world->first_token[rank] + token,
+                      (char *)src->host + (uint64_t)token * stride_bytes, shape->row_bytes);
     dispatch->planes[plane] =
-        (weft_plane){.src = num_tokens == 0 ? NULL : src,
+        (weft_plane){.src = src->data,
                      .dst = dispatch->dst[plane].data,
                      .row_bytes = shape->row_bytes,
                      .src_stride_bytes = shape->src_gap_bytes == 0 ? 0 : stride_bytes};
-    return 0;
+    return ep_array_push(self, src);
 }
 
 static int make_row_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
@@ -46,35 +46,35 @@ static int make_row_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
     const uint64_t capacity = (uint64_t)dispatch->capacity;
     const uint64_t num_choices = capacity * (uint64_t)self->world->spec.num_topk;
     const enum ep_topk topk = dispatch->shape->topk;
-    return (topk != EP_TOPK_NONE && ep_output_alloc(self, &dispatch->topk_idx, EP_MEMORY_HEAP,
-                                                    num_choices * index_bytes(self), 0)) ||
+    return (topk != EP_TOPK_NONE && ep_array_alloc(self, &dispatch->topk_idx, EP_HEAP,
+                                                   num_choices * index_bytes(self), 0)) ||
            (topk == EP_TOPK_IDS_AND_WEIGHTS &&
-            ep_output_alloc(self, &dispatch->topk_weights, EP_MEMORY_HEAP, num_choices * 4, 0)) ||
+            ep_array_alloc(self, &dispatch->topk_weights, EP_HEAP, num_choices * 4, 0)) ||
            (dispatch->shape->src_token == EP_WITH &&
-            ep_output_alloc(self, &dispatch->src_token, EP_MEMORY_HEAP, capacity * 4, 0));
+            ep_array_alloc(self, &dispatch->src_token, EP_HEAP, capacity * 4, 0));
 }
 
 int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shape,
                       struct ep_dispatch *dispatch)
 {
     const int32_t rank = self->context->rank;
-    const struct ep_oracle_tokens *tokens = &self->world->problem.tokens[rank];
+    struct ep_inputs inputs;
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     *dispatch = (struct ep_dispatch){
         .shape = shape, .capacity = ep_capacity_of(self->world, shape->capacity, rank)};
     for (int32_t plane = 0; plane < shape->num_planes; plane++)
         if (make_plane(self, dispatch, plane))
             return 1;
-    if (make_row_outputs(self, dispatch))
+    if (make_row_outputs(self, dispatch) || ep_rank_inputs(self, &inputs))
         return 1;
     args.num_planes = shape->num_planes;
     args.planes = shape->num_planes == 0 ? NULL : dispatch->planes;
     args.capacity = dispatch->capacity;
     args.index_type = self->world->spec.index_type;
-    if (shape->topk != EP_TOPK_NONE && tokens->num_tokens > 0)
-        args.topk_idx = self->world->topk_idx[rank];
-    if (shape->topk == EP_TOPK_IDS_AND_WEIGHTS && tokens->num_tokens > 0)
-        args.topk_weights = tokens->topk_weights;
+    if (shape->topk != EP_TOPK_NONE)
+        args.topk_idx = inputs.topk_idx;
+    if (shape->topk == EP_TOPK_IDS_AND_WEIGHTS)
+        args.topk_weights = inputs.topk_weights;
     args.recv_topk_idx = dispatch->topk_idx.data;
     args.recv_topk_weights = dispatch->topk_weights.data;
     args.recv_src_token = dispatch->src_token.data;
@@ -98,11 +98,11 @@ static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int3
         ep_data_bytes(plane_key(self, dispatch->shape, plane),
                       self->world->first_token[rows[row].source_rank] + rows[row].token, expected,
                       row_bytes);
-        failed = ep_compare(self, (char *)dispatch->dst[plane].data + (uint64_t)row * row_bytes,
+        failed = ep_compare(self, (char *)dispatch->dst[plane].host + (uint64_t)row * row_bytes,
                             expected, row_bytes, "plane", row);
     }
     free(expected);
-    return failed || ep_output_free(self, &dispatch->dst[plane], "plane");
+    return failed || ep_array_check_and_free(self, &dispatch->dst[plane], "plane");
 }
 
 /* Rows that did not come have -1 in all their ids. */
@@ -115,13 +115,13 @@ static int verify_topk_idx(struct ep_rank *self, struct ep_dispatch *dispatch)
     for (int64_t i = 0; i < num_ids; i++) {
         const int64_t wide = i < num_delivered_ids ? received->topk_idx[i] : -1;
         const int32_t narrow = (int32_t)wide;
-        const char *got = (const char *)dispatch->topk_idx.data + (uint64_t)i * index_bytes(self);
+        const char *got = (const char *)dispatch->topk_idx.host + (uint64_t)i * index_bytes(self);
         if (ep_compare(self, got,
                        index_bytes(self) == 4 ? (const void *)&narrow : (const void *)&wide,
                        index_bytes(self), "recv_topk_idx", i / self->world->spec.num_topk))
             return 1;
     }
-    return ep_output_free(self, &dispatch->topk_idx, "recv_topk_idx");
+    return ep_array_check_and_free(self, &dispatch->topk_idx, "recv_topk_idx");
 }
 
 static int verify_topk_weights(struct ep_rank *self, struct ep_dispatch *dispatch)
@@ -129,29 +129,39 @@ static int verify_topk_weights(struct ep_rank *self, struct ep_dispatch *dispatc
     const struct ep_oracle_received *received = &self->world->received[self->context->rank];
     const uint64_t bytes =
         4 * (uint64_t)num_delivered(self, dispatch) * (uint64_t)self->world->spec.num_topk;
-    return ep_compare(self, dispatch->topk_weights.data, received->topk_weights, bytes,
+    return ep_compare(self, dispatch->topk_weights.host, received->topk_weights, bytes,
                       "recv_topk_weights", 0) ||
-           ep_output_untouched(self, &dispatch->topk_weights, bytes, "recv_topk_weights") ||
-           ep_output_free(self, &dispatch->topk_weights, "recv_topk_weights");
+           ep_array_untouched(self, &dispatch->topk_weights, bytes, "recv_topk_weights") ||
+           ep_array_check_and_free(self, &dispatch->topk_weights, "recv_topk_weights");
 }
 
 static int verify_src_token(struct ep_rank *self, struct ep_dispatch *dispatch)
 {
     const struct ep_oracle_row *rows = self->world->received[self->context->rank].rows;
     for (int32_t row = 0; row < num_delivered(self, dispatch); row++)
-        if (ep_compare(self, (int32_t *)dispatch->src_token.data + row, &rows[row].token, 4,
+        if (ep_compare(self, (int32_t *)dispatch->src_token.host + row, &rows[row].token, 4,
                        "recv_src_token", row))
             return 1;
-    return ep_output_free(self, &dispatch->src_token, "recv_src_token");
+    return ep_array_check_and_free(self, &dispatch->src_token, "recv_src_token");
+}
+
+static int pull_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
+{
+    for (int32_t plane = 0; plane < dispatch->shape->num_planes; plane++)
+        if (ep_array_pull(self, &dispatch->dst[plane]))
+            return 1;
+    return ep_array_pull(self, &dispatch->topk_idx) ||
+           ep_array_pull(self, &dispatch->topk_weights) ||
+           ep_array_pull(self, &dispatch->src_token);
 }
 
 int ep_dispatch_verify(struct ep_rank *self, struct ep_dispatch *dispatch)
 {
-    for (int32_t plane = 0; plane < dispatch->shape->num_planes; plane++) {
-        free(dispatch->src[plane]);
-        if (verify_plane(self, dispatch, plane))
+    if (pull_outputs(self, dispatch))
+        return 1;
+    for (int32_t plane = 0; plane < dispatch->shape->num_planes; plane++)
+        if (verify_plane(self, dispatch, plane) || ep_array_free(self, &dispatch->src[plane]))
             return 1;
-    }
     return (dispatch->shape->topk != EP_TOPK_NONE && verify_topk_idx(self, dispatch)) ||
            (dispatch->shape->topk == EP_TOPK_IDS_AND_WEIGHTS &&
             verify_topk_weights(self, dispatch)) ||

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ep_operation.h"
 
-#include "oracle/oracle_alloc.h"
-
 const char *ep_operation_name(enum ep_operation operation)
 {
     static const char *const names[] = {"notify", "dispatch", "combine", "barrier"};
@@ -31,18 +29,18 @@ int ep_buffers_create(struct ep_rank *self, int64_t hidden, struct ep_buffers *b
     RANK_CHECK_OK(
         self->context,
         weft_arena_alloc(self->arena, recv_bytes(self->world, rank, hidden), &buffers->recv));
-    buffers->own = oracle_alloc((size_t)num_tokens * (size_t)hidden * sizeof(float));
-    return 0;
+    return ep_array_alloc(self, &buffers->own, EP_INPUT,
+                          (uint64_t)num_tokens * (uint64_t)hidden * sizeof(float), 0);
 }
 
-void ep_buffers_destroy(struct ep_buffers *buffers)
+int ep_buffers_destroy(struct ep_rank *self, struct ep_buffers *buffers)
 {
-    free(buffers->own);
+    return ep_array_free(self, &buffers->own);
 }
 
 static weft_result issue_dispatch(struct ep_rank *self, const struct ep_buffers *buffers)
 {
-    const weft_plane plane = {.src = buffers->own,
+    const weft_plane plane = {.src = buffers->own.data,
                               .dst = buffers->recv,
                               .row_bytes = (uint64_t)buffers->hidden * sizeof(float)};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
@@ -59,7 +57,7 @@ static weft_result issue_combine(struct ep_rank *self, const struct ep_buffers *
     args.hidden = buffers->hidden;
     args.capacity = self->world->received[self->context->rank].num_rows;
     args.x = buffers->recv;
-    args.out = buffers->own;
+    args.out = buffers->own.data;
     return weft_ep_combine(self->handle, &args, self->stream);
 }
 

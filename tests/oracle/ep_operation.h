@@ -3,7 +3,7 @@
 #ifndef TESTS_EP_OPERATION_H
 #define TESTS_EP_OPERATION_H
 
-#include "oracle/ep_rank.h"
+#include "oracle/ep_memory.h"
 
 enum ep_operation { EP_NOTIFY, EP_DISPATCH, EP_COMBINE, EP_BARRIER, EP_NUM_OPERATIONS };
 
@@ -13,11 +13,11 @@ const char *ep_operation_name(enum ep_operation operation);
 struct ep_buffers {
     int64_t hidden;
     void *recv; /* in the arena */
-    float *own;
+    struct ep_array own;
 };
 uint64_t ep_buffers_arena_bytes(const struct ep_world *world, int64_t hidden);
 int ep_buffers_create(struct ep_rank *self, int64_t hidden, struct ep_buffers *buffers);
-void ep_buffers_destroy(struct ep_buffers *buffers);
+int ep_buffers_destroy(struct ep_rank *self, struct ep_buffers *buffers);
 
 /* Enqueues the operation on the rank's stream; the handle must be filled. */
 weft_result ep_operation_issue(struct ep_rank *self, const struct ep_buffers *buffers,

@@ -1,33 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ep_rank.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/machine.h"
+#include "oracle/ep_memory.h"
 
-enum { GUARD_BYTES = 128, GUARD = 0xa5 };
+/* Enough for what tests give to operations besides rows in the arena. */
+enum { RESERVE_BYTES = 16 << 20 };
+
+int ep_rank_open_on(struct ep_rank *self, struct ranks_context *context, weft_comm *comm,
+                    uint64_t arena_bytes)
+{
+    *self = (struct ep_rank){.context = context, .comm = comm, .memory = ep_memory_create()};
+    RANK_CHECK_OK(context, weft_stream_create(comm, &self->stream));
+    RANK_CHECK_OK(context, weft_arena_create(comm, arena_bytes, &self->arena));
+    return ep_memory_reserve(self, RESERVE_BYTES);
+}
+
+int ep_rank_open_with(struct ep_rank *self, struct ranks_context *context,
+                      const weft_comm_config *config, uint64_t arena_bytes)
+{
+    weft_comm *comm;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, config, &comm));
+    return ep_rank_open_on(self, context, comm, arena_bytes);
+}
 
 int ep_rank_open(struct ep_rank *self, struct ranks_context *context, int32_t num_nodes,
                  uint64_t arena_bytes)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    *self = (struct ep_rank){.context = context};
     config.num_nodes = num_nodes;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &self->comm));
-    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
-    RANK_CHECK_OK(context, weft_arena_create(self->comm, arena_bytes, &self->arena));
-    return 0;
+    return ep_rank_open_with(self, context, &config, arena_bytes);
 }
 
 int ep_rank_close(struct ep_rank *self)
 {
     RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    if (ep_memory_destroy(self))
+        return 1;
     RANK_CHECK_OK(self->context, weft_arena_destroy(self->arena));
     RANK_CHECK_OK(self->context, weft_stream_destroy(self->stream));
     RANK_CHECK_OK(self->context, weft_comm_destroy(self->comm));
     return 0;
+}
+
+/* The library's choice is for ranks with a GPU each. Where several share one, the blocks of all must
+ * fit at once. */
+static int32_t num_blocks_of(const struct ep_case *spec)
+{
+    enum { MAX_RANKS_BY_CHOICE = 4, FEW_BLOCKS = 2 };
+    if (spec->num_blocks == 0 && tests_on_cuda() && spec->num_ranks > MAX_RANKS_BY_CHOICE)
+        return FEW_BLOCKS;
+    return spec->num_blocks;
 }
 
 weft_ep_config ep_rank_config(const struct ep_world *world, int32_t rank)
@@ -39,7 +65,7 @@ weft_ep_config ep_rank_config(const struct ep_world *world, int32_t rank)
         config.expert_offsets = world->problem.expert_offsets;
         config.expert_ranks = world->problem.expert_ranks;
     }
-    config.num_blocks = world->spec.num_blocks;
+    config.num_blocks = num_blocks_of(&world->spec);
     config.num_warps = world->spec.num_warps;
     if (world->spec.grid == EP_GRID_DIFFERS_BY_RANK) {
         config.num_blocks = 1 + rank % 3;
@@ -77,57 +103,7 @@ int ep_rank_leave(struct ep_rank *self)
     RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
     self->handle = NULL;
     self->ep = NULL;
-    return 0;
-}
-
-int ep_output_alloc(struct ep_rank *self, struct ep_output *output, enum ep_memory memory,
-                    uint64_t bytes, uint64_t misalign_bytes)
-{
-    const uint64_t block_bytes = 2 * GUARD_BYTES + 64 + bytes;
-    void *block = NULL;
-    *output = (struct ep_output){.bytes = bytes, .memory = memory};
-    if (memory == EP_MEMORY_HEAP)
-        RANK_CHECK_OK(self->context, weft_arena_alloc(self->arena, block_bytes, &block));
-    else
-        RANK_CHECK(self->context, posix_memalign(&block, 64, block_bytes) == 0, "out of memory");
-    output->block = block;
-    memset(block, GUARD, block_bytes);
-    if (bytes > 0)
-        output->data = output->block + GUARD_BYTES + misalign_bytes;
-    return 0;
-}
-
-static int is_guard(const char *begin, const char *end)
-{
-    for (const char *byte = begin; byte < end; byte++)
-        if ((unsigned char)*byte != GUARD)
-            return 0;
-    return 1;
-}
-
-int ep_output_free(struct ep_rank *self, struct ep_output *output, const char *name)
-{
-    const char *block_end = output->block + 2 * GUARD_BYTES + 64 + output->bytes;
-    const char *begin = output->data == NULL ? block_end : output->data;
-    const char *end = output->data == NULL ? block_end : begin + output->bytes;
-    RANK_CHECK(self->context, is_guard(output->block, begin), "written before %s", name);
-    RANK_CHECK(self->context, is_guard(end, block_end), "written after %s", name);
-    if (output->memory == EP_MEMORY_HEAP)
-        RANK_CHECK_OK(self->context, weft_arena_free(self->arena, output->block));
-    else
-        free(output->block);
-    *output = (struct ep_output){0};
-    return 0;
-}
-
-int ep_output_untouched(struct ep_rank *self, const struct ep_output *output, uint64_t begin,
-                        const char *name)
-{
-    const char *data = output->data;
-    if (begin < output->bytes)
-        RANK_CHECK(self->context, is_guard(data + begin, data + output->bytes),
-                   "%s was written after its byte %llu", name, (unsigned long long)begin);
-    return 0;
+    return ep_memory_forget_inputs(self);
 }
 
 int ep_compare(struct ep_rank *self, const void *got, const void *expected, uint64_t bytes,

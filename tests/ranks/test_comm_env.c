@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "harness/ranks.h"
+#include "oracle/oracle_alloc.h"
 
 enum { NUM_RANKS = 4 };
 
@@ -162,12 +163,14 @@ static void every_launcher_starts_a_world(void **state)
 static int start_alone(struct ranks_context *context)
 {
     weft_comm *comm, *child;
-    void *ptr;
+    const size_t bytes = 5 << 20;
+    void *ptr, *content = oracle_alloc(bytes);
     RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
     if (check_world(context, comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 5 << 20, &ptr));
-    memset(ptr, 1, 5 << 20);
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, bytes, &ptr));
+    RANK_CHECK_OK(context, weft_memory_copy(comm, ptr, content, bytes));
+    free(content);
     RANK_CHECK(context, weft_ptr(comm, ptr, 0) == ptr, "its own heap is elsewhere");
     RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, NULL, &child));
     if (check_world(context, child) != 0)

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 #include "workload/rng.h"
 
 enum { HIDDEN = 37 };
@@ -19,11 +18,10 @@ enum { HIDDEN = 37 };
 struct layer {
     struct ep_rank rank;
     int32_t num_tokens, num_rows, num_topk;
-    float *recv_x, *grad_recv_x; /* [num_rows][HIDDEN], in the heap */
-    float *x, *grad_x;           /* [num_tokens][HIDDEN] */
-    float *recv_weights;         /* [num_rows][num_topk], in the heap */
-    void *recv_topk_idx;
-    float *weights; /* [num_tokens][num_topk] */
+    struct ep_array recv_x, grad_recv_x;         /* float [num_rows][HIDDEN] */
+    struct ep_array x, grad_x;                   /* float [num_tokens][HIDDEN] */
+    struct ep_array recv_weights, recv_topk_idx; /* [num_rows][num_topk] */
+    struct ep_array weights;                     /* float [num_tokens][num_topk] */
 };
 
 static int layer_open(struct layer *layer, struct ranks_context *context)
@@ -35,64 +33,71 @@ static int layer_open(struct layer *layer, struct ranks_context *context)
     layer->num_tokens = world->problem.tokens[context->rank].num_tokens;
     layer->num_rows = world->received[context->rank].num_rows;
     layer->num_topk = world->spec.num_topk;
-    const size_t rows_bytes = (size_t)layer->num_rows * HIDDEN * sizeof(float);
-    const size_t choices_bytes = (size_t)layer->num_rows * (size_t)layer->num_topk * 4;
-    void *memory[4];
-    for (int i = 0; i < 4; i++)
-        RANK_CHECK_OK(
-            context, weft_arena_alloc(rank->arena, i < 2 ? rows_bytes : choices_bytes, &memory[i]));
-    layer->recv_x = memory[0];
-    layer->grad_recv_x = memory[1];
-    layer->recv_weights = memory[2];
-    layer->recv_topk_idx = memory[3];
-    layer->x = oracle_alloc((size_t)layer->num_tokens * HIDDEN * sizeof(float));
-    layer->grad_x = oracle_alloc((size_t)layer->num_tokens * HIDDEN * sizeof(float));
-    layer->weights = oracle_alloc((size_t)layer->num_tokens * (size_t)layer->num_topk * 4);
-    return 0;
+    const uint64_t received_bytes = (uint64_t)layer->num_rows * HIDDEN * sizeof(float);
+    const uint64_t own_bytes = (uint64_t)layer->num_tokens * HIDDEN * sizeof(float);
+    const uint64_t received_choices = (uint64_t)layer->num_rows * (uint64_t)layer->num_topk;
+    const uint64_t own_choices = (uint64_t)layer->num_tokens * (uint64_t)layer->num_topk;
+    return ep_array_alloc(rank, &layer->recv_x, EP_HEAP, received_bytes, 0) ||
+           ep_array_alloc(rank, &layer->grad_recv_x, EP_HEAP, received_bytes, 0) ||
+           ep_array_alloc(rank, &layer->recv_weights, EP_HEAP, received_choices * 4, 0) ||
+           ep_array_alloc(rank, &layer->recv_topk_idx, EP_HEAP, received_choices * 4, 0) ||
+           ep_array_alloc(rank, &layer->x, EP_INPUT, own_bytes, 0) ||
+           ep_array_alloc(rank, &layer->grad_x, EP_OWN, own_bytes, 0) ||
+           ep_array_alloc(rank, &layer->weights, EP_OWN, own_choices * 4, 0);
 }
 
 static int layer_close(struct layer *layer)
 {
-    free(layer->x);
-    free(layer->grad_x);
-    free(layer->weights);
-    return ep_rank_leave(&layer->rank) || ep_rank_close(&layer->rank);
+    struct ep_rank *rank = &layer->rank;
+    return ep_array_check_and_free(rank, &layer->recv_x, "recv_x") ||
+           ep_array_check_and_free(rank, &layer->grad_recv_x, "grad_recv_x") ||
+           ep_array_check_and_free(rank, &layer->recv_weights, "recv_weights") ||
+           ep_array_check_and_free(rank, &layer->recv_topk_idx, "recv_topk_idx") ||
+           ep_array_free(rank, &layer->x) ||
+           ep_array_check_and_free(rank, &layer->grad_x, "grad_x") ||
+           ep_array_check_and_free(rank, &layer->weights, "weights") || ep_rank_leave(rank) ||
+           ep_rank_close(rank);
 }
 
-static int dispatch(struct layer *layer, const float *src, float *dst)
+static int dispatch(struct layer *layer, const struct ep_array *src, struct ep_array *dst)
 {
     const struct ep_world *world = layer->rank.world;
-    const int32_t rank = layer->rank.context->rank;
-    const weft_plane plane = {.src = src, .dst = dst, .row_bytes = HIDDEN * sizeof(float)};
+    const weft_plane plane = {
+        .src = src->data, .dst = dst->data, .row_bytes = HIDDEN * sizeof(float)};
+    struct ep_inputs inputs;
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
+    if (ep_array_push(&layer->rank, src) || ep_rank_inputs(&layer->rank, &inputs))
+        return 1;
     args.num_planes = 1;
     args.planes = &plane;
     args.capacity = layer->num_rows;
     args.index_type = world->spec.index_type;
-    args.topk_idx = world->topk_idx[rank];
-    args.topk_weights = world->problem.tokens[rank].topk_weights;
-    args.recv_topk_idx = layer->recv_topk_idx;
-    args.recv_topk_weights = layer->recv_weights;
+    args.topk_idx = inputs.topk_idx;
+    args.topk_weights = inputs.topk_weights;
+    args.recv_topk_idx = layer->recv_topk_idx.data;
+    args.recv_topk_weights = layer->recv_weights.data;
     RANK_CHECK_OK(layer->rank.context,
                   weft_ep_dispatch(layer->rank.handle, &args, layer->rank.stream));
     RANK_CHECK_OK(layer->rank.context, weft_stream_synchronize(layer->rank.stream));
-    return 0;
+    return ep_array_pull(&layer->rank, dst);
 }
 
-static int combine(struct layer *layer, const float *x, float *out)
+static int combine(struct layer *layer, const struct ep_array *x, struct ep_array *out)
 {
     weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
+    if (ep_array_push(&layer->rank, x))
+        return 1;
     args.dtype = WEFT_FP32;
     args.hidden = HIDDEN;
     args.capacity = layer->num_rows;
-    args.x = x;
-    args.out = out;
-    args.topk_weights = layer->recv_weights;
-    args.out_topk_weights = layer->weights;
+    args.x = x->data;
+    args.out = out->data;
+    args.topk_weights = layer->recv_weights.data;
+    args.out_topk_weights = layer->weights.data;
     RANK_CHECK_OK(layer->rank.context,
                   weft_ep_combine(layer->rank.handle, &args, layer->rank.stream));
     RANK_CHECK_OK(layer->rank.context, weft_stream_synchronize(layer->rank.stream));
-    return 0;
+    return ep_array_pull(&layer->rank, out) || ep_array_pull(&layer->rank, &layer->weights);
 }
 
 static void fill(float *values, int64_t num_values, uint64_t seed)
@@ -131,12 +136,13 @@ static int adjoint(struct ranks_context *context)
     const int64_t num_own = (int64_t)layer.num_tokens * HIDDEN;
     const int64_t num_received = (int64_t)layer.num_rows * HIDDEN;
     const uint64_t rank = (uint64_t)context->rank;
-    fill(layer.x, num_own, 2 * rank);
-    fill(layer.grad_recv_x, num_received, 2 * rank + 1);
-    if (dispatch(&layer, layer.x, layer.recv_x) || combine(&layer, layer.grad_recv_x, layer.grad_x))
+    fill(layer.x.host, num_own, 2 * rank);
+    fill(layer.grad_recv_x.host, num_received, 2 * rank + 1);
+    if (dispatch(&layer, &layer.x, &layer.recv_x) ||
+        combine(&layer, &layer.grad_recv_x, &layer.grad_x))
         return 1;
-    const double sums[2] = {inner_product(layer.recv_x, layer.grad_recv_x, num_received),
-                            inner_product(layer.x, layer.grad_x, num_own)};
+    const double sums[2] = {inner_product(layer.recv_x.host, layer.grad_recv_x.host, num_received),
+                            inner_product(layer.x.host, layer.grad_x.host, num_own)};
     return check_sums(context, layer.rank.comm, sums) || layer_close(&layer);
 }
 
@@ -149,15 +155,17 @@ static int weights_come_back(struct ranks_context *context)
     struct layer layer = {0};
     if (layer_open(&layer, context))
         return 1;
-    fill(layer.grad_recv_x, (int64_t)layer.num_rows * HIDDEN, 1);
-    if (dispatch(&layer, layer.x, layer.recv_x) || combine(&layer, layer.grad_recv_x, layer.grad_x))
+    fill(layer.grad_recv_x.host, (int64_t)layer.num_rows * HIDDEN, 1);
+    if (dispatch(&layer, &layer.x, &layer.recv_x) ||
+        combine(&layer, &layer.grad_recv_x, &layer.grad_x))
         return 1;
+    const float *weights = layer.weights.host;
     for (int32_t i = 0; i < layer.num_tokens * layer.num_topk; i++) {
         const int32_t destination = ep_oracle_destination(&world->problem, context->rank,
                                                           i / layer.num_topk, i % layer.num_topk);
         const float expected = destination < 0 ? 0.0F : sent[i];
-        RANK_CHECK(context, memcmp(&layer.weights[i], &expected, sizeof expected) == 0,
-                   "weight %d is %g, expected %g", i, (double)layer.weights[i], (double)expected);
+        RANK_CHECK(context, memcmp(&weights[i], &expected, sizeof expected) == 0,
+                   "weight %d is %g, expected %g", i, (double)weights[i], (double)expected);
     }
     return layer_close(&layer);
 }
@@ -170,15 +178,17 @@ static int there_and_back(struct ranks_context *context)
     if (layer_open(&layer, context))
         return 1;
     for (uint64_t round = 0; round < 5; round++) {
-        fill(layer.x, (int64_t)layer.num_tokens * HIDDEN, round);
-        if (dispatch(&layer, layer.x, layer.recv_x) || combine(&layer, layer.recv_x, layer.grad_x))
+        fill(layer.x.host, (int64_t)layer.num_tokens * HIDDEN, round);
+        if (dispatch(&layer, &layer.x, &layer.recv_x) ||
+            combine(&layer, &layer.recv_x, &layer.grad_x))
             return 1;
+        const float *x = layer.x.host, *grad_x = layer.grad_x.host;
         for (int32_t i = 0; i < layer.num_tokens * HIDDEN; i++) {
             float num_copies = 0;
             for (int32_t rank = 0; rank < context->num_ranks; rank++)
                 if (world->received[rank].row_of_source_token[context->rank][i / HIDDEN] >= 0)
                     num_copies++;
-            RANK_CHECK(context, layer.grad_x[i] == num_copies * layer.x[i], "element %d", i);
+            RANK_CHECK(context, grad_x[i] == num_copies * x[i], "element %d", i);
         }
     }
     return layer_close(&layer);

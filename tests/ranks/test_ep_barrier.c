@@ -11,11 +11,16 @@
 #include "oracle/ep_trials.h"
 #include "oracle/oracle_alloc.h"
 
-enum { WORDS_PER_RANK = 512, NUM_BETWEEN_SYNCHRONISATIONS = 50 };
+enum {
+    WORDS_PER_RANK = 512,
+    ROW_BYTES = WORDS_PER_RANK * sizeof(uint64_t),
+    NUM_BETWEEN_SYNCHRONISATIONS = 50
+};
 
 struct visitor {
     struct ep_rank rank;
     uint64_t *words; /* [num_ranks][WORDS_PER_RANK], in the heap: row r is written by rank r */
+    uint64_t *copy;  /* of words, for the host */
     uint64_t round;
     int64_t num_wrong;
     _Atomic uint64_t *num_arrived; /* shared by all ranks */
@@ -35,7 +40,9 @@ static void write_to_all(void *argument)
     for (int32_t rank = 0; rank < visitor->rank.context->num_ranks; rank++) {
         uint64_t *words = weft_ptr(visitor->rank.comm, visitor->words, rank);
         for (int i = 0; i < WORDS_PER_RANK; i++)
-            words[own * WORDS_PER_RANK + i] = word_value(visitor->round, own, rank, i);
+            visitor->copy[i] = word_value(visitor->round, own, rank, i);
+        visitor->num_wrong += ep_rank_copy(&visitor->rank, words + own * WORDS_PER_RANK,
+                                           visitor->copy, ROW_BYTES) != WEFT_OK;
     }
     atomic_fetch_add(visitor->num_arrived, 1);
 }
@@ -46,18 +53,22 @@ static void read_from_all(void *argument)
     const int32_t own = visitor->rank.context->rank;
     const int32_t num_ranks = visitor->rank.context->num_ranks;
     visitor->num_wrong += atomic_load(visitor->num_arrived) < visitor->round * (uint64_t)num_ranks;
+    visitor->num_wrong += ep_rank_copy(&visitor->rank, visitor->copy, visitor->words,
+                                       (size_t)num_ranks * ROW_BYTES) != WEFT_OK;
     for (int32_t rank = 0; rank < num_ranks; rank++)
         for (int i = 0; i < WORDS_PER_RANK; i++)
-            visitor->num_wrong += visitor->words[rank * WORDS_PER_RANK + i] !=
+            visitor->num_wrong += visitor->copy[rank * WORDS_PER_RANK + i] !=
                                   word_value(visitor->round, rank, own, i);
 }
 
 static int step(struct visitor *visitor)
 {
     struct ep_rank *rank = &visitor->rank;
-    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, write_to_all, visitor));
+    if (ep_rank_call(rank, write_to_all, visitor))
+        return 1;
     RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
-    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, read_from_all, visitor));
+    if (ep_rank_call(rank, read_from_all, visitor))
+        return 1;
     RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
     return 0;
 }
@@ -70,11 +81,10 @@ static int visit(struct ranks_context *context)
     if (ep_rank_open(&visitor->rank, context, 0, 4096))
         return 1;
     visitor->num_arrived = context->shared;
-    RANK_CHECK_OK(context,
-                  weft_heap_alloc(visitor->rank.comm,
-                                  (size_t)context->num_ranks * WORDS_PER_RANK * sizeof(uint64_t),
-                                  &words));
+    const size_t bytes = (size_t)context->num_ranks * ROW_BYTES;
+    RANK_CHECK_OK(context, weft_heap_alloc(visitor->rank.comm, bytes, &words));
     visitor->words = words;
+    visitor->copy = oracle_alloc(bytes);
     for (int32_t i = 0; i < num_steps; i++) {
         if (step(visitor))
             return 1;
@@ -86,6 +96,7 @@ static int visit(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_heap_free(visitor->rank.comm, visitor->words));
     if (ep_rank_close(&visitor->rank))
         return 1;
+    free(visitor->copy);
     free(visitor);
     return 0;
 }

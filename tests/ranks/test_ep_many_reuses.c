@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Thousands of dispatches and combines of one small handle, back to back, into the same buffers.
- * The stream itself changes the input before each dispatch and looks at the output after it, so
- * that a peer that runs ahead and writes too early, or reads too late, is seen. */
+ * The stream itself, where it can, changes the input before each dispatch and looks at the output
+ * after it, so that a peer that runs ahead and writes too early, or reads too late, is seen. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 #include "oracle/oracle_alloc.h"
 
@@ -19,9 +20,9 @@ struct chain {
     int32_t num_tokens, num_rows;
     int32_t round;
     int64_t num_wrong;
-    float *src;          /* [num_tokens][HIDDEN] */
-    float *dst;          /* [num_rows][HIDDEN], in the heap */
-    float *out;          /* [num_tokens][HIDDEN] */
+    struct ep_array src; /* float [num_tokens][HIDDEN] */
+    struct ep_array dst; /* float [num_rows][HIDDEN], in the heap */
+    struct ep_array out; /* float [num_tokens][HIDDEN] */
     int32_t *num_copies; /* [num_tokens] how many ranks get the token */
     weft_plane plane;
 };
@@ -41,19 +42,31 @@ static void write_src(void *argument)
 {
     struct chain *chain = argument;
     const int64_t first = world_of(chain)->first_token[chain->rank.context->rank];
+    float *src = chain->src.host;
     chain->round++;
     for (int32_t i = 0; i < chain->num_tokens * HIDDEN; i++)
-        chain->src[i] = value_of(chain, first + i / HIDDEN);
+        src[i] = value_of(chain, first + i / HIDDEN);
+    chain->num_wrong +=
+        ep_rank_copy(&chain->rank, chain->src.data, src, chain->src.bytes) != WEFT_OK;
+}
+
+/* The host's copy of what the operation has written. */
+static const float *read_output(struct chain *chain, const struct ep_array *output)
+{
+    chain->num_wrong +=
+        ep_rank_copy(&chain->rank, output->host, output->data, output->bytes) != WEFT_OK;
+    return output->host;
 }
 
 static void check_dst(void *argument)
 {
     struct chain *chain = argument;
     const struct ep_oracle_row *rows = world_of(chain)->received[chain->rank.context->rank].rows;
+    const float *dst = read_output(chain, &chain->dst);
     for (int32_t i = 0; i < chain->num_rows * HIDDEN; i++) {
         const struct ep_oracle_row *row = &rows[i / HIDDEN];
         const int64_t token = world_of(chain)->first_token[row->source_rank] + row->token;
-        chain->num_wrong += chain->dst[i] != value_of(chain, token);
+        chain->num_wrong += dst[i] != value_of(chain, token);
     }
 }
 
@@ -61,32 +74,34 @@ static void check_out(void *argument)
 {
     struct chain *chain = argument;
     const int64_t first = world_of(chain)->first_token[chain->rank.context->rank];
+    const float *out = read_output(chain, &chain->out);
     for (int32_t i = 0; i < chain->num_tokens * HIDDEN; i++)
-        chain->num_wrong += chain->out[i] != (float)chain->num_copies[i / HIDDEN] *
-                                                 value_of(chain, first + i / HIDDEN);
+        chain->num_wrong +=
+            out[i] != (float)chain->num_copies[i / HIDDEN] * value_of(chain, first + i / HIDDEN);
 }
 
 static int chain_open(struct chain *chain, struct ranks_context *context)
 {
     const struct ep_world *world = context->argument;
-    void *dst;
     if (ep_rank_open(&chain->rank, context, 0, 1 << 20) || ep_rank_enter(&chain->rank, world) ||
         ep_route(&chain->rank))
         return 1;
     chain->num_tokens = world->problem.tokens[context->rank].num_tokens;
     chain->num_rows = world->received[context->rank].num_rows;
     const size_t row_bytes = HIDDEN * sizeof(float);
-    RANK_CHECK_OK(context,
-                  weft_arena_alloc(chain->rank.arena, (size_t)chain->num_rows * row_bytes, &dst));
-    chain->dst = dst;
-    chain->src = oracle_alloc((size_t)chain->num_tokens * row_bytes);
-    chain->out = oracle_alloc((size_t)chain->num_tokens * row_bytes);
+    const uint64_t own_bytes = (uint64_t)chain->num_tokens * row_bytes;
+    if (ep_array_alloc(&chain->rank, &chain->dst, EP_HEAP, (uint64_t)chain->num_rows * row_bytes,
+                       0) ||
+        ep_array_alloc(&chain->rank, &chain->src, EP_INPUT, own_bytes, 0) ||
+        ep_array_alloc(&chain->rank, &chain->out, EP_OWN, own_bytes, 0))
+        return 1;
     chain->num_copies = oracle_alloc((size_t)chain->num_tokens * sizeof(int32_t));
     for (int32_t token = 0; token < chain->num_tokens; token++)
         for (int32_t rank = 0; rank < context->num_ranks; rank++)
             chain->num_copies[token] +=
                 world->received[rank].row_of_source_token[context->rank][token] >= 0;
-    chain->plane = (weft_plane){.src = chain->src, .dst = chain->dst, .row_bytes = row_bytes};
+    chain->plane =
+        (weft_plane){.src = chain->src.data, .dst = chain->dst.data, .row_bytes = row_bytes};
     return 0;
 }
 
@@ -101,19 +116,21 @@ static int chain_step(struct chain *chain)
     combine.dtype = WEFT_FP32;
     combine.hidden = HIDDEN;
     combine.capacity = chain->num_rows;
-    combine.x = chain->dst;
-    combine.out = chain->out;
-    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, write_src, chain));
+    combine.x = chain->dst.data;
+    combine.out = chain->out.data;
+    if (ep_rank_call(rank, write_src, chain))
+        return 1;
     RANK_CHECK_OK(rank->context, weft_ep_dispatch(rank->handle, &dispatch, rank->stream));
-    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, check_dst, chain));
+    if (ep_rank_call(rank, check_dst, chain))
+        return 1;
     RANK_CHECK_OK(rank->context, weft_ep_combine(rank->handle, &combine, rank->stream));
-    RANK_CHECK_OK(rank->context, weft_stream_call(rank->stream, check_out, chain));
-    return 0;
+    return ep_rank_call(rank, check_out, chain);
 }
 
 static int run_chain(struct ranks_context *context)
 {
-    const int32_t num_steps = ep_grid_size(10000, 500);
+    /* Ranks of several processes take turns on a GPU, by the millisecond. */
+    const int32_t num_steps = tests_on_cuda() ? 500 : ep_grid_size(10000, 500);
     struct chain chain = {0};
     if (chain_open(&chain, context))
         return 1;
@@ -126,10 +143,11 @@ static int run_chain(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_stream_synchronize(chain.rank.stream));
     RANK_CHECK(context, chain.round == num_steps, "%d steps ran", chain.round);
     RANK_CHECK(context, chain.num_wrong == 0, "%lld wrong values", (long long)chain.num_wrong);
-    free(chain.src);
-    free(chain.out);
     free(chain.num_copies);
-    return ep_rank_leave(&chain.rank) || ep_rank_close(&chain.rank);
+    return ep_array_check_and_free(&chain.rank, &chain.dst, "dst") ||
+           ep_array_free(&chain.rank, &chain.src) ||
+           ep_array_check_and_free(&chain.rank, &chain.out, "out") || ep_rank_leave(&chain.rank) ||
+           ep_rank_close(&chain.rank);
 }
 
 static void run_chains(enum ranks_mode mode, int32_t num_ranks)

@@ -75,11 +75,10 @@ static int in_several_comms(struct ranks_context *context)
     if (ep_rank_open(&seats[0].rank, context, 0, 2 << 20))
         return 1;
     for (int i = 1; i < NUM_SEATS; i++) {
-        struct ep_rank *rank = &seats[i].rank;
-        rank->context = context;
-        RANK_CHECK_OK(context, weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &rank->comm));
-        RANK_CHECK_OK(context, weft_stream_create(rank->comm, &rank->stream));
-        RANK_CHECK_OK(context, weft_arena_create(rank->comm, 2 << 20, &rank->arena));
+        weft_comm *comm;
+        RANK_CHECK_OK(context, weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &comm));
+        if (ep_rank_open_on(&seats[i].rank, context, comm, 2 << 20))
+            return 1;
     }
     for (int i = 0; i < NUM_SEATS; i++)
         if (ep_rank_enter(&seats[i].rank, worlds[i]))
@@ -147,11 +146,10 @@ static void eps_at_once_on_one_communicator(void **state)
 /* The operations of one ep are ordered even when each is given another stream. */
 static int issue_alternating(struct seat *seat, weft_stream *const *streams)
 {
-    const struct ep_rank *rank = &seat->rank;
-    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
-    args.num_tokens = rank->world->problem.tokens[rank->context->rank].num_tokens;
-    args.index_type = rank->world->spec.index_type;
-    args.topk_idx = rank->world->topk_idx[rank->context->rank];
+    struct ep_rank *rank = &seat->rank;
+    weft_ep_layout_args args;
+    if (ep_layout_args(rank, &args))
+        return 1;
     RANK_CHECK_OK(rank->context, weft_ep_layout(rank->handle, &args, streams[0]));
     RANK_CHECK_OK(rank->context, weft_ep_notify(rank->handle, streams[1]));
     for (int round = 0; round < NUM_ROUNDS; round++) {

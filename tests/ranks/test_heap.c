@@ -4,13 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include <unistd.h>
 
+#include "harness/machine.h"
 #include "harness/ranks.h"
+#include "oracle/oracle_alloc.h"
 
 enum { MAX_RANKS = 9, ALIGNMENT = 256 };
 
@@ -34,24 +37,55 @@ static uint64_t word_of(int32_t writer, int32_t owner, size_t index)
     return (uint64_t)writer << 48 ^ (uint64_t)owner << 32 ^ index * 2654435761u;
 }
 
+/* The first word of a rank's strip of num_words words. */
+static size_t strip_begin(int32_t rank, int32_t num_ranks, size_t num_words)
+{
+    return num_words * (size_t)rank / (size_t)num_ranks;
+}
+
+/* `words` is the host's copy. */
+static int write_strips(struct ranks_context *context, weft_comm *comm, void *ptr, uint64_t *words,
+                        size_t num_words)
+{
+    const size_t begin = strip_begin(context->rank, context->num_ranks, num_words);
+    const size_t end = strip_begin(context->rank + 1, context->num_ranks, num_words);
+    for (int32_t owner = 0; owner < context->num_ranks; owner++) {
+        uint64_t *copy = weft_ptr(comm, ptr, owner);
+        RANK_CHECK(context, copy != NULL, "rank %d's copy is not mapped", owner);
+        RANK_CHECK(context, (copy == ptr) == (owner == context->rank), "rank %d", owner);
+        for (size_t index = begin; index < end; index++)
+            words[index] = word_of(context->rank, owner, index);
+        RANK_CHECK_OK(context, weft_memory_copy(comm, copy + begin, words + begin,
+                                                (end - begin) * sizeof *words));
+    }
+    return 0;
+}
+
+static int check_strips(struct ranks_context *context, weft_comm *comm, const void *ptr,
+                        uint64_t *words, size_t num_words)
+{
+    size_t num_wrong = 0;
+    memset(words, 0, num_words * sizeof *words);
+    RANK_CHECK_OK(context, weft_memory_copy(comm, words, ptr, num_words * sizeof *words));
+    for (int32_t rank = 0; rank < context->num_ranks; rank++)
+        for (size_t index = strip_begin(rank, context->num_ranks, num_words);
+             index < strip_begin(rank + 1, context->num_ranks, num_words); index++)
+            num_wrong += words[index] != word_of(rank, context->rank, index);
+    RANK_CHECK(context, num_wrong == 0, "%zu of %zu words are wrong", num_wrong, num_words);
+    return 0;
+}
+
 /* Every rank writes a strip of every rank's copy; after the barrier the owners read. */
-static int write_all_check_own(struct ranks_context *context, weft_comm *comm, uint64_t *words,
+static int write_all_check_own(struct ranks_context *context, weft_comm *comm, void *ptr,
                                size_t num_words)
 {
-    int32_t num_ranks = context->num_ranks;
-    for (int32_t owner = 0; owner < num_ranks; owner++) {
-        uint64_t *copy = weft_ptr(comm, words, owner);
-        RANK_CHECK(context, copy != NULL, "rank %d's copy is not mapped", owner);
-        RANK_CHECK(context, (copy == words) == (owner == context->rank), "rank %d", owner);
-        for (size_t index = (size_t)context->rank; index < num_words; index += (size_t)num_ranks)
-            copy[index] = word_of(context->rank, owner, index);
-    }
+    uint64_t *words = oracle_alloc(num_words * sizeof *words);
+    if (write_strips(context, comm, ptr, words, num_words) != 0)
+        return 1;
     RANK_CHECK_OK(context, weft_host_barrier(comm));
-    size_t num_wrong = 0;
-    for (size_t index = 0; index < num_words; index++)
-        num_wrong +=
-            words[index] != word_of((int32_t)(index % (size_t)num_ranks), context->rank, index);
-    RANK_CHECK(context, num_wrong == 0, "%zu of %zu words are wrong", num_wrong, num_words);
+    if (check_strips(context, comm, ptr, words, num_words) != 0)
+        return 1;
+    free(words);
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     return 0;
 }
@@ -163,6 +197,15 @@ static void what_is_freed_can_be_had_again(void **state)
     run_in_both_modes(3, alloc_and_free);
 }
 
+/* To the last byte. */
+static int write_bytes(struct ranks_context *context, weft_comm *comm, void *ptr, size_t num_bytes)
+{
+    char *content = oracle_alloc(num_bytes);
+    RANK_CHECK_OK(context, weft_memory_copy(comm, ptr, content, num_bytes));
+    free(content);
+    return 0;
+}
+
 static int grow(struct ranks_context *context)
 {
     weft_comm *comm;
@@ -183,7 +226,8 @@ static int grow(struct ranks_context *context)
     RANK_CHECK(context, info.committed_bytes == before.committed_bytes, "it grew without need");
     RANK_CHECK(context, info.largest_free_bytes == 0, "%lu bytes are free",
                (unsigned long)info.largest_free_bytes);
-    memset(ptr, 1, before.largest_free_bytes);
+    if (write_bytes(context, comm, ptr, before.largest_free_bytes) != 0)
+        return 1;
 
     RANK_CHECK_ERROR(context, weft_heap_alloc(comm, before.max_bytes, &rest),
                      WEFT_ERROR_OUT_OF_MEMORY, "heap_max_bytes is");
@@ -197,7 +241,8 @@ static int grow(struct ranks_context *context)
     RANK_CHECK(context, info.committed_bytes == info.max_bytes, "%lu bytes",
                (unsigned long)info.committed_bytes);
     RANK_CHECK_OK(context, weft_heap_alloc(comm, info.largest_free_bytes, &rest));
-    memset(rest, 2, info.largest_free_bytes);
+    if (write_bytes(context, comm, rest, info.largest_free_bytes) != 0)
+        return 1;
     RANK_CHECK_ERROR(context, weft_heap_alloc(comm, 1, &rest), WEFT_ERROR_OUT_OF_MEMORY, "heap");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
@@ -209,13 +254,15 @@ static void heaps_grow_to_their_limit(void **state)
     run_in_both_modes(3, grow);
 }
 
-/* Each rank wants all of the host's memory: an error, and not a process killed for want of it. */
+/* Each rank wants all of the host's memory, or more than a GPU has: an error, and not a process killed
+ * for want of it. */
 static int ask_for_too_much(struct ranks_context *context)
 {
     weft_comm *comm;
     weft_heap_info before, after;
-    const uint64_t max_bytes =
+    const uint64_t host_bytes =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) >> 21 << 21;
+    const uint64_t max_bytes = tests_on_cuda() ? UINT64_C(1) << 40 : host_bytes;
     if (open_comm(context, max_bytes, &comm) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_heap_query(comm, &before));

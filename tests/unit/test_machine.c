@@ -48,7 +48,7 @@ static weft_result launch(weft_comm *comm, weft__program_fn *function, struct te
     const struct weft__launch request = {.program = &program,
                                          .args = &args,
                                          .args_bytes = sizeof args,
-                                         .grid = {num_blocks, num_warps},
+                                         .grid = {.num_blocks = num_blocks, .num_warps = num_warps},
                                          .comm = comm,
                                          .on_failure = note_failure};
     last_failure = (struct weft_failure){.kind = WEFT_FAILURE_NONE};

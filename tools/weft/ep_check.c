@@ -6,60 +6,18 @@
 
 #include "ep_verify.h"
 
-/* Earlier passes left the right results in every buffer. */
-static void spoil_outputs(struct ep_layer *layer, int64_t num_recv)
+static weft_result verify(struct ep_verifier *verifier)
 {
-    const int garbage = 0xa5;
-    size_t num_tokens = (size_t)layer->num_tokens, num_ranks = (size_t)layer->num_ranks;
-    size_t capacity = (size_t)layer->capacity, num_topk = (size_t)layer->options->num_topk;
-    size_t row_bytes = layer->options->row_bytes;
-    memset(layer->tokens_per_rank, garbage, num_ranks * sizeof(int32_t));
-    memset(layer->tokens_per_node, garbage, (size_t)layer->num_nodes * sizeof(int32_t));
-    memset(layer->tokens_per_expert, garbage,
-           (size_t)layer->options->num_experts * sizeof(int32_t));
-    memset(layer->is_token_in_rank, garbage, num_tokens * num_ranks);
-    memset(layer->out, garbage, num_tokens * row_bytes);
-    if (capacity == 0)
-        return;
-    memset(layer->recv_x, garbage, (size_t)num_recv * row_bytes);
-    memset(layer->recv_topk_idx, garbage, capacity * num_topk * sizeof(int32_t));
-    memset(layer->recv_topk_weights, garbage, capacity * num_topk * sizeof(float));
-    memset(layer->recv_src_token, garbage, capacity * sizeof(int32_t));
-}
-
-static weft_result run(struct ep_layer *layer, enum ep_op op)
-{
-    weft_result result = ep_layer_enqueue(layer, op);
-    return result == WEFT_OK ? weft_stream_synchronize(layer->stream) : result;
-}
-
-static weft_result check_ops(struct ep_verifier *verifier)
-{
-    struct ep_layer *layer = verifier->layer;
-    weft_ep_counts counts;
-    weft_result result = run(layer, EP_LAYOUT);
-    if (result == WEFT_OK && ep_verify_layout(verifier) != 0)
-        result = WEFT_ERROR_OUT_OF_MEMORY;
-    if (result == WEFT_OK)
-        result = run(layer, EP_NOTIFY);
-    if (result == WEFT_OK)
-        result = weft_ep_wait_counts(layer->handle, &counts);
-    if (result == WEFT_OK && ep_verify_notify(verifier, &counts) != 0)
-        result = WEFT_ERROR_OUT_OF_MEMORY;
-    if (result == WEFT_OK)
-        result = run(layer, EP_DISPATCH);
-    if (result == WEFT_OK)
-        result = weft_ep_check(layer->handle, NULL);
-    if (result != WEFT_OK)
-        return result;
+    const struct ep_options *options = verifier->layer->options;
+    if (ep_verify_layout(verifier) != 0 || ep_verify_notify(verifier) != 0)
+        return WEFT_ERROR_OUT_OF_MEMORY;
     ep_verify_dispatch(verifier);
-    if (!ep_op_exists(EP_COMBINE, layer->options))
-        return WEFT_OK;
-    ep_apply_experts(verifier);
-    result = run(layer, EP_COMBINE);
-    if (result == WEFT_OK)
+    if (ep_op_exists(EP_COMBINE, options))
         ep_verify_combine(verifier);
-    return result;
+    if (options->check == EP_CHECK_FULL &&
+        weft_comm_machine(verifier->layer->comm) != WEFT_MACHINE_CPU)
+        return ep_verify_machine(verifier);
+    return WEFT_OK;
 }
 
 /* Over ranks, and over operations into EP_LAYER. */
@@ -87,15 +45,12 @@ static weft_result sum_tallies(weft_comm *comm, struct ep_tally tallies[EP_NUM_O
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS])
 {
     struct ep_verifier verifier;
-    weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
     memset(tallies, 0, EP_NUM_OPS * sizeof *tallies);
-    if (ep_verifier_open(&verifier, layer, tallies) == 0) {
-        spoil_outputs(layer, verifier.num_recv);
-        /* No rank may dispatch into rows that their owner still spoils. */
-        result = weft_host_barrier(layer->comm);
-    }
+    weft_result result = ep_verifier_open(&verifier, layer, tallies);
     if (result == WEFT_OK)
-        result = check_ops(&verifier);
+        result = ep_pass(layer, &verifier.results);
+    if (result == WEFT_OK)
+        result = verify(&verifier);
     if (result == WEFT_OK)
         result = sum_tallies(layer->comm, tallies);
     ep_verifier_close(&verifier);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One more pass through the layer, with experts, whose every result is compared with what follows
- * from the routing and the global token index, to the bit. */
+ * from the routing and the global token index, to the bit, and on other machines than cpu, where all rows
+ * are to be checked, also with what that machine gives. */
 #ifndef WEFT_TOOL_EP_CHECK_H
 #define WEFT_TOOL_EP_CHECK_H
 

@@ -75,25 +75,62 @@ static weft_result open_heap_buffers(struct ep_layer *layer, uint64_t arena_byte
     return WEFT_OK;
 }
 
+static weft_result alloc_own_buffers(struct ep_layer *layer)
+{
+    const size_t num_tokens = (size_t)layer->num_tokens, num_ranks = (size_t)layer->num_ranks;
+    const size_t row_bytes = layer->options->row_bytes;
+    const size_t num_choices = num_tokens * (size_t)layer->options->num_topk;
+    const struct {
+        void **buffer;
+        size_t bytes;
+    } list[] = {
+        {(void **)&layer->x, num_tokens * row_bytes},
+        {(void **)&layer->out, num_tokens * row_bytes},
+        {(void **)&layer->topk_idx, num_choices * sizeof(int32_t)},
+        {(void **)&layer->topk_weights, num_choices * sizeof(float)},
+        {(void **)&layer->tokens_per_rank, num_ranks * sizeof(int32_t)},
+        {(void **)&layer->tokens_per_node, (size_t)layer->num_nodes * sizeof(int32_t)},
+        {(void **)&layer->tokens_per_expert, (size_t)layer->options->num_experts * sizeof(int32_t)},
+        {(void **)&layer->is_token_in_rank, num_tokens * num_ranks},
+    };
+    weft_result result = WEFT_OK;
+    for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
+        result = weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer);
+    return result;
+}
+
+static weft_result fill_x(struct ep_layer *layer)
+{
+    const size_t num_tokens = (size_t)layer->num_tokens, row_bytes = layer->options->row_bytes;
+    const int64_t first_token = layer->routing->first_tokens[layer->rank];
+    const struct payload payload = ep_layer_payload(layer);
+    unsigned char *rows = malloc(num_tokens * row_bytes + 1);
+    if (!rows)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    for (size_t t = 0; t < num_tokens; t++)
+        payload_fill_row(&payload, first_token + (int64_t)t, 0, rows + t * row_bytes, row_bytes);
+    const weft_result result =
+        weft_memory_copy(layer->comm, layer->x, rows, num_tokens * row_bytes);
+    free(rows);
+    return result;
+}
+
 static weft_result open_own_buffers(struct ep_layer *layer)
 {
-    size_t num_tokens = (size_t)layer->num_tokens, num_ranks = (size_t)layer->num_ranks;
-    size_t row_bytes = layer->options->row_bytes;
-    /* One byte more, because malloc(0) may be NULL. */
-    layer->x = malloc(num_tokens * row_bytes + 1);
-    layer->out = malloc(num_tokens * row_bytes + 1);
-    layer->tokens_per_rank = calloc(num_ranks, sizeof(int32_t));
-    layer->tokens_per_node = calloc((size_t)layer->num_nodes, sizeof(int32_t));
-    layer->tokens_per_expert = calloc((size_t)layer->options->num_experts, sizeof(int32_t));
-    layer->is_token_in_rank = calloc(num_tokens * num_ranks + 1, 1);
-    if (!layer->x || !layer->out || !layer->tokens_per_rank || !layer->tokens_per_node ||
-        !layer->tokens_per_expert || !layer->is_token_in_rank)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    struct payload payload = ep_layer_payload(layer);
-    for (size_t t = 0; t < num_tokens; t++)
-        payload_fill_row(&payload, layer->routing->first_tokens[layer->rank] + (int64_t)t, 0,
-                         layer->x + t * row_bytes, row_bytes);
-    return WEFT_OK;
+    const int64_t first_token = layer->routing->first_tokens[layer->rank];
+    const size_t num_choices = (size_t)layer->num_tokens * (size_t)layer->options->num_topk;
+    weft_result result = alloc_own_buffers(layer);
+    if (result == WEFT_OK)
+        result = fill_x(layer);
+    if (result == WEFT_OK)
+        result = weft_memory_copy(layer->comm, layer->topk_idx,
+                                  ep_routing_topk_idx(layer->routing, first_token),
+                                  num_choices * sizeof(int32_t));
+    if (result == WEFT_OK)
+        result = weft_memory_copy(layer->comm, layer->topk_weights,
+                                  ep_routing_topk_weights(layer->routing, first_token),
+                                  num_choices * sizeof(float));
+    return result;
 }
 
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
@@ -141,12 +178,17 @@ void ep_layer_close(struct ep_layer *layer)
         weft_ep_handle_destroy(layer->handle);
     if (layer->ep)
         weft_ep_destroy(layer->ep);
-    free(layer->x);
-    free(layer->out);
-    free(layer->tokens_per_rank);
-    free(layer->tokens_per_node);
-    free(layer->tokens_per_expert);
-    free(layer->is_token_in_rank);
+    void *const buffers[] = {layer->x,
+                             layer->out,
+                             layer->topk_idx,
+                             layer->topk_weights,
+                             layer->tokens_per_rank,
+                             layer->tokens_per_node,
+                             layer->tokens_per_expert,
+                             layer->is_token_in_rank};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (buffers[i])
+            weft_memory_free(layer->comm, buffers[i]);
 }
 
 static weft_result enqueue_layout(struct ep_layer *layer)
@@ -154,7 +196,7 @@ static weft_result enqueue_layout(struct ep_layer *layer)
     weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
     args.num_tokens = layer->num_tokens;
     args.index_type = WEFT_INT32;
-    args.topk_idx = ep_routing_topk_idx(layer->routing, layer->routing->first_tokens[layer->rank]);
+    args.topk_idx = layer->topk_idx;
     args.num_tokens_per_rank = layer->tokens_per_rank;
     args.num_tokens_per_node = layer->tokens_per_node;
     args.num_tokens_per_expert = layer->tokens_per_expert;
@@ -164,7 +206,6 @@ static weft_result enqueue_layout(struct ep_layer *layer)
 
 static weft_result enqueue_dispatch(struct ep_layer *layer)
 {
-    int64_t first_token = layer->routing->first_tokens[layer->rank];
     weft_plane plane = {
         .src = layer->x, .dst = layer->recv_x, .row_bytes = layer->options->row_bytes};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
@@ -172,8 +213,8 @@ static weft_result enqueue_dispatch(struct ep_layer *layer)
     args.planes = &plane;
     args.capacity = layer->capacity;
     args.index_type = WEFT_INT32;
-    args.topk_idx = ep_routing_topk_idx(layer->routing, first_token);
-    args.topk_weights = ep_routing_topk_weights(layer->routing, first_token);
+    args.topk_idx = layer->topk_idx;
+    args.topk_weights = layer->topk_weights;
     args.recv_topk_idx = layer->recv_topk_idx;
     args.recv_topk_weights = layer->recv_topk_weights;
     args.recv_src_token = layer->recv_src_token;

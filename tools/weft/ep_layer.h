@@ -36,8 +36,11 @@ struct ep_layer {
     weft_arena *arena;
     struct ep_interval intervals[EP_NUM_OPS];
 
-    unsigned char *x; /* [N][row_bytes] */
-    unsigned char *out;
+    /* Memory of the machine, which the host must not touch. */
+    unsigned char *x;           /* [N][row_bytes] */
+    int32_t *topk_idx;          /* [N][num_topk] */
+    float *topk_weights;        /* [N][num_topk] */
+    unsigned char *out;         /* [N][row_bytes] */
     int32_t *tokens_per_rank;   /* [num_ranks] */
     int32_t *tokens_per_node;   /* [num_nodes] */
     int32_t *tokens_per_expert; /* [num_experts] */

@@ -26,6 +26,7 @@ enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EX
 
 enum key {
     KEY_RANKS = 256,
+    KEY_MACHINE,
     KEY_NODES,
     KEY_TOKENS,
     KEY_HIDDEN,
@@ -49,6 +50,8 @@ static const struct argp_option option_table[] = {
     {0, 0, 0, 0, "The job:", 1},
     {"ranks", KEY_RANKS, "R", 0, "Ranks (8). Inside a launcher: absent or equal to the job's", 0},
     {"nodes", KEY_NODES, "D", 0, "Virtual nodes of R/D consecutive ranks (1)", 0},
+    {"machine", KEY_MACHINE, "MACHINE", 0,
+     "cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", 0},
     {"timeout-ms", KEY_TIMEOUT, "MS", 0, "Deadline of every wait for another rank (30000)", 0},
     {0, 0, 0, 0, "The layer:", 2},
     {"tokens", KEY_TOKENS, "N", 0, "Tokens per rank (512)", 0},
@@ -73,8 +76,9 @@ static const struct argp_option option_table[] = {
     {0, 0, 0, 0, "The run:", 4},
     {"iters", KEY_ITERS, "I", 0, "Timed iterations (20)", 0},
     {"warmup", KEY_WARMUP, "I", 0, "Iterations before them (3)", 0},
-    {"blocks", KEY_BLOCKS, "B", 0, "Blocks per operation (1)", 0},
-    {"warps", KEY_WARPS, "W", 0, "Warps per block (1)", 0},
+    {"blocks", KEY_BLOCKS, "B", 0,
+     "Blocks per operation; 0: the library's choice (cpu: 1, cuda: 0)", 0},
+    {"warps", KEY_WARPS, "W", 0, "Warps per block; 0: the library's choice (cpu: 1, cuda: 0)", 0},
     {"check", KEY_CHECK, "MODE", 0,
      "full: every row; sample: all counts, and 64 rows of each rank and operation; none (sample)",
      0},
@@ -166,8 +170,8 @@ static const struct integer_option integer_options[] = {
     {KEY_LAYER, "--layer", 0, INT32_MAX, offsetof(struct ep_options, layer)},
     {KEY_ITERS, "--iters", 1, MAX_ITERS, offsetof(struct ep_options, num_iters)},
     {KEY_WARMUP, "--warmup", 0, MAX_ITERS, offsetof(struct ep_options, num_warmup)},
-    {KEY_BLOCKS, "--blocks", 1, MAX_BLOCKS, offsetof(struct ep_options, num_blocks)},
-    {KEY_WARPS, "--warps", 1, MAX_WARPS, offsetof(struct ep_options, num_warps)},
+    {KEY_BLOCKS, "--blocks", 0, MAX_BLOCKS, offsetof(struct ep_options, num_blocks)},
+    {KEY_WARPS, "--warps", 0, MAX_WARPS, offsetof(struct ep_options, num_warps)},
 };
 
 static error_t parse_integer(int key, const char *text, struct argp_state *state)
@@ -186,8 +190,12 @@ static error_t parse_integer(int key, const char *text, struct argp_state *state
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     static const char *const check_modes[] = {"full", "sample", "none", NULL};
+    static const char *const machines[] = {"auto", "cpu", "cuda", NULL};
     struct ep_options *options = state->input;
     switch (key) {
+    case KEY_MACHINE:
+        options->machine = (weft_machine)option_choice(state, "--machine", text, machines);
+        return 0;
     case KEY_DTYPE:
         parse_dtype(options, text, state);
         return 0;
@@ -233,8 +241,8 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .dtype = "bf16",
         .num_iters = 20,
         .num_warmup = 3,
-        .num_blocks = 1,
-        .num_warps = 1,
+        .num_blocks = EP_NOT_GIVEN,
+        .num_warps = EP_NOT_GIVEN,
         .seed = 1,
         .skew = EP_NOT_GIVEN,
         .check = EP_CHECK_SAMPLE,
@@ -253,6 +261,15 @@ static int must_be(const char *option, int32_t *value, int32_t required, const c
     }
     *value = required;
     return 0;
+}
+
+void ep_options_resolve_grid(struct ep_options *options, weft_machine machine)
+{
+    const int32_t usual = machine == WEFT_MACHINE_CPU ? 1 : 0;
+    if (options->num_blocks == EP_NOT_GIVEN)
+        options->num_blocks = usual;
+    if (options->num_warps == EP_NOT_GIVEN)
+        options->num_warps = usual;
 }
 
 static int resolve_trace(struct ep_options *options, char error[EP_ERROR_BYTES])

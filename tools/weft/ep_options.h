@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "weft.h"
 #include "workload/payload.h"
 #include "workload/trace.h"
 
@@ -29,7 +30,8 @@ struct ep_options {
     int32_t layer;
     int32_t num_iters;
     int32_t num_warmup;
-    int32_t num_blocks;
+    weft_machine machine;
+    int32_t num_blocks; /* EP_NOT_GIVEN until resolved, as the next; 0: the library chooses */
     int32_t num_warps;
     uint64_t seed;
     double skew;
@@ -45,5 +47,7 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv);
 /* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
 int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t num_nodes,
                        char error[EP_ERROR_BYTES]);
+/* And once the machine is known. */
+void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 
 #endif

@@ -4,7 +4,10 @@
 #include <jansson.h>
 #include <stdio.h>
 
-static const char machine[] = "cpu";
+static const char *machine_name(const struct ep_report *report)
+{
+    return report->machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu";
+}
 
 /* Rows move once in dispatch, once in combine, and both ways in a layer; layout and notify move no
  * rows. */
@@ -33,10 +36,10 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, s:I,"
         " s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:b}",
-        "op", ep_op_names[op], "machine", machine, "ranks", options->num_ranks, "nodes",
-        options->num_nodes, "tokens", options->num_tokens, "hidden", options->hidden, "topk",
-        options->num_topk, "experts", options->num_experts, "dtype", options->dtype, "trace",
-        options->trace_path, "trace_layer", options->layer, "skew", options->skew, "seed",
+        "op", ep_op_names[op], "machine", machine_name(report), "ranks", options->num_ranks,
+        "nodes", options->num_nodes, "tokens", options->num_tokens, "hidden", options->hidden,
+        "topk", options->num_topk, "experts", options->num_experts, "dtype", options->dtype,
+        "trace", options->trace_path, "trace_layer", options->layer, "skew", options->skew, "seed",
         (json_int_t)options->seed, "blocks", options->num_blocks, "warps", options->num_warps,
         "warmup", options->num_warmup, "iters", options->num_iters, "us_min", us->min, "us_median",
         us->median, "us_max", us->max, "bytes_logical", (json_int_t)traffic.bytes_logical,
@@ -52,24 +55,32 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     return result;
 }
 
-static void print_heading(const struct ep_options *options)
+static void print_count(int32_t count, const char *thing)
 {
+    if (count == 0)
+        printf("the library's choice of %ss", thing);
+    else
+        printf("%d %s%s", count, thing, count == 1 ? "" : "s");
+}
+
+static void print_heading(const struct ep_report *report)
+{
+    const struct ep_options *options = report->options;
     printf("machine %s, %d ranks on %d node%s, %d tokens per rank, hidden %d, %s, top-%d of %d "
            "experts\n",
-           machine, options->num_ranks, options->num_nodes, options->num_nodes == 1 ? "" : "s",
-           options->num_tokens, options->hidden, options->dtype, options->num_topk,
-           options->num_experts);
+           machine_name(report), options->num_ranks, options->num_nodes,
+           options->num_nodes == 1 ? "" : "s", options->num_tokens, options->hidden, options->dtype,
+           options->num_topk, options->num_experts);
     if (options->trace)
         printf("routing: layer %d of %s\n", options->layer, options->trace_path);
     else
         printf("routing: gate, skew %g, seed %llu\n", options->skew,
                (unsigned long long)options->seed);
-    printf(
-        "%d iterations after %d, %d block%s of %d warp%s; microseconds, the slowest rank's; GB/s "
-        "of the rank with most rows\n\n",
-        options->num_iters, options->num_warmup, options->num_blocks,
-        options->num_blocks == 1 ? "" : "s", options->num_warps,
-        options->num_warps == 1 ? "" : "s");
+    printf("%d iterations after %d, ", options->num_iters, options->num_warmup);
+    print_count(options->num_blocks, "block");
+    printf(" of ");
+    print_count(options->num_warps, "warp");
+    printf("; microseconds, the slowest rank's; GB/s of the rank with most rows\n\n");
     printf("%-9s %11s %11s %11s %8s %8s  %s\n", "", "min", "median", "max", "logical", "remote",
            "check");
     printf("%-9s %11s %11s %11s %8s %8s\n", "operation", "us", "us", "us", "GB/s", "GB/s");
@@ -99,7 +110,7 @@ int ep_report_print(const struct ep_report *report)
 {
     int result = 0, is_json = report->options->format == EP_FORMAT_JSON;
     if (!is_json)
-        print_heading(report->options);
+        print_heading(report);
     for (int op = 0; op < EP_NUM_OPS; op++) {
         if (!ep_op_exists(op, report->options))
             continue;

@@ -8,6 +8,7 @@
 
 struct ep_report {
     const struct ep_options *options;
+    weft_machine machine;
     struct figures figures[EP_NUM_OPS]; /* microseconds */
     struct ep_tally tallies[EP_NUM_OPS];
     struct ep_traffic traffic;

@@ -15,8 +15,8 @@ static int64_t collect_recv_tokens(struct ep_verifier *verifier)
     return num_recv;
 }
 
-int ep_verifier_open(struct ep_verifier *verifier, struct ep_layer *layer,
-                     struct ep_tally tallies[EP_NUM_OPS])
+weft_result ep_verifier_open(struct ep_verifier *verifier, const struct ep_layer *layer,
+                             struct ep_tally tallies[EP_NUM_OPS])
 {
     const struct ep_routing *routing = layer->routing;
     size_t num_tokens = (size_t)(routing->loaded_end - routing->loaded_begin);
@@ -31,13 +31,14 @@ int ep_verifier_open(struct ep_verifier *verifier, struct ep_layer *layer,
         .sum = calloc(hidden, sizeof(float)),
     };
     if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->y || !verifier->sum)
-        return -1;
+        return WEFT_ERROR_OUT_OF_MEMORY;
     verifier->num_recv = collect_recv_tokens(verifier);
-    return 0;
+    return ep_results_open(&verifier->results, layer, verifier->num_recv);
 }
 
 void ep_verifier_close(struct ep_verifier *verifier)
 {
+    ep_results_close(&verifier->results);
     free(verifier->recv_tokens);
     free(verifier->row);
     free(verifier->x);

@@ -4,19 +4,21 @@
 #define WEFT_TOOL_EP_VERIFY_H
 
 #include "ep_check.h"
+#include "ep_pass.h"
 
 struct ep_verifier {
-    struct ep_layer *layer;
-    struct ep_tally *tallies; /* [EP_NUM_OPS], of this rank */
-    int64_t *recv_tokens;     /* [num_recv] the global tokens of the rows of this rank, in order */
+    const struct ep_layer *layer;
+    struct ep_results results; /* of the pass that is verified */
+    struct ep_tally *tallies;  /* [EP_NUM_OPS], of this rank */
+    int64_t *recv_tokens;      /* [num_recv] the global tokens of the rows of this rank, in order */
     int64_t num_recv;
     unsigned char *row; /* one row, for what is expected */
     float *x, *y, *sum; /* one row each, in fp32 */
 };
 
-/* 0, or -1 when out of memory. */
-int ep_verifier_open(struct ep_verifier *verifier, struct ep_layer *layer,
-                     struct ep_tally tallies[EP_NUM_OPS]);
+/* Whatever the result, ep_verifier_close is called. */
+weft_result ep_verifier_open(struct ep_verifier *verifier, const struct ep_layer *layer,
+                             struct ep_tally tallies[EP_NUM_OPS]);
 void ep_verifier_close(struct ep_verifier *verifier);
 
 /* Counts one compared row (or count); tells the first difference of the operation. */
@@ -25,12 +27,12 @@ void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, con
 
 /* 0, or -1 when out of memory. */
 int ep_verify_layout(struct ep_verifier *verifier);
-int ep_verify_notify(struct ep_verifier *verifier, const weft_ep_counts *counts);
+int ep_verify_notify(struct ep_verifier *verifier);
 void ep_verify_dispatch(struct ep_verifier *verifier);
 void ep_verify_combine(struct ep_verifier *verifier);
 
-/* The experts' work on the rows in recv_x, in place: each expert multiplies by a factor of its own,
- * and a row becomes the sum over its experts here, weighted by the gate. */
-void ep_apply_experts(struct ep_verifier *verifier);
+/* Collective. Runs the same pass on a communicator of its own on machine cpu, and compares all bytes
+ * of the results. */
+weft_result ep_verify_machine(struct ep_verifier *verifier);
 
 #endif

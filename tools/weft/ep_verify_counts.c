@@ -23,7 +23,7 @@ static void count_own_token(struct ep_verifier *verifier, int64_t token,
     const struct ep_layer *layer = verifier->layer;
     const int32_t *topk_idx = ep_routing_topk_idx(layer->routing, token);
     int64_t own_token = token - layer->routing->first_tokens[layer->rank];
-    const uint8_t *is_in_rank = layer->is_token_in_rank + own_token * layer->num_ranks;
+    const uint8_t *is_in_rank = verifier->results.is_token_in_rank + own_token * layer->num_ranks;
     int is_equal = 1;
     for (int32_t r = 0; r < layer->num_ranks; r++) {
         int goes_there = ep_routing_goes_to(layer->routing, token, r);
@@ -48,11 +48,11 @@ static void compare_layout(struct ep_verifier *verifier, struct layout_counts *c
         counts->last_token[node] = -1;
     for (int64_t token = first_tokens[layer->rank]; token < first_tokens[layer->rank + 1]; token++)
         count_own_token(verifier, token, counts);
-    compare_counts(verifier, EP_LAYOUT, "tokens for rank", layer->tokens_per_rank, counts->per_rank,
-                   layer->num_ranks);
-    compare_counts(verifier, EP_LAYOUT, "tokens for node", layer->tokens_per_node, counts->per_node,
-                   layer->num_nodes);
-    compare_counts(verifier, EP_LAYOUT, "selections of expert", layer->tokens_per_expert,
+    compare_counts(verifier, EP_LAYOUT, "tokens for rank", verifier->results.tokens_per_rank,
+                   counts->per_rank, layer->num_ranks);
+    compare_counts(verifier, EP_LAYOUT, "tokens for node", verifier->results.tokens_per_node,
+                   counts->per_node, layer->num_nodes);
+    compare_counts(verifier, EP_LAYOUT, "selections of expert", verifier->results.tokens_per_expert,
                    counts->per_expert, layer->options->num_experts);
 }
 
@@ -94,9 +94,10 @@ static void count_recv_tokens(const struct ep_verifier *verifier, int32_t *per_r
     }
 }
 
-int ep_verify_notify(struct ep_verifier *verifier, const weft_ep_counts *counts)
+int ep_verify_notify(struct ep_verifier *verifier)
 {
     const struct ep_layer *layer = verifier->layer;
+    const struct ep_results *results = &verifier->results;
     int32_t num_local = ep_routing_first_expert(layer->routing, layer->rank + 1) -
                         ep_routing_first_expert(layer->routing, layer->rank);
     int32_t num_recv = (int32_t)verifier->num_recv;
@@ -105,14 +106,14 @@ int ep_verify_notify(struct ep_verifier *verifier, const weft_ep_counts *counts)
     int is_ready = per_rank && per_expert;
     if (is_ready) {
         count_recv_tokens(verifier, per_rank, per_expert);
-        compare_counts(verifier, EP_NOTIFY, "num_recv_tokens", &counts->num_recv_tokens, &num_recv,
+        compare_counts(verifier, EP_NOTIFY, "num_recv_tokens", &results->num_recv_tokens, &num_recv,
                        1);
-        compare_counts(verifier, EP_NOTIFY, "num_local_experts", &counts->num_local_experts,
+        compare_counts(verifier, EP_NOTIFY, "num_local_experts", &results->num_local_experts,
                        &num_local, 1);
-        compare_counts(verifier, EP_NOTIFY, "num_recv_per_rank", counts->num_recv_per_rank,
-                       per_rank, layer->num_ranks);
-        if (counts->num_local_experts == num_local)
-            compare_counts(verifier, EP_NOTIFY, "num_recv_per_expert", counts->num_recv_per_expert,
+        compare_counts(verifier, EP_NOTIFY, "num_recv_per_rank", results->recv_per_rank, per_rank,
+                       layer->num_ranks);
+        if (results->num_local_experts == num_local)
+            compare_counts(verifier, EP_NOTIFY, "num_recv_per_expert", results->recv_per_expert,
                            per_expert, num_local);
     }
     free(per_rank);

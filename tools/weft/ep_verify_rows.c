@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What dispatch must deliver, what the experts make of it, and what combine must sum. */
+/* What dispatch must deliver, and what combine must sum. */
 #include <string.h>
 
+#include "ep_experts.h"
 #include "ep_verify.h"
 #include "workload/convert.h"
 #include "workload/rng.h"
@@ -32,14 +33,15 @@ static int32_t source_of(const struct ep_routing *routing, int64_t token)
 }
 
 /* Local ids and weights of one received row. */
-static int topk_is_equal(const struct ep_layer *layer, int64_t row, int64_t token)
+static int topk_is_equal(const struct ep_verifier *verifier, int64_t row, int64_t token)
 {
+    const struct ep_layer *layer = verifier->layer;
     const struct ep_routing *routing = layer->routing;
     int32_t num_topk = routing->num_topk;
     const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
     const float *topk_weights = ep_routing_topk_weights(routing, token);
-    const int32_t *recv_idx = layer->recv_topk_idx + row * num_topk;
-    const float *recv_weights = layer->recv_topk_weights + row * num_topk;
+    const int32_t *recv_idx = verifier->results.recv_topk_idx + row * num_topk;
+    const float *recv_weights = verifier->results.recv_topk_weights + row * num_topk;
     int32_t first_expert = ep_routing_first_expert(routing, layer->rank);
     for (int32_t k = 0; k < num_topk; k++) {
         int is_local = routing->expert_rank[topk_idx[k]] == layer->rank;
@@ -61,11 +63,11 @@ static void verify_recv_row(struct ep_verifier *verifier, int64_t row)
     int64_t source_token = token - layer->routing->first_tokens[source];
     payload_fill_row(&payload, token, 0, verifier->row, row_bytes);
     const char *difference = NULL;
-    if (memcmp(layer->recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) != 0)
+    if (memcmp(verifier->results.recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) != 0)
         difference = "payload";
-    else if (!topk_is_equal(layer, row, token))
+    else if (!topk_is_equal(verifier, row, token))
         difference = "topk_idx or topk_weights";
-    else if (layer->recv_src_token[row] != source_token)
+    else if (verifier->results.recv_src_token[row] != source_token)
         difference = "src_token";
     ep_tally_row(verifier, EP_DISPATCH, !difference, "%s of row %lld (token %lld of rank %d)",
                  difference ? difference : "", (long long)row, (long long)source_token, source);
@@ -80,43 +82,9 @@ void ep_verify_dispatch(struct ep_verifier *verifier)
     int64_t num_topk = layer->options->num_topk;
     int is_equal = 1;
     for (int64_t i = verifier->num_recv * num_topk; i < layer->capacity * num_topk; i++)
-        is_equal &= layer->recv_topk_idx[i] == -1;
+        is_equal &= verifier->results.recv_topk_idx[i] == -1;
     if (!is_equal)
         ep_tally_row(verifier, EP_DISPATCH, 0, "topk_idx is not -1 after the last row");
-}
-
-/* Exact in fp32, and different for experts that are close to each other. */
-static float expert_factor(int32_t expert)
-{
-    return 1 + (float)(expert % 16) / 16;
-}
-
-/* y = x * scale, rounded as the experts' output is; `row` is scratch. */
-static void scale_row(const struct ep_layer *layer, float scale, const float *x, float *y,
-                      void *row)
-{
-    size_t hidden = (size_t)layer->options->hidden;
-    for (size_t h = 0; h < hidden; h++)
-        y[h] = x[h] * scale;
-    payload_from_fp32(layer->options->kind, y, hidden, row);
-    payload_to_fp32(layer->options->kind, row, hidden, y);
-}
-
-void ep_apply_experts(struct ep_verifier *verifier)
-{
-    const struct ep_layer *layer = verifier->layer;
-    int64_t num_topk = layer->options->num_topk;
-    for (int64_t row = 0; row < verifier->num_recv; row++) {
-        unsigned char *x = layer->recv_x + (size_t)row * layer->options->row_bytes;
-        float scale = 0;
-        for (int64_t i = row * num_topk; i < (row + 1) * num_topk; i++)
-            if (layer->recv_topk_idx[i] >= 0)
-                scale += layer->recv_topk_weights[i] *
-                         expert_factor(weft_ep_global_expert(layer->ep, layer->rank,
-                                                             layer->recv_topk_idx[i]));
-        payload_to_fp32(layer->options->kind, x, (size_t)layer->options->hidden, verifier->x);
-        scale_row(layer, scale, verifier->x, verifier->y, x);
-    }
 }
 
 /* The rows of the token on all ranks that had it, summed as combine documents. */
@@ -137,8 +105,8 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
             continue;
         for (int32_t k = 0; k < routing->num_topk; k++)
             if (routing->expert_rank[topk_idx[k]] == r)
-                scale += topk_weights[k] * expert_factor(topk_idx[k]);
-        scale_row(layer, scale, verifier->x, verifier->y, verifier->row);
+                scale += topk_weights[k] * ep_expert_factor(topk_idx[k]);
+        ep_scale_row(payload.kind, hidden, scale, verifier->x, verifier->y, verifier->row);
         for (size_t h = 0; h < hidden; h++)
             verifier->sum[h] += verifier->y[h];
     }
@@ -152,7 +120,7 @@ void ep_verify_combine(struct ep_verifier *verifier)
     int64_t num_sampled = sample_size(verifier, layer->num_tokens);
     for (int64_t i = 0; i < num_sampled; i++) {
         int64_t own_token = sample_row(verifier, layer->num_tokens, i);
-        const unsigned char *out = layer->out + (size_t)own_token * row_bytes;
+        const unsigned char *out = verifier->results.out + (size_t)own_token * row_bytes;
         combine_token(verifier, layer->routing->first_tokens[layer->rank] + own_token);
         ep_tally_row(verifier, EP_COMBINE, memcmp(out, verifier->row, row_bytes) == 0,
                      "row of token %lld", (long long)own_token);

@@ -16,6 +16,7 @@ struct command {
 static const struct command commands[] = {
     {"run", "weft run", command_run},
     {"ep", "weft ep", command_ep},
+    {"doctor", "weft doctor", command_doctor},
     {"sim", "weft sim", command_sim},
 };
 
@@ -29,9 +30,10 @@ static void print_version(FILE *stream, struct argp_state *state)
 static const char documentation[] =
     "Carries the tokens of mixture-of-experts layers to their experts on other ranks and back."
     "\vCommands:\n"
-    "  run   start a program as several local ranks\n"
-    "  ep    run, time and check one mixture-of-experts layer\n"
-    "  sim   check the operations under schedules drawn from seeds\n"
+    "  run      start a program as several local ranks\n"
+    "  ep       run, time and check one mixture-of-experts layer\n"
+    "  doctor   tell what weft can run on here, and measure the links between ranks\n"
+    "  sim      check the operations under schedules drawn from seeds\n"
     "\n"
     "`weft COMMAND --help' tells the options of a command, weft(1) the rest.";
 
@@ -47,7 +49,7 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "no command given; commands are run, ep and sim");
+        argp_error(state, "no command given; commands are run, ep, doctor and sim");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -74,6 +76,6 @@ int main(int argc, char **argv)
             return commands[i].function(argc - command_index, argv + command_index);
         }
     }
-    fprintf(stderr, "weft: unknown command %s; commands are run, ep and sim\n", name);
+    fprintf(stderr, "weft: unknown command %s; commands are run, ep, doctor and sim\n", name);
     return STATUS_USAGE;
 }

@@ -76,6 +76,7 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
 weft_result weft__cuda_launch_on(CUstream stream, const struct weft__launch *launch);
 
 /* Of the machine's table. */
+void weft__cuda_describe(weft_machine_info *info);
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__cuda_free(weft_comm *comm, void *memory);
 weft_result weft__cuda_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);

@@ -295,6 +295,7 @@ static const struct weft__machine machine = {
               .stop = weft__cuda_watcher_stop,
               .detach = weft__cuda_detach},
     .kind = WEFT_MACHINE_CUDA,
+    .describe = weft__cuda_describe,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,
     .copy = weft__cuda_copy,

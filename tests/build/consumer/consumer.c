@@ -19,7 +19,10 @@ int main(void)
     void *memory = NULL;
     if (weft_heap_alloc(comm, 4096, &memory) != WEFT_OK)
         return fail("weft_heap_alloc");
-    memset(memory, 1, 4096);
+    char bytes[4096];
+    memset(bytes, 1, sizeof bytes);
+    if (weft_memory_copy(comm, memory, bytes, sizeof bytes) != WEFT_OK)
+        return fail("weft_memory_copy");
     if (weft_ptr(comm, memory, 0) != memory || weft_comm_num_ranks(comm) != 1)
         return fail("one rank alone");
 

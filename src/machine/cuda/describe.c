@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#include "machine/cuda/device.h"
+
+static void describe_device(CUdevice device, weft_device_info *info)
+{
+    size_t memory_bytes = 0;
+    int num_sms = 0;
+    if (weft__cu.device_get_name(info->name, sizeof info->name, device) != CUDA_SUCCESS)
+        info->name[0] = '\0';
+    (void)weft__cu.device_total_mem(&memory_bytes, device);
+    (void)weft__cu.device_get_attribute(&num_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    info->memory_bytes = memory_bytes;
+    info->num_processors = num_sms;
+}
+
+void weft__cuda_describe(weft_machine_info *info)
+{
+    int driver_version = 0, num_devices = 0;
+    (void)weft__cu.driver_get_version(&driver_version);
+    (void)weft__cu.device_get_count(&num_devices);
+    info->driver_version = driver_version;
+    info->build_version = CUDA_VERSION;
+    info->num_devices = num_devices;
+    for (int i = 0; i < num_devices && i < WEFT_MAX_DEVICES; i++) {
+        CUdevice device;
+        if (weft__cu.device_get(&device, i) == CUDA_SUCCESS)
+            describe_device(device, &info->devices[i]);
+    }
+}

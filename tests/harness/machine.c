@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/machine.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "weft.h"
+
+enum { SKIPPED = 77 };
+
+struct answer {
+    weft_result result;
+    weft_machine machine;
+    char message[512];
+};
+
+/* A communicator of one rank tells whether there is such a machine. */
+static struct answer try_machine(void)
+{
+    struct answer answer = {.result = WEFT_OK};
+    weft_unique_id id;
+    weft_comm *comm;
+    answer.result = weft_unique_id_create(&id);
+    if (answer.result == WEFT_OK)
+        answer.result = weft_comm_create(&id, 0, 1, NULL, &comm);
+    snprintf(answer.message, sizeof answer.message, "%s", weft_last_error());
+    if (answer.result == WEFT_OK) {
+        answer.machine = weft_comm_machine(comm);
+        weft_comm_destroy(comm);
+    }
+    return answer;
+}
+
+static struct answer ask_child(void)
+{
+    struct answer answer = {.result = WEFT_ERROR_SYSTEM, .message = "the child died"};
+    int ends[2];
+    if (pipe(ends) != 0)
+        return answer;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct answer own = try_machine();
+        _exit(write(ends[1], &own, sizeof own) != (ssize_t)sizeof own);
+    }
+    close(ends[1]);
+    struct answer told;
+    if (read(ends[0], &told, sizeof told) == (ssize_t)sizeof told)
+        answer = told;
+    close(ends[0]);
+    waitpid(pid, NULL, 0);
+    return answer;
+}
+
+void tests_choose_machine(void)
+{
+    static int is_chosen;
+    if (is_chosen)
+        return;
+    is_chosen = 1;
+    /* Without the caller's word tests take no GPU. */
+    setenv("WEFT_MACHINE", "cpu", 0);
+    if (strcmp(getenv("WEFT_MACHINE"), "cpu") == 0)
+        return;
+    /* Kernels of ranks that are threads wait for each other, and must not queue up in one queue of
+     * the device: there are 8, and at most 32. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    const struct answer answer = ask_child();
+    if (answer.result == WEFT_ERROR_UNSUPPORTED) {
+        printf("skipped: %s\n", answer.message);
+        exit(SKIPPED);
+    }
+    if (answer.result != WEFT_OK) {
+        fprintf(stderr, "WEFT_MACHINE=%s: %s: %s\n", getenv("WEFT_MACHINE"),
+                weft_result_string(answer.result), answer.message);
+        exit(EXIT_FAILURE);
+    }
+    setenv("WEFT_MACHINE", answer.machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu", 1);
+}
+
+int tests_on_cuda(void)
+{
+    const char *machine = getenv("WEFT_MACHINE");
+    return machine != NULL && strcmp(machine, "cuda") == 0;
+}
+
+/* The driver's devices, and what its threads wake each other by. */
+static int is_of_driver(const char *target)
+{
+    return strncmp(target, "/dev/nvidia", 11) == 0 || strncmp(target, "anon_inode:", 11) == 0 ||
+           strncmp(target, "pipe:", 5) == 0;
+}
+
+int tests_count_fds(void)
+{
+    const struct dirent *entry;
+    int num_fds = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        char target[256];
+        const ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        num_fds += length > 0 && !(tests_on_cuda() && is_of_driver(target));
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return num_fds;
+}
+
+int tests_count_heap_mappings(void)
+{
+    char line[512];
+    int num_mappings = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        num_mappings += strstr(line, "memfd:weft") != NULL;
+    if (maps != NULL)
+        fclose(maps);
+    return num_mappings;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle/ep_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/oracle_alloc.h"
+
+enum { GUARD_BYTES = 128, GUARD = 0xa5, ALIGNMENT = 256 };
+
+struct world_inputs {
+    const struct ep_world *world;
+    struct ep_array topk_idx, topk_weights;
+    struct world_inputs *next;
+};
+
+/* Of a rank, and shared by the copies of its struct ep_rank. */
+struct ep_memory {
+    /* On a GPU, allocating and freeing may wait for all kernels, also for those of a rank of the same
+     * process, which wait for this one: so the tests do neither between operations. */
+    char *pool; /* NULL: weft_memory_alloc is asked each time */
+    uint64_t pool_bytes, used_bytes;
+    int64_t num_allocated; /* from the pool, which is empty again at 0 */
+    struct world_inputs *inputs;
+};
+
+struct ep_memory *ep_memory_create(void)
+{
+    return oracle_alloc(sizeof(struct ep_memory));
+}
+
+int ep_memory_reserve(struct ep_rank *self, uint64_t bytes)
+{
+    void *pool;
+    if (weft_comm_machine(self->comm) == WEFT_MACHINE_CPU)
+        return 0;
+    RANK_CHECK_OK(self->context, weft_memory_alloc(self->comm, bytes, &pool));
+    self->memory->pool = pool;
+    self->memory->pool_bytes = bytes;
+    return 0;
+}
+
+int ep_memory_destroy(struct ep_rank *self)
+{
+    if (ep_memory_forget_inputs(self))
+        return 1;
+    RANK_CHECK_OK(self->context, weft_memory_free(self->comm, self->memory->pool));
+    free(self->memory);
+    self->memory = NULL;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- arrays */
+
+static int own_alloc(struct ep_rank *self, uint64_t bytes, void **block)
+{
+    struct ep_memory *memory = self->memory;
+    if (memory->pool == NULL) {
+        RANK_CHECK_OK(self->context, weft_memory_alloc(self->comm, bytes, block));
+        RANK_CHECK(self->context, (uintptr_t)*block % ALIGNMENT == 0, "%p is not aligned", *block);
+        return 0;
+    }
+    const uint64_t rounded_bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    RANK_CHECK(self->context, rounded_bytes <= memory->pool_bytes - memory->used_bytes,
+               "the pool of %llu bytes is too small", (unsigned long long)memory->pool_bytes);
+    *block = memory->pool + memory->used_bytes;
+    memory->used_bytes += rounded_bytes;
+    memory->num_allocated++;
+    return 0;
+}
+
+static int own_free(struct ep_rank *self, void *block)
+{
+    struct ep_memory *memory = self->memory;
+    if (memory->pool == NULL)
+        RANK_CHECK_OK(self->context, weft_memory_free(self->comm, block));
+    else if (--memory->num_allocated == 0)
+        memory->used_bytes = 0;
+    return 0;
+}
+
+int ep_array_alloc(struct ep_rank *self, struct ep_array *array, enum ep_place place,
+                   uint64_t bytes, uint64_t misalign_bytes)
+{
+    const uint64_t guard_bytes = place == EP_INPUT ? 0 : GUARD_BYTES;
+    const uint64_t data_offset = guard_bytes + misalign_bytes;
+    void *block = NULL;
+    *array = (struct ep_array){
+        .bytes = bytes, .place = place, .block_bytes = data_offset + bytes + guard_bytes};
+    if (array->block_bytes == 0)
+        return 0;
+    if (place == EP_HEAP)
+        RANK_CHECK_OK(self->context, weft_arena_alloc(self->arena, array->block_bytes, &block));
+    else if (own_alloc(self, array->block_bytes, &block))
+        return 1;
+    array->block = block;
+    array->host_block = oracle_alloc(array->block_bytes);
+    memset(array->host_block, GUARD, array->block_bytes);
+    RANK_CHECK_OK(self->context,
+                  weft_memory_copy(self->comm, block, array->host_block, array->block_bytes));
+    if (bytes > 0) {
+        array->data = array->block + data_offset;
+        array->host = array->host_block + data_offset;
+    }
+    return 0;
+}
+
+int ep_array_free(struct ep_rank *self, struct ep_array *array)
+{
+    int failed = 0;
+    if (array->block != NULL && array->place == EP_HEAP)
+        RANK_CHECK_OK(self->context, weft_arena_free(self->arena, array->block));
+    else if (array->block != NULL)
+        failed = own_free(self, array->block);
+    free(array->host_block);
+    *array = (struct ep_array){0};
+    return failed;
+}
+
+static int is_guard(const char *begin, const char *end)
+{
+    for (const char *byte = begin; byte < end; byte++)
+        if ((unsigned char)*byte != GUARD)
+            return 0;
+    return 1;
+}
+
+int ep_array_check_and_free(struct ep_rank *self, struct ep_array *array, const char *name)
+{
+    if (array->block == NULL)
+        return 0;
+    if (ep_array_pull(self, array))
+        return 1;
+    const char *block_end = array->host_block + array->block_bytes;
+    const char *begin = array->bytes == 0 ? block_end : array->host;
+    const char *end = begin + array->bytes;
+    RANK_CHECK(self->context, is_guard(array->host_block, begin), "written before %s", name);
+    RANK_CHECK(self->context, is_guard(end, block_end), "written after %s", name);
+    return ep_array_free(self, array);
+}
+
+int ep_array_push(struct ep_rank *self, const struct ep_array *array)
+{
+    RANK_CHECK_OK(self->context,
+                  weft_memory_copy(self->comm, array->data, array->host, array->bytes));
+    return 0;
+}
+
+int ep_array_pull(struct ep_rank *self, struct ep_array *array)
+{
+    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, array->host_block, array->block,
+                                                  array->block_bytes));
+    return 0;
+}
+
+int ep_array_untouched(struct ep_rank *self, const struct ep_array *array, uint64_t begin,
+                       const char *name)
+{
+    const char *host = array->host;
+    if (begin < array->bytes)
+        RANK_CHECK(self->context, is_guard(host + begin, host + array->bytes),
+                   "%s was written after its byte %llu", name, (unsigned long long)begin);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- inputs of worlds */
+
+static int make_input(struct ep_rank *self, struct ep_array *array, const void *content,
+                      uint64_t bytes)
+{
+    if (ep_array_alloc(self, array, EP_INPUT, bytes, 0))
+        return 1;
+    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, array->data, content, bytes));
+    return 0;
+}
+
+static int make_inputs(struct ep_rank *self, struct world_inputs *inputs)
+{
+    const struct ep_world *world = inputs->world;
+    const int32_t rank = self->context->rank;
+    const struct ep_oracle_tokens *tokens = &world->problem.tokens[rank];
+    const uint64_t num_choices = (uint64_t)tokens->num_tokens * (uint64_t)world->spec.num_topk;
+    const uint64_t index_bytes = world->spec.index_type == WEFT_INT32 ? 4 : 8;
+    return make_input(self, &inputs->topk_idx, world->topk_idx[rank], num_choices * index_bytes) ||
+           make_input(self, &inputs->topk_weights, tokens->topk_weights, num_choices * 4);
+}
+
+int ep_rank_inputs(struct ep_rank *self, struct ep_inputs *inputs)
+{
+    struct world_inputs *of_world = self->memory->inputs;
+    while (of_world != NULL && of_world->world != self->world)
+        of_world = of_world->next;
+    if (of_world == NULL) {
+        of_world = oracle_alloc(sizeof *of_world);
+        of_world->world = self->world;
+        of_world->next = self->memory->inputs;
+        self->memory->inputs = of_world;
+        if (make_inputs(self, of_world))
+            return 1;
+    }
+    *inputs = (struct ep_inputs){of_world->topk_idx.data, of_world->topk_weights.data};
+    return 0;
+}
+
+int ep_memory_forget_inputs(struct ep_rank *self)
+{
+    struct world_inputs *inputs = self->memory->inputs;
+    while (inputs != NULL) {
+        struct world_inputs *next = inputs->next;
+        if (ep_array_free(self, &inputs->topk_idx) || ep_array_free(self, &inputs->topk_weights))
+            return 1;
+        free(inputs);
+        inputs = next;
+    }
+    self->memory->inputs = NULL;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- calls */
+
+int ep_rank_call(struct ep_rank *self, void (*function)(void *argument), void *argument)
+{
+    if (weft_comm_machine(self->comm) == WEFT_MACHINE_CPU) {
+        RANK_CHECK_OK(self->context, weft_stream_call(self->stream, function, argument));
+        return 0;
+    }
+    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    function(argument);
+    return 0;
+}
+
+weft_result ep_rank_copy(struct ep_rank *self, void *dst, const void *src, size_t bytes)
+{
+    if (weft_comm_machine(self->comm) != WEFT_MACHINE_CPU)
+        return weft_memory_copy(self->comm, dst, src, bytes);
+    /* A stream's call, beside the host's calls of the library. */
+    if (bytes > 0)
+        memcpy(dst, src, bytes);
+    return WEFT_OK;
+}

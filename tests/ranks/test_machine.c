@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Which machine communicators are on, and what weft_machine_query tells of machines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/ranks.h"
+
+/* The environment's machine, the config's against it, and the parent's. */
+static int see_machine(struct ranks_context *context)
+{
+    const weft_machine usual = tests_on_cuda() ? WEFT_MACHINE_CUDA : WEFT_MACHINE_CPU;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm, *child;
+    RANK_CHECK(context, weft_comm_machine(NULL) == WEFT_MACHINE_AUTO, "no comm, but a machine");
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK(context, weft_comm_machine(comm) == usual, "machine %d", weft_comm_machine(comm));
+    config.machine = WEFT_MACHINE_CPU;
+    RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, &config, &child));
+    RANK_CHECK(context, weft_comm_machine(child) == usual, "machine %d", weft_comm_machine(child));
+    RANK_CHECK_OK(context, weft_comm_destroy(child));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    ranks_barrier(context);
+    RANK_CHECK_OK(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK(context, weft_comm_machine(comm) == WEFT_MACHINE_CPU, "machine %d",
+               weft_comm_machine(comm));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    config.machine = (weft_machine)(WEFT_MACHINE_CUDA + 1);
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_INVALID_ARGUMENT, "machine");
+    return 0;
+}
+
+static void communicators_have_the_machine_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, see_machine, NULL), 0);
+}
+
+static int check_devices(struct ranks_context *context, const weft_machine_info *info)
+{
+    RANK_CHECK(context, info->is_usable == 1, "%s", info->reason);
+    RANK_CHECK(context, info->reason[0] == '\0', "usable, but %s", info->reason);
+    RANK_CHECK(context, info->num_devices >= 1, "%d devices", info->num_devices);
+    for (int32_t i = 0; i < info->num_devices && i < WEFT_MAX_DEVICES; i++) {
+        const weft_device_info *device = &info->devices[i];
+        RANK_CHECK(context, device->name[0] != '\0', "device %d has no name", i);
+        RANK_CHECK(context, memchr(device->name, '\0', sizeof device->name) != NULL, "no end");
+        RANK_CHECK(context, device->memory_bytes > 0, "device %d has no memory", i);
+        RANK_CHECK(context, device->num_processors > 0, "device %d has no processors", i);
+    }
+    return 0;
+}
+
+static int query(struct ranks_context *context)
+{
+    weft_machine_info info;
+    memset(&info, 0xff, sizeof info);
+    RANK_CHECK_OK(context, weft_machine_query(WEFT_MACHINE_CPU, &info));
+    RANK_CHECK(context, info.machine == WEFT_MACHINE_CPU, "machine %d", info.machine);
+    RANK_CHECK(context, info.driver_version == 0 && info.build_version == 0, "versions of a cpu");
+    if (check_devices(context, &info))
+        return 1;
+    RANK_CHECK_OK(context, weft_machine_query(WEFT_MACHINE_CUDA, &info));
+    RANK_CHECK(context, info.machine == WEFT_MACHINE_CUDA, "machine %d", info.machine);
+    RANK_CHECK(context, info.is_usable || !tests_on_cuda(), "%s", info.reason);
+    if (info.is_usable) {
+        RANK_CHECK(context, info.driver_version >= 11000 && info.build_version >= 11000,
+                   "versions %d and %d", info.driver_version, info.build_version);
+        return check_devices(context, &info);
+    }
+    RANK_CHECK(context, strstr(info.reason, "machine cuda cannot be used: ") != NULL, "%s",
+               info.reason);
+    RANK_CHECK(context, info.num_devices == 0, "%d devices", info.num_devices);
+    return 0;
+}
+
+/* The environment decides, as for communicators. */
+static int query_auto(struct ranks_context *context)
+{
+    const weft_machine usual = tests_on_cuda() ? WEFT_MACHINE_CUDA : WEFT_MACHINE_CPU;
+    const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
+    weft_machine_info info;
+    RANK_CHECK_OK(context, weft_machine_query(WEFT_MACHINE_AUTO, &info));
+    RANK_CHECK(context, info.machine == usual, "machine %d", info.machine);
+    if (check_devices(context, &info))
+        return 1;
+    setenv("WEFT_MACHINE", "tpu", 1);
+    info.machine = WEFT_MACHINE_AUTO;
+    RANK_CHECK_ERROR(context, weft_machine_query(WEFT_MACHINE_AUTO, &info), invalid, "tpu");
+    RANK_CHECK(context, info.machine == WEFT_MACHINE_AUTO, "an output was written");
+    RANK_CHECK_ERROR(context, weft_machine_query((weft_machine)3, &info), invalid, "machine");
+    RANK_CHECK_ERROR(context, weft_machine_query(WEFT_MACHINE_CPU, NULL), invalid, "info");
+    return 0;
+}
+
+static void machines_are_described(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 1, query, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 1, query_auto, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communicators_have_the_machine_asked_for),
+        cmocka_unit_test(machines_are_described),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

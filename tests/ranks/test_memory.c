@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of one rank: weft_memory_alloc, free and copy. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/ranks.h"
+#include "oracle/ep_data.h"
+#include "oracle/oracle_alloc.h"
+
+enum { ALIGNMENT = 256, NUM_BLOCKS = 9 };
+
+static const size_t sizes[NUM_BLOCKS] = {1, 3, 255, 256, 257, 4096, 100001, 1 << 20, 3000000};
+
+static int open_comm(struct ranks_context *context, weft_comm **comm)
+{
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, comm));
+    return 0;
+}
+
+static int check_zeroed(struct ranks_context *context, weft_comm *comm, const void *block,
+                        size_t bytes)
+{
+    char *content = oracle_alloc(bytes);
+    size_t num_wrong = 0;
+    memset(content, 1, bytes);
+    RANK_CHECK_OK(context, weft_memory_copy(comm, content, block, bytes));
+    for (size_t i = 0; i < bytes; i++)
+        num_wrong += content[i] != 0;
+    RANK_CHECK(context, num_wrong == 0, "%zu of %zu bytes are not 0", num_wrong, bytes);
+    free(content);
+    return 0;
+}
+
+/* Twice, so that the second time memory is zeroed that was in use. */
+static int allocate(struct ranks_context *context)
+{
+    weft_comm *comm;
+    void *blocks[NUM_BLOCKS];
+    char *garbage = oracle_alloc(sizes[NUM_BLOCKS - 1]);
+    memset(garbage, 0xa5, sizes[NUM_BLOCKS - 1]);
+    if (open_comm(context, &comm))
+        return 1;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < NUM_BLOCKS; i++) {
+            RANK_CHECK_OK(context, weft_memory_alloc(comm, sizes[i], &blocks[i]));
+            RANK_CHECK(context, (uintptr_t)blocks[i] % ALIGNMENT == 0, "%p is not aligned",
+                       blocks[i]);
+            if (check_zeroed(context, comm, blocks[i], sizes[i]))
+                return 1;
+            RANK_CHECK_OK(context, weft_memory_copy(comm, blocks[i], garbage, sizes[i]));
+        }
+        for (int i = 0; i < NUM_BLOCKS; i++)
+            RANK_CHECK_OK(context, weft_memory_free(comm, blocks[i]));
+    }
+    free(garbage);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void memory_is_zeroed_and_aligned(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, 3, allocate, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, allocate, NULL), 0);
+}
+
+/* From the host through two places of the machine, and back. */
+static int copy_through(struct ranks_context *context, weft_comm *comm, void *first, void *second,
+                        size_t bytes)
+{
+    char *sent = oracle_alloc(bytes), *received = oracle_alloc(bytes);
+    ep_data_bytes(bytes, context->rank, sent, bytes);
+    RANK_CHECK_OK(context, weft_memory_copy(comm, first, sent, bytes));
+    RANK_CHECK_OK(context, weft_memory_copy(comm, second, first, bytes));
+    RANK_CHECK_OK(context, weft_memory_copy(comm, received, second, bytes));
+    RANK_CHECK(context, memcmp(sent, received, bytes) == 0, "%zu bytes differ", bytes);
+    free(sent);
+    free(received);
+    return 0;
+}
+
+/* Between the host, memory of the rank, the heap, and the heap of the next rank. */
+static int copy_everywhere(struct ranks_context *context)
+{
+    weft_comm *comm;
+    void *own, *other, *heap;
+    const size_t bytes = 100001;
+    if (open_comm(context, &comm))
+        return 1;
+    RANK_CHECK_OK(context, weft_memory_alloc(comm, bytes, &own));
+    RANK_CHECK_OK(context, weft_memory_alloc(comm, bytes + 1, &other));
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, 2 * bytes, &heap));
+    void *of_next = (char *)weft_ptr(comm, heap, (context->rank + 1) % context->num_ranks) + bytes;
+    if (copy_through(context, comm, own, (char *)other + 1, bytes) ||
+        copy_through(context, comm, own, heap, bytes) ||
+        copy_through(context, comm, heap, own, bytes) ||
+        copy_through(context, comm, own, of_next, bytes) ||
+        copy_through(context, comm, heap, of_next, bytes))
+        return 1;
+    RANK_CHECK_OK(context, weft_memory_copy(comm, NULL, NULL, 0));
+    RANK_CHECK_OK(context, weft_memory_free(comm, own));
+    RANK_CHECK_OK(context, weft_memory_free(comm, other));
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    RANK_CHECK_OK(context, weft_heap_free(comm, heap));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void copies_go_everywhere(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, 3, copy_everywhere, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 3, copy_everywhere, NULL), 0);
+}
+
+static int give_wrong_arguments(struct ranks_context *context)
+{
+    const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
+    weft_comm *comm;
+    char byte = 0;
+    void *ptr = &byte;
+    if (open_comm(context, &comm))
+        return 1;
+    RANK_CHECK_ERROR(context, weft_memory_alloc(NULL, 1, &ptr), invalid, "comm");
+    RANK_CHECK_ERROR(context, weft_memory_alloc(comm, 1, NULL), invalid, "ptr");
+    RANK_CHECK_ERROR(context, weft_memory_free(NULL, NULL), invalid, "comm");
+    RANK_CHECK_ERROR(context, weft_memory_copy(NULL, &byte, &byte, 1), invalid, "comm");
+    RANK_CHECK_ERROR(context, weft_memory_copy(comm, NULL, &byte, 1), invalid, "dst");
+    RANK_CHECK_ERROR(context, weft_memory_copy(comm, &byte, NULL, 1), invalid, "src");
+    RANK_CHECK_ERROR(context, weft_memory_alloc(comm, SIZE_MAX / 2, &ptr), WEFT_ERROR_OUT_OF_MEMORY,
+                     "bytes");
+    RANK_CHECK(context, ptr == &byte, "an output was written by a call that failed");
+    RANK_CHECK_OK(context, weft_memory_alloc(comm, 0, &ptr));
+    RANK_CHECK(context, ptr == NULL, "0 bytes are at %p", ptr);
+    RANK_CHECK_OK(context, weft_memory_free(comm, ptr));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, 1, give_wrong_arguments, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_zeroed_and_aligned),
+        cmocka_unit_test(copies_go_everywhere),
+        cmocka_unit_test(wrong_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* weft doctor: what weft can run on here and why, and how fast the links between ranks are. The links
+ * are measured by ranks that it starts, unless it is itself a rank of a job. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "command.h"
+#include "doctor_report.h"
+#include "job.h"
+#include "options.h"
+
+enum { MAX_RANKS = 64, HOST_RANKS = 2, KEY_MACHINE = 256, KEY_RANKS, KEY_LINKS, KEY_JSON };
+
+enum scope { SCOPE_ALL, SCOPE_LINKS };
+
+struct doctor {
+    weft_machine machine;
+    int32_t num_ranks; /* 0: one per device, at least one; on cpu HOST_RANKS */
+    enum scope scope;
+    enum doctor_format format;
+};
+
+static const struct argp_option options[] = {
+    {"machine", KEY_MACHINE, "MACHINE", 0,
+     "Measure on cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", 0},
+    {"ranks", KEY_RANKS, "R", 0,
+     "Measure between R ranks, 1 to 64 (a rank per GPU; on cpu 2). Inside a launcher: of the job",
+     0},
+    {"links", KEY_LINKS, NULL, 0, "Only measure the links", 0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object per line: machines, the choice, links", 0},
+    {0}};
+
+static const char documentation[] =
+    "Tells which machines weft can run on here, which one it uses and why, and measures the links "
+    "between ranks by dispatching rows from each to each."
+    "\vThe exit status is 0 only if the machine can be used and every row arrived undamaged.";
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    static const char *const machines[] = {"auto", "cpu", "cuda", NULL};
+    struct doctor *doctor = state->input;
+    switch (key) {
+    case KEY_MACHINE:
+        doctor->machine = (weft_machine)option_choice(state, "--machine", text, machines);
+        return 0;
+    case KEY_RANKS:
+        doctor->num_ranks = (int32_t)option_integer(state, "--ranks", text, 1, MAX_RANKS);
+        return 0;
+    case KEY_LINKS:
+        doctor->scope = SCOPE_LINKS;
+        return 0;
+    case KEY_JSON:
+        doctor->format = DOCTOR_FORMAT_JSON;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unknown argument %s", text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Why `used` is what it is. */
+static void explain(const struct doctor *doctor, const weft_machine_info *used, char *why,
+                    size_t why_bytes)
+{
+    const char *setting = getenv("WEFT_MACHINE");
+    if (!used->is_usable)
+        snprintf(why, why_bytes, "because %s", used->reason);
+    else if (doctor->machine != WEFT_MACHINE_AUTO)
+        snprintf(why, why_bytes, "as --machine says");
+    else if (setting && *setting)
+        snprintf(why, why_bytes, "as WEFT_MACHINE=%s says", setting);
+    else if (used->machine == WEFT_MACHINE_CUDA)
+        snprintf(why, why_bytes, "which can be used and is faster");
+    else
+        snprintf(why, why_bytes, "because cuda is not usable");
+}
+
+static int print_machines(const struct doctor *doctor, const weft_machine_info *used)
+{
+    char why[sizeof used->reason + 16];
+    for (int machine = WEFT_MACHINE_CPU; machine <= WEFT_MACHINE_CUDA; machine++) {
+        weft_machine_info info;
+        if (weft_machine_query((weft_machine)machine, &info) != WEFT_OK ||
+            doctor_print_machine(doctor->format, &info) != 0)
+            return -1;
+    }
+    explain(doctor, used, why, sizeof why);
+    return doctor_print_choice(doctor->format, used, why);
+}
+
+static weft_result measure(const struct doctor *doctor, weft_comm *comm, int *status)
+{
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    struct link_figures *links = calloc((size_t)num_ranks * (size_t)num_ranks, sizeof *links);
+    weft_result result = links ? doctor_measure_links(comm, links) : WEFT_ERROR_OUT_OF_MEMORY;
+    for (int32_t i = 0; i < num_ranks * num_ranks && result == WEFT_OK; i++)
+        if (links[i].num_damaged_rows > 0)
+            *status = STATUS_FAILURE;
+    if (result == WEFT_OK && weft_comm_rank(comm) == 0 &&
+        doctor_print_links(doctor->format, weft_comm_machine(comm), num_ranks, links) != 0)
+        *status = STATUS_FAILURE;
+    free(links);
+    return result;
+}
+
+/* As a rank of a job. */
+static int join(const struct doctor *doctor, const weft_machine_info *used)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm = NULL;
+    int status = EXIT_SUCCESS;
+    config.machine = doctor->machine;
+    weft_result result = weft_comm_create_from_env(&config, &comm);
+    if (result != WEFT_OK) {
+        job_report_failure("weft doctor", NULL, result);
+        return STATUS_FAILURE;
+    }
+    if (doctor->scope == SCOPE_ALL && weft_comm_rank(comm) == 0 &&
+        print_machines(doctor, used) != 0)
+        status = STATUS_FAILURE;
+    result = measure(doctor, comm, &status);
+    if (result != WEFT_OK) {
+        job_report_failure("weft doctor", comm, result);
+        if (weft_comm_status(comm, NULL) == WEFT_OK)
+            weft_comm_abort(comm);
+        status = STATUS_FAILURE;
+    }
+    weft_comm_destroy(comm);
+    return status;
+}
+
+static int examine(const struct doctor *doctor, const weft_machine_info *used)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    int32_t num_ranks = doctor->num_ranks;
+    if (doctor->scope == SCOPE_ALL && print_machines(doctor, used) != 0)
+        return STATUS_FAILURE;
+    if (!used->is_usable) {
+        fprintf(stderr, "weft doctor: %s\n", used->reason);
+        return STATUS_FAILURE;
+    }
+    if (num_ranks == 0)
+        num_ranks = used->machine == WEFT_MACHINE_CPU ? HOST_RANKS : used->num_devices;
+    char *arguments[] = {"doctor",
+                         "--links",
+                         "--machine",
+                         (char *)names[used->machine],
+                         doctor->format == DOCTOR_FORMAT_JSON ? "--json" : NULL,
+                         NULL};
+    return job_launch("weft doctor", num_ranks < MAX_RANKS ? num_ranks : MAX_RANKS, 1, arguments);
+}
+
+int command_doctor(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options, .parser = parse_option, .doc = documentation};
+    struct doctor doctor = {.machine = WEFT_MACHINE_AUTO};
+    weft_machine_info used;
+    argp_parse(&argp, argc, argv, 0, NULL, &doctor);
+    const weft_result result = weft_machine_query(doctor.machine, &used);
+    if (result != WEFT_OK) {
+        job_report_failure("weft doctor", NULL, result);
+        return STATUS_USAGE;
+    }
+    return job_has_rank() ? join(&doctor, &used) : examine(&doctor, &used);
+}

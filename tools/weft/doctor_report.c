@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "doctor_report.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+static const char *machine_name(weft_machine machine)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    return names[machine];
+}
+
+static int finish(int result)
+{
+    return fflush(stdout) != 0 || ferror(stdout) || result != 0 ? -1 : 0;
+}
+
+/* Takes over the object. */
+static int print_object(json_t *object)
+{
+    const int result =
+        object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) : -1;
+    json_decref(object);
+    putchar('\n');
+    return finish(result);
+}
+
+static int32_t num_described(const weft_machine_info *info)
+{
+    return info->num_devices < WEFT_MAX_DEVICES ? info->num_devices : WEFT_MAX_DEVICES;
+}
+
+static int print_machine_as_json(const weft_machine_info *info)
+{
+    json_t *devices = json_array();
+    for (int32_t i = 0; i < num_described(info); i++) {
+        const weft_device_info *device = &info->devices[i];
+        json_array_append_new(devices, json_pack("{s:s, s:I, s:i}", "name", device->name,
+                                                 "memory_bytes", (json_int_t)device->memory_bytes,
+                                                 "processors", device->num_processors));
+    }
+    return print_object(json_pack("{s:s, s:s, s:b, s:s, s:i, s:i, s:i, s:o}", "kind", "machine",
+                                  "machine", machine_name(info->machine), "usable", info->is_usable,
+                                  "reason", info->reason, "driver_version", info->driver_version,
+                                  "build_version", info->build_version, "num_devices",
+                                  info->num_devices, "devices", devices));
+}
+
+static void print_version(const char *what, int32_t version)
+{
+    if (version != 0)
+        printf(", %s %d.%d", what, version / 1000, version % 1000 / 10);
+}
+
+int doctor_print_machine(enum doctor_format format, const weft_machine_info *info)
+{
+    if (format == DOCTOR_FORMAT_JSON)
+        return print_machine_as_json(info);
+    if (info->is_usable)
+        printf("machine %s: %d device%s", machine_name(info->machine), info->num_devices,
+               info->num_devices == 1 ? "" : "s");
+    else
+        printf("%s", info->reason);
+    print_version("driver for CUDA", info->driver_version);
+    print_version("built with CUDA", info->build_version);
+    printf("\n");
+    for (int32_t i = 0; i < num_described(info); i++)
+        printf("  %d: %s, %d processors, %.1f GiB\n", i, info->devices[i].name,
+               info->devices[i].num_processors, (double)info->devices[i].memory_bytes / (1 << 30));
+    return finish(0);
+}
+
+int doctor_print_choice(enum doctor_format format, const weft_machine_info *used, const char *why)
+{
+    if (format == DOCTOR_FORMAT_JSON)
+        return print_object(json_pack("{s:s, s:s, s:b, s:s}", "kind", "choice", "machine",
+                                      machine_name(used->machine), "usable", used->is_usable, "why",
+                                      why));
+    printf("used: %s, %s\n", used->is_usable ? machine_name(used->machine) : "none", why);
+    return finish(0);
+}
+
+static int print_links_as_json(weft_machine machine, int32_t num_ranks,
+                               const struct link_figures *links)
+{
+    int result = 0;
+    for (int32_t i = 0; i < num_ranks * num_ranks; i++)
+        result |= print_object(json_pack(
+            "{s:s, s:s, s:i, s:i, s:f, s:f, s:I}", "kind", "link", "machine", machine_name(machine),
+            "from", i / num_ranks, "to", i % num_ranks, "gbps", links[i].gbps, "latency_us",
+            links[i].latency_us, "damaged_rows", (json_int_t)links[i].num_damaged_rows));
+    return result;
+}
+
+enum figure { FIGURE_GBPS, FIGURE_LATENCY };
+
+static void print_matrix(const char *title, int32_t num_ranks, const struct link_figures *links,
+                         enum figure figure)
+{
+    printf("\n%s\n%8s", title, "from\\to");
+    for (int32_t to = 0; to < num_ranks; to++)
+        printf(" %8d", to);
+    for (int32_t i = 0; i < num_ranks * num_ranks; i++) {
+        if (i % num_ranks == 0)
+            printf("\n%8d", i / num_ranks);
+        printf(" %8.1f", figure == FIGURE_GBPS ? links[i].gbps : links[i].latency_us);
+    }
+    printf("\n");
+}
+
+int doctor_print_links(enum doctor_format format, weft_machine machine, int32_t num_ranks,
+                       const struct link_figures *links)
+{
+    if (format == DOCTOR_FORMAT_JSON)
+        return print_links_as_json(machine, num_ranks, links);
+    print_matrix("GB/s of dispatch from rank to rank:", num_ranks, links, FIGURE_GBPS);
+    print_matrix("Microseconds of a dispatch of one row from rank to rank:", num_ranks, links,
+                 FIGURE_LATENCY);
+    for (int32_t i = 0; i < num_ranks * num_ranks; i++)
+        if (links[i].num_damaged_rows > 0)
+            printf("FAILED: %lld rows from rank %d to rank %d arrived damaged\n",
+                   (long long)links[i].num_damaged_rows, i / num_ranks, i % num_ranks);
+    return finish(0);
+}

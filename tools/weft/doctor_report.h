@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* What weft doctor prints on standard output. */
+#ifndef WEFT_TOOL_DOCTOR_REPORT_H
+#define WEFT_TOOL_DOCTOR_REPORT_H
+
+#include "doctor_links.h"
+
+enum doctor_format { DOCTOR_FORMAT_TEXT, DOCTOR_FORMAT_JSON };
+
+/* `used` is the machine that communicators get, and `why`. All return 0, or -1 when standard output
+ * cannot be written. */
+int doctor_print_machine(enum doctor_format format, const weft_machine_info *info);
+int doctor_print_choice(enum doctor_format format, const weft_machine_info *used, const char *why);
+int doctor_print_links(enum doctor_format format, weft_machine machine, int32_t num_ranks,
+                       const struct link_figures *links);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ep_experts.h"
+
+/* The outputs that are arrays, with the memory of the machine that they are copied from. */
+struct output {
+    void **host;
+    void *machine;
+    size_t bytes;
+};
+enum { OUT = 8, NUM_OUTPUTS }; /* that of combine comes last */
+
+static void list_outputs(struct ep_results *results, const struct ep_layer *layer,
+                         struct output outputs[NUM_OUTPUTS])
+{
+    const size_t num_tokens = (size_t)layer->num_tokens, num_ranks = (size_t)layer->num_ranks;
+    const size_t num_recv = (size_t)results->num_recv, num_topk = (size_t)layer->options->num_topk;
+    const size_t row_bytes = layer->options->row_bytes;
+    const struct output list[NUM_OUTPUTS] = {
+        {(void **)&results->tokens_per_rank, layer->tokens_per_rank, num_ranks * 4},
+        {(void **)&results->tokens_per_node, layer->tokens_per_node, (size_t)layer->num_nodes * 4},
+        {(void **)&results->tokens_per_expert, layer->tokens_per_expert,
+         (size_t)layer->options->num_experts * 4},
+        {(void **)&results->is_token_in_rank, layer->is_token_in_rank, num_tokens * num_ranks},
+        {(void **)&results->recv_x, layer->recv_x, num_recv * row_bytes},
+        {(void **)&results->recv_topk_idx, layer->recv_topk_idx,
+         (size_t)layer->capacity * num_topk * 4},
+        {(void **)&results->recv_topk_weights, layer->recv_topk_weights, num_recv * num_topk * 4},
+        {(void **)&results->recv_src_token, layer->recv_src_token, num_recv * 4},
+        {(void **)&results->out, layer->out, num_tokens * row_bytes},
+    };
+    memcpy(outputs, list, sizeof list);
+}
+
+weft_result ep_results_open(struct ep_results *results, const struct ep_layer *layer,
+                            int64_t num_recv)
+{
+    struct output outputs[NUM_OUTPUTS];
+    *results = (struct ep_results){
+        .num_recv = num_recv,
+        .recv_per_rank = calloc((size_t)layer->num_ranks, sizeof(int32_t)),
+        .recv_per_expert = calloc((size_t)layer->options->num_experts, sizeof(int32_t)),
+    };
+    int is_ready = results->recv_per_rank && results->recv_per_expert;
+    list_outputs(results, layer, outputs);
+    for (int i = 0; i < NUM_OUTPUTS; i++) {
+        *outputs[i].host = malloc(outputs[i].bytes + 1);
+        is_ready = is_ready && *outputs[i].host;
+    }
+    return is_ready ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
+}
+
+void ep_results_close(struct ep_results *results)
+{
+    free(results->tokens_per_rank);
+    free(results->tokens_per_node);
+    free(results->tokens_per_expert);
+    free(results->is_token_in_rank);
+    free(results->recv_per_rank);
+    free(results->recv_per_expert);
+    free(results->recv_x);
+    free(results->recv_topk_idx);
+    free(results->recv_topk_weights);
+    free(results->recv_src_token);
+    free(results->out);
+    *results = (struct ep_results){0};
+}
+
+static weft_result spoil_outputs(struct ep_layer *layer, const struct output *outputs)
+{
+    const int garbage = 0xa5;
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < NUM_OUTPUTS && result == WEFT_OK; i++) {
+        memset(*outputs[i].host, garbage, outputs[i].bytes);
+        result =
+            weft_memory_copy(layer->comm, outputs[i].machine, *outputs[i].host, outputs[i].bytes);
+    }
+    /* No rank may dispatch into rows that their owner still spoils. */
+    return result == WEFT_OK ? weft_host_barrier(layer->comm) : result;
+}
+
+static weft_result fetch(struct ep_layer *layer, const struct output *outputs, int num_outputs)
+{
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < num_outputs && result == WEFT_OK; i++)
+        result =
+            weft_memory_copy(layer->comm, *outputs[i].host, outputs[i].machine, outputs[i].bytes);
+    return result;
+}
+
+static weft_result run(struct ep_layer *layer, enum ep_op op)
+{
+    weft_result result = ep_layer_enqueue(layer, op);
+    return result == WEFT_OK ? weft_stream_synchronize(layer->stream) : result;
+}
+
+static weft_result run_notify(struct ep_layer *layer, struct ep_results *results)
+{
+    weft_ep_counts counts;
+    weft_result result = run(layer, EP_NOTIFY);
+    if (result == WEFT_OK)
+        result = weft_ep_wait_counts(layer->handle, &counts);
+    if (result != WEFT_OK)
+        return result;
+    results->num_recv_tokens = counts.num_recv_tokens;
+    results->num_local_experts = counts.num_local_experts;
+    memcpy(results->recv_per_rank, counts.num_recv_per_rank,
+           (size_t)layer->num_ranks * sizeof(int32_t));
+    if (counts.num_local_experts > 0)
+        memcpy(results->recv_per_expert, counts.num_recv_per_expert,
+               (size_t)counts.num_local_experts * sizeof(int32_t));
+    return WEFT_OK;
+}
+
+/* The sum over this rank's experts of a row of gate weight times factor. */
+static float scale_of_row(const struct ep_layer *layer, const struct ep_results *results,
+                          int64_t row)
+{
+    const int64_t num_topk = layer->options->num_topk;
+    float scale = 0;
+    for (int64_t i = row * num_topk; i < (row + 1) * num_topk; i++)
+        if (results->recv_topk_idx[i] >= 0)
+            scale += results->recv_topk_weights[i] *
+                     ep_expert_factor(
+                         weft_ep_global_expert(layer->ep, layer->rank, results->recv_topk_idx[i]));
+    return scale;
+}
+
+/* On the host: `y` and `row` have room for a row. */
+static weft_result answer_rows(struct ep_layer *layer, const struct ep_results *results, float *y,
+                               unsigned char *row)
+{
+    const enum payload_kind kind = layer->options->kind;
+    const size_t hidden = (size_t)layer->options->hidden, row_bytes = layer->options->row_bytes;
+    weft_result result = WEFT_OK;
+    for (int64_t i = 0; i < results->num_recv && result == WEFT_OK; i++) {
+        payload_to_fp32(kind, results->recv_x + (size_t)i * row_bytes, hidden, y);
+        ep_scale_row(kind, hidden, scale_of_row(layer, results, i), y, y, row);
+        result =
+            weft_memory_copy(layer->comm, layer->recv_x + (size_t)i * row_bytes, row, row_bytes);
+    }
+    return result;
+}
+
+static weft_result run_experts(struct ep_layer *layer, const struct ep_results *results)
+{
+    float *y = calloc((size_t)layer->options->hidden, sizeof *y);
+    unsigned char *row = calloc(1, layer->options->row_bytes);
+    weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
+    if (y && row)
+        result = answer_rows(layer, results, y, row);
+    free(y);
+    free(row);
+    return result;
+}
+
+weft_result ep_pass(struct ep_layer *layer, struct ep_results *results)
+{
+    struct output outputs[NUM_OUTPUTS];
+    list_outputs(results, layer, outputs);
+    weft_result result = spoil_outputs(layer, outputs);
+    if (result == WEFT_OK)
+        result = run(layer, EP_LAYOUT);
+    if (result == WEFT_OK)
+        result = run_notify(layer, results);
+    if (result == WEFT_OK)
+        result = run(layer, EP_DISPATCH);
+    if (result == WEFT_OK)
+        result = weft_ep_check(layer->handle, NULL);
+    if (result == WEFT_OK)
+        result = fetch(layer, outputs, OUT);
+    if (result != WEFT_OK || !ep_op_exists(EP_COMBINE, layer->options))
+        return result;
+    result = run_experts(layer, results);
+    if (result == WEFT_OK)
+        result = run(layer, EP_COMBINE);
+    if (result == WEFT_OK)
+        result = fetch(layer, &outputs[OUT], 1);
+    return result;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* One pass through the layer, with experts, whose results the host gets to see. */
+#ifndef WEFT_TOOL_EP_PASS_H
+#define WEFT_TOOL_EP_PASS_H
+
+#include "ep_layer.h"
+
+/* The host's copies of the outputs of this rank, as struct ep_layer names them. */
+struct ep_results {
+    int64_t num_recv; /* rows that are expected to arrive */
+    int32_t *tokens_per_rank, *tokens_per_node, *tokens_per_expert;
+    uint8_t *is_token_in_rank;
+    int32_t num_recv_tokens, num_local_experts; /* as notify tells, and the next two */
+    int32_t *recv_per_rank;                     /* [num_ranks] */
+    int32_t *recv_per_expert; /* [num_experts], the first num_local_experts used */
+    unsigned char *recv_x;    /* [num_recv][row_bytes] */
+    int32_t *recv_topk_idx;   /* [capacity][num_topk] */
+    float *recv_topk_weights; /* [num_recv][num_topk] */
+    int32_t *recv_src_token;  /* [num_recv] */
+    unsigned char *out;       /* [N][row_bytes] */
+};
+
+/* num_recv must be at most layer->capacity. Whatever the result, ep_results_close is called. */
+weft_result ep_results_open(struct ep_results *results, const struct ep_layer *layer,
+                            int64_t num_recv);
+void ep_results_close(struct ep_results *results);
+
+/* Collective. Spoils what earlier passes left in the layer's buffers, runs all operations that exist,
+ * and fills the results. */
+weft_result ep_pass(struct ep_layer *layer, struct ep_results *results);
+
+#endif

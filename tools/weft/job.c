@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include "job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "launch.h"
+
+int job_has_rank(void)
+{
+    static const char *const marks[][2] = {
+        {"WEFT_ID", "WEFT_RANK"},
+        {"RANK", "WORLD_SIZE"},
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"SLURM_PROCID", "SLURM_NTASKS"},
+        {"PMI_RANK", "PMI_SIZE"},
+    };
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (getenv(marks[i][0]) && getenv(marks[i][1]))
+            return 1;
+    return 0;
+}
+
+int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments)
+{
+    size_t num_arguments = 0;
+    while (arguments[num_arguments])
+        num_arguments++;
+    char **argv = calloc(num_arguments + 2, sizeof *argv);
+    if (!argv)
+        return STATUS_FAILURE;
+    argv[0] = "/proc/self/exe";
+    memcpy(argv + 1, arguments, num_arguments * sizeof *argv);
+    const struct launch launch = {
+        .command = name,
+        .num_ranks = num_ranks,
+        .num_nodes = num_nodes,
+        .output = SPAWN_OUTPUT_SHARED,
+        .report = LAUNCH_REPORT_SIGNALS,
+        .grace_s = 5,
+        .argv = argv,
+    };
+    const int status = launch_ranks(&launch);
+    free(argv);
+    return status;
+}
+
+void job_report_failure(const char *name, weft_comm *comm, weft_result result)
+{
+    const int32_t rank = comm ? weft_comm_rank(comm) : -1;
+    const char *detail = weft_last_error();
+    if (rank > 0 && (result == WEFT_ERROR_RANK_FAILED || result == WEFT_ERROR_ABORTED)) {
+        /* Rank 0 tells it, or rank 1 about rank 0. */
+        int32_t failed_rank = -1;
+        weft_comm_status(comm, &failed_rank);
+        if (rank > 1 || failed_rank != 0)
+            return;
+    }
+    fprintf(stderr, "%s: ", name);
+    if (rank >= 0)
+        fprintf(stderr, "rank %d: ", rank);
+    fprintf(stderr, "%s%s%s\n", weft_result_string(result), *detail ? ": " : "", detail);
+}

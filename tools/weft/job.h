@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Commands that are themselves the ranks of a job: started alone they start themselves as its ranks. */
+#ifndef WEFT_TOOL_JOB_H
+#define WEFT_TOOL_JOB_H
+
+#include <stdint.h>
+
+#include "weft.h"
+
+/* 1 if a launcher that weft_comm_create_from_env knows has started this process. */
+int job_has_rank(void);
+
+/* Starts this program with `arguments` (a command first, NULL at the end) as the ranks of a job, and
+ * returns its exit status. name is that of the command in messages. */
+int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments);
+
+/* Tells on standard error why a call failed. That a rank failed or aborted is told by one of the
+ * others. comm may be NULL. */
+void job_report_failure(const char *name, weft_comm *comm, weft_result result);
+
+#endif

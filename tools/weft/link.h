@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* How fast rows go from one rank to another, measured with the operations that users call. */
+#ifndef WEFT_TOOL_LINK_H
+#define WEFT_TOOL_LINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weft.h"
+
+struct link_figures {
+    double gbps;       /* of the fastest of several dispatches of many rows */
+    double latency_us; /* the median time of a dispatch of one row of 16 bytes */
+    int64_t num_damaged_rows;
+};
+
+/* Collective over a communicator of one rank or two: rows go from `sender` to the other one, or, if it
+ * is alone, to itself. The figures are the same on both. */
+weft_result link_measure(weft_comm *comm, int32_t sender, struct link_figures *figures);
+
+#endif
