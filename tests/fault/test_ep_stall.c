@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 #include "workload/rng.h"
@@ -110,7 +111,8 @@ static int open_all(struct ep_rank *self, struct ranks_context *context, const s
 static int close_all(struct ep_rank *self, struct ep_buffers *buffers)
 {
     (void)weft_stream_synchronize(self->stream);
-    ep_buffers_destroy(buffers);
+    if (ep_buffers_destroy(self, buffers))
+        return 1;
     RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
     RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
     return ep_rank_close(self);
@@ -280,6 +282,7 @@ static void together_with_the_rendezvous(void **state)
 
 int main(void)
 {
+    tests_choose_machine();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_each_operation),
         cmocka_unit_test(behind_another_rank),
