@@ -96,14 +96,10 @@ static void be_done(struct board *board)
 static int open_all(struct ep_rank *self, struct ranks_context *context, const struct plan *plan)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    *self = (struct ep_rank){.context = context};
     config.timeout_ms = timeout_ms_of(plan, context->rank);
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &self->comm));
-    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
-    RANK_CHECK_OK(context,
-                  weft_arena_create(self->comm, ep_buffers_arena_bytes(plan->world, plan->hidden),
-                                    &self->arena));
+    if (ep_rank_open_with(self, context, &config,
+                          ep_buffers_arena_bytes(plan->world, plan->hidden)))
+        return 1;
     return ep_rank_enter(self, plan->world) || ep_route(self);
 }
 

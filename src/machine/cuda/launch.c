@@ -46,8 +46,10 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
         grid.num_blocks = LOCAL_BLOCKS;
     if (work->kind == WEFT__WORK_PUSH_ROWS && cuda->compute_capability >= 90)
         grid.copied_row_bytes = (uint32_t)work->row_bytes;
-    if (grid.num_blocks > cuda->num_sms)
-        grid.num_blocks = cuda->num_sms;
+    /* Ranks of this process that share the GPU wait for each other, so all must fit. */
+    const int32_t most = cuda->num_sms / cuda->num_ranks_here;
+    if (grid.num_blocks > most)
+        grid.num_blocks = most > 0 ? most : 1;
     return grid;
 }
 
