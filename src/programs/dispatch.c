@@ -30,10 +30,12 @@ WEFT_FN void send_plane(struct weft_warp *warp, const struct weft_dispatch_args 
     weft_warp_sync(warp); /* the previous row's pointers have been used */
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
         const int32_t row = target_row(args, part.token, routes[j]);
-        dsts[j] = row == NO_ROOM ? NULL
-                                 : weft_exchange_array(&args->exchange, routes[j].rank,
-                                                       WEFT_ARRAY_PLANE + plane) +
-                                       (uint64_t)row * row_bytes + span.begin;
+        /* Tokens begin with different ranks, lest all ranks write to the same one first. */
+        dsts[(j + part.token) % num_routes] =
+            row == NO_ROOM
+                ? NULL
+                : weft_exchange_array(&args->exchange, routes[j].rank, WEFT_ARRAY_PLANE + plane) +
+                      (uint64_t)row * row_bytes + span.begin;
     }
     weft_warp_sync(warp);
     weft_row_copy(warp, dsts, num_routes,

@@ -23,6 +23,8 @@
 #ifndef WEFT_PROGRAMS_EXCHANGE_H
 #define WEFT_PROGRAMS_EXCHANGE_H
 
+#include <string.h>
+
 #include "programs/block.h"
 
 /* What all ranks must agree on. Names for messages: ops/failure.c. */
@@ -79,8 +81,10 @@ enum { WEFT_MAILBOX_LINE_BYTES = 64, WEFT_MESSAGE_BYTES = 192 };
 
 #ifdef __cplusplus
 static_assert(sizeof(struct weft_message) <= WEFT_MESSAGE_BYTES, "a message fits its slot");
+static_assert(sizeof(struct weft_message) % sizeof(uint64_t) == 0, "a message is made of words");
 #else
 _Static_assert(sizeof(struct weft_message) <= WEFT_MESSAGE_BYTES, "a message fits its slot");
+_Static_assert(sizeof(struct weft_message) % sizeof(uint64_t) == 0, "a message is made of words");
 #endif
 
 /* The mailbox's layout; num_ranks gives one past its end. */
@@ -136,14 +140,29 @@ WEFT_FN char *weft_exchange_array(const struct weft_exchange *exchange, int32_t 
     return exchange->heap_bases[rank] + weft_exchange_message(exchange, rank)->array_offsets[array];
 }
 
+/* Word by word, so that on GPUs the lanes together store whole lines. */
+WEFT_FN void weft_exchange_send_message(struct weft_warp *warp,
+                                        const struct weft_exchange *exchange, uint64_t sequence,
+                                        const struct weft_message *message)
+{
+    enum { WORDS = sizeof(struct weft_message) / sizeof(uint64_t) };
+    for (int32_t i = weft_lane_idx(warp); i < exchange->num_ranks * WORDS; i += WEFT_WARP_SIZE) {
+        const uint64_t offset = (uint64_t)(i % WORDS) * sizeof(uint64_t);
+        char *target =
+            (char *)weft_mailbox_message(exchange, sequence, i / WORDS, exchange->rank) + offset;
+        memcpy(target, (const char *)message + offset, sizeof(uint64_t));
+    }
+}
+
 WEFT_FN void weft_exchange_announce(struct weft_warp *warp, const struct weft_exchange *exchange,
                                     const struct weft_message *message)
 {
     const uint64_t sequence = weft_exchange_sequence(exchange);
+    weft_exchange_send_message(warp, exchange, sequence, message);
+    weft_warp_sync(warp);
     for (int32_t i = weft_lane_idx(warp); i < exchange->num_ranks; i += WEFT_WARP_SIZE) {
-        /* Starting with the next rank spreads the load: not everybody writes to rank 0 first. */
+        /* Starting with the next rank spreads the load: not everybody signals rank 0 first. */
         const int32_t rank = (exchange->rank + 1 + i) % exchange->num_ranks;
-        *weft_mailbox_message(exchange, sequence, rank, exchange->rank) = *message;
         weft_signal(warp, rank,
                     weft_mailbox_word(exchange, WEFT_MAILBOX_STARTED, rank, exchange->rank),
                     sequence);

@@ -127,6 +127,27 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
     return result;
 }
 
+/* Held until the process ends, as the CUDA runtime does: making a context takes a fifth of a second, and
+ * streams and events may outlive their communicators. */
+static weft_result hold_context(struct weft__cuda *cuda)
+{
+    enum { MAX_DEVICES = 64 };
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static CUcontext contexts[MAX_DEVICES];
+    if (cuda->ordinal >= MAX_DEVICES)
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "CUDA device %d: at most %d devices are known",
+                           cuda->ordinal, MAX_DEVICES);
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&mutex);
+    if (contexts[cuda->ordinal] == NULL)
+        result = weft__cu.device_primary_ctx_retain(&contexts[cuda->ordinal], cuda->device);
+    cuda->context = contexts[cuda->ordinal];
+    pthread_mutex_unlock(&mutex);
+    return result == CUDA_SUCCESS
+               ? WEFT_OK
+               : weft__cuda_error(result, "cannot use CUDA device %d", cuda->ordinal);
+}
+
 static weft_result open_device(weft_comm *comm)
 {
     struct weft__cuda *cuda = calloc(1, sizeof *cuda);
@@ -136,10 +157,11 @@ static weft_result open_device(weft_comm *comm)
     comm->machine_state = cuda;
     WEFT__TRY(choose_device(comm, cuda));
     read_attributes(cuda);
-    WEFT__CUDA_TRY(weft__cu.device_primary_ctx_retain(&cuda->context, cuda->device),
-                   "cannot use CUDA device %d", cuda->ordinal);
+    WEFT__TRY(hold_context(cuda));
     WEFT__TRY(weft__cuda_enter(cuda));
-    const weft_result result = make_board(comm, cuda);
+    weft_result result = make_board(comm, cuda);
+    if (result == WEFT_OK)
+        result = weft__cuda_load_kernels(cuda);
     weft__cuda_leave();
     return result;
 }
@@ -166,7 +188,6 @@ void weft__cuda_detach(weft_comm *comm)
         if (cuda->board != NULL)
             (void)weft__cu.mem_free_host(cuda->board);
         weft__cuda_leave();
-        (void)weft__cu.device_primary_ctx_release(cuda->device);
     }
     pthread_mutex_destroy(&cuda->mutex);
     free(cuda);

@@ -12,14 +12,16 @@
 enum { WEFT__CUDA_MAX_PROGRAMS = 64, WEFT__CUDA_WARP_THREADS = 32 };
 
 struct weft__cuda_kernel {
-    const struct weft__program *program;
+    const char *name;
     CUfunction function;
+    /* Of the launches; NULL before the first. */
+    const struct weft__program *program;
+    weft_result (*on_failure)(weft_comm *, const struct weft__program *,
+                              const struct weft_failure *);
     /* The grid that was asked for last, and how many such blocks an SM can run. */
     int32_t num_warps;
     uint32_t shared_bytes;
     int32_t blocks_per_sm;
-    weft_result (*on_failure)(weft_comm *, const struct weft__program *,
-                              const struct weft_failure *);
 };
 
 struct weft__cuda {
@@ -63,7 +65,9 @@ void weft__cuda_collect_failure(weft_comm *comm);
  * there are systems whose drivers offer peer access and then drop the stores. */
 weft_result weft__cuda_probe(weft_comm *comm);
 
-/* The kernel of a program, ready on the device. */
+/* Loads all kernels: loading one later could wait for kernels that wait for this rank. */
+weft_result weft__cuda_load_kernels(struct weft__cuda *cuda);
+/* The kernel of a launch. */
 weft_result weft__cuda_find_kernel(struct weft__cuda *cuda, const struct weft__launch *launch,
                                    int32_t *kernel_idx);
 /* How many blocks of that size an SM runs at a time. */

@@ -20,7 +20,6 @@
     X(device_get_attribute, cuDeviceGetAttribute)                                                  \
     X(device_total_mem, cuDeviceTotalMem)                                                          \
     X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain)                                         \
-    X(device_primary_ctx_release, cuDevicePrimaryCtxRelease)                                       \
     X(ctx_get_current, cuCtxGetCurrent)                                                            \
     X(ctx_get_device, cuCtxGetDevice)                                                              \
     X(ctx_push_current, cuCtxPushCurrent)                                                          \

@@ -6,53 +6,34 @@
 #include "machine/cuda/device.h"
 #include "machine/cuda/fatbins.h"
 
-static const void *find_fatbin(const char *program)
-{
-    for (const struct weft__cuda_fatbin *fatbin = weft__cuda_fatbins; fatbin->program != NULL;
-         fatbin++) {
-        if (strcmp(fatbin->program, program) == 0)
-            return fatbin->bytes;
-    }
-    return NULL;
-}
-
-/* A library belongs to all devices of the process and is loaded once; it is never unloaded. */
-static weft_result load_library(const char *program, CUlibrary *library)
+/* A library belongs to all devices of the process; it is loaded once and never unloaded. */
+static weft_result load_library(int32_t fatbin_idx, CUlibrary *library)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static struct {
-        const void *fatbin;
-        CUlibrary library;
-    } loaded[WEFT__CUDA_MAX_PROGRAMS];
-    static int32_t num_loaded;
-    const void *fatbin = find_fatbin(program);
-    if (fatbin == NULL)
-        return weft__error(WEFT_ERROR_UNSUPPORTED, "this weft has no kernel for %s", program);
-    pthread_mutex_lock(&mutex);
-    int32_t i = 0;
-    while (i < num_loaded && loaded[i].fatbin != fatbin)
-        i++;
+    static CUlibrary libraries[WEFT__CUDA_MAX_PROGRAMS];
     CUresult result = CUDA_SUCCESS;
-    if (i == num_loaded) {
+    pthread_mutex_lock(&mutex);
+    if (libraries[fatbin_idx] == NULL)
         result =
-            weft__cu.library_load_data(&loaded[i].library, fatbin, NULL, NULL, 0, NULL, NULL, 0);
-        loaded[i].fatbin = fatbin;
-        num_loaded += result == CUDA_SUCCESS;
-    }
-    *library = loaded[i].library;
+            weft__cu.library_load_data(&libraries[fatbin_idx], weft__cuda_fatbins[fatbin_idx].bytes,
+                                       NULL, NULL, 0, NULL, NULL, 0);
+    *library = libraries[fatbin_idx];
     pthread_mutex_unlock(&mutex);
-    return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "cannot load %s", program);
+    return result == CUDA_SUCCESS
+               ? WEFT_OK
+               : weft__cuda_error(result, "cannot load %s", weft__cuda_fatbins[fatbin_idx].program);
 }
 
 /* Allows the kernel all the shared memory that a block of this device can have. */
-static weft_result load_kernel(const struct weft__cuda *cuda, struct weft__cuda_kernel *kernel)
+static weft_result load_kernel(struct weft__cuda *cuda, int32_t idx)
 {
     CUlibrary library = NULL;
     CUkernel handle;
     char symbol[128];
-    const char *program = kernel->program->name;
-    WEFT__TRY(load_library(program, &library));
-    snprintf(symbol, sizeof symbol, "weft__cuda_%s", program);
+    struct weft__cuda_kernel *kernel = &cuda->kernels[idx];
+    kernel->name = weft__cuda_fatbins[idx].program;
+    WEFT__TRY(load_library(idx, &library));
+    snprintf(symbol, sizeof symbol, "weft__cuda_%s", kernel->name);
     WEFT__CUDA_TRY(weft__cu.library_get_kernel(&handle, library, symbol), "cannot find %s", symbol);
     WEFT__CUDA_TRY(weft__cu.kernel_get_function(&kernel->function, handle), "cannot load %s",
                    symbol);
@@ -63,31 +44,30 @@ static weft_result load_kernel(const struct weft__cuda *cuda, struct weft__cuda_
     return WEFT_OK;
 }
 
-static weft_result find_or_load(struct weft__cuda *cuda, const struct weft__launch *launch,
-                                int32_t *kernel_idx)
+weft_result weft__cuda_load_kernels(struct weft__cuda *cuda)
 {
-    int32_t i = 0;
-    while (i < cuda->num_kernels && cuda->kernels[i].program != launch->program)
-        i++;
-    *kernel_idx = i;
-    if (i < cuda->num_kernels)
-        return WEFT_OK;
-    if (i == WEFT__CUDA_MAX_PROGRAMS)
-        return weft__error(WEFT_ERROR_UNSUPPORTED, "more than %d programs", i);
-    cuda->kernels[i] =
-        (struct weft__cuda_kernel){.program = launch->program, .on_failure = launch->on_failure};
-    WEFT__TRY(load_kernel(cuda, &cuda->kernels[i]));
-    cuda->num_kernels++;
+    for (int32_t i = 0; weft__cuda_fatbins[i].program != NULL; i++) {
+        WEFT__TRY(load_kernel(cuda, i));
+        cuda->num_kernels = i + 1;
+    }
     return WEFT_OK;
 }
 
 weft_result weft__cuda_find_kernel(struct weft__cuda *cuda, const struct weft__launch *launch,
                                    int32_t *kernel_idx)
 {
+    const char *name = launch->program->name;
+    int32_t i = 0;
+    while (i < cuda->num_kernels && strcmp(cuda->kernels[i].name, name) != 0)
+        i++;
+    if (i == cuda->num_kernels)
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "this weft has no kernel for %s", name);
+    *kernel_idx = i;
     pthread_mutex_lock(&cuda->mutex);
-    const weft_result result = find_or_load(cuda, launch, kernel_idx);
+    cuda->kernels[i].program = launch->program;
+    cuda->kernels[i].on_failure = launch->on_failure;
     pthread_mutex_unlock(&cuda->mutex);
-    return result;
+    return WEFT_OK;
 }
 
 /* Asking the driver takes as long as a launch, so the answer is kept. */
@@ -109,6 +89,5 @@ weft_result weft__cuda_blocks_per_sm(struct weft__cuda *cuda, int32_t kernel_idx
     pthread_mutex_unlock(&cuda->mutex);
     return result == CUDA_SUCCESS
                ? WEFT_OK
-               : weft__cuda_error(result, "cannot tell how many blocks of %s fit",
-                                  kernel->program->name);
+               : weft__cuda_error(result, "cannot tell how many blocks of %s fit", kernel->name);
 }

@@ -5,7 +5,7 @@
 
 #include "machine/cuda/device.h"
 
-/* Streams and events may outlive the communicator they were made for, so they hold on to the device. */
+/* Streams and events may outlive the communicator they were made for. */
 struct own_stream {
     weft_stream base;
     CUdevice device;
@@ -20,7 +20,6 @@ struct own_stream {
 
 struct own_event {
     weft_event base;
-    CUdevice device;
     CUcontext context;
     CUevent event;
     int has_record;
@@ -52,11 +51,7 @@ static weft_result new_stream(weft_comm *comm, struct own_stream **out)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
     stream->device = cuda->device;
-    const CUresult result = weft__cu.device_primary_ctx_retain(&stream->context, cuda->device);
-    if (result != CUDA_SUCCESS) {
-        free(stream);
-        return weft__cuda_error(result, "cannot use CUDA device %d", cuda->ordinal);
-    }
+    stream->context = cuda->context;
     pthread_mutex_init(&stream->mutex, NULL);
     *out = stream;
     return WEFT_OK;
@@ -64,7 +59,6 @@ static weft_result new_stream(weft_comm *comm, struct own_stream **out)
 
 static void free_stream(struct own_stream *stream)
 {
-    (void)weft__cu.device_primary_ctx_release(stream->device);
     pthread_mutex_destroy(&stream->mutex);
     free(stream->comms);
     free(stream);
@@ -200,19 +194,19 @@ static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_
     if (event == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
     event->base.machine = weft__machine_of(comm);
-    event->device = cuda->device;
-    CUresult result = weft__cu.device_primary_ctx_retain(&event->context, cuda->device);
-    if (result == CUDA_SUCCESS && enter(event->context) == WEFT_OK) {
-        result = weft__cu.event_create(&event->event, use == WEFT__EVENT_MEASURES
-                                                          ? CU_EVENT_DEFAULT
-                                                          : CU_EVENT_DISABLE_TIMING);
+    event->context = cuda->context;
+    weft_result result = enter(event->context);
+    if (result == WEFT_OK) {
+        const CUresult created = weft__cu.event_create(
+            &event->event,
+            use == WEFT__EVENT_MEASURES ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
         weft__cuda_leave();
-        if (result != CUDA_SUCCESS)
-            (void)weft__cu.device_primary_ctx_release(cuda->device);
+        if (created != CUDA_SUCCESS)
+            result = weft__cuda_error(created, "cannot create a CUDA event");
     }
-    if (result != CUDA_SUCCESS) {
+    if (result != WEFT_OK) {
         free(event);
-        return weft__cuda_error(result, "cannot create a CUDA event");
+        return result;
     }
     *out = &event->base;
     return WEFT_OK;
@@ -225,7 +219,6 @@ static void event_destroy(weft_event *base)
         (void)weft__cu.event_destroy(event->event);
         weft__cuda_leave();
     }
-    (void)weft__cu.device_primary_ctx_release(event->device);
     free(event);
 }
 
