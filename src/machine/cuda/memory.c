@@ -24,11 +24,11 @@ weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
     if (result == CUDA_SUCCESS)
         result = weft__cu.stream_synchronize(cuda->copies);
     weft__cuda_leave();
+    if (result != CUDA_SUCCESS)
+        return weft__cuda_error(result, "no %" PRIu64 " bytes of memory on CUDA device %d", bytes,
+                                cuda->ordinal);
     *memory = (void *)(uintptr_t)allocated;
-    return result == CUDA_SUCCESS
-               ? WEFT_OK
-               : weft__cuda_error(result, "no %" PRIu64 " bytes of memory on CUDA device %d", bytes,
-                                  cuda->ordinal);
+    return WEFT_OK;
 }
 
 void weft__cuda_free(weft_comm *comm, void *memory)

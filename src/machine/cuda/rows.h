@@ -177,38 +177,6 @@ WEFT_FN float weft__cuda_to_float(__nv_bfloat16 value)
     return __bfloat162float(value);
 }
 
-/* The 16-bit conversions give the canonical NaN by themselves. */
-WEFT_FN void weft__cuda_from_float(float value, float *out)
-{
-    *out = isnan(value) ? __int_as_float(0x7fffffff) : value;
-}
-WEFT_FN void weft__cuda_from_float(float value, __half *out)
-{
-    *out = __float2half_rn(value);
-}
-WEFT_FN void weft__cuda_from_float(float value, __nv_bfloat16 *out)
-{
-    *out = __float2bfloat16_rn(value);
-}
-
-template <typename T>
-WEFT_FN void weft__cuda_sum_elements(struct weft_warp *warp, void *dst, const void *const *srcs,
-                                     int32_t num_srcs, int64_t begin, int64_t num_elements)
-{
-#pragma unroll 1
-    for (int64_t i = begin + weft_lane_idx(warp); i < num_elements; i += WEFT_WARP_SIZE) {
-        float sum = 0.0f;
-#pragma unroll 1
-        for (int32_t s = 0; s < num_srcs; s++) {
-            if (srcs[s] != NULL)
-                sum = __fadd_rn(sum, weft__cuda_to_float(weft__cuda_load_element<T>(srcs[s], i)));
-        }
-        T value;
-        weft__cuda_from_float(sum, &value);
-        memcpy((char *)dst + i * (int64_t)sizeof(T), &value, sizeof(T));
-    }
-}
-
 /* The elements of one 32-bit word of a row, added to sum and taken from it. */
 WEFT_FN void weft__cuda_add_word(float *sum, uint32_t word, float)
 {
@@ -227,6 +195,7 @@ WEFT_FN void weft__cuda_add_word(float *sum, uint32_t word, __half)
     sum[1] = __fadd_rn(sum[1], __high2float(pair));
 }
 
+/* The 16-bit conversions give the canonical NaN by themselves. */
 WEFT_FN uint32_t weft__cuda_round_word(const float *sum, float)
 {
     return isnan(sum[0]) ? 0x7fffffffu : __float_as_uint(sum[0]);
@@ -244,6 +213,40 @@ WEFT_FN uint32_t weft__cuda_round_word(const float *sum, __half)
     uint32_t word;
     memcpy(&word, &pair, sizeof word);
     return word;
+}
+
+template <typename T> WEFT_FN void weft__cuda_store_element(void *row, int64_t i, float value)
+{
+    const float pair[2] = {value, 0.0f};
+    const uint32_t word = weft__cuda_round_word(pair, T());
+    char *element = (char *)row + i * (int64_t)sizeof(T);
+    if ((uint64_t)row % sizeof(T) != 0) {
+        /* By way of memory: ptxas 13.0 stores the low byte of a rounded bf16 as if an integer were
+         * wanted, 0.6 as 1. */
+        volatile uint32_t bits = word;
+        for (int byte = 0; byte < (int)sizeof(T); byte++)
+            element[byte] = (char)(bits >> (8 * byte));
+    } else if (sizeof(T) == sizeof(uint32_t)) {
+        *(uint32_t *)element = word;
+    } else {
+        *(uint16_t *)element = (uint16_t)word;
+    }
+}
+
+template <typename T>
+WEFT_FN void weft__cuda_sum_elements(struct weft_warp *warp, void *dst, const void *const *srcs,
+                                     int32_t num_srcs, int64_t begin, int64_t num_elements)
+{
+#pragma unroll 1
+    for (int64_t i = begin + weft_lane_idx(warp); i < num_elements; i += WEFT_WARP_SIZE) {
+        float sum = 0.0f;
+#pragma unroll 1
+        for (int32_t s = 0; s < num_srcs; s++) {
+            if (srcs[s] != NULL)
+                sum = __fadd_rn(sum, weft__cuda_to_float(weft__cuda_load_element<T>(srcs[s], i)));
+        }
+        weft__cuda_store_element<T>(dst, i, sum);
+    }
 }
 
 template <typename T> WEFT_FN void weft__cuda_add_chunk(float *sum, int4 chunk)
