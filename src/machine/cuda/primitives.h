@@ -170,8 +170,8 @@ WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
 
 WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
-    (void)warp;
     (void)rank; /* spins, needs no waking */
+    weft__cuda_complete_stores(warp);
     asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
