@@ -16,8 +16,8 @@ static void print_table(struct report *report, const struct measured *measured)
     printf("%-18s %7d %10s %-9s %4d %10.2f %10.2f %10.2f %10.1f %10.1f\n", measured->name,
            measured->num_tokens, measured->rows, measured->kernel, measured->num_sms,
            measured->us.median, measured->us.min, measured->us.max,
-           gb_per_s(measured->counted_bytes, measured->us.median),
-           gb_per_s(measured->nvlink_bytes, measured->us.median));
+           gb_per_s(measured->bytes.counted, measured->us.median),
+           gb_per_s(measured->bytes.over_nvlink, measured->us.median));
 }
 
 static void print_json(const struct report *report, const struct measured *measured)
@@ -38,8 +38,8 @@ static void print_json(const struct report *report, const struct measured *measu
            "\"nvlink_gb_per_s\": %.2f}\n",
            report->num_ranks, measured->num_tokens, measured->rows, measured->kernel,
            measured->num_sms, measured->us.min, measured->us.max,
-           gb_per_s(measured->counted_bytes, measured->us.median),
-           gb_per_s(measured->nvlink_bytes, measured->us.median));
+           gb_per_s(measured->bytes.counted, measured->us.median),
+           gb_per_s(measured->bytes.over_nvlink, measured->us.median));
 }
 
 void report_print(struct report *report, const struct measured *measured)
