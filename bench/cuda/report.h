@@ -23,6 +23,8 @@ struct measured {
     /* Per GPU, its own rows included, as DeepEP counts, and of them those from or to another GPU; the
      * mean over GPUs. */
     struct routed_bytes bytes;
+    /* Units of rows, and counts, on all ranks together. 0 in programs that end when one is wrong. */
+    int64_t num_wrong;
 };
 
 void report_print(struct report *report, const struct measured *measured);
