@@ -38,7 +38,7 @@ bench: ## measure against memcpy and Open MPI; writes build/bench.json
 	@$(call build,release)
 	bench/run build
 
-bench-cuda: ## measure the limits of NVIDIA GPUs, and NCCL; writes build/bench-cuda.json
+bench-cuda: ## measure weft on NVIDIA GPUs, their limits, and NCCL; writes build/bench-cuda.json
 	@scripts/setup build
 	@$(call build,release,) --target bench-cuda weft_tool
 	bench/run-cuda build

@@ -15,6 +15,8 @@ enum {
     KEY_TOKENS,
     KEY_ROWS,
     KEY_SMS,
+    KEY_BLOCKS,
+    KEY_WARPS,
     KEY_TOPK,
     KEY_EXPERTS,
     KEY_ITERS,
@@ -45,6 +47,17 @@ static const struct argp_option options_table[] = {
      .arg = "LIST",
      .doc = "Multiprocessors used (4,8,10,12,16,24,32,64,132)"},
     {.name = "part-mib", .key = KEY_PART, .arg = "N", .doc = "Size of one large copy (64)"},
+    {.doc = "Only for ep:", .group = 2},
+    {.name = "blocks",
+     .key = KEY_BLOCKS,
+     .arg = "LIST",
+     .doc =
+         "Blocks per operation, 0: the library's choice; those after the first only for dispatch "
+         "and combine of the first number of tokens (0,8,10,12,16,24)"},
+    {.name = "warps",
+     .key = KEY_WARPS,
+     .arg = "N",
+     .doc = "Warps per block, 0: the library's choice (0)"},
     {0}};
 
 static int32_t parse_number(struct argp_state *state, const char *text, int32_t min, int32_t max)
@@ -67,12 +80,13 @@ static char *next_of(struct argp_state *state, char **list, const char *separato
     return member;
 }
 
-static void parse_list(struct argp_state *state, char *text, int32_t max, struct number_list *list)
+static void parse_list(struct argp_state *state, char *text, int32_t min, int32_t max,
+                       struct number_list *list)
 {
     char *member;
     list->num_numbers = 0;
     while ((member = next_of(state, &text, ",", list->num_numbers, MAX_LISTED)) != NULL)
-        list->numbers[list->num_numbers++] = parse_number(state, member, 1, max);
+        list->numbers[list->num_numbers++] = parse_number(state, member, min, max);
 }
 
 static void parse_format(struct argp_state *state, char *text, struct row_format *format)
@@ -115,7 +129,7 @@ static enum measure parse_measure(struct argp_state *state, const char *text)
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct cuda_options *options = state->input;
-    const int32_t max_tokens = 1 << 16, max_experts = 1 << 16, max_iters = 10000;
+    const int32_t max_tokens = 1 << 16, max_experts = 1 << 16, max_iters = 10000, max_sms = 1024;
     switch (key) {
     case KEY_GPUS:
         options->num_gpus = parse_number(state, text, 1, MAX_RANKS);
@@ -124,13 +138,19 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         options->measure = parse_measure(state, text);
         return 0;
     case KEY_TOKENS:
-        parse_list(state, text, max_tokens, &options->num_tokens);
+        parse_list(state, text, 1, max_tokens, &options->num_tokens);
         return 0;
     case KEY_ROWS:
         parse_formats(state, text, options);
         return 0;
     case KEY_SMS:
-        parse_list(state, text, 1024, &options->num_sms);
+        parse_list(state, text, 1, max_sms, &options->num_sms);
+        return 0;
+    case KEY_BLOCKS:
+        parse_list(state, text, 0, max_sms, &options->num_blocks);
+        return 0;
+    case KEY_WARPS:
+        options->num_warps = parse_number(state, text, 0, 32);
         return 0;
     case KEY_TOPK:
         options->num_topk = parse_number(state, text, 1, WEFT_MAX_TOPK);
@@ -168,6 +188,7 @@ void cuda_options_parse(struct cuda_options *options, const char *doc, int argc,
     *options = (struct cuda_options){
         .num_tokens = {2, {4096, 128}},
         .num_sms = {9, {4, 8, 10, 12, 16, 24, 32, 64, 132}},
+        .num_blocks = {6, {0, 8, 10, 12, 16, 24}},
         .num_formats = 3,
         .formats = {{1, {14336}, "14336"}, {1, {7392}, "7392"}, {2, {7168, 224}, "7168+224"}},
         .num_topk = 8,

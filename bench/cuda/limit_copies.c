@@ -163,7 +163,8 @@ static int measure_one(struct parts *parts, struct measured *measured, struct re
                                   .num_warmups = parts->options->num_warmups};
     measured->rows = parts->part_text;
     measured->num_sms = parts->num_blocks;
-    measured->counted_bytes = measured->nvlink_bytes = (double)num_sent * (double)parts->part_bytes;
+    const double bytes = (double)num_sent * (double)parts->part_bytes;
+    measured->bytes = (struct routed_bytes){bytes, bytes};
     TRY(check(parts, measured));
     TRY(gpus_time(parts->gpus, &timing, &measured->us));
     report_print(report, measured);

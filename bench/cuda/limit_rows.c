@@ -13,9 +13,9 @@ struct batch {
     const struct row_format *format;
     struct plan plan;
     struct device_memory memory;
-    struct token_rows rows[MAX_RANKS];    /* what each GPU pushes, and pulls */
-    struct pattern received[MAX_RANKS];   /* what it gets, as the rows of tag 0 */
-    const int32_t *numbers_of[MAX_RANKS]; /* of its tokens */
+    struct row_tables tables[MAX_RANKS];
+    struct token_rows rows[MAX_RANKS];  /* what each GPU pushes, and pulls */
+    struct pattern received[MAX_RANKS]; /* what it gets, as the rows of tag 0 */
     row_kernel *kernel;
     int32_t num_blocks;
 };
@@ -27,12 +27,16 @@ static int alloc_gpu(struct batch *batch, int32_t gpu)
     struct token_rows *rows = &batch->rows[gpu];
     struct pattern *received = &batch->received[gpu];
     const size_t num_tokens = (size_t)plan->num_tokens, num_recv = (size_t)plan->num_recv[gpu];
+    TRY(row_tables_upload(&batch->tables[gpu], &batch->memory, plan, gpu));
     *rows = (struct token_rows){.rank = gpu,
                                 .num_ranks = plan->num_ranks,
                                 .num_tokens = plan->num_tokens,
                                 .num_planes = batch->format->num_planes,
+                                .rows = batch->tables[gpu].rows,
                                 .num_faults = batch->gpus->gpu[gpu].num_faults};
-    *received = (struct pattern){.num_rows = plan->num_recv[gpu], .num_planes = rows->num_planes};
+    *received = (struct pattern){.num_rows = plan->num_recv[gpu],
+                                 .num_planes = rows->num_planes,
+                                 .numbers = batch->tables[gpu].received};
     for (int32_t plane = 0; plane < rows->num_planes; plane++) {
         const size_t row_bytes = (size_t)batch->format->row_bytes[plane];
         rows->planes[plane].row_bytes = received->row_bytes[plane] = (int32_t)row_bytes;
@@ -44,38 +48,13 @@ static int alloc_gpu(struct batch *batch, int32_t gpu)
     return device_alloc(&batch->memory, sizeof(uint32_t), (void **)&received->num_wrong);
 }
 
-static int upload_tables(struct batch *batch, int32_t gpu)
-{
-    const struct plan *plan = &batch->plan;
-    const size_t num_tokens = (size_t)plan->num_tokens, num_recv = (size_t)plan->num_recv[gpu];
-    int32_t *received = malloc((num_recv + num_tokens + 1) * sizeof(int32_t));
-    if (received == NULL) {
-        perror("malloc");
-        return -1;
-    }
-    int32_t *sent = received + num_recv;
-    routing_received(plan, gpu, received);
-    routing_sent(plan, gpu, sent);
-    int result = device_upload(&batch->memory, received, num_recv * sizeof(int32_t),
-                               (void **)&batch->received[gpu].numbers);
-    if (result == 0)
-        result = device_upload(&batch->memory, sent, num_tokens * sizeof(int32_t),
-                               (void **)&batch->numbers_of[gpu]);
-    if (result == 0)
-        result = device_upload(&batch->memory, routing_rows(plan, gpu),
-                               num_tokens * (size_t)plan->num_ranks * sizeof(int32_t),
-                               (void **)&batch->rows[gpu].rows);
-    free(received);
-    return result;
-}
-
 static cudaError_t fill_tokens(void *argument, int32_t gpu, cudaStream_t stream)
 {
     const struct batch *batch = argument;
     const struct token_rows *rows = &batch->rows[gpu];
     struct pattern pattern = {.num_rows = rows->num_tokens,
                               .num_planes = rows->num_planes,
-                              .numbers = batch->numbers_of[gpu]};
+                              .numbers = batch->tables[gpu].sent};
     for (int32_t plane = 0; plane < rows->num_planes; plane++) {
         pattern.planes[plane] = (char *)rows->planes[plane].x;
         pattern.row_bytes[plane] = rows->planes[plane].row_bytes;
@@ -88,7 +67,6 @@ static int batch_init(struct batch *batch)
     for (int32_t gpu = 0; gpu < batch->gpus->num_gpus; gpu++) {
         CUDA_TRY(cudaSetDevice(gpu));
         TRY(alloc_gpu(batch, gpu));
-        TRY(upload_tables(batch, gpu));
     }
     for (int32_t gpu = 0; gpu < batch->gpus->num_gpus; gpu++) {
         for (int32_t peer = 0; peer < batch->gpus->num_gpus; peer++) {
@@ -140,7 +118,7 @@ static cudaError_t prepare_sums(void *argument, int32_t gpu, cudaStream_t stream
 static cudaError_t check_sums(void *argument, int32_t gpu, cudaStream_t stream)
 {
     const struct batch *batch = argument;
-    return pattern_check_sums(&batch->rows[gpu], batch->numbers_of[gpu],
+    return pattern_check_sums(&batch->rows[gpu], batch->tables[gpu].sent,
                               batch->received[gpu].num_wrong, stream);
 }
 
@@ -171,20 +149,6 @@ static int check(struct batch *batch, const struct limit *limit)
     return 0;
 }
 
-/* Per GPU, in the mean. */
-static void count_bytes(const struct batch *batch, struct measured *measured)
-{
-    const struct plan *plan = &batch->plan;
-    int64_t num_rows = 0, num_own_rows = 0;
-    for (int32_t rank = 0; rank < plan->num_ranks; rank++) {
-        num_rows += plan->num_recv[rank];
-        num_own_rows += routing_count(plan, rank, rank);
-    }
-    const double bytes = (double)row_bytes_of(batch->format) / plan->num_ranks;
-    measured->counted_bytes = (double)num_rows * bytes;
-    measured->nvlink_bytes = (double)(num_rows - num_own_rows) * bytes;
-}
-
 enum { FEW_TOKENS = 512, NUM_PER_ITER_OF_FEW = 20 };
 
 static int measure(struct batch *batch, const struct limit *limit, struct report *report)
@@ -205,10 +169,11 @@ static int measure(struct batch *batch, const struct limit *limit, struct report
                                     .kernel = limit->kernel_name,
                                     .num_sms = batch->num_blocks,
                                     .num_tokens = batch->plan.num_tokens,
-                                    .rows = batch->format->text};
+                                    .rows = batch->format->text,
+                                    .bytes =
+                                        routing_bytes(&batch->plan, row_bytes_of(batch->format))};
         TRY(check(batch, limit));
         TRY(gpus_time(batch->gpus, &timing, &measured.us));
-        count_bytes(batch, &measured);
         report_print(report, &measured);
     }
     return 0;

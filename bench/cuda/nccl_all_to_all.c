@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "nccl_exchange.h"
 #include "report.h"
+#include "slowest.h"
 #include "try.h"
 
 enum { TIMEOUT_S = 30 }; /* of all iterations of one figure */
@@ -25,14 +26,6 @@ struct job {
     cudaEvent_t *starts, *stops;
     struct report report;
 };
-
-#define WEFT_TRY(call)                                                                             \
-    do {                                                                                           \
-        if ((call) != WEFT_OK) {                                                                   \
-            fprintf(stderr, "%s: %s\n", #call, weft_last_error());                                 \
-            return -1;                                                                             \
-        }                                                                                          \
-    } while (0)
 
 static int connect_ranks(struct job *job)
 {
@@ -130,49 +123,30 @@ static int enqueue_iterations(struct job *job, operation *run, cudaGraphExec_t e
     return wait_for_stream(job);
 }
 
-/* Of the slowest rank, on all ranks. samples[num_ranks + 1][num_iters]. */
-static int slowest_us(struct job *job, double *samples, struct figures *us)
+static int read_us(const struct job *job, double *samples)
 {
-    const size_t num_iters = (size_t)job->options->num_iters;
-    double *all = samples + num_iters;
-    for (size_t i = 0; i < num_iters; i++) {
+    for (int32_t i = 0; i < job->options->num_iters; i++) {
         float ms;
         CUDA_TRY(cudaEventElapsedTime(&ms, job->starts[i], job->stops[i]));
         samples[i] = ms * 1e3;
     }
-    WEFT_TRY(weft_host_all_gather(job->comm, samples, num_iters * sizeof(double), all));
-    for (size_t k = 0; k < num_iters * (size_t)job->exchange.num_ranks; k++) {
-        const size_t i = k % num_iters;
-        samples[i] = all[k] > samples[i] ? all[k] : samples[i];
-    }
-    *us = figures_of(samples, num_iters);
     return 0;
 }
 
 static int time_operation(struct job *job, operation *run, cudaGraphExec_t exec, struct figures *us)
 {
     TRY(enqueue_iterations(job, run, exec));
-    const size_t num_blocks = (size_t)job->exchange.num_ranks + 1;
-    double *samples = malloc(num_blocks * (size_t)job->options->num_iters * sizeof(double));
+    const size_t num_iters = (size_t)job->options->num_iters;
+    double *samples = malloc(num_iters * sizeof(double));
     if (samples == NULL) {
         perror("malloc");
         return -1;
     }
-    const int result = slowest_us(job, samples, us);
+    int result = read_us(job, samples);
+    if (result == 0)
+        result = slowest_of_ranks(job->comm, samples, num_iters, us);
     free(samples);
     return result;
-}
-
-/* Rows of all ranks, in the mean. */
-static void count_bytes(const struct plan *plan, int32_t row_bytes, struct measured *measured)
-{
-    int64_t num_rows = 0, num_own_rows = 0;
-    for (int32_t rank = 0; rank < plan->num_ranks; rank++) {
-        num_rows += plan->num_recv[rank];
-        num_own_rows += routing_count(plan, rank, rank);
-    }
-    measured->counted_bytes = (double)num_rows * row_bytes / plan->num_ranks;
-    measured->nvlink_bytes = (double)(num_rows - num_own_rows) * row_bytes / plan->num_ranks;
 }
 
 static int measure(struct job *job, operation *run, struct measured measured)
@@ -193,16 +167,17 @@ static int measure(struct job *job, operation *run, struct measured measured)
 
 static int measure_format(struct job *job, const struct plan *plan, const struct row_format *format)
 {
-    struct measured measured = {
-        .name = "nccl_dispatch_us", .num_tokens = plan->num_tokens, .rows = format->text};
+    struct measured measured = {.name = "nccl_dispatch_us",
+                                .num_tokens = plan->num_tokens,
+                                .rows = format->text,
+                                .bytes = routing_bytes(plan, row_bytes_of(format))};
     TRY(nccl_exchange_init(&job->exchange, plan));
     TRY(nccl_exchange_check(&job->exchange));
-    count_bytes(plan, row_bytes_of(format), &measured);
     TRY(measure(job, nccl_exchange_dispatch, measured));
     if (format != &job->options->formats[0])
         return 0;
     measured.name = "nccl_combine_us";
-    count_bytes(plan, format->row_bytes[0], &measured);
+    measured.bytes = routing_bytes(plan, format->row_bytes[0]);
     return measure(job, nccl_exchange_combine, measured);
 }
 

@@ -43,27 +43,6 @@ static int upload_packed_rows(struct nccl_exchange *exchange, const struct plan 
     return result;
 }
 
-static int upload_numbers(struct nccl_exchange *exchange, const struct plan *plan)
-{
-    const size_t num_tokens = (size_t)plan->num_tokens;
-    const size_t num_received = (size_t)plan->num_recv[exchange->rank];
-    int32_t *sent = malloc((num_tokens + num_received + 1) * sizeof(int32_t));
-    if (sent == NULL) {
-        perror("malloc");
-        return -1;
-    }
-    int32_t *received = sent + num_tokens;
-    routing_sent(plan, exchange->rank, sent);
-    routing_received(plan, exchange->rank, received);
-    int result = device_upload(&exchange->memory, sent, num_tokens * sizeof(int32_t),
-                               (void **)&exchange->tokens.numbers);
-    if (result == 0)
-        result = device_upload(&exchange->memory, received, num_received * sizeof(int32_t),
-                               (void **)&exchange->received.numbers);
-    free(sent);
-    return result;
-}
-
 static int alloc_plane(struct nccl_exchange *exchange, const struct plan *plan, int32_t plane)
 {
     const int32_t last = exchange->num_ranks - 1;
@@ -89,6 +68,7 @@ int nccl_exchange_init(struct nccl_exchange *exchange, const struct plan *plan)
 {
     const int32_t num_planes = exchange->format->num_planes;
     const size_t out_bytes = (size_t)plan->num_tokens * (size_t)exchange->format->row_bytes[0];
+    struct row_tables tables;
     int device;
     CUDA_TRY(cudaGetDevice(&device));
     CUDA_TRY(cudaDeviceGetAttribute(&exchange->num_blocks, cudaDevAttrMultiProcessorCount, device));
@@ -106,7 +86,9 @@ int nccl_exchange_init(struct nccl_exchange *exchange, const struct plan *plan)
     TRY(device_alloc(&exchange->memory, sizeof(uint32_t), (void **)&exchange->num_wrong));
     exchange->received.num_wrong = exchange->num_wrong;
     TRY(upload_packed_rows(exchange, plan));
-    TRY(upload_numbers(exchange, plan));
+    TRY(row_tables_upload(&tables, &exchange->memory, plan, exchange->rank));
+    exchange->tokens.numbers = tables.sent;
+    exchange->received.numbers = tables.received;
     CUDA_TRY(pattern_fill(&exchange->tokens, exchange->stream));
     return 0;
 }

@@ -11,13 +11,14 @@ static double gb_per_s(double bytes, double us)
 static void print_table(struct report *report, const struct measured *measured)
 {
     if (report->num_lines++ == 0)
-        printf("%-18s %7s %10s %-9s %4s %10s %10s %10s %10s %10s\n", "figure", "tokens", "bytes",
-               "kernel", "SMs", "us", "us min", "us max", "GB/s", "NVLink");
-    printf("%-18s %7d %10s %-9s %4d %10.2f %10.2f %10.2f %10.1f %10.1f\n", measured->name,
+        printf("%-25s %7s %10s %-9s %4s %10s %10s %10s %10s %10s %6s\n", "figure", "tokens",
+               "bytes", "kernel", "SMs", "us", "us min", "us max", "GB/s", "NVLink", "wrong");
+    printf("%-25s %7d %10s %-9s %4d %10.2f %10.2f %10.2f %10.1f %10.1f %6lld\n", measured->name,
            measured->num_tokens, measured->rows, measured->kernel, measured->num_sms,
            measured->us.median, measured->us.min, measured->us.max,
-           gb_per_s(measured->counted_bytes, measured->us.median),
-           gb_per_s(measured->nvlink_bytes, measured->us.median));
+           gb_per_s(measured->bytes.counted, measured->us.median),
+           gb_per_s(measured->bytes.over_nvlink, measured->us.median),
+           (long long)measured->num_wrong);
 }
 
 static void print_json(const struct report *report, const struct measured *measured)
@@ -35,11 +36,12 @@ static void print_json(const struct report *report, const struct measured *measu
         printf(", %d SMs", measured->num_sms);
     printf("\", \"num_ranks\": %d, \"num_tokens\": %d, \"bytes\": \"%s\", \"kernel\": \"%s\", "
            "\"num_sms\": %d, \"us_min\": %.3f, \"us_max\": %.3f, \"gb_per_s\": %.2f, "
-           "\"nvlink_gb_per_s\": %.2f}\n",
+           "\"nvlink_gb_per_s\": %.2f, \"wrong\": %lld}\n",
            report->num_ranks, measured->num_tokens, measured->rows, measured->kernel,
            measured->num_sms, measured->us.min, measured->us.max,
-           gb_per_s(measured->counted_bytes, measured->us.median),
-           gb_per_s(measured->nvlink_bytes, measured->us.median));
+           gb_per_s(measured->bytes.counted, measured->us.median),
+           gb_per_s(measured->bytes.over_nvlink, measured->us.median),
+           (long long)measured->num_wrong);
 }
 
 void report_print(struct report *report, const struct measured *measured)

@@ -3,7 +3,7 @@
 #ifndef BENCH_CUDA_REPORT_H
 #define BENCH_CUDA_REPORT_H
 
-#include "cuda_options.h"
+#include "row_tables.h"
 #include "workload/figures.h"
 
 struct report {
@@ -20,8 +20,11 @@ struct measured {
     int32_t num_tokens; /* 0: no rows, but one large copy to each */
     const char *rows;   /* bytes per row, or of a copy */
     struct figures us;
-    double counted_bytes; /* per GPU, its own rows included, as DeepEP counts; the mean over GPUs */
-    double nvlink_bytes;  /* of them, those from or to another GPU */
+    /* Per GPU, its own rows included, as DeepEP counts, and of them those from or to another GPU; the
+     * mean over GPUs. */
+    struct routed_bytes bytes;
+    /* Units of rows, and counts, on all ranks together. 0 in programs that end when one is wrong. */
+    int64_t num_wrong;
 };
 
 void report_print(struct report *report, const struct measured *measured);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Weft's own operations on GPUs, beside limits and nccl_all_to_all.
+ *
+ *     weft run -n 4 --no-prefix -- ep
+ *
+ * One process per GPU. In "stream", operations are launched one after the other; in "graph", a CUDA
+ * graph has 20 of them, so that what the host takes to launch one does not show.
+ */
+#include <stdlib.h>
+
+#include "ep_check.h"
+#include "ep_timing.h"
+#include "report.h"
+#include "try.h"
+
+enum { CALLS_PER_GRAPH = 20 };
+
+struct job {
+    const struct cuda_options *options;
+    struct ep_rank rank;
+    struct ep_timing timing;
+    struct report report;
+    int64_t num_wrong; /* in all figures */
+};
+
+struct operation {
+    const char *name;
+    int parts;
+};
+
+static const struct operation operations[] = {
+    {"weft_dispatch_us", PART_DISPATCH},
+    {"weft_combine_us", PART_COMBINE},
+    {"weft_layout_us", PART_LAYOUT},
+    {"weft_notify_us", PART_NOTIFY},
+    {"weft_dispatch_counted_us", PART_LAYOUT | PART_NOTIFY | PART_WAIT_COUNTS | PART_DISPATCH},
+    {"weft_dispatch_capacity_us", PART_LAYOUT | PART_NOTIFY | PART_DISPATCH},
+    {"weft_layer_us", PART_DISPATCH | PART_COMBINE}};
+enum { NUM_OPERATIONS = sizeof(operations) / sizeof(operations[0]) };
+
+/* Which blocks of the list: the first is for everything. */
+enum blocks_turn { FIRST_BLOCKS, FURTHER_BLOCKS };
+
+static int is_wanted(const struct ep_batch *batch, const struct operation *operation,
+                     enum blocks_turn turn)
+{
+    const int is_first_format = batch->format == &batch->rank->options->formats[0];
+    if (!(operation->parts & PART_DISPATCH) && !is_first_format)
+        return 0; /* it does not depend on the format */
+    return turn == FIRST_BLOCKS || operation->parts == PART_DISPATCH ||
+           operation->parts == PART_COMBINE;
+}
+
+static struct measured describe(const struct ep_batch *batch, const struct operation *operation,
+                                int32_t num_blocks)
+{
+    int32_t row_bytes = 0;
+    if (operation->parts & PART_DISPATCH)
+        row_bytes += row_bytes_of(batch->format);
+    if (operation->parts & PART_COMBINE)
+        row_bytes += batch->answers.row_bytes[0];
+    return (struct measured){.name = operation->name,
+                             .num_sms = num_blocks,
+                             .num_tokens = batch->plan->num_tokens,
+                             .rows = row_bytes > 0 ? batch->format->text : "0",
+                             .bytes = routing_bytes(batch->plan, row_bytes)};
+}
+
+/* The result is checked once, of the very calls that are then timed. A graph is captured behind the
+ * preparation, since the handle tells the graph what routing it has. */
+static int measure_work(struct job *job, struct ep_work *work, struct measured *measured)
+{
+    TRY(ep_check_prepare(work->batch, work->parts));
+    if (work->num_calls > 1)
+        TRY(ep_work_capture(work));
+    TRY(ep_work_enqueue(work));
+    TRY(ep_check(work->batch, work->parts, &measured->num_wrong));
+    TRY(ep_timing_measure(&job->timing, work, &measured->us));
+    job->num_wrong += measured->num_wrong;
+    if (job->rank.rank == 0)
+        report_print(&job->report, measured);
+    return 0;
+}
+
+static int measure_operation(struct job *job, struct ep_batch *batch,
+                             const struct operation *operation, int32_t num_blocks)
+{
+    struct measured in_stream = describe(batch, operation, num_blocks), in_graph = in_stream;
+    struct ep_work calls = {.batch = batch, .parts = operation->parts, .num_calls = 1};
+    in_stream.kernel = "stream";
+    TRY(measure_work(job, &calls, &in_stream));
+    if (operation->parts & PART_WAIT_COUNTS)
+        return 0; /* a graph cannot wait for the host */
+    struct ep_work graph = {
+        .batch = batch, .parts = operation->parts, .num_calls = CALLS_PER_GRAPH};
+    in_graph.kernel = "graph";
+    const int result = measure_work(job, &graph, &in_graph);
+    if (graph.graph != NULL)
+        CUDA_TRY(cudaGraphExecDestroy(graph.graph));
+    return result;
+}
+
+static int measure_operations(struct job *job, struct ep_batch *batch, int32_t num_blocks,
+                              enum blocks_turn turn)
+{
+    int result = ep_batch_open(batch, num_blocks);
+    for (int i = 0; i < NUM_OPERATIONS && result == 0; i++) {
+        if (is_wanted(batch, &operations[i], turn))
+            result = measure_operation(job, batch, &operations[i], num_blocks);
+    }
+    ep_batch_close(batch);
+    return result;
+}
+
+static int measure_format(struct job *job, struct ep_batch *batch, int32_t num_blocks_listed)
+{
+    int result = ep_batch_init(batch);
+    for (int32_t i = 0; i < num_blocks_listed && result == 0; i++)
+        result = measure_operations(job, batch, job->options->num_blocks.numbers[i],
+                                    i == 0 ? FIRST_BLOCKS : FURTHER_BLOCKS);
+    ep_batch_destroy(batch);
+    return result;
+}
+
+static int measure_tokens(struct job *job, int32_t num_tokens, int32_t num_blocks_listed)
+{
+    struct plan plan;
+    int result = 0;
+    TRY(routing_init(&plan, job->options, num_tokens, job->rank.num_ranks));
+    for (int32_t i = 0; i < job->options->num_formats && result == 0; i++) {
+        struct ep_batch batch = {
+            .rank = &job->rank, .plan = &plan, .format = &job->options->formats[i]};
+        result = measure_format(job, &batch, num_blocks_listed);
+    }
+    plan_destroy(&plan);
+    return result;
+}
+
+static int connect_ranks(struct ep_rank *rank)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    int num_gpus;
+    config.machine = WEFT_MACHINE_CUDA;
+    WEFT_TRY(weft_comm_create_from_env(&config, &rank->comm));
+    rank->rank = weft_comm_rank(rank->comm);
+    rank->num_ranks = weft_comm_num_ranks(rank->comm);
+    CUDA_TRY(cudaGetDeviceCount(&num_gpus));
+    if (rank->num_ranks > num_gpus || rank->num_ranks > MAX_RANKS) {
+        fprintf(stderr,
+                "%d ranks: each is measured on a GPU of its own, there are %d; at most %d\n",
+                rank->num_ranks, num_gpus, MAX_RANKS);
+        return -1;
+    }
+    CUDA_TRY(cudaSetDevice(rank->rank)); /* where weft is */
+    CUDA_TRY(cudaStreamCreateWithFlags(&rank->cuda_stream, cudaStreamNonBlocking));
+    WEFT_TRY(weft_stream_wrap(rank->comm, rank->cuda_stream, &rank->stream));
+    return 0;
+}
+
+static int run(struct job *job)
+{
+    const struct cuda_options *options = job->options;
+    TRY(connect_ranks(&job->rank));
+    TRY(ep_timing_init(&job->timing));
+    job->report = (struct report){.output = options->output,
+                                  .num_ranks = job->rank.num_ranks,
+                                  .num_topk = options->num_topk,
+                                  .num_experts = options->num_experts};
+    for (int32_t i = 0; i < options->num_tokens.num_numbers; i++)
+        TRY(measure_tokens(job, options->num_tokens.numbers[i],
+                           i == 0 ? options->num_blocks.num_numbers : 1));
+    if (job->num_wrong == 0)
+        return 0;
+    if (job->rank.rank == 0)
+        fprintf(stderr, "results are wrong: see the figures\n");
+    return -1;
+}
+
+static void end(struct job *job)
+{
+    ep_timing_destroy(&job->timing);
+    if (job->rank.stream != NULL)
+        weft_stream_destroy(job->rank.stream);
+    if (job->rank.cuda_stream != NULL)
+        cudaStreamDestroy(job->rank.cuda_stream);
+    weft_comm_destroy(job->rank.comm);
+}
+
+int main(int argc, char **argv)
+{
+    struct cuda_options options;
+    struct job job = {.options = &options, .rank = {.options = &options}};
+    job.timing.rank = &job.rank;
+    cuda_options_parse(&options, "Weft's operations on GPUs.", argc, argv);
+    unsetenv("WEFT_CUDA_DEVICE"); /* the ranks take the GPUs in turn */
+    const int result = run(&job);
+    end(&job);
+    return result == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

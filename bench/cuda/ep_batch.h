@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* What weft's operations need on one rank for one batch of tokens, and the operations. */
+#ifndef BENCH_CUDA_EP_BATCH_H
+#define BENCH_CUDA_EP_BATCH_H
+
+#include "row_tables.h"
+#include "weft.h"
+
+struct ep_rank {
+    const struct cuda_options *options;
+    weft_comm *comm;
+    int32_t rank, num_ranks;
+    cudaStream_t cuda_stream;
+    weft_stream *stream; /* the same, as weft knows it */
+};
+
+/* Operations are sets of these, which follow each other in this order. */
+enum ep_part {
+    PART_LAYOUT = 1,
+    PART_NOTIFY = 2,
+    PART_WAIT_COUNTS = 4, /* on the host */
+    PART_DISPATCH = 8,
+    PART_COMBINE = 16
+};
+
+struct ep_batch {
+    const struct ep_rank *rank;
+    const struct plan *plan;
+    const struct row_format *format;
+    struct device_memory memory;
+    struct row_tables tables;
+    int32_t capacity; /* rows that received and answers hold, the same on all ranks */
+    int64_t *topk_idx;
+    struct pattern tokens;   /* what dispatch sends */
+    struct pattern received; /* in the heap */
+    /* What combine sums: in the heap, rows of the first format, of another tag than received. */
+    struct pattern answers;
+    struct token_rows sums; /* only what tells what they must be */
+    uint32_t *num_wrong;    /* on the GPU */
+    weft_ep *ep;
+    weft_ep_handle *handle;
+};
+
+/* Collective. After rank, plan and format were set; destroy also after a failure. */
+int ep_batch_init(struct ep_batch *batch);
+void ep_batch_destroy(struct ep_batch *batch);
+
+/* Collective: the objects of weft for operations of num_blocks blocks; 0: the library's choice.
+ * Leaves a handle without routing. */
+int ep_batch_open(struct ep_batch *batch, int32_t num_blocks);
+void ep_batch_close(struct ep_batch *batch);
+
+/* Enqueues one operation. */
+int ep_batch_run(struct ep_batch *batch, int parts);
+/* Enqueues layout and notify of no tokens at all, which forgets the routing. */
+int ep_batch_forget(struct ep_batch *batch);
+
+#endif
