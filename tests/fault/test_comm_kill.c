@@ -44,19 +44,20 @@ struct board {
 
 /* What a process holds of the system. */
 struct holdings {
-    int num_fds, num_heap_mappings;
+    struct tests_fds fds;
+    int num_heap_mappings;
 };
 
 static struct holdings take_stock(void)
 {
-    return (struct holdings){tests_count_fds(), tests_count_heap_mappings()};
+    return (struct holdings){tests_list_fds(), tests_count_heap_mappings()};
 }
 
 static int check_stock(struct ranks_context *context, struct holdings before)
 {
     struct holdings now = take_stock();
-    RANK_CHECK(context, now.num_fds == before.num_fds, "%d descriptors, %d before", now.num_fds,
-               before.num_fds);
+    RANK_CHECK(context, now.fds.count == before.fds.count, "%d descriptors (%s), %d before (%s)",
+               now.fds.count, now.fds.names, before.fds.count, before.fds.names);
     RANK_CHECK(context, now.num_heap_mappings == before.num_heap_mappings,
                "%d heaps are mapped, %d before", now.num_heap_mappings, before.num_heap_mappings);
     return 0;
@@ -167,6 +168,7 @@ static int live_through_a_death(struct ranks_context *context)
 {
     struct board *board = context->shared;
     weft_comm *comm;
+    RANK_CHECK_OK(context, tests_warm_up(&context->id));
     board->pids[context->rank] = getpid();
     ranks_barrier(context);
     struct holdings before = take_stock();
