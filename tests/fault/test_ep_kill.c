@@ -214,7 +214,7 @@ static void in_the_middle_of_large_rows(void **state)
 static void at_random_moments(void **state)
 {
     (void)state;
-    for (int32_t seed = 0; seed < ep_grid_size(8, 1); seed++)
+    for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(8, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
             run((struct plan){.operation = (enum ep_operation)operation,
                               .moment = AT_RANDOM,

@@ -93,6 +93,12 @@ static int is_of_driver(const char *target)
            strncmp(target, "pipe:", 5) == 0;
 }
 
+int tests_rounds(int on_cpu, int on_cuda)
+{
+    tests_choose_machine();
+    return tests_on_cuda() ? on_cuda : on_cpu;
+}
+
 weft_result tests_warm_up(const weft_unique_id *id)
 {
     weft_comm *comm;

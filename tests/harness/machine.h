@@ -12,6 +12,10 @@ void tests_choose_machine(void);
 /* 1 if the ranks are on GPUs; once the machine is chosen. */
 int tests_on_cuda(void);
 
+/* `on_cpu` or, if the ranks are on GPUs, `on_cuda`: how often to do the same again where starting a
+ * process takes a second or two. */
+int tests_rounds(int on_cpu, int on_cuda);
+
 /* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it is
  * not counted for the test. The id need not be free. */
 weft_result tests_warm_up(const weft_unique_id *id);
