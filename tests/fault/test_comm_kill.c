@@ -19,7 +19,7 @@
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
-enum { NUM_RANKS = 4, NUM_ROUNDS_BEFORE = 20, MAX_ROUNDS = 1000000 };
+enum { NUM_RANKS = 4, MAX_ROUNDS = 1000000 };
 
 enum moment {
     BETWEEN_GATHERS, /* the others wait for the victim's blob */
@@ -44,19 +44,20 @@ struct board {
 
 /* What a process holds of the system. */
 struct holdings {
-    int num_fds, num_heap_mappings;
+    struct tests_fds fds;
+    int num_heap_mappings;
 };
 
 static struct holdings take_stock(void)
 {
-    return (struct holdings){tests_count_fds(), tests_count_heap_mappings()};
+    return (struct holdings){tests_list_fds(), tests_count_heap_mappings()};
 }
 
 static int check_stock(struct ranks_context *context, struct holdings before)
 {
     struct holdings now = take_stock();
-    RANK_CHECK(context, now.num_fds == before.num_fds, "%d descriptors, %d before", now.num_fds,
-               before.num_fds);
+    RANK_CHECK(context, now.fds.count == before.fds.count, "%d descriptors (%s), %d before (%s)",
+               now.fds.count, now.fds.names, before.fds.count, before.fds.names);
     RANK_CHECK(context, now.num_heap_mappings == before.num_heap_mappings,
                "%d heaps are mapped, %d before", now.num_heap_mappings, before.num_heap_mappings);
     return 0;
@@ -113,12 +114,13 @@ static weft_result use_until_failure(struct ranks_context *context, weft_comm *c
 {
     const struct plan *plan = context->argument;
     int32_t killer = plan->moment == INSIDE_GATHER ? (plan->victim + 1) % NUM_RANKS : plan->victim;
+    const int num_rounds_before = tests_rounds(20, 4);
     weft_result result = WEFT_OK;
     pthread_t thread;
     if (plan->moment == AT_RANDOM && context->rank == plan->victim)
         pthread_create(&thread, NULL, kill_later, context);
     for (int round = 0; round < MAX_ROUNDS && result == WEFT_OK; round++) {
-        if (round == NUM_ROUNDS_BEFORE && plan->moment != AT_RANDOM && context->rank == killer)
+        if (round == num_rounds_before && plan->moment != AT_RANDOM && context->rank == killer)
             kill_victim(plan, context->shared);
         result = use_once(context, comm);
     }
@@ -167,6 +169,7 @@ static int live_through_a_death(struct ranks_context *context)
 {
     struct board *board = context->shared;
     weft_comm *comm;
+    RANK_CHECK_OK(context, tests_warm_up(&context->id));
     board->pids[context->rank] = getpid();
     ranks_barrier(context);
     struct holdings before = take_stock();
@@ -197,9 +200,12 @@ static void kill_each_rank_at_each_moment(enum ranks_id id)
 {
     struct plan plan = {.moment = BETWEEN_GATHERS};
     for (; plan.moment < AT_RANDOM; plan.moment++)
-        for (plan.victim = 0; plan.victim < NUM_RANKS; plan.victim++)
+        for (int32_t i = 0; i < tests_rounds(NUM_RANKS, 1); i++) {
+            plan.victim = ((int32_t)plan.moment + i) % NUM_RANKS;
             kill_rank(&plan, id);
-    for (plan.seed = 1; plan.seed <= 3 * NUM_RANKS; plan.seed++) {
+        }
+    const uint32_t num_seeds = (uint32_t)tests_rounds(3 * NUM_RANKS, 2);
+    for (plan.seed = 1; plan.seed <= num_seeds; plan.seed++) {
         plan.victim = (int32_t)(plan.seed % NUM_RANKS);
         kill_rank(&plan, id);
     }

@@ -134,7 +134,8 @@ static int survive(struct ranks_context *context)
     struct ep_buffers buffers;
     struct ep_rank self;
     pthread_t thread;
-    const int num_fds = tests_count_fds();
+    RANK_CHECK_OK(context, tests_warm_up(&context->id));
+    const struct tests_fds before = tests_list_fds();
     if (ep_rank_open(&self, context, 0, ep_buffers_arena_bytes(plan->world, plan->hidden)) ||
         ep_rank_enter(&self, plan->world) || ep_route(&self) ||
         ep_buffers_create(&self, plan->hidden, &buffers))
@@ -149,8 +150,9 @@ static int survive(struct ranks_context *context)
     if (check_failure(&self, plan, result) || ep_buffers_destroy(&self, &buffers) ||
         destroy_all(&self))
         return 1;
-    RANK_CHECK(context, tests_count_fds() == num_fds, "%d file descriptors, %d before",
-               tests_count_fds(), num_fds);
+    const struct tests_fds now = tests_list_fds();
+    RANK_CHECK(context, now.count == before.count, "%d file descriptors (%s), %d before (%s)",
+               now.count, now.names, before.count, before.names);
     RANK_CHECK(context, tests_count_heap_mappings() == 0, "%d heaps are still mapped",
                tests_count_heap_mappings());
     return go_on_without(context, plan);
@@ -212,7 +214,7 @@ static void in_the_middle_of_large_rows(void **state)
 static void at_random_moments(void **state)
 {
     (void)state;
-    for (int32_t seed = 0; seed < ep_grid_size(8, 1); seed++)
+    for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(8, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
             run((struct plan){.operation = (enum ep_operation)operation,
                               .moment = AT_RANDOM,

@@ -237,8 +237,8 @@ static void behind_another_rank(void **state)
 {
     (void)state;
     for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
-        for (int operation = 0; operation < EP_BARRIER; operation++)
-            run((struct plan){.operation = (enum ep_operation)operation,
+        for (int i = 0; i < tests_rounds(EP_BARRIER, 1); i++)
+            run((struct plan){.operation = (enum ep_operation)((moment + i) % EP_BARRIER),
                               .moment = (enum moment)moment,
                               .victim = 2,
                               .hidden = 16});
@@ -254,8 +254,8 @@ static void in_a_host_barrier(void **state)
 static void at_random_moments(void **state)
 {
     (void)state;
-    for (int32_t seed = 0; seed < ep_grid_size(2, 1); seed++)
-        for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
+    for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
+        for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
             run((struct plan){.operation = (enum ep_operation)operation,
                               .moment = AT_RANDOM,
                               .victim = (seed + operation) % NUM_RANKS,

@@ -8,8 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "weft.h"
-
 enum { SKIPPED = 77 };
 
 struct answer {
@@ -95,20 +93,44 @@ static int is_of_driver(const char *target)
            strncmp(target, "pipe:", 5) == 0;
 }
 
-int tests_count_fds(void)
+int tests_rounds(int on_cpu, int on_cuda)
+{
+    tests_choose_machine();
+    return tests_on_cuda() ? on_cuda : on_cpu;
+}
+
+weft_result tests_warm_up(const weft_unique_id *id)
+{
+    weft_comm *comm;
+    if (!tests_on_cuda())
+        return WEFT_OK;
+    const weft_result result = weft_comm_create(id, 0, 1, NULL, &comm);
+    return result == WEFT_OK ? weft_comm_destroy(comm) : result;
+}
+
+static void add_fd(struct tests_fds *fds, const char *target)
+{
+    const size_t length = strlen(fds->names);
+    snprintf(fds->names + length, sizeof fds->names - length, "%s%s", length > 0 ? " " : "",
+             target);
+    fds->count++;
+}
+
+struct tests_fds tests_list_fds(void)
 {
     const struct dirent *entry;
-    int num_fds = 0;
+    struct tests_fds fds = {0, ""};
     DIR *folder = opendir("/proc/self/fd");
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
         char target[256];
         const ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
         target[length > 0 ? length : 0] = '\0';
-        num_fds += length > 0 && !(tests_on_cuda() && is_of_driver(target));
+        if (length > 0 && !(tests_on_cuda() && is_of_driver(target)))
+            add_fd(&fds, target);
     }
     if (folder != NULL)
         closedir(folder);
-    return num_fds;
+    return fds;
 }
 
 int tests_count_heap_mappings(void)

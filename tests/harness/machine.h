@@ -3,6 +3,8 @@
 #ifndef TESTS_MACHINE_H
 #define TESTS_MACHINE_H
 
+#include "weft.h"
+
 /* Called before the first rank is started. Ends the test as skipped, with the reason, if the machine
  * cannot be used. Asks a child, since a process that has used CUDA must not fork ranks. */
 void tests_choose_machine(void);
@@ -10,8 +12,19 @@ void tests_choose_machine(void);
 /* 1 if the ranks are on GPUs; once the machine is chosen. */
 int tests_on_cuda(void);
 
-/* File descriptors of this process, without those that CUDA's driver opens for itself and keeps. */
-int tests_count_fds(void);
+/* `on_cpu` or, if the ranks are on GPUs, `on_cuda`: how often to do the same again where starting a
+ * process takes a second or two. */
+int tests_rounds(int on_cpu, int on_cuda);
+
+/* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it is
+ * not counted for the test. The id need not be free. */
+weft_result tests_warm_up(const weft_unique_id *id);
+/* File descriptors of this process, without those that are the driver's by their name. */
+struct tests_fds {
+    int count;
+    char names[400]; /* what they are open to, for messages */
+};
+struct tests_fds tests_list_fds(void);
 /* Mappings of heaps of this process. */
 int tests_count_heap_mappings(void);
 

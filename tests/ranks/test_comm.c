@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "harness/machine.h"
 #include "harness/ranks.h"
 
 enum { MAX_RANKS = 9 };
@@ -69,7 +70,7 @@ static int meet_and_gather(struct ranks_context *context)
 static void ranks_meet_and_gather(void **state)
 {
     (void)state;
-    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks++)
+    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += tests_rounds(1, 4))
         run_in_both_modes(num_ranks, meet_and_gather, NULL);
 }
 
@@ -107,7 +108,7 @@ static void blobs_may_have_a_mebibyte(void **state)
 static int meet_again(struct ranks_context *context)
 {
     weft_comm *comm;
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < tests_rounds(20, 4); round++) {
         int32_t rank = (context->rank + round) % context->num_ranks;
         RANK_CHECK_OK(context,
                       weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm));
@@ -252,7 +253,7 @@ static int split_into_colors(struct ranks_context *context)
 static void splits_form_new_communicators(void **state)
 {
     (void)state;
-    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += 2)
+    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += tests_rounds(2, 8))
         run_in_both_modes(num_ranks, split_into_colors, NULL);
 }
 

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/machine.h"
 #include "harness/ranks.h"
 #include "oracle/oracle_alloc.h"
 
@@ -149,7 +150,7 @@ static struct plan plan_of(enum style style)
 static void every_launcher_starts_a_world(void **state)
 {
     (void)state;
-    for (int style = 0; style < NUM_STYLES; style++) {
+    for (int style = 0; style < NUM_STYLES; style += tests_rounds(1, 2)) {
         struct plan plan = plan_of((enum style)style);
         const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                               .id = style == WEFT_RUN ? RANKS_ID_BY_HOST
