@@ -136,19 +136,25 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
 
 /* Held until the process ends, as the CUDA runtime does: making a context takes a fifth of a second, and
  * streams and events may outlive their communicators. */
+enum { MAX_DEVICES = 64 };
+static CUcontext held_contexts[MAX_DEVICES];
+
+CUcontext weft__cuda_held_context(int32_t ordinal)
+{
+    return held_contexts[ordinal];
+}
+
 static weft_result hold_context(struct weft__cuda *cuda)
 {
-    enum { MAX_DEVICES = 64 };
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static CUcontext contexts[MAX_DEVICES];
     if (cuda->ordinal >= MAX_DEVICES)
         return weft__error(WEFT_ERROR_UNSUPPORTED, "CUDA device %d: at most %d devices are known",
                            cuda->ordinal, MAX_DEVICES);
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&mutex);
-    if (contexts[cuda->ordinal] == NULL)
-        result = weft__cu.device_primary_ctx_retain(&contexts[cuda->ordinal], cuda->device);
-    cuda->context = contexts[cuda->ordinal];
+    if (held_contexts[cuda->ordinal] == NULL)
+        result = weft__cu.device_primary_ctx_retain(&held_contexts[cuda->ordinal], cuda->device);
+    cuda->context = held_contexts[cuda->ordinal];
     pthread_mutex_unlock(&mutex);
     return result == CUDA_SUCCESS
                ? WEFT_OK

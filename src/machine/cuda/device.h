@@ -57,6 +57,9 @@ void weft__cuda_detach(weft_comm *comm);
 weft_result weft__cuda_enter(const struct weft__cuda *cuda);
 void weft__cuda_leave(void);
 
+/* Of a device that a communicator of this process uses. */
+CUcontext weft__cuda_held_context(int32_t ordinal);
+
 /* The watcher tells the board what happens to the communicator, and the communicator what the board
  * says. */
 weft_result weft__cuda_watcher_start(weft_comm *comm);

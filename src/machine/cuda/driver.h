@@ -21,6 +21,7 @@
     X(device_total_mem, cuDeviceTotalMem)                                                          \
     X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain)                                         \
     X(ctx_get_current, cuCtxGetCurrent)                                                            \
+    X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                                               \
     X(ctx_get_device, cuCtxGetDevice)                                                              \
     X(ctx_push_current, cuCtxPushCurrent)                                                          \
     X(ctx_pop_current, cuCtxPopCurrent)                                                            \
@@ -58,6 +59,7 @@
     X(stream_create, cuStreamCreate)                                                               \
     X(stream_destroy, cuStreamDestroy)                                                             \
     X(stream_synchronize, cuStreamSynchronize)                                                     \
+    X(stream_get_ctx, cuStreamGetCtx)                                                              \
     X(stream_is_capturing, cuStreamIsCapturing)                                                    \
     X(stream_wait_event, cuStreamWaitEvent)                                                        \
     X(event_create, cuEventCreate)                                                                 \

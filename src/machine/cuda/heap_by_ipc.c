@@ -12,6 +12,8 @@
 struct name {
     CUipcMemHandle handle;
     uint64_t address;
+    int32_t ordinal; /* of the device */
+    int32_t unused;
 };
 _Static_assert(sizeof(struct name) <= sizeof((struct weft__heap_handle *)0)->name,
                "a name fits its place");
@@ -38,16 +40,10 @@ static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)
     return WEFT_OK;
 }
 
-static weft_result commit_and_name(struct weft__heap_part *part)
+static weft_result commit_and_name(const struct weft__cuda *cuda, struct weft__heap_part *part)
 {
-    struct name name;
+    struct name name = {.ordinal = cuda->ordinal};
     CUdeviceptr address = 0;
-    if (part->begin_bytes > 0)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "the heap has %" PRIu64
-                           " bytes and cannot grow: this GPU shares memory by "
-                           "CUDA IPC only; set heap_max_bytes",
-                           part->begin_bytes);
     WEFT__CUDA_TRY(weft__cu.mem_alloc(&address, part->end_bytes),
                    "no %" PRIu64 " bytes of device memory for a heap", part->end_bytes);
     const CUresult result = weft__cu.ipc_get_mem_handle(&name.handle, address);
@@ -64,7 +60,7 @@ static weft_result commit_and_name(struct weft__heap_part *part)
 static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
 {
     WEFT__TRY(weft__cuda_enter(weft__cuda_of(comm)));
-    const weft_result result = commit_and_name(part);
+    const weft_result result = commit_and_name(weft__cuda_of(comm), part);
     weft__cuda_leave();
     return result;
 }
@@ -84,6 +80,20 @@ static void release(weft_comm *comm, const struct weft__heap_part *part)
     weft__cuda_leave();
 }
 
+/* Of this process; handles of other processes bring their access along. */
+static weft_result reach_device(const struct weft__cuda *cuda, int32_t ordinal)
+{
+    if (ordinal == cuda->ordinal)
+        return WEFT_OK;
+    WEFT__TRY(weft__cuda_enter(cuda));
+    const CUresult result = weft__cu.ctx_enable_peer_access(weft__cuda_held_context(ordinal), 0);
+    weft__cuda_leave();
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        return WEFT_OK;
+    return weft__cuda_error(result, "CUDA device %d cannot access device %d", cuda->ordinal,
+                            ordinal);
+}
+
 static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *part)
 {
     struct name name;
@@ -91,7 +101,7 @@ static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *pa
     memcpy(&name, part->handle.name, sizeof name);
     if (is_of_this_process(comm, rank)) {
         part->base = (char *)(uintptr_t)name.address;
-        return WEFT_OK;
+        return reach_device(weft__cuda_of(comm), name.ordinal);
     }
     WEFT__TRY(weft__cuda_enter(weft__cuda_of(comm)));
     const CUresult result =

@@ -82,9 +82,26 @@ static weft_result stream_create(weft_comm *comm, weft_stream **out)
     return result;
 }
 
+/* One of another device would fail only at the first launch, and less clearly. */
+static weft_result check_device(const struct weft__cuda *cuda, CUstream native)
+{
+    CUcontext context = NULL;
+    WEFT__TRY(weft__cuda_enter(cuda));
+    const CUresult result = weft__cu.stream_get_ctx(native, &context);
+    weft__cuda_leave();
+    if (result == CUDA_SUCCESS && context == cuda->context)
+        return WEFT_OK;
+    return weft__error(
+        WEFT_ERROR_INVALID_ARGUMENT,
+        "native_stream is %p, which is no stream of the primary context of CUDA device "
+        "%d",
+        (void *)native, cuda->ordinal);
+}
+
 static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **out)
 {
     struct own_stream *stream = NULL;
+    WEFT__TRY(check_device(weft__cuda_of(comm), native));
     WEFT__TRY(new_stream(comm, &stream));
     stream->stream = native;
     stream->is_wrapped = 1;
