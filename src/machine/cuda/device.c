@@ -122,13 +122,6 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
         cuda->num_ranks_here += all[rank].host_key == own.host_key &&
                                 memcmp(all[rank].uuid, own.uuid, sizeof own.uuid) == 0;
     }
-    cuda->link_peer = -1;
-    for (int32_t i = comm->num_ranks - 1; result == WEFT_OK && i > 0; i--) {
-        const int32_t rank = (comm->rank + i) % comm->num_ranks;
-        if (all[rank].host_key == own.host_key &&
-            memcmp(all[rank].uuid, own.uuid, sizeof own.uuid) != 0)
-            cuda->link_peer = rank;
-    }
     free(all);
     comm->heap_kind = all_can ? &weft__heap_of_device : &weft__heap_of_device_by_ipc;
     return result;

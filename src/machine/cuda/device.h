@@ -32,8 +32,6 @@ struct weft__cuda {
     int32_t compute_capability;     /* 90 for 9.0 */
     int32_t max_shared_bytes;       /* of a block */
     int32_t num_ranks_here;         /* of this communicator, on this device */
-    int32_t link_peer;              /* the next rank of this host on another device; -1: none */
-    double link_gbps;               /* to it, while all copy so; 0: there is none */
     CUstream copies;                /* of the host's own */
     struct weft__cuda_board *board; /* as the host sees it */
     CUdeviceptr board_on_device;
@@ -67,8 +65,7 @@ void weft__cuda_watcher_stop(weft_comm *comm);
 void weft__cuda_collect_failure(weft_comm *comm);
 
 /* Collective: every rank stores to every other's heap from its SMs, and looks whether it has come:
- * there are systems whose drivers offer peer access and then drop the stores. Then it measures the
- * link to another GPU. */
+ * there are systems whose drivers offer peer access and then drop the stores. */
 weft_result weft__cuda_probe(weft_comm *comm);
 
 /* Loads all kernels: loading one later could wait for kernels that wait for this rank. */

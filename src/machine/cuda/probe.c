@@ -3,11 +3,9 @@
 
 #include <stdlib.h>
 
-#include "comm/log.h"
 #include "machine/cuda/device.h"
 
-/* Nothing has been allocated in the heap yet, and it has at least a page of 2 MiB. */
-enum { SLOTS_OFFSET = 4096, COPY_OFFSET = 1 << 20, COPY_BYTES = 1 << 20 };
+enum { SLOTS_OFFSET = 4096 }; /* nothing has been allocated in the heap yet */
 
 static const struct weft__program probe_program = {.name = "probe"};
 
@@ -58,70 +56,8 @@ static weft_result look_for_all(weft_comm *comm)
     return result;
 }
 
-/* Copies by the copy engine, which needs no SM and is a little faster than those are. */
-static CUresult copy_to_peer(const weft_comm *comm, int32_t num_copies)
-{
-    const struct weft__cuda *cuda = weft__cuda_of(comm);
-    char *const *bases = weft__heap_bases(comm->heap);
-    const CUdeviceptr from = (CUdeviceptr)(uintptr_t)(bases[comm->rank] + COPY_OFFSET);
-    const CUdeviceptr to = (CUdeviceptr)(uintptr_t)(bases[cuda->link_peer] + COPY_OFFSET);
-    CUresult result = CUDA_SUCCESS;
-    for (int32_t i = 0; i < num_copies && result == CUDA_SUCCESS; i++)
-        result = weft__cu.memcpy_async(to, from, COPY_BYTES, cuda->copies);
-    return result;
-}
-
-static CUresult time_copies(weft_comm *comm, CUevent start, CUevent end)
-{
-    enum { WARM_UP = 4, COPIES = 32 };
-    struct weft__cuda *cuda = weft__cuda_of(comm);
-    float elapsed_ms = 0.0f;
-    CUresult result = copy_to_peer(comm, WARM_UP);
-    if (result == CUDA_SUCCESS)
-        result = weft__cu.event_record(start, cuda->copies);
-    if (result == CUDA_SUCCESS)
-        result = copy_to_peer(comm, COPIES);
-    if (result == CUDA_SUCCESS)
-        result = weft__cu.event_record(end, cuda->copies);
-    if (result == CUDA_SUCCESS)
-        result = weft__cu.event_synchronize(end);
-    if (result == CUDA_SUCCESS)
-        result = weft__cu.event_elapsed_time(&elapsed_ms, start, end);
-    if (result == CUDA_SUCCESS && elapsed_ms > 0)
-        cuda->link_gbps = (double)COPIES * COPY_BYTES / ((double)elapsed_ms * 1e6);
-    return result;
-}
-
-/* All at once, each to another rank, so that links are as busy as in an operation. */
-static weft_result measure_link(weft_comm *comm)
-{
-    const struct weft__cuda *cuda = weft__cuda_of(comm);
-    CUevent start = NULL, end = NULL;
-    if (cuda->link_peer < 0)
-        return WEFT_OK;
-    WEFT__TRY(weft__cuda_enter(cuda));
-    CUresult result = weft__cu.event_create(&start, CU_EVENT_DEFAULT);
-    if (result == CUDA_SUCCESS)
-        result = weft__cu.event_create(&end, CU_EVENT_DEFAULT);
-    if (result == CUDA_SUCCESS)
-        result = time_copies(comm, start, end);
-    if (start != NULL)
-        (void)weft__cu.event_destroy(start);
-    if (end != NULL)
-        (void)weft__cu.event_destroy(end);
-    weft__cuda_leave();
-    return result == CUDA_SUCCESS
-               ? WEFT_OK
-               : weft__cuda_error(result, "cannot copy to the heap of rank %d", cuda->link_peer);
-}
-
 weft_result weft__cuda_probe(weft_comm *comm)
 {
     WEFT__TRY(weft__comm_agree(comm, store_to_all(comm), "store to the heaps of the others"));
-    WEFT__TRY(weft__comm_agree(comm, look_for_all(comm), "be reached by all the others"));
-    /* Everybody is done with the heaps when all have agreed. */
-    WEFT__TRY(weft__comm_agree(comm, measure_link(comm), "copy to another GPU"));
-    weft__log(WEFT__LOG_INFO, comm->rank, "%.0f GB/s to rank %d", weft__cuda_of(comm)->link_gbps,
-              weft__cuda_of(comm)->link_peer);
-    return WEFT_OK;
+    return weft__comm_agree(comm, look_for_all(comm), "be reached by all the others");
 }
