@@ -16,7 +16,7 @@ static int poison_rows(const struct ep_batch *batch, const struct pattern *rows)
 
 int ep_check_prepare(struct ep_batch *batch, int parts)
 {
-    const cudaStream_t stream = batch->rank->cuda_stream;
+    cudaStream_t stream = batch->rank->cuda_stream;
     const size_t sums_bytes =
         (size_t)batch->sums.num_tokens * (size_t)batch->sums.planes[0].row_bytes;
     CUDA_TRY(cudaMemsetAsync(batch->num_wrong, 0, sizeof(uint32_t), stream));

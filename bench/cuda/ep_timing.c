@@ -40,7 +40,7 @@ static int run_calls(const struct ep_work *work)
 
 int ep_work_capture(struct ep_work *work)
 {
-    const cudaStream_t stream = work->batch->rank->cuda_stream;
+    cudaStream_t stream = work->batch->rank->cuda_stream;
     cudaGraph_t graph;
     CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     const int result = run_calls(work);

@@ -153,11 +153,13 @@ static weft_result map_neighbours(struct weft__heap_memory *memory,
                                   const struct weft__heap_part *own)
 {
     weft_comm *comm = memory->comm;
-    struct weft__heap_handle *handles = malloc((size_t)comm->num_ranks * sizeof(*handles));
+    struct weft__heap_handle *handles = calloc((size_t)comm->num_ranks, sizeof(*handles));
     if (handles == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        handles[rank].fd = -1;
     weft_result result = comm->num_ranks > 1 ? exchange_handles(memory, own, handles) : WEFT_OK;
-    for (int32_t rank = 0; comm->num_ranks > 1 && rank < comm->num_ranks; rank++) {
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         struct weft__heap_part part = *own;
         part.handle = handles[rank];
         if (result == WEFT_OK && is_neighbour(comm, rank))

@@ -69,20 +69,21 @@ static void get_limits(const weft_comm *comm, struct weft__heap_limits *limits)
 {
     uint64_t total_bytes = weft__host_memory_total_bytes(), bytes = LEAST_MAX_BYTES;
     const struct weft__identity *self = &comm->identities[comm->rank];
-    uint64_t num_neighbours = 0, num_ranks_here = 0;
+    uint64_t num_on_host = 1, num_in_process = 1; /* this rank */
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const struct weft__identity *other = &comm->identities[rank];
-        num_neighbours += other->host_key == self->host_key;
-        num_ranks_here += other->host_key == self->host_key && other->pid == self->pid;
+        const int is_neighbour = rank != comm->rank && other->host_key == self->host_key;
+        num_on_host += is_neighbour;
+        num_in_process += is_neighbour && other->pid == self->pid;
     }
     while (bytes < total_bytes && bytes < LARGEST_DEFAULT_MAX_BYTES)
         bytes *= 2;
     *limits = (struct weft__heap_limits){
         .page_bytes = huge_pages_possible() ? HUGE_PAGE_BYTES : (uint64_t)sysconf(_SC_PAGESIZE),
         /* The host's memory, or what fits into the addresses: every rank that lives in this process
-         * maps the heaps of all neighbours. */
-        .default_max_bytes = fit_addresses(bytes, LEAST_MAX_BYTES, num_ranks_here * num_neighbours),
-        .spare_bytes = weft__host_memory_available_bytes() / num_neighbours};
+         * maps the heaps of all on the host. */
+        .default_max_bytes = fit_addresses(bytes, LEAST_MAX_BYTES, num_in_process * num_on_host),
+        .spare_bytes = weft__host_memory_available_bytes() / num_on_host};
 }
 
 static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)

@@ -104,7 +104,7 @@ static weft_result launch_in_context(struct weft__cuda *cuda, CUstream stream,
 {
     int32_t kernel_idx;
     WEFT__TRY(weft__cuda_find_kernel(cuda, launch, &kernel_idx));
-    const CUfunction function = cuda->kernels[kernel_idx].function;
+    CUfunction function = cuda->kernels[kernel_idx].function;
     struct weft__cuda_launch params = {
         .timeout_ns = (uint64_t)launch->comm->timeout_ms * 1000000,
         .board = (struct weft__cuda_board *)(uintptr_t)cuda->board_on_device,

@@ -27,7 +27,7 @@ static weft_result store_to_all(weft_comm *comm)
     const struct weft__launch launch = {.program = &probe_program,
                                         .args = &args,
                                         .args_bytes = sizeof args,
-                                        .grid = {1, 1},
+                                        .grid = {.num_blocks = 1, .num_warps = 1},
                                         .comm = comm};
     weft_result result = weft__cuda_launch_on(cuda->copies, &launch);
     if (result == WEFT_OK && weft__cu.stream_synchronize(cuda->copies) != CUDA_SUCCESS)

@@ -43,18 +43,21 @@ static weft_result enter(CUcontext context)
 
 /* ---------------------------------------------------------------- streams */
 
-static weft_result new_stream(weft_comm *comm, struct own_stream **out)
+/* NULL: no memory. */
+static struct own_stream *new_stream(weft_comm *comm, CUstream native)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     struct own_stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    if (stream == NULL) {
+        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+        return NULL;
+    }
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
     stream->device = cuda->device;
     stream->context = cuda->context;
+    stream->stream = native;
     pthread_mutex_init(&stream->mutex, NULL);
-    *out = stream;
-    return WEFT_OK;
+    return stream;
 }
 
 static void free_stream(struct own_stream *stream)
@@ -66,20 +69,19 @@ static void free_stream(struct own_stream *stream)
 
 static weft_result stream_create(weft_comm *comm, weft_stream **out)
 {
-    struct own_stream *stream = NULL;
+    CUstream native = NULL;
     WEFT__TRY(weft__cuda_enter(weft__cuda_of(comm)));
-    weft_result result = new_stream(comm, &stream);
-    if (result == WEFT_OK) {
-        const CUresult created = weft__cu.stream_create(&stream->stream, CU_STREAM_NON_BLOCKING);
-        if (created != CUDA_SUCCESS) {
-            free_stream(stream);
-            result = weft__cuda_error(created, "cannot create a CUDA stream");
-        }
-    }
+    const CUresult created = weft__cu.stream_create(&native, CU_STREAM_NON_BLOCKING);
     weft__cuda_leave();
-    if (result == WEFT_OK)
-        *out = &stream->base;
-    return result;
+    if (created != CUDA_SUCCESS)
+        return weft__cuda_error(created, "cannot create a CUDA stream");
+    struct own_stream *stream = new_stream(comm, native);
+    if (stream == NULL) {
+        (void)weft__cu.stream_destroy(native);
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    }
+    *out = &stream->base;
+    return WEFT_OK;
 }
 
 /* One of another device would fail only at the first launch, and less clearly. */
@@ -100,10 +102,10 @@ static weft_result check_device(const struct weft__cuda *cuda, CUstream native)
 
 static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **out)
 {
-    struct own_stream *stream = NULL;
     WEFT__TRY(check_device(weft__cuda_of(comm), native));
-    WEFT__TRY(new_stream(comm, &stream));
-    stream->stream = native;
+    struct own_stream *stream = new_stream(comm, native);
+    if (stream == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
     stream->is_wrapped = 1;
     *out = &stream->base;
     return WEFT_OK;
