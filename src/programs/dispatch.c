@@ -24,7 +24,7 @@ WEFT_FN void send_plane(struct weft_warp *warp, const struct weft_dispatch_args 
     const struct weft_route *routes = weft_token_routes(&args->routing, part.token);
     const uint64_t row_bytes = args->message.call[WEFT_CALL_ROW_BYTES + plane];
     const struct weft_span span = weft_part_span(share, part.part, row_bytes);
-    if (span.bytes == 0)
+    if (span.bytes == 0 || num_routes == 0)
         return;
     const void **dsts = weft_warp_pointers(warp);
     weft_warp_sync(warp); /* the previous row's pointers have been used */

@@ -21,7 +21,7 @@ static struct answer try_machine(void)
 {
     struct answer answer = {.result = WEFT_OK};
     weft_unique_id id;
-    weft_comm *comm;
+    weft_comm *comm = NULL;
     answer.result = weft_unique_id_create(&id);
     if (answer.result == WEFT_OK)
         answer.result = weft_comm_create(&id, 0, 1, NULL, &comm);
