@@ -100,17 +100,19 @@ typedef struct weft_unique_id {
 typedef enum weft_machine {
     WEFT_MACHINE_AUTO = 0, /* WEFT_MACHINE, or cuda where it can be used, else cpu */
     WEFT_MACHINE_CPU = 1,  /* threads of this process; memory of the host */
-    WEFT_MACHINE_CUDA =
-        2 /* an NVIDIA GPU: that of the calling thread's current CUDA context; without
-                              one, WEFT_CUDA_DEVICE or the ranks of a host take its devices in turn */
+    /* An NVIDIA GPU: WEFT_CUDA_DEVICE, else that of the calling thread's current CUDA context, else the
+     * ranks of a host take its devices in turn. */
+    WEFT_MACHINE_CUDA = 2
 } weft_machine;
 
 typedef struct weft_comm_config {
     size_t size;
-    uint64_t
-        heap_bytes; /* heap memory committed at creation, per rank; 0: 1 MiB. It grows on demand */
-    uint64_t
-        heap_max_bytes; /* address range reserved per rank, the limit of growth; 0: the host's memory */
+    /* Heap memory committed at creation, per rank; 0: 1 MiB. It grows on demand. */
+    uint64_t heap_bytes;
+    /* Address range reserved per rank, the limit of growth; 0: the memory of the host or the device.
+     * Where GPUs can share memory by CUDA IPC only, all of it is committed at once (0: a sixteenth of
+     * the device) and goes when its rank does: nobody may use the heap of a rank that has left. */
+    uint64_t heap_max_bytes;
     uint32_t timeout_ms; /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
     int32_t num_nodes;   /* declares that many virtual nodes of consecutive ranks; 0: WEFT_NODES, or
                                 one node per host; of a split: its parent's nodes. Must divide the
@@ -262,7 +264,8 @@ weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream *
 /* Waits for what is queued, then ends the worker; what was wrapped is left as it is, without a wait. */
 weft_result weft_stream_destroy(weft_stream *stream);
 /* Waits until all that was enqueued has finished; returns, once, the first error of an operation
- * since the last call. Not for a stream under capture (WEFT_ERROR_INVALID_ARGUMENT). */
+ * since the last call. Of operations in a CUDA graph weft_comm_status tells. Not for a stream under
+ * capture (WEFT_ERROR_INVALID_ARGUMENT). */
 weft_result weft_stream_synchronize(weft_stream *stream);
 /* Calls function(argument) in stream order. It must not call weft functions that wait. */
 weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument);
@@ -300,10 +303,11 @@ typedef struct weft_ep_config {
      * uses replica (s + t) % replicas. Copied. */
     const int32_t *expert_offsets; /* [num_experts + 1] */
     const int32_t *expert_ranks;   /* [expert_offsets[num_experts]] */
-    int32_t
-        num_blocks;    /* blocks per operation: on cuda the number of SMs that it uses; 0: as few as
-                           reach the speed of the links, on cpu 1 */
-    int32_t num_warps; /* warps per block; 0: what suits the operation, on cpu 1; at most 32 */
+    /* Per operation: on cuda the number of SMs that it uses; 0: as few as reach the speed of the links,
+     * on cpu 1. The blocks of operations that run at the same time on a GPU must fit it together. */
+    int32_t num_blocks;
+    /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. */
+    int32_t num_warps;
 } weft_ep_config;
 
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks

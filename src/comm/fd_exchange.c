@@ -23,7 +23,7 @@ enum {
 struct letter {
     uint64_t key;
     int32_t rank;
-    int32_t unused;
+    int32_t round;
 };
 
 union control {
@@ -77,7 +77,7 @@ static int is_neighbour(const struct weft__fd_exchange *exchange, int32_t rank)
 
 static int send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int fd)
 {
-    struct letter letter = {.key = exchange->key, .rank = exchange->rank};
+    struct letter letter = {.key = exchange->key, .rank = exchange->rank, .round = exchange->round};
     struct iovec part = {.iov_base = &letter, .iov_len = sizeof(letter)};
     struct sockaddr_un address;
     union control control = {{0}};
@@ -141,7 +141,8 @@ static int is_expected(const struct progress *progress, ssize_t num_bytes,
                        const struct letter *letter, const struct ucred *sender)
 {
     const struct weft__fd_exchange *exchange = progress->exchange;
-    if (num_bytes != sizeof(*letter) || letter->key != exchange->key || letter->rank < 0 ||
+    if (num_bytes != sizeof(*letter) || letter->key != exchange->key ||
+        letter->round != exchange->round || letter->rank < 0 ||
         letter->rank >= exchange->num_ranks || !is_neighbour(exchange, letter->rank) ||
         progress->fds[letter->rank] >= 0)
         return 0;

@@ -15,6 +15,7 @@ struct weft__fd_exchange {
     int32_t rank, num_ranks;
     uint32_t timeout_ms;
     uint64_t key;                       /* of the communicator */
+    int32_t round;                      /* of its exchanges: letters of failed ones may be late */
     const struct weft__identity *table; /* [num_ranks] */
     struct weft__status *status;        /* a failure ends the exchange */
 };

@@ -105,7 +105,7 @@ static int is_neighbour(const weft_comm *comm, int32_t rank)
            comm->identities[rank].host_key == comm->identities[comm->rank].host_key;
 }
 
-static weft_result exchange_descriptors(const struct weft__heap_memory *memory, int fd,
+static weft_result exchange_descriptors(struct weft__heap_memory *memory, int fd,
                                         struct weft__heap_handle *handles)
 {
     weft_comm *comm = memory->comm;
@@ -114,6 +114,7 @@ static weft_result exchange_descriptors(const struct weft__heap_memory *memory, 
                                                .num_ranks = comm->num_ranks,
                                                .timeout_ms = comm->timeout_ms,
                                                .key = comm->key,
+                                               .round = ++memory->num_exchanges,
                                                .table = comm->identities,
                                                .status = &comm->status};
     int *fds = malloc((size_t)comm->num_ranks * sizeof(*fds));
@@ -126,7 +127,7 @@ static weft_result exchange_descriptors(const struct weft__heap_memory *memory, 
     return result;
 }
 
-static weft_result exchange_handles(const struct weft__heap_memory *memory,
+static weft_result exchange_handles(struct weft__heap_memory *memory,
                                     const struct weft__heap_part *own,
                                     struct weft__heap_handle *handles)
 {
@@ -189,6 +190,8 @@ static void take_back(struct weft__heap_memory *memory, const struct weft__heap_
     weft_comm *comm = memory->comm;
     if (own_result == WEFT_OK)
         comm->heap_kind->release(comm, own);
+    if (comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_NAME)
+        memory->bases[comm->rank] = NULL; /* that was all there is of it */
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         struct weft__heap_part part = *own;
         part.base = memory->bases[rank];

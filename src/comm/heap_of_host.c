@@ -150,10 +150,8 @@ static void release(weft_comm *comm, const struct weft__heap_part *part)
 
 /* The system promises memory that it does not have and ends whoever touches it: whoever commits has
  * compared with the spare bytes before. */
-static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
+static weft_result grow_file(weft_comm *comm, struct weft__heap_part *part)
 {
-    if (part->begin_bytes == 0)
-        WEFT__TRY(create_file(comm, part));
     if (ftruncate(part->handle.fd, (off_t)part->end_bytes) != 0)
         return weft__system_error("cannot grow a heap to %" PRIu64 " bytes", part->end_bytes);
     if (populate(part) == 0)
@@ -162,6 +160,21 @@ static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
                        part->end_bytes - part->begin_bytes);
     release(comm, part);
     return WEFT_ERROR_OUT_OF_MEMORY;
+}
+
+/* The system promises memory that it does not have and ends whoever touches it: whoever commits has
+ * compared with the spare bytes before. */
+static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
+{
+    if (part->begin_bytes > 0)
+        return grow_file(comm, part);
+    WEFT__TRY(create_file(comm, part));
+    const weft_result result = grow_file(comm, part);
+    if (result != WEFT_OK) {
+        close(part->handle.fd);
+        part->handle.fd = -1;
+    }
+    return result;
 }
 
 static void unmap(weft_comm *comm, int32_t rank, const struct weft__heap_part *part)

@@ -65,6 +65,14 @@ static weft_result check_reach(weft_comm *comm)
     return WEFT_OK;
 }
 
+static weft_result upload(weft_ep *ep)
+{
+    weft_comm *comm = ep->comm;
+    WEFT__TRY(weft__placement_upload(&ep->placement, comm));
+    return weft__machine_duplicate(comm, comm->topology.node_of_rank,
+                                   (uint64_t)comm->num_ranks * sizeof(int32_t), &ep->node_of_rank);
+}
+
 static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
 {
     weft_comm *comm = ep->comm;
@@ -75,10 +83,7 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         result = check_reach(comm);
     if (result != WEFT_OK)
         return result;
-    WEFT__TRY(weft__placement_upload(&ep->placement, comm));
-    WEFT__TRY(weft__machine_duplicate(comm, comm->topology.node_of_rank,
-                                      (uint64_t)comm->num_ranks * sizeof(int32_t),
-                                      &ep->node_of_rank));
+    WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
     ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
     return weft__exchange_create(comm, weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
                                  &ep->exchange);

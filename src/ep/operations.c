@@ -10,13 +10,13 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
                             weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
-    struct weft_routing *routing = &handle->routing;
-    routing->num_tokens = args->num_tokens;
-    routing->chunk_tokens = (args->num_tokens + routing->num_chunks - 1) / routing->num_chunks;
-    if (routing->chunk_tokens == 0)
-        routing->chunk_tokens = 1;
+    struct weft_routing routing = handle->routing;
+    routing.num_tokens = args->num_tokens;
+    routing.chunk_tokens = (args->num_tokens + routing.num_chunks - 1) / routing.num_chunks;
+    if (routing.chunk_tokens == 0)
+        routing.chunk_tokens = 1;
     const struct weft_layout_args program_args = {
-        .routing = *routing,
+        .routing = routing,
         .placement = ep->placement.device,
         .index_type = args->index_type,
         .topk_idx = args->topk_idx,
@@ -31,11 +31,13 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .num_tokens_per_expert = args->num_tokens_per_expert,
         .is_token_in_rank = args->is_token_in_rank,
     };
-    handle->state = WEFT__HANDLE_LAID_OUT;
     const struct weft__grid grid =
         weft__ep_grid(ep, &(struct weft__work){.num_tokens = args->num_tokens});
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, grid, &program_args,
-                                 sizeof program_args);
+    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, grid, &program_args,
+                                    sizeof program_args));
+    handle->routing = routing;
+    handle->state = WEFT__HANDLE_LAID_OUT;
+    return WEFT_OK;
 }
 
 weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)

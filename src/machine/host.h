@@ -73,7 +73,8 @@ struct weft__machine {
     weft_result (*check_pointer)(weft_comm *comm, const void *ptr, const char *argument);
 
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
-    /* Enqueues a launch; it is skipped if the communicator has failed by then. */
+    /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on cuda its
+     * waits end then. */
     weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);
     /* Makes a failure that a launch has met the communicator's, if that has not happened yet. */
     void (*collect_failure)(weft_comm *comm);

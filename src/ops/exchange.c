@@ -26,7 +26,7 @@ static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t by
     return weft__comm_agree(comm, zero_mailbox(comm, mailbox, bytes), "zero its mailbox");
 }
 
-static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
+static weft_result set_up_own(struct weft__exchange *exchange)
 {
     weft_comm *comm = exchange->comm;
     const struct weft__machine *machine = weft__machine_of(comm);
@@ -38,6 +38,13 @@ static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
                                       (uint64_t)comm->num_ranks * sizeof(char *),
                                       &exchange->heap_bases));
     exchange->device.heap_bases = exchange->heap_bases;
+    return WEFT_OK;
+}
+
+static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
+{
+    weft_comm *comm = exchange->comm;
+    WEFT__TRY(weft__comm_agree(comm, set_up_own(exchange), "have an exchange"));
     return allocate_mailbox(exchange, weft_mailbox_bytes(comm->num_ranks) + extra_bytes);
 }
 

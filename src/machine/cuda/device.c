@@ -106,9 +106,7 @@ static int wants_ipc(void)
 static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
 {
     struct device_identity own = {.host_key = comm->identities[comm->rank].host_key};
-    CUuuid uuid;
-    WEFT__CUDA_TRY(weft__cu.device_get_uuid(&uuid, cuda->device), "cannot identify the GPU");
-    memcpy(own.uuid, uuid.bytes, sizeof own.uuid);
+    memcpy(own.uuid, cuda->uuid.bytes, sizeof own.uuid);
     own.can_map_by_descriptor =
         !wants_ipc() && attribute(cuda, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
         attribute(cuda, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
@@ -163,6 +161,7 @@ static weft_result open_device(weft_comm *comm)
     comm->machine_state = cuda;
     WEFT__TRY(choose_device(comm, cuda));
     read_attributes(cuda);
+    WEFT__CUDA_TRY(weft__cu.device_get_uuid(&cuda->uuid, cuda->device), "cannot identify a GPU");
     WEFT__TRY(hold_context(cuda));
     WEFT__TRY(weft__cuda_enter(cuda));
     weft_result result = make_board(comm, cuda);
@@ -187,6 +186,7 @@ void weft__cuda_detach(weft_comm *comm)
     struct weft__cuda *cuda = weft__cuda_of(comm);
     if (cuda == NULL)
         return;
+    weft__cuda_forget_comm(comm);
     if (cuda->context != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
         weft__cuda_free(comm, (void *)(uintptr_t)cuda->failure_is_taken);
         if (cuda->copies != NULL)

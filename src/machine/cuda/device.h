@@ -27,6 +27,7 @@ struct weft__cuda_kernel {
 struct weft__cuda {
     CUdevice device;
     CUcontext context; /* the primary one, which PyTorch and the CUDA runtime use too */
+    CUuuid uuid;
     int32_t ordinal;
     int32_t num_sms;
     int32_t compute_capability;     /* 90 for 9.0 */
@@ -57,6 +58,9 @@ void weft__cuda_leave(void);
 
 /* Of a device that a communicator of this process uses. */
 CUcontext weft__cuda_held_context(int32_t ordinal);
+
+/* Streams no longer answer for the communicator, which is about to go. */
+void weft__cuda_forget_comm(const weft_comm *comm);
 
 /* The watcher tells the board what happens to the communicator, and the communicator what the board
  * says. */

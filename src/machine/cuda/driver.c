@@ -50,6 +50,21 @@ static int look_up_all(void *library)
     return 1;
 }
 
+/* Kernels are compiled for compute capability 8.0 and newer. */
+static int count_usable(int num_devices)
+{
+    int num_usable = 0;
+    for (int ordinal = 0; ordinal < num_devices; ordinal++) {
+        CUdevice device;
+        int major = 0;
+        if (weft__cu.device_get(&device, ordinal) == CUDA_SUCCESS &&
+            weft__cu.device_get_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                          device) == CUDA_SUCCESS)
+            num_usable += major >= 8;
+    }
+    return num_usable;
+}
+
 static void load(void)
 {
     int num_devices = 0;
@@ -71,6 +86,9 @@ static void load(void)
                  text != NULL ? text : "unknown error");
     } else if (num_devices == 0) {
         snprintf(reason, sizeof reason, "there is no GPU that this process may use");
+    } else if (count_usable(num_devices) < num_devices) {
+        snprintf(reason, sizeof reason,
+                 "a GPU is older than compute capability 8.0; CUDA_VISIBLE_DEVICES can hide it");
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams and events of the cuda machine: CUDA's own, with what weft adds. */
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "machine/cuda/device.h"
 
@@ -12,11 +12,16 @@ struct own_stream {
     CUcontext context;
     CUstream stream;
     int is_wrapped;
-    /* Whose launches the next synchronisation answers for; they outlive their launches. */
-    pthread_mutex_t mutex;
+    /* Whose launches the next synchronisation answers for. */
     weft_comm **comms;
     int32_t num_comms, max_comms;
+    struct own_stream *next; /* in `streams` */
 };
+
+/* A stream may be synchronised long after a communicator that launched on it was destroyed: so this must
+ * be able to forget itself everywhere. */
+static pthread_mutex_t streams_mutex = PTHREAD_MUTEX_INITIALIZER; /* also of what streams note */
+static struct own_stream *streams;
 
 struct own_event {
     weft_event base;
@@ -56,13 +61,21 @@ static struct own_stream *new_stream(weft_comm *comm, CUstream native)
     stream->device = cuda->device;
     stream->context = cuda->context;
     stream->stream = native;
-    pthread_mutex_init(&stream->mutex, NULL);
+    pthread_mutex_lock(&streams_mutex);
+    stream->next = streams;
+    streams = stream;
+    pthread_mutex_unlock(&streams_mutex);
     return stream;
 }
 
 static void free_stream(struct own_stream *stream)
 {
-    pthread_mutex_destroy(&stream->mutex);
+    pthread_mutex_lock(&streams_mutex);
+    struct own_stream **link = &streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    pthread_mutex_unlock(&streams_mutex);
     free(stream->comms);
     free(stream);
 }
@@ -133,16 +146,53 @@ static int stream_is_capturing(weft_stream *base)
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* The first failure among the communicators that have launched since the last time. */
+void weft__cuda_forget_comm(const weft_comm *comm)
+{
+    pthread_mutex_lock(&streams_mutex);
+    for (struct own_stream *stream = streams; stream != NULL; stream = stream->next) {
+        for (int32_t i = 0; i < stream->num_comms; i++) {
+            if (stream->comms[i] == comm)
+                stream->comms[i--] = stream->comms[--stream->num_comms];
+        }
+    }
+    pthread_mutex_unlock(&streams_mutex);
+}
+
+/* One of those that have launched since the last time, or NULL. */
+static weft_comm *take_comm(struct own_stream *stream)
+{
+    pthread_mutex_lock(&streams_mutex);
+    weft_comm *comm = stream->num_comms > 0 ? stream->comms[--stream->num_comms] : NULL;
+    pthread_mutex_unlock(&streams_mutex);
+    return comm;
+}
+
+/* The failure of one of the communicators that have launched since the last time. */
 static weft_result take_failures(struct own_stream *stream)
 {
+    char message[512] = "";
     weft_result result = WEFT_OK;
-    pthread_mutex_lock(&stream->mutex);
-    for (int32_t i = 0; i < stream->num_comms && result == WEFT_OK; i++)
-        result = weft__machine_check(stream->comms[i]);
-    stream->num_comms = 0;
-    pthread_mutex_unlock(&stream->mutex);
-    return result;
+    for (weft_comm *comm = take_comm(stream); comm != NULL; comm = take_comm(stream)) {
+        const weft_result failure = weft__machine_check(comm);
+        if (failure != WEFT_OK) {
+            result = failure;
+            snprintf(message, sizeof message, "%s", weft__last_error());
+        }
+    }
+    return result == WEFT_OK ? WEFT_OK : weft__error(result, "%s", message);
+}
+
+/* An error that CUDA reports is none that a wait has met: the context may be lost, and with it the
+ * operations of all communicators on the stream. */
+static void fail_comms(struct own_stream *stream)
+{
+    char message[512];
+    snprintf(message, sizeof message, "%s", weft__last_error());
+    for (weft_comm *comm = take_comm(stream); comm != NULL; comm = take_comm(stream)) {
+        weft__status_fail(&comm->status, WEFT_ERROR_SYSTEM, comm->rank, "rank %d: %s", comm->rank,
+                          message);
+        weft__comm_tell_failure(comm);
+    }
 }
 
 static weft_result stream_synchronize(weft_stream *base)
@@ -154,9 +204,11 @@ static weft_result stream_synchronize(weft_stream *base)
     WEFT__TRY(enter(stream->context));
     const CUresult result = weft__cu.stream_synchronize(stream->stream);
     weft__cuda_leave();
-    if (result != CUDA_SUCCESS)
-        return weft__cuda_error(result, "the stream failed");
-    return take_failures(stream);
+    if (result == CUDA_SUCCESS)
+        return take_failures(stream);
+    const weft_result failure = weft__cuda_error(result, "the stream failed");
+    fail_comms(stream);
+    return failure;
 }
 
 static weft_result note_comm(struct own_stream *stream, weft_comm *comm)
@@ -187,9 +239,9 @@ static weft_result launch(weft_stream *base, const struct weft__launch *launch)
                            (int)stream->device, (int)cuda->device);
     /* What is captured is no work of this stream, and nothing that it can answer for. */
     if (!stream_is_capturing(base)) {
-        pthread_mutex_lock(&stream->mutex);
+        pthread_mutex_lock(&streams_mutex);
         const weft_result noted = note_comm(stream, launch->comm);
-        pthread_mutex_unlock(&stream->mutex);
+        pthread_mutex_unlock(&streams_mutex);
         WEFT__TRY(noted);
     }
     return weft__cuda_launch_on(stream->stream, launch);

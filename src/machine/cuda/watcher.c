@@ -33,6 +33,7 @@ struct long_wait {
     struct weft__wait_entry entry;
     int is_known; /* to the communicator */
     uint32_t num_looks;
+    int64_t compared_ns; /* when num_looks was */
 };
 
 static void follow_waits(weft_comm *comm, struct long_wait *known)
@@ -40,8 +41,14 @@ static void follow_waits(weft_comm *comm, struct long_wait *known)
     const struct weft__cuda_board *board = weft__cuda_of(comm)->board;
     const uint32_t num_looks = __atomic_load_n(&board->num_looks, __ATOMIC_RELAXED);
     const uint64_t wait = __atomic_load_n(&board->wait, __ATOMIC_RELAXED);
+    const int64_t now_ns = weft__now_ns();
+    /* News wake the watcher early; kernels look about once a millisecond, or less where ranks share the
+     * GPU. */
+    if (now_ns - known->compared_ns < POLL_MS * WEFT__NS_PER_MS)
+        return;
     const int is_going_on = num_looks != known->num_looks;
     known->num_looks = num_looks;
+    known->compared_ns = now_ns;
     if (known->is_known)
         weft__waits_end(&comm->waits, &known->entry, WEFT__WAIT_CAME);
     known->is_known = is_going_on;
