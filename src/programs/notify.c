@@ -66,11 +66,10 @@ WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_arg
 
 WEFT_PROGRAM(notify, warp, args)
 {
-    for (int32_t rank = weft_warp_idx(warp); rank < args->exchange.num_ranks;
-         rank += weft_num_warps(warp)) {
-        if (weft_exchange_check(warp, &args->exchange) == WEFT_STATUS_OK)
-            send_counts(warp, args, rank);
-    }
+    const enum weft_status before = weft_exchange_check(warp, &args->exchange);
+    for (int32_t rank = weft_warp_idx(warp);
+         before == WEFT_STATUS_OK && rank < args->exchange.num_ranks; rank += weft_num_warps(warp))
+        send_counts(warp, args, rank);
     const enum weft_status status = weft_exchange_start(warp, &args->exchange, &args->message);
     if (status != WEFT_STATUS_OK)
         return status;

@@ -13,7 +13,7 @@ struct sim_meeting {
     int32_t num_arrived;
     uint64_t number; /* meetings that are over */
     struct sim_clock clocks[2];
-    uint32_t values[2]; /* of a ballot or a maximum */
+    uint64_t values[2]; /* of a ballot, a maximum, or 32 bits of each lane */
 };
 
 struct sim_block {

@@ -66,27 +66,32 @@ void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place)
 uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate)
 {
     struct sim_meeting *meeting = &warp->shared->ballot;
-    meeting->values[meeting->number % 2] |= (predicate ? 1u : 0u) << warp->lane_idx;
+    meeting->values[meeting->number % 2] |= (uint64_t)(predicate != 0) << warp->lane_idx;
     const uint64_t number = meet(meeting);
-    return meeting->values[number % 2];
+    return (uint32_t)meeting->values[number % 2];
 }
 
 uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value)
 {
     struct sim_meeting *meeting = &warp->shared->ballot;
-    uint32_t *largest = &meeting->values[meeting->number % 2];
+    uint64_t *largest = &meeting->values[meeting->number % 2];
     *largest = value > *largest ? value : *largest;
     const uint64_t number = meet(meeting);
-    return meeting->values[number % 2];
+    return (uint32_t)meeting->values[number % 2];
 }
 
 int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total)
 {
+    enum { VALUE_BITS = 32 };
+    _Static_assert(WEFT_WARP_SIZE * VALUE_BITS <= 64, "the values of all lanes fit a word");
+    struct sim_meeting *meeting = &warp->shared->ballot;
+    meeting->values[meeting->number % 2] |= (uint64_t)(uint32_t)value
+                                            << (VALUE_BITS * warp->lane_idx);
+    const uint64_t values = meeting->values[meet(meeting) % 2];
     int32_t num_before = 0;
     *total = 0;
     for (int32_t lane = 0; lane < WEFT_WARP_SIZE; lane++) {
-        const uint32_t mine = warp->lane_idx == lane ? (uint32_t)value : 0;
-        const int32_t of_lane = (int32_t)weft__sim_max_u32(warp, mine);
+        const int32_t of_lane = (int32_t)(uint32_t)(values >> (VALUE_BITS * lane));
         *total += of_lane;
         num_before += lane < warp->lane_idx ? of_lane : 0;
     }

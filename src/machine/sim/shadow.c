@@ -51,17 +51,28 @@ static void clear_cell(struct sim_cell *cell, enum sim_content content)
     cell->read.fiber = SIM_NOBODY;
 }
 
-/* Where the page is, or where it belongs. */
+/* Where the page is, or where it belongs. The pages used last are found without a look at the table,
+ * whose every page is a miss of the cache. */
 static struct page *find_page(uintptr_t number)
 {
-    static struct page *last = &pages[0];
-    if (last->run == run_number && last->number == number)
-        return last;
+    enum { NUM_RECENT = 64 };
+    static struct {
+        uintptr_t number;
+        uint32_t run;
+        struct page *page;
+    } recent[NUM_RECENT];
+    const size_t entry = number % NUM_RECENT;
+    if (recent[entry].run == run_number && recent[entry].number == number)
+        return recent[entry].page;
     size_t slot = number * 0x9e3779b97f4a7c15u >> (64 - PAGE_HASH_BITS);
     while (pages[slot].run == run_number && pages[slot].number != number)
         slot = (slot + 1) % NUM_PAGES;
-    last = &pages[slot];
-    return last;
+    if (pages[slot].run == run_number) {
+        recent[entry].number = number;
+        recent[entry].run = run_number;
+        recent[entry].page = &pages[slot];
+    }
+    return &pages[slot];
 }
 
 static struct page *page_of(uintptr_t number)
