@@ -1,4 +1,4 @@
-/* SPDstruct own_event *const events[2] = {own_event(start), own_event(end)};-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT */
 /* Streams of the cpu machine: a queue of tasks, and a thread that runs them in order. */
 
 #include <pthread.h>
