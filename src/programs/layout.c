@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * layout: from topk_idx, the routes of every token and the counts per rank, node and expert.
  *
