@@ -17,12 +17,24 @@ struct weft__grid weft__on_host_choose_grid(const weft_comm *comm, const struct 
 weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream **stream);
 int weft__on_host_stream_is_capturing(weft_stream *stream);
 
-/* Of struct weft__machine. */
-#define WEFT__ON_HOST_MEMBERS                                                                      \
-    .describe = weft__on_host_describe, .alloc = weft__on_host_alloc, .free = weft__on_host_free,  \
-    .copy = weft__on_host_copy, .check_pointer = weft__on_host_check_pointer,                      \
-    .choose_grid = weft__on_host_choose_grid, .collect_failure = weft__on_host_do_nothing,         \
-    .stream_wrap = weft__on_host_stream_wrap,                                                      \
-    .stream_is_capturing = weft__on_host_stream_is_capturing
+/* The table of a machine, in the file that has its stream_* and event_* functions. */
+#define WEFT__ON_HOST_MACHINE(machine_name)                                                        \
+    {                                                                                              \
+        .hooks = {.name = machine_name,                                                            \
+                  .attach = weft__on_host_attach,                                                  \
+                  .start = weft__on_host_start,                                                    \
+                  .stop = weft__on_host_do_nothing,                                                \
+                  .detach = weft__on_host_do_nothing},                                             \
+        .kind = WEFT_MACHINE_CPU, .describe = weft__on_host_describe,                              \
+        .alloc = weft__on_host_alloc, .free = weft__on_host_free, .copy = weft__on_host_copy,      \
+        .check_pointer = weft__on_host_check_pointer, .choose_grid = weft__on_host_choose_grid,    \
+        .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
+        .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
+        .stream_create = stream_create, .stream_destroy = stream_destroy,                          \
+        .stream_synchronize = stream_synchronize, .stream_call = stream_call,                      \
+        .stream_wait_event = stream_wait_event, .event_create = event_create,                      \
+        .event_destroy = event_destroy, .event_record = event_record,                              \
+        .event_synchronize = event_synchronize, .event_elapsed_us = event_elapsed_us,              \
+    }
 
 #endif

@@ -351,23 +351,4 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 
 /* ---------------------------------------------------------------- the machine */
 
-const struct weft__machine weft__host_machine = {
-    .hooks = {.name = "cpu",
-              .attach = weft__on_host_attach,
-              .start = weft__on_host_start,
-              .stop = weft__on_host_do_nothing,
-              .detach = weft__on_host_do_nothing},
-    .kind = WEFT_MACHINE_CPU,
-    WEFT__ON_HOST_MEMBERS,
-    .launch = stream_launch,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_synchronize = stream_synchronize,
-    .stream_call = stream_call,
-    .stream_wait_event = stream_wait_event,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_synchronize = event_synchronize,
-    .event_elapsed_us = event_elapsed_us,
-};
+const struct weft__machine weft__host_machine = WEFT__ON_HOST_MACHINE("cpu");
