@@ -65,7 +65,6 @@
     X(event_create, cuEventCreate)                                                                 \
     X(event_destroy, cuEventDestroy)                                                               \
     X(event_record, cuEventRecord)                                                                 \
-    X(event_query, cuEventQuery)                                                                   \
     X(event_synchronize, cuEventSynchronize)                                                       \
     X(event_elapsed_time, cuEventElapsedTime)
 

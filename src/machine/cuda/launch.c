@@ -2,19 +2,11 @@
 /* Launches, and how large they are. */
 #include "machine/cuda/device.h"
 
-enum {
-    MAX_THREADS = 512, /* the kernels have 128 registers for each */
-    WARP_THREADS = WEFT__CUDA_WARP_THREADS,
-    /* Shared memory: of a block's own, at most; and of each warp beside its slot for bulk copies
-     * (struct weft__cuda_block and struct weft__cuda_warp_memory of primitives.h). */
-    BLOCK_BYTES = WEFT_BLOCK_SHARED_BYTES + 1024,
-    WARP_BYTES = (WEFT_WARP_POINTERS * 8 + 127) / 128 * 128,
-    SLOT_ALIGNMENT = 128
-};
+enum { WARP_THREADS = WEFT__CUDA_WARP_THREADS, SLOT_ALIGNMENT = 128 };
 
 int32_t weft__cuda_max_dynamic_bytes(const struct weft__cuda *cuda)
 {
-    return cuda->max_shared_bytes - BLOCK_BYTES;
+    return cuda->max_shared_bytes - WEFT__CUDA_BLOCK_BYTES;
 }
 
 /* A warp for every 32 tokens, in small blocks that spread over the SMs. */
@@ -74,7 +66,8 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
 /* As much as the row needs, or there is; the copies cut what does not fit. */
 static uint32_t copy_slot_bytes(const struct weft__cuda *cuda, const struct weft__grid *grid)
 {
-    const int32_t most = weft__cuda_max_dynamic_bytes(cuda) / grid->num_warps - WARP_BYTES;
+    const int32_t most =
+        weft__cuda_max_dynamic_bytes(cuda) / grid->num_warps - WEFT__CUDA_WARP_BYTES;
     const uint32_t bytes = grid->copied_row_bytes <= (uint32_t)(most - SLOT_ALIGNMENT)
                                ? grid->copied_row_bytes + SLOT_ALIGNMENT - 1
                                : (uint32_t)most;
@@ -113,7 +106,7 @@ static weft_result launch_in_context(struct weft__cuda *cuda, CUstream stream,
         .copy_slot_bytes = copy_slot_bytes(cuda, &launch->grid),
     };
     const size_t shared_bytes =
-        (WARP_BYTES + (size_t)params.copy_slot_bytes) * (size_t)launch->grid.num_warps;
+        (WEFT__CUDA_WARP_BYTES + (size_t)params.copy_slot_bytes) * (size_t)launch->grid.num_warps;
     WEFT__TRY(check_fit(cuda, launch, kernel_idx, shared_bytes));
     void *arguments[] = {&params, (void *)(uintptr_t)launch->args};
     /* Cooperative: all blocks get their SMs together, or wait together for those of other kernels. */
@@ -137,9 +130,9 @@ static weft_result launch_in_context(struct weft__cuda *cuda, CUstream stream,
 weft_result weft__cuda_launch_on(CUstream stream, const struct weft__launch *launch)
 {
     struct weft__cuda *cuda = weft__cuda_of(launch->comm);
-    if (launch->grid.num_warps * WARP_THREADS > MAX_THREADS)
+    if (launch->grid.num_warps > WEFT__CUDA_MAX_WARPS)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "num_warps is %d, allowed are 1..%d",
-                           launch->grid.num_warps, MAX_THREADS / WARP_THREADS);
+                           launch->grid.num_warps, WEFT__CUDA_MAX_WARPS);
     WEFT__TRY(weft__cuda_enter(cuda));
     const weft_result result = launch_in_context(cuda, stream, launch);
     weft__cuda_leave();

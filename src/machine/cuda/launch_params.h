@@ -11,6 +11,14 @@
 #define WEFT__CUDA_BOTH
 #endif
 
+/* Kernels have 128 registers for each thread of so many warps. */
+enum { WEFT__CUDA_MAX_WARPS = 16 };
+/* Shared memory: of a block's own, at most; and of each warp, beside its slot for bulk copies. */
+enum {
+    WEFT__CUDA_BLOCK_BYTES = WEFT_BLOCK_SHARED_BYTES + 1024,
+    WEFT__CUDA_WARP_BYTES = (WEFT_WARP_POINTERS * 8 + 127) / 128 * 128
+};
+
 /* Of one communicator, in pinned memory of the host: waits look at it now and then. */
 struct weft__cuda_board {
     uint32_t comm_has_failed; /* written by the host */

@@ -20,7 +20,7 @@
 #define WEFT__CUDA_BULK 0
 #endif
 
-enum { WEFT__CUDA_MAX_WARPS = 16, WEFT__CUDA_ROW_UNROLL = 4 };
+enum { WEFT__CUDA_ROW_UNROLL = 4 };
 
 struct weft__cuda_block { /* in shared memory */
     __align__(16) char shared[WEFT_BLOCK_SHARED_BYTES];
@@ -32,6 +32,9 @@ struct weft__cuda_warp_memory {
     const void *pointers[WEFT_WARP_POINTERS];
     __align__(128) char slot[]; /* of bulk copies: launch->copy_slot_bytes */
 };
+
+static_assert(sizeof(struct weft__cuda_block) <= WEFT__CUDA_BLOCK_BYTES, "known to the host");
+static_assert(sizeof(struct weft__cuda_warp_memory) == WEFT__CUDA_WARP_BYTES, "known to the host");
 
 struct weft_warp {
     const struct weft__cuda_launch *launch;
