@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weft: carries the tokens of mixture-of-experts layers to their experts on other ranks
- * and back.
+ * and back, and sums tensors across ranks.
  *
  * Conventions that hold for every function:
  *
@@ -303,6 +303,118 @@ weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *el
 /* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
  * wrote to heap memory before it, on its stream, all ranks read after it. */
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
+
+/* ---------------------------------------------------------------- collectives */
+
+/* What a communicator's collective operations need: buffers, and the choice of algorithms. The
+ * operations of one weft_coll never overlap each other; for overlap make several. At most
+ * WEFT_COLL_MAX_RANKS ranks, of one node. */
+typedef struct weft_coll weft_coll;
+
+#define WEFT_COLL_MAX_RANKS 32
+
+typedef enum weft_collective {
+    WEFT_ALL_REDUCE = 0,
+    WEFT_REDUCE_SCATTER = 1,
+    WEFT_ALL_GATHER = 2,
+    WEFT_ALL_TO_ALL = 3,
+    WEFT_BROADCAST = 4,
+    WEFT_NUM_COLLECTIVES = 5
+} weft_collective;
+
+/* How they are done. None of this changes a bit of any result. */
+typedef enum weft_algorithm {
+    WEFT_ALGORITHM_AUTO = 0, /* the fastest by size */
+    /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
+     * messages up to packet_bytes. All collectives. */
+    WEFT_ALGORITHM_ONESHOT = 1,
+    /* The same in two steps: each rank reduces a part, then sends the result. ALL_REDUCE. */
+    WEFT_ALGORITHM_TWOSHOT_PACKETS = 2,
+    WEFT_ALGORITHM_ONESHOT_PULL =
+        3, /* reads all inputs where they are. ALL_REDUCE, REDUCE_SCATTER */
+    /* Each rank reads a part of all inputs and writes the result to all outputs. ALL_REDUCE. */
+    WEFT_ALGORITHM_TWOSHOT = 4,
+    WEFT_ALGORITHM_PUSH = 5, /* writes to the outputs. ALL_GATHER, ALL_TO_ALL, BROADCAST */
+    WEFT_NUM_ALGORITHMS = 6
+} weft_algorithm;
+
+typedef struct weft_coll_config {
+    size_t size;
+    /* Bytes that a rank can have under way to each other rank in packets; the heap memory for them is
+     * about 3 (on cpu 4) times this per rank. 0: 1 MiB on cuda, 128 KiB on cpu. */
+    uint64_t packet_bytes;
+    /* Heap memory per rank through which data goes that peers cannot reach; larger data goes through
+     * it piece by piece. 0: 8 MiB */
+    uint64_t staging_bytes;
+    weft_algorithm algorithms[WEFT_NUM_COLLECTIVES]; /* pins them; an operation that the pinned one
+                                                        cannot do is WEFT_ERROR_UNSUPPORTED */
+    int32_t num_blocks;                              /* as weft_ep_config's */
+    int32_t num_warps;
+} weft_coll_config;
+
+/* Collective; config (may be NULL) must be the same on all ranks. Needs the memory of all ranks to be
+ * mapped: WEFT_ERROR_UNSUPPORTED names one that is not. */
+weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
+/* As weft_heap_free; waits for its operations that are still queued. */
+weft_result weft_coll_destroy(weft_coll *coll);
+
+/*
+ * The operations: stream operations, collective. When one has finished on this rank, its output is
+ * complete and its input may be overwritten. R is the number of ranks; counts are elements, any number
+ * of them, 0 included, and the same on all ranks unless said otherwise; pointers may have any alignment
+ * (16 bytes is fastest). Inputs and outputs are any memory that the machine accesses; in the heap, or
+ * registered, they are reached directly, else large ones are staged by a copy. Input and output must
+ * not overlap but in the in-place form that each names.
+ *
+ * Ranks whose calls do not fit together (operation, count, dtype, op, root) get WEFT_ERROR_MISMATCH that
+ * names one of them; what outputs hold then is undefined.
+ *
+ * Reductions are made in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
+ * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around. AVG
+ * is the sum divided by R, before rounding (of integers, towards zero). MAX and MIN are those of IEEE
+ * 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN with all
+ * mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all ranks, whatever the
+ * algorithm, the machine, the number of blocks, and the elements around.
+ * [vLLM custom all-reduce 4, without its limits; names and argument order of NCCL]
+ */
+
+/* recv[i] = the reduction of all ranks' send[i]. In place: recv == send. */
+weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                            weft_dtype dtype, weft_reduce_op op, weft_stream *stream);
+/* recv[count]: the reduction of all ranks' send[R][count] at this rank's row. In place: recv is that
+ * row. */
+weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                                weft_dtype dtype, weft_reduce_op op, weft_stream *stream);
+/* recv[R][count]: row r is rank r's send[count]. In place: send is this rank's row. */
+weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                            weft_dtype dtype, weft_stream *stream);
+/* recv[R][count]: row r is row `rank` of rank r's send[R][count]. */
+weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                            weft_dtype dtype, weft_stream *stream);
+
+typedef struct weft_all_to_all_v_args {
+    size_t size;
+    const void *send;
+    void *recv;
+    weft_dtype dtype;
+    /* [R] each, in elements; copied. What rank s sends to rank r must be what r receives from s. */
+    const uint64_t *send_counts;
+    const uint64_t *send_offsets;
+    const uint64_t *recv_counts;
+    const uint64_t *recv_offsets;
+} weft_all_to_all_v_args;
+
+/* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. */
+weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *args,
+                              weft_stream *stream);
+/* recv[count] = rank root's send[count]; send is used on root alone. In place: recv == send. */
+weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                           weft_dtype dtype, int32_t root, weft_stream *stream);
+
+/* Which algorithm an operation of `bytes` would use: of the input for ALL_REDUCE and BROADCAST, of one
+ * row for the others. */
+weft_algorithm weft_coll_algorithm(weft_coll *coll, weft_collective collective, uint64_t bytes);
+const char *weft_algorithm_name(weft_algorithm algorithm); /* "oneshot", ...; never NULL */
 
 /* ---------------------------------------------------------------- expert parallelism */
 
