@@ -63,6 +63,26 @@ extern "C" {
     }
 #endif
 
+/* Types of elements. Integers are two's complement; FP8 is e4m3 without infinities, as OCP defines it. */
+typedef enum weft_dtype {
+    WEFT_INT32 = 0,
+    WEFT_INT64 = 1,
+    WEFT_BF16 = 2,
+    WEFT_FP16 = 3,
+    WEFT_FP32 = 4,
+    WEFT_FP64 = 5,
+    WEFT_UINT8 = 6,
+    WEFT_FP8_E4M3 = 7
+} weft_dtype;
+
+typedef enum weft_reduce_op {
+    WEFT_SUM = 0,
+    WEFT_PROD = 1,
+    WEFT_MAX = 2,
+    WEFT_MIN = 3,
+    WEFT_AVG = 4
+} weft_reduce_op;
+
 typedef enum weft_result {
     WEFT_OK = 0,
     WEFT_ERROR_INVALID_ARGUMENT = -1, /* the message names argument, value and what is allowed */
@@ -286,9 +306,6 @@ weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- expert parallelism */
 
-typedef enum weft_dtype { WEFT_BF16 = 0, WEFT_FP16 = 1, WEFT_FP32 = 2 } weft_dtype;
-typedef enum weft_index_type { WEFT_INT32 = 0, WEFT_INT64 = 1 } weft_index_type;
-
 /* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap
  * each other; for overlap make several. */
 typedef struct weft_ep weft_ep;
@@ -343,9 +360,9 @@ weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
 
 typedef struct weft_ep_layout_args {
     size_t size;
-    int32_t num_tokens;         /* N, 0..max_tokens */
-    weft_index_type index_type; /* of topk_idx */
-    const void *topk_idx;       /* [N][num_topk] experts; -1 and any other value outside
+    int32_t num_tokens;    /* N, 0..max_tokens */
+    weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
+    const void *topk_idx;  /* [N][num_topk] experts; -1 and any other value outside
                                    0..num_experts-1 are ignored */
     /* Optional results, each NULL or memory of this process. D is the number of nodes. */
     int32_t *num_tokens_per_rank;   /* [R] distinct tokens */
@@ -402,7 +419,7 @@ typedef struct weft_ep_dispatch_args {
     int32_t capacity;
     /* Optional: the top-k data that layout saw, and its weights. All ranks give them or none, but
      * a rank without tokens and capacity leaves these pointers NULL. */
-    weft_index_type index_type;
+    weft_dtype index_type;
     const void *topk_idx;      /* [N][K] */
     const float *topk_weights; /* [N][K] or NULL */
     void *recv_topk_idx;       /* [capacity][K] of index_type, in the heap: the local id of each
@@ -421,7 +438,7 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
 
 typedef struct weft_ep_combine_args {
     size_t size;
-    weft_dtype dtype; /* of x, bias and out; the same on all ranks */
+    weft_dtype dtype; /* of x, bias and out: BF16, FP16 or FP32; the same on all ranks */
     int64_t hidden;   /* elements per row, 1 or more, at most 2^31-1 bytes; the same on all ranks */
     int32_t capacity; /* rows that x holds: as given to dispatch. Rows from there on count as 0 */
     const void *x;    /* [capacity][hidden], in the heap: row i answers row i of dispatch */
@@ -451,7 +468,7 @@ typedef struct weft_ep_size_args {
     int32_t num_topk;
     int32_t num_planes;
     const uint64_t *plane_row_bytes; /* [num_planes] */
-    weft_index_type index_type;
+    weft_dtype index_type;
     int32_t with_topk;      /* 1: with recv_topk_idx and recv_topk_weights */
     int32_t with_src_token; /* 1: with recv_src_token */
 } weft_ep_size_args;

@@ -148,7 +148,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_combine_args"));
     WEFT__TRY(weft__check_range(args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
-    WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)weft__dtype_bytes(args.dtype),
+    WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)weft_dtype_bytes(args.dtype),
                                 "hidden"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     WEFT__TRY(weft__check_array(args.out, handle->routing.num_tokens, "out"));

@@ -61,14 +61,4 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
 weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
                                  weft_ep_sizes *sizes);
 
-static inline uint64_t weft__dtype_bytes(weft_dtype dtype)
-{
-    return dtype == WEFT_FP32 ? 4 : 2;
-}
-
-static inline uint64_t weft__index_bytes(weft_index_type index_type)
-{
-    return index_type == WEFT_INT64 ? 8 : 4;
-}
-
 #endif

@@ -116,7 +116,7 @@ static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dis
     weft_result result = WEFT_OK;
     if (options & WEFT_OPTION_TOPK_IDX)
         result = announce_array(handle, message, WEFT_ARRAY_TOPK_IDX, args->recv_topk_idx,
-                                num_topk * weft__index_bytes(args->index_type), "recv_topk_idx");
+                                num_topk * weft_dtype_bytes(args->index_type), "recv_topk_idx");
     if (result == WEFT_OK && (options & WEFT_OPTION_TOPK_WEIGHTS))
         result = announce_array(handle, message, WEFT_ARRAY_TOPK_WEIGHTS, args->recv_topk_weights,
                                 num_topk * sizeof(float), "recv_topk_weights");
@@ -174,7 +174,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                              weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
-    const uint64_t row_bytes = (uint64_t)args->hidden * weft__dtype_bytes(args->dtype);
+    const uint64_t row_bytes = (uint64_t)args->hidden * weft_dtype_bytes(args->dtype);
     struct weft_combine_args program_args = {
         .exchange = ep->exchange->device,
         .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_combine,

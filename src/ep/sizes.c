@@ -24,7 +24,7 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
     for (int32_t i = 0; i < args->num_planes && arena_bytes <= INT64_MAX; i++)
         arena_bytes += arena_share(rows * args->plane_row_bytes[i]);
     if (args->with_topk) {
-        arena_bytes += arena_share(rows * num_topk * weft__index_bytes(args->index_type));
+        arena_bytes += arena_share(rows * num_topk * weft_dtype_bytes(args->index_type));
         arena_bytes += arena_share(rows * num_topk * sizeof(float));
     }
     if (args->with_src_token)

@@ -40,14 +40,28 @@
  *
  * Row operations, by all lanes of a warp together, as fast as the machine can:
  *   weft_row_copy       copies row_bytes from src to each non-null dst
- *   weft_row_sum        dst = the non-null srcs added in order to +0 in fp32, rounded once to
- *                       dtype (nearest even); every NaN becomes the canonical one
+ *   weft_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
+ *                       weft_reduction says
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
  * weft_block_sync or weft_signal, before what that orders, or with the launch; which part of a row
  * is whose is the machine's choice, so that one lane's signal tells of all only after a block sync.
- * weft_warp_sync and weft_add_acq_rel end nothing. The array of pointers (weft_warp_pointers) has
- * been read when the call returns: after a weft_warp_sync it can be written again.
+ * weft_warp_sync and weft_add_acq_rel end nothing. The arrays of pointers (weft_warp_pointers) have
+ * been read when the call returns: after a weft_warp_sync they can be written again.
+ *
+ * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane
+ * i % WEFT_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
+ * send what it has just reduced, and reduce into what it has just sent. The last packet of a row may be
+ * short. Rows in memory may start at any byte; 16-byte aligned ones are fastest.
+ *   weft_packets_send     sends a row from memory to some ranks, and wakes them
+ *   weft_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
+ *                         empties the slots; or returns a status other than WEFT_STATUS_OK, as
+ *                         weft_wait does, all lanes the same
+ *   weft_packets_reduce   the same with a row of every rank, reduced in ascending rank order
+ *
+ * Launches: a launch begins with an acquire and ends with a release fence of all its lanes. So what a
+ * launch did, is ordered before what a peer does in the launches after the one in which it took a
+ * packet that this rank sent in a later launch. Packets order nothing else.
  */
 #ifndef WEFT_MACHINE_H
 #define WEFT_MACHINE_H
@@ -57,9 +71,28 @@
 
 #include "weft.h"
 
+#include "machine/packets.h"
+
 #define WEFT_BLOCK_SHARED_BYTES 8192
 /* The rows that one token's sum may have: one per expert choice and two biases. */
 #define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 2)
+
+/* How rows become one, element by element. Sums and products are made in fp32 (fp64 of fp64), and
+ * rounded once to nearest even; integers wrap around. The average is the sum divided by the number of
+ * rows, before rounding; of integers, towards zero. The maximum and minimum are those of IEEE 754-2019:
+ * NaN if there is one, and -0 is less than +0. Every NaN becomes the positive quiet one with all
+ * mantissa bits set. FP8 saturates at 448. */
+struct weft_reduction {
+    weft_dtype dtype;
+    enum weft_reduction_op {
+        WEFT_REDUCTION_SUM = WEFT_SUM, /* begins with the first row */
+        WEFT_REDUCTION_PROD = WEFT_PROD,
+        WEFT_REDUCTION_MAX = WEFT_MAX,
+        WEFT_REDUCTION_MIN = WEFT_MIN,
+        WEFT_REDUCTION_AVG = WEFT_AVG,
+        WEFT_REDUCTION_SUM_FROM_ZERO /* begins with +0: no rows give 0, and -0 alone gives +0 */
+    } op;
+};
 
 enum weft_status {
     WEFT_STATUS_OK = 0,
@@ -68,8 +101,9 @@ enum weft_status {
 
 /* Which wait, for the report of one that fails. */
 enum weft_phase {
-    WEFT_PHASE_START = 0, /* for the rank to start the operation */
-    WEFT_PHASE_FINISH = 1 /* for the rank to finish its part of it */
+    WEFT_PHASE_START = 0,  /* for the rank to start the operation */
+    WEFT_PHASE_FINISH = 1, /* for the rank to finish its part of it */
+    WEFT_PHASE_DATA = 2    /* for packets of the rank */
 };
 
 struct weft_wait_site {
@@ -97,5 +131,24 @@ struct weft_failure {
 };
 
 #include "primitives.h"
+
+WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype)
+{
+    switch (dtype) {
+    case WEFT_UINT8:
+    case WEFT_FP8_E4M3:
+        return 1;
+    case WEFT_BF16:
+    case WEFT_FP16:
+        return 2;
+    case WEFT_INT32:
+    case WEFT_FP32:
+        return 4;
+    case WEFT_INT64:
+    case WEFT_FP64:
+        break;
+    }
+    return 8;
+}
 
 #endif

@@ -52,7 +52,8 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
 {
     const struct weft_wait_site *site = &failure->site;
     const struct weft__wait direct = {.rank = site->rank, .exchange = site->exchange};
-    const char *phase = site->phase == WEFT_PHASE_START ? "start" : "finish";
+    static const char *const phases[] = {
+        [WEFT_PHASE_START] = "start", [WEFT_PHASE_FINISH] = "finish", [WEFT_PHASE_DATA] = "send"};
     const int has_left = failure->kind == WEFT_FAILURE_RANK_LEFT;
     struct weft__culprit culprit;
     char why[64];
@@ -64,12 +65,13 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
     /* A rank that gave up and left only waited for the culprit, like this one. */
     const int is_loss =
         culprit.state == WEFT__CULPRIT_LEFT || (has_left && culprit.state == WEFT__CULPRIT_UNKNOWN);
-    weft__status_fail(
-        &comm->status, is_loss ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_TIMEOUT, culprit.rank,
-        "%s #%llu: rank %d waited for rank %d to %s, %s (signal expected %llu, "
-        "seen %llu); %s",
-        program->name, (unsigned long long)site->sequence, comm->rank, site->rank, phase, why,
-        (unsigned long long)failure->expected, (unsigned long long)failure->seen, culprit.story);
+    weft__status_fail(&comm->status, is_loss ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_TIMEOUT,
+                      culprit.rank,
+                      "%s #%llu: rank %d waited for rank %d to %s, %s (signal expected %llu, "
+                      "seen %llu); %s",
+                      program->name, (unsigned long long)site->sequence, comm->rank, site->rank,
+                      phases[site->phase], why, (unsigned long long)failure->expected,
+                      (unsigned long long)failure->seen, culprit.story);
 }
 
 /* The communicator had failed before: the stream's error also tells what that interrupted. */

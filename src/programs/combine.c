@@ -16,11 +16,6 @@ struct row_sum {
     char *out;
 };
 
-WEFT_FN uint64_t element_bytes(weft_dtype dtype)
-{
-    return dtype == WEFT_FP32 ? 4 : 2;
-}
-
 /* The token's row at the rank of `route`, or null if the rank has no such row. */
 WEFT_FN const char *source_row(const struct weft_combine_args *args, const struct row_sum *sum,
                                int32_t token, struct weft_route route)
@@ -48,7 +43,7 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
     }
     weft_warp_sync(warp);
     weft_row_sum(warp, sum->out + own_offset, srcs, sum->num_biases + num_routes, sum->dtype,
-                 (int64_t)(span.bytes / element_bytes(sum->dtype)));
+                 (int64_t)(span.bytes / weft_dtype_bytes(sum->dtype)));
 }
 
 WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args *args,

@@ -54,7 +54,7 @@ WEFT_FN void store_expert_id(const struct weft_dispatch_args *args, int32_t rank
         ((int32_t *)(void *)ids)[i] = local_expert;
 }
 
-WEFT_FN weft_index_type index_type_of(const struct weft_dispatch_args *args)
+WEFT_FN weft_dtype index_type_of(const struct weft_dispatch_args *args)
 {
     return args->message.call[WEFT_CALL_OPTIONS] & WEFT_OPTION_INT64 ? WEFT_INT64 : WEFT_INT32;
 }

@@ -7,7 +7,7 @@
 struct weft_layout_args {
     struct weft_routing routing; /* written: routes, chunk_base, send_rows, entry_selections */
     struct weft_placement placement;
-    weft_index_type index_type;
+    weft_dtype index_type;
     const void *topk_idx;
     uint32_t *num_blocks_done; /* zero between launches */
     int32_t num_entries;       /* of the placement */

@@ -50,7 +50,7 @@ struct weft_routing { /* a handle's tables, in memory of this rank */
     int64_t *dropped_rows;     /* [1] the most that a dispatch since notify had no room for */
 };
 
-WEFT_FN int64_t weft_expert_id(const void *topk_idx, weft_index_type index_type, int64_t i)
+WEFT_FN int64_t weft_expert_id(const void *topk_idx, weft_dtype index_type, int64_t i)
 {
     return index_type == WEFT_INT64 ? ((const int64_t *)topk_idx)[i]
                                     : (int64_t)((const int32_t *)topk_idx)[i];

@@ -224,7 +224,7 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     FILL_SIZE(a, combine, rng);
     a->handle = a->ready_handle;
     a->stream = a->own_stream;
-    args->dtype = (weft_dtype)rng_below(rng, 3);
+    args->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
     args->hidden = 1 + (int64_t)rng_below(rng, 64);
     args->capacity = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
     args->x = a->arena_memory;
@@ -245,7 +245,8 @@ static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_POINTERS("stream", stream, FUZZ_NULL),
     FUZZ_POINTERS("args", config, FUZZ_NULL),
     FUZZ_SIZES(weft_ep_combine_args, combine),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", combine.known.dtype, -1, 3, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "dtype", combine.known.dtype, WEFT_INT64, WEFT_FP64, INT32_MAX,
+                 INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT64, "hidden", combine.known.hidden, 0, -1, INT64_MIN),
     FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [", combine.known.hidden, INT64_MAX, 1 << 28,
                  (int64_t)1 << 62),
@@ -270,7 +271,7 @@ static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
     for (int32_t plane = 0; plane < WEFT_MAX_PLANES; plane++)
         a->plane_row_bytes[plane] = 1 + rng_below(rng, INT32_MAX);
     a->sizes.known.plane_row_bytes = a->plane_row_bytes;
-    a->sizes.known.index_type = (weft_index_type)coin(rng);
+    a->sizes.known.index_type = (weft_dtype)coin(rng);
     a->sizes.known.with_topk = coin(rng);
     a->sizes.known.with_src_token = coin(rng);
 }

@@ -46,7 +46,7 @@ struct ep_case {
     int32_t num_topk;
     int32_t num_experts;
     int32_t expert_alignment; /* 0: 1 */
-    weft_index_type index_type;
+    weft_dtype index_type;
     enum ep_tokens tokens;
     enum ep_routing routing;
     enum ep_placement placement;

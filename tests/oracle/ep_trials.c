@@ -44,7 +44,7 @@ struct ep_combine_shape ep_combine_shape_random(uint64_t seed)
 {
     static const int64_t hidden[] = {1, 3, 8, 17, 64, 100};
     struct rng rng = {rng_key(seed, 7)};
-    return (struct ep_combine_shape){.dtype = (weft_dtype)rng_below(&rng, 3),
+    return (struct ep_combine_shape){.dtype = (weft_dtype)(WEFT_BF16 + rng_below(&rng, 3)),
                                      .hidden = hidden[rng_below(&rng, 6)],
                                      .bias = (enum ep_bias)rng_below(&rng, 4),
                                      .weights = (enum ep_optional)rng_below(&rng, 2),

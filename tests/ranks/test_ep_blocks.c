@@ -25,7 +25,7 @@ static void add_grids(struct ep_trials *trials, const struct ep_case *usual)
         }
         struct ep_trial *trial = ep_trials_add(trials, &spec);
         trial->dispatch = ep_dispatch_shape_of(96);
-        trial->combine = ep_combine_shape_of((weft_dtype)(i % 3), 70);
+        trial->combine = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 70);
     }
 }
 

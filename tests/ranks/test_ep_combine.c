@@ -27,7 +27,7 @@ static void every_length(enum ranks_mode mode, int32_t num_ranks)
         struct ep_case spec = usual;
         spec.max_tokens = lengths[i / NUM_DTYPES] < 1000 ? 20 : 4;
         ep_trials_add(&trials, &spec)->combine =
-            ep_combine_shape_of((weft_dtype)(i % NUM_DTYPES), lengths[i / NUM_DTYPES]);
+            ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % NUM_DTYPES), lengths[i / NUM_DTYPES]);
     }
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
@@ -58,7 +58,7 @@ static void special_values(void **state)
             spec.seed = (uint64_t)i;
             spec.num_topk = 1 + i % 8;
             struct ep_trial *trial = ep_trials_add(&trials, &spec);
-            trial->combine = ep_combine_shape_of((weft_dtype)(i % NUM_DTYPES), 333);
+            trial->combine = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % NUM_DTYPES), 333);
             trial->combine.values = EP_VALUES_SPECIAL;
             trial->combine.bias = (enum ep_bias)(i / NUM_DTYPES);
         }
@@ -88,7 +88,7 @@ static void every_alignment(void **state)
     struct ep_trials trials = ep_trials_create(3, 0);
     for (int i = 0; i < 8 * NUM_DTYPES; i++) {
         struct ep_trial *trial = ep_trials_add(&trials, &usual);
-        trial->combine = ep_combine_shape_of((weft_dtype)(i % NUM_DTYPES), 129);
+        trial->combine = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % NUM_DTYPES), 129);
         trial->combine.misalign_bytes = distances[i / NUM_DTYPES];
     }
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);

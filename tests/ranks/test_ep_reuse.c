@@ -35,7 +35,7 @@ static int many_uses(struct ranks_context *context)
     for (int i = 0; i < NUM_ROUNDS; i++) {
         dispatch_shape[i] = ep_dispatch_shape_of(i % 2 == 0 ? 64 : 33);
         dispatch_shape[i].round = (uint64_t)i;
-        combine_shape[i] = ep_combine_shape_of((weft_dtype)(i % 3), 20 + i);
+        combine_shape[i] = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 20 + i);
         combine_shape[i].round = (uint64_t)i;
         /* Some rounds dispatch twice or not at all: uses come in any order. */
         if (i % 4 != 3 && ep_dispatch_issue(&self, &dispatch_shape[i], &dispatch[i]))

@@ -112,7 +112,7 @@ static void every_variant_gives_the_reference_bits(void **unused)
                     memcpy(rows->src[s] + 4 * word, &bits, 4);
                 }
             }
-            check_sum(rows, function, (weft_dtype)(i % 3), sizes[(size_t)i / 3 % 13],
+            check_sum(rows, function, (weft_dtype)(WEFT_BF16 + i % 3), sizes[(size_t)i / 3 % 13],
                       next_random(&state) % 4, &state);
         }
     }

@@ -97,7 +97,8 @@ static void parse_dtype(struct ep_options *options, const char *text, struct arg
     static const char *const names[] = {"bf16", "fp16", "fp32", "bytes:N", NULL};
     snprintf(options->dtype, sizeof options->dtype, "%s", text);
     if (strncmp(text, "bytes:", 6) != 0) {
-        options->kind = (enum payload_kind)option_choice(state, "--dtype", text, names);
+        options->kind =
+            (enum payload_kind)(PAYLOAD_BF16 + option_choice(state, "--dtype", text, names));
         return;
     }
     char *end;
