@@ -280,6 +280,7 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
 #endif
 }
 
+#include "machine/cuda/reduce.h"
 #include "machine/cuda/rows.h"
 
 #endif
