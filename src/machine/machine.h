@@ -82,16 +82,18 @@
  * rows, before rounding; of integers, towards zero. The maximum and minimum are those of IEEE 754-2019:
  * NaN if there is one, and -0 is less than +0. Every NaN becomes the positive quiet one with all
  * mantissa bits set. FP8 saturates at 448. */
+enum weft_reduction_op {
+    WEFT_REDUCTION_SUM = WEFT_SUM, /* begins with the first row */
+    WEFT_REDUCTION_PROD = WEFT_PROD,
+    WEFT_REDUCTION_MAX = WEFT_MAX,
+    WEFT_REDUCTION_MIN = WEFT_MIN,
+    WEFT_REDUCTION_AVG = WEFT_AVG,
+    WEFT_REDUCTION_SUM_FROM_ZERO /* begins with +0: no rows give 0, and -0 alone gives +0 */
+};
+
 struct weft_reduction {
     weft_dtype dtype;
-    enum weft_reduction_op {
-        WEFT_REDUCTION_SUM = WEFT_SUM, /* begins with the first row */
-        WEFT_REDUCTION_PROD = WEFT_PROD,
-        WEFT_REDUCTION_MAX = WEFT_MAX,
-        WEFT_REDUCTION_MIN = WEFT_MIN,
-        WEFT_REDUCTION_AVG = WEFT_AVG,
-        WEFT_REDUCTION_SUM_FROM_ZERO /* begins with +0: no rows give 0, and -0 alone gives +0 */
-    } op;
+    enum weft_reduction_op op;
 };
 
 enum weft_status {

@@ -269,7 +269,8 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
     warp->num_loads = 0;
     warp->has_stores = 0;
 #if WEFT__CUDA_BULK
-    if (threadIdx.x % WEFT_WARP_SIZE == 0) {
+    /* Without a slot no row is copied in bulk, and short operations are spared the fences. */
+    if (launch->copy_slot_bytes > 0 && threadIdx.x % WEFT_WARP_SIZE == 0) {
         const uint32_t arrival =
             (uint32_t)__cvta_generic_to_shared(&block->arrivals[threadIdx.x / WEFT_WARP_SIZE]);
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(arrival) : "memory");
@@ -280,6 +281,7 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
 #endif
 }
 
+#include "machine/cuda/reduce.h"
 #include "machine/cuda/rows.h"
 
 #endif
