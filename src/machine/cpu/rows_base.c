@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: MIT */
-#define ROW_SUM weft__row_sum_base
+#define ROW_REDUCE weft__row_reduce_base
 #include "machine/cpu/rows_variant.h"

@@ -1,77 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* The body of the row sum, compiled once per instruction set by the rows_*.c files, which define
- * ROW_SUM as the name to give it. Plain loops that the compiler vectorises; only fp16 needs the
- * f16c instructions by name.
- *
- * avx512_bf16's VCVTNEPS2BF16 is not used: it flushes subnormals to zero, which would make the
- * result depend on the machine. Integer rounding costs nothing here, the loop is bound by memory. */
+/* The body of the reduction of rows, compiled once per instruction set by the rows_*.c files, which
+ * define ROW_REDUCE as the name to give it. */
 #include <string.h>
 
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-
+#include "machine/cpu/reduce_ops.h"
 #include "machine/cpu/rows.h"
-#include "machine/float_bits.h"
+#include "machine/machine.h"
 
 enum {
-    TILE = 512, /* elements summed at a time: the fp32 sums stay in the first-level cache */
+    TILE = 512, /* elements reduced at a time: the accumulators stay in the first-level cache */
+    MAX_ELEMENT_BYTES = 8,
     LINE_BYTES = 64
 };
 
-static void sum_add_bf16(float *restrict sum, const uint16_t *restrict src, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        sum[i] += weft__float_of_bits((uint32_t)src[i] << 16);
-}
+struct reduction {
+    const void *const *dsts;
+    int32_t num_dsts;
+    const void *const *srcs;
+    int32_t num_srcs;
+    int32_t num_rows; /* the non-null srcs */
+    enum weft_reduction_op op;
+    const struct element_type *type;
+    size_t element_bytes;
+};
 
-static void sum_store_bf16(uint16_t *restrict dst, const float *restrict sum, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        dst[i] = weft__bf16_of_float(sum[i]);
-}
+/* Where in the rows: n elements. */
+struct tile {
+    size_t offset_bytes;
+    int64_t n;
+};
 
-static void sum_add_fp16(float *restrict sum, const uint16_t *restrict src, int64_t n)
-{
-    int64_t i = 0;
-#ifdef __F16C__
-    for (; i + 8 <= n; i += 8) {
-        __m256 value = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i)));
-        _mm256_storeu_ps(sum + i, _mm256_add_ps(_mm256_loadu_ps(sum + i), value));
-    }
-#endif
-    for (; i < n; i++)
-        sum[i] += weft__float_of_fp16(src[i]);
-}
-
-static void sum_store_fp16(uint16_t *restrict dst, const float *restrict sum, int64_t n)
-{
-    int64_t i = 0;
-#ifdef __F16C__
-    const __m256 canonical_nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    for (; i + 8 <= n; i += 8) {
-        __m256 value = _mm256_loadu_ps(sum + i);
-        __m256 is_nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-        value = _mm256_blendv_ps(value, canonical_nan, is_nan);
-        _mm_storeu_si128((__m128i *)(void *)(dst + i),
-                         _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
-    }
-#endif
-    for (; i < n; i++)
-        dst[i] = weft__fp16_of_float(sum[i]);
-}
-
-static void sum_add_fp32(float *restrict sum, const float *restrict src, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        sum[i] += src[i];
-}
-
-static void sum_store_fp32(uint32_t *restrict dst, const float *restrict sum, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        dst[i] = weft__canonical_float_bits(sum[i]);
-}
+union tile_memory {
+    _Alignas(LINE_BYTES) char bytes[TILE * MAX_ELEMENT_BYTES];
+};
 
 /* Rows may start at any byte; a tile is copied to aligned memory when its elements are not aligned. */
 static const void *aligned_tile(const void *src, size_t element_bytes, int64_t n, void *buffer)
@@ -95,45 +56,69 @@ static void prefetch_tile(const void *const *srcs, int32_t num_srcs, size_t offs
     }
 }
 
-static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs, size_t offset_bytes,
-                     weft_dtype dtype, int64_t n)
+static void accumulate_tile(const struct reduction *r, struct tile tile, void *accumulators)
 {
-    float sum[TILE] = {0};
-    float buffer[TILE];
-    const size_t element_bytes = dtype == WEFT_FP32 ? 4 : 2;
-    for (int32_t i = 0; i < num_srcs; i++) {
-        if (srcs[i] == NULL)
-            continue;
-        prefetch_tile(srcs + i + 1, num_srcs - i - 1, offset_bytes, (size_t)n * element_bytes);
-        const void *src =
-            aligned_tile((const char *)srcs[i] + offset_bytes, element_bytes, n, buffer);
-        if (dtype == WEFT_BF16)
-            sum_add_bf16(sum, src, n);
-        else if (dtype == WEFT_FP16)
-            sum_add_fp16(sum, src, n);
-        else
-            sum_add_fp32(sum, src, n);
+    union tile_memory aligned;
+    const size_t tile_bytes = (size_t)tile.n * r->element_bytes;
+    accumulate_fn *accumulate = r->type->accumulate_first;
+    if (r->op == WEFT_REDUCTION_SUM_FROM_ZERO) {
+        memset(accumulators, 0, (size_t)tile.n * r->type->accumulator_bytes);
+        accumulate = r->type->accumulate[r->op];
     }
-    char *out = (char *)dst + offset_bytes;
-    void *aligned_out = (uintptr_t)out % element_bytes == 0 ? (void *)out : (void *)buffer;
-    if (dtype == WEFT_BF16)
-        sum_store_bf16(aligned_out, sum, n);
-    else if (dtype == WEFT_FP16)
-        sum_store_fp16(aligned_out, sum, n);
-    else
-        sum_store_fp32(aligned_out, sum, n);
-    if (aligned_out != (void *)out)
-        memcpy(out, buffer, (size_t)n * element_bytes);
+    for (int32_t i = 0; i < r->num_srcs; i++) {
+        if (r->srcs[i] == NULL)
+            continue;
+        prefetch_tile(r->srcs + i + 1, r->num_srcs - i - 1, tile.offset_bytes, tile_bytes);
+        const void *src = aligned_tile((const char *)r->srcs[i] + tile.offset_bytes,
+                                       r->element_bytes, tile.n, &aligned);
+        accumulate(accumulators, src, tile.n);
+        accumulate = r->type->accumulate[r->op];
+    }
+    if (r->op == WEFT_REDUCTION_AVG)
+        r->type->divide(accumulators, r->num_rows, tile.n);
 }
 
-void ROW_SUM(void *dst, const void *const *srcs, int32_t num_srcs, weft_dtype dtype,
-             int64_t num_elements);
-void ROW_SUM(void *dst, const void *const *srcs, int32_t num_srcs, weft_dtype dtype,
-             int64_t num_elements)
+/* A dst may be one of the srcs, whose tile has been read by now. */
+static void store_tile(const struct reduction *r, struct tile tile, const void *accumulators)
 {
-    const size_t element_bytes = dtype == WEFT_FP32 ? 4 : 2;
+    union tile_memory narrow;
+    const void *stored = NULL; /* the tile, in the first dst that is aligned or else here */
+    for (int32_t i = 0; i < r->num_dsts; i++) {
+        if (r->dsts[i] == NULL)
+            continue;
+        char *dst = (char *)(uintptr_t)r->dsts[i] + tile.offset_bytes;
+        if (stored == NULL) {
+            void *first = (uintptr_t)dst % r->element_bytes == 0 ? (void *)dst : (void *)&narrow;
+            r->type->narrow(first, accumulators, tile.n);
+            stored = first;
+        }
+        if (stored != dst)
+            memcpy(dst, stored, (size_t)tile.n * r->element_bytes);
+    }
+}
+
+weft__row_reduce_fn ROW_REDUCE;
+void ROW_REDUCE(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
+                int32_t num_srcs, struct weft_reduction reduction, int64_t num_elements)
+{
+    struct reduction r = {
+        .dsts = dsts,
+        .num_dsts = num_dsts,
+        .srcs = srcs,
+        .num_srcs = num_srcs,
+        .op = reduction.op,
+        .type = element_types[reduction.dtype],
+        .element_bytes = weft_dtype_bytes(reduction.dtype),
+    };
+    for (int32_t i = 0; i < num_srcs; i++)
+        r.num_rows += srcs[i] != NULL;
     for (int64_t begin = 0; begin < num_elements; begin += TILE) {
-        const int64_t n = num_elements - begin < TILE ? num_elements - begin : TILE;
-        sum_tile(dst, srcs, num_srcs, (size_t)begin * element_bytes, dtype, n);
+        union tile_memory accumulators;
+        const struct tile tile = {
+            .offset_bytes = (size_t)begin * r.element_bytes,
+            .n = num_elements - begin < TILE ? num_elements - begin : TILE,
+        };
+        accumulate_tile(&r, tile, &accumulators);
+        store_tile(&r, tile, &accumulators);
     }
 }

@@ -300,7 +300,8 @@ void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *src
 {
     const uint64_t element_bytes = dtype == WEFT_FP32 ? 4 : 2;
     const uint64_t row_bytes = (uint64_t)num_elements * element_bytes;
-    weft__row_sum_fn *sum = weft__cpu_row_sum_variant(WEFT__ROWS_BASE);
+    weft__row_reduce_fn *reduce = weft__cpu_row_reduce_variant(WEFT__ROWS_BASE);
+    const struct weft_reduction sum = {dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
     const void *rows[WEFT_WARP_POINTERS];
     sim_trace("sum", place, dst, (uint64_t)num_elements);
     for (uint64_t i = first_chunk_offset(warp); i < row_bytes;
@@ -310,7 +311,8 @@ void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *src
         char *to = (char *)dst + i;
         sim_check_access(to, chunk.num_bytes, SIM_ROW_WRITE, chunk.code);
         sim_store_begin(to, chunk.num_bytes, SIM_ROW_STORE);
-        sum(to, rows, num_rows, dtype, (int64_t)(chunk.num_bytes / element_bytes));
+        const void *dsts[] = {to};
+        reduce(dsts, 1, rows, num_rows, sum, (int64_t)(chunk.num_bytes / element_bytes));
     }
     sim_current()->num_row_operations++;
     sim_yield();
