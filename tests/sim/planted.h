@@ -52,6 +52,7 @@ struct job_args {
 #define weft_unordered_args          job_args
 #define weft_relaxed_args            job_args
 #define weft_late_write_args         job_args
+#define weft_late_packets_args       job_args
 
 /* The lines at which `unordered` writes and reads. */
 extern const int unordered_write_line, unordered_read_line;

@@ -187,32 +187,39 @@ static enum weft_failure_kind why_it_ended(const struct word_wait *wait)
     return rank_has_left(wait) ? WEFT_FAILURE_RANK_LEFT : WEFT_FAILURE_TIMEOUT;
 }
 
-enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                                const struct weft_wait_site *site, struct weft__sim_place place)
+enum weft_status sim_await(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                           const struct weft_wait_site *site)
 {
-    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
     weft_comm *comm = warp->shared->launch->request->comm;
     struct word_wait wait = {word, at_least, comm, site->rank};
     struct weft__wait_entry told = {.wait = {.rank = site->rank, .exchange = site->exchange}};
-    sim_trace("wait", place, word, at_least);
     weft__waits_begin(&comm->waits, &told);
     sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
     const int has_come = word_has_come(&wait);
     weft__waits_end(&comm->waits, &told, has_come ? WEFT__WAIT_CAME : WEFT__WAIT_FAILED);
-    if (has_come) {
-        sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
-        struct sim_word *awaited = sim_word_of(word);
-        const struct sim_signal *signal = sim_signal_see(awaited, at_least);
-        const uint64_t seen = signal != NULL ? signal->value : *word;
-        awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
-        if (!is_weakened && signal != NULL)
-            sim_acquire(&signal->clock);
-        sim_trace("came", place, word, seen);
+    if (has_come)
         return WEFT_STATUS_OK;
-    }
     const struct weft_failure failure = {
         .kind = why_it_ended(&wait), .site = *site, .expected = at_least, .seen = *word};
     return weft__sim_fail(warp, &failure);
+}
+
+enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                                const struct weft_wait_site *site, struct weft__sim_place place)
+{
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
+    sim_trace("wait", place, word, at_least);
+    if (sim_await(warp, word, at_least, site) != WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
+    struct sim_word *awaited = sim_word_of(word);
+    const struct sim_signal *signal = sim_signal_see(awaited, at_least);
+    const uint64_t seen = signal != NULL ? signal->value : *word;
+    awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
+    if (!is_weakened && signal != NULL)
+        sim_acquire(&signal->clock);
+    sim_trace("came", place, word, seen);
+    return WEFT_STATUS_OK;
 }
 
 enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure)

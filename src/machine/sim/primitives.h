@@ -4,8 +4,9 @@
 #ifndef WEFT_MACHINE_SIM_PRIMITIVES_H
 #define WEFT_MACHINE_SIM_PRIMITIVES_H
 
-#define WEFT_WARP_SIZE 2
-#define WEFT_FN        static inline
+#define WEFT_WARP_SIZE    2
+#define WEFT_PACKET_BYTES 8
+#define WEFT_FN           static inline
 
 struct weft__sim_warp;
 
@@ -42,6 +43,13 @@ void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t
                         const void *src, uint64_t row_bytes, struct weft__sim_place place);
 void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
                        weft_dtype dtype, int64_t num_elements, struct weft__sim_place place);
+void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                            struct weft_packet_targets to, const void *src, uint64_t bytes,
+                            struct weft__sim_place place);
+enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
+                                           const struct weft_packets *packets, int32_t from,
+                                           uint64_t slot, void *dst, uint64_t bytes,
+                                           struct weft__sim_place place);
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
 
@@ -82,5 +90,9 @@ void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *src
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
 #define weft_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)                               \
     weft__sim_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements, WEFT__SIM_HERE)
+#define weft_packets_send(warp, packets, to, src, bytes)                                           \
+    weft__sim_packets_send(warp, packets, to, src, bytes, WEFT__SIM_HERE)
+#define weft_packets_receive(warp, packets, from, slot, dst, bytes)                                \
+    weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
 
 #endif
