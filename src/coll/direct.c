@@ -54,8 +54,8 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         .part_bytes = row_bytes,
         .out = call->recv,
     };
-    args.direct.message.call[WEFT_CALL_ROW_BYTES] = (uint32_t)row_bytes;
-    args.direct.message.call[WEFT_CALL_ROW_BYTES + 1] = (uint32_t)(row_bytes >> 32);
+    args.direct.message.call[WEFT_CALL_BYTES_LOW] = (uint32_t)row_bytes;
+    args.direct.message.call[WEFT_CALL_BYTES_HIGH] = (uint32_t)(row_bytes >> 32);
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {

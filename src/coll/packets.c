@@ -8,10 +8,11 @@
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
                                           enum weft_program program, uint64_t num_bytes)
 {
-    return (struct weft_call_header){.program = program,
+    return (struct weft_call_header){.program = (uint8_t)program,
+                                     .collective = (uint8_t)call->collective,
                                      .dtype = (uint8_t)call->dtype,
                                      .op = (uint8_t)call->op,
-                                     .root = (uint16_t)call->root,
+                                     .root = (uint32_t)call->root,
                                      .num_bytes = num_bytes};
 }
 

@@ -27,7 +27,8 @@
  *
  * Ordered memory operations:
  *   weft_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
- *   weft_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
+ *   weft_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters;
+ *                       weft_add_relaxed_u64 the same on 64 bits
  *   weft_signal         release store to a word of `rank`, which wakes it: what this warp wrote
  *                       before, or ordered before by syncs and acquires, is visible to whoever
  *                       waits for the word
@@ -52,7 +53,8 @@
  * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane
  * i % WEFT_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
  * send what it has just reduced, and reduce into what it has just sent. The last packet of a row may be
- * short. Rows in memory may start at any byte; 16-byte aligned ones are fastest.
+ * short. Rows in memory may start at any byte, and be in memory of the block or the
+ * arguments, too; 16-byte aligned ones are fastest.
  *   weft_packets_send     sends a row from memory to some ranks, and wakes them
  *   weft_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WEFT_STATUS_OK, as

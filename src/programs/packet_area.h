@@ -22,11 +22,21 @@
 
 /* What a rank says of its call to one other. */
 struct weft_call_header {
-    uint32_t program; /* enum weft_program */
+    uint8_t program; /* enum weft_program */
+    uint8_t collective;
     uint8_t dtype;
     uint8_t op;
-    uint16_t root;
+    uint32_t root;
     uint64_t num_bytes; /* that go from the one rank to the other */
+};
+
+/* The fields of a message (exchange.h) that say the same. */
+enum weft_collective_field {
+    WEFT_CALL_BYTES_LOW = WEFT_CALL_ROW_BYTES,
+    WEFT_CALL_BYTES_HIGH,
+    WEFT_CALL_COLLECTIVE,
+    WEFT_CALL_OP,
+    WEFT_CALL_ROOT
 };
 
 struct weft_packet_area {
@@ -162,24 +172,25 @@ WEFT_FN void weft_header_send(struct weft_warp *warp, const struct weft_packets 
     weft_packets_send(warp, packets, to, shared, sizeof header);
 }
 
-WEFT_FN enum weft_status weft_header_fail(struct weft_warp *warp,
-                                          const struct weft_packets *packets, int32_t rank,
-                                          enum weft_call_field field, uint64_t ours,
-                                          uint64_t theirs)
+/* The first field in which what a rank said differs from what it should have said, with both values. */
+WEFT_FN struct weft_failure weft_header_difference(const struct weft_call_header *expected,
+                                                   const struct weft_call_header *theirs)
 {
-    const struct weft_failure failure = {
-        WEFT_FAILURE_MISMATCH,
-        {WEFT_PHASE_START, rank, packets->sequence, packets->exchange},
-        (uint32_t)field,
-        ours,
-        theirs};
-    return weft_fail(warp, &failure);
-}
-
-/* dtype, op and root as one value, for comparison and reports. */
-WEFT_FN uint32_t weft_call_options(uint32_t op, uint32_t root)
-{
-    return op | root << 8;
+    struct weft_failure failure = {WEFT_FAILURE_MISMATCH, {WEFT_PHASE_START, 0, 0, 0}, 0, 0, 0};
+#define COMPARE(call_field, member)                                                                \
+    if (failure.expected == failure.seen) {                                                        \
+        failure.field = (call_field);                                                              \
+        failure.expected = expected->member;                                                       \
+        failure.seen = theirs->member;                                                             \
+    }
+    COMPARE(WEFT_CALL_PROGRAM, program)
+    COMPARE(WEFT_CALL_COLLECTIVE, collective)
+    COMPARE(WEFT_CALL_DTYPE, dtype)
+    COMPARE(WEFT_CALL_OP, op)
+    COMPARE(WEFT_CALL_ROOT, root)
+    COMPARE(WEFT_CALL_NUM_BYTES, num_bytes)
+#undef COMPARE
+    return failure;
 }
 
 /* Waits for what `rank` says of its call, and compares it with what it should be. */
@@ -193,20 +204,13 @@ WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
     weft_warp_sync(warp);
     if (status != WEFT_STATUS_OK)
         return status;
-    const struct weft_call_header theirs = *shared;
-    if (theirs.program != expected.program)
-        return weft_header_fail(warp, packets, rank, WEFT_CALL_PROGRAM, expected.program,
-                                theirs.program);
-    if (theirs.dtype != expected.dtype)
-        return weft_header_fail(warp, packets, rank, WEFT_CALL_DTYPE, expected.dtype, theirs.dtype);
-    if (theirs.op != expected.op || theirs.root != expected.root)
-        return weft_header_fail(warp, packets, rank, WEFT_CALL_OPTIONS,
-                                weft_call_options(expected.op, expected.root),
-                                weft_call_options(theirs.op, theirs.root));
-    if (theirs.num_bytes != expected.num_bytes)
-        return weft_header_fail(warp, packets, rank, WEFT_CALL_NUM_BYTES, expected.num_bytes,
-                                theirs.num_bytes);
-    return WEFT_STATUS_OK;
+    struct weft_failure failure = weft_header_difference(&expected, shared);
+    if (failure.expected == failure.seen)
+        return WEFT_STATUS_OK;
+    failure.site.rank = rank;
+    failure.site.sequence = packets->sequence;
+    failure.site.exchange = packets->exchange;
+    return weft_fail(warp, &failure);
 }
 
 /* The same header for all. */

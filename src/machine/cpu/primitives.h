@@ -134,6 +134,11 @@ WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
     return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
 
+WEFT_FN uint64_t weft_add_relaxed_u64(uint64_t *word, uint64_t value)
+{
+    return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
 WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
 #ifdef __x86_64__

@@ -62,11 +62,29 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
     return grid;
 }
 
+/* A packet for every lane, in small blocks that spread over the SMs. */
+static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_t row_bytes)
+{
+    enum { NUM_WARPS = 8, MAX_BLOCKS = 64, PACKET_BYTES = 16 };
+    const uint64_t block_bytes = NUM_WARPS * WARP_THREADS * PACKET_BYTES;
+    const uint64_t num_blocks = (row_bytes + block_bytes - 1) / block_bytes;
+    const int32_t most = cuda->num_sms / cuda->num_ranks_here;
+    struct weft__grid grid = {.num_blocks = num_blocks < 1            ? 1
+                                            : num_blocks > MAX_BLOCKS ? MAX_BLOCKS
+                                                                      : (int32_t)num_blocks,
+                              .num_warps = NUM_WARPS};
+    if (grid.num_blocks > most)
+        grid.num_blocks = most > 0 ? most : 1;
+    return grid;
+}
+
 struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work)
 {
-    return work->kind == WEFT__WORK_COUNT
-               ? grid_for_counting(work->num_tokens)
-               : grid_for_rows(weft__cuda_of(comm), comm->num_ranks, work);
+    if (work->kind == WEFT__WORK_COUNT)
+        return grid_for_counting(work->num_tokens);
+    if (work->kind == WEFT__WORK_PACKETS)
+        return grid_for_packets(weft__cuda_of(comm), work->row_bytes);
+    return grid_for_rows(weft__cuda_of(comm), comm->num_ranks, work);
 }
 
 /* As much as the row needs, or there is; the copies cut what does not fit. */

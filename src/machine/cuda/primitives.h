@@ -171,6 +171,11 @@ WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
     return atomicAdd(word, value);
 }
 
+WEFT_FN uint64_t weft_add_relaxed_u64(uint64_t *word, uint64_t value)
+{
+    return atomicAdd((unsigned long long *)word, (unsigned long long)value);
+}
+
 WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
     (void)rank; /* spins, needs no waking */
