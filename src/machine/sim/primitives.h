@@ -51,6 +51,11 @@ enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
                                            const struct weft_packets *packets, int32_t from,
                                            uint64_t slot, void *dst, uint64_t bytes,
                                            struct weft__sim_place place);
+enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
+                                          const struct weft_packets *packets,
+                                          const struct weft_packet_sources *from, void *dst,
+                                          struct weft_reduction how, uint64_t num_elements,
+                                          struct weft__sim_place place);
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
 
@@ -99,5 +104,7 @@ enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
     weft__sim_packets_send(warp, packets, to, src, bytes, WEFT__SIM_HERE)
 #define weft_packets_receive(warp, packets, from, slot, dst, bytes)                                \
     weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
+#define weft_packets_reduce(warp, packets, from, dst, reduction, num_elements)                     \
+    weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
 
 #endif
