@@ -41,6 +41,7 @@ set(sim_sources
   machine/sim/packets.c
   machine/sim/primitives.c
   machine/sim/report.c
+  machine/sim/rows.c
   machine/sim/scheduler.c
   machine/sim/shadow.c
   machine/sim/sites.c

@@ -44,6 +44,7 @@ struct job_args {
 #define weft_planted_overwrite_args  job_args
 #define weft_planted_stale_args      job_args
 #define weft_planted_row_read_args   job_args
+#define weft_planted_row_reduce_args job_args
 #define weft_planted_row_source_args job_args
 #define weft_planted_row_signal_args job_args
 #define weft_planted_known_args      job_args

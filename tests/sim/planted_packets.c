@@ -44,6 +44,22 @@ WEFT_FN enum weft_status receive_all(struct weft_warp *warp, const struct packet
     return WEFT_STATUS_OK;
 }
 
+WEFT_FN enum weft_status reduce_all(struct weft_warp *warp, const struct packet_args *args,
+                                    const struct weft_packets *packets)
+{
+    unsigned char *own = args->rows + (int64_t)args->rank * PACKET_ROW_BYTES;
+    const struct weft_packet_sources sources = {0, PACKET_ROW_SLOTS, own};
+    const struct weft_reduction sum = {WEFT_FP32, WEFT_REDUCTION_SUM};
+    return weft_packets_reduce(warp, packets, &sources, own, sum, PACKET_ROW_BYTES / sizeof(float));
+}
+
+WEFT_FN enum weft_status take_all(struct weft_warp *warp, const struct packet_args *args,
+                                  const struct weft_packets *packets)
+{
+    return args->form == PACKETS_REDUCED ? reduce_all(warp, args, packets)
+                                         : receive_all(warp, args, packets);
+}
+
 WEFT_FN void write_data(struct weft_warp *warp, const struct packet_args *args)
 {
     for (int32_t rank = weft_lane_idx(warp); rank < PACKET_RANKS; rank += WEFT_WARP_SIZE)
@@ -85,10 +101,10 @@ WEFT_PROGRAM(planted_packets, warp, args)
     const struct weft_packet_targets all = {0, PACKET_RANKS, slot_of(args, args->rank)};
     write_data(warp, args);
     weft_packets_send(warp, &packets, all, args->own, PACKET_ROW_BYTES);
-    enum weft_status status = receive_all(warp, args, &packets);
+    enum weft_status status = take_all(warp, args, &packets);
     if (args->form == PACKETS_SENT_TWICE && status == WEFT_STATUS_OK) {
         weft_packets_send(warp, &packets, all, args->own, PACKET_ROW_BYTES);
-        status = receive_all(warp, args, &packets);
+        status = take_all(warp, args, &packets);
     }
     if (status != WEFT_STATUS_OK)
         return status;

@@ -9,6 +9,7 @@
 enum packet_form {
     PACKETS_RIGHT,
     PACKETS_SIGNALLED,  /* one buffer, but all ranks tell each other that they have taken theirs */
+    PACKETS_REDUCED,    /* the rows become one, in the place of this rank's */
     PACKETS_READ_LATER, /* data of the launch before the last is read */
     PACKETS_ONE_BUFFER, /* and nothing says that the packets before were taken */
     PACKETS_HALF_TAKEN, /* the row's second half stays in its slots */
@@ -22,7 +23,7 @@ enum packet_form {
 
 enum {
     PACKET_RANKS = 3,
-    PACKET_ROW_BYTES = 27, /* a short packet at the end */
+    PACKET_ROW_BYTES = 28, /* a short packet at the end */
     PACKET_ROW_SLOTS = 4,
     PACKET_BUFFERS = 2,
     PACKET_MAX_LAUNCHES = 8

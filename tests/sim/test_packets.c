@@ -53,6 +53,12 @@ static void a_right_program_is_clean(void **state)
     check_clean(PACKETS_RIGHT, 1, NUM_SEEDS_RIGHT);
 }
 
+static void rows_are_reduced_in_rank_order(void **state)
+{
+    (void)state;
+    check_clean(PACKETS_REDUCED, 1, NUM_SEEDS);
+}
+
 static void signals_tell_that_packets_were_taken(void **state)
 {
     (void)state;
@@ -121,9 +127,9 @@ static void a_packet_that_nobody_takes_is_found(void **state)
     check_found(PACKETS_UNTAKEN, IN_ALL, "packet that nobody took");
 }
 
-static void check_fault(enum weft__sim_fault fault)
+static void check_fault(enum packet_form form, enum weft__sim_fault fault)
 {
-    struct packet_job job = {.form = PACKETS_RIGHT, .num_launches = NUM_LAUNCHES, .num_streams = 1};
+    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .num_streams = 1};
     int num_struck = 0, num_failed = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         job.fault = WEFT__SIM_NO_FAULT;
@@ -145,19 +151,22 @@ static void check_fault(enum weft__sim_fault fault)
 static void who_waits_for_a_dead_sender_blames_it(void **state)
 {
     (void)state;
-    check_fault(WEFT__SIM_KILL);
+    check_fault(PACKETS_RIGHT, WEFT__SIM_KILL);
+    check_fault(PACKETS_REDUCED, WEFT__SIM_KILL);
 }
 
 static void who_waits_for_a_sleeping_sender_blames_it(void **state)
 {
     (void)state;
-    check_fault(WEFT__SIM_STALL);
+    check_fault(PACKETS_RIGHT, WEFT__SIM_STALL);
+    check_fault(PACKETS_REDUCED, WEFT__SIM_STALL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_program_is_clean),
+        cmocka_unit_test(rows_are_reduced_in_rank_order),
         cmocka_unit_test(signals_tell_that_packets_were_taken),
         cmocka_unit_test(launches_are_ordered_by_the_packets_between_them),
         cmocka_unit_test(launches_of_several_streams_are_ordered_too),

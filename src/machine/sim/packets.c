@@ -181,3 +181,52 @@ enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
     }
     return agree(warp, status);
 }
+
+/* One packet's part of the row of every rank, in rank order. */
+static enum weft_status collect_parts(const struct call *call,
+                                      const struct weft_packet_sources *from, uint64_t row_bytes,
+                                      uint64_t i, uint64_t *parts)
+{
+    const struct weft_packets *packets = call->packets;
+    for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
+        const uint64_t slot = from->slot + (uint64_t)rank * from->slots_per_rank + i;
+        if (rank == packets->rank)
+            parts[rank] = load_part(call, from->own, row_bytes, i);
+        else if (take_one(call, rank, slot, &parts[rank]) != WEFT_STATUS_OK)
+            return WEFT_STATUS_FAILED;
+    }
+    return WEFT_STATUS_OK;
+}
+
+static uint64_t reduce_parts(const uint64_t *parts, int32_t num_parts, size_t num_bytes,
+                             struct weft_reduction how)
+{
+    uint64_t reduced = 0;
+    const void *srcs[SIM_MAX_RANKS], *dsts[] = {&reduced};
+    for (int32_t rank = 0; rank < num_parts; rank++)
+        srcs[rank] = &parts[rank];
+    weft__cpu_row_reduce_variant(WEFT__ROWS_BASE)(
+        dsts, 1, srcs, num_parts, how, (int64_t)(num_bytes / weft_dtype_bytes(how.dtype)));
+    return reduced;
+}
+
+enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
+                                          const struct weft_packets *packets,
+                                          const struct weft_packet_sources *from, void *dst,
+                                          struct weft_reduction how, uint64_t num_elements,
+                                          struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    const uint64_t row_bytes = num_elements * weft_dtype_bytes(how.dtype);
+    enum weft_status status = WEFT_STATUS_OK;
+    sim_trace("reduce", place, slot_of(&call, packets->rank, from->slot), num_elements);
+    for (uint64_t i = (uint64_t)warp->lane_idx;
+         i < num_packets(row_bytes) && status == WEFT_STATUS_OK; i += WEFT_WARP_SIZE) {
+        uint64_t parts[SIM_MAX_RANKS];
+        status = collect_parts(&call, from, row_bytes, i, parts);
+        if (status == WEFT_STATUS_OK)
+            store_part(&call, dst, row_bytes, i,
+                       reduce_parts(parts, packets->num_ranks, part_bytes(row_bytes, i), how));
+    }
+    return agree(warp, status);
+}

@@ -42,8 +42,9 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
 enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure);
 void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place);
-void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
-                       weft_dtype dtype, int64_t num_elements, struct weft__sim_place place);
+void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                          const void *const *srcs, int32_t num_srcs, struct weft_reduction how,
+                          int64_t num_elements, struct weft__sim_place place);
 void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
                             struct weft_packet_targets to, const void *src, uint64_t bytes,
                             struct weft__sim_place place);
@@ -51,6 +52,11 @@ enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
                                            const struct weft_packets *packets, int32_t from,
                                            uint64_t slot, void *dst, uint64_t bytes,
                                            struct weft__sim_place place);
+enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
+                                          const struct weft_packets *packets,
+                                          const struct weft_packet_sources *from, void *dst,
+                                          struct weft_reduction how, uint64_t num_elements,
+                                          struct weft__sim_place place);
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
 
@@ -90,11 +96,17 @@ enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
 #define weft_fail(warp, failure) weft__sim_fail(warp, failure)
 #define weft_row_copy(warp, dsts, num_dsts, src, row_bytes)                                        \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
+#define weft_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)             \
+    weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
+                         WEFT__SIM_HERE)
 #define weft_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)                               \
-    weft__sim_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements, WEFT__SIM_HERE)
+    weft_row_reduce(warp, ((const void *const[]){dst}), 1, srcs, num_srcs,                         \
+                    ((struct weft_reduction){dtype, WEFT_REDUCTION_SUM_FROM_ZERO}), num_elements)
 #define weft_packets_send(warp, packets, to, src, bytes)                                           \
     weft__sim_packets_send(warp, packets, to, src, bytes, WEFT__SIM_HERE)
 #define weft_packets_receive(warp, packets, from, slot, dst, bytes)                                \
     weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
+#define weft_packets_reduce(warp, packets, from, dst, reduction, num_elements)                     \
+    weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
 
 #endif
