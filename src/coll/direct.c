@@ -19,8 +19,9 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
         .message =
             {.call = {[WEFT_CALL_PROGRAM] = program,
                       [WEFT_CALL_DTYPE] = (uint32_t)call->dtype,
-                      [WEFT_CALL_OPTIONS] =
-                          weft_call_options((uint32_t)call->op, (uint32_t)call->root)},
+                      [WEFT_CALL_COLLECTIVE] = (uint32_t)call->collective,
+                      [WEFT_CALL_OP] = (uint32_t)call->op,
+                      [WEFT_CALL_ROOT] = (uint32_t)call->root},
              .array_offsets =
                  {[WEFT_DIRECT_IN] = places->in_offset, [WEFT_DIRECT_OUT] = places->out_offset}},
         .chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES,

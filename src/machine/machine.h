@@ -76,8 +76,9 @@
 #include "machine/packets.h"
 
 #define WEFT_BLOCK_SHARED_BYTES 8192
-/* The rows that one token's sum may have: one per expert choice and two biases. */
-#define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 2)
+/* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
+ * biases. */
+#define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 3)
 
 /* How rows become one, element by element. Sums and products are made in fp32 (fp64 of fp64), and
  * rounded once to nearest even; integers wrap around. The average is the sum divided by the number of

@@ -179,12 +179,4 @@ WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, in
     weft__cpu_row_reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
 }
 
-WEFT_FN void weft_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs,
-                          int32_t num_srcs, weft_dtype dtype, int64_t num_elements)
-{
-    const void *dsts[] = {dst};
-    const struct weft_reduction sum = {dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
-    weft_row_reduce(warp, dsts, 1, srcs, num_srcs, sum, num_elements);
-}
-
 #endif

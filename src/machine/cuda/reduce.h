@@ -243,12 +243,4 @@ WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, in
     });
 }
 
-WEFT_FN void weft_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs,
-                          int32_t num_srcs, weft_dtype dtype, int64_t num_elements)
-{
-    const struct weft_reduction reduction = {dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
-    const void *const dsts[] = {dst};
-    weft_row_reduce(warp, dsts, 1, srcs, num_srcs, reduction, num_elements);
-}
-
 #endif

@@ -99,9 +99,6 @@ enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
 #define weft_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)             \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)
-#define weft_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)                               \
-    weft_row_reduce(warp, ((const void *const[]){dst}), 1, srcs, num_srcs,                         \
-                    ((struct weft_reduction){dtype, WEFT_REDUCTION_SUM_FROM_ZERO}), num_elements)
 #define weft_packets_send(warp, packets, to, src, bytes)                                           \
     weft__sim_packets_send(warp, packets, to, src, bytes, WEFT__SIM_HERE)
 #define weft_packets_receive(warp, packets, from, slot, dst, bytes)                                \
