@@ -238,26 +238,41 @@ WEFT_FN void weft__cuda_publish_wait(const struct weft_warp *warp,
     *(volatile uint32_t *)&board->num_looks = *(volatile uint32_t *)&board->num_looks + 1;
 }
 
+/* Of a wait that polls; all zero at first. */
+struct weft__cuda_patience {
+    uint32_t num_polls;
+    uint64_t start_ns; /* of its first look at the board: what comes soon needs no clock */
+    /* It must end. Decided before memory is polled for the last time: a rank that has left sends nothing
+     * more, but what it sent before stands. */
+    enum weft_failure_kind why;
+};
+
+/* After each poll in vain. */
+WEFT_FN void weft__cuda_be_patient(const struct weft_warp *warp, const struct weft_wait_site *site,
+                                   struct weft__cuda_patience *patience)
+{
+    enum { POLLS_PER_LOOK = 1024 };
+    if (++patience->num_polls % POLLS_PER_LOOK != 0)
+        return;
+    if (patience->start_ns == 0)
+        patience->start_ns = weft__cuda_now_ns();
+    weft__cuda_publish_wait(warp, site);
+    (void)weft__cuda_must_end(warp, site, patience->start_ns, &patience->why);
+}
+
 WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                                    const struct weft_wait_site *site)
 {
-    enum { POLLS_PER_LOOK = 1024 };
-    const uint64_t start_ns = weft__cuda_now_ns();
-    enum weft_failure_kind why = WEFT_FAILURE_NONE;
-    for (uint32_t polls = 1;; polls++) {
+    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
+    for (;;) {
         const uint64_t seen = weft__cuda_load_acquire(word);
         if (seen >= at_least)
             return WEFT_STATUS_OK;
-        /* A rank that has left signals nothing more, but what it signalled before stands: so `why` is
-         * decided before the word is read for the last time. */
-        if (why != WEFT_FAILURE_NONE) {
-            const struct weft_failure failure = {why, *site, 0, at_least, seen};
+        if (patience.why != WEFT_FAILURE_NONE) {
+            const struct weft_failure failure = {patience.why, *site, 0, at_least, seen};
             return weft_fail(warp, &failure);
         }
-        if (polls % POLLS_PER_LOOK != 0)
-            continue;
-        weft__cuda_publish_wait(warp, site);
-        (void)weft__cuda_must_end(warp, site, start_ns, &why);
+        weft__cuda_be_patient(warp, site, &patience);
     }
 }
 
@@ -286,6 +301,7 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
 #endif
 }
 
+#include "machine/cuda/packets.h"
 #include "machine/cuda/reduce.h"
 #include "machine/cuda/rows.h"
 
