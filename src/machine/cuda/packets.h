@@ -76,6 +76,25 @@ WEFT_FN uint64_t *weft__cuda_escape_word(const struct weft_packets *packets, int
 
 /* ------------------------------------------------------------------ packets of rows in memory */
 
+/* The row may be in shared memory, or among the arguments. */
+WEFT_FN int4 weft__cuda_load_chunk(const void *from)
+{
+    int4 chunk;
+    asm volatile("ld.v4.s32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(chunk.x), "=r"(chunk.y), "=r"(chunk.z), "=r"(chunk.w)
+                 : "l"(from)
+                 : "memory");
+    return chunk;
+}
+
+WEFT_FN void weft__cuda_store_chunk(void *to, int4 chunk)
+{
+    asm volatile("st.v4.s32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(chunk.x), "r"(chunk.y), "r"(chunk.z), "r"(chunk.w)
+                 : "memory");
+}
+
 WEFT_FN uint64_t weft__cuda_num_packets(uint64_t bytes)
 {
     return (bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
@@ -87,7 +106,7 @@ WEFT_FN int4 weft__cuda_read_packet(const void *row, uint64_t i, uint64_t bytes)
     const char *from = (const char *)row + i * WEFT_PACKET_BYTES;
     const uint64_t num_left = bytes - i * WEFT_PACKET_BYTES;
     if ((uint64_t)from % 16 == 0 && num_left >= WEFT_PACKET_BYTES)
-        return weft__cuda_load16((const int4 *)from);
+        return weft__cuda_load_chunk(from);
     uint32_t words[4] = {0, 0, 0, 0};
 #pragma unroll
     for (uint32_t byte = 0; byte < WEFT_PACKET_BYTES; byte++) {
@@ -102,7 +121,7 @@ WEFT_FN void weft__cuda_write_packet(void *row, uint64_t i, uint64_t bytes, int4
     char *to = (char *)row + i * WEFT_PACKET_BYTES;
     const uint64_t num_left = bytes - i * WEFT_PACKET_BYTES;
     if ((uint64_t)to % 16 == 0 && num_left >= WEFT_PACKET_BYTES) {
-        weft__cuda_store16((int4 *)to, chunk);
+        weft__cuda_store_chunk(to, chunk);
         return;
     }
     /* By way of memory: see weft__cuda_store_element. */
@@ -185,7 +204,7 @@ WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             if (first + (uint64_t)u * WEFT_WARP_SIZE < num_whole)
-                chunks[u] = weft__cuda_load16((const int4 *)src + first + u * WEFT_WARP_SIZE);
+                chunks[u] = weft__cuda_load_chunk((const int4 *)src + first + u * WEFT_WARP_SIZE);
         }
         weft__cuda_send_some(warp, packets, to, first, num_whole, chunks);
     }
