@@ -196,6 +196,7 @@ typedef void divide_fn(void *accumulators, int32_t num_rows, int64_t n);
 typedef void narrow_fn(void *dst, const void *accumulators, int64_t n);
 
 struct element_type {
+    size_t element_bytes;
     size_t accumulator_bytes;
     accumulate_fn *accumulate_first;
     accumulate_fn *accumulate[WEFT_REDUCTION_SUM_FROM_ZERO + 1];
@@ -232,6 +233,7 @@ struct element_type {
             dst[i] = narrow_##name(values[i]);                                                     \
     }                                                                                              \
     static const struct element_type type_##name = {                                               \
+        .element_bytes = sizeof(stored),                                                           \
         .accumulator_bytes = sizeof(accumulator),                                                  \
         .accumulate_first = first_all_##name,                                                      \
         .accumulate = {[WEFT_REDUCTION_SUM] = sum_all_##name,                                      \

@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: MIT */
-#define ROW_REDUCE weft__row_reduce_base
+#define VARIANT(name) name##_base
 #include "machine/cpu/rows_variant.h"
