@@ -33,15 +33,19 @@ set(sim_sources
   machine/sim/check.c
   machine/sim/clock.c
   machine/sim/comm.c
+  machine/sim/fences.c
   machine/sim/heap.c
   machine/sim/instrument.c
   machine/sim/launch.c
   machine/sim/memory.c
+  machine/sim/packets.c
   machine/sim/primitives.c
   machine/sim/report.c
+  machine/sim/rows.c
   machine/sim/scheduler.c
   machine/sim/shadow.c
   machine/sim/sites.c
+  machine/sim/slots.c
   machine/sim/stores.c
   machine/sim/stream.c
   machine/sim/words.c

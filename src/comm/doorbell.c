@@ -23,20 +23,25 @@ enum { WORD_BITS = 48 };
 static const uint64_t one_sleeper = (uint64_t)1 << WORD_BITS;
 static const uint64_t word_mask = ((uint64_t)1 << WORD_BITS) - 1;
 
-static int is_awaited(uint64_t sleepers, uint64_t word)
+static int is_awaited(uint64_t sleepers, uint64_t begin, uint64_t end)
 {
     const uint64_t awaited = sleepers & word_mask;
     return sleepers >= one_sleeper &&
-           (awaited == WEFT__ANY_WORD || word == WEFT__ANY_WORD || awaited == word);
+           (awaited == WEFT__ANY_WORD || (begin <= awaited && awaited < end));
+}
+
+void weft__doorbell_ring_words(struct weft__doorbell *bell, uint64_t begin, uint64_t end)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!is_awaited(atomic_load_explicit(&bell->sleepers, memory_order_relaxed), begin, end))
+        return;
+    atomic_fetch_add_explicit(&bell->num_rings, 1, memory_order_release);
+    futex_wake_all(&bell->num_rings);
 }
 
 void weft__doorbell_ring(struct weft__doorbell *bell, uint64_t word)
 {
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!is_awaited(atomic_load_explicit(&bell->sleepers, memory_order_relaxed), word))
-        return;
-    atomic_fetch_add_explicit(&bell->num_rings, 1, memory_order_release);
-    futex_wake_all(&bell->num_rings);
+    weft__doorbell_ring_words(bell, word, word == WEFT__ANY_WORD ? UINT64_MAX : word + 1);
 }
 
 /* num_rings is read before the caller's re-check: a ring after it makes the sleep return at once. A

@@ -21,6 +21,8 @@ enum { WEFT__ANY_WORD = 0 }; /* no signal is at the start of a heap */
  * and the read of `sleepers` pairs with the one in weft__doorbell_prepare: either the ringer sees the
  * sleeper, or the sleeper's re-check sees the store. */
 void weft__doorbell_ring(struct weft__doorbell *bell, uint64_t word);
+/* The same after stores to words in [begin, end). */
+void weft__doorbell_ring_words(struct weft__doorbell *bell, uint64_t begin, uint64_t end);
 
 /* Sleeping takes three steps: prepare, re-check what is waited for, then sleep (or cancel). `word` is
  * all that the re-check looks at that ringers store to, or WEFT__ANY_WORD. */

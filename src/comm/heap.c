@@ -226,13 +226,9 @@ void weft__heap_query(struct weft__heap *heap, weft_heap_info *info)
     pthread_mutex_unlock(&heap->mutex);
 }
 
-weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
-                              const char *argument, uint64_t *offset)
+int weft__heap_contains(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
+                        uint64_t *offset)
 {
-    if (ptr == NULL && bytes == 0) {
-        *offset = 0;
-        return WEFT_OK;
-    }
     uint64_t distance = (uintptr_t)ptr - (uintptr_t)own_base(heap);
     /* The lock is the only thing that changes. */
     pthread_mutex_t *mutex = (pthread_mutex_t *)&heap->mutex;
@@ -240,7 +236,15 @@ weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, ui
     int contained = distance >= sizeof(struct weft__heap_header) &&
                     weft__ranges_contain(&heap->ranges, distance, bytes);
     pthread_mutex_unlock(mutex);
-    if (!contained)
+    *offset = distance;
+    return contained;
+}
+
+weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
+                              const char *argument, uint64_t *offset)
+{
+    uint64_t distance = 0;
+    if ((ptr != NULL || bytes > 0) && !weft__heap_contains(heap, ptr, bytes, &distance))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "%s is %p; its %" PRIu64
                            " bytes must lie in one allocation of the communicator's heap",

@@ -20,6 +20,9 @@ char *const *weft__heap_bases(const struct weft__heap *heap);
 
 /* WEFT_OK and the offset, or INVALID_ARGUMENT naming `argument` unless [ptr, ptr + bytes) lies in
  * this rank's allocated part of the heap. ptr NULL with bytes 0 is legal: offset 0. */
+/* 1 if the bytes lie in one allocation; the offset is then that of ptr. */
+int weft__heap_contains(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
+                        uint64_t *offset);
 weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
                               const char *argument, uint64_t *offset);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Conversions between fp32 and the 16-bit formats: nearest even, subnormals kept, every NaN becomes
+/* Conversions between fp32 and the narrower formats: nearest even, subnormals kept, every NaN becomes
  * the canonical one, so that all machines agree to the bit. */
 #ifndef WEFT_MACHINE_FLOAT_BITS_H
 #define WEFT_MACHINE_FLOAT_BITS_H
@@ -68,6 +68,31 @@ static inline uint16_t weft__fp16_of_float(float value)
      * itself rounds to nearest even. */
     const float shifted = weft__float_of_bits(magnitude) + 0.5f;
     return (uint16_t)(sign | (weft__bits_of_float(shifted) - 0x3f000000u));
+}
+
+/* FP8 e4m3 has no infinities: 0x7f and 0xff are NaN, 0x7e is the largest number, 448. */
+static inline float weft__float_of_fp8(uint8_t code)
+{
+    const uint32_t sign = (uint32_t)(code & 0x80u) << 24;
+    const uint32_t magnitude = code & 0x7fu;
+    const uint32_t normal = (magnitude << 20) + ((127u - 7u) << 23);
+    const uint32_t subnormal = weft__bits_of_float((float)(int32_t)magnitude * 0x1p-9f); /* exact */
+    const uint32_t number = magnitude >= 0x08u ? normal : subnormal;
+    return weft__float_of_bits(magnitude == 0x7fu ? 0x7fffffffu : sign | number);
+}
+
+static inline uint8_t weft__fp8_of_float(float value)
+{
+    const uint32_t bits = weft__bits_of_float(value);
+    const uint32_t sign = bits >> 24 & 0x80u;
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint32_t rebased = magnitude - ((127u - 7u) << 23);
+    const uint32_t normal = (rebased + 0x7ffffu + ((rebased >> 20) & 1u)) >> 20;
+    /* As for fp16: the last place of fp32's 2^14 is that of the subnormals, 2^-9. */
+    const float shifted = weft__float_of_bits(magnitude) + 0x1p14f;
+    const uint32_t subnormal = weft__bits_of_float(shifted) - 0x46800000u;
+    const uint32_t number = magnitude < 0x3c800000u ? subnormal : normal > 0x7eu ? 0x7eu : normal;
+    return (uint8_t)(magnitude > 0x7f800000u ? 0x7fu : sign | number);
 }
 
 #endif

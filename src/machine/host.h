@@ -25,12 +25,13 @@ struct weft__grid {
 enum weft__work_kind {
     WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
     WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
-    WEFT__WORK_PULL_ROWS  /* sums rows of others */
+    WEFT__WORK_PULL_ROWS, /* sums rows of others */
+    WEFT__WORK_PACKETS    /* sends rows in packets and takes those of others */
 };
 struct weft__work {
     enum weft__work_kind kind;
     int32_t num_tokens;
-    uint64_t row_bytes;
+    uint64_t row_bytes; /* of packets: of all rows that are sent at the same time */
 };
 
 struct weft__launch {

@@ -27,7 +27,8 @@
  *
  * Ordered memory operations:
  *   weft_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
- *   weft_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
+ *   weft_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters;
+ *                       weft_add_relaxed_u64 the same on 64 bits
  *   weft_signal         release store to a word of `rank`, which wakes it: what this warp wrote
  *                       before, or ordered before by syncs and acquires, is visible to whoever
  *                       waits for the word
@@ -52,7 +53,8 @@
  * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane
  * i % WEFT_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
  * send what it has just reduced, and reduce into what it has just sent. The last packet of a row may be
- * short. Rows in memory may start at any byte; 16-byte aligned ones are fastest.
+ * short. Rows in memory may start at any byte, and be in memory of the block or the
+ * arguments, too; 16-byte aligned ones are fastest.
  *   weft_packets_send     sends a row from memory to some ranks, and wakes them
  *   weft_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WEFT_STATUS_OK, as
@@ -74,24 +76,27 @@
 #include "machine/packets.h"
 
 #define WEFT_BLOCK_SHARED_BYTES 8192
-/* The rows that one token's sum may have: one per expert choice and two biases. */
-#define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 2)
+/* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
+ * biases. */
+#define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 3)
 
 /* How rows become one, element by element. Sums and products are made in fp32 (fp64 of fp64), and
  * rounded once to nearest even; integers wrap around. The average is the sum divided by the number of
  * rows, before rounding; of integers, towards zero. The maximum and minimum are those of IEEE 754-2019:
  * NaN if there is one, and -0 is less than +0. Every NaN becomes the positive quiet one with all
  * mantissa bits set. FP8 saturates at 448. */
+enum weft_reduction_op {
+    WEFT_REDUCTION_SUM = WEFT_SUM, /* begins with the first row */
+    WEFT_REDUCTION_PROD = WEFT_PROD,
+    WEFT_REDUCTION_MAX = WEFT_MAX,
+    WEFT_REDUCTION_MIN = WEFT_MIN,
+    WEFT_REDUCTION_AVG = WEFT_AVG,
+    WEFT_REDUCTION_SUM_FROM_ZERO /* begins with +0: no rows give 0, and -0 alone gives +0 */
+};
+
 struct weft_reduction {
     weft_dtype dtype;
-    enum weft_reduction_op {
-        WEFT_REDUCTION_SUM = WEFT_SUM, /* begins with the first row */
-        WEFT_REDUCTION_PROD = WEFT_PROD,
-        WEFT_REDUCTION_MAX = WEFT_MAX,
-        WEFT_REDUCTION_MIN = WEFT_MIN,
-        WEFT_REDUCTION_AVG = WEFT_AVG,
-        WEFT_REDUCTION_SUM_FROM_ZERO /* begins with +0: no rows give 0, and -0 alone gives +0 */
-    } op;
+    enum weft_reduction_op op;
 };
 
 enum weft_status {

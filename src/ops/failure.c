@@ -5,7 +5,36 @@
 
 #include "comm/culprit.h"
 #include "ops/programs.h"
-#include "programs/exchange.h"
+#include "programs/packet_area.h"
+
+static int is_collective(const struct weft__program *program)
+{
+    for (uint64_t i = WEFT_PROGRAM_packet_reduce; i <= WEFT_PROGRAM_direct_push; i++) {
+        if (strcmp(program->name, weft__program_name(i)) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static const char *collective_field_name(uint32_t field)
+{
+    switch (field) {
+    case WEFT_CALL_PROGRAM:
+        return "the algorithm, which follows from operation, count and dtype";
+    case WEFT_CALL_DTYPE:
+        return "dtype";
+    case WEFT_CALL_COLLECTIVE:
+        return "the operation (enum weft_collective)";
+    case WEFT_CALL_OP:
+        return "op";
+    case WEFT_CALL_ROOT:
+        return "root";
+    case WEFT_CALL_BYTES_HIGH:
+        return "count (its bytes, by 2^32)";
+    default:
+        return "count (its bytes between the two ranks)";
+    }
+}
 
 static void field_name(const struct weft__program *program, uint32_t field, char *name,
                        size_t name_bytes)
@@ -18,7 +47,9 @@ static void field_name(const struct weft__program *program, uint32_t field, char
                                "are given"),
         [WEFT_CALL_NUM_PLANES] = "num_planes",
     };
-    if (field < WEFT_CALL_ROW_BYTES)
+    if (is_collective(program))
+        snprintf(name, name_bytes, "%s", collective_field_name(field));
+    else if (field < WEFT_CALL_ROW_BYTES)
         snprintf(name, name_bytes, "%s", names[field]);
     else if (strcmp(program->name, weft__program_name(WEFT_PROGRAM_combine)) == 0)
         snprintf(name, name_bytes, "the bytes of a row (hidden times those of dtype)");

@@ -34,7 +34,10 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
     const int32_t num_routes = weft_num_routes(&args->routing, routes);
     const uint64_t own_offset = (uint64_t)token * sum->row_bytes + span.begin;
     const void **srcs = weft_warp_pointers(warp);
+    const void **dst = srcs + WEFT_WARP_POINTERS - 1;
     weft_warp_sync(warp); /* the previous row's pointers have been used */
+    if (weft_lane_idx(warp) == 0)
+        *dst = sum->out + own_offset;
     for (int32_t i = weft_lane_idx(warp); i < sum->num_biases; i += WEFT_WARP_SIZE)
         srcs[i] = sum->biases[i] + own_offset;
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
@@ -42,8 +45,9 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
         srcs[sum->num_biases + j] = row == NULL ? NULL : row + span.begin;
     }
     weft_warp_sync(warp);
-    weft_row_sum(warp, sum->out + own_offset, srcs, sum->num_biases + num_routes, sum->dtype,
-                 (int64_t)(span.bytes / weft_dtype_bytes(sum->dtype)));
+    const struct weft_reduction reduction = {sum->dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
+    weft_row_reduce(warp, dst, 1, srcs, sum->num_biases + num_routes, reduction,
+                    (int64_t)(span.bytes / weft_dtype_bytes(sum->dtype)));
 }
 
 WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args *args,

@@ -3,7 +3,18 @@
 #ifndef WEFT_PROGRAMS_LIST_H
 #define WEFT_PROGRAMS_LIST_H
 
-#define WEFT_PROGRAM_LIST(X) X(layout) X(notify) X(dispatch) X(combine) X(barrier)
+#define WEFT_PROGRAM_LIST(X)                                                                       \
+    X(layout)                                                                                      \
+    X(notify)                                                                                      \
+    X(dispatch)                                                                                    \
+    X(combine)                                                                                     \
+    X(barrier)                                                                                     \
+    X(packet_reduce)                                                                               \
+    X(packet_two_step)                                                                             \
+    X(packet_exchange)                                                                             \
+    X(direct_reduce)                                                                               \
+    X(direct_push)                                                                                 \
+    X(copy)
 
 #define WEFT_PROGRAM_ENUM(name) WEFT_PROGRAM_##name,
 enum weft_program { WEFT_PROGRAM_LIST(WEFT_PROGRAM_ENUM) WEFT_NUM_PROGRAMS };

@@ -44,6 +44,7 @@ struct job_args {
 #define weft_planted_overwrite_args  job_args
 #define weft_planted_stale_args      job_args
 #define weft_planted_row_read_args   job_args
+#define weft_planted_row_reduce_args job_args
 #define weft_planted_row_source_args job_args
 #define weft_planted_row_signal_args job_args
 #define weft_planted_known_args      job_args
@@ -52,6 +53,7 @@ struct job_args {
 #define weft_unordered_args          job_args
 #define weft_relaxed_args            job_args
 #define weft_late_write_args         job_args
+#define weft_late_packets_args       job_args
 
 /* The lines at which `unordered` writes and reads. */
 extern const int unordered_write_line, unordered_read_line;

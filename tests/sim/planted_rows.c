@@ -37,6 +37,30 @@ WEFT_PROGRAM(planted_row_read, warp, args)
     return WEFT_STATUS_OK;
 }
 
+/* Two rows become one, which is written over the second and to another place, and read there. */
+WEFT_PROGRAM(planted_row_reduce, warp, args)
+{
+    uint64_t *first = args->own->slots[0], *second = args->own->slots[1];
+    uint64_t *copy = args->unwritten->slots[0];
+    const struct weft_reduction sum = {WEFT_INT64, WEFT_REDUCTION_SUM};
+    const void **pointers = weft_warp_pointers(warp);
+    if (weft_lane_idx(warp) == 0) {
+        job_write_slot(first, args->sequence);
+        job_write_slot(second, 2 * args->sequence);
+        pointers[0] = first;
+        pointers[1] = NULL;
+        pointers[2] = second; /* read as the last row, written as the first */
+        pointers[3] = copy;
+    }
+    weft_warp_sync(warp);
+    weft_row_reduce(warp, pointers + 2, 2, pointers, 3, sum, JOB_SLOT_WORDS);
+    sync_as(warp, args->form);
+    job_check_slot(args, second, 3 * args->sequence);
+    job_check_slot(args, copy, 3 * args->sequence);
+    weft_warp_sync(warp);
+    return WEFT_STATUS_OK;
+}
+
 /* What is read is overwritten. */
 WEFT_PROGRAM(planted_row_source, warp, args)
 {

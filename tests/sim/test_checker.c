@@ -81,6 +81,14 @@ static void rows_are_seen_later_than_what_follows_a_warp_sync(void **state)
     assert_true(looks.num_second_only > 0);
 }
 
+static void packets_are_seen_late_and_in_any_order(void **state)
+{
+    (void)state;
+    const struct looks looks = look_at(weft__sim_late_packets);
+    assert_true(looks.num_first_only > 0);
+    assert_true(looks.num_second_only > 0);
+}
+
 static void a_row_operation_is_traced_with_its_line(void **state)
 {
     (void)state;
@@ -127,6 +135,7 @@ int main(void)
         cmocka_unit_test(a_release_that_is_acquired_orders),
         cmocka_unit_test(stores_are_seen_late_and_in_any_order),
         cmocka_unit_test(rows_are_seen_later_than_what_follows_a_warp_sync),
+        cmocka_unit_test(packets_are_seen_late_and_in_any_order),
         cmocka_unit_test(a_row_operation_is_traced_with_its_line),
         cmocka_unit_test(a_seed_is_a_schedule),
     };

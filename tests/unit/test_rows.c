@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The row sum of the cpu machine: every variant gives the bits of a scalar reference. */
-#include <math.h>
+/* The reduction of rows on the cpu machine: every variant gives the bits of a slow reference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,113 +10,225 @@
 
 #include "machine/cpu/rows.h"
 #include "machine/float_bits.h"
+#include "row_reference.h"
+#include "row_values.h"
 
-enum { MAX_ELEMENTS = 2500, MAX_SRCS = 9, GUARD_BYTES = 16 };
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
-/* Any bits, and often the special ones: zeros of both signs, subnormals, infinities, NaNs. */
-static uint32_t random_bits(uint64_t *state)
-{
-    static const uint32_t special[] = {0x00000000, 0x80000000, 0x00010001, 0x7f800000,
-                                       0xff800000, 0x7fc00001, 0x7f80ff80, 0x7c00fc00,
-                                       0x04000001, 0x7bff7bff, 0xffffffff, 0x3f803c00};
-    const uint32_t bits = (uint32_t)(next_random(state) << 16 ^ next_random(state));
-    const uint64_t choice = next_random(state) % 8;
-    if (choice == 0)
-        return special[next_random(state) % (sizeof special / sizeof *special)];
-    if (choice < 6) /* near 1, so that sums round instead of overflowing */
-        return (bits & 0x807f807fu) | 0x3f003f00u;
-    return bits;
-}
-
-static float element(const char *row, weft_dtype dtype, int64_t i)
-{
-    uint16_t half;
-    float value;
-    if (dtype == WEFT_FP32) {
-        memcpy(&value, row + 4 * i, 4);
-        return value;
-    }
-    memcpy(&half, row + 2 * i, 2);
-    return dtype == WEFT_BF16 ? weft__float_of_bits((uint32_t)half << 16)
-                              : weft__float_of_fp16(half);
-}
-
-static void check_element(const char *dst, weft_dtype dtype, int64_t i, float sum)
-{
-    if (dtype == WEFT_FP32) {
-        uint32_t bits;
-        memcpy(&bits, dst + 4 * i, 4);
-        assert_int_equal(bits, weft__canonical_float_bits(sum));
-        return;
-    }
-    uint16_t half;
-    memcpy(&half, dst + 2 * i, 2);
-    assert_int_equal(half,
-                     dtype == WEFT_BF16 ? weft__bf16_of_float(sum) : weft__fp16_of_float(sum));
-}
-
-struct rows {
-    char src[MAX_SRCS][4 * MAX_ELEMENTS + 4];
-    char dst[4 * MAX_ELEMENTS + 4 + GUARD_BYTES];
+enum {
+    MAX_ELEMENTS = 1600,
+    MAX_SRCS = 9,
+    MAX_DSTS = 3,
+    MAX_MISALIGNMENT = 16,
+    GUARD_BYTES = 16,
+    GUARD = 0x5a,
+    NUM_TRIALS = 40,
+    ROW_BYTES = 8 * MAX_ELEMENTS + MAX_MISALIGNMENT + 2 * GUARD_BYTES
 };
 
-static void check_sum(struct rows *rows, weft__row_sum_fn *function, weft_dtype dtype,
-                      int64_t num_elements, size_t misalignment, uint64_t *state)
-{
+static const weft_dtype dtypes[] = {WEFT_INT32, WEFT_INT64, WEFT_BF16,  WEFT_FP16,
+                                    WEFT_FP32,  WEFT_FP64,  WEFT_UINT8, WEFT_FP8_E4M3};
+static const enum weft_reduction_op ops[] = {WEFT_REDUCTION_SUM, WEFT_REDUCTION_PROD,
+                                             WEFT_REDUCTION_MAX, WEFT_REDUCTION_MIN,
+                                             WEFT_REDUCTION_AVG, WEFT_REDUCTION_SUM_FROM_ZERO};
+
+enum { NUM_DTYPES = sizeof dtypes / sizeof *dtypes, NUM_OPS = sizeof ops / sizeof *ops };
+
+struct rows {
+    _Alignas(64) char src[MAX_SRCS][ROW_BYTES];
+    _Alignas(64) char dst[MAX_DSTS][ROW_BYTES];
+    uint64_t expected[MAX_ELEMENTS];
     const void *srcs[MAX_SRCS];
-    const int32_t num_srcs = (int32_t)(next_random(state) % (MAX_SRCS + 1));
-    const size_t row_bytes = (size_t)num_elements * (dtype == WEFT_FP32 ? 4 : 2);
-    for (int32_t i = 0; i < num_srcs; i++)
-        srcs[i] = next_random(state) % 4 == 0 ? NULL : rows->src[i] + misalignment;
-    memset(rows->dst, 0x5a, sizeof rows->dst);
-    char *dst = rows->dst + misalignment;
-    function(dst, srcs, num_srcs, dtype, num_elements);
-    for (int64_t i = 0; i < num_elements; i++) {
-        float sum = 0.0f;
-        for (int32_t s = 0; s < num_srcs; s++) {
-            if (srcs[s] != NULL)
-                sum += element(srcs[s], dtype, i);
-        }
-        check_element(dst, dtype, i, sum);
+    const void *dsts[MAX_DSTS];
+    int32_t num_srcs;
+    int32_t num_dsts;
+};
+
+static size_t draw_misalignment(uint64_t *state)
+{
+    return next_random(state) % 2 == 0 ? 0 : next_random(state) % MAX_MISALIGNMENT;
+}
+
+static void draw_rows(struct rows *rows, struct weft_reduction reduction, int64_t num_elements,
+                      uint64_t *state)
+{
+    rows->num_srcs = (int32_t)(next_random(state) % (MAX_SRCS + 1));
+    for (int32_t i = 0; i < rows->num_srcs; i++) {
+        char *src = rows->src[i] + draw_misalignment(state);
+        fill_row(reduction.dtype, src, num_elements, state);
+        rows->srcs[i] = next_random(state) % 4 == 0 ? NULL : src;
     }
-    for (size_t i = 0; i < GUARD_BYTES; i++)
-        assert_int_equal(dst[row_bytes + i], 0x5a);
+    if (reduction.op != WEFT_REDUCTION_SUM_FROM_ZERO) { /* which alone may have no rows */
+        char *src = rows->src[0] + draw_misalignment(state);
+        fill_row(reduction.dtype, src, num_elements, state);
+        rows->srcs[0] = src;
+        rows->num_srcs = rows->num_srcs == 0 ? 1 : rows->num_srcs;
+    }
+    rows->num_dsts = (int32_t)(next_random(state) % MAX_DSTS + 1);
+    for (int32_t i = 0; i < rows->num_dsts; i++) {
+        char *dst = rows->dst[i] + GUARD_BYTES + draw_misalignment(state);
+        rows->dsts[i] = next_random(state) % 4 == 0 ? NULL : dst;
+    }
+    memset(rows->dst, GUARD, sizeof rows->dst);
+}
+
+static void compute_expected(struct rows *rows, struct weft_reduction reduction,
+                             int64_t num_elements)
+{
+    for (int64_t i = 0; i < num_elements; i++) {
+        uint64_t values[MAX_SRCS];
+        int num_values = 0;
+        for (int32_t s = 0; s < rows->num_srcs; s++) {
+            if (rows->srcs[s] != NULL)
+                values[num_values++] = load_bits(reduction.dtype, rows->srcs[s], i);
+        }
+        rows->expected[i] = reduce_reference(reduction, values, num_values);
+    }
+}
+
+static void check_row(const struct rows *rows, const void *row, struct weft_reduction reduction,
+                      int64_t num_elements)
+{
+    for (int64_t i = 0; i < num_elements; i++) {
+        const uint64_t bits = load_bits(reduction.dtype, row, i);
+        if (bits != rows->expected[i])
+            fail_msg("dtype %d, op %d, element %lld of %lld: %llx, not %llx", reduction.dtype,
+                     reduction.op, (long long)i, (long long)num_elements, (unsigned long long)bits,
+                     (unsigned long long)rows->expected[i]);
+    }
+}
+
+static void check_guards(const char *row, uint64_t row_bytes)
+{
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        assert_int_equal(row[row_bytes + i], GUARD);
+        assert_int_equal(*(row - 1 - i), GUARD);
+    }
+}
+
+static void check_reduction(struct rows *rows, weft__row_reduce_fn *reduce,
+                            struct weft_reduction reduction, uint64_t *state)
+{
+    static const int64_t sizes[] = {1,  2,  7,   8,   15,  16,  17,   31,
+                                    33, 65, 511, 512, 513, 100, 1024, MAX_ELEMENTS};
+    const int64_t num_elements = sizes[next_random(state) % (sizeof sizes / sizeof *sizes)];
+    draw_rows(rows, reduction, num_elements, state);
+    compute_expected(rows, reduction, num_elements);
+    reduce(rows->dsts, rows->num_dsts, rows->srcs, rows->num_srcs, reduction, num_elements);
+    for (int32_t i = 0; i < rows->num_dsts; i++) {
+        if (rows->dsts[i] == NULL)
+            continue;
+        check_row(rows, rows->dsts[i], reduction, num_elements);
+        check_guards(rows->dsts[i], (uint64_t)num_elements * weft_dtype_bytes(reduction.dtype));
+    }
+    /* In place. */
+    const int32_t own = (int32_t)(next_random(state) % MAX_SRCS);
+    if (own >= rows->num_srcs || rows->srcs[own] == NULL)
+        return;
+    const void *dsts[] = {rows->srcs[own]};
+    reduce(dsts, 1, rows->srcs, rows->num_srcs, reduction, num_elements);
+    check_row(rows, dsts[0], reduction, num_elements);
+}
+
+static void each_variant(void (*check)(weft__row_reduce_fn *reduce))
+{
+    int num_variants = 0;
+    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
+        weft__row_reduce_fn *reduce = weft__cpu_row_reduce_variant((enum weft__row_variant)variant);
+        if (reduce == NULL) {
+            print_message("variant %d cannot run on this processor\n", variant);
+            continue;
+        }
+        num_variants++;
+        check(reduce);
+    }
+    assert_true(num_variants >= 1);
+    check(weft__cpu_row_reduce);
+}
+
+static void check_variant(weft__row_reduce_fn *reduce)
+{
+    struct rows *rows = aligned_alloc(64, (sizeof *rows + 63) / 64 * 64);
+    assert_non_null(rows);
+    uint64_t state = 1;
+    for (int i = 0; i < NUM_DTYPES * NUM_OPS * NUM_TRIALS; i++) {
+        const struct weft_reduction reduction = {dtypes[i % NUM_DTYPES],
+                                                 ops[i / NUM_DTYPES % NUM_OPS]};
+        check_reduction(rows, reduce, reduction, &state);
+    }
+    free(rows);
 }
 
 static void every_variant_gives_the_reference_bits(void **unused)
 {
     (void)unused;
-    static const int64_t sizes[] = {1, 2, 7, 8, 15, 16, 17, 33, 1000, 1024, 1025, 2048, 2500};
-    struct rows *rows = malloc(sizeof *rows);
-    assert_non_null(rows);
-    uint64_t state = 1;
-    int num_variants = 0;
-    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        weft__row_sum_fn *function = weft__cpu_row_sum_variant((enum weft__row_variant)variant);
-        if (function == NULL) {
-            print_message("variant %d cannot run on this processor\n", variant);
-            continue;
-        }
-        num_variants++;
-        for (int i = 0; i < 300; i++) {
-            for (int s = 0; s < MAX_SRCS; s++) {
-                for (size_t word = 0; word < sizeof rows->src[s] / 4; word++) {
-                    const uint32_t bits = random_bits(&state);
-                    memcpy(rows->src[s] + 4 * word, &bits, 4);
-                }
-            }
-            check_sum(rows, function, (weft_dtype)(WEFT_BF16 + i % 3), sizes[(size_t)i / 3 % 13],
-                      next_random(&state) % 4, &state);
+    each_variant(check_variant);
+}
+
+enum { MAX_CODES = 256, MAX_PAIRS = MAX_CODES * MAX_CODES };
+
+/* All pairs of the special values, of the types of one byte all pairs of values. */
+static void check_pairs(weft__row_reduce_fn *reduce, struct weft_reduction reduction)
+{
+    static _Alignas(8) char rows[3][8 * MAX_PAIRS];
+    const uint64_t num_bytes = weft_dtype_bytes(reduction.dtype);
+    const int num_codes = num_bytes == 1 ? MAX_CODES : NUM_SPECIAL_VALUES;
+    for (int i = 0; i < num_codes * num_codes; i++) {
+        const int codes[] = {i % num_codes, i / num_codes};
+        for (int s = 0; s < 2; s++) {
+            const uint64_t bits =
+                num_bytes == 1 ? (uint64_t)codes[s] : special_value(reduction.dtype, codes[s]);
+            memcpy(rows[s] + (uint64_t)i * num_bytes, &bits, num_bytes);
         }
     }
-    assert_true(num_variants >= 1);
-    free(rows);
+    const void *srcs[] = {rows[0], rows[1]};
+    const void *dsts[] = {rows[2]};
+    reduce(dsts, 1, srcs, 2, reduction, num_codes * num_codes);
+    for (int i = 0; i < num_codes * num_codes; i++) {
+        const uint64_t values[] = {load_bits(reduction.dtype, rows[0], i),
+                                   load_bits(reduction.dtype, rows[1], i)};
+        assert_int_equal(load_bits(reduction.dtype, rows[2], i),
+                         reduce_reference(reduction, values, 2));
+    }
+}
+
+static void check_pairs_of_all_types(weft__row_reduce_fn *reduce)
+{
+    for (int i = 0; i < NUM_DTYPES * NUM_OPS; i++) {
+        const struct weft_reduction reduction = {dtypes[i % NUM_DTYPES], ops[i / NUM_DTYPES]};
+        check_pairs(reduce, reduction);
+    }
+}
+
+static void all_pairs_of_special_values(void **unused)
+{
+    (void)unused;
+    each_variant(check_pairs_of_all_types);
+}
+
+static void fp8_conversion_rounds_to_nearest_even_and_saturates(void **unused)
+{
+    (void)unused;
+    for (uint32_t code = 0; code < 0x7f; code++) {
+        const float value = weft__float_of_fp8((uint8_t)code);
+        const double expected = code < 8 ? code / 512.0 : ldexp(code % 8 + 8, (int)(code / 8) - 10);
+        assert_true((double)value == expected);
+        assert_int_equal(weft__fp8_of_float(value), code);
+        assert_int_equal(weft__fp8_of_float(-value), code | 0x80);
+        if (code == 0x7e)
+            break;
+        /* The middle between two neighbours goes to the even one, a bit more or less does not. */
+        const float middle = (value + weft__float_of_fp8((uint8_t)(code + 1))) / 2;
+        assert_int_equal(weft__fp8_of_float(middle), code + (code & 1));
+        assert_int_equal(weft__fp8_of_float(nextafterf(middle, 0)), code);
+        assert_int_equal(weft__fp8_of_float(nextafterf(middle, INFINITY)), code + 1);
+    }
+    const float large[] = {449, 464, 465, 480, 512, 1e30f, INFINITY};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        assert_int_equal(weft__fp8_of_float(large[i]), 0x7e);
+        assert_int_equal(weft__fp8_of_float(-large[i]), 0xfe);
+    }
+    assert_int_equal(weft__fp8_of_float(NAN), 0x7f);
+    assert_int_equal(weft__fp8_of_float(-NAN), 0x7f);
+    assert_true(isnan(weft__float_of_fp8(0x7f)) && isnan(weft__float_of_fp8(0xff)));
 }
 
 static void fp16_conversion_is_exact_and_rounds_to_nearest_even(void **unused)
@@ -148,6 +259,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_gives_the_reference_bits),
+        cmocka_unit_test(all_pairs_of_special_values),
+        cmocka_unit_test(fp8_conversion_rounds_to_nearest_even_and_saturates),
         cmocka_unit_test(fp16_conversion_is_exact_and_rounds_to_nearest_even),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

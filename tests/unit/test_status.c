@@ -187,6 +187,30 @@ static void rings_reach_other_processes(void **state)
     munmap(table, sizeof(*table));
 }
 
+/* Whether a ring of [begin, end) reaches one who sleeps for `word`. */
+static int ring_wakes(uint64_t word, uint64_t begin, uint64_t end)
+{
+    struct weft__doorbell bell = {0};
+    const uint32_t prepared = weft__doorbell_prepare(&bell, word);
+    weft__doorbell_ring_words(&bell, begin, end);
+    const int is_awake = atomic_load(&bell.num_rings) != prepared;
+    weft__doorbell_cancel(&bell);
+    return is_awake;
+}
+
+static void rings_wake_who_waits_for_a_word_of_theirs(void **state)
+{
+    (void)state;
+    assert_false(ring_wakes(792, 800, 840));
+    assert_true(ring_wakes(800, 800, 840));
+    assert_true(ring_wakes(832, 800, 840));
+    assert_false(ring_wakes(840, 800, 840));
+    assert_true(ring_wakes(WEFT__ANY_WORD, 800, 840));
+    struct weft__doorbell nobody = {0};
+    weft__doorbell_ring_words(&nobody, 800, 840);
+    assert_int_equal(atomic_load(&nobody.num_rings), 0);
+}
+
 int main(void)
 {
     /* The one that forks comes first, while there are no threads. */
@@ -197,6 +221,7 @@ int main(void)
         cmocka_unit_test(the_first_failure_stands),
         cmocka_unit_test(a_failure_wakes_all_sleepers),
         cmocka_unit_test(a_sleep_ends_at_its_deadline),
+        cmocka_unit_test(rings_wake_who_waits_for_a_word_of_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

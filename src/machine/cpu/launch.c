@@ -7,6 +7,7 @@
 #include "machine/cpu/launch.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -105,11 +106,12 @@ void *weft__cpu_block_shared(struct weft_warp *warp)
     return warp->block->shared;
 }
 
-void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *word)
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
 {
     char *base = warp->launch->heap_bases[rank];
+    const uint64_t begin = (uintptr_t)words - (uintptr_t)base;
     if (rank != warp->launch->launch->comm->rank)
-        weft__doorbell_ring(weft__heap_bell(base), (uintptr_t)word - (uintptr_t)base);
+        weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
 }
 
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -438,7 +440,13 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
         return result;
     run.num_live = run.num_warp_fibers;
     prepare_warps(&run);
+    /* The boundaries of launches (machine.h): packets order nothing, so what this rank did in earlier
+     * launches is ordered before what a peer does after it took a packet of this launch by the release
+     * at the end of those, which pairs with the acquire at the beginning of the peer's next launch. */
+    atomic_thread_fence(memory_order_acquire);
     run_fibers(&run);
+    weft__cpu_order_row_stores();
+    atomic_thread_fence(memory_order_release);
     *failure = run.failure;
     return WEFT_OK;
 }

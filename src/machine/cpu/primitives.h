@@ -27,10 +27,25 @@ struct weft_warp {
 /* launch.c */
 void weft__cpu_block_sync(struct weft_warp *warp);
 void *weft__cpu_block_shared(struct weft_warp *warp);
-void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *word);
+/* Wakes the rank if it waits for one of these words, which have been stored to. */
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words,
+                    uint64_t num_words);
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                                 const struct weft_wait_site *site);
 enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure);
+
+/* packets.c */
+void weft__cpu_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                            struct weft_packet_targets to, const void *src, uint64_t bytes);
+enum weft_status weft__cpu_packets_receive(struct weft_warp *warp,
+                                           const struct weft_packets *packets, int32_t from,
+                                           uint64_t slot, void *dst, uint64_t bytes);
+enum weft_status weft__cpu_packets_reduce(struct weft_warp *warp,
+                                          const struct weft_packets *packets,
+                                          const struct weft_packet_sources *from, void *dst,
+                                          struct weft_reduction reduction, uint64_t num_elements);
+
+#define WEFT_PACKET_BYTES 8
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__cpu_##name
 
@@ -134,13 +149,24 @@ WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
     return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
 
-WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
+WEFT_FN uint64_t weft_add_relaxed_u64(uint64_t *word, uint64_t value)
+{
+    return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+/* Before a release, which does not order the streaming stores of row copies. */
+WEFT_FN void weft__cpu_order_row_stores(void)
 {
 #ifdef __x86_64__
-    __builtin_ia32_sfence(); /* a release does not order the streaming stores of row copies */
+    __builtin_ia32_sfence();
 #endif
+}
+
+WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
+{
+    weft__cpu_order_row_stores();
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
-    weft__cpu_ring(warp, rank, word);
+    weft__cpu_ring(warp, rank, word, 1);
 }
 
 WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -166,11 +192,33 @@ WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int3
     }
 }
 
-WEFT_FN void weft_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs,
-                          int32_t num_srcs, weft_dtype dtype, int64_t num_elements)
+WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                             const void *const *srcs, int32_t num_srcs,
+                             struct weft_reduction reduction, int64_t num_elements)
 {
     (void)warp;
-    weft__cpu_row_sum(dst, srcs, num_srcs, dtype, num_elements);
+    weft__cpu_row_reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
+}
+
+WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                               struct weft_packet_targets to, const void *src, uint64_t bytes)
+{
+    weft__cpu_packets_send(warp, packets, to, src, bytes);
+}
+
+WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,
+                                              const struct weft_packets *packets, int32_t from,
+                                              uint64_t slot, void *dst, uint64_t bytes)
+{
+    return weft__cpu_packets_receive(warp, packets, from, slot, dst, bytes);
+}
+
+WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
+                                             const struct weft_packets *packets,
+                                             const struct weft_packet_sources *from, void *dst,
+                                             struct weft_reduction reduction, uint64_t num_elements)
+{
+    return weft__cpu_packets_reduce(warp, packets, from, dst, reduction, num_elements);
 }
 
 #endif

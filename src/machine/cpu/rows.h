@@ -10,12 +10,14 @@
 /* Visible to other ranks only after weft_signal's fence. */
 void weft__cpu_row_copy(void *dst, const void *src, uint64_t row_bytes);
 
-typedef void weft__row_sum_fn(void *dst, const void *const *srcs, int32_t num_srcs,
-                              weft_dtype dtype, int64_t num_elements);
+struct weft_reduction; /* machine/machine.h, which includes this file */
 
-/* dst = the non-null srcs added in order to +0 in fp32, rounded once; in the widest vectors that the
- * processor has. Same bits in every variant. */
-weft__row_sum_fn weft__cpu_row_sum;
+typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
+                                 int32_t num_srcs, struct weft_reduction reduction,
+                                 int64_t num_elements);
+
+/* weft_row_reduce, in the widest vectors that the processor has. Same bits in every variant. */
+weft__row_reduce_fn weft__cpu_row_reduce;
 
 /* The variants, for tests: NULL when this processor cannot run one. */
 enum weft__row_variant {
@@ -24,6 +26,6 @@ enum weft__row_variant {
     WEFT__ROWS_AVX512,
     WEFT__NUM_ROW_VARIANTS
 };
-weft__row_sum_fn *weft__cpu_row_sum_variant(enum weft__row_variant variant);
+weft__row_reduce_fn *weft__cpu_row_reduce_variant(enum weft__row_variant variant);
 
 #endif

@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
 /* Compiled with -mavx2 -mf16c. */
-#define ROW_SUM weft__row_sum_avx2
+#define VARIANT(name) name##_avx2
 #include "machine/cpu/rows_variant.h"

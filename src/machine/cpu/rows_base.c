@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: MIT */
-#define ROW_SUM weft__row_sum_base
+#define VARIANT(name) name##_base
 #include "machine/cpu/rows_variant.h"

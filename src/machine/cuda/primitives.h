@@ -171,6 +171,11 @@ WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
     return atomicAdd(word, value);
 }
 
+WEFT_FN uint64_t weft_add_relaxed_u64(uint64_t *word, uint64_t value)
+{
+    return atomicAdd((unsigned long long *)word, (unsigned long long)value);
+}
+
 WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
     (void)rank; /* spins, needs no waking */
@@ -233,26 +238,41 @@ WEFT_FN void weft__cuda_publish_wait(const struct weft_warp *warp,
     *(volatile uint32_t *)&board->num_looks = *(volatile uint32_t *)&board->num_looks + 1;
 }
 
+/* Of a wait that polls; all zero at first. */
+struct weft__cuda_patience {
+    uint32_t num_polls;
+    uint64_t start_ns; /* of its first look at the board: what comes soon needs no clock */
+    /* It must end. Decided before memory is polled for the last time: a rank that has left sends nothing
+     * more, but what it sent before stands. */
+    enum weft_failure_kind why;
+};
+
+/* After each poll in vain. */
+WEFT_FN void weft__cuda_be_patient(const struct weft_warp *warp, const struct weft_wait_site *site,
+                                   struct weft__cuda_patience *patience)
+{
+    enum { POLLS_PER_LOOK = 1024 };
+    if (++patience->num_polls % POLLS_PER_LOOK != 0)
+        return;
+    if (patience->start_ns == 0)
+        patience->start_ns = weft__cuda_now_ns();
+    weft__cuda_publish_wait(warp, site);
+    (void)weft__cuda_must_end(warp, site, patience->start_ns, &patience->why);
+}
+
 WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                                    const struct weft_wait_site *site)
 {
-    enum { POLLS_PER_LOOK = 1024 };
-    const uint64_t start_ns = weft__cuda_now_ns();
-    enum weft_failure_kind why = WEFT_FAILURE_NONE;
-    for (uint32_t polls = 1;; polls++) {
+    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
+    for (;;) {
         const uint64_t seen = weft__cuda_load_acquire(word);
         if (seen >= at_least)
             return WEFT_STATUS_OK;
-        /* A rank that has left signals nothing more, but what it signalled before stands: so `why` is
-         * decided before the word is read for the last time. */
-        if (why != WEFT_FAILURE_NONE) {
-            const struct weft_failure failure = {why, *site, 0, at_least, seen};
+        if (patience.why != WEFT_FAILURE_NONE) {
+            const struct weft_failure failure = {patience.why, *site, 0, at_least, seen};
             return weft_fail(warp, &failure);
         }
-        if (polls % POLLS_PER_LOOK != 0)
-            continue;
-        weft__cuda_publish_wait(warp, site);
-        (void)weft__cuda_must_end(warp, site, start_ns, &why);
+        weft__cuda_be_patient(warp, site, &patience);
     }
 }
 
@@ -269,7 +289,8 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
     warp->num_loads = 0;
     warp->has_stores = 0;
 #if WEFT__CUDA_BULK
-    if (threadIdx.x % WEFT_WARP_SIZE == 0) {
+    /* Without a slot no row is copied in bulk, and short operations are spared the fences. */
+    if (launch->copy_slot_bytes > 0 && threadIdx.x % WEFT_WARP_SIZE == 0) {
         const uint32_t arrival =
             (uint32_t)__cvta_generic_to_shared(&block->arrivals[threadIdx.x / WEFT_WARP_SIZE]);
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(arrival) : "memory");
@@ -280,6 +301,8 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
 #endif
 }
 
+#include "machine/cuda/packets.h"
+#include "machine/cuda/reduce.h"
 #include "machine/cuda/rows.h"
 
 #endif

@@ -109,7 +109,7 @@ static int check_cell(const void *address, struct sim_cell *cell, const struct s
     const char *why = misuse(cell->content, access);
     if (why != NULL) {
         const struct sim_access_record record = record_of(access);
-        sim_report_bad_access(address, &record, why);
+        sim_report_bad_access(address, &record, NULL, why);
         is_reported = 1;
     } else if (conflicts(&cell->write, access)) {
         report_race(address, &cell->write, access);
@@ -133,7 +133,7 @@ static int check_mapping(const void *address, const struct sim_last *access)
     const struct sim_access_record record = record_of(access);
     if (sim_heap_is_mapped(address, record.fiber->rank))
         return 0;
-    sim_report_bad_access(address, &record,
+    sim_report_bad_access(address, &record, NULL,
                           "access to the heap of a communicator that the rank has destroyed");
     return 1;
 }

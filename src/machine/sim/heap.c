@@ -135,8 +135,12 @@ weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
     const weft_comm *comm = regions[heap->region].link->comms[heap->rank];
     /* After a failure nothing is allocated any more. So what is freed then is nobody's, but still
      * mapped by peers, which may not have learned of the failure: their writes harm nobody. */
-    if (atomic_load(&comm->status.result) == WEFT_OK)
+    if (atomic_load(&comm->status.result) == WEFT_OK) {
         sim_shadow_set(ptr, bytes, SIM_CONTENT_FREED);
+        if (!sim_world->result->fault_struck)
+            sim_slots_check_taken(ptr, bytes);
+    }
+    sim_slots_forget(ptr, bytes);
     return WEFT_OK;
 }
 

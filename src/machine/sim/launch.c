@@ -16,7 +16,8 @@ static weft_result prepare(struct sim_launch *launch)
     const int32_t num_warps = launch->request->grid.num_warps;
     launch->blocks = calloc((size_t)num_blocks, sizeof(*launch->blocks));
     launch->warps = calloc((size_t)num_blocks * (size_t)num_warps, sizeof(*launch->warps));
-    if (launch->blocks == NULL || launch->warps == NULL)
+    launch->fences = sim_fences_begin();
+    if (launch->blocks == NULL || launch->warps == NULL || launch->fences == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a launch");
     for (int32_t i = 0; i < num_blocks * num_warps; i++) {
         struct weft__sim_warp *warp = &launch->warps[i];
@@ -86,6 +87,8 @@ weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *r
         sim_wait_until(all_lanes_are_done, &launch, INT64_MAX);
     for (int32_t i = 0; i < num_lanes && i < lanes->num_fibers; i++)
         sim_acquire(&lanes->fibers[i]->clock);
+    if (launch.fences != NULL)
+        sim_fences_end(launch.fences);
     *failure = launch.failure;
     release(&launch);
     return result;

@@ -33,6 +33,7 @@ struct sim_launch {
     const struct weft__launch *request;
     struct sim_block *blocks;
     struct weft__sim_warp *warps;
+    struct sim_fences *fences;
     int32_t num_live; /* lanes */
     struct weft_failure failure;
 };
@@ -47,5 +48,9 @@ struct sim_lanes {
 weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *request,
                            struct weft_failure *failure);
 void sim_lanes_free(struct sim_lanes *lanes);
+
+/* primitives.c: waits until *word >= at_least, as weft_wait, but acquires nothing. */
+enum weft_status sim_await(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                           const struct weft_wait_site *site);
 
 #endif

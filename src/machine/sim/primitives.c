@@ -2,11 +2,7 @@
 /* The primitives that programs call: each is a point at which another fiber may go on. */
 #include <string.h>
 
-#include "machine/cpu/rows.h"
 #include "machine/sim/launch.h"
-
-/* The lanes take turns of this many bytes of a row. */
-#define ROW_CHUNK_BYTES ((uint64_t)16)
 
 /* ---------------------------------------------------------------- meetings */
 
@@ -136,6 +132,15 @@ int32_t weft__sim_add_relaxed(int32_t *word, int32_t value)
     return before;
 }
 
+uint64_t weft__sim_add_relaxed_u64(uint64_t *word, uint64_t value)
+{
+    sim_yield();
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    const uint64_t before = *word;
+    *word = before + value;
+    return before;
+}
+
 void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place)
 {
@@ -187,32 +192,39 @@ static enum weft_failure_kind why_it_ended(const struct word_wait *wait)
     return rank_has_left(wait) ? WEFT_FAILURE_RANK_LEFT : WEFT_FAILURE_TIMEOUT;
 }
 
-enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                                const struct weft_wait_site *site, struct weft__sim_place place)
+enum weft_status sim_await(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                           const struct weft_wait_site *site)
 {
-    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
     weft_comm *comm = warp->shared->launch->request->comm;
     struct word_wait wait = {word, at_least, comm, site->rank};
     struct weft__wait_entry told = {.wait = {.rank = site->rank, .exchange = site->exchange}};
-    sim_trace("wait", place, word, at_least);
     weft__waits_begin(&comm->waits, &told);
     sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
     const int has_come = word_has_come(&wait);
     weft__waits_end(&comm->waits, &told, has_come ? WEFT__WAIT_CAME : WEFT__WAIT_FAILED);
-    if (has_come) {
-        sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
-        struct sim_word *awaited = sim_word_of(word);
-        const struct sim_signal *signal = sim_signal_see(awaited, at_least);
-        const uint64_t seen = signal != NULL ? signal->value : *word;
-        awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
-        if (!is_weakened && signal != NULL)
-            sim_acquire(&signal->clock);
-        sim_trace("came", place, word, seen);
+    if (has_come)
         return WEFT_STATUS_OK;
-    }
     const struct weft_failure failure = {
         .kind = why_it_ended(&wait), .site = *site, .expected = at_least, .seen = *word};
     return weft__sim_fail(warp, &failure);
+}
+
+enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
+                                const struct weft_wait_site *site, struct weft__sim_place place)
+{
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
+    sim_trace("wait", place, word, at_least);
+    if (sim_await(warp, word, at_least, site) != WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
+    struct sim_word *awaited = sim_word_of(word);
+    const struct sim_signal *signal = sim_signal_see(awaited, at_least);
+    const uint64_t seen = signal != NULL ? signal->value : *word;
+    awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
+    if (!is_weakened && signal != NULL)
+        sim_acquire(&signal->clock);
+    sim_trace("came", place, word, seen);
+    return WEFT_STATUS_OK;
 }
 
 enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure)
@@ -221,90 +233,4 @@ enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failur
     if (launch->failure.kind == WEFT_FAILURE_NONE)
         launch->failure = *failure;
     return WEFT_STATUS_FAILED;
-}
-
-/* ---------------------------------------------------------------- rows */
-
-/* A lane's share of a row: chunks a warp apart. Which ones is not the program's business, so it is the
- * other lane's share the next time. */
-static uint64_t first_chunk_offset(const struct weft_warp *warp)
-{
-    const uint32_t turn = sim_current()->num_row_operations;
-    return ((uint32_t)warp->lane_idx + turn) % WEFT_WARP_SIZE * ROW_CHUNK_BYTES;
-}
-
-static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
-{
-    const uint64_t num_left = row_bytes - offset;
-    return num_left < ROW_CHUNK_BYTES ? num_left : ROW_CHUNK_BYTES;
-}
-
-/* The end of each row is a point at which others may go on. */
-static void copy_row(struct weft_warp *warp, char *dst, const char *src, uint64_t row_bytes,
-                     const void *code)
-{
-    for (uint64_t i = first_chunk_offset(warp); i < row_bytes;
-         i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
-        const size_t n = chunk_bytes(row_bytes, i);
-        sim_check_access(src + i, n, SIM_ROW_READ, code);
-        sim_check_access(dst + i, n, SIM_ROW_WRITE, code);
-        sim_store_begin(dst + i, n, SIM_ROW_STORE);
-        memcpy(dst + i, src + i, n);
-    }
-    sim_yield();
-}
-
-void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                        const void *src, uint64_t row_bytes, struct weft__sim_place place)
-{
-    const void *code = __builtin_return_address(0);
-    sim_trace("copy", place, src, row_bytes);
-    for (int32_t i = 0; i < num_dsts; i++) {
-        sim_check_access(&dsts[i], sizeof dsts[i], SIM_READ, code);
-        if (dsts[i] != NULL)
-            copy_row(warp, (char *)(uintptr_t)dsts[i], src, row_bytes, code);
-    }
-    sim_current()->num_row_operations++;
-}
-
-struct chunk { /* of a row sum */
-    uint64_t offset;
-    size_t num_bytes;
-    const void *code;
-};
-
-/* Returns how many rows there are at this chunk. */
-static int32_t read_chunk(const void *const *srcs, int32_t num_srcs, const struct chunk *chunk,
-                          const void **rows)
-{
-    int32_t num_rows = 0;
-    for (int32_t i = 0; i < num_srcs; i++) {
-        sim_check_access(&srcs[i], sizeof srcs[i], SIM_READ, chunk->code);
-        if (srcs[i] == NULL)
-            continue;
-        rows[num_rows++] = (const char *)srcs[i] + chunk->offset;
-        sim_check_access(rows[num_rows - 1], chunk->num_bytes, SIM_ROW_READ, chunk->code);
-    }
-    return num_rows;
-}
-
-void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
-                       weft_dtype dtype, int64_t num_elements, struct weft__sim_place place)
-{
-    const uint64_t element_bytes = dtype == WEFT_FP32 ? 4 : 2;
-    const uint64_t row_bytes = (uint64_t)num_elements * element_bytes;
-    weft__row_sum_fn *sum = weft__cpu_row_sum_variant(WEFT__ROWS_BASE);
-    const void *rows[WEFT_WARP_POINTERS];
-    sim_trace("sum", place, dst, (uint64_t)num_elements);
-    for (uint64_t i = first_chunk_offset(warp); i < row_bytes;
-         i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
-        const struct chunk chunk = {i, chunk_bytes(row_bytes, i), __builtin_return_address(0)};
-        const int32_t num_rows = read_chunk(srcs, num_srcs, &chunk, rows);
-        char *to = (char *)dst + i;
-        sim_check_access(to, chunk.num_bytes, SIM_ROW_WRITE, chunk.code);
-        sim_store_begin(to, chunk.num_bytes, SIM_ROW_STORE);
-        sum(to, rows, num_rows, dtype, (int64_t)(chunk.num_bytes / element_bytes));
-    }
-    sim_current()->num_row_operations++;
-    sim_yield();
 }

@@ -4,8 +4,9 @@
 #ifndef WEFT_MACHINE_SIM_PRIMITIVES_H
 #define WEFT_MACHINE_SIM_PRIMITIVES_H
 
-#define WEFT_WARP_SIZE 2
-#define WEFT_FN        static inline
+#define WEFT_WARP_SIZE    2
+#define WEFT_PACKET_BYTES 8
+#define WEFT_FN           static inline
 
 struct weft__sim_warp;
 
@@ -33,6 +34,7 @@ void *weft__sim_block_shared(struct weft_warp *warp);
 const void **weft__sim_warp_pointers(struct weft_warp *warp);
 uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
+uint64_t weft__sim_add_relaxed_u64(uint64_t *word, uint64_t value);
 void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
 enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -40,8 +42,21 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
 enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure);
 void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place);
-void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *srcs, int32_t num_srcs,
-                       weft_dtype dtype, int64_t num_elements, struct weft__sim_place place);
+void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                          const void *const *srcs, int32_t num_srcs, struct weft_reduction how,
+                          int64_t num_elements, struct weft__sim_place place);
+void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                            struct weft_packet_targets to, const void *src, uint64_t bytes,
+                            struct weft__sim_place place);
+enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
+                                           const struct weft_packets *packets, int32_t from,
+                                           uint64_t slot, void *dst, uint64_t bytes,
+                                           struct weft__sim_place place);
+enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
+                                          const struct weft_packets *packets,
+                                          const struct weft_packet_sources *from, void *dst,
+                                          struct weft_reduction how, uint64_t num_elements,
+                                          struct weft__sim_place place);
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
 
@@ -73,6 +88,7 @@ void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *src
 #define weft_warp_pointers(warp)            weft__sim_warp_pointers(warp)
 #define weft_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
 #define weft_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
+#define weft_add_relaxed_u64(word, value)   weft__sim_add_relaxed_u64(word, value)
 #define weft_signal(warp, rank, word, value)                                                       \
     weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
 #define weft_wait(warp, word, at_least, site)                                                      \
@@ -80,7 +96,14 @@ void weft__sim_row_sum(struct weft_warp *warp, void *dst, const void *const *src
 #define weft_fail(warp, failure) weft__sim_fail(warp, failure)
 #define weft_row_copy(warp, dsts, num_dsts, src, row_bytes)                                        \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
-#define weft_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements)                               \
-    weft__sim_row_sum(warp, dst, srcs, num_srcs, dtype, num_elements, WEFT__SIM_HERE)
+#define weft_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)             \
+    weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
+                         WEFT__SIM_HERE)
+#define weft_packets_send(warp, packets, to, src, bytes)                                           \
+    weft__sim_packets_send(warp, packets, to, src, bytes, WEFT__SIM_HERE)
+#define weft_packets_receive(warp, packets, from, slot, dst, bytes)                                \
+    weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
+#define weft_packets_reduce(warp, packets, from, dst, reduction, num_elements)                     \
+    weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
 
 #endif

@@ -79,12 +79,16 @@ void sim_report_race(const void *address, const struct sim_access_record *earlie
 }
 
 void sim_report_bad_access(const void *address, const struct sim_access_record *access,
-                           const char *why)
+                           const struct sim_access_record *earlier, const char *why)
 {
     if (sim_world->result->num_races++ >= MAX_REPORTED_RACES)
         return;
     sim_report("%s, at %s: ", why, sim_name_of(address));
     report_access(access);
+    if (earlier != NULL) {
+        sim_report(", after ");
+        report_access(earlier);
+    }
     sim_report("\n");
 }
 

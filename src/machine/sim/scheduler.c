@@ -338,7 +338,7 @@ static void run_all(void)
 static void check_signals(void)
 {
     const struct sim_word *word = sim_unawaited_word();
-    if (word == NULL || sim_world->result->fault_struck || sim_world->result->num_hangs > 0)
+    if (word == NULL)
         return;
     sim_world->result->num_races++;
     sim_report(
@@ -372,13 +372,18 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
         failed = sim_fiber_start(rank, SIM_HOST_STACK, run_host, config->argument) == NULL;
     if (!failed) {
         run_all();
-        check_signals();
+        if (!result->fault_struck && result->num_hangs == 0) {
+            check_signals();
+            sim_slots_check_taken(NULL, SIZE_MAX);
+        }
     }
     result->num_steps = world->step;
     if (result->num_races > 0 || result->num_wrong > 0 || result->num_hangs > 0)
         sim_report_traces();
     sim_comm_reset();
     sim_words_reset();
+    sim_slots_reset();
+    sim_fences_reset();
     free_fibers(world);
     free(world);
     sim_world = NULL;

@@ -148,6 +148,23 @@ const struct sim_word *sim_unawaited_word(void);
 void sim_words_forget(const void *address, size_t num_bytes);
 void sim_words_reset(void);
 
+/* fences.c: the fences at the two ends of a launch, and what packets carry between them. They last as
+ * long as the run. */
+struct sim_fences {
+    struct sim_fences *next;
+    int32_t rank;
+    int32_t fiber;             /* of the stream */
+    uint32_t end_time;         /* of the fiber; 0: the launch has not ended */
+    struct sim_clock released; /* by this rank's launches before: what the packets it sends bring */
+    struct sim_clock
+        taken; /* what the packets brought that it took, for this rank's launches after */
+    struct sim_clock ended; /* what was done by its end */
+};
+/* By the stream's fiber. NULL: no memory. */
+struct sim_fences *sim_fences_begin(void);
+void sim_fences_end(struct sim_fences *launch);
+void sim_fences_reset(void);
+
 /* check.c: whether accesses of the running fiber are ordered after those they conflict with */
 enum sim_access {
     SIM_READ,
@@ -183,6 +200,8 @@ void sim_free(void *memory);
 void sim_store_begin(void *address, size_t num_bytes, enum sim_store_kind kind);
 /* All of the kind become visible. */
 void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind);
+/* The running fiber's stores to this address do. */
+void sim_stores_commit_at(const void *address);
 void sim_stores_hide(struct sim_fiber *fiber); /* at a switch away; some may become visible */
 void sim_stores_show(struct sim_fiber *fiber); /* at a switch to it */
 
@@ -205,9 +224,27 @@ struct sim_access_record {
 };
 void sim_report_race(const void *address, const struct sim_access_record *earlier,
                      const struct sim_access_record *later);
-/* An access to memory that it may not be made to, `why` in words. */
+/* An access to memory that it may not be made to, `why` in words; `earlier` is the access that made it
+ * so, or NULL. */
 void sim_report_bad_access(const void *address, const struct sim_access_record *access,
-                           const char *why);
+                           const struct sim_access_record *earlier, const char *why);
+/* slots.c: packets and the slots they are sent to */
+struct sim_packet {
+    int32_t rank; /* of the sender, in the communicator */
+    uint64_t sequence, exchange;
+    const struct sim_clock *released; /* what it brings */
+};
+void sim_slot_send(const void *address, const struct sim_packet *packet,
+                   const struct sim_access_record *access);
+/* Returns what the packet brought; NULL if there was none. */
+const struct sim_clock *sim_slot_take(const void *address, const struct sim_packet *awaited,
+                                      const struct sim_access_record *access);
+/* Reports a packet there that has not been taken. */
+void sim_slots_check_taken(const void *address, size_t num_bytes);
+/* The past of the slots there no longer counts. */
+void sim_slots_forget(const void *address, size_t num_bytes);
+void sim_slots_reset(void);
+
 void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value);
 void sim_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_report_traces(void);

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll/coll.h"
+
+#include "api/check.h"
+
+enum { MAX_BLOCKS = 65535 };
+static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
+static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
+
+static weft_result check_bytes(uint64_t bytes, const char *name)
+{
+    if (bytes <= max_buffer_bytes)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %llu, allowed are 0..%llu", name,
+                       (unsigned long long)bytes, (unsigned long long)max_buffer_bytes);
+}
+
+weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_config, weft_coll **coll)
+{
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_not_null(coll, "coll"));
+    if (user_config != NULL)
+        WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_coll_config"));
+    WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
+    WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
+    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+        WEFT__TRY(weft__check_range((int64_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
+                                    WEFT_NUM_ALGORITHMS - 1, "algorithms"));
+    WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
+    WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
+    WEFT__TRY(weft__machine_check(comm));
+    return weft__coll_create(comm, &config, coll);
+}
+
+weft_result weft_coll_destroy(weft_coll *coll)
+{
+    WEFT__TRY(weft__check_not_null(coll, "coll"));
+    weft__coll_destroy(coll);
+    return WEFT_OK;
+}
+
+weft_algorithm weft_coll_algorithm(weft_coll *coll, weft_collective collective, uint64_t bytes)
+{
+    if (coll == NULL || (uint32_t)collective >= WEFT_NUM_COLLECTIVES)
+        return WEFT_ALGORITHM_AUTO;
+    return weft__coll_choose(coll, collective, bytes);
+}
+
+/* ------------------------------------------------------------------ checks of calls */
+
+static weft_result check_pointer(const weft_coll *coll, const void *ptr, uint64_t count,
+                                 const char *name)
+{
+    WEFT__TRY(weft__check_array(ptr, (int64_t)count, name));
+    if (count == 0)
+        return WEFT_OK;
+    return weft__machine_of(coll->comm)->check_pointer(coll->comm, ptr, name);
+}
+
+/* Outputs may be the input itself, where they are in place; else they share no byte. */
+static weft_result check_overlap(const struct weft__coll_call *call, uint64_t send_bytes,
+                                 uint64_t recv_bytes, const char *in_place)
+{
+    const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    if (call->send == in_place || send_bytes == 0 || recv_bytes == 0 || send + send_bytes <= recv ||
+        recv + recv_bytes <= send)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "send is %p, its %llu bytes overlap the %llu of recv, %p: allowed is %s",
+                       (const void *)call->send, (unsigned long long)send_bytes,
+                       (unsigned long long)recv_bytes, (const void *)call->recv,
+                       in_place == NULL ? "no overlap" : "none, or the in-place form");
+}
+
+static weft_result check_call(const struct weft__coll_call *call)
+{
+    WEFT__TRY(weft__check_not_null(call->coll, "coll"));
+    WEFT__TRY(weft__check_not_null(call->stream, "stream"));
+    WEFT__TRY(weft__check_range((int64_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
+    WEFT__TRY(weft__check_range((int64_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
+    if (call->count > max_row_bytes / weft_dtype_bytes(call->dtype))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "count is %llu, allowed are 0..%llu",
+                           (unsigned long long)call->count,
+                           (unsigned long long)(max_row_bytes / weft_dtype_bytes(call->dtype)));
+    return WEFT_OK;
+}
+
+/* Rows of an array, and which of them the in-place form shares with the other array; -1: it has none. */
+struct array_shape {
+    uint64_t num_rows;
+    int64_t shared_row;
+};
+
+static weft_result check_arrays(const struct weft__coll_call *call, struct array_shape send,
+                                struct array_shape recv)
+{
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    const char *in_place = NULL;
+    if (send.shared_row >= 0 && recv.shared_row >= 0)
+        in_place = call->recv + ((uint64_t)recv.shared_row - (uint64_t)send.shared_row) * row_bytes;
+    WEFT__TRY(check_pointer(call->coll, call->send, send.num_rows * call->count, "send"));
+    WEFT__TRY(check_pointer(call->coll, call->recv, recv.num_rows * call->count, "recv"));
+    return check_overlap(call, send.num_rows * row_bytes, recv.num_rows * row_bytes, in_place);
+}
+
+/* ------------------------------------------------------------------ calls */
+
+weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                            weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
+{
+    const struct weft__coll_call call = {coll, WEFT_ALL_REDUCE, send, recv, count, dtype, op,
+                                         0,    stream};
+    const struct array_shape one = {1, 0};
+    WEFT__TRY(check_call(&call));
+    WEFT__TRY(check_arrays(&call, one, one));
+    return weft__coll_run(&call);
+}
+
+weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                                weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
+{
+    const struct weft__coll_call call = {
+        coll, WEFT_REDUCE_SCATTER, send, recv, count, dtype, op, 0, stream};
+    WEFT__TRY(check_call(&call));
+    const weft_comm *comm = coll->comm;
+    const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
+    WEFT__TRY(check_arrays(&call, all, one));
+    return weft__coll_run(&call);
+}
+
+weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                            weft_dtype dtype, weft_stream *stream)
+{
+    const struct weft__coll_call call = {coll,  WEFT_ALL_GATHER, send, recv,  count,
+                                         dtype, WEFT_SUM,        0,    stream};
+    WEFT__TRY(check_call(&call));
+    const weft_comm *comm = coll->comm;
+    const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
+    WEFT__TRY(check_arrays(&call, one, all));
+    return weft__coll_run(&call);
+}
+
+weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                            weft_dtype dtype, weft_stream *stream)
+{
+    const struct weft__coll_call call = {coll,  WEFT_ALL_TO_ALL, send, recv,  count,
+                                         dtype, WEFT_SUM,        0,    stream};
+    WEFT__TRY(check_call(&call));
+    const struct array_shape all = {(uint64_t)coll->comm->num_ranks, -1};
+    WEFT__TRY(check_arrays(&call, all, all));
+    return weft__coll_run(&call);
+}
+
+weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
+                           weft_dtype dtype, int32_t root, weft_stream *stream)
+{
+    const struct weft__coll_call call = {coll,  WEFT_BROADCAST, send, recv,  count,
+                                         dtype, WEFT_SUM,       root, stream};
+    WEFT__TRY(check_call(&call));
+    const weft_comm *comm = coll->comm;
+    WEFT__TRY(weft__check_range(root, 0, comm->num_ranks - 1, "root"));
+    const struct array_shape sent = {comm->rank == root ? 1 : 0, 0}, one = {1, 0};
+    WEFT__TRY(check_arrays(&call, sent, one));
+    return weft__coll_run(&call);
+}
+
+/* ------------------------------------------------------------------ rows of any length */
+
+/* The array's bytes from its beginning to the end of its last row. */
+static weft_result find_v_rows(const struct weft__coll_call *call, const uint64_t *counts,
+                               const uint64_t *offsets, const char *name,
+                               struct weft__coll_row *rows, uint64_t *extent_bytes)
+{
+    const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
+    const uint64_t most = max_row_bytes / element_bytes;
+    *extent_bytes = 0;
+    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
+        if (counts[rank] > most || offsets[rank] > most)
+            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                               "%s_counts[%d] is %llu and %s_offsets[%d] is %llu, allowed are "
+                               "0..%llu",
+                               name, rank, (unsigned long long)counts[rank], name, rank,
+                               (unsigned long long)offsets[rank], (unsigned long long)most);
+        rows[rank] =
+            (struct weft__coll_row){offsets[rank] * element_bytes, counts[rank] * element_bytes};
+        const uint64_t end = rows[rank].offset + rows[rank].bytes;
+        if (counts[rank] > 0 && end > *extent_bytes)
+            *extent_bytes = end;
+    }
+    return WEFT_OK;
+}
+
+weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *user_args,
+                              weft_stream *stream)
+{
+    weft_all_to_all_v_args args;
+    struct weft__coll_rows rows;
+    uint64_t sent_bytes, received_bytes;
+    WEFT__TRY(weft__check_not_null(coll, "coll"));
+    WEFT__TRY(weft__check_not_null(user_args, "args"));
+    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_all_to_all_v_args"));
+    const struct weft__coll_call call = {coll,       WEFT_ALL_TO_ALL, args.send, args.recv, 0,
+                                         args.dtype, WEFT_SUM,        0,         stream};
+    WEFT__TRY(check_call(&call));
+    WEFT__TRY(weft__check_not_null(args.send_counts, "send_counts"));
+    WEFT__TRY(weft__check_not_null(args.send_offsets, "send_offsets"));
+    WEFT__TRY(weft__check_not_null(args.recv_counts, "recv_counts"));
+    WEFT__TRY(weft__check_not_null(args.recv_offsets, "recv_offsets"));
+    WEFT__TRY(
+        find_v_rows(&call, args.send_counts, args.send_offsets, "send", rows.sent, &sent_bytes));
+    WEFT__TRY(find_v_rows(&call, args.recv_counts, args.recv_offsets, "recv", rows.received,
+                          &received_bytes));
+    WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
+    WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));
+    WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, NULL));
+    return weft__coll_exchange_v(&call, &rows);
+}

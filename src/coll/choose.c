@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* Which algorithm, and how many blocks. Every rank must choose alike, so the choice depends on what is the
+ * same on all of them. */
+#include "coll/coll.h"
+
+static const char *const names[WEFT_NUM_ALGORITHMS] = {
+    [WEFT_ALGORITHM_AUTO] = "auto",
+    [WEFT_ALGORITHM_ONESHOT] = "oneshot",
+    [WEFT_ALGORITHM_TWOSHOT_PACKETS] = "twoshot_packets",
+    [WEFT_ALGORITHM_ONESHOT_PULL] = "oneshot_pull",
+    [WEFT_ALGORITHM_TWOSHOT] = "twoshot",
+    [WEFT_ALGORITHM_PUSH] = "push",
+};
+
+static const char *const collective_names[WEFT_NUM_COLLECTIVES] = {
+    [WEFT_ALL_REDUCE] = "all_reduce", [WEFT_REDUCE_SCATTER] = "reduce_scatter",
+    [WEFT_ALL_GATHER] = "all_gather", [WEFT_ALL_TO_ALL] = "all_to_all",
+    [WEFT_BROADCAST] = "broadcast",
+};
+
+/* Bits of the algorithms that can do each. */
+#define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
+static const uint32_t abilities[WEFT_NUM_COLLECTIVES] = {
+    [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
+                        ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT),
+    [WEFT_REDUCE_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL),
+    [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
+    [WEFT_ALL_TO_ALL] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
+    [WEFT_BROADCAST] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
+};
+
+const char *weft_algorithm_name(weft_algorithm algorithm)
+{
+    return (uint32_t)algorithm < WEFT_NUM_ALGORITHMS ? names[algorithm] : "?";
+}
+
+uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes)
+{
+    enum { ALIGNMENT = 16 };
+    const uint64_t num_ranks = (uint64_t)coll->comm->num_ranks;
+    const uint64_t part_bytes = (row_bytes + num_ranks - 1) / num_ranks;
+    return (part_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The longest row that goes in packets, or UINT64_MAX for algorithms without. */
+static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
+{
+    const uint64_t region_bytes = coll->area.region_bytes;
+    if (algorithm == WEFT_ALGORITHM_ONESHOT)
+        return region_bytes;
+    if (algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
+        return region_bytes / 2 * (uint64_t)coll->comm->num_ranks;
+    return UINT64_MAX;
+}
+
+weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
+                                       weft_algorithm algorithm, uint64_t row_bytes)
+{
+    if ((abilities[collective] >> algorithm & 1) == 0)
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s", names[algorithm],
+                           collective_names[collective]);
+    const uint64_t most = max_row_bytes(coll, algorithm);
+    if (row_bytes > most)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "count makes rows of %llu bytes: %s by algorithm %s is for at most %llu "
+                           "(packet_bytes)",
+                           (unsigned long long)row_bytes, collective_names[collective],
+                           names[algorithm], (unsigned long long)most);
+    return WEFT_OK;
+}
+
+/* Up to where packets are faster, in bytes that a rank sends and takes. */
+struct limits {
+    uint64_t oneshot_bytes;
+    uint64_t two_step_bytes;
+};
+
+static struct limits limits_of(const weft_coll *coll)
+{
+    return weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA
+               ? (struct limits){.oneshot_bytes = 512 << 10, .two_step_bytes = 3 << 20}
+               : (struct limits){.oneshot_bytes = 8 << 10, .two_step_bytes = 8 << 10};
+}
+
+weft_algorithm weft__coll_choose(const weft_coll *coll, weft_collective collective,
+                                 uint64_t row_bytes)
+{
+    if (coll->pinned[collective] != WEFT_ALGORITHM_AUTO)
+        return coll->pinned[collective];
+    const uint64_t num_peers = (uint64_t)coll->comm->num_ranks - 1;
+    const struct limits limits = limits_of(coll);
+    if (row_bytes * num_peers <= limits.oneshot_bytes &&
+        row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_ONESHOT))
+        return WEFT_ALGORITHM_ONESHOT;
+    if (collective == WEFT_REDUCE_SCATTER)
+        return WEFT_ALGORITHM_ONESHOT_PULL;
+    if (collective != WEFT_ALL_REDUCE)
+        return WEFT_ALGORITHM_PUSH;
+    if (2 * weft__coll_part_bytes(coll, row_bytes) * num_peers <= limits.two_step_bytes &&
+        row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_TWOSHOT_PACKETS))
+        return WEFT_ALGORITHM_TWOSHOT_PACKETS;
+    return WEFT_ALGORITHM_TWOSHOT;
+}
+
+struct weft__grid weft__coll_grid(const weft_coll *coll, const struct weft__work *work)
+{
+    struct weft__grid grid = weft__machine_of(coll->comm)->choose_grid(coll->comm, work);
+    if (coll->num_blocks > 0)
+        grid.num_blocks = coll->num_blocks;
+    if (coll->num_warps > 0)
+        grid.num_warps = coll->num_warps;
+    return grid;
+}

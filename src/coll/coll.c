@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STAGING_BYTES = 8 << 20, CUDA_PACKET_BYTES = 1 << 20, CPU_PACKET_BYTES = 128 << 10 };
+
+/* What the ranks must agree on when they create a weft_coll. */
+struct terms {
+    uint64_t packet_bytes;
+    uint64_t staging_bytes;
+    int32_t algorithms[WEFT_NUM_COLLECTIVES];
+};
+
+static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
+{
+    const struct terms *own = &all[comm->rank];
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const struct terms *other = &all[rank];
+        if (other->packet_bytes != own->packet_bytes || other->staging_bytes != own->staging_bytes)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on packet_bytes or staging_bytes: %llu and %llu on "
+                               "this rank %d, %llu and %llu on rank %d",
+                               (unsigned long long)own->packet_bytes,
+                               (unsigned long long)own->staging_bytes, comm->rank,
+                               (unsigned long long)other->packet_bytes,
+                               (unsigned long long)other->staging_bytes, rank);
+        for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
+            if (other->algorithms[i] != own->algorithms[i])
+                return weft__error(WEFT_ERROR_MISMATCH,
+                                   "ranks disagree on algorithms[%d]: %s on this rank %d, %s on "
+                                   "rank %d",
+                                   i, weft_algorithm_name((weft_algorithm)own->algorithms[i]),
+                                   comm->rank,
+                                   weft_algorithm_name((weft_algorithm)other->algorithms[i]), rank);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_result agree(const weft_coll *coll)
+{
+    weft_comm *comm = coll->comm;
+    struct terms own = {.packet_bytes = coll->area.region_bytes,
+                        .staging_bytes = coll->staging_bytes};
+    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+        own.algorithms[i] = (int32_t)coll->pinned[i];
+    struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
+    if (all == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
+    weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
+    if (result == WEFT_OK)
+        result = compare_terms(comm, all);
+    free(all);
+    return result;
+}
+
+static weft_result check_reach(weft_comm *comm)
+{
+    char *const *heap_bases = weft__heap_bases(comm->heap);
+    if (comm->num_ranks > WEFT_COLL_MAX_RANKS)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "comm has %d ranks: collectives are for at most %d", comm->num_ranks,
+                           WEFT_COLL_MAX_RANKS);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (heap_bases[rank] == NULL)
+            return weft__error(WEFT_ERROR_UNSUPPORTED,
+                               "rank %d's memory cannot be mapped by rank %d: collectives over "
+                               "several hosts are not supported",
+                               rank, comm->rank);
+    }
+    return WEFT_OK;
+}
+
+static void find_areas(weft_coll *coll)
+{
+    char *const *heap_bases = weft__heap_bases(coll->comm->heap);
+    const uint64_t offset = weft__exchange_extra_offset(coll->exchange);
+    coll->area.exchange = coll->exchange->device;
+    for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++)
+        coll->area.areas[rank] = heap_bases[rank] + offset;
+}
+
+static weft_result set_up(weft_coll *coll)
+{
+    weft_comm *comm = coll->comm;
+    void *staging;
+    WEFT__TRY(check_reach(comm));
+    WEFT__TRY(agree(coll));
+    WEFT__TRY(weft__exchange_create(
+        comm, weft_packet_area_bytes(comm->num_ranks, coll->area.region_bytes), &coll->exchange));
+    WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));
+    coll->staging = staging;
+    find_areas(coll);
+    return WEFT_OK;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t multiple)
+{
+    return (bytes + multiple - 1) / multiple * multiple;
+}
+
+weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
+{
+    enum { REGION_MULTIPLE = 256 };
+    weft_coll *coll = calloc(1, sizeof *coll);
+    if (coll == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_coll");
+    coll->comm = comm;
+    coll->num_blocks = config->num_blocks;
+    coll->num_warps = config->num_warps;
+    memcpy(coll->pinned, config->algorithms, sizeof coll->pinned);
+    uint64_t packet_bytes = config->packet_bytes;
+    if (packet_bytes == 0)
+        packet_bytes = weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA ? CUDA_PACKET_BYTES
+                                                                         : CPU_PACKET_BYTES;
+    coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
+    coll->staging_bytes = round_up(
+        config->staging_bytes > 0 ? config->staging_bytes : STAGING_BYTES, REGION_MULTIPLE);
+    const weft_result result = set_up(coll);
+    if (result != WEFT_OK) {
+        weft__coll_destroy(coll);
+        return result;
+    }
+    *out = coll;
+    return WEFT_OK;
+}
+
+void weft__coll_destroy(weft_coll *coll)
+{
+    if (coll->exchange != NULL)
+        weft__exchange_wait(coll->exchange);
+    if (coll->staging != NULL)
+        (void)weft__heap_free(coll->comm->heap, coll->staging);
+    weft__exchange_destroy(coll->exchange);
+    free(coll);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Host side of the collectives: what a weft_coll has, and how its operations are put together. */
+#ifndef WEFT_COLL_COLL_H
+#define WEFT_COLL_COLL_H
+
+#include "ops/exchange.h"
+#include "programs/direct.h"
+
+struct weft_coll {
+    weft_comm *comm;
+    struct weft__exchange *exchange;
+    struct weft_packet_area area; /* as the programs have it */
+    char *staging;                /* in the heap */
+    uint64_t staging_bytes;
+    weft_algorithm pinned[WEFT_NUM_COLLECTIVES]; /* or AUTO */
+    int32_t num_blocks;                          /* 0: the machine's choice */
+    int32_t num_warps;
+};
+
+/* A call of any of the collectives, checked by the api. */
+struct weft__coll_call {
+    weft_coll *coll;
+    weft_collective collective;
+    const char *send;
+    char *recv;
+    uint64_t count; /* elements of a row */
+    weft_dtype dtype;
+    weft_reduce_op op;
+    int32_t root;
+    weft_stream *stream;
+};
+
+/* What goes between this rank and each other, in bytes from the beginning of send and recv. */
+struct weft__coll_row {
+    uint64_t offset;
+    uint64_t bytes;
+};
+struct weft__coll_rows {
+    struct weft__coll_row sent[WEFT_COLL_MAX_RANKS];
+    struct weft__coll_row received[WEFT_COLL_MAX_RANKS];
+};
+
+static inline uint64_t weft__coll_row_bytes(const struct weft__coll_call *call)
+{
+    return call->count * weft_dtype_bytes(call->dtype);
+}
+
+weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
+void weft__coll_destroy(weft_coll *coll);
+
+/* operations.c */
+weft_result weft__coll_run(const struct weft__coll_call *call);
+weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
+                                  const struct weft__coll_rows *rows);
+
+/* choose.c */
+weft_algorithm weft__coll_choose(const weft_coll *coll, weft_collective collective,
+                                 uint64_t row_bytes);
+/* Whether the algorithm can do it at all; else the error says why. */
+weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
+                                       weft_algorithm algorithm, uint64_t row_bytes);
+/* Of the two-step all-reduce: what each rank reduces. */
+uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes);
+struct weft__grid weft__coll_grid(const weft_coll *coll, const struct weft__work *work);
+
+/* packets.c */
+weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
+weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
+weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
+                                        const struct weft__coll_rows *rows);
+struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
+                                          enum weft_program program, uint64_t num_bytes);
+
+/* direct.c: inputs and outputs that peers access are at heap offsets. */
+struct weft__coll_places {
+    uint64_t in_offset;
+    uint64_t out_offset;
+};
+weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
+                                     const struct weft__coll_places *places,
+                                     weft_algorithm algorithm);
+weft_result weft__coll_direct_push(const struct weft__coll_call *call,
+                                   const struct weft__coll_places *places,
+                                   const struct weft__coll_rows *rows);
+
+/* staging.c: what weft__coll_direct_* do, with memory that peers cannot access, too. */
+weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_algorithm algorithm);
+weft_result weft__coll_staged_push(const struct weft__coll_call *call,
+                                   const struct weft__coll_rows *rows);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* The collectives: their rows, and the algorithm that moves them. */
+#include "coll/coll.h"
+
+static weft_result reduce(const struct weft__coll_call *call, weft_algorithm algorithm)
+{
+    if (algorithm == WEFT_ALGORITHM_ONESHOT)
+        return weft__coll_packets_reduce(call);
+    if (algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
+        return weft__coll_packets_two_step(call);
+    return weft__coll_staged_reduce(call, algorithm);
+}
+
+static weft_result exchange(const struct weft__coll_call *call, const struct weft__coll_rows *rows,
+                            weft_algorithm algorithm)
+{
+    if (algorithm == WEFT_ALGORITHM_ONESHOT)
+        return weft__coll_packets_exchange(call, rows);
+    return weft__coll_staged_push(call, rows);
+}
+
+/* What all-gather, all-to-all and broadcast send where; other ranks than the root broadcast nothing. */
+static void find_rows(const struct weft__coll_call *call, struct weft__coll_rows *rows)
+{
+    const weft_comm *comm = call->coll->comm;
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    const int is_broadcast = call->collective == WEFT_BROADCAST;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const uint64_t place = (uint64_t)rank * row_bytes;
+        rows->sent[rank] =
+            (struct weft__coll_row){call->collective == WEFT_ALL_TO_ALL ? place : 0,
+                                    is_broadcast && comm->rank != call->root ? 0 : row_bytes};
+        rows->received[rank] = (struct weft__coll_row){
+            is_broadcast ? 0 : place, is_broadcast && rank != call->root ? 0 : row_bytes};
+    }
+}
+
+weft_result weft__coll_run(const struct weft__coll_call *call)
+{
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    const weft_algorithm algorithm = weft__coll_choose(call->coll, call->collective, row_bytes);
+    WEFT__TRY(weft__coll_check_algorithm(call->coll, call->collective, algorithm, row_bytes));
+    if (call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_REDUCE_SCATTER)
+        return reduce(call, algorithm);
+    struct weft__coll_rows rows;
+    find_rows(call, &rows);
+    return exchange(call, &rows, algorithm);
+}
+
+/* A rank knows only its own rows, so they cannot choose the algorithm. */
+weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
+                                  const struct weft__coll_rows *rows)
+{
+    weft_coll *coll = call->coll;
+    const weft_algorithm pinned = coll->pinned[WEFT_ALL_TO_ALL];
+    const weft_algorithm algorithm = pinned == WEFT_ALGORITHM_AUTO ? WEFT_ALGORITHM_PUSH : pinned;
+    for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++) {
+        WEFT__TRY(
+            weft__coll_check_algorithm(coll, WEFT_ALL_TO_ALL, algorithm, rows->sent[rank].bytes));
+        WEFT__TRY(weft__coll_check_algorithm(coll, WEFT_ALL_TO_ALL, algorithm,
+                                             rows->received[rank].bytes));
+    }
+    return exchange(call, rows, algorithm);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches of the programs that use packets. */
+#include "coll/coll.h"
+#include "programs/packet_exchange.h"
+#include "programs/packet_reduce.h"
+#include "programs/packet_two_step.h"
+
+struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
+                                          enum weft_program program, uint64_t num_bytes)
+{
+    return (struct weft_call_header){.program = (uint8_t)program,
+                                     .collective = (uint8_t)call->collective,
+                                     .dtype = (uint8_t)call->dtype,
+                                     .op = (uint8_t)call->op,
+                                     .root = (uint32_t)call->root,
+                                     .num_bytes = num_bytes};
+}
+
+static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
+                          uint64_t sent_bytes, const void *args, size_t args_bytes)
+{
+    weft_coll *coll = call->coll;
+    const struct weft__work work = {.kind = WEFT__WORK_PACKETS, .row_bytes = sent_bytes};
+    return weft__exchange_launch(coll->exchange, call->stream, program,
+                                 weft__coll_grid(coll, &work), args, args_bytes);
+}
+
+static struct weft_reduction reduction_of(const struct weft__coll_call *call)
+{
+    return (struct weft_reduction){.dtype = call->dtype, .op = (enum weft_reduction_op)call->op};
+}
+
+weft_result weft__coll_packets_reduce(const struct weft__coll_call *call)
+{
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    const struct weft_packet_reduce_args args = {
+        .area = call->coll->area,
+        .header = weft__coll_header(call, WEFT_PROGRAM_packet_reduce, row_bytes),
+        .in = call->send,
+        .in_stride_bytes = call->collective == WEFT_REDUCE_SCATTER ? row_bytes : 0,
+        .out = call->recv,
+        .row_bytes = row_bytes,
+        .reduction = reduction_of(call),
+    };
+    return launch(call, WEFT_PROGRAM_packet_reduce, row_bytes, &args, sizeof args);
+}
+
+weft_result weft__coll_packets_two_step(const struct weft__coll_call *call)
+{
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    const struct weft_packet_two_step_args args = {
+        .area = call->coll->area,
+        .header = weft__coll_header(call, WEFT_PROGRAM_packet_two_step, row_bytes),
+        .in = call->send,
+        .out = call->recv,
+        .row_bytes = row_bytes,
+        .part_bytes = weft__coll_part_bytes(call->coll, row_bytes),
+        .reduction = reduction_of(call),
+    };
+    return launch(call, WEFT_PROGRAM_packet_two_step, args.part_bytes, &args, sizeof args);
+}
+
+weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
+                                        const struct weft__coll_rows *rows)
+{
+    struct weft_packet_exchange_args args = {
+        .area = call->coll->area,
+        .header = weft__coll_header(call, WEFT_PROGRAM_packet_exchange, 0),
+        .in = call->send,
+        .out = call->recv,
+    };
+    uint64_t sent_bytes = 0;
+    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
+        args.sent[rank].offset = rows->sent[rank].offset;
+        args.sent[rank].bytes = rows->sent[rank].bytes;
+        args.received[rank].offset = rows->received[rank].offset;
+        args.received[rank].bytes = rows->received[rank].bytes;
+        sent_bytes += rows->sent[rank].bytes;
+    }
+    return launch(call, WEFT_PROGRAM_packet_exchange, sent_bytes, &args, sizeof args);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Direct operations on memory that peers cannot access: through a staging block of the heap, by copies
+ * before and after. What does not fit goes piece by piece; then all ranks must do so, since each piece is
+ * an operation. Whether others stage is no concern of a rank otherwise: it tells them where its data is.
+ */
+#include "coll/coll.h"
+#include "programs/copy.h"
+
+enum { COPIED_CHUNK_BYTES = 16 << 10 };
+
+static uint64_t staging_offset(const weft_coll *coll)
+{
+    uint64_t offset = 0;
+    (void)weft__heap_contains(coll->comm->heap, coll->staging, coll->staging_bytes, &offset);
+    return offset;
+}
+
+/* ------------------------------------------------------------------ copies */
+
+static void add_copy(struct weft_copy_args *copies, char *dst, const char *src, uint64_t bytes)
+{
+    if (bytes > 0)
+        copies->rows[copies->num_rows++] = (struct weft_copied_row){src, dst, bytes};
+}
+
+/* In the order of the operations, as they use the staging block too. */
+static weft_result launch_copies(const struct weft__coll_call *call, struct weft_copy_args *copies)
+{
+    weft_coll *coll = call->coll;
+    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, 0, COPIED_CHUNK_BYTES};
+    copies->chunk_bytes = COPIED_CHUNK_BYTES;
+    if (copies->num_rows == 0)
+        return WEFT_OK;
+    return weft__exchange_launch(coll->exchange, call->stream, WEFT_PROGRAM_copy,
+                                 weft__coll_grid(coll, &work), copies, sizeof *copies);
+}
+
+/* ------------------------------------------------------------------ reductions */
+
+/* Where the arrays of a reduction are that peers access. */
+struct reduced_arrays {
+    uint64_t in_offset, out_offset;
+    enum { IN_STAGED = 1, OUT_STAGED = 2 } staged; /* bits */
+};
+
+static int32_t num_rows_in(const struct weft__coll_call *call)
+{
+    return call->collective == WEFT_REDUCE_SCATTER ? call->coll->comm->num_ranks : 1;
+}
+
+static struct reduced_arrays find_arrays(const struct weft__coll_call *call,
+                                         weft_algorithm algorithm)
+{
+    const struct weft__heap *heap = call->coll->comm->heap;
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    const uint64_t in_bytes = row_bytes * (uint64_t)num_rows_in(call);
+    struct reduced_arrays arrays = {0};
+    int staged = 0;
+    /* In one shot, others read the input while this rank writes its output. */
+    const int is_overwritten = algorithm == WEFT_ALGORITHM_ONESHOT_PULL &&
+                               call->collective == WEFT_ALL_REDUCE && call->send == call->recv;
+    if (is_overwritten || !weft__heap_contains(heap, call->send, in_bytes, &arrays.in_offset))
+        staged |= IN_STAGED;
+    if (algorithm == WEFT_ALGORITHM_TWOSHOT &&
+        !weft__heap_contains(heap, call->recv, row_bytes, &arrays.out_offset))
+        staged |= OUT_STAGED;
+    arrays.staged = staged;
+    return arrays;
+}
+
+/* Elements [begin, begin + piece->count) of every row of the call; the staged input keeps its layout of
+ * rows, and its place is that of the staged output. */
+static weft_result reduce_piece(const struct weft__coll_call *call,
+                                const struct reduced_arrays *arrays, weft_algorithm algorithm,
+                                uint64_t begin, uint64_t count)
+{
+    const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
+    const uint64_t piece_bytes = count * element_bytes;
+    struct weft__coll_call piece = *call;
+    struct weft_copy_args before = {0}, after = {0};
+    piece.count = count;
+    piece.recv = call->recv + begin * element_bytes;
+    struct weft__coll_places places = {arrays->in_offset + begin * element_bytes,
+                                       arrays->out_offset + begin * element_bytes};
+    if (arrays->staged & IN_STAGED) {
+        places.in_offset = staging_offset(call->coll);
+        for (int32_t row = 0; row < num_rows_in(call); row++)
+            add_copy(&before, call->coll->staging + (uint64_t)row * piece_bytes,
+                     call->send + ((uint64_t)row * call->count + begin) * element_bytes,
+                     piece_bytes);
+    }
+    if (arrays->staged & OUT_STAGED) {
+        places.out_offset = staging_offset(call->coll);
+        add_copy(&after, piece.recv, call->coll->staging, piece_bytes);
+    }
+    WEFT__TRY(launch_copies(call, &before));
+    WEFT__TRY(weft__coll_direct_reduce(&piece, &places, algorithm));
+    return launch_copies(call, &after);
+}
+
+weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_algorithm algorithm)
+{
+    const struct reduced_arrays arrays = find_arrays(call, algorithm);
+    const uint64_t most =
+        call->coll->staging_bytes / (uint64_t)num_rows_in(call) / weft_dtype_bytes(call->dtype);
+    if (arrays.staged == 0 || call->count <= most)
+        return reduce_piece(call, &arrays, algorithm, 0, call->count);
+    for (uint64_t begin = 0; begin < call->count; begin += most) {
+        const uint64_t rest = call->count - begin;
+        WEFT__TRY(reduce_piece(call, &arrays, algorithm, begin, rest < most ? rest : most));
+    }
+    return WEFT_OK;
+}
+
+/* ------------------------------------------------------------------ pushed rows */
+
+/* From the output's first byte to its last. */
+static uint64_t extent(const struct weft__coll_call *call, const struct weft__coll_rows *rows)
+{
+    uint64_t end = 0;
+    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
+        const struct weft__coll_row *row = &rows->received[rank];
+        if (row->bytes > 0 && row->offset + row->bytes > end)
+            end = row->offset + row->bytes;
+    }
+    return end;
+}
+
+static uint64_t received_bytes(const struct weft__coll_call *call,
+                               const struct weft__coll_rows *rows)
+{
+    uint64_t bytes = 0;
+    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++)
+        bytes += rows->received[rank].bytes;
+    return bytes;
+}
+
+static struct weft__coll_row part_of(const struct weft__coll_row *row, uint64_t begin,
+                                     uint64_t bytes)
+{
+    const uint64_t rest = begin < row->bytes ? row->bytes - begin : 0;
+    return (struct weft__coll_row){row->offset + (rest > 0 ? begin : 0),
+                                   rest < bytes ? rest : bytes};
+}
+
+/* Bytes [begin, begin + bytes) of every row; they are staged one after the other. */
+static weft_result push_piece(const struct weft__coll_call *call,
+                              const struct weft__coll_rows *rows, uint64_t begin, uint64_t bytes)
+{
+    const struct weft__coll_places places = {.out_offset = staging_offset(call->coll)};
+    struct weft__coll_rows piece;
+    struct weft_copy_args after = {0};
+    uint64_t staged_bytes = 0;
+    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
+        const struct weft__coll_row received = part_of(&rows->received[rank], begin, bytes);
+        piece.sent[rank] = part_of(&rows->sent[rank], begin, bytes);
+        piece.received[rank] = (struct weft__coll_row){staged_bytes, received.bytes};
+        add_copy(&after, call->recv + received.offset, call->coll->staging + staged_bytes,
+                 received.bytes);
+        staged_bytes += received.bytes;
+    }
+    WEFT__TRY(weft__coll_direct_push(call, &places, &piece));
+    return launch_copies(call, &after);
+}
+
+weft_result weft__coll_staged_push(const struct weft__coll_call *call,
+                                   const struct weft__coll_rows *rows)
+{
+    const weft_coll *coll = call->coll;
+    struct weft__coll_places places = {0};
+    const uint64_t out_bytes = extent(call, rows);
+    if (out_bytes == 0 ||
+        weft__heap_contains(coll->comm->heap, call->recv, out_bytes, &places.out_offset))
+        return weft__coll_direct_push(call, &places, rows);
+    if (received_bytes(call, rows) <= coll->staging_bytes)
+        return push_piece(call, rows, 0, UINT64_MAX);
+    if (call->count == 0) /* rows of any length: a rank cannot know how many pieces others have */
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "recv is not in the heap and gets %llu bytes: allowed are at most %llu "
+                           "(staging_bytes)",
+                           (unsigned long long)received_bytes(call, rows),
+                           (unsigned long long)coll->staging_bytes);
+    const uint64_t longest = weft__coll_row_bytes(call);
+    const uint64_t most = coll->staging_bytes / (uint64_t)coll->comm->num_ranks / 16 * 16;
+    for (uint64_t begin = 0; begin < longest; begin += most)
+        WEFT__TRY(push_piece(call, rows, begin, most));
+    return WEFT_OK;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Packets of 8 bytes: a slot is one 64-bit word, stored and loaded by relaxed atomics. A receiver that
+ * finds a slot empty waits as for a signal of value 1, since no packet is stored as 0.
+ */
+#include <string.h>
+
+#include "machine/cpu/tile.h"
+#include "machine/machine.h"
+
+enum { TILE_PACKETS = WEFT__TILE_BYTES / WEFT_PACKET_BYTES };
+
+_Static_assert(WEFT_PACKET_BYTES == sizeof(uint64_t), "a packet is one word");
+
+static uint64_t *slot_of(const struct weft_packets *packets, int32_t rank, uint64_t slot)
+{
+    return (uint64_t *)(void *)(packets->areas[rank] + packets->slots_offset) + slot;
+}
+
+static uint64_t *escape_of(const struct weft_packets *packets, int32_t rank, uint64_t slot)
+{
+    return (uint64_t *)(void *)(packets->areas[rank] + packets->escapes_offset) + slot;
+}
+
+static uint64_t num_packets_of(uint64_t bytes)
+{
+    return (bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ------------------------------------------------------------------ sending */
+
+static void send_word(struct weft_warp *warp, const struct weft_packets *packets, int32_t rank,
+                      uint64_t slot, uint64_t word)
+{
+    uint64_t stored = word ^ WEFT_PACKET_KEY(0);
+    if (stored == 0 || stored == WEFT_PACKET_ESCAPE) {
+        const enum weft_packet_escape escape = stored == 0 ? WEFT_ESCAPE_EMPTY : WEFT_ESCAPE_ESCAPE;
+        weft_signal(warp, rank, escape_of(packets, rank, slot), 2 * packets->sequence + escape);
+        stored = WEFT_PACKET_ESCAPE;
+    }
+    __atomic_store_n(slot_of(packets, rank, slot), stored, __ATOMIC_RELAXED);
+}
+
+static void send_row(struct weft_warp *warp, const struct weft_packets *packets, int32_t rank,
+                     uint64_t slot, const char *src, uint64_t bytes)
+{
+    const uint64_t num_whole = bytes / WEFT_PACKET_BYTES;
+    for (uint64_t i = 0; i < num_whole; i++) {
+        uint64_t word;
+        memcpy(&word, src + i * WEFT_PACKET_BYTES, WEFT_PACKET_BYTES);
+        send_word(warp, packets, rank, slot + i, word);
+    }
+    const uint64_t rest = bytes % WEFT_PACKET_BYTES;
+    if (rest > 0) {
+        uint64_t word = 0;
+        memcpy(&word, src + num_whole * WEFT_PACKET_BYTES, rest);
+        send_word(warp, packets, rank, slot + num_whole, word);
+    }
+    weft__cpu_ring(warp, rank, slot_of(packets, rank, slot), num_packets_of(bytes));
+}
+
+void weft__cpu_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                            struct weft_packet_targets to, const void *src, uint64_t bytes)
+{
+    for (int32_t rank = to.begin; rank < to.end; rank++) {
+        if (rank != packets->rank)
+            send_row(warp, packets, rank, to.slot, src, bytes);
+    }
+}
+
+/* ------------------------------------------------------------------ receiving */
+
+struct arrival {
+    struct weft_warp *warp;
+    const struct weft_packets *packets;
+    struct weft_wait_site site;
+};
+
+static struct arrival arrival_from(struct weft_warp *warp, const struct weft_packets *packets,
+                                   int32_t rank)
+{
+    return (struct arrival){
+        warp, packets, {WEFT_PHASE_DATA, rank, packets->sequence, packets->exchange}};
+}
+
+/* What is in the slot when a packet has come. The slot is empty afterwards. */
+static enum weft_status take_stored(const struct arrival *arrival, uint64_t slot, uint64_t *stored)
+{
+    uint64_t *place = slot_of(arrival->packets, arrival->packets->rank, slot);
+    *stored = __atomic_load_n(place, __ATOMIC_RELAXED);
+    if (*stored == 0) {
+        const enum weft_status status = weft_wait(arrival->warp, place, 1, &arrival->site);
+        if (status != WEFT_STATUS_OK)
+            return status;
+        *stored = __atomic_load_n(place, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(place, 0, __ATOMIC_RELAXED);
+    return WEFT_STATUS_OK;
+}
+
+static enum weft_status take_escape(const struct arrival *arrival, uint64_t slot, uint64_t *stored)
+{
+    const uint64_t *word = escape_of(arrival->packets, arrival->packets->rank, slot);
+    const uint64_t least = 2 * arrival->packets->sequence;
+    const enum weft_status status = weft_wait(arrival->warp, word, least, &arrival->site);
+    if (status != WEFT_STATUS_OK)
+        return status;
+    const uint64_t escape = __atomic_load_n(word, __ATOMIC_RELAXED) - least;
+    *stored = escape == WEFT_ESCAPE_EMPTY ? 0 : WEFT_PACKET_ESCAPE;
+    return WEFT_STATUS_OK;
+}
+
+static enum weft_status take_words(const struct arrival *arrival, uint64_t slot, uint64_t num_words,
+                                   uint64_t *words)
+{
+    for (uint64_t i = 0; i < num_words; i++) {
+        uint64_t stored;
+        enum weft_status status = take_stored(arrival, slot + i, &stored);
+        if (status == WEFT_STATUS_OK && stored == WEFT_PACKET_ESCAPE)
+            status = take_escape(arrival, slot + i, &stored);
+        if (status != WEFT_STATUS_OK)
+            return status;
+        words[i] = stored ^ WEFT_PACKET_KEY(0);
+    }
+    return WEFT_STATUS_OK;
+}
+
+enum weft_status weft__cpu_packets_receive(struct weft_warp *warp,
+                                           const struct weft_packets *packets, int32_t from,
+                                           uint64_t slot, void *dst, uint64_t bytes)
+{
+    const struct arrival arrival = arrival_from(warp, packets, from);
+    const uint64_t num_packets = num_packets_of(bytes);
+    for (uint64_t begin = 0; begin < num_packets; begin += TILE_PACKETS) {
+        const uint64_t num_words = smaller(num_packets - begin, TILE_PACKETS);
+        const uint64_t offset_bytes = begin * WEFT_PACKET_BYTES;
+        uint64_t words[TILE_PACKETS];
+        const enum weft_status status = take_words(&arrival, slot + begin, num_words, words);
+        if (status != WEFT_STATUS_OK)
+            return status;
+        memcpy((char *)dst + offset_bytes, words, smaller(bytes - offset_bytes, sizeof words));
+    }
+    return WEFT_STATUS_OK;
+}
+
+/* The rows of all ranks, from `offset_bytes` on. */
+static enum weft_status add_rows(struct weft_warp *warp, const struct weft_packets *packets,
+                                 const struct weft_packet_sources *from, struct weft__tile *tile,
+                                 uint64_t offset_bytes)
+{
+    const struct weft__tile_functions *functions = weft__cpu_tile_functions();
+    const uint64_t num_words =
+        num_packets_of((uint64_t)tile->num_elements * weft_dtype_bytes(tile->reduction.dtype));
+    const uint64_t first_slot = from->slot + offset_bytes / WEFT_PACKET_BYTES;
+    for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
+        if (rank == packets->rank) {
+            functions->add(tile, (const char *)from->own + offset_bytes);
+            continue;
+        }
+        const struct arrival arrival = arrival_from(warp, packets, rank);
+        uint64_t words[TILE_PACKETS];
+        const enum weft_status status = take_words(
+            &arrival, first_slot + (uint64_t)rank * from->slots_per_rank, num_words, words);
+        if (status != WEFT_STATUS_OK)
+            return status;
+        functions->add(tile, words);
+    }
+    return WEFT_STATUS_OK;
+}
+
+enum weft_status weft__cpu_packets_reduce(struct weft_warp *warp,
+                                          const struct weft_packets *packets,
+                                          const struct weft_packet_sources *from, void *dst,
+                                          struct weft_reduction reduction, uint64_t num_elements)
+{
+    const struct weft__tile_functions *functions = weft__cpu_tile_functions();
+    const uint64_t element_bytes = weft_dtype_bytes(reduction.dtype);
+    for (uint64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
+        struct weft__tile tile;
+        functions->begin(&tile, reduction,
+                         (int64_t)smaller(num_elements - begin, WEFT__TILE_ELEMENTS));
+        const enum weft_status status = add_rows(warp, packets, from, &tile, begin * element_bytes);
+        if (status != WEFT_STATUS_OK)
+            return status;
+        functions->store(&tile, (char *)dst + begin * element_bytes);
+    }
+    return WEFT_STATUS_OK;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Elements of rows on the cuda machine: chunks of 16 bytes to values that arithmetic is done in, and
+ * back. Types are told apart by overloads on E, an element of the row; V is what its values are. Part
+ * of primitives.h.
+ */
+#ifndef WEFT_MACHINE_CUDA_ELEMENTS_H
+#define WEFT_MACHINE_CUDA_ELEMENTS_H
+
+/* Only a name for overloads: cuda_fp8.h's type would bring that header's compile time. */
+struct weft__cuda_fp8 {
+    uint8_t bits;
+};
+
+template <typename E> struct weft__cuda_values {
+    typedef float type;
+};
+template <> struct weft__cuda_values<double> {
+    typedef double type;
+};
+/* Unsigned, so that they wrap around. */
+template <> struct weft__cuda_values<int32_t> {
+    typedef uint32_t type;
+};
+template <> struct weft__cuda_values<int64_t> {
+    typedef uint64_t type;
+};
+/* Wider than the element, whose bits are the low ones. */
+template <> struct weft__cuda_values<uint8_t> {
+    typedef uint32_t type;
+};
+
+/* Calls `act` with an element of the type. */
+template <typename Act> WEFT_FN void weft__cuda_with_element(weft_dtype dtype, Act act)
+{
+    switch (dtype) {
+    case WEFT_BF16:
+        return act(__nv_bfloat16());
+    case WEFT_FP16:
+        return act(__half());
+    case WEFT_FP32:
+        return act(float());
+    case WEFT_FP64:
+        return act(double());
+    case WEFT_INT32:
+        return act(int32_t());
+    case WEFT_INT64:
+        return act(int64_t());
+    case WEFT_UINT8:
+        return act(uint8_t());
+    case WEFT_FP8_E4M3:
+        break;
+    }
+    act(weft__cuda_fp8());
+}
+
+/* ------------------------------------------------------------------ from a 32-bit word */
+
+WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, float)
+{
+    values[0] = __uint_as_float(word);
+}
+WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, __nv_bfloat16)
+{
+    values[0] = __uint_as_float(word << 16);
+    values[1] = __uint_as_float(word & 0xffff0000u);
+}
+WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, __half)
+{
+    __half2 pair;
+    memcpy(&pair, &word, sizeof pair);
+    values[0] = __low2float(pair);
+    values[1] = __high2float(pair);
+}
+/* With the exponent's bits in place, 2^120 is between the biases; subnormals come out right, too. */
+WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, weft__cuda_fp8)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t byte = word >> (8 * i) & 0xffu, magnitude = byte & 0x7fu;
+        const float value = __fmul_rn(__uint_as_float(magnitude << 20), 0x1p120f);
+        const uint32_t bits = magnitude == 0x7fu ? 0x7fffffffu : __float_as_uint(value);
+        values[i] = __uint_as_float(bits | (byte & 0x80u) << 24);
+    }
+}
+WEFT_FN void weft__cuda_decode_word(uint32_t *values, uint32_t word, int32_t)
+{
+    values[0] = word;
+}
+WEFT_FN void weft__cuda_decode_word(uint32_t *values, uint32_t word, uint8_t)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        values[i] = word >> (8 * i) & 0xffu;
+}
+
+/* ------------------------------------------------------------------ to a 32-bit word */
+
+/* The conversions to bf16 and fp16 give the one NaN by themselves. */
+WEFT_FN uint32_t weft__cuda_encode_word(const float *values, float)
+{
+    return isnan(values[0]) ? 0x7fffffffu : __float_as_uint(values[0]);
+}
+WEFT_FN uint32_t weft__cuda_encode_word(const float *values, __nv_bfloat16)
+{
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(values[0], values[1]);
+    uint32_t word;
+    memcpy(&word, &pair, sizeof word);
+    return word;
+}
+WEFT_FN uint32_t weft__cuda_encode_word(const float *values, __half)
+{
+    const __half2 pair = __floats2half2_rn(values[0], values[1]);
+    uint32_t word;
+    memcpy(&word, &pair, sizeof word);
+    return word;
+}
+/* Not by sm_89's instruction, so that every GPU runs what was tested. */
+WEFT_FN uint32_t weft__cuda_fp8_of_float(float value)
+{
+    const uint32_t bits = __float_as_uint(value);
+    const uint32_t sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return 0x7fu;
+    if (magnitude < 0x3c800000u) {
+        /* Below 2^-6: the sum's last place is that of the subnormals, 2^-9, so the addition rounds. */
+        const float sum = __fadd_rn(__uint_as_float(magnitude), 0x1p14f);
+        return sign | (__float_as_uint(sum) - __float_as_uint(0x1p14f));
+    }
+    const uint32_t rebased = magnitude - ((127u - 7u) << 23);
+    const uint32_t rounded = (rebased + 0x7ffffu + (rebased >> 20 & 1u)) >> 20;
+    return sign | (rounded < 0x7eu ? rounded : 0x7eu);
+}
+WEFT_FN uint32_t weft__cuda_encode_word(const float *values, weft__cuda_fp8)
+{
+    uint32_t word = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        word |= weft__cuda_fp8_of_float(values[i]) << (8 * i);
+    return word;
+}
+WEFT_FN uint32_t weft__cuda_encode_word(const uint32_t *values, int32_t)
+{
+    return values[0];
+}
+WEFT_FN uint32_t weft__cuda_encode_word(const uint32_t *values, uint8_t)
+{
+    uint32_t word = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        word |= (values[i] & 0xffu) << (8 * i);
+    return word;
+}
+
+/* ------------------------------------------------------------------ chunks */
+
+template <typename E, typename V> WEFT_FN void weft__cuda_decode(V *values, int4 chunk, E)
+{
+    enum { PER_WORD = 4 / sizeof(E) };
+    weft__cuda_decode_word(values, (uint32_t)chunk.x, E());
+    weft__cuda_decode_word(values + PER_WORD, (uint32_t)chunk.y, E());
+    weft__cuda_decode_word(values + 2 * PER_WORD, (uint32_t)chunk.z, E());
+    weft__cuda_decode_word(values + 3 * PER_WORD, (uint32_t)chunk.w, E());
+}
+WEFT_FN void weft__cuda_decode(double *values, int4 chunk, double)
+{
+    values[0] = __hiloint2double(chunk.y, chunk.x);
+    values[1] = __hiloint2double(chunk.w, chunk.z);
+}
+WEFT_FN void weft__cuda_decode(uint64_t *values, int4 chunk, int64_t)
+{
+    values[0] = (uint64_t)(uint32_t)chunk.y << 32 | (uint32_t)chunk.x;
+    values[1] = (uint64_t)(uint32_t)chunk.w << 32 | (uint32_t)chunk.z;
+}
+
+template <typename E, typename V> WEFT_FN int4 weft__cuda_encode(const V *values, E)
+{
+    enum { PER_WORD = 4 / sizeof(E) };
+    return make_int4((int)weft__cuda_encode_word(values, E()),
+                     (int)weft__cuda_encode_word(values + PER_WORD, E()),
+                     (int)weft__cuda_encode_word(values + 2 * PER_WORD, E()),
+                     (int)weft__cuda_encode_word(values + 3 * PER_WORD, E()));
+}
+WEFT_FN int4 weft__cuda_encode(const uint64_t *values, int64_t)
+{
+    return make_int4((int)values[0], (int)(values[0] >> 32), (int)values[1],
+                     (int)(values[1] >> 32));
+}
+WEFT_FN int4 weft__cuda_encode(const double *values, double)
+{
+    uint64_t bits[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        bits[i] =
+            isnan(values[i]) ? 0x7fffffffffffffffu : (uint64_t)__double_as_longlong(values[i]);
+    return weft__cuda_encode(bits, int64_t());
+}
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Packets on the sim: a slot is a word, loaded and stored in one piece, in the store buffers as any
+ * store. Nothing in one launch is ordered by them, so they have no ordering site; the launches' fences
+ * are in fences.c. Escape words carry their meaning in their value and order nothing either.
+ */
+#include <string.h>
+
+#include "machine/cpu/rows.h"
+#include "machine/sim/launch.h"
+
+struct call {
+    struct weft_warp *warp;
+    const struct weft_packets *packets;
+    const void *code;
+};
+
+static uint64_t *word_of(const struct call *call, int32_t rank, uint64_t array_offset, uint64_t i)
+{
+    return (uint64_t *)(void *)(call->packets->areas[rank] + array_offset) + i;
+}
+
+static uint64_t *slot_of(const struct call *call, int32_t rank, uint64_t slot)
+{
+    return word_of(call, rank, call->packets->slots_offset, slot);
+}
+
+static uint64_t *escape_of(const struct call *call, int32_t rank, uint64_t slot)
+{
+    return word_of(call, rank, call->packets->escapes_offset, slot);
+}
+
+static void store_word(const struct call *call, uint64_t *word, uint64_t value)
+{
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, call->code);
+    sim_store_begin(word, sizeof *word, SIM_PLAIN_STORE);
+    *word = value;
+}
+
+static uint64_t load_word(const struct call *call, const uint64_t *word)
+{
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, call->code);
+    return *word;
+}
+
+static struct sim_packet packet_from(const struct call *call, int32_t rank)
+{
+    const struct sim_fences *fences = call->warp->shared->launch->fences;
+    return (struct sim_packet){rank, call->packets->sequence, call->packets->exchange,
+                               &fences->released};
+}
+
+/* ---------------------------------------------------------------- rows in memory */
+
+static uint64_t num_packets(uint64_t row_bytes)
+{
+    return (row_bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
+}
+
+static size_t part_bytes(uint64_t row_bytes, uint64_t i)
+{
+    const uint64_t num_left = row_bytes - i * WEFT_PACKET_BYTES;
+    return num_left < WEFT_PACKET_BYTES ? num_left : WEFT_PACKET_BYTES;
+}
+
+static uint64_t load_part(const struct call *call, const void *row, uint64_t row_bytes, uint64_t i)
+{
+    const char *from = (const char *)row + i * WEFT_PACKET_BYTES;
+    const size_t num_bytes = part_bytes(row_bytes, i);
+    uint64_t part = 0;
+    sim_check_access(from, num_bytes, SIM_READ, call->code);
+    memcpy(&part, from, num_bytes);
+    return part;
+}
+
+static void store_part(const struct call *call, void *row, uint64_t row_bytes, uint64_t i,
+                       uint64_t part)
+{
+    char *to = (char *)row + i * WEFT_PACKET_BYTES;
+    const size_t num_bytes = part_bytes(row_bytes, i);
+    sim_check_access(to, num_bytes, SIM_WRITE, call->code);
+    sim_store_begin(to, num_bytes, SIM_PLAIN_STORE);
+    memcpy(to, &part, num_bytes);
+}
+
+/* ---------------------------------------------------------------- one packet */
+
+static void send_one(const struct call *call, int32_t rank, uint64_t slot, uint64_t part)
+{
+    const struct sim_packet packet = packet_from(call, call->packets->rank);
+    const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, call->code};
+    uint64_t stored = part ^ WEFT_PACKET_KEY(0);
+    if (stored == 0 || stored == WEFT_PACKET_ESCAPE) {
+        const uint64_t which = stored == 0 ? WEFT_ESCAPE_EMPTY : WEFT_ESCAPE_ESCAPE;
+        store_word(call, escape_of(call, rank, slot), 2 * packet.sequence + which);
+        stored = WEFT_PACKET_ESCAPE;
+    }
+    uint64_t *word = slot_of(call, rank, slot);
+    sim_slot_send(word, &packet, &access);
+    store_word(call, word, stored);
+}
+
+/* What the packet in the slot would have been stored as, had it not been escaped. */
+static enum weft_status load_stored(const struct call *call, const struct weft_wait_site *site,
+                                    uint64_t slot, uint64_t *stored)
+{
+    const int32_t rank = call->packets->rank;
+    *stored = load_word(call, slot_of(call, rank, slot));
+    if (*stored != WEFT_PACKET_ESCAPE)
+        return WEFT_STATUS_OK;
+    const uint64_t *escape = escape_of(call, rank, slot);
+    if (sim_await(call->warp, escape, 2 * call->packets->sequence, site) != WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
+    *stored = load_word(call, escape) % 2 == WEFT_ESCAPE_EMPTY ? 0 : WEFT_PACKET_ESCAPE;
+    return WEFT_STATUS_OK;
+}
+
+/* Waits for the packet and empties the slot. */
+static enum weft_status take_one(const struct call *call, int32_t from, uint64_t slot,
+                                 uint64_t *part)
+{
+    const struct weft_packets *packets = call->packets;
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, from, packets->sequence,
+                                        packets->exchange};
+    const struct sim_packet awaited = packet_from(call, from);
+    const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, call->code};
+    uint64_t *word = slot_of(call, packets->rank, slot);
+    uint64_t stored;
+    sim_stores_commit_at(
+        word); /* waits look at what others see, but this lane knows its own store */
+    if (sim_await(call->warp, word, 1, &site) != WEFT_STATUS_OK ||
+        load_stored(call, &site, slot, &stored) != WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
+    const struct sim_clock *brought = sim_slot_take(word, &awaited, &access);
+    if (brought != NULL)
+        sim_clock_join(&call->warp->shared->launch->fences->taken, brought);
+    store_word(call, word, 0);
+    *part = stored ^ WEFT_PACKET_KEY(0);
+    return WEFT_STATUS_OK;
+}
+
+/* ---------------------------------------------------------------- the primitives */
+
+void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                            struct weft_packet_targets to, const void *src, uint64_t bytes,
+                            struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    sim_trace("send", place, src, bytes);
+    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes); i += WEFT_WARP_SIZE) {
+        const uint64_t part = load_part(&call, src, bytes, i);
+        for (int32_t rank = to.begin; rank < to.end; rank++) {
+            if (rank != packets->rank)
+                send_one(&call, rank, to.slot + i, part);
+        }
+        sim_yield();
+    }
+}
+
+/* All lanes return the same. That they wait for each other here orders nothing. */
+static enum weft_status agree(struct weft_warp *warp, enum weft_status status)
+{
+    return weft__sim_ballot(warp, status != WEFT_STATUS_OK) != 0 ? WEFT_STATUS_FAILED
+                                                                 : WEFT_STATUS_OK;
+}
+
+enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
+                                           const struct weft_packets *packets, int32_t from,
+                                           uint64_t slot, void *dst, uint64_t bytes,
+                                           struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    enum weft_status status = WEFT_STATUS_OK;
+    sim_trace("receive", place, slot_of(&call, packets->rank, slot), bytes);
+    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes) && status == WEFT_STATUS_OK;
+         i += WEFT_WARP_SIZE) {
+        uint64_t part;
+        status = take_one(&call, from, slot + i, &part);
+        if (status == WEFT_STATUS_OK)
+            store_part(&call, dst, bytes, i, part);
+    }
+    return agree(warp, status);
+}
+
+/* One packet's part of the row of every rank, in rank order. */
+static enum weft_status collect_parts(const struct call *call,
+                                      const struct weft_packet_sources *from, uint64_t row_bytes,
+                                      uint64_t i, uint64_t *parts)
+{
+    const struct weft_packets *packets = call->packets;
+    for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
+        const uint64_t slot = from->slot + (uint64_t)rank * from->slots_per_rank + i;
+        if (rank == packets->rank)
+            parts[rank] = load_part(call, from->own, row_bytes, i);
+        else if (take_one(call, rank, slot, &parts[rank]) != WEFT_STATUS_OK)
+            return WEFT_STATUS_FAILED;
+    }
+    return WEFT_STATUS_OK;
+}
+
+static uint64_t reduce_parts(const uint64_t *parts, int32_t num_parts, size_t num_bytes,
+                             struct weft_reduction how)
+{
+    uint64_t reduced = 0;
+    const void *srcs[SIM_MAX_RANKS], *dsts[] = {&reduced};
+    for (int32_t rank = 0; rank < num_parts; rank++)
+        srcs[rank] = &parts[rank];
+    weft__cpu_row_reduce_variant(WEFT__ROWS_BASE)(
+        dsts, 1, srcs, num_parts, how, (int64_t)(num_bytes / weft_dtype_bytes(how.dtype)));
+    return reduced;
+}
+
+enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
+                                          const struct weft_packets *packets,
+                                          const struct weft_packet_sources *from, void *dst,
+                                          struct weft_reduction how, uint64_t num_elements,
+                                          struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    const uint64_t row_bytes = num_elements * weft_dtype_bytes(how.dtype);
+    enum weft_status status = WEFT_STATUS_OK;
+    sim_trace("reduce", place, slot_of(&call, packets->rank, from->slot), num_elements);
+    for (uint64_t i = (uint64_t)warp->lane_idx;
+         i < num_packets(row_bytes) && status == WEFT_STATUS_OK; i += WEFT_WARP_SIZE) {
+        uint64_t parts[SIM_MAX_RANKS];
+        status = collect_parts(&call, from, row_bytes, i, parts);
+        if (status == WEFT_STATUS_OK)
+            store_part(&call, dst, row_bytes, i,
+                       reduce_parts(parts, packets->num_ranks, part_bytes(row_bytes, i), how));
+    }
+    return agree(warp, status);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_COPY_H
+#define WEFT_PROGRAMS_COPY_H
+
+#include "machine/machine.h"
+
+struct weft_copied_row {
+    const char *src;
+    char *dst;
+    uint64_t bytes;
+};
+
+struct weft_copy_args {
+    int32_t num_rows;
+    uint64_t chunk_bytes; /* that a warp copies at a time */
+    struct weft_copied_row rows[WEFT_COLL_MAX_RANKS];
+};
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_DIRECT_REDUCE_H
+#define WEFT_PROGRAMS_DIRECT_REDUCE_H
+
+#include "programs/direct.h"
+
+struct weft_direct_reduce_args {
+    struct weft_direct direct;
+    struct weft_reduction reduction;
+    uint64_t part_offset; /* of what this rank reduces, in every input */
+    uint64_t part_bytes;
+    char *out; /* where the part goes; NULL: to its offset in the outputs of all ranks */
+};
+
+#endif

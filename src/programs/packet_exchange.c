@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * packet_exchange: every rank sends every other a row, in packets, and puts those that come to their
+ * places: all-gather, all-to-all and broadcast. The warps are dealt out to the ranks in turn, and those of
+ * one rank share its rows, so that packets of several ranks are awaited at the same time.
+ */
+#include "programs/packet_exchange.h"
+
+/* How many warps share the rows of a rank, and which of them this one is. */
+struct warp_group {
+    int32_t first_rank; /* this warp's; further ones are rank_step apart */
+    int32_t rank_step;
+    int32_t idx;
+    int32_t num_warps;
+};
+
+WEFT_FN struct warp_group group_of_warp(struct weft_warp *warp, int32_t num_ranks)
+{
+    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
+    const int32_t idx = weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
+    if (num_warps < num_ranks) {
+        const struct warp_group alone = {idx, num_warps, 0, 1};
+        return alone;
+    }
+    /* Warps beyond a multiple of num_ranks would get no share: their rank is past the end. */
+    const int32_t group_warps = num_warps / num_ranks;
+    const struct warp_group group = {idx < group_warps * num_ranks ? idx % num_ranks : num_ranks,
+                                     num_ranks, idx / num_ranks, group_warps};
+    return group;
+}
+
+WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_args *args,
+                      const struct weft_packets *packets, int32_t rank, struct warp_group group)
+{
+    const struct weft_exchanged_row row = args->sent[rank];
+    const struct weft_row_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
+    const char *src = args->in + row.offset + span.begin;
+    const uint64_t slot =
+        weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES;
+    const struct weft_packet_targets one = {rank, rank + 1, slot};
+    if (span.bytes == 0)
+        return;
+    if (rank != packets->rank) {
+        weft_packets_send(warp, packets, one, src, span.bytes);
+        return;
+    }
+    char *dst = args->out + args->received[rank].offset + span.begin;
+    const void **dsts = weft_warp_pointers(warp);
+    if (weft_lane_idx(warp) == 0)
+        dsts[0] = dst;
+    weft_warp_sync(warp);
+    if (dst != src)
+        weft_row_copy(warp, dsts, 1, src, span.bytes);
+}
+
+WEFT_FN enum weft_status receive_row(struct weft_warp *warp,
+                                     const struct weft_packet_exchange_args *args,
+                                     const struct weft_packets *packets, int32_t rank,
+                                     struct warp_group group)
+{
+    const struct weft_exchanged_row row = args->received[rank];
+    const struct weft_row_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
+    if (span.bytes == 0 || rank == packets->rank)
+        return WEFT_STATUS_OK;
+    return weft_packets_receive(
+        warp, packets, rank, weft_region_slot(&args->area, rank) + span.begin / WEFT_PACKET_BYTES,
+        args->out + row.offset + span.begin, span.bytes);
+}
+
+WEFT_FN struct weft_call_header header_for(const struct weft_packet_exchange_args *args,
+                                           uint64_t num_bytes)
+{
+    struct weft_call_header header = args->header;
+    header.num_bytes = num_bytes;
+    return header;
+}
+
+WEFT_FN void send_headers(struct weft_warp *warp, const struct weft_packet_exchange_args *args,
+                          const struct weft_packets *packets)
+{
+    const struct weft_header_duty duty = weft_header_duty(warp);
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
+        if (rank != packets->rank)
+            weft_header_send(warp, packets, rank, header_for(args, args->sent[rank].bytes));
+    }
+}
+
+WEFT_FN enum weft_status check_headers(struct weft_warp *warp,
+                                       const struct weft_packet_exchange_args *args,
+                                       const struct weft_packets *packets)
+{
+    const struct weft_header_duty duty = weft_header_duty(warp);
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
+         rank += duty.rank_step) {
+        if (rank != packets->rank)
+            status = weft_header_check(warp, packets, rank,
+                                       header_for(args, args->received[rank].bytes));
+    }
+    return status;
+}
+
+WEFT_PROGRAM(packet_exchange, warp, args)
+{
+    struct weft_packets packets;
+    enum weft_status status = weft_packets_begin(warp, &args->area, &packets);
+    if (status != WEFT_STATUS_OK)
+        return status;
+    const struct warp_group group = group_of_warp(warp, packets.num_ranks);
+    for (int32_t rank = group.first_rank; rank < packets.num_ranks; rank += group.rank_step)
+        send_row(warp, args, &packets, rank, group);
+    send_headers(warp, args, &packets);
+    status = check_headers(warp, args, &packets);
+    for (int32_t rank = group.first_rank; rank < packets.num_ranks && status == WEFT_STATUS_OK;
+         rank += group.rank_step)
+        status = receive_row(warp, args, &packets, rank, group);
+    return weft_packets_end(warp, &args->area, status);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * packet_reduce: every rank sends every other a row in packets, and reduces the rows that come with its
+ * own. With the same row for all this is an all-reduce in one shot; with a row of its own for each, a
+ * reduce-scatter. A warp has the same share of every row.
+ */
+#include "programs/packet_reduce.h"
+
+WEFT_FN void send_rows(struct weft_warp *warp, const struct weft_packet_reduce_args *args,
+                       const struct weft_packets *packets, struct weft_row_span span)
+{
+    const uint64_t slot =
+        weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES;
+    if (args->in_stride_bytes == 0) {
+        const struct weft_packet_targets all = {0, packets->num_ranks, slot};
+        weft_packets_send(warp, packets, all, args->in + span.begin, span.bytes);
+        return;
+    }
+    for (int32_t i = 1; i < packets->num_ranks; i++) {
+        const int32_t rank = (packets->rank + i) % packets->num_ranks;
+        const struct weft_packet_targets one = {rank, rank + 1, slot};
+        weft_packets_send(warp, packets, one,
+                          args->in + (uint64_t)rank * args->in_stride_bytes + span.begin,
+                          span.bytes);
+    }
+}
+
+WEFT_PROGRAM(packet_reduce, warp, args)
+{
+    struct weft_packets packets;
+    const enum weft_status begun = weft_packets_begin(warp, &args->area, &packets);
+    if (begun != WEFT_STATUS_OK)
+        return begun;
+    const struct weft_row_span span = weft_warp_share(warp, args->row_bytes);
+    if (span.bytes > 0)
+        send_rows(warp, args, &packets, span);
+    weft_headers_send(warp, &packets, weft_header_duty(warp), args->header);
+    enum weft_status status =
+        weft_headers_check(warp, &packets, weft_header_duty(warp), args->header);
+    if (status == WEFT_STATUS_OK && span.bytes > 0) {
+        const struct weft_packet_sources from = {
+            weft_region_slot(&args->area, 0) + span.begin / WEFT_PACKET_BYTES,
+            weft_region_slots(&args->area),
+            args->in + (uint64_t)packets.rank * args->in_stride_bytes + span.begin};
+        status = weft_packets_reduce(warp, &packets, &from, args->out + span.begin, args->reduction,
+                                     span.bytes / weft_dtype_bytes(args->reduction.dtype));
+    }
+    return weft_packets_end(warp, &args->area, status);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_PACKET_REDUCE_H
+#define WEFT_PROGRAMS_PACKET_REDUCE_H
+
+#include "programs/packet_area.h"
+
+struct weft_packet_reduce_args {
+    struct weft_packet_area area;
+    struct weft_call_header header;
+    const char *in;
+    uint64_t
+        in_stride_bytes; /* from the row for one rank to that for the next; 0: all get the same */
+    char *out;
+    uint64_t row_bytes; /* at most region_bytes */
+    struct weft_reduction reduction;
+};
+
+#endif

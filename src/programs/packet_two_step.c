@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * packet_two_step: an all-reduce of which each rank makes a part. Step 1: every rank sends each other
+ * the part of its row that is the other's, in packets; the owner reduces. Step 2: the owner sends the
+ * result to all. A warp has the same share of every part, and a lane the same packets of the share, so
+ * that step 2 needs no sync: a lane sends what it has reduced itself, and overwrites, in place, what it
+ * has sent itself.
+ */
+#include "programs/packet_two_step.h"
+
+/* The part of a rank, and this warp's share of it, from the row's first byte on. */
+WEFT_FN struct weft_row_span warp_share_of_part(struct weft_warp *warp,
+                                                const struct weft_packet_two_step_args *args,
+                                                int32_t rank)
+{
+    const uint64_t begin = (uint64_t)rank * args->part_bytes;
+    const uint64_t rest = begin < args->row_bytes ? args->row_bytes - begin : 0;
+    const uint64_t part_bytes = rest < args->part_bytes ? rest : args->part_bytes;
+    struct weft_row_span span = weft_warp_share(warp, args->part_bytes);
+    span.bytes = span.begin >= part_bytes               ? 0
+                 : span.bytes < part_bytes - span.begin ? span.bytes
+                                                        : part_bytes - span.begin;
+    span.begin += begin;
+    return span;
+}
+
+/* Where `rank` sends this warp's share of the parts of a step. */
+WEFT_FN uint64_t share_slot(struct weft_warp *warp, const struct weft_packet_two_step_args *args,
+                            int32_t rank, int32_t step)
+{
+    const uint64_t offset = weft_warp_share(warp, args->part_bytes).begin / WEFT_PACKET_BYTES;
+    return weft_region_slot(&args->area, rank) +
+           (uint64_t)step * weft_region_slots(&args->area) / 2 + offset;
+}
+
+WEFT_FN void send_parts(struct weft_warp *warp, const struct weft_packet_two_step_args *args,
+                        const struct weft_packets *packets)
+{
+    for (int32_t i = 1; i < packets->num_ranks; i++) {
+        const int32_t rank = (packets->rank + i) % packets->num_ranks;
+        const struct weft_row_span span = warp_share_of_part(warp, args, rank);
+        const struct weft_packet_targets one = {rank, rank + 1,
+                                                share_slot(warp, args, packets->rank, 0)};
+        if (span.bytes > 0)
+            weft_packets_send(warp, packets, one, args->in + span.begin, span.bytes);
+    }
+}
+
+WEFT_FN enum weft_status reduce_part(struct weft_warp *warp,
+                                     const struct weft_packet_two_step_args *args,
+                                     const struct weft_packets *packets)
+{
+    const struct weft_row_span span = warp_share_of_part(warp, args, packets->rank);
+    if (span.bytes == 0)
+        return WEFT_STATUS_OK;
+    const struct weft_packet_sources from = {share_slot(warp, args, 0, 0),
+                                             weft_region_slots(&args->area), args->in + span.begin};
+    const struct weft_packet_targets all = {0, packets->num_ranks,
+                                            share_slot(warp, args, packets->rank, 1)};
+    const enum weft_status status =
+        weft_packets_reduce(warp, packets, &from, args->out + span.begin, args->reduction,
+                            span.bytes / weft_dtype_bytes(args->reduction.dtype));
+    if (status == WEFT_STATUS_OK)
+        weft_packets_send(warp, packets, all, args->out + span.begin, span.bytes);
+    return status;
+}
+
+WEFT_FN enum weft_status receive_parts(struct weft_warp *warp,
+                                       const struct weft_packet_two_step_args *args,
+                                       const struct weft_packets *packets)
+{
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t i = 1; i < packets->num_ranks && status == WEFT_STATUS_OK; i++) {
+        const int32_t rank = (packets->rank + i) % packets->num_ranks;
+        const struct weft_row_span span = warp_share_of_part(warp, args, rank);
+        if (span.bytes > 0)
+            status = weft_packets_receive(warp, packets, rank, share_slot(warp, args, rank, 1),
+                                          args->out + span.begin, span.bytes);
+    }
+    return status;
+}
+
+WEFT_PROGRAM(packet_two_step, warp, args)
+{
+    struct weft_packets packets;
+    enum weft_status status = weft_packets_begin(warp, &args->area, &packets);
+    if (status != WEFT_STATUS_OK)
+        return status;
+    send_parts(warp, args, &packets);
+    weft_headers_send(warp, &packets, weft_header_duty(warp), args->header);
+    status = weft_headers_check(warp, &packets, weft_header_duty(warp), args->header);
+    if (status == WEFT_STATUS_OK)
+        status = reduce_part(warp, args, &packets);
+    if (status == WEFT_STATUS_OK)
+        status = receive_parts(warp, args, &packets);
+    return weft_packets_end(warp, &args->area, status);
+}

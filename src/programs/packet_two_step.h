@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_PACKET_TWO_STEP_H
+#define WEFT_PROGRAMS_PACKET_TWO_STEP_H
+
+#include "programs/packet_area.h"
+
+struct weft_packet_two_step_args {
+    struct weft_packet_area area;
+    struct weft_call_header header;
+    const char *in;
+    char *out;
+    uint64_t row_bytes;
+    uint64_t part_bytes; /* of each rank but the last ones; at most half of region_bytes */
+    struct weft_reduction reduction;
+};
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "packet_job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "machine/float_bits.h"
+#include "machine/host.h"
+#include "ops/programs.h"
+
+weft__program_fn weft__sim_planted_packets;
+
+/* Virtual time. The survivors of a fault come to their meeting up to a deadline apart. */
+enum { TIMEOUT_MS = 1000, SURVIVORS_TIMEOUT_MS = 60000 };
+
+struct packet_rank {
+    struct packet_job *job;
+    int32_t number;
+    weft_comm *comm;
+    weft_stream *streams[PACKET_MAX_STREAMS];
+    weft_event *event;
+    void *area;
+    int32_t num_wrong;
+    /* By launch, from 1. */
+    unsigned char own[PACKET_MAX_LAUNCHES + 1][PACKET_ROW_BYTES];
+    unsigned char rows[PACKET_MAX_LAUNCHES + 1][PACKET_RANKS][PACKET_ROW_BYTES];
+};
+
+/* Some of the packets are the two that cannot be stored as they are. */
+static void fill_row(unsigned char *row, int32_t rank, int32_t launch)
+{
+    const uint64_t escaped[] = {WEFT_PACKET_KEY(0), WEFT_PACKET_KEY(0) ^ WEFT_PACKET_ESCAPE};
+    for (int32_t i = 0; i < PACKET_ROW_BYTES; i++)
+        row[i] = (unsigned char)(64 * rank + 16 * launch + i);
+    for (int32_t i = 0; i < 2; i++)
+        memcpy(row + (size_t)((rank + launch + i) % 3) * WEFT_PACKET_BYTES, &escaped[i],
+               WEFT_PACKET_BYTES);
+}
+
+static weft_result open_comm(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
+                             uint32_t timeout_ms, weft_comm **comm)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.timeout_ms = timeout_ms;
+    return weft_comm_create(id, rank, num_ranks, &config, comm);
+}
+
+static weft_result open_rank(struct packet_rank *rank)
+{
+    weft_result result =
+        open_comm(&rank->job->id, rank->number, PACKET_RANKS, TIMEOUT_MS, &rank->comm);
+    if (result == WEFT_OK)
+        result = weft_heap_alloc(rank->comm, sizeof(struct packet_area), &rank->area);
+    for (int32_t i = 0; i < rank->job->num_streams && result == WEFT_OK; i++)
+        result = weft_stream_create(rank->comm, &rank->streams[i]);
+    if (result == WEFT_OK)
+        result = weft_event_create(rank->comm, &rank->event);
+    if (result != WEFT_OK)
+        return result;
+    weft__sim_host_writes(rank->area, sizeof(struct packet_area));
+    memset(rank->area, 0, sizeof(struct packet_area));
+    for (int32_t launch = 1; launch <= rank->job->num_launches; launch++) {
+        fill_row(rank->own[launch], rank->number, launch);
+        fill_row(rank->rows[launch][rank->number], rank->number, launch);
+    }
+    weft__sim_host_writes(rank->own, sizeof rank->own);
+    weft__sim_host_writes(rank->rows, sizeof rank->rows);
+    weft__sim_host_writes(&rank->num_wrong, sizeof rank->num_wrong);
+    return weft_host_barrier(rank->comm);
+}
+
+static weft_result launch_one(struct packet_rank *rank, int32_t number)
+{
+    const struct packet_job *job = rank->job;
+    const struct weft__program program = {"packets", weft__sim_planted_packets};
+    struct packet_args args = {.own = rank->own[number],
+                               .rows = rank->rows[number][0],
+                               .num_wrong = &rank->num_wrong,
+                               .rank = rank->number,
+                               .form = job->form,
+                               .sequence = (uint64_t)number,
+                               .num_launches = (uint64_t)job->num_launches};
+    const struct weft__launch launch = {.program = &program,
+                                        .args = &args,
+                                        .args_bytes = sizeof args,
+                                        .grid = {.num_blocks = 1, .num_warps = 1},
+                                        .comm = rank->comm,
+                                        .on_failure = weft__program_failed};
+    for (int32_t other = 0; other < PACKET_RANKS; other++)
+        args.areas[other] = weft_ptr(rank->comm, rank->area, other);
+    weft_stream *stream = rank->streams[number % job->num_streams];
+    weft_result result = weft_stream_wait_event(stream, rank->event);
+    if (result == WEFT_OK)
+        result = stream->machine->launch(stream, &launch);
+    return result == WEFT_OK ? weft_event_record(rank->event, stream) : result;
+}
+
+static weft_result launch_all(struct packet_rank *rank)
+{
+    weft_result result = WEFT_OK;
+    for (int32_t i = 1; i <= rank->job->num_launches && result == WEFT_OK; i++)
+        result = launch_one(rank, i);
+    for (int32_t i = 0; i < rank->job->num_streams && result == WEFT_OK; i++)
+        result = weft_stream_synchronize(rank->streams[i]);
+    return result;
+}
+
+static int is_wrong_row(const struct packet_rank *rank, int32_t launch, int32_t sender)
+{
+    unsigned char row[PACKET_ROW_BYTES];
+    fill_row(row, sender, launch);
+    return memcmp(row, rank->rows[launch][sender], sizeof row) != 0;
+}
+
+static int is_wrong_sum(const struct packet_rank *rank, int32_t launch)
+{
+    float rows[PACKET_RANKS][PACKET_ROW_BYTES / sizeof(float)];
+    uint32_t sums[PACKET_ROW_BYTES / sizeof(float)];
+    for (int32_t sender = 0; sender < PACKET_RANKS; sender++)
+        fill_row((unsigned char *)rows[sender], sender, launch);
+    for (size_t i = 0; i < PACKET_ROW_BYTES / sizeof(float); i++)
+        sums[i] = weft__canonical_float_bits(rows[0][i] + rows[1][i] + rows[2][i]);
+    return memcmp(sums, rank->rows[launch][rank->number], sizeof sums) != 0;
+}
+
+static int has_wrong_rows(const struct packet_rank *rank)
+{
+    int num_wrong = 0;
+    weft__sim_host_reads(rank->rows, sizeof rank->rows);
+    for (int32_t launch = 1; launch <= rank->job->num_launches; launch++) {
+        if (rank->job->form == PACKETS_REDUCED) {
+            num_wrong += is_wrong_sum(rank, launch);
+            continue;
+        }
+        for (int32_t sender = 0; sender < PACKET_RANKS; sender++)
+            num_wrong += is_wrong_row(rank, launch, sender);
+    }
+    return num_wrong > 0;
+}
+
+static int is_survivor(const struct packet_rank *rank)
+{
+    return rank->job->fault != WEFT__SIM_NO_FAULT && rank->number != rank->job->fault_rank;
+}
+
+/* Returns 1 if it is not the struck rank that the survivor blames. */
+static int blames_another(struct packet_rank *rank)
+{
+    int32_t failed_rank = -1;
+    rank->job->num_failed++;
+    return weft_comm_status(rank->comm, &failed_rank) == WEFT_OK ||
+           failed_rank != rank->job->fault_rank;
+}
+
+/* So that no survivor takes another's leaving for the fault. */
+static int meet_survivors(const struct packet_rank *rank)
+{
+    weft_comm *comm;
+    const int32_t number = rank->number - (rank->number > rank->job->fault_rank);
+    return open_comm(&rank->job->survivors_id, number, PACKET_RANKS - 1, SURVIVORS_TIMEOUT_MS,
+                     &comm) != WEFT_OK ||
+           weft_comm_destroy(comm) != WEFT_OK;
+}
+
+static int close_rank(struct packet_rank *rank)
+{
+    int failed = 0;
+    for (int32_t i = 0; i < rank->job->num_streams; i++)
+        failed |= rank->streams[i] != NULL && weft_stream_destroy(rank->streams[i]) != WEFT_OK;
+    failed |= rank->event != NULL && weft_event_destroy(rank->event) != WEFT_OK;
+    failed |= rank->area != NULL && weft_heap_free(rank->comm, rank->area) != WEFT_OK;
+    return failed | (rank->comm != NULL && weft_comm_destroy(rank->comm) != WEFT_OK);
+}
+
+static int run_rank(int32_t number, void *argument)
+{
+    struct packet_rank rank = {.job = argument, .number = number};
+    weft_result result = open_rank(&rank);
+    const int is_open = result == WEFT_OK;
+    if (result == WEFT_OK)
+        result = launch_all(&rank);
+    int failed = result == WEFT_OK && (has_wrong_rows(&rank) || rank.num_wrong > 0);
+    if (is_survivor(&rank)) {
+        failed |= is_open && result != WEFT_OK && blames_another(&rank);
+        failed |= meet_survivors(&rank);
+    } else if (rank.job->fault == WEFT__SIM_NO_FAULT) {
+        failed |= result != WEFT_OK || weft_host_barrier(rank.comm) != WEFT_OK;
+    }
+    return failed | close_rank(&rank);
+}
+
+void packet_job_run(struct packet_job *job, uint64_t seed, struct weft__sim_result *result)
+{
+    const struct weft__sim_config config = {.seed = seed,
+                                            .policy = WEFT__SIM_MIXED,
+                                            .num_ranks = PACKET_RANKS,
+                                            .rank_main = run_rank,
+                                            .argument = job,
+                                            .weakened_site = WEFT__SIM_NO_SITE,
+                                            .fault = job->fault,
+                                            .fault_rank = job->fault_rank,
+                                            .fault_step = job->fault_step};
+    job->num_failed = 0;
+    assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
+    assert_int_equal(weft_unique_id_create(&job->survivors_id), WEFT_OK);
+    assert_int_equal(weft__sim_run(&config, result), 0);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+#include "planted_packets.h"
+#include "planted.h"
+
+WEFT_FN struct weft_packets packets_of(const struct packet_args *args, char *const *areas)
+{
+    const int has_one_buffer = args->form == PACKETS_ONE_BUFFER || args->form == PACKETS_SIGNALLED;
+    const uint64_t buffer = has_one_buffer ? 0 : args->sequence % PACKET_BUFFERS;
+    const struct packet_area *area = NULL;
+    const uint64_t buffer_offset = buffer * sizeof area->slots[0];
+    return (struct weft_packets){
+        .rank = args->rank,
+        .num_ranks = PACKET_RANKS,
+        .areas = areas,
+        .slots_offset = offsetof(struct packet_area, slots) + buffer_offset,
+        .escapes_offset = offsetof(struct packet_area, escapes) + buffer_offset,
+        .sequence = args->sequence,
+        .exchange = 1};
+}
+
+/* The first slot of the sender's row. */
+WEFT_FN uint64_t slot_of(const struct packet_args *args, int32_t sender)
+{
+    return args->form == PACKETS_ONE_ROW ? 0 : (uint64_t)sender * PACKET_ROW_SLOTS;
+}
+
+WEFT_FN enum weft_status receive_all(struct weft_warp *warp, const struct packet_args *args,
+                                     const struct weft_packets *packets)
+{
+    const int is_last = args->sequence == args->num_launches;
+    const uint64_t row_bytes =
+        args->form == PACKETS_HALF_TAKEN ? 2 * WEFT_PACKET_BYTES : PACKET_ROW_BYTES;
+    for (int32_t sender = 0; sender < PACKET_RANKS; sender++) {
+        if (sender == args->rank || (args->form == PACKETS_UNTAKEN && is_last))
+            continue;
+        const int32_t other = PACKET_RANKS - args->rank - sender;
+        const int32_t awaited = args->form == PACKETS_OTHER_SENDER ? other : sender;
+        const enum weft_status status =
+            weft_packets_receive(warp, packets, awaited, slot_of(args, sender),
+                                 args->rows + (int64_t)sender * PACKET_ROW_BYTES, row_bytes);
+        if (status != WEFT_STATUS_OK)
+            return status;
+    }
+    return WEFT_STATUS_OK;
+}
+
+WEFT_FN enum weft_status reduce_all(struct weft_warp *warp, const struct packet_args *args,
+                                    const struct weft_packets *packets)
+{
+    unsigned char *own = args->rows + (int64_t)args->rank * PACKET_ROW_BYTES;
+    const struct weft_packet_sources sources = {0, PACKET_ROW_SLOTS, own};
+    const struct weft_reduction sum = {WEFT_FP32, WEFT_REDUCTION_SUM};
+    return weft_packets_reduce(warp, packets, &sources, own, sum, PACKET_ROW_BYTES / sizeof(float));
+}
+
+WEFT_FN enum weft_status take_all(struct weft_warp *warp, const struct packet_args *args,
+                                  const struct weft_packets *packets)
+{
+    return args->form == PACKETS_REDUCED ? reduce_all(warp, args, packets)
+                                         : receive_all(warp, args, packets);
+}
+
+WEFT_FN void write_data(struct weft_warp *warp, const struct packet_args *args)
+{
+    for (int32_t rank = weft_lane_idx(warp); rank < PACKET_RANKS; rank += WEFT_WARP_SIZE)
+        args->areas[rank]->data[args->rank][args->sequence] = args->sequence;
+}
+
+/* What the others wrote `lag` launches ago. */
+WEFT_FN void read_data(struct weft_warp *warp, const struct packet_args *args, uint64_t lag)
+{
+    if (args->sequence <= lag || weft_lane_idx(warp) != 0)
+        return;
+    const uint64_t launch = args->sequence - lag;
+    for (int32_t sender = 0; sender < PACKET_RANKS; sender++) {
+        if (args->areas[args->rank]->data[sender][launch] != launch)
+            weft_add_relaxed(args->num_wrong, 1);
+    }
+}
+
+WEFT_FN enum weft_status tell_all(struct weft_warp *warp, const struct packet_args *args)
+{
+    weft_warp_sync(warp); /* every lane has taken its packets */
+    for (int32_t rank = 0; rank < PACKET_RANKS && weft_lane_idx(warp) == 0; rank++)
+        weft_signal(warp, rank, &args->areas[rank]->taken[args->rank], args->sequence);
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t rank = 0; rank < PACKET_RANKS && weft_lane_idx(warp) == 0; rank++) {
+        const struct weft_wait_site site = {WEFT_PHASE_FINISH, rank, args->sequence, 1};
+        if (status == WEFT_STATUS_OK)
+            status = weft_wait(warp, &args->areas[args->rank]->taken[rank], args->sequence, &site);
+    }
+    return weft_ballot(warp, status != WEFT_STATUS_OK) != 0 ? WEFT_STATUS_FAILED : WEFT_STATUS_OK;
+}
+
+WEFT_PROGRAM(planted_packets, warp, args)
+{
+    char *areas[PACKET_RANKS];
+    for (int32_t rank = 0; rank < PACKET_RANKS; rank++)
+        areas[rank] = (char *)args->areas[rank];
+    const struct weft_packets packets = packets_of(args, areas);
+    const struct weft_packet_targets all = {0, PACKET_RANKS, slot_of(args, args->rank)};
+    write_data(warp, args);
+    weft_packets_send(warp, &packets, all, args->own, PACKET_ROW_BYTES);
+    enum weft_status status = take_all(warp, args, &packets);
+    if (args->form == PACKETS_SENT_TWICE && status == WEFT_STATUS_OK) {
+        weft_packets_send(warp, &packets, all, args->own, PACKET_ROW_BYTES);
+        status = take_all(warp, args, &packets);
+    }
+    if (status != WEFT_STATUS_OK)
+        return status;
+    if (args->form == PACKETS_READ_AT_ONCE)
+        read_data(warp, args, 0);
+    if (args->form == PACKETS_READ_TOO_EARLY)
+        read_data(warp, args, 1);
+    if (args->form == PACKETS_READ_LATER)
+        read_data(warp, args, 2);
+    return args->form == PACKETS_SIGNALLED ? tell_all(warp, args) : WEFT_STATUS_OK;
+}
+
+/* Rank 0 sends two packets, the first one first, to where rank 1 looks. */
+WEFT_PROGRAM(late_packets, warp, args)
+{
+    char *const areas[JOB_RANKS] = {(char *)args->own, (char *)args->other};
+    const struct weft_packets packets = {.num_ranks = JOB_RANKS,
+                                         .areas = areas,
+                                         .slots_offset = offsetof(struct job_area, slots),
+                                         .sequence = args->sequence,
+                                         .exchange = 1};
+    for (uint64_t i = 0; i < JOB_SLOTS && args->rank == 0; i++) {
+        const struct weft_packet_targets to = {0, JOB_RANKS, i * JOB_SLOT_WORDS};
+        weft_packets_send(warp, &packets, to, args->own->slots[0], WEFT_PACKET_BYTES);
+    }
+    for (int32_t i = 0; i < JOB_LOOKS; i++)
+        job_look(warp, args, i);
+    return WEFT_STATUS_OK;
+}

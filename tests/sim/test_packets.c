@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* Packets on the sim: a program that uses them rightly is clean, bugs are found by name, and a sender
+ * that dies or sleeps ends the waits of the others, who blame it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "packet_job.h"
+
+enum { NUM_SEEDS = 300, NUM_SEEDS_RIGHT = 3000, NUM_LAUNCHES = 5 };
+
+static struct weft__sim_result result; /* large */
+
+static int is_caught(void)
+{
+    return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
+}
+
+static void check_clean(enum packet_form form, int32_t num_streams, uint64_t num_seeds)
+{
+    struct packet_job job = {
+        .form = form, .num_launches = NUM_LAUNCHES, .num_streams = num_streams};
+    for (uint64_t seed = 0; seed < num_seeds; seed++) {
+        packet_job_run(&job, seed, &result);
+        if (is_caught())
+            print_message("seed %d: %s\n", (int)seed, result.report);
+        assert_false(is_caught());
+    }
+}
+
+/* What is wrong is told of in as many words, in every schedule or at least in some. */
+enum frequency { IN_ALL, IN_SOME };
+
+static void check_found(enum packet_form form, enum frequency frequency, const char *told)
+{
+    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .num_streams = 1};
+    int num_found = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        packet_job_run(&job, seed, &result);
+        assert_null(strstr(result.report, "packet taken twice")); /* a lane knows what it took */
+        num_found += result.num_races > 0 && strstr(result.report, told) != NULL;
+    }
+    print_message("found in %d of %d schedules: %s\n", num_found, NUM_SEEDS, told);
+    assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
+}
+
+static void a_right_program_is_clean(void **state)
+{
+    (void)state;
+    check_clean(PACKETS_RIGHT, 1, NUM_SEEDS_RIGHT);
+}
+
+static void rows_are_reduced_in_rank_order(void **state)
+{
+    (void)state;
+    check_clean(PACKETS_REDUCED, 1, NUM_SEEDS);
+}
+
+static void signals_tell_that_packets_were_taken(void **state)
+{
+    (void)state;
+    check_clean(PACKETS_SIGNALLED, 1, NUM_SEEDS);
+}
+
+static void launches_are_ordered_by_the_packets_between_them(void **state)
+{
+    (void)state;
+    check_clean(PACKETS_READ_LATER, 1, NUM_SEEDS);
+}
+
+static void launches_of_several_streams_are_ordered_too(void **state)
+{
+    (void)state;
+    check_clean(PACKETS_READ_LATER, PACKET_MAX_STREAMS, NUM_SEEDS);
+}
+
+static void one_buffer_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_ONE_BUFFER, IN_ALL, "packet sent to a slot that");
+    check_found(PACKETS_ONE_BUFFER, IN_SOME, "the sender did not learn that it was emptied");
+}
+
+static void a_slot_that_stays_full_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_HALF_TAKEN, IN_ALL, "packet sent to a slot that is full");
+}
+
+static void a_slot_used_twice_in_a_launch_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_SENT_TWICE, IN_ALL, "packet sent to a slot that");
+}
+
+static void data_read_after_a_packet_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_READ_AT_ONCE, IN_ALL, "the read is not ordered after the write");
+}
+
+static void data_of_the_launch_before_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_READ_TOO_EARLY, IN_ALL, "the read is not ordered after the write");
+}
+
+static void two_senders_of_one_slot_are_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_ONE_ROW, IN_ALL, "packet sent to a slot that");
+    check_found(PACKETS_ONE_ROW, IN_SOME, "is awaited");
+}
+
+static void a_packet_of_another_rank_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_OTHER_SENDER, IN_ALL, "packet of rank");
+}
+
+static void a_packet_that_nobody_takes_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_UNTAKEN, IN_ALL, "packet that nobody took");
+}
+
+static void check_fault(enum packet_form form, enum weft__sim_fault fault)
+{
+    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .num_streams = 1};
+    int num_struck = 0, num_failed = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        job.fault = WEFT__SIM_NO_FAULT;
+        packet_job_run(&job, seed, &result);
+        job.fault = fault;
+        job.fault_rank = (int32_t)(seed % PACKET_RANKS);
+        job.fault_step = result.num_steps * (seed % 100) / 100;
+        packet_job_run(&job, seed, &result);
+        if (is_caught())
+            print_message("seed %d: %s\n", (int)seed, result.report);
+        assert_false(is_caught());
+        num_struck += result.fault_struck;
+        num_failed += job.num_failed;
+    }
+    print_message("%d faults, %d launches of survivors failed\n", num_struck, num_failed);
+    assert_true(num_struck > NUM_SEEDS / 2 && num_failed > NUM_SEEDS / 2);
+}
+
+static void who_waits_for_a_dead_sender_blames_it(void **state)
+{
+    (void)state;
+    check_fault(PACKETS_RIGHT, WEFT__SIM_KILL);
+    check_fault(PACKETS_REDUCED, WEFT__SIM_KILL);
+}
+
+static void who_waits_for_a_sleeping_sender_blames_it(void **state)
+{
+    (void)state;
+    check_fault(PACKETS_RIGHT, WEFT__SIM_STALL);
+    check_fault(PACKETS_REDUCED, WEFT__SIM_STALL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_right_program_is_clean),
+        cmocka_unit_test(rows_are_reduced_in_rank_order),
+        cmocka_unit_test(signals_tell_that_packets_were_taken),
+        cmocka_unit_test(launches_are_ordered_by_the_packets_between_them),
+        cmocka_unit_test(launches_of_several_streams_are_ordered_too),
+        cmocka_unit_test(one_buffer_is_found),
+        cmocka_unit_test(a_slot_that_stays_full_is_found),
+        cmocka_unit_test(a_slot_used_twice_in_a_launch_is_found),
+        cmocka_unit_test(data_read_after_a_packet_is_found),
+        cmocka_unit_test(data_of_the_launch_before_is_found),
+        cmocka_unit_test(two_senders_of_one_slot_are_found),
+        cmocka_unit_test(a_packet_of_another_rank_is_found),
+        cmocka_unit_test(a_packet_that_nobody_takes_is_found),
+        cmocka_unit_test(who_waits_for_a_dead_sender_blames_it),
+        cmocka_unit_test(who_waits_for_a_sleeping_sender_blames_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* Packets of the cpu machine, between real ranks: rows arrive and are reduced whatever is in them, slots
+ * are empty afterwards, and a packet that does not come ends the wait. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/ranks.h"
+#include "machine/cpu/launch.h"
+#include "machine/cpu/rows.h"
+#include "row_values.h"
+
+enum {
+    NUM_WARPS = 2,
+    MAX_RANKS = 4,
+    MAX_ROW_BYTES = 3 * 4096 + 16, /* some tiles of every type */
+    MAX_MISALIGNMENT = 16,
+    NUM_ROUNDS = 300,
+    SLOTS_PER_ROW = (MAX_ROW_BYTES + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES,
+    SEQUENCE = 1000000, /* of the first round */
+    EXCHANGE = 4096
+};
+
+enum operation { ALL_GATHER, REDUCE, REDUCE_IN_PLACE, NUM_OPERATIONS };
+
+/* One row to send and what comes of all ranks' rows; warps do not share rows. */
+struct warp_row {
+    char *src;
+    char *dst; /* of ALL_GATHER [num_ranks][row_bytes] */
+    uint64_t slot;
+};
+
+struct exchange_args {
+    struct weft_packets packets;
+    enum operation operation;
+    struct weft_reduction reduction;
+    uint64_t num_elements;
+    struct warp_row rows[NUM_WARPS];
+};
+
+/* ------------------------------------------------------------------ the program */
+
+static enum weft_status gather(struct weft_warp *warp, const struct exchange_args *args,
+                               const struct warp_row *row, uint64_t row_bytes)
+{
+    for (int32_t rank = 0; rank < args->packets.num_ranks; rank++) {
+        if (rank == args->packets.rank)
+            continue;
+        const enum weft_status status = weft_packets_receive(
+            warp, &args->packets, rank, row->slot + (uint64_t)rank * SLOTS_PER_ROW,
+            row->dst + (uint64_t)rank * row_bytes, row_bytes);
+        if (status != WEFT_STATUS_OK)
+            return status;
+    }
+    return WEFT_STATUS_OK;
+}
+
+static enum weft_status exchange(struct weft_warp *warp, const void *arguments)
+{
+    const struct exchange_args *args = arguments;
+    const struct warp_row *row = &args->rows[weft_warp_idx(warp)];
+    const uint64_t row_bytes = args->num_elements * weft_dtype_bytes(args->reduction.dtype);
+    const struct weft_packet_targets to = {
+        0, args->packets.num_ranks, row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW};
+    weft_packets_send(warp, &args->packets, to, row->src, row_bytes);
+    if (args->operation == ALL_GATHER)
+        return gather(warp, args, row, row_bytes);
+    const struct weft_packet_sources from = {row->slot, SLOTS_PER_ROW, row->src};
+    void *dst = args->operation == REDUCE ? row->dst : row->src;
+    return weft_packets_reduce(warp, &args->packets, &from, dst, args->reduction,
+                               args->num_elements);
+}
+
+/* Nobody sends to this one. */
+static enum weft_status receive_one(struct weft_warp *warp, const void *arguments)
+{
+    const struct exchange_args *args = arguments;
+    return weft_packets_receive(warp, &args->packets, 1, args->rows[0].slot, args->rows[0].dst,
+                                WEFT_PACKET_BYTES);
+}
+
+static enum weft_status send_row(struct weft_warp *warp, const void *arguments)
+{
+    const struct exchange_args *args = arguments;
+    const struct weft_packet_targets to = {0, args->packets.num_ranks, args->rows[0].slot};
+    weft_packets_send(warp, &args->packets, to, args->rows[0].src, args->num_elements);
+    return WEFT_STATUS_OK;
+}
+
+static const struct weft__program send_row_program = {"send_row", send_row};
+static const struct weft__program exchange_program = {"exchange", exchange};
+static const struct weft__program receive_one_program = {"receive_one", receive_one};
+
+/* ------------------------------------------------------------------ a rank */
+
+struct rank {
+    struct ranks_context *context;
+    weft_comm *comm;
+    struct weft__cpu_runner *runner;
+    uint64_t *slots;         /* [2][NUM_WARPS][num_ranks][SLOTS_PER_ROW], the rounds in turn */
+    uint64_t num_half_slots; /* of a round */
+    char *areas[MAX_RANKS];
+    char src[NUM_WARPS][MAX_ROW_BYTES + MAX_MISALIGNMENT];
+    char dst[NUM_WARPS][MAX_RANKS * MAX_ROW_BYTES + MAX_MISALIGNMENT];
+    char expected[MAX_ROW_BYTES];
+    _Alignas(8) char all[MAX_RANKS][MAX_ROW_BYTES];
+};
+
+static int open_rank(struct rank *rank, uint32_t timeout_ms)
+{
+    struct ranks_context *context = rank->context;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.timeout_ms = timeout_ms;
+    config.machine = WEFT_MACHINE_CPU;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &rank->comm));
+    rank->num_half_slots = (uint64_t)NUM_WARPS * (uint64_t)context->num_ranks * SLOTS_PER_ROW;
+    void *area;
+    const size_t area_bytes = 4 * rank->num_half_slots * sizeof(uint64_t); /* slots and escapes */
+    RANK_CHECK_OK(context, weft_heap_alloc(rank->comm, area_bytes, &area));
+    rank->slots = memset(area, 0, area_bytes);
+    for (int32_t peer = 0; peer < context->num_ranks; peer++)
+        rank->areas[peer] = weft_ptr(rank->comm, area, peer);
+    RANK_CHECK_OK(context, weft__cpu_runner_create(&rank->runner));
+    RANK_CHECK_OK(context, weft_host_barrier(rank->comm));
+    return 0;
+}
+
+static int close_rank(struct rank *rank)
+{
+    weft__cpu_runner_destroy(rank->runner);
+    RANK_CHECK_OK(rank->context, weft_heap_free(rank->comm, rank->slots));
+    RANK_CHECK_OK(rank->context, weft_comm_destroy(rank->comm));
+    return 0;
+}
+
+static struct weft_packets packets_of(const struct rank *rank, uint64_t round)
+{
+    return (struct weft_packets){
+        .rank = rank->context->rank,
+        .num_ranks = rank->context->num_ranks,
+        .areas = rank->areas,
+        .slots_offset = round % 2 * rank->num_half_slots * sizeof(uint64_t),
+        .escapes_offset = (2 + round % 2) * rank->num_half_slots * sizeof(uint64_t),
+        .sequence = SEQUENCE + round,
+        .exchange = EXCHANGE,
+    };
+}
+
+static int launch(struct rank *rank, const struct weft__program *program, int32_t num_warps,
+                  const struct exchange_args *args, struct weft_failure *failure)
+{
+    const struct weft__launch launch = {
+        .program = program,
+        .args = args,
+        .args_bytes = sizeof *args,
+        .grid = {.num_blocks = 1, .num_warps = num_warps},
+        .comm = rank->comm,
+    };
+    RANK_CHECK_OK(rank->context, weft__cpu_run(rank->runner, &launch, failure));
+    return 0;
+}
+
+/* ------------------------------------------------------------------ rows */
+
+/* Values of the type, and often words that a slot cannot hold as they are. */
+static void fill(weft_dtype dtype, void *row, uint64_t num_elements, uint64_t seed)
+{
+    uint64_t state = seed;
+    fill_row(dtype, row, (int64_t)num_elements, &state);
+    const uint64_t num_words = num_elements * weft_dtype_bytes(dtype) / sizeof(uint64_t);
+    for (uint64_t i = 0; i < num_words; i++) {
+        const uint64_t words[] = {WEFT_PACKET_KEY(0), WEFT_PACKET_KEY(0) ^ WEFT_PACKET_ESCAPE, 0,
+                                  WEFT_PACKET_ESCAPE};
+        if (next_random(&state) % 16 == 0)
+            memcpy((char *)row + i * sizeof(uint64_t), &words[next_random(&state) % 4],
+                   sizeof(uint64_t));
+    }
+}
+
+static uint64_t row_seed(uint64_t round, int32_t rank, int32_t warp)
+{
+    return (round * MAX_RANKS + (uint64_t)rank) * NUM_WARPS + (uint64_t)warp + 1;
+}
+
+static struct exchange_args draw_round(struct rank *rank, uint64_t round)
+{
+    static const uint64_t row_bytes[] = {1, 7, 8, 9, 16, 100, 513, 4096, 4099, MAX_ROW_BYTES};
+    uint64_t state = round; /* the same on all ranks, but alignment and what is in place */
+    (void)next_random(&state);
+    struct exchange_args args = {
+        .packets = packets_of(rank, round),
+        .reduction = {(weft_dtype)(next_random(&state) % 8),
+                      (enum weft_reduction_op)(next_random(&state) % 6)},
+    };
+    const uint64_t element_bytes = weft_dtype_bytes(args.reduction.dtype);
+    args.num_elements = (row_bytes[next_random(&state) % 10] + element_bytes - 1) / element_bytes;
+    state += (uint64_t)rank->context->rank;
+    args.operation = (enum operation)(next_random(&state) % NUM_OPERATIONS);
+    for (int32_t warp = 0; warp < NUM_WARPS; warp++) {
+        args.rows[warp] = (struct warp_row){
+            .src = rank->src[warp] + next_random(&state) % MAX_MISALIGNMENT,
+            .dst = rank->dst[warp] + next_random(&state) % MAX_MISALIGNMENT,
+            .slot = (uint64_t)warp * (uint64_t)rank->context->num_ranks * SLOTS_PER_ROW,
+        };
+        fill(args.reduction.dtype, args.rows[warp].src, args.num_elements,
+             row_seed(round, rank->context->rank, warp));
+    }
+    return args;
+}
+
+static int check_gathered(struct rank *rank, const struct exchange_args *args,
+                          const struct warp_row *row)
+{
+    const uint64_t bytes = args->num_elements * weft_dtype_bytes(args->reduction.dtype);
+    for (int32_t r = 0; r < rank->context->num_ranks; r++) {
+        const char *received = r == rank->context->rank ? row->src : row->dst + (uint64_t)r * bytes;
+        RANK_CHECK(rank->context, memcmp(received, rank->all[r], bytes) == 0,
+                   "row of rank %d, sequence %llu", r, (unsigned long long)args->packets.sequence);
+    }
+    return 0;
+}
+
+static int check_reduced(struct rank *rank, const struct exchange_args *args,
+                         const struct warp_row *row)
+{
+    const void *srcs[MAX_RANKS], *dsts[] = {rank->expected};
+    for (int32_t r = 0; r < rank->context->num_ranks; r++)
+        srcs[r] = rank->all[r];
+    weft__cpu_row_reduce(dsts, 1, srcs, rank->context->num_ranks, args->reduction,
+                         (int64_t)args->num_elements);
+    RANK_CHECK(rank->context,
+               memcmp(args->operation == REDUCE ? row->dst : row->src, rank->expected,
+                      args->num_elements * weft_dtype_bytes(args->reduction.dtype)) == 0,
+               "dtype %d, op %d, %llu elements", args->reduction.dtype, args->reduction.op,
+               (unsigned long long)args->num_elements);
+    return 0;
+}
+
+static int check_round(struct rank *rank, uint64_t round, const struct exchange_args *args)
+{
+    for (int32_t warp = 0; warp < NUM_WARPS; warp++) {
+        for (int32_t r = 0; r < rank->context->num_ranks; r++)
+            fill(args->reduction.dtype, rank->all[r], args->num_elements, row_seed(round, r, warp));
+        const struct warp_row *row = &args->rows[warp];
+        if (args->operation == ALL_GATHER ? check_gathered(rank, args, row)
+                                          : check_reduced(rank, args, row))
+            return 1;
+    }
+    const uint64_t *half = rank->slots + round % 2 * rank->num_half_slots;
+    for (uint64_t i = 0; i < rank->num_half_slots; i++)
+        RANK_CHECK(rank->context, half[i] == 0, "slot %llu is not empty", (unsigned long long)i);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ tests */
+
+static int exchange_rows(struct ranks_context *context)
+{
+    struct rank *rank = calloc(1, sizeof *rank);
+    RANK_CHECK(context, rank != NULL, "no memory");
+    rank->context = context;
+    if (open_rank(rank, 0))
+        return 1;
+    for (uint64_t round = 0; round < NUM_ROUNDS; round++) {
+        struct weft_failure failure;
+        const struct exchange_args args = draw_round(rank, round);
+        if (launch(rank, &exchange_program, NUM_WARPS, &args, &failure))
+            return 1;
+        RANK_CHECK(context, failure.kind == WEFT_FAILURE_NONE, "failure %d", failure.kind);
+        if (check_round(rank, round, &args))
+            return 1;
+    }
+    RANK_CHECK_OK(context, weft_host_barrier(rank->comm));
+    if (close_rank(rank))
+        return 1;
+    free(rank);
+    return 0;
+}
+
+static void rows_arrive_and_are_reduced(void **unused)
+{
+    (void)unused;
+    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks++)
+        assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, exchange_rows, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, 2, exchange_rows, NULL), 0);
+}
+
+/* Two words that a slot cannot hold as they are, and a short packet. */
+static int look_into_slots(struct ranks_context *context)
+{
+    const uint64_t words[] = {WEFT_PACKET_KEY(0), WEFT_PACKET_KEY(0) ^ WEFT_PACKET_ESCAPE,
+                              WEFT_PACKET_ESCAPE};
+    const uint64_t last_bytes = 3;
+    struct rank *rank = calloc(1, sizeof *rank);
+    RANK_CHECK(context, rank != NULL, "no memory");
+    rank->context = context;
+    if (open_rank(rank, 0))
+        return 1;
+    struct exchange_args args = {.packets = packets_of(rank, 0),
+                                 .num_elements = 2 * WEFT_PACKET_BYTES + last_bytes};
+    args.rows[0].src = memcpy(rank->src[0], words, sizeof words);
+    struct weft_failure failure;
+    if (context->rank == 0 && launch(rank, &send_row_program, 1, &args, &failure))
+        return 1;
+    ranks_barrier(context);
+    if (context->rank == 1) {
+        const uint64_t *escapes = rank->slots + 2 * rank->num_half_slots;
+        RANK_CHECK(context, rank->slots[0] == WEFT_PACKET_ESCAPE, "word that would be empty");
+        RANK_CHECK(context, escapes[0] == 2 * SEQUENCE + WEFT_ESCAPE_EMPTY, "its escape word");
+        RANK_CHECK(context, rank->slots[1] == WEFT_PACKET_ESCAPE, "word that would be an escape");
+        RANK_CHECK(context, escapes[1] == 2 * SEQUENCE + WEFT_ESCAPE_ESCAPE, "its escape word");
+        RANK_CHECK(context, rank->slots[2] == (0xffffff ^ WEFT_PACKET_KEY(0)), "short packet");
+        RANK_CHECK(context, escapes[2] == 0 && rank->slots[3] == 0, "nothing more");
+    }
+    if (close_rank(rank))
+        return 1;
+    free(rank);
+    return 0;
+}
+
+static void slots_hold_what_packets_h_says(void **unused)
+{
+    (void)unused;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, look_into_slots, NULL), 0);
+}
+
+static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
+{
+    struct weft_failure failure;
+    struct exchange_args args = {.packets = packets_of(rank, round)};
+    args.rows[0].dst = rank->dst[0];
+    if (launch(rank, &receive_one_program, 1, &args, &failure))
+        return 1;
+    RANK_CHECK(rank->context, failure.kind == WEFT_FAILURE_TIMEOUT, "failure %d", failure.kind);
+    RANK_CHECK(rank->context,
+               failure.site.phase == WEFT_PHASE_DATA && failure.site.rank == 1 &&
+                   failure.site.sequence == SEQUENCE + round && failure.site.exchange == EXCHANGE,
+               "phase %d, rank %d", failure.site.phase, failure.site.rank);
+    RANK_CHECK(rank->context, failure.expected == expected, "expected %llu",
+               (unsigned long long)failure.expected);
+    return 0;
+}
+
+/* A packet, then what an escape stands for. */
+static int wait_in_vain(struct ranks_context *context)
+{
+    struct rank *rank = calloc(1, sizeof *rank);
+    RANK_CHECK(context, rank != NULL, "no memory");
+    rank->context = context;
+    if (open_rank(rank, 100))
+        return 1;
+    if (context->rank == 0) {
+        if (check_timeout(rank, 0, 1))
+            return 1;
+        rank->slots[rank->num_half_slots] = WEFT_PACKET_ESCAPE;
+        if (check_timeout(rank, 1, 2 * (SEQUENCE + 1)))
+            return 1;
+    }
+    ranks_barrier(context);
+    if (close_rank(rank))
+        return 1;
+    free(rank);
+    return 0;
+}
+
+static void waits_for_packets_end(void **unused)
+{
+    (void)unused;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, wait_in_vain, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_arrive_and_are_reduced),
+        cmocka_unit_test(slots_hold_what_packets_h_says),
+        cmocka_unit_test(waits_for_packets_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
