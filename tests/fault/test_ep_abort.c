@@ -166,12 +166,13 @@ static void deadlines(void **state)
     }
 }
 
-/* By a rank that waits itself, and by the one that never came. */
+/* By a rank that waits itself, and by the one that never came; on GPUs by one of them. */
 static void aborts(void **state)
 {
     (void)state;
     for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
-        for (int32_t aborter = 0; aborter <= MISSING; aborter++) {
+        for (int32_t aborter = tests_rounds(0, operation % 2); aborter <= MISSING;
+             aborter += tests_rounds(1, 1 + MISSING)) {
             const struct plan plan = {
                 .operation = (enum ep_operation)operation, .aborter = aborter, .timeout_ms = 60000};
             run(aborter == 0 ? RANKS_THREADS : RANKS_PROCESSES, be_aborted, plan);

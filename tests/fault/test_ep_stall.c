@@ -267,7 +267,7 @@ static void at_random_moments(void **state)
 static void together_with_the_rendezvous(void **state)
 {
     (void)state;
-    for (int moment = BEFORE_OPERATION; moment <= BEHIND_ANOTHER; moment++)
+    for (int moment = BEFORE_OPERATION; moment <= BEHIND_ANOTHER; moment += tests_rounds(1, 2))
         run((struct plan){.operation = EP_DISPATCH,
                           .moment = (enum moment)moment,
                           .id = RANKS_ID_BY_RANK_0,
