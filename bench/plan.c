@@ -14,7 +14,7 @@ static int32_t owner_of(int32_t expert, int32_t num_experts, int32_t num_ranks)
     return rank;
 }
 
-static void place_rows(struct plan *plan, int32_t num_experts)
+static void place_rows(struct plan *plan)
 {
     const int32_t num_tokens = plan->num_ranks * plan->num_tokens;
     for (int32_t token = 0; token < num_tokens; token++) {
@@ -23,38 +23,79 @@ static void place_rows(struct plan *plan, int32_t num_experts)
             rows[rank] = PLAN_NO_ROW;
         for (int32_t k = 0; k < plan->num_topk; k++) {
             const int32_t expert = plan->topk_idx[(int64_t)token * plan->num_topk + k];
-            const int32_t rank = owner_of(expert, num_experts, plan->num_ranks);
+            if (expert == PLAN_NO_EXPERT)
+                continue;
+            const int32_t rank = owner_of(expert, plan->num_experts, plan->num_ranks);
             if (rows[rank] == PLAN_NO_ROW)
                 rows[rank] = plan->num_recv[rank]++;
         }
     }
 }
 
+/* 0, or -1 when memory is short; on success plan->rows are still to be placed. */
+static int alloc_tables(struct plan *plan)
+{
+    const size_t num_tokens = (size_t)plan->num_ranks * (size_t)plan->num_tokens + 1;
+    const size_t topk = (size_t)plan->num_topk;
+    plan->topk_idx = calloc(num_tokens * topk, sizeof(int32_t));
+    plan->topk_weights = malloc(num_tokens * topk * sizeof(float));
+    plan->rows = malloc(num_tokens * (size_t)plan->num_ranks * sizeof(int32_t));
+    plan->num_recv = calloc((size_t)plan->num_ranks, sizeof(int32_t));
+    if (plan->topk_idx != NULL && plan->topk_weights != NULL && plan->rows != NULL &&
+        plan->num_recv != NULL)
+        return 0;
+    plan_destroy(plan);
+    return -1;
+}
+
 int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
 {
-    const size_t num_tokens = (size_t)num_ranks * (size_t)options->num_tokens + 1;
-    const size_t topk = (size_t)options->num_topk;
     *plan = (struct plan){.num_ranks = num_ranks,
                           .num_tokens = options->num_tokens,
                           .num_topk = options->num_topk,
+                          .num_experts = options->num_experts,
                           .row_bytes = (size_t)options->hidden * sizeof(uint16_t),
-                          .payload = {.seed = options->seed, .kind = PAYLOAD_BF16},
-                          .topk_idx = malloc(num_tokens * topk * sizeof(int32_t)),
-                          .topk_weights = malloc(num_tokens * topk * sizeof(float)),
-                          .rows = malloc(num_tokens * (size_t)num_ranks * sizeof(int32_t)),
-                          .num_recv = calloc((size_t)num_ranks, sizeof(int32_t))};
+                          .payload = {.seed = options->seed, .kind = PAYLOAD_BF16}};
+    if (alloc_tables(plan) != 0)
+        return -1;
     struct router *router = router_create(&(struct router_config){
-        .seed = options->seed, .num_experts = options->num_experts, .num_topk = plan->num_topk});
-    if (router == NULL || plan->topk_idx == NULL || plan->topk_weights == NULL ||
-        plan->rows == NULL || plan->num_recv == NULL) {
-        router_destroy(router);
+        .seed = options->seed, .num_experts = plan->num_experts, .num_topk = plan->num_topk});
+    if (router == NULL) {
         plan_destroy(plan);
         return -1;
     }
     router_route(router, 0, (int64_t)num_ranks * plan->num_tokens, plan->topk_idx,
                  plan->topk_weights);
     router_destroy(router);
-    place_rows(plan, options->num_experts);
+    place_rows(plan);
+    return 0;
+}
+
+/* What rank `rank` has; a token more than it has is there, without experts, when others have one. */
+static void read_tokens(struct plan *plan, const struct trace *trace, int32_t layer, int32_t rank)
+{
+    const int32_t first = trace_first_token(trace, rank, plan->num_ranks);
+    const int32_t num_tokens = trace_first_token(trace, rank + 1, plan->num_ranks) - first;
+    const int64_t begin = (int64_t)rank * plan->num_tokens * plan->num_topk;
+    for (int64_t i = 0; i < (int64_t)plan->num_tokens * plan->num_topk; i++) {
+        plan->topk_idx[begin + i] = PLAN_NO_EXPERT;
+        plan->topk_weights[begin + i] = 0;
+    }
+    trace_read(trace, layer, first, num_tokens, plan->topk_idx + begin, plan->topk_weights + begin);
+}
+
+int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,
+                         int32_t num_ranks)
+{
+    *plan = (struct plan){.num_ranks = num_ranks,
+                          .num_tokens = (trace->num_tokens + num_ranks - 1) / num_ranks,
+                          .num_topk = trace->num_topk,
+                          .num_experts = trace->num_experts};
+    if (alloc_tables(plan) != 0)
+        return -1;
+    for (int32_t rank = 0; rank < num_ranks; rank++)
+        read_tokens(plan, trace, layer, rank);
+    place_rows(plan);
     return 0;
 }
 

@@ -6,29 +6,44 @@
 
 #include "options.h"
 #include "workload/payload.h"
+#include "workload/trace.h"
 
 struct plan {
     int32_t num_ranks;
     int32_t num_tokens; /* per rank; all ranks' tokens are numbered rank after rank */
     int32_t num_topk;
+    int32_t num_experts;
     size_t row_bytes;
     struct payload payload;
-    int32_t *topk_idx;   /* [all tokens][num_topk] */
+    int32_t *topk_idx;   /* [all tokens][num_topk] or PLAN_NO_EXPERT */
     float *topk_weights; /* [all tokens][num_topk] */
     int32_t *rows;     /* [all tokens][num_ranks] row at that rank, in (source, token) order; -1 */
     int32_t *num_recv; /* [num_ranks] rows */
 };
 
-enum { PLAN_NO_ROW = -1 };
+enum { PLAN_NO_ROW = -1, PLAN_NO_EXPERT = -1 };
 
 /* 0, or -1 when memory is short. */
 int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks);
+/* One layer of a trace, whose tokens are spread over the ranks; of those that have one less, the last
+ * token has no experts. For its routing alone: it has no rows to fill or to check. */
+int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,
+                         int32_t num_ranks);
 void plan_destroy(struct plan *plan);
 
 static inline int32_t plan_row(const struct plan *plan, int32_t source, int32_t token, int32_t rank)
 {
     const int64_t global = (int64_t)source * plan->num_tokens + token;
     return plan->rows[global * plan->num_ranks + rank];
+}
+
+/* Rows of the rank that gets most. */
+static inline int32_t plan_most_recv(const struct plan *plan)
+{
+    int32_t most = 0;
+    for (int32_t rank = 0; rank < plan->num_ranks; rank++)
+        most = plan->num_recv[rank] > most ? plan->num_recv[rank] : most;
+    return most;
 }
 
 /* x[num_tokens] of rank `source`. */

@@ -41,7 +41,7 @@ set(nvcc_flags -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings
   -I${PROJECT_SOURCE_DIR}/src)
 set(fatbin_dir ${PROJECT_BINARY_DIR}/fatbins)
 set(cuda_program_sources)
-foreach(program ${program_sources} machine/cuda/probe.cu)
+foreach(program ${program_sources} machine/cuda/link_rate.cu machine/cuda/probe.cu)
   list(APPEND cuda_program_sources ${PROJECT_SOURCE_DIR}/src/${program})
 endforeach()
 
@@ -79,6 +79,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/heap_of_device.c
   machine/cuda/kernels.c
   machine/cuda/launch.c
+  machine/cuda/link_rate.c
   machine/cuda/memory.c
   machine/cuda/probe.c
   machine/cuda/stream.c

@@ -17,6 +17,7 @@ enum {
     KEY_SMS,
     KEY_BLOCKS,
     KEY_WARPS,
+    KEY_TRACE,
     KEY_TOPK,
     KEY_EXPERTS,
     KEY_ITERS,
@@ -58,6 +59,12 @@ static const struct argp_option options_table[] = {
      .key = KEY_WARPS,
      .arg = "N",
      .doc = "Warps per block, 0: the library's choice (0)"},
+    {.name = "trace",
+     .key = KEY_TRACE,
+     .arg = "LIST",
+     .doc = "Instead of the other measurements: every layer of MOETRACE files, whose tokens, top-k "
+            "and "
+            "experts it takes, with rows of the first of --rows and the first of --blocks"},
     {0}};
 
 static int32_t parse_number(struct argp_state *state, const char *text, int32_t min, int32_t max)
@@ -112,6 +119,15 @@ static void parse_formats(struct argp_state *state, char *text, struct cuda_opti
         parse_format(state, member, &options->formats[options->num_formats++]);
 }
 
+static void parse_traces(struct argp_state *state, char *text, struct cuda_options *options)
+{
+    char *member;
+    text = strdup(text); /* lives as long as the process */
+    options->num_traces = 0;
+    while ((member = next_of(state, &text, ",", options->num_traces, MAX_LISTED)) != NULL)
+        options->traces[options->num_traces++] = member;
+}
+
 static enum measure parse_measure(struct argp_state *state, const char *text)
 {
     static const char *const names[] = {[MEASURE_ALL] = "all",
@@ -151,6 +167,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_WARPS:
         options->num_warps = parse_number(state, text, 0, 32);
+        return 0;
+    case KEY_TRACE:
+        parse_traces(state, text, options);
         return 0;
     case KEY_TOPK:
         options->num_topk = parse_number(state, text, 1, WEFT_MAX_TOPK);

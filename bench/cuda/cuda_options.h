@@ -30,6 +30,8 @@ struct cuda_options {
     struct number_list num_sms;
     struct number_list num_blocks; /* of weft; 0: its choice */
     int32_t num_warps;             /* the same */
+    int32_t num_traces;
+    const char *traces[MAX_LISTED]; /* files of routing; none: the seeded gate's */
     int32_t num_formats;
     struct row_format formats[MAX_LISTED];
     int32_t num_topk, num_experts;

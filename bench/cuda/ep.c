@@ -11,6 +11,7 @@
 
 #include "ep_check.h"
 #include "ep_timing.h"
+#include "ep_trace.h"
 #include "report.h"
 #include "try.h"
 
@@ -167,7 +168,9 @@ static int run(struct job *job)
                                   .num_ranks = job->rank.num_ranks,
                                   .num_topk = options->num_topk,
                                   .num_experts = options->num_experts};
-    for (int32_t i = 0; i < options->num_tokens.num_numbers; i++)
+    for (int32_t i = 0; i < options->num_traces; i++)
+        TRY(ep_trace_measure(&job->timing, options->traces[i], &job->num_wrong));
+    for (int32_t i = 0; i < options->num_tokens.num_numbers && options->num_traces == 0; i++)
         TRY(measure_tokens(job, options->num_tokens.numbers[i],
                            i == 0 ? options->num_blocks.num_numbers : 1));
     if (job->num_wrong == 0)

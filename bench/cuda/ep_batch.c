@@ -20,7 +20,7 @@ static int upload_topk(struct ep_batch *batch)
     }
     for (size_t i = 0; i < num_choices; i++)
         topk_idx[i] = choices[i];
-    const int result = device_upload(&batch->memory, topk_idx, num_choices * sizeof(int64_t),
+    const int result = device_upload(&batch->routing, topk_idx, num_choices * sizeof(int64_t),
                                      (void **)&batch->topk_idx);
     free(topk_idx);
     return result;
@@ -37,12 +37,9 @@ static int alloc_tokens(struct ep_batch *batch)
 {
     const size_t num_tokens = (size_t)batch->plan->num_tokens;
     batch->tokens = (struct pattern){.num_rows = batch->plan->num_tokens,
-                                     .num_planes = batch->format->num_planes,
-                                     .numbers = batch->tables.sent};
-    batch->received = (struct pattern){.num_rows = batch->plan->num_recv[batch->rank->rank],
-                                       .num_planes = batch->format->num_planes,
-                                       .numbers = batch->tables.received,
-                                       .num_wrong = batch->num_wrong};
+                                     .num_planes = batch->format->num_planes};
+    batch->received =
+        (struct pattern){.num_planes = batch->format->num_planes, .num_wrong = batch->num_wrong};
     for (int32_t plane = 0; plane < batch->format->num_planes; plane++) {
         const int32_t row_bytes = batch->format->row_bytes[plane];
         batch->tokens.row_bytes[plane] = batch->received.row_bytes[plane] = row_bytes;
@@ -56,38 +53,51 @@ static int alloc_tokens(struct ep_batch *batch)
 static int alloc_answers(struct ep_batch *batch)
 {
     const int32_t row_bytes = batch->rank->options->formats[0].row_bytes[0];
-    batch->answers = (struct pattern){.num_rows = batch->received.num_rows,
-                                      .num_planes = 1,
-                                      .numbers = batch->tables.received,
-                                      .tag = batch->rank->rank + 1,
-                                      .row_bytes = {row_bytes}};
+    batch->answers =
+        (struct pattern){.num_planes = 1, .tag = batch->rank->rank + 1, .row_bytes = {row_bytes}};
     batch->sums = (struct token_rows){.rank = batch->rank->rank,
                                       .num_ranks = batch->rank->num_ranks,
                                       .num_tokens = batch->plan->num_tokens,
                                       .num_planes = 1,
-                                      .rows = batch->tables.rows,
                                       .planes = {{.row_bytes = row_bytes}}};
     TRY(alloc_in_heap(batch, row_bytes, &batch->answers.planes[0]));
     return device_alloc(&batch->memory, (size_t)batch->plan->num_tokens * (size_t)row_bytes,
                         (void **)&batch->sums.out);
 }
 
-int ep_batch_init(struct ep_batch *batch)
+static int upload_routing(struct ep_batch *batch)
 {
     const struct plan *plan = batch->plan;
-    for (int32_t rank = 0; rank < plan->num_ranks; rank++) {
-        if (plan->num_recv[rank] > batch->capacity)
-            batch->capacity = plan->num_recv[rank];
-    }
-    TRY(row_tables_upload(&batch->tables, &batch->memory, plan, batch->rank->rank));
-    TRY(device_alloc(&batch->memory, sizeof(uint32_t), (void **)&batch->num_wrong));
+    const int32_t rank = batch->rank->rank;
+    TRY(row_tables_upload(&batch->tables, &batch->routing, plan, rank));
     TRY(upload_topk(batch));
-    TRY(alloc_tokens(batch));
-    TRY(alloc_answers(batch));
+    batch->tokens.numbers = batch->tables.sent;
+    batch->received.numbers = batch->answers.numbers = batch->tables.received;
+    batch->received.num_rows = batch->answers.num_rows = plan->num_recv[rank];
+    batch->sums.rows = batch->tables.rows;
     /* The stream does not wait for the uploads by itself. */
     CUDA_TRY(cudaDeviceSynchronize());
+    return 0;
+}
+
+int ep_batch_init(struct ep_batch *batch)
+{
+    const int32_t most = plan_most_recv(batch->plan);
+    batch->capacity = most > batch->capacity ? most : batch->capacity;
+    TRY(device_alloc(&batch->memory, sizeof(uint32_t), (void **)&batch->num_wrong));
+    TRY(alloc_tokens(batch));
+    TRY(alloc_answers(batch));
+    TRY(upload_routing(batch));
     CUDA_TRY(pattern_fill(&batch->tokens, batch->rank->cuda_stream));
     return 0;
+}
+
+int ep_batch_follow(struct ep_batch *batch, const struct plan *plan)
+{
+    CUDA_TRY(cudaStreamSynchronize(batch->rank->cuda_stream));
+    device_free_all(&batch->routing);
+    batch->plan = plan;
+    return upload_routing(batch);
 }
 
 void ep_batch_destroy(struct ep_batch *batch)
@@ -96,6 +106,7 @@ void ep_batch_destroy(struct ep_batch *batch)
     for (int32_t plane = 0; plane < batch->received.num_planes; plane++)
         weft_heap_free(comm, batch->received.planes[plane]);
     weft_heap_free(comm, batch->answers.planes[0]);
+    device_free_all(&batch->routing);
     device_free_all(&batch->memory);
 }
 
@@ -103,16 +114,16 @@ void ep_batch_destroy(struct ep_batch *batch)
 
 int ep_batch_open(struct ep_batch *batch, int32_t num_blocks)
 {
-    const struct cuda_options *options = batch->rank->options;
+    const struct plan *plan = batch->plan;
     weft_ep_config config = WEFT_INIT(weft_ep_config);
-    config.num_experts = options->num_experts;
-    config.max_topk = options->num_topk;
+    config.num_experts = plan->num_experts;
+    config.max_topk = plan->num_topk;
     config.num_blocks = num_blocks;
-    config.num_warps = options->num_warps;
+    config.num_warps = batch->rank->options->num_warps;
     WEFT_TRY(weft_ep_create(batch->rank->comm, &config, &batch->ep));
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
-    handle_config.max_tokens = batch->plan->num_tokens;
-    handle_config.num_topk = options->num_topk;
+    handle_config.max_tokens = plan->num_tokens;
+    handle_config.num_topk = plan->num_topk;
     WEFT_TRY(weft_ep_handle_create(batch->ep, &handle_config, &batch->handle));
     return 0;
 }

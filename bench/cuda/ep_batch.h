@@ -28,8 +28,11 @@ struct ep_batch {
     const struct plan *plan;
     const struct row_format *format;
     struct device_memory memory;
+    struct device_memory routing; /* what goes with the plan */
     struct row_tables tables;
-    int32_t capacity; /* rows that received and answers hold, the same on all ranks */
+    /* Rows that received and answers hold, the same on all ranks. More than plan needs, if set before,
+     * where other plans follow. */
+    int32_t capacity;
     int64_t *topk_idx;
     struct pattern tokens;   /* what dispatch sends */
     struct pattern received; /* in the heap */
@@ -44,6 +47,8 @@ struct ep_batch {
 /* Collective. After rank, plan and format were set; destroy also after a failure. */
 int ep_batch_init(struct ep_batch *batch);
 void ep_batch_destroy(struct ep_batch *batch);
+/* Collective: from now on as by this plan, of as many tokens, top-k and experts. */
+int ep_batch_follow(struct ep_batch *batch, const struct plan *plan);
 
 /* Collective: the objects of weft for operations of num_blocks blocks; 0: the library's choice.
  * Leaves a handle without routing. */

@@ -33,6 +33,7 @@ struct weft__cuda {
     int32_t compute_capability;     /* 90 for 9.0 */
     int32_t max_shared_bytes;       /* of a block */
     int32_t num_ranks_here;         /* of this communicator, on this device */
+    double link_gbps;               /* of all links of a GPU together, the same on all ranks */
     CUstream copies;                /* of the host's own */
     struct weft__cuda_board *board; /* as the host sees it */
     CUdeviceptr board_on_device;
@@ -71,6 +72,8 @@ void weft__cuda_collect_failure(weft_comm *comm);
 /* Collective: every rank stores to every other's heap from its SMs, and looks whether it has come:
  * there are systems whose drivers offer peer access and then drop the stores. */
 weft_result weft__cuda_probe(weft_comm *comm);
+/* Collective: finds link_gbps. Overwrites the heap, from which nothing may have been allocated. */
+weft_result weft__cuda_measure_links(weft_comm *comm);
 
 /* Loads all kernels: loading one later could wait for kernels that wait for this rank. */
 weft_result weft__cuda_load_kernels(struct weft__cuda *cuda);

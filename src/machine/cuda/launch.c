@@ -20,20 +20,25 @@ static struct weft__grid grid_for_counting(int32_t num_tokens)
                                .num_warps = NUM_WARPS};
 }
 
-/* The fewest SMs that fill the links, and a fifth more since they are not equally fast. When every rank
- * sends as much to each, a rank moves R rows for R - 1 that cross its links. Measured on H200 (NV18): the
- * links carry 376 GB/s, and an SM pushes 51 GB/s in rows of 14336 bytes, 42 in rows of 7392, those that
+/* The fewest SMs that fill the links, and some more since they are not equally fast. When every rank
+ * sends as much to each, a rank moves R rows for R - 1 that cross its links. Measured on H200 (NV18): 64
+ * SMs push 346 GB/s over the links, and one 51 GB/s in rows of 14336 bytes, 42 in rows of 7392, those that
  * stay on the rank included. */
-static int32_t blocks_to_fill_links(int32_t num_ranks, uint64_t row_bytes)
+static int32_t blocks_to_fill_links(double link_gbps, int32_t num_ranks, uint64_t row_bytes)
 {
-    enum { LOCAL = 32 };
-    const double link_gbps = 376, largest_gbps = 64.7, half_speed_bytes = 4000, margin = 1.2;
+    enum {
+        LEAST = 4,
+        LOCAL = 32
+    }; /* a rank's own rows want more than one, however slow the links */
+    const double largest_gbps = 64.7, half_speed_bytes = 4000, margin = 1.3;
     if (num_ranks == 1)
         return LOCAL;
     const double sm_gbps =
         largest_gbps * (double)row_bytes / ((double)row_bytes + half_speed_bytes);
     const double rank_gbps = link_gbps * num_ranks / (num_ranks - 1);
     const double num_blocks = margin * rank_gbps / sm_gbps;
+    if (num_blocks < LEAST)
+        return LEAST;
     return num_blocks < LOCAL ? (int32_t)num_blocks + 1 : LOCAL;
 }
 
@@ -41,7 +46,8 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
                                        const struct weft__work *work)
 {
     enum { PUSH_WARPS = 14, PULL_WARPS = 16 };
-    struct weft__grid grid = {.num_blocks = blocks_to_fill_links(num_ranks, work->row_bytes),
+    struct weft__grid grid = {.num_blocks =
+                                  blocks_to_fill_links(cuda->link_gbps, num_ranks, work->row_bytes),
                               .num_warps = PUSH_WARPS};
     if (work->kind == WEFT__WORK_PULL_ROWS) { /* each row comes from afar, and is added to others */
         grid.num_blocks = grid.num_blocks * 4 / 3;

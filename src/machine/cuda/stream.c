@@ -349,7 +349,8 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 static weft_result start(weft_comm *comm)
 {
     WEFT__TRY(weft__comm_agree(comm, weft__cuda_watcher_start(comm), "watch its GPU"));
-    return weft__cuda_probe(comm);
+    WEFT__TRY(weft__cuda_probe(comm));
+    return weft__cuda_measure_links(comm);
 }
 
 static const struct weft__machine machine = {

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* Weft's operations with the routing of real tokens, layer by layer. */
+#ifndef BENCH_CUDA_EP_TRACE_H
+#define BENCH_CUDA_EP_TRACE_H
+
+#include "ep_timing.h"
+
+/* Collective: prints what dispatch and combine take in every layer of a trace, the handle having its
+ * routing, beside a layer of uniform routing of the same size. Adds how much was wrong. */
+int ep_trace_measure(struct ep_timing *timing, const char *path, int64_t *num_wrong);
+
+#endif
