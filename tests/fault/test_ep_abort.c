@@ -29,8 +29,8 @@ static int open_with_timeout(struct ep_rank *self, struct ranks_context *context
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = plan->timeout_ms;
-    return ep_rank_open_with(self, context, &config, 1 << 16) || ep_rank_enter(self, plan->world) ||
-           ep_route(self);
+    return ranks_warm_up(context) || ep_rank_open_with(self, context, &config, 1 << 16) ||
+           ep_rank_enter(self, plan->world) || ep_route(self);
 }
 
 static int close_all(struct ep_rank *self)

@@ -97,7 +97,8 @@ static int open_all(struct ep_rank *self, struct ranks_context *context, const s
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = timeout_ms_of(plan, context->rank);
-    if (ep_rank_open_with(self, context, &config,
+    if (ranks_warm_up(context) ||
+        ep_rank_open_with(self, context, &config,
                           ep_buffers_arena_bytes(plan->world, plan->hidden)))
         return 1;
     return ep_rank_enter(self, plan->world) || ep_route(self);

@@ -123,6 +123,8 @@ static int miss_a_gather(struct ranks_context *context)
     int32_t failed_rank = -1;
     char byte = 0, all[MAX_RANKS];
     weft_comm_config config = config_of(300, 0);
+    if (ranks_warm_up(context))
+        return 1;
     RANK_CHECK_OK(
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
     RANK_CHECK_OK(context, weft_host_barrier(comm));
