@@ -186,6 +186,7 @@ static void start_thread_process(struct run *run)
 {
     pid_t pid = fork_child();
     if (pid == 0) {
+        tests_expect_ranks(run->options->num_ranks);
         run_all_in_threads(run);
         exit(0);
     }
