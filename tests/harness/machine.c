@@ -93,7 +93,7 @@ void tests_expect_ranks(int32_t num_ranks)
         return;
     const int32_t num_queues = (num_ranks + num_devices - 1) / num_devices * QUEUES_PER_RANK;
     snprintf(text, sizeof text, "%d", num_queues < MAX_QUEUES ? num_queues : MAX_QUEUES);
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 0);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 1);
 }
 
 /* The driver's devices, and what its threads wake each other by. */
