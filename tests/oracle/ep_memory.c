@@ -6,7 +6,7 @@
 
 #include "oracle/oracle_alloc.h"
 
-enum { GUARD_BYTES = 128, GUARD = 0xa5, ALIGNMENT = 256 };
+enum { GUARD_BYTES = 128, ALIGNMENT = 256 };
 
 struct world_inputs {
     const struct ep_world *world;
@@ -95,7 +95,7 @@ int ep_array_alloc(struct ep_rank *self, struct ep_array *array, enum ep_place p
         return 1;
     array->block = block;
     array->host_block = oracle_alloc(array->block_bytes);
-    memset(array->host_block, GUARD, array->block_bytes);
+    memset(array->host_block, EP_GUARD, array->block_bytes);
     RANK_CHECK_OK(self->context,
                   weft_memory_copy(self->comm, block, array->host_block, array->block_bytes));
     if (bytes > 0) {
@@ -120,7 +120,7 @@ int ep_array_free(struct ep_rank *self, struct ep_array *array)
 static int is_guard(const char *begin, const char *end)
 {
     for (const char *byte = begin; byte < end; byte++)
-        if ((unsigned char)*byte != GUARD)
+        if ((unsigned char)*byte != EP_GUARD)
             return 0;
     return 1;
 }

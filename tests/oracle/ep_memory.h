@@ -13,6 +13,8 @@ enum ep_place {
     EP_INPUT, /* the same without, so that a sanitizer sees who reads beyond it */
 };
 
+enum { EP_GUARD = 0xa5 }; /* what all bytes of an array are at first, and of the guards at last */
+
 struct ep_array {
     void *data; /* of the machine: for operations, not for the host; NULL when bytes is 0 */
     void *host; /* the host's copy of data; NULL when bytes is 0 */
@@ -22,7 +24,7 @@ struct ep_array {
     uint64_t block_bytes;
 };
 
-/* `data` is misalign_bytes (below 64) off a 64-byte boundary. All bytes are the guard's. */
+/* `data` is misalign_bytes (below 64) off a 64-byte boundary. */
 int ep_array_alloc(struct ep_rank *self, struct ep_array *array, enum ep_place place,
                    uint64_t bytes, uint64_t misalign_bytes);
 /* Without looking at it. An array of zeros is freed already. */

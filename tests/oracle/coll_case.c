@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle/coll_case.h"
+
+#include <stdlib.h>
+
+#include "oracle/coll_data.h"
+#include "oracle/coll_oracle.h"
+#include "oracle/oracle_alloc.h"
+#include "oracle/oracle_float.h"
+#include "workload/rng.h"
+
+/* Names of independent draws from a case's seed. */
+enum salt { SALT_CASE = 11, SALT_PLACE, SALT_MISALIGN, SALT_COUNT, SALT_GAP, SALT_ROW };
+
+struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_operation operation,
+                                  weft_dtype dtype, weft_reduce_op op, uint64_t count)
+{
+    struct rng rng = {rng_key(seed, SALT_CASE)};
+    return (struct coll_case){
+        .seed = seed,
+        .num_ranks = num_ranks,
+        .operation = operation,
+        .dtype = dtype,
+        .op = op,
+        .count = count,
+        .root = (int32_t)rng_below(&rng, (uint32_t)num_ranks),
+        .values = (enum coll_values)rng_below(&rng, COLL_NUM_VALUES),
+        .form = (enum coll_form)(rng_below(&rng, 3) == 0),
+        .send_place = (enum coll_place)rng_below(&rng, COLL_NUM_PLACES),
+        .recv_place = (enum coll_place)rng_below(&rng, COLL_NUM_PLACES),
+        .send_alignment = (enum coll_alignment)rng_below(&rng, COLL_NUM_ALIGNMENTS),
+        .recv_alignment = (enum coll_alignment)rng_below(&rng, COLL_NUM_ALIGNMENTS)};
+}
+
+const char *coll_operation_name(enum coll_operation operation)
+{
+    static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                        "all_to_all", "broadcast",      "all_to_all_v"};
+    return names[operation];
+}
+
+weft_collective coll_collective(enum coll_operation operation)
+{
+    return operation == COLL_ALL_TO_ALL_V ? WEFT_ALL_TO_ALL : (weft_collective)operation;
+}
+
+int coll_is_reduction(enum coll_operation operation)
+{
+    return operation == COLL_ALL_REDUCE || operation == COLL_REDUCE_SCATTER;
+}
+
+int coll_is_in_place(const struct coll_case *spec)
+{
+    return spec->form == COLL_IN_PLACE && spec->operation != COLL_ALL_TO_ALL &&
+           spec->operation != COLL_ALL_TO_ALL_V;
+}
+
+uint64_t coll_row_bytes(const struct coll_case *spec)
+{
+    return spec->count * oracle_element_bytes(spec->dtype);
+}
+
+void coll_describe(const struct coll_case *spec, char *text, size_t text_bytes)
+{
+    static const char *const dtypes[] = {"int32", "int64", "bf16",  "fp16",
+                                         "fp32",  "fp64",  "uint8", "fp8"};
+    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
+    snprintf(text, text_bytes, "%s%s of %llu %s, %s, root %d, values %d, %d ranks, seed %llu",
+             coll_operation_name(spec->operation), coll_is_in_place(spec) ? " in place" : "",
+             (unsigned long long)spec->count, dtypes[spec->dtype], ops[spec->op], spec->root,
+             (int)spec->values, spec->num_ranks, (unsigned long long)spec->seed);
+}
+
+enum ep_place coll_place_of(const struct coll_case *spec, enum coll_place place, int32_t rank)
+{
+    const uint64_t draw = rng_key(rng_key(spec->seed, SALT_PLACE), (uint64_t)rank);
+    if (place == COLL_PLACE_DIFFERS)
+        return draw % 2 == 0 ? EP_HEAP : EP_OWN;
+    return place == COLL_IN_HEAP ? EP_HEAP : EP_OWN;
+}
+
+uint64_t coll_misalign_bytes(const struct coll_case *spec, enum coll_alignment alignment,
+                             int32_t rank, uint64_t salt)
+{
+    const uint64_t key = rng_key(rng_key(spec->seed, SALT_MISALIGN), salt);
+    if (alignment == COLL_ALIGNED)
+        return 0;
+    if (alignment == COLL_MISALIGNED)
+        return 1 + key % 15;
+    return rng_key(key, (uint64_t)rank) % 16;
+}
+
+/* ---------------------------------------------------------------- rows */
+
+static uint64_t pair_count(const struct coll_case *spec, int32_t from, int32_t to)
+{
+    const uint64_t key = rng_key(rng_key(spec->seed, SALT_COUNT), (uint64_t)(from * 64 + to));
+    struct rng rng = {key};
+    if (spec->operation != COLL_ALL_TO_ALL_V)
+        return spec->count;
+    switch (rng_below(&rng, 4)) {
+    case 0:
+        return 0;
+    case 1:
+        return spec->count;
+    default:
+        return rng_next(&rng) % (spec->count + 1);
+    }
+}
+
+/* One after the other; of all_to_all_v in an order of their own, and with gaps. */
+static void place_rows(const struct coll_case *spec, uint64_t key, struct coll_rows *rows)
+{
+    struct rng rng = {rng_key(key, SALT_GAP)};
+    const int has_gaps = spec->operation == COLL_ALL_TO_ALL_V;
+    const int32_t first = has_gaps ? (int32_t)rng_below(&rng, (uint32_t)rows->num_rows) : 0;
+    for (int32_t i = 0; i < rows->num_rows; i++) {
+        const int32_t row = (first + i) % rows->num_rows;
+        rows->total += has_gaps && rng_below(&rng, 2) == 0 ? rng_below(&rng, 40) : 0;
+        rows->offsets[row] = rows->total;
+        rows->total += rows->counts[row];
+    }
+    rows->total += has_gaps ? rng_below(&rng, 40) : 0;
+}
+
+struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank)
+{
+    const int has_row_per_rank = spec->operation == COLL_REDUCE_SCATTER ||
+                                 spec->operation == COLL_ALL_TO_ALL ||
+                                 spec->operation == COLL_ALL_TO_ALL_V;
+    struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
+    if (spec->operation == COLL_BROADCAST && rank != spec->root)
+        rows.num_rows = 0;
+    for (int32_t row = 0; row < rows.num_rows; row++)
+        rows.counts[row] = pair_count(spec, rank, row);
+    place_rows(spec, rng_key(spec->seed, (uint64_t)rank), &rows);
+    return rows;
+}
+
+struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank)
+{
+    const int has_row_per_rank = spec->operation == COLL_ALL_GATHER ||
+                                 spec->operation == COLL_ALL_TO_ALL ||
+                                 spec->operation == COLL_ALL_TO_ALL_V;
+    struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
+    for (int32_t row = 0; row < rows.num_rows; row++)
+        rows.counts[row] = pair_count(spec, row, rank);
+    place_rows(spec, rng_key(spec->seed, (uint64_t)(rank + 64)), &rows);
+    return rows;
+}
+
+/* ---------------------------------------------------------------- contents */
+
+static void input_piece(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t piece,
+                        uint64_t count, void *out)
+{
+    const uint64_t key = rng_key(rng_key(spec->seed, SALT_ROW), (uint64_t)row);
+    coll_data_fill(key, spec->values, rank, piece, spec->dtype, out, count);
+}
+
+/* Row `row` of every rank, reduced. */
+static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t piece, uint64_t count,
+                          void *out)
+{
+    const uint64_t piece_bytes = count * oracle_element_bytes(spec->dtype);
+    const void *rows[WEFT_COLL_MAX_RANKS];
+    char *pieces = oracle_alloc((uint64_t)spec->num_ranks * piece_bytes);
+    for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
+        char *input = pieces + (uint64_t)rank * piece_bytes;
+        input_piece(spec, rank, row, piece, count, input);
+        rows[rank] = input;
+    }
+    coll_oracle_reduce(spec->dtype, spec->op, spec->num_ranks, rows, count, out);
+    free(pieces);
+}
+
+static void expected_piece(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t piece,
+                           uint64_t count, void *out)
+{
+    switch (spec->operation) {
+    case COLL_ALL_REDUCE:
+        reduced_piece(spec, 0, piece, count, out);
+        break;
+    case COLL_REDUCE_SCATTER:
+        reduced_piece(spec, rank, piece, count, out);
+        break;
+    case COLL_ALL_GATHER:
+        input_piece(spec, row, 0, piece, count, out);
+        break;
+    case COLL_BROADCAST:
+        input_piece(spec, spec->root, 0, piece, count, out);
+        break;
+    default:
+        input_piece(spec, row, rank, piece, count, out);
+    }
+}
+
+typedef void make_piece(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t piece,
+                        uint64_t count, void *out);
+
+static void make_row(make_piece *make, const struct coll_case *spec, int32_t rank, int32_t row,
+                     uint64_t count, void *out)
+{
+    const uint64_t piece_bytes = COLL_DATA_PIECE * oracle_element_bytes(spec->dtype);
+    for (uint64_t piece = 0; piece * COLL_DATA_PIECE < count; piece++) {
+        const uint64_t rest = count - piece * COLL_DATA_PIECE;
+        make(spec, rank, row, piece, rest < COLL_DATA_PIECE ? rest : COLL_DATA_PIECE,
+             (char *)out + piece * piece_bytes);
+    }
+}
+
+void coll_input_row(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t count,
+                    void *out)
+{
+    make_row(input_piece, spec, rank, row, count, out);
+}
+
+void coll_expected_row(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t count,
+                       void *out)
+{
+    make_row(expected_piece, spec, rank, row, count, out);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle/coll_rank.h"
+
+#include "harness/machine.h"
+
+enum { KIB = 1024 };
+
+#define ALGORITHMS(reduce, scatter, gather, to_all, broadcast)                                     \
+    {                                                                                              \
+        WEFT_ALGORITHM_##reduce, WEFT_ALGORITHM_##scatter, WEFT_ALGORITHM_##gather,                \
+            WEFT_ALGORITHM_##to_all, WEFT_ALGORITHM_##broadcast                                    \
+    }
+
+#define SETUP(name, packet_bytes, staging_bytes, num_blocks, num_warps, ...)                       \
+    {                                                                                              \
+        name, COLL_CONFIGURED,                                                                     \
+        {                                                                                          \
+            sizeof(weft_coll_config), packet_bytes, staging_bytes, __VA_ARGS__, num_blocks,        \
+                num_warps                                                                          \
+        }                                                                                          \
+    }
+
+static const struct coll_setup setups[COLL_NUM_SETUPS] = {
+    {.name = "default", .kind = COLL_DEFAULT},
+    SETUP("oneshot", 128 * KIB, 64 * KIB, 2, 2,
+          ALGORITHMS(ONESHOT, ONESHOT, ONESHOT, ONESHOT, ONESHOT)),
+    SETUP("twoshot packets", 64 * KIB, 256 * KIB, 3, 1,
+          ALGORITHMS(TWOSHOT_PACKETS, ONESHOT, PUSH, ONESHOT, PUSH)),
+    SETUP("oneshot pull", 16 * KIB, 64 * KIB, 1, 4,
+          ALGORITHMS(ONESHOT_PULL, ONESHOT_PULL, PUSH, PUSH, PUSH)),
+    SETUP("twoshot", 16 * KIB, 1024 * KIB, 2, 3,
+          ALGORITHMS(TWOSHOT, ONESHOT_PULL, PUSH, PUSH, ONESHOT)),
+    SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO)),
+};
+
+struct coll_setup coll_setup_of(int idx, int32_t num_ranks)
+{
+    enum { MAX_RANKS_BY_CHOICE = 4, FEW_BLOCKS = 2 };
+    struct coll_setup setup = setups[idx];
+    if (setup.kind == COLL_DEFAULT && tests_on_cuda() && num_ranks > MAX_RANKS_BY_CHOICE) {
+        setup.kind = COLL_CONFIGURED;
+        setup.config = (weft_coll_config)WEFT_INIT(weft_coll_config);
+        setup.config.num_blocks = FEW_BLOCKS;
+    }
+    return setup;
+}
+
+int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec)
+{
+    const weft_algorithm pinned = setup->config.algorithms[coll_collective(spec->operation)];
+    const int is_by_packets =
+        pinned == WEFT_ALGORITHM_ONESHOT || pinned == WEFT_ALGORITHM_TWOSHOT_PACKETS;
+    return !is_by_packets || coll_row_bytes(spec) <= setup->config.packet_bytes;
+}
+
+weft_result coll_setup_create(weft_comm *comm, const struct coll_setup *setup, weft_coll **coll)
+{
+    return weft_coll_create(comm, setup->kind == COLL_DEFAULT ? NULL : &setup->config, coll);
+}
+
+int coll_rank_open_on(struct coll_rank *self, struct ranks_context *context, weft_comm *comm,
+                      uint64_t arena_bytes)
+{
+    *self = (struct coll_rank){.base = {0}};
+    if (ep_rank_open_on(&self->base, context, comm, arena_bytes))
+        return 1;
+    for (int i = 0; i < COLL_NUM_SETUPS; i++) {
+        self->setups[i] = coll_setup_of(i, weft_comm_num_ranks(comm));
+        RANK_CHECK_OK(context, coll_setup_create(comm, &self->setups[i], &self->colls[i]));
+    }
+    return 0;
+}
+
+int coll_rank_open(struct coll_rank *self, struct ranks_context *context)
+{
+    weft_comm *comm;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    return coll_rank_open_on(self, context, comm, COLL_ARENA_BYTES);
+}
+
+int coll_rank_close(struct coll_rank *self)
+{
+    RANK_CHECK_OK(self->base.context, weft_stream_synchronize(self->base.stream));
+    /* Heap memory goes back: nobody may still be reading it. */
+    RANK_CHECK_OK(self->base.context, weft_host_barrier(self->base.comm));
+    for (int i = 0; i < COLL_NUM_SETUPS; i++)
+        RANK_CHECK_OK(self->base.context, weft_coll_destroy(self->colls[i]));
+    return ep_rank_close(&self->base);
+}

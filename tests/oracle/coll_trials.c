@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle/coll_trials.h"
+
+#include <stdlib.h>
+
+#include "oracle/oracle_alloc.h"
+#include "workload/rng.h"
+
+/* Of calls that are under way at once. */
+enum { MAX_CALLS = 48, MAX_BYTES = 4 << 20 };
+
+struct coll_trials coll_trials_create(int32_t num_ranks)
+{
+    return (struct coll_trials){.num_ranks = num_ranks};
+}
+
+void coll_trials_add(struct coll_trials *trials, const struct coll_case *spec, uint64_t setup)
+{
+    if (trials->num_trials == trials->max_trials) {
+        trials->max_trials = 2 * trials->max_trials + 64;
+        struct coll_trial *larger = oracle_alloc(sizeof *larger * (size_t)trials->max_trials);
+        for (int32_t i = 0; i < trials->num_trials; i++)
+            larger[i] = trials->trials[i];
+        free(trials->trials);
+        trials->trials = larger;
+    }
+    int idx = (int)(setup % COLL_NUM_SETUPS);
+    struct coll_setup of_ranks = coll_setup_of(idx, trials->num_ranks);
+    while (!coll_setup_fits(&of_ranks, spec)) {
+        idx = (idx + 1) % COLL_NUM_SETUPS;
+        of_ranks = coll_setup_of(idx, trials->num_ranks);
+    }
+    trials->trials[trials->num_trials++] = (struct coll_trial){*spec, idx};
+}
+
+struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t max_count)
+{
+    enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1 };
+    struct rng rng = {seed};
+    const enum coll_operation operation = (enum coll_operation)rng_below(&rng, COLL_NUM_OPERATIONS);
+    const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
+    const weft_reduce_op op = (weft_reduce_op)rng_below(&rng, NUM_OPS);
+    const uint64_t count = rng_next(&rng) % (max_count + 1);
+    return (struct coll_trial){
+        coll_case_random(rng_next(&rng), num_ranks, operation, dtype, op, count),
+        (int)rng_below(&rng, COLL_NUM_SETUPS)};
+}
+
+static int issue(struct coll_rank *self, const struct coll_trial *trial, struct coll_call *call)
+{
+    struct ep_rank *base = &self->base;
+    char text[200];
+    if (coll_call_create(base, &trial->spec, call))
+        return 1;
+    coll_describe(&trial->spec, text, sizeof text);
+    const weft_result result =
+        coll_call_issue(call, base->context->rank, self->colls[trial->setup], base->stream);
+    RANK_CHECK(base->context, result == WEFT_OK, "%s: %s: %s: %s", self->setups[trial->setup].name,
+               text, weft_result_string(result), weft_last_error());
+    return 0;
+}
+
+/* As many as may be under way at once; returns how many, or -1. */
+static int32_t issue_some(struct coll_rank *self, const struct coll_trial *trials,
+                          int32_t num_trials, struct coll_call *calls)
+{
+    uint64_t bytes = 0;
+    int32_t num_calls = 0;
+    while (num_calls < num_trials && num_calls < MAX_CALLS && bytes < MAX_BYTES) {
+        struct coll_call *call = &calls[num_calls];
+        if (issue(self, &trials[num_calls], call))
+            return -1;
+        bytes += call->send.bytes + call->recv.bytes;
+        num_calls++;
+    }
+    return num_calls;
+}
+
+int coll_trials_check(struct coll_rank *self, const struct coll_trial *trials, int32_t num_trials)
+{
+    struct coll_call *calls = oracle_alloc(sizeof *calls * MAX_CALLS);
+    int failed = 0;
+    for (int32_t first = 0; first < num_trials && !failed;) {
+        const int32_t num_calls = issue_some(self, trials + first, num_trials - first, calls);
+        if (num_calls < 0)
+            return 1;
+        RANK_CHECK_OK(self->base.context, weft_stream_synchronize(self->base.stream));
+        for (int32_t i = 0; i < num_calls && !failed; i++)
+            failed = coll_call_verify(&self->base, &calls[i],
+                                      self->setups[trials[first + i].setup].name);
+        first += num_calls;
+    }
+    free(calls);
+    return failed;
+}
+
+static int run_rank(struct ranks_context *context)
+{
+    const struct coll_trials *trials = context->argument;
+    struct coll_rank self;
+    return coll_rank_open(&self, context) ||
+           coll_trials_check(&self, trials->trials, trials->num_trials) || coll_rank_close(&self);
+}
+
+int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode)
+{
+    const int num_failed = ranks_run(mode, trials->num_ranks, run_rank, trials);
+    free(trials->trials);
+    *trials = (struct coll_trials){0};
+    return num_failed;
+}

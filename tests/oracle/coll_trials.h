@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Many cases on one communicator, each with one of its setups. Several are under way at once. */
+#ifndef TESTS_COLL_TRIALS_H
+#define TESTS_COLL_TRIALS_H
+
+#include "oracle/coll_call.h"
+#include "oracle/coll_rank.h"
+
+struct coll_trial {
+    struct coll_case spec;
+    int setup;
+};
+
+struct coll_trials {
+    int32_t num_ranks;
+    int32_t num_trials, max_trials;
+    struct coll_trial *trials;
+};
+
+struct coll_trials coll_trials_create(int32_t num_ranks);
+/* Appends the case with setup % COLL_NUM_SETUPS, or, if that cannot do it, with the next that can. */
+void coll_trials_add(struct coll_trials *trials, const struct coll_case *spec, uint64_t setup);
+/* One with everything drawn at random. */
+struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t max_count);
+/* Returns how many ranks failed, and frees all. */
+int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode);
+
+/* Issues, synchronises and verifies trials that this rank has opened setups for. */
+int coll_trials_check(struct coll_rank *self, const struct coll_trial *trials, int32_t num_trials);
+
+#endif
