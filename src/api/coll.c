@@ -25,7 +25,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
     WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        WEFT__TRY(weft__check_range((int64_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
+        WEFT__TRY(weft__check_range((int32_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
                                     WEFT_NUM_ALGORITHMS - 1, "algorithms"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
@@ -77,8 +77,8 @@ static weft_result check_call(const struct weft__coll_call *call)
 {
     WEFT__TRY(weft__check_not_null(call->coll, "coll"));
     WEFT__TRY(weft__check_not_null(call->stream, "stream"));
-    WEFT__TRY(weft__check_range((int64_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
-    WEFT__TRY(weft__check_range((int64_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
+    WEFT__TRY(weft__check_range((int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
+    WEFT__TRY(weft__check_range((int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
     if (call->count > max_row_bytes / weft_dtype_bytes(call->dtype))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "count is %llu, allowed are 0..%llu",
                            (unsigned long long)call->count,

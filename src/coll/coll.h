@@ -12,6 +12,7 @@ struct weft_coll {
     struct weft_packet_area area; /* as the programs have it */
     char *staging;                /* in the heap */
     uint64_t staging_bytes;
+    uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
     weft_algorithm pinned[WEFT_NUM_COLLECTIVES]; /* or AUTO */
     int32_t num_blocks;                          /* 0: the machine's choice */
     int32_t num_warps;
@@ -28,6 +29,7 @@ struct weft__coll_call {
     weft_reduce_op op;
     int32_t root;
     weft_stream *stream;
+    enum weft__coll_extent { WEFT__COLL_WHOLE, WEFT__COLL_PIECE } extent;
 };
 
 /* What goes between this rank and each other, in bytes from the beginning of send and recv. */

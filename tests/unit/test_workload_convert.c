@@ -96,17 +96,51 @@ static void fp16_conversion_follows_its_definition(void **state)
     check_round_special(&fp16);
 }
 
+/* Of FP8 by its definition; the one behind the largest, 480, would be where NaN is. */
+static double fp8_magnitude(int bits)
+{
+    const int exponent = bits >> 3, mantissa = bits & 7;
+    return exponent > 0 ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+}
+
+static void fp8_conversion_follows_its_definition(void **state)
+{
+    (void)state;
+    const int nan = 0x7f;
+    for (int bits = 0; bits < nan; bits++) {
+        const float value = fp32_from_fp8((uint8_t)bits);
+        assert_true((double)value == fp8_magnitude(bits));
+        assert_true(fp32_from_fp8((uint8_t)(bits | 0x80)) == -value);
+        assert_int_equal(signbit(fp32_from_fp8((uint8_t)(bits | 0x80))) != 0, 1);
+        assert_int_equal(fp8_from_fp32(value), bits);
+        assert_int_equal(fp8_from_fp32(-value), bits | 0x80);
+        const float middle = (float)((fp8_magnitude(bits) + fp8_magnitude(bits + 1)) / 2);
+        const int above = bits + 1 < nan ? bits + 1 : bits; /* 448 is where it ends */
+        assert_int_equal(fp8_from_fp32(middle), bits % 2 == 0 ? bits : above);
+        assert_int_equal(fp8_from_fp32(nextafterf(middle, 0)), bits);
+        assert_int_equal(fp8_from_fp32(nextafterf(middle, INFINITY)), above);
+    }
+    assert_int_equal(fp32_bits(fp32_from_fp8(0x7f)), 0x7fffffff);
+    assert_int_equal(fp32_bits(fp32_from_fp8(0xff)), 0x7fffffff);
+    assert_int_equal(fp8_from_fp32(-NAN), nan);
+    assert_int_equal(fp8_from_fp32(INFINITY), 0x7e);
+    assert_int_equal(fp8_from_fp32(-0x1.fffffep127f), 0xfe);
+    assert_int_equal(fp8_from_fp32(0x1p-149f), 0);
+}
+
 /* Over all of fp32, in steps that share no factor with it: larger values never round lower. */
 static void rounding_is_monotone(void **state)
 {
     (void)state;
-    uint16_t last_bf16 = 0, last_fp16 = 0;
+    uint16_t last_bf16 = 0, last_fp16 = 0, last_fp8 = 0;
     for (uint32_t bits = 0; bits <= 0x7f800000u; bits += 251) {
         float value = fp32_from_bits(bits);
         assert_true(bf16_from_fp32(value) >= last_bf16);
         assert_true(fp16_from_fp32(value) >= last_fp16);
+        assert_true(fp8_from_fp32(value) >= last_fp8);
         last_bf16 = bf16_from_fp32(value);
         last_fp16 = fp16_from_fp32(value);
+        last_fp8 = fp8_from_fp32(value);
     }
 }
 
@@ -115,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_conversion_follows_its_definition),
         cmocka_unit_test(fp16_conversion_follows_its_definition),
+        cmocka_unit_test(fp8_conversion_follows_its_definition),
         cmocka_unit_test(rounding_is_monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@ enum {
 /* argv[0] is the command's name in messages: "weft run". */
 int command_run(int argc, char **argv);
 int command_ep(int argc, char **argv);
+int command_coll(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_sim(int argc, char **argv);
 

@@ -14,9 +14,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"run", "weft run", command_run},
-    {"ep", "weft ep", command_ep},
-    {"doctor", "weft doctor", command_doctor},
+    {"run", "weft run", command_run},    {"ep", "weft ep", command_ep},
+    {"coll", "weft coll", command_coll}, {"doctor", "weft doctor", command_doctor},
     {"sim", "weft sim", command_sim},
 };
 
@@ -28,10 +27,13 @@ static void print_version(FILE *stream, struct argp_state *state)
 }
 
 static const char documentation[] =
-    "Carries the tokens of mixture-of-experts layers to their experts on other ranks and back."
+    "Carries the tokens of mixture-of-experts layers to their experts on other ranks and back, and "
+    "sums "
+    "tensors across ranks."
     "\vCommands:\n"
     "  run      start a program as several local ranks\n"
     "  ep       run, time and check one mixture-of-experts layer\n"
+    "  coll     run, time and check one collective operation\n"
     "  doctor   tell what weft can run on here, and measure the links between ranks\n"
     "  sim      check the operations under schedules drawn from seeds\n"
     "\n"
@@ -49,7 +51,7 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "no command given; commands are run, ep, doctor and sim");
+        argp_error(state, "no command given; commands are run, ep, coll, doctor and sim");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -76,6 +78,6 @@ int main(int argc, char **argv)
             return commands[i].function(argc - command_index, argv + command_index);
         }
     }
-    fprintf(stderr, "weft: unknown command %s; commands are run, ep, doctor and sim\n", name);
+    fprintf(stderr, "weft: unknown command %s; commands are run, ep, coll, doctor and sim\n", name);
     return STATUS_USAGE;
 }

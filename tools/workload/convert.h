@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scalar conversions between fp32 and the 16-bit formats: round to nearest, ties to even, subnormals
- * kept, overflow to infinity, every NaN to the positive quiet NaN with all mantissa bits set (as
- * weft_ep_combine does). Integer code, the reference for every other conversion; inline so that
- * loops over rows vectorise.
+ * Scalar conversions between fp32 and narrower formats: round to nearest, ties to even, subnormals
+ * kept, overflow to infinity (of FP8, which has none, to 448), every NaN to the positive quiet NaN
+ * with all mantissa bits set (as weft_ep_combine does). Integer code, the reference for every other
+ * conversion; inline so that loops over rows vectorise.
  */
 #ifndef WEFT_WORKLOAD_CONVERT_H
 #define WEFT_WORKLOAD_CONVERT_H
@@ -85,6 +85,38 @@ static inline float fp32_from_fp16(uint16_t bits)
     if (exponent > 0)
         return fp32_from_bits(sign | (exponent + 127 - 15) << 23 | mantissa << 13);
     return fp32_from_bits(sign | fp32_bits((float)mantissa * 0x1p-24f));
+}
+
+/* FP8 e4m3: 4 bits of exponent with bias 7, 3 of mantissa; all ones is NaN, there are no infinities. */
+static inline uint8_t fp8_from_fp32(float value)
+{
+    const uint32_t largest = 0x7e, bias_difference = (127 - 7) << 23;
+    uint32_t bits = fp32_bits(value);
+    uint32_t sign = bits >> 24 & 0x80;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (fp32_bits_are_nan(bits))
+        return 0x7f;
+    if (magnitude >= 0x43e00000u) /* 448 */
+        return (uint8_t)(sign | largest);
+    if (magnitude >= 0x3c800000u) /* 2^-6, the smallest normal FP8 */
+        return (uint8_t)(sign | shift_round_even(magnitude - bias_difference, 20));
+    if (magnitude < 0x3a800000u) /* 2^-10, half of the smallest subnormal */
+        return (uint8_t)sign;
+    /* The mantissa with its hidden bit, in units of 2^-9: shifted by 21 (2^-7) to 24 (2^-10). */
+    uint32_t mantissa = (magnitude & 0x7fffff) | 0x800000;
+    return (uint8_t)(sign | shift_round_even(mantissa, 141 - (magnitude >> 23)));
+}
+
+static inline float fp32_from_fp8(uint8_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x80) << 24;
+    uint32_t exponent = bits >> 3 & 0xf;
+    uint32_t mantissa = bits & 0x7;
+    if ((bits & 0x7f) == 0x7f)
+        return fp32_canonical(fp32_from_bits(0x7fffffffu));
+    if (exponent > 0)
+        return fp32_from_bits(sign | (exponent + 127 - 7) << 23 | mantissa << 20);
+    return fp32_from_bits(sign | fp32_bits((float)mantissa * 0x1p-9f));
 }
 
 #endif

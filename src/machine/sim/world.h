@@ -4,6 +4,7 @@
 #define WEFT_MACHINE_SIM_WORLD_H
 
 #include "comm/comm.h"
+#include "comm/error.h"
 #include "machine/fiber.h"
 #include "machine/machine.h"
 #include "machine/sim/sim.h"
@@ -73,7 +74,8 @@ struct sim_fiber {
     struct sim_store *stores;
     int32_t num_stores, max_stores;
     uint32_t priority;
-    uint64_t asleep_until; /* step, under the delay policy */
+    uint64_t asleep_until;              /* step, under the delay policy */
+    char last_error[WEFT__ERROR_BYTES]; /* host code's, which elsewhere has a thread of its own */
     struct sim_event trace[SIM_TRACE_EVENTS];
     uint64_t num_events;
 };
@@ -200,8 +202,6 @@ void sim_free(void *memory);
 void sim_store_begin(void *address, size_t num_bytes, enum sim_store_kind kind);
 /* All of the kind become visible. */
 void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind);
-/* The running fiber's stores to this address do. */
-void sim_stores_commit_at(const void *address);
 void sim_stores_hide(struct sim_fiber *fiber); /* at a switch away; some may become visible */
 void sim_stores_show(struct sim_fiber *fiber); /* at a switch to it */
 

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Times weft_all_reduce on machine cpu, and prints a JSON line per size.
+ *
+ *     weft run -n 4 --no-prefix -- coll_bench
+ *
+ * An iteration is several calls in a row, from the first rank's start to the last rank's end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll_options.h"
+#include "spans.h"
+
+struct bench {
+    struct coll_bench_options options;
+    weft_comm *comm;
+    weft_coll *coll;
+    weft_stream *stream;
+};
+
+/* One size. */
+struct run {
+    struct bench *bench;
+    struct collective collective;
+    void *send, *recv; /* in the heap */
+};
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const weft_result result_ = (call);                                                        \
+        if (result_ != WEFT_OK)                                                                    \
+            return result_;                                                                        \
+    } while (0)
+
+static weft_result call(const struct run *run)
+{
+    return collective_enqueue(&run->collective, run->bench->coll, run->send, run->recv,
+                              run->bench->stream);
+}
+
+static weft_result time_calls(const struct run *run, struct spans *spans)
+{
+    const struct bench *bench = run->bench;
+    const int32_t num_calls = coll_bench_calls(collective_bytes(&run->collective));
+    for (int32_t i = -bench->options.num_warmups; i < bench->options.num_iters; i++) {
+        const int32_t span = i < 0 ? 0 : i; /* warm-ups are overwritten */
+        TRY(spans_begin(spans, span, bench->comm, bench->stream));
+        for (int32_t k = 0; k < num_calls; k++)
+            TRY(call(run));
+        TRY(spans_end(spans, span, bench->stream));
+        TRY(weft_stream_synchronize(bench->stream));
+    }
+    return WEFT_OK;
+}
+
+static weft_result measure(const struct run *run, struct figures *us)
+{
+    struct spans spans = {0};
+    const double num_calls = coll_bench_calls(collective_bytes(&run->collective));
+    weft_result result = spans_init(&spans, run->bench->options.num_iters);
+    if (result == WEFT_OK)
+        result = time_calls(run, &spans);
+    if (result == WEFT_OK)
+        result = spans_figures(&spans, run->bench->comm, us);
+    spans_destroy(&spans);
+    *us = (struct figures){us->min / num_calls, us->median / num_calls, us->max / num_calls};
+    return result;
+}
+
+/* One call into an output that was wiped; wrong elements of all ranks. */
+static weft_result check(const struct run *run, uint64_t *num_wrong)
+{
+    const struct collective *collective = &run->collective;
+    const uint64_t bytes = collective_bytes(collective);
+    uint64_t first_wrong, own, all[WEFT_COLL_MAX_RANKS];
+    void *expected = malloc(bytes);
+    if (expected == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    memset(run->recv, 0xff, bytes);
+    weft_result result = call(run);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(run->bench->stream);
+    collective_expect(collective, weft_comm_rank(run->bench->comm), 0, bytes, expected);
+    own = elements_count_wrong(WEFT_FP32, run->recv, expected, collective->count, &first_wrong);
+    free(expected);
+    if (result == WEFT_OK)
+        result = weft_host_all_gather(run->bench->comm, &own, sizeof(own), all);
+    *num_wrong = 0;
+    for (int32_t rank = 0; rank < collective->num_ranks && result == WEFT_OK; rank++)
+        *num_wrong += all[rank];
+    return result;
+}
+
+static weft_result run_size(struct run *run)
+{
+    struct bench *bench = run->bench;
+    const uint64_t bytes = collective_bytes(&run->collective);
+    struct coll_bench_result result = {.library = "weft",
+                                       .options = &bench->options,
+                                       .bytes = bytes,
+                                       .num_ranks = run->collective.num_ranks};
+    TRY(weft_heap_alloc(bench->comm, bytes, &run->send));
+    TRY(weft_heap_alloc(bench->comm, bytes, &run->recv));
+    elements_fill(&run->collective.source, weft_comm_rank(bench->comm), 0, run->collective.count,
+                  run->send);
+    TRY(measure(run, &result.us));
+    TRY(check(run, &result.num_wrong));
+    if (weft_comm_rank(bench->comm) == 0)
+        coll_bench_print(&result);
+    return result.num_wrong == 0 ? WEFT_OK : WEFT_ERROR_MISMATCH;
+}
+
+static weft_result run_sizes(struct bench *bench)
+{
+    TRY(weft_coll_create(bench->comm, NULL, &bench->coll));
+    TRY(weft_stream_create(bench->comm, &bench->stream));
+    weft_result result = WEFT_OK;
+    for (int32_t i = 0; i < bench->options.num_sizes && result == WEFT_OK; i++) {
+        struct run run = {.bench = bench,
+                          .collective = coll_bench_all_reduce(bench->options.sizes[i],
+                                                              weft_comm_num_ranks(bench->comm))};
+        result = run_size(&run);
+        weft_heap_free(bench->comm, run.send);
+        weft_heap_free(bench->comm, run.recv);
+    }
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {0};
+    coll_bench_options_parse(&bench.options, "weft_all_reduce on machine cpu.", argc, argv);
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.machine = WEFT_MACHINE_CPU;
+    if (weft_comm_create_from_env(&config, &bench.comm) != WEFT_OK) {
+        fprintf(stderr, "coll_bench: %s\n", weft_last_error());
+        return EXIT_FAILURE;
+    }
+    const weft_result result = run_sizes(&bench);
+    if (result != WEFT_OK)
+        fprintf(stderr, "coll_bench: %s: %s\n", weft_result_string(result), weft_last_error());
+    if (bench.stream != NULL)
+        weft_stream_destroy(bench.stream);
+    if (bench.coll != NULL)
+        weft_coll_destroy(bench.coll);
+    weft_comm_destroy(bench.comm);
+    return result == WEFT_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What coll_bench and mpi_all_reduce measure: an all-reduce of fp32 sums, alike in both. */
+#ifndef BENCH_COLL_OPTIONS_H
+#define BENCH_COLL_OPTIONS_H
+
+#include "workload/collective.h"
+#include "workload/figures.h"
+
+enum { MAX_SIZES = 16 };
+
+struct coll_bench_options {
+    int32_t num_sizes;
+    uint64_t sizes[MAX_SIZES]; /* bytes, multiples of 4 */
+    int32_t num_iters;
+    int32_t num_warmups;
+};
+
+/* Ends the process when an option is bad. */
+void coll_bench_options_parse(struct coll_bench_options *options, const char *doc, int argc,
+                              char **argv);
+
+/* Small whole numbers: their sums are the same in any order, which MPI does not promise. */
+struct collective coll_bench_all_reduce(uint64_t bytes, int32_t num_ranks);
+
+/* An iteration is that many calls in a row: of small sizes one would not be seen. */
+int32_t coll_bench_calls(uint64_t bytes);
+
+struct coll_bench_result {
+    const char *library;
+    const struct coll_bench_options *options;
+    uint64_t bytes;
+    int32_t num_ranks;
+    struct figures us;  /* of one call */
+    uint64_t num_wrong; /* elements of all ranks */
+};
+void coll_bench_print(const struct coll_bench_result *result);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Times MPI_Allreduce of Open MPI as coll_bench times weft_all_reduce, and prints a JSON line per size.
+ * An iteration is several calls in a row, from the first rank's start to the last rank's end. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "coll_options.h"
+
+struct run {
+    const struct coll_bench_options *options;
+    struct collective collective;
+    int rank;
+    float *send, *recv;
+    double *starts, *ends; /* [num_iters] */
+};
+
+static void call(const struct run *run)
+{
+    MPI_Allreduce(run->send, run->recv, (int)run->collective.count, MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
+}
+
+static struct figures measure(const struct run *run)
+{
+    const int32_t num_iters = run->options->num_iters;
+    const int32_t num_calls = coll_bench_calls(collective_bytes(&run->collective));
+    for (int32_t i = -run->options->num_warmups; i < num_iters; i++) {
+        const int32_t span = i < 0 ? 0 : i; /* warm-ups are overwritten */
+        MPI_Barrier(MPI_COMM_WORLD);
+        run->starts[span] = clock_us();
+        for (int32_t k = 0; k < num_calls; k++)
+            call(run);
+        run->ends[span] = clock_us();
+    }
+    MPI_Allreduce(MPI_IN_PLACE, run->starts, num_iters, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, run->ends, num_iters, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    for (int32_t i = 0; i < num_iters; i++)
+        run->ends[i] = (run->ends[i] - run->starts[i]) / num_calls;
+    return figures_of(run->ends, (size_t)num_iters);
+}
+
+/* One call into an output that was wiped; wrong elements of all ranks. */
+static uint64_t check(const struct run *run, void *expected)
+{
+    const uint64_t bytes = collective_bytes(&run->collective);
+    uint64_t first_wrong, num_wrong;
+    memset(run->recv, 0xff, bytes);
+    call(run);
+    collective_expect(&run->collective, run->rank, 0, bytes, expected);
+    num_wrong =
+        elements_count_wrong(WEFT_FP32, run->recv, expected, run->collective.count, &first_wrong);
+    MPI_Allreduce(MPI_IN_PLACE, &num_wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return num_wrong;
+}
+
+static void *alloc(size_t bytes)
+{
+    void *block = NULL;
+    if (posix_memalign(&block, 64, bytes) != 0) {
+        fprintf(stderr, "mpi_all_reduce: out of memory\n");
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
+    return block;
+}
+
+static uint64_t run_size(const struct coll_bench_options *options, uint64_t bytes)
+{
+    char library[32];
+    int rank, num_ranks;
+    snprintf(library, sizeof(library), "Open MPI %d.%d.%d", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
+             OMPI_RELEASE_VERSION);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
+    struct run run = {.options = options,
+                      .collective = coll_bench_all_reduce(bytes, num_ranks),
+                      .rank = rank,
+                      .send = alloc(bytes),
+                      .recv = alloc(bytes),
+                      .starts = alloc(2 * (size_t)options->num_iters * sizeof(double))};
+    void *expected = alloc(bytes);
+    run.ends = run.starts + options->num_iters;
+    elements_fill(&run.collective.source, rank, 0, run.collective.count, run.send);
+    const struct coll_bench_result result = {.library = library,
+                                             .options = options,
+                                             .bytes = bytes,
+                                             .num_ranks = num_ranks,
+                                             .us = measure(&run),
+                                             .num_wrong = check(&run, expected)};
+    if (rank == 0)
+        coll_bench_print(&result);
+    free(run.send);
+    free(run.recv);
+    free(run.starts);
+    free(expected);
+    return result.num_wrong;
+}
+
+int main(int argc, char **argv)
+{
+    struct coll_bench_options options;
+    uint64_t num_wrong = 0;
+    MPI_Init(&argc, &argv);
+    coll_bench_options_parse(&options, "MPI_Allreduce of Open MPI.", argc, argv);
+    for (int32_t i = 0; i < options.num_sizes; i++)
+        num_wrong += run_size(&options, options.sizes[i]);
+    MPI_Finalize();
+    return num_wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

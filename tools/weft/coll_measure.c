@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll_measure.h"
+
+#include <stdlib.h>
+
+/* The barrier lets all ranks start together. */
+static weft_result run_iteration(const struct coll_run *run, const struct collective *collective,
+                                 enum coll_place place, double *us)
+{
+    weft_result result = weft_barrier(run->comm, run->stream);
+    if (result == WEFT_OK)
+        result = weft_event_record(run->start, run->stream);
+    if (result == WEFT_OK)
+        result = coll_run_enqueue(run, collective, place);
+    if (result == WEFT_OK)
+        result = weft_event_record(run->stop, run->stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(run->stream);
+    if (result == WEFT_OK)
+        result = weft_event_elapsed_us(run->start, run->stop, us);
+    return result;
+}
+
+/* `gathered` holds [num_ranks][num_iters]. */
+static weft_result slowest_of_ranks(const struct coll_run *run, double *samples, double *gathered)
+{
+    const size_t num_iters = (size_t)run->options->num_iters;
+    const size_t num_all = num_iters * (size_t)run->options->num_ranks;
+    const weft_result result =
+        weft_host_all_gather(run->comm, samples, num_iters * sizeof *samples, gathered);
+    for (size_t k = 0; k < num_all && result == WEFT_OK; k++)
+        if (gathered[k] > samples[k % num_iters])
+            samples[k % num_iters] = gathered[k];
+    return result;
+}
+
+weft_result coll_measure(const struct coll_run *run, const struct collective *collective,
+                         enum coll_place place, struct figures *us)
+{
+    const int32_t num_iters = run->options->num_iters;
+    const size_t num_all = (size_t)num_iters * (size_t)run->options->num_ranks;
+    double *samples = calloc((size_t)num_iters, sizeof *samples);
+    double *gathered = calloc(num_all, sizeof *gathered);
+    weft_result result = samples && gathered ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
+    for (int32_t i = -run->options->num_warmup; i < num_iters && result == WEFT_OK; i++)
+        result = run_iteration(run, collective, place, &samples[i < 0 ? 0 : i]);
+    if (result == WEFT_OK)
+        result = slowest_of_ranks(run, samples, gathered);
+    if (result == WEFT_OK)
+        *us = figures_of(samples, (size_t)num_iters);
+    free(samples);
+    free(gathered);
+    return result;
+}

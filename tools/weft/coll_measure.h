@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Times of one operation: the maximum over ranks in each iteration, then over iterations. */
+#ifndef WEFT_TOOL_COLL_MEASURE_H
+#define WEFT_TOOL_COLL_MEASURE_H
+
+#include "coll_run.h"
+#include "workload/figures.h"
+
+/* Collective; microseconds. */
+weft_result coll_measure(const struct coll_run *run, const struct collective *collective,
+                         enum coll_place place, struct figures *us);
+
+#endif

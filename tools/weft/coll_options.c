@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll_options.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "options.h"
+
+/* MAX_ITERS doubles are one gathered blob, of which the library takes at most 1 MiB. */
+enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 86400000 };
+
+enum key {
+    KEY_RANKS = 256,
+    KEY_MACHINE,
+    KEY_TIMEOUT,
+    KEY_OP,
+    KEY_ALGO,
+    KEY_BYTES,
+    KEY_DTYPE,
+    KEY_REDOP,
+    KEY_ROOT,
+    KEY_PACKET_BYTES,
+    KEY_MEMORY,
+    KEY_SEED,
+    KEY_ITERS,
+    KEY_WARMUP,
+    KEY_BLOCKS,
+    KEY_WARPS,
+    KEY_CHECK,
+    KEY_JSON
+};
+
+static const struct argp_option option_table[] = {
+    {0, 0, 0, 0, "The job:", 1},
+    {"ranks", KEY_RANKS, "R", 0, "Ranks (4). Inside a launcher: absent or equal to the job's", 0},
+    {"machine", KEY_MACHINE, "MACHINE", 0,
+     "cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", 0},
+    {"timeout-ms", KEY_TIMEOUT, "MS", 0, "Deadline of every wait for another rank (30000)", 0},
+    {0, 0, 0, 0, "The operation:", 2},
+    {"op", KEY_OP, "OP", 0,
+     "all_reduce, reduce_scatter, all_gather, all_to_all or broadcast (all_reduce)", 0},
+    {"bytes", KEY_BYTES, "SIZES", 0,
+     "MIN:MAX:xFACTOR, MIN:MAX:+STEP, or one size, with K, M or G for powers of 1024 (1K:4M:x4). "
+     "As "
+     "nccl-tests counts: the larger of input and output",
+     0},
+    {"dtype", KEY_DTYPE, "TYPE", 0,
+     "int32, int64, bf16, fp16, fp32, fp64, uint8 or fp8_e4m3 (bf16)", 0},
+    {"redop", KEY_REDOP, "OP", 0, "sum, prod, max, min or avg (sum)", 0},
+    {"root", KEY_ROOT, "RANK", 0, "Of broadcast (0)", 0},
+    {0, 0, 0, 0, "How it is done:", 3},
+    {"algo", KEY_ALGO, "NAME", 0,
+     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot or push, as weft.h tells (auto)", 0},
+    {"packet-bytes", KEY_PACKET_BYTES, "N", 0,
+     "Bytes under way in packets; 0: the library's choice (0)", 0},
+    {"memory", KEY_MEMORY, "KIND", 0,
+     "Of inputs and outputs: in the heap, or other of the machine (heap)", 0},
+    {"blocks", KEY_BLOCKS, "B", 0, "Blocks per operation; 0: the library's choice (0)", 0},
+    {"warps", KEY_WARPS, "W", 0, "Warps per block; 0: the library's choice (0)", 0},
+    {0, 0, 0, 0, "The run:", 4},
+    {"iters", KEY_ITERS, "I", 0, "Timed iterations (20)", 0},
+    {"warmup", KEY_WARMUP, "I", 0, "Iterations before them (5)", 0},
+    {"seed", KEY_SEED, "S", 0, "Of the inputs (1)", 0},
+    {"check", KEY_CHECK, "MODE", 0, "full: every element of one more call; none (full)", 0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object per line, size and place", 0},
+    {0}};
+
+static const char documentation[] =
+    "Runs one collective operation over a range of sizes, out of place and in place: times it, and "
+    "checks its results against a computation that exchanges nothing. Starts its own ranks, unless "
+    "it is itself a rank of a job."
+    "\vThe exit status is 0 only if every call succeeded and every check passed, 1 otherwise, 2 "
+    "for a wrong argument.";
+
+const char *const coll_memory_names[] = {"heap", "other", NULL};
+
+/* The operations that an algorithm serves (weft.h), as a mask. */
+static unsigned ops_of(weft_algorithm algorithm)
+{
+    const unsigned all_reduce = 1u << WEFT_ALL_REDUCE;
+    switch (algorithm) {
+    case WEFT_ALGORITHM_TWOSHOT_PACKETS:
+    case WEFT_ALGORITHM_TWOSHOT:
+        return all_reduce;
+    case WEFT_ALGORITHM_ONESHOT_PULL:
+        return all_reduce | 1u << WEFT_REDUCE_SCATTER;
+    case WEFT_ALGORITHM_PUSH:
+        return 1u << WEFT_ALL_GATHER | 1u << WEFT_ALL_TO_ALL | 1u << WEFT_BROADCAST;
+    default:
+        return ~0u;
+    }
+}
+
+static weft_algorithm parse_algorithm(const char *text, struct argp_state *state)
+{
+    const char *names[WEFT_NUM_ALGORITHMS + 1] = {NULL};
+    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++)
+        names[i] = weft_algorithm_name((weft_algorithm)i);
+    return (weft_algorithm)option_choice(state, "--algo", text, names);
+}
+
+static void parse_sizes(struct coll_options *options, const char *text, struct argp_state *state)
+{
+    if (coll_sizes_read(&options->sizes, text) != 0)
+        argp_error(state,
+                   "--bytes %s: must be a size up to 1024G, MIN:MAX:xFACTOR with FACTOR 2 or more, "
+                   "or MIN:MAX:+STEP with STEP 1 or more",
+                   text);
+}
+
+static void finish(const struct coll_options *options, struct argp_state *state)
+{
+    if (!(ops_of(options->algorithm) & 1u << options->op))
+        argp_error(state, "--algo %s: does not serve --op %s",
+                   weft_algorithm_name(options->algorithm), collective_names[options->op]);
+    if (options->root != 0 && options->op != WEFT_BROADCAST)
+        argp_error(state, "--root %d: must be absent with --op %s", options->root,
+                   collective_names[options->op]);
+}
+
+struct integer_option {
+    int key;
+    const char *name;
+    int32_t min, max;
+    size_t offset; /* of the int32_t in struct coll_options */
+};
+
+static const struct integer_option integer_options[] = {
+    {KEY_RANKS, "--ranks", 1, WEFT_COLL_MAX_RANKS, offsetof(struct coll_options, num_ranks)},
+    {KEY_TIMEOUT, "--timeout-ms", 1, MAX_TIMEOUT_MS, offsetof(struct coll_options, timeout_ms)},
+    {KEY_ROOT, "--root", 0, WEFT_COLL_MAX_RANKS - 1, offsetof(struct coll_options, root)},
+    {KEY_ITERS, "--iters", 1, MAX_ITERS, offsetof(struct coll_options, num_iters)},
+    {KEY_WARMUP, "--warmup", 0, MAX_ITERS, offsetof(struct coll_options, num_warmup)},
+    {KEY_BLOCKS, "--blocks", 0, MAX_BLOCKS, offsetof(struct coll_options, num_blocks)},
+    {KEY_WARPS, "--warps", 0, MAX_WARPS, offsetof(struct coll_options, num_warps)},
+};
+
+static error_t parse_integer(int key, const char *text, struct argp_state *state)
+{
+    for (size_t i = 0; i < sizeof integer_options / sizeof *integer_options; i++) {
+        const struct integer_option *option = &integer_options[i];
+        if (option->key != key)
+            continue;
+        int64_t value = option_integer(state, option->name, text, option->min, option->max);
+        *(int32_t *)(void *)((char *)state->input + option->offset) = (int32_t)value;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_choice(int key, const char *text, struct argp_state *state)
+{
+    static const char *const check_modes[] = {"full", "none", NULL};
+    static const char *const machines[] = {"auto", "cpu", "cuda", NULL};
+    struct coll_options *options = state->input;
+    switch (key) {
+    case KEY_MACHINE:
+        options->machine = (weft_machine)option_choice(state, "--machine", text, machines);
+        return 0;
+    case KEY_OP:
+        options->op = (weft_collective)option_choice(state, "--op", text, collective_names);
+        return 0;
+    case KEY_ALGO:
+        options->algorithm = parse_algorithm(text, state);
+        return 0;
+    case KEY_DTYPE:
+        options->dtype = (weft_dtype)option_choice(state, "--dtype", text, dtype_names);
+        return 0;
+    case KEY_REDOP:
+        options->redop = (weft_reduce_op)option_choice(state, "--redop", text, reduce_op_names);
+        return 0;
+    case KEY_MEMORY:
+        options->memory =
+            (enum coll_memory)option_choice(state, "--memory", text, coll_memory_names);
+        return 0;
+    case KEY_CHECK:
+        options->check = (enum coll_check_mode)option_choice(state, "--check", text, check_modes);
+        return 0;
+    default:
+        return parse_integer(key, text, state);
+    }
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    struct coll_options *options = state->input;
+    switch (key) {
+    case KEY_BYTES:
+        parse_sizes(options, text, state);
+        return 0;
+    case KEY_PACKET_BYTES:
+        options->packet_bytes =
+            (uint64_t)option_integer(state, "--packet-bytes", text, 0, INT64_C(1) << 32);
+        return 0;
+    case KEY_SEED:
+        options->seed = (uint64_t)option_integer(state, "--seed", text, 0, INT64_MAX);
+        return 0;
+    case KEY_JSON:
+        options->format = COLL_FORMAT_JSON;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unknown argument %s", text);
+        return 0;
+    case ARGP_KEY_END:
+        finish(options, state);
+        return 0;
+    default:
+        return parse_choice(key, text, state);
+    }
+}
+
+void coll_options_parse(struct coll_options *options, int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = option_table, .parser = parse_option, .doc = documentation};
+    *options = (struct coll_options){
+        .dtype = WEFT_BF16,
+        .sizes = {.min = 1 << 10, .max = 4 << 20, .factor = 4},
+        .seed = 1,
+        .num_iters = 20,
+        .num_warmup = 5,
+    };
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
+int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
+                         char error[COLL_ERROR_BYTES])
+{
+    if (options->num_ranks != 0 && options->num_ranks != num_ranks) {
+        snprintf(error, COLL_ERROR_BYTES, "--ranks %d: must be absent or %d, the ranks of this job",
+                 options->num_ranks, num_ranks);
+        return -1;
+    }
+    if (options->root >= num_ranks) {
+        snprintf(error, COLL_ERROR_BYTES, "--root %d: must be 0 to %d", options->root,
+                 num_ranks - 1);
+        return -1;
+    }
+    options->num_ranks = num_ranks;
+    return 0;
+}

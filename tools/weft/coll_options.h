@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* The arguments of weft coll. */
+#ifndef WEFT_TOOL_COLL_OPTIONS_H
+#define WEFT_TOOL_COLL_OPTIONS_H
+
+#include <stdint.h>
+
+#include "coll_sizes.h"
+#include "weft.h"
+#include "workload/collective.h"
+
+enum coll_memory { COLL_MEMORY_HEAP, COLL_MEMORY_OTHER };
+enum coll_check_mode { COLL_CHECK_FULL, COLL_CHECK_NONE };
+enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
+
+enum { COLL_ERROR_BYTES = 256 };
+
+struct coll_options {
+    int32_t num_ranks; /* 0: the default, or those of the job that runs us */
+    weft_machine machine;
+    int32_t timeout_ms; /* 0: the library's */
+    weft_collective op;
+    weft_algorithm algorithm;
+    weft_dtype dtype;
+    weft_reduce_op redop;
+    int32_t root;
+    struct coll_sizes sizes;
+    uint64_t packet_bytes; /* 0: the library's, as of the next two */
+    int32_t num_blocks;
+    int32_t num_warps;
+    enum coll_memory memory;
+    uint64_t seed;
+    int32_t num_iters;
+    int32_t num_warmup;
+    enum coll_check_mode check;
+    enum coll_format format;
+};
+
+extern const char *const coll_memory_names[];
+
+/* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
+void coll_options_parse(struct coll_options *options, int argc, char **argv);
+
+/* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
+int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
+                         char error[COLL_ERROR_BYTES]);
+
+#endif

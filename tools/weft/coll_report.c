@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll_report.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *machine_name(weft_machine machine)
+{
+    return machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu";
+}
+
+static double gbps(uint64_t bytes, double us)
+{
+    return us > 0 ? (double)bytes / us / 1000 : 0;
+}
+
+/* NULL where the operation has none. */
+static const char *redop_of(const struct coll_options *options)
+{
+    return collective_reduces(options->op) ? reduce_op_names[options->redop] : NULL;
+}
+
+/* ---------------------------------------------------------------- JSON */
+
+static json_t *root_of(const struct coll_options *options)
+{
+    return options->op == WEFT_BROADCAST ? json_integer(options->root) : json_null();
+}
+
+static json_t *describe(const struct coll_line *line, enum coll_place place)
+{
+    const struct coll_options *options = line->options;
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:b, s:s, s:I, s:i, s:i, s:I, s:i, s:i}",
+        "op", collective_names[options->op], "algo", weft_algorithm_name(line->algorithm),
+        "machine", machine_name(line->machine), "ranks", options->num_ranks, "bytes",
+        (json_int_t)collective_bytes(&line->collective), "count",
+        (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
+        redop_of(options), "root", root_of(options), "in_place", place == COLL_IN_PLACE, "memory",
+        coll_memory_names[options->memory], "packet_bytes", (json_int_t)options->packet_bytes,
+        "blocks", options->num_blocks, "warps", options->num_warps, "seed",
+        (json_int_t)options->seed, "warmup", options->num_warmup, "iters", options->num_iters);
+}
+
+static json_t *measured(const struct coll_line *line, enum coll_place place)
+{
+    const struct coll_outcome *outcome = &line->outcomes[place];
+    const double algbw = gbps(collective_bytes(&line->collective), outcome->us.median);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:b}", "us_min", outcome->us.min,
+                     "us_median", outcome->us.median, "us_max", outcome->us.max, "algbw", algbw,
+                     "busbw", algbw * collective_bus_factor(&line->collective), "checked",
+                     (json_int_t)outcome->tally.num_checked, "errors",
+                     (json_int_t)outcome->tally.num_wrong, "ok", outcome->tally.num_wrong == 0);
+}
+
+/* A line that cannot be made shows as an error of the stream. */
+static void print_json(const struct coll_line *line, enum coll_place place)
+{
+    json_t *object = describe(line, place);
+    json_t *figures = measured(line, place);
+    if (object && figures && json_object_update(object, figures) == 0)
+        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(figures);
+    json_decref(object);
+    putchar('\n');
+}
+
+/* ---------------------------------------------------------------- text */
+
+static void print_count(const char *thing, int32_t count)
+{
+    if (count == 0)
+        printf(", %s as the library chooses", thing);
+    else
+        printf(", %d %s", count, thing);
+}
+
+static void print_text_heading(const struct coll_options *options, weft_machine machine)
+{
+    static const char *const place_columns = "    time   algbw   busbw #wrong ";
+    static const char *const place_units = "    (us)  (GB/s)  (GB/s)        ";
+    printf("# %s, machine %s, %d ranks, memory %s, algorithm %s", collective_names[options->op],
+           machine_name(machine), options->num_ranks, coll_memory_names[options->memory],
+           weft_algorithm_name(options->algorithm));
+    print_count("blocks", options->num_blocks);
+    print_count("warps", options->num_warps);
+    printf("\n# median of %d iterations after %d of the slowest rank's time, seed %llu\n#\n",
+           options->num_iters, options->num_warmup, (unsigned long long)options->seed);
+    printf("# %10s %12s %8s %6s %4s %20s%13s%20s\n", "", "", "", "", "", "out of place", "",
+           "in place");
+    printf("# %10s %12s %8s %6s %4s %s%s algo\n", "size", "count", "type", "redop", "root",
+           place_columns, place_columns);
+    printf("# %10s %12s %8s %6s %4s %s%s\n", "(B)", "(elements)", "", "", "", place_units,
+           place_units);
+}
+
+static void print_place(const struct coll_line *line, enum coll_place place)
+{
+    const struct coll_outcome *outcome = &line->outcomes[place];
+    if (place == COLL_IN_PLACE && !collective_has_in_place(line->collective.kind)) {
+        printf("%8s %7s %7s %6s ", "N/A", "N/A", "N/A", "N/A");
+        return;
+    }
+    const double algbw = gbps(collective_bytes(&line->collective), outcome->us.median);
+    printf("%8.2f %7.3f %7.3f ", outcome->us.median, algbw,
+           algbw * collective_bus_factor(&line->collective));
+    if (line->options->check == COLL_CHECK_NONE)
+        printf("%6s ", "N/A");
+    else
+        printf("%6llu ", (unsigned long long)outcome->tally.num_wrong);
+}
+
+static void print_text(const struct coll_line *line)
+{
+    const struct coll_options *options = line->options;
+    const char *redop = redop_of(options);
+    char root[16] = "-1";
+    if (options->op == WEFT_BROADCAST)
+        snprintf(root, sizeof root, "%d", options->root);
+    printf("  %10llu %12llu %8s %6s %4s ", (unsigned long long)collective_bytes(&line->collective),
+           (unsigned long long)line->collective.count, dtype_names[options->dtype],
+           redop ? redop : "none", root);
+    print_place(line, COLL_OUT_OF_PLACE);
+    print_place(line, COLL_IN_PLACE);
+    printf(" %s\n", weft_algorithm_name(line->algorithm));
+}
+
+/* ---------------------------------------------------------------- both */
+
+void coll_report_heading(const struct coll_options *options, weft_machine machine)
+{
+    if (options->format == COLL_FORMAT_TABLE)
+        print_text_heading(options, machine);
+}
+
+void coll_report_line(const struct coll_line *line)
+{
+    if (line->options->format == COLL_FORMAT_TABLE) {
+        print_text(line);
+    } else {
+        print_json(line, COLL_OUT_OF_PLACE);
+        if (collective_has_in_place(line->collective.kind))
+            print_json(line, COLL_IN_PLACE);
+    }
+    fflush(stdout); /* what is measured stays, also when the rest fails */
+}
+
+int coll_report_end(void)
+{
+    return fflush(stdout) != 0 || ferror(stdout) ? -1 : 0;
+}

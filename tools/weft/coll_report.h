@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* What weft coll prints on standard output: a line of nccl-tests' columns per size, or JSON. */
+#ifndef WEFT_TOOL_COLL_REPORT_H
+#define WEFT_TOOL_COLL_REPORT_H
+
+#include "coll_check.h"
+#include "coll_measure.h"
+
+struct coll_outcome {
+    struct figures us;
+    struct coll_tally tally;
+};
+
+/* Of one size. */
+struct coll_line {
+    const struct coll_options *options;
+    weft_machine machine;
+    struct collective collective;
+    weft_algorithm algorithm; /* that was used */
+    struct coll_outcome outcomes[COLL_NUM_PLACES];
+};
+
+void coll_report_heading(const struct coll_options *options, weft_machine machine);
+void coll_report_line(const struct coll_line *line);
+/* 0, or -1 when standard output could not be written. */
+int coll_report_end(void);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "workload/collective.h"
+
+#include <string.h>
+
+const char *const collective_names[WEFT_NUM_COLLECTIVES + 1] = {
+    [WEFT_ALL_REDUCE] = "all_reduce", [WEFT_REDUCE_SCATTER] = "reduce_scatter",
+    [WEFT_ALL_GATHER] = "all_gather", [WEFT_ALL_TO_ALL] = "all_to_all",
+    [WEFT_BROADCAST] = "broadcast",
+};
+
+static uint64_t row_bytes(const struct collective *collective)
+{
+    return collective->count * dtype_bytes(collective->source.dtype);
+}
+
+static int has_rows(weft_collective kind)
+{
+    return kind != WEFT_ALL_REDUCE && kind != WEFT_BROADCAST;
+}
+
+static uint64_t rows_bytes(const struct collective *collective)
+{
+    return (uint64_t)collective->num_ranks * row_bytes(collective);
+}
+
+uint64_t collective_count(const struct collective *collective, uint64_t bytes)
+{
+    const uint64_t num_rows = has_rows(collective->kind) ? (uint64_t)collective->num_ranks : 1;
+    return bytes / dtype_bytes(collective->source.dtype) / num_rows;
+}
+
+uint64_t collective_bytes(const struct collective *collective)
+{
+    return has_rows(collective->kind) ? rows_bytes(collective) : row_bytes(collective);
+}
+
+uint64_t collective_send_bytes(const struct collective *collective)
+{
+    return collective->kind == WEFT_ALL_GATHER ? row_bytes(collective)
+                                               : collective_bytes(collective);
+}
+
+uint64_t collective_recv_bytes(const struct collective *collective)
+{
+    return collective->kind == WEFT_REDUCE_SCATTER ? row_bytes(collective)
+                                                   : collective_bytes(collective);
+}
+
+uint64_t collective_algorithm_bytes(const struct collective *collective)
+{
+    return row_bytes(collective);
+}
+
+double collective_bus_factor(const struct collective *collective)
+{
+    const double num_ranks = collective->num_ranks;
+    if (collective->kind == WEFT_BROADCAST)
+        return 1;
+    return (collective->kind == WEFT_ALL_REDUCE ? 2 : 1) * (num_ranks - 1) / num_ranks;
+}
+
+/* Elements first .. first + count - 1 of one row of the output. */
+static void expect_row(const struct collective *collective, int32_t rank, int32_t row,
+                       uint64_t first, uint64_t count, void *expected)
+{
+    const struct element_source *source = &collective->source;
+    const uint64_t own_row = (uint64_t)rank * collective->count;
+    switch (collective->kind) {
+    case WEFT_ALL_REDUCE:
+        elements_reduce(source, collective->redop, collective->num_ranks, first, count, expected);
+        break;
+    case WEFT_REDUCE_SCATTER:
+        elements_reduce(source, collective->redop, collective->num_ranks, own_row + first, count,
+                        expected);
+        break;
+    case WEFT_ALL_GATHER:
+        elements_fill(source, row, first, count, expected);
+        break;
+    case WEFT_ALL_TO_ALL:
+        elements_fill(source, row, own_row + first, count, expected);
+        break;
+    default:
+        elements_fill(source, collective->root, first, count, expected);
+    }
+}
+
+void collective_expect(const struct collective *collective, int32_t rank, uint64_t offset,
+                       uint64_t bytes, void *expected)
+{
+    const uint64_t element_bytes = dtype_bytes(collective->source.dtype);
+    uint64_t first = offset / element_bytes, end = (offset + bytes) / element_bytes;
+    char *out = expected;
+    while (first < end) {
+        const uint64_t row = first / collective->count;
+        const uint64_t row_end = (row + 1) * collective->count;
+        const uint64_t count = (row_end < end ? row_end : end) - first;
+        expect_row(collective, rank, (int32_t)row, first % collective->count, count, out);
+        out += count * element_bytes;
+        first += count;
+    }
+}
+
+uint64_t elements_count_wrong(weft_dtype dtype, const void *elements, const void *expected,
+                              uint64_t count, uint64_t *first_wrong)
+{
+    const size_t bytes = dtype_bytes(dtype);
+    const char *left = elements, *right = expected;
+    uint64_t num_wrong = 0;
+    if (memcmp(left, right, count * bytes) == 0)
+        return 0;
+    for (uint64_t i = 0; i < count; i++) {
+        if (memcmp(left + i * bytes, right + i * bytes, bytes) == 0)
+            continue;
+        if (num_wrong++ == 0)
+            *first_wrong = i;
+    }
+    return num_wrong;
+}
+
+struct collective_places collective_in_place(const struct collective *collective, int32_t rank)
+{
+    const uint64_t own_row = (uint64_t)rank * row_bytes(collective);
+    struct collective_places places = {0, 0};
+    if (collective->kind == WEFT_REDUCE_SCATTER)
+        places.recv_offset = own_row;
+    else if (collective->kind == WEFT_ALL_GATHER)
+        places.send_offset = own_row;
+    return places;
+}

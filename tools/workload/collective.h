@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* One collective operation as tools and benchmarks run it: sizes, inputs, and what must come out, which
+ * is computed without exchanging anything. */
+#ifndef WEFT_WORKLOAD_COLLECTIVE_H
+#define WEFT_WORKLOAD_COLLECTIVE_H
+
+#include "weft.h"
+#include "workload/elements.h"
+
+/* By weft_collective; NULL behind the last. */
+extern const char *const collective_names[WEFT_NUM_COLLECTIVES + 1];
+
+struct collective {
+    weft_collective kind;
+    struct element_source source; /* of the inputs */
+    weft_reduce_op redop;         /* of operations that reduce */
+    int32_t root;                 /* of broadcast */
+    int32_t num_ranks;
+    uint64_t count; /* that the operation is called with */
+};
+
+static inline int collective_reduces(weft_collective kind)
+{
+    return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER;
+}
+
+/* A buffer of `bytes` as nccl-tests counts them, or the largest below that holds whole counts. */
+uint64_t collective_count(const struct collective *collective, uint64_t bytes);
+/* As nccl-tests counts: the larger of input and output. */
+uint64_t collective_bytes(const struct collective *collective);
+uint64_t collective_send_bytes(const struct collective *collective);
+uint64_t collective_recv_bytes(const struct collective *collective);
+/* That weft_coll_algorithm is asked with. */
+uint64_t collective_algorithm_bytes(const struct collective *collective);
+/* What nccl-tests multiplies the algorithm's bandwidth with, for that of the links. */
+double collective_bus_factor(const struct collective *collective);
+
+/* The part of a rank's output from byte `offset` on, both of whole elements. */
+void collective_expect(const struct collective *collective, int32_t rank, uint64_t offset,
+                       uint64_t bytes, void *expected);
+
+/* How many elements differ; the index of the first in *first_wrong, if there is any. */
+uint64_t elements_count_wrong(weft_dtype dtype, const void *elements, const void *expected,
+                              uint64_t count, uint64_t *first_wrong);
+
+/* The bytes between a rank's input and its output in place, which both lie in one buffer of
+ * collective_bytes: at least one of the two begins with it. */
+struct collective_places {
+    uint64_t send_offset, recv_offset;
+};
+struct collective_places collective_in_place(const struct collective *collective, int32_t rank);
+static inline int collective_has_in_place(weft_collective kind)
+{
+    return kind != WEFT_ALL_TO_ALL;
+}
+
+/* Enqueues it. Inline, so that this library does not need weft. */
+static inline weft_result collective_enqueue(const struct collective *collective, weft_coll *coll,
+                                             const void *send, void *recv, weft_stream *stream)
+{
+    const uint64_t count = collective->count;
+    const weft_dtype dtype = collective->source.dtype;
+    switch (collective->kind) {
+    case WEFT_ALL_REDUCE:
+        return weft_all_reduce(coll, send, recv, count, dtype, collective->redop, stream);
+    case WEFT_REDUCE_SCATTER:
+        return weft_reduce_scatter(coll, send, recv, count, dtype, collective->redop, stream);
+    case WEFT_ALL_GATHER:
+        return weft_all_gather(coll, send, recv, count, dtype, stream);
+    case WEFT_ALL_TO_ALL:
+        return weft_all_to_all(coll, send, recv, count, dtype, stream);
+    default:
+        return weft_broadcast(coll, send, recv, count, dtype, collective->root, stream);
+    }
+}
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "workload/elements.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "workload/convert.h"
+#include "workload/rng.h"
+
+const char *const dtype_names[NUM_DTYPES + 1] = {
+    [WEFT_INT32] = "int32", [WEFT_INT64] = "int64",       [WEFT_BF16] = "bf16",
+    [WEFT_FP16] = "fp16",   [WEFT_FP32] = "fp32",         [WEFT_FP64] = "fp64",
+    [WEFT_UINT8] = "uint8", [WEFT_FP8_E4M3] = "fp8_e4m3",
+};
+
+const char *const reduce_op_names[NUM_REDUCE_OPS + 1] = {
+    [WEFT_SUM] = "sum", [WEFT_PROD] = "prod", [WEFT_MAX] = "max",
+    [WEFT_MIN] = "min", [WEFT_AVG] = "avg",
+};
+
+size_t dtype_bytes(weft_dtype dtype)
+{
+    static const size_t bytes[NUM_DTYPES] = {
+        [WEFT_INT32] = 4, [WEFT_INT64] = 8, [WEFT_BF16] = 2,  [WEFT_FP16] = 2,
+        [WEFT_FP32] = 4,  [WEFT_FP64] = 8,  [WEFT_UINT8] = 1, [WEFT_FP8_E4M3] = 1,
+    };
+    return bytes[dtype];
+}
+
+static uint64_t fp64_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* The element in the low bits of `random`, from as many random bits. */
+static uint64_t number(weft_dtype dtype, uint64_t random)
+{
+    switch (dtype) {
+    case WEFT_BF16:
+        return bf16_from_fp32((float)(int16_t)random * 0x1p-14f);
+    case WEFT_FP16:
+        return fp16_from_fp32((float)(int16_t)random * 0x1p-14f);
+    case WEFT_FP32:
+        return fp32_bits((float)(int32_t)random * 0x1p-30f);
+    case WEFT_FP64:
+        return fp64_bits((double)(int64_t)random * 0x1p-62);
+    case WEFT_FP8_E4M3:
+        return fp8_from_fp32((float)(int8_t)random * 0x1p-6f);
+    default:
+        return random;
+    }
+}
+
+static uint64_t whole(weft_dtype dtype, uint64_t random)
+{
+    const uint64_t value = random & 7;
+    switch (dtype) {
+    case WEFT_BF16:
+        return bf16_from_fp32((float)value);
+    case WEFT_FP16:
+        return fp16_from_fp32((float)value);
+    case WEFT_FP32:
+        return fp32_bits((float)value);
+    case WEFT_FP64:
+        return fp64_bits((double)value);
+    case WEFT_FP8_E4M3:
+        return fp8_from_fp32((float)value);
+    default:
+        return value;
+    }
+}
+
+/* Eight bytes of elements out of eight random bytes. */
+static uint64_t shape(const struct element_source *source, uint64_t random)
+{
+    const unsigned num_bits = 8 * (unsigned)dtype_bytes(source->dtype);
+    const uint64_t mask = ~(uint64_t)0 >> (64 - num_bits);
+    uint64_t word = 0;
+    if (source->content == ELEMENTS_BITS)
+        return random;
+    for (unsigned shift = 0; shift < 64; shift += num_bits) {
+        const uint64_t element = source->content == ELEMENTS_WHOLE
+                                     ? whole(source->dtype, random >> shift)
+                                     : number(source->dtype, random >> shift);
+        word |= (element & mask) << shift;
+    }
+    return word;
+}
+
+void elements_fill(const struct element_source *source, int32_t rank, uint64_t first,
+                   uint64_t count, void *elements)
+{
+    const uint64_t key = rng_key(source->seed, (uint64_t)rank);
+    const uint64_t begin = first * dtype_bytes(source->dtype);
+    const uint64_t end = (first + count) * dtype_bytes(source->dtype);
+    unsigned char *bytes = elements;
+    for (uint64_t offset = begin & ~(uint64_t)7; offset < end; offset += 8) {
+        const uint64_t word = htole64(shape(source, rng_hash(key + offset)));
+        const uint64_t from = offset > begin ? offset : begin;
+        const uint64_t to = offset + 8 < end ? offset + 8 : end;
+        memcpy(bytes + (from - begin), (const char *)&word + (from - offset), to - from);
+    }
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Elements of any type: the inputs of ranks as a pure function of (seed, rank, index), so that any rank
+ * can recompute any of them; and what reductions make of them. */
+#ifndef WEFT_WORKLOAD_ELEMENTS_H
+#define WEFT_WORKLOAD_ELEMENTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weft.h"
+
+enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_REDUCE_OPS = WEFT_AVG + 1 };
+
+/* By type and by reduction; NULL behind the last. */
+extern const char *const dtype_names[NUM_DTYPES + 1];
+extern const char *const reduce_op_names[NUM_REDUCE_OPS + 1];
+
+size_t dtype_bytes(weft_dtype dtype);
+
+enum element_content {
+    ELEMENTS_BITS,    /* any bits */
+    ELEMENTS_NUMBERS, /* in -2..2, all finite, mantissas full of bits; integers of any value */
+    ELEMENTS_WHOLE    /* 0 to 7: sums of up to 32 ranks are exact in any order, of FP8 of 2 */
+};
+
+struct element_source {
+    uint64_t seed;
+    weft_dtype dtype;
+    enum element_content content;
+};
+
+/* Elements first .. first + count - 1 of a rank; they may lie anywhere. */
+void elements_fill(const struct element_source *source, int32_t rank, uint64_t first,
+                   uint64_t count, void *elements);
+
+/* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. */
+void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
+                     uint64_t first, uint64_t count, void *elements);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include <math.h>
+#include <string.h>
+
+#include "workload/convert.h"
+#include "workload/elements.h"
+
+enum { CHUNK_ELEMENTS = 2048 };
+
+/* Elements as what they are reduced in. Integers of any width as 64 bits: what wraps around in those
+ * is right in fewer, too. */
+union values {
+    float floats[CHUNK_ELEMENTS];
+    double doubles[CHUNK_ELEMENTS];
+    uint64_t integers[CHUNK_ELEMENTS];
+};
+
+union elements {
+    uint8_t bytes[CHUNK_ELEMENTS];
+    uint16_t halves[CHUNK_ELEMENTS];
+    int32_t words[CHUNK_ELEMENTS];
+    union values values; /* FP32, FP64, INT64: as they are */
+};
+
+static void widen(weft_dtype dtype, const union elements *elements, size_t count,
+                  union values *values)
+{
+    switch (dtype) {
+    case WEFT_BF16:
+        for (size_t i = 0; i < count; i++)
+            values->floats[i] = fp32_from_bf16(elements->halves[i]);
+        break;
+    case WEFT_FP16:
+        for (size_t i = 0; i < count; i++)
+            values->floats[i] = fp32_from_fp16(elements->halves[i]);
+        break;
+    case WEFT_FP8_E4M3:
+        for (size_t i = 0; i < count; i++)
+            values->floats[i] = fp32_from_fp8(elements->bytes[i]);
+        break;
+    case WEFT_UINT8:
+        for (size_t i = 0; i < count; i++)
+            values->integers[i] = elements->bytes[i];
+        break;
+    case WEFT_INT32:
+        for (size_t i = 0; i < count; i++)
+            values->integers[i] = (uint64_t)(int64_t)elements->words[i];
+        break;
+    default:
+        memcpy(values, elements, count * dtype_bytes(dtype));
+    }
+}
+
+static double fp64_canonical(double value)
+{
+    const uint64_t nan = 0x7fffffffffffffffu;
+    if (isnan(value))
+        memcpy(&value, &nan, sizeof value);
+    return value;
+}
+
+static void narrow(weft_dtype dtype, const union values *values, size_t count,
+                   union elements *elements)
+{
+    switch (dtype) {
+    case WEFT_BF16:
+        for (size_t i = 0; i < count; i++)
+            elements->halves[i] = bf16_from_fp32(values->floats[i]);
+        break;
+    case WEFT_FP16:
+        for (size_t i = 0; i < count; i++)
+            elements->halves[i] = fp16_from_fp32(values->floats[i]);
+        break;
+    case WEFT_FP8_E4M3:
+        for (size_t i = 0; i < count; i++)
+            elements->bytes[i] = fp8_from_fp32(values->floats[i]);
+        break;
+    case WEFT_FP32:
+        for (size_t i = 0; i < count; i++)
+            elements->values.floats[i] = fp32_canonical(values->floats[i]);
+        break;
+    case WEFT_FP64:
+        for (size_t i = 0; i < count; i++)
+            elements->values.doubles[i] = fp64_canonical(values->doubles[i]);
+        break;
+    case WEFT_UINT8:
+        for (size_t i = 0; i < count; i++)
+            elements->bytes[i] = (uint8_t)values->integers[i];
+        break;
+    case WEFT_INT32:
+        for (size_t i = 0; i < count; i++)
+            elements->words[i] = (int32_t)values->integers[i];
+        break;
+    default:
+        memcpy(elements, values, count * dtype_bytes(dtype));
+    }
+}
+
+static int is_integer(weft_dtype dtype)
+{
+    return dtype == WEFT_INT32 || dtype == WEFT_INT64 || dtype == WEFT_UINT8;
+}
+
+/* The larger of a and b, NaN if one of them is, +0 of zeros of both signs. */
+static double maximum(double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return NAN;
+    if (a == b)
+        return signbit(a) ? b : a;
+    return a > b ? a : b;
+}
+
+static double minimum(double a, double b)
+{
+    return -maximum(-a, -b);
+}
+
+static void reduce_floats(weft_reduce_op op, const float *values, size_t count, float *sums)
+{
+    switch (op) {
+    case WEFT_PROD:
+        for (size_t i = 0; i < count; i++)
+            sums[i] *= values[i];
+        break;
+    case WEFT_MAX:
+        for (size_t i = 0; i < count; i++)
+            sums[i] = (float)maximum(sums[i], values[i]);
+        break;
+    case WEFT_MIN:
+        for (size_t i = 0; i < count; i++)
+            sums[i] = (float)minimum(sums[i], values[i]);
+        break;
+    default: /* WEFT_SUM, WEFT_AVG */
+        for (size_t i = 0; i < count; i++)
+            sums[i] += values[i];
+    }
+}
+
+static void reduce_doubles(weft_reduce_op op, const double *values, size_t count, double *sums)
+{
+    switch (op) {
+    case WEFT_PROD:
+        for (size_t i = 0; i < count; i++)
+            sums[i] *= values[i];
+        break;
+    case WEFT_MAX:
+        for (size_t i = 0; i < count; i++)
+            sums[i] = maximum(sums[i], values[i]);
+        break;
+    case WEFT_MIN:
+        for (size_t i = 0; i < count; i++)
+            sums[i] = minimum(sums[i], values[i]);
+        break;
+    default: /* WEFT_SUM, WEFT_AVG */
+        for (size_t i = 0; i < count; i++)
+            sums[i] += values[i];
+    }
+}
+
+static void reduce_integers(weft_reduce_op op, const uint64_t *values, size_t count, uint64_t *sums)
+{
+    switch (op) {
+    case WEFT_PROD:
+        for (size_t i = 0; i < count; i++)
+            sums[i] *= values[i];
+        break;
+    case WEFT_MAX:
+        for (size_t i = 0; i < count; i++)
+            sums[i] = (int64_t)values[i] > (int64_t)sums[i] ? values[i] : sums[i];
+        break;
+    case WEFT_MIN:
+        for (size_t i = 0; i < count; i++)
+            sums[i] = (int64_t)values[i] < (int64_t)sums[i] ? values[i] : sums[i];
+        break;
+    default: /* WEFT_SUM, WEFT_AVG */
+        for (size_t i = 0; i < count; i++)
+            sums[i] += values[i];
+    }
+}
+
+static void reduce(weft_dtype dtype, weft_reduce_op op, const union values *values, size_t count,
+                   union values *sums)
+{
+    if (is_integer(dtype))
+        reduce_integers(op, values->integers, count, sums->integers);
+    else if (dtype == WEFT_FP64)
+        reduce_doubles(op, values->doubles, count, sums->doubles);
+    else
+        reduce_floats(op, values->floats, count, sums->floats);
+}
+
+static void divide(weft_dtype dtype, int32_t num_ranks, size_t count, union values *sums)
+{
+    union elements wrapped;
+    if (is_integer(dtype)) { /* sums are divided as they are in their own type */
+        narrow(dtype, sums, count, &wrapped);
+        widen(dtype, &wrapped, count, sums);
+        for (size_t i = 0; i < count; i++)
+            sums->integers[i] = (uint64_t)((int64_t)sums->integers[i] / num_ranks);
+        return;
+    }
+    if (dtype == WEFT_FP64) {
+        for (size_t i = 0; i < count; i++)
+            sums->doubles[i] /= num_ranks;
+    } else {
+        for (size_t i = 0; i < count; i++)
+            sums->floats[i] /= (float)num_ranks;
+    }
+}
+
+/* At most CHUNK_ELEMENTS. */
+static void reduce_chunk(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
+                         uint64_t first, size_t count, union elements *chunk)
+{
+    const weft_dtype dtype = source->dtype;
+    union values values, sums;
+    elements_fill(source, 0, first, count, chunk);
+    widen(dtype, chunk, count, &sums);
+    for (int32_t rank = 1; rank < num_ranks; rank++) {
+        elements_fill(source, rank, first, count, chunk);
+        widen(dtype, chunk, count, &values);
+        reduce(dtype, op, &values, count, &sums);
+    }
+    if (op == WEFT_AVG)
+        divide(dtype, num_ranks, count, &sums);
+    narrow(dtype, &sums, count, chunk);
+}
+
+void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
+                     uint64_t first, uint64_t count, void *elements)
+{
+    const size_t element_bytes = dtype_bytes(source->dtype);
+    union elements chunk;
+    for (uint64_t done = 0; done < count; done += CHUNK_ELEMENTS) {
+        const size_t size = count - done < CHUNK_ELEMENTS ? count - done : CHUNK_ELEMENTS;
+        reduce_chunk(source, op, num_ranks, first + done, size, &chunk);
+        memcpy((char *)elements + done * element_bytes, &chunk, size * element_bytes);
+    }
+}
