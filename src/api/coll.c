@@ -219,6 +219,18 @@ static weft_result find_v_rows(const struct weft__coll_call *call, const uint64_
     return WEFT_OK;
 }
 
+/* What other ranks send or receive they tell themselves. */
+static weft_result check_own_counts(const weft_all_to_all_v_args *args, int32_t rank)
+{
+    if (args->send_counts[rank] == args->recv_counts[rank])
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "send_counts[%d] is %llu and recv_counts[%d] is %llu: what rank %d sends to "
+                       "itself must be what it receives from itself",
+                       rank, (unsigned long long)args->send_counts[rank], rank,
+                       (unsigned long long)args->recv_counts[rank], rank);
+}
+
 weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *user_args,
                               weft_stream *stream)
 {
@@ -243,6 +255,7 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
         find_v_rows(&call, args.send_counts, args.send_offsets, "send", rows.sent, &sent_bytes));
     WEFT__TRY(find_v_rows(&call, args.recv_counts, args.recv_offsets, "recv", rows.received,
                           &received_bytes));
+    WEFT__TRY(check_own_counts(&args, coll->comm->rank));
     WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
     WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));
     WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, NULL));
