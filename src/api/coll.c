@@ -109,8 +109,14 @@ static weft_result check_arrays(const struct weft__coll_call *call, struct array
 weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll, WEFT_ALL_REDUCE, send, recv, count, dtype, op,
-                                         0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_REDUCE,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .op = op,
+                                         .stream = stream};
     const struct array_shape one = {1, 0};
     WEFT__TRY(check_call(&call));
     WEFT__TRY(check_arrays(&call, one, one));
@@ -120,8 +126,14 @@ weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
                                 weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {
-        coll, WEFT_REDUCE_SCATTER, send, recv, count, dtype, op, 0, stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_REDUCE_SCATTER,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .op = op,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
@@ -132,8 +144,13 @@ weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, u
 weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_ALL_GATHER, send, recv,  count,
-                                         dtype, WEFT_SUM,        0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_GATHER,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
@@ -144,8 +161,13 @@ weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_ALL_TO_ALL, send, recv,  count,
-                                         dtype, WEFT_SUM,        0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_TO_ALL,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const struct array_shape all = {(uint64_t)coll->comm->num_ranks, -1};
     WEFT__TRY(check_arrays(&call, all, all));
@@ -155,8 +177,14 @@ weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
                            weft_dtype dtype, int32_t root, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_BROADCAST, send, recv,  count,
-                                         dtype, WEFT_SUM,       root, stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_BROADCAST,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .root = root,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     WEFT__TRY(weft__check_range(root, 0, comm->num_ranks - 1, "root"));
@@ -191,6 +219,18 @@ static weft_result find_v_rows(const struct weft__coll_call *call, const uint64_
     return WEFT_OK;
 }
 
+/* What other ranks send or receive they tell themselves. */
+static weft_result check_own_counts(const weft_all_to_all_v_args *args, int32_t rank)
+{
+    if (args->send_counts[rank] == args->recv_counts[rank])
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "send_counts[%d] is %llu and recv_counts[%d] is %llu: what rank %d sends to "
+                       "itself must be what it receives from itself",
+                       rank, (unsigned long long)args->send_counts[rank], rank,
+                       (unsigned long long)args->recv_counts[rank], rank);
+}
+
 weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *user_args,
                               weft_stream *stream)
 {
@@ -200,8 +240,12 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
     WEFT__TRY(weft__check_not_null(coll, "coll"));
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_all_to_all_v_args"));
-    const struct weft__coll_call call = {coll,       WEFT_ALL_TO_ALL, args.send, args.recv, 0,
-                                         args.dtype, WEFT_SUM,        0,         stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_TO_ALL,
+                                         .send = args.send,
+                                         .recv = args.recv,
+                                         .dtype = args.dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     WEFT__TRY(weft__check_not_null(args.send_counts, "send_counts"));
     WEFT__TRY(weft__check_not_null(args.send_offsets, "send_offsets"));
@@ -211,6 +255,7 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
         find_v_rows(&call, args.send_counts, args.send_offsets, "send", rows.sent, &sent_bytes));
     WEFT__TRY(find_v_rows(&call, args.recv_counts, args.recv_offsets, "recv", rows.received,
                           &received_bytes));
+    WEFT__TRY(check_own_counts(&args, coll->comm->rank));
     WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
     WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));
     WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, NULL));

@@ -104,7 +104,8 @@ static uint64_t round_up(uint64_t bytes, uint64_t multiple)
 
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
 {
-    enum { REGION_MULTIPLE = 256 };
+    /* A piece of a row for every rank, aligned. */
+    enum { REGION_MULTIPLE = 256, STAGING_MULTIPLE = 16 * WEFT_COLL_MAX_RANKS };
     weft_coll *coll = calloc(1, sizeof *coll);
     if (coll == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_coll");
@@ -119,7 +120,7 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
         packet_bytes = is_cuda ? CUDA_PACKET_BYTES : CPU_PACKET_BYTES;
     coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
     coll->staging_bytes = round_up(
-        config->staging_bytes > 0 ? config->staging_bytes : STAGING_BYTES, REGION_MULTIPLE);
+        config->staging_bytes > 0 ? config->staging_bytes : STAGING_BYTES, STAGING_MULTIPLE);
     const weft_result result = set_up(coll);
     if (result != WEFT_OK) {
         weft__coll_destroy(coll);

@@ -197,6 +197,7 @@ static int check_all_to_all_v(struct ranks_context *context)
     V_REFUSED(v.send_offsets[2], UINT64_MAX - 4, "send_offsets[2]");
     V_REFUSED(v.recv_counts[0], UINT64_MAX / 4 + 1, "recv_counts[0]");
     V_REFUSED(v.recv_offsets[1], UINT64_MAX, "recv_offsets[1]");
+    V_REFUSED(v.send_counts[context->rank], COUNT - 1, "itself");
     fill_v(&v, &seat);
     RANK_CHECK_ERROR(context, weft_all_to_all_v(NULL, &v.args, seat.rank.stream),
                      WEFT_ERROR_INVALID_ARGUMENT, "coll");
