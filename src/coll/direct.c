@@ -4,15 +4,6 @@
 #include "programs/direct_push.h"
 #include "programs/direct_reduce.h"
 
-/* That a warp takes at a time. */
-enum { CUDA_CHUNK_BYTES = 8 << 10, CPU_CHUNK_BYTES = 128 << 10 };
-
-static uint64_t chunk_bytes(const weft_coll *coll)
-{
-    return weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA ? CUDA_CHUNK_BYTES
-                                                                   : CPU_CHUNK_BYTES;
-}
-
 static struct weft_direct direct_of(const struct weft__coll_call *call,
                                     const struct weft__coll_places *places,
                                     enum weft_program program)
@@ -21,7 +12,7 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
     struct weft_direct direct = {
         .area = coll->area,
         .header = weft__coll_header(call, program, 0),
-        .chunk_bytes = chunk_bytes(coll),
+        .chunk_bytes = coll->chunk_bytes,
         .num_units_taken = coll->num_units_taken,
     };
     direct.header.in_offset = places->in_offset;
@@ -33,7 +24,7 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
 
 static struct weft__grid choose_grid(const weft_coll *coll, enum weft__work_kind kind)
 {
-    const struct weft__work work = {kind, 0, chunk_bytes(coll)};
+    const struct weft__work work = {kind, 0, coll->chunk_bytes};
     return weft__coll_grid(coll, &work);
 }
 
@@ -81,8 +72,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         args.part_bytes = part.bytes;
         args.out = NULL;
     }
-    return weft__exchange_launch(call->coll->exchange, call->stream, WEFT_PROGRAM_direct_reduce,
-                                 grid, &args, sizeof args);
+    return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_ROWS, &args, sizeof args);
 }
 
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
@@ -96,6 +86,8 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
         .rows =
             call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
     };
+    if (call->collective == WEFT_BROADCAST)
+        args.direct.header.num_bytes |= weft__coll_row_bytes(call); /* whoever sends none, too */
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
         args.sent[rank].offset = rows->sent[rank].offset;
         args.sent[rank].bytes = rows->sent[rank].bytes;
