@@ -25,7 +25,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
     WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        WEFT__TRY(weft__check_range((int64_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
+        WEFT__TRY(weft__check_range((int32_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
                                     WEFT_NUM_ALGORITHMS - 1, "algorithms"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
@@ -77,8 +77,8 @@ static weft_result check_call(const struct weft__coll_call *call)
 {
     WEFT__TRY(weft__check_not_null(call->coll, "coll"));
     WEFT__TRY(weft__check_not_null(call->stream, "stream"));
-    WEFT__TRY(weft__check_range((int64_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
-    WEFT__TRY(weft__check_range((int64_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
+    WEFT__TRY(weft__check_range((int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
+    WEFT__TRY(weft__check_range((int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
     if (call->count > max_row_bytes / weft_dtype_bytes(call->dtype))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "count is %llu, allowed are 0..%llu",
                            (unsigned long long)call->count,
@@ -109,8 +109,14 @@ static weft_result check_arrays(const struct weft__coll_call *call, struct array
 weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll, WEFT_ALL_REDUCE, send, recv, count, dtype, op,
-                                         0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_REDUCE,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .op = op,
+                                         .stream = stream};
     const struct array_shape one = {1, 0};
     WEFT__TRY(check_call(&call));
     WEFT__TRY(check_arrays(&call, one, one));
@@ -120,8 +126,14 @@ weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
                                 weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {
-        coll, WEFT_REDUCE_SCATTER, send, recv, count, dtype, op, 0, stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_REDUCE_SCATTER,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .op = op,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
@@ -132,8 +144,13 @@ weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, u
 weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_ALL_GATHER, send, recv,  count,
-                                         dtype, WEFT_SUM,        0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_GATHER,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
@@ -144,8 +161,13 @@ weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_ALL_TO_ALL, send, recv,  count,
-                                         dtype, WEFT_SUM,        0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_TO_ALL,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const struct array_shape all = {(uint64_t)coll->comm->num_ranks, -1};
     WEFT__TRY(check_arrays(&call, all, all));
@@ -155,8 +177,14 @@ weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
                            weft_dtype dtype, int32_t root, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_BROADCAST, send, recv,  count,
-                                         dtype, WEFT_SUM,       root, stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_BROADCAST,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .root = root,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     WEFT__TRY(weft__check_range(root, 0, comm->num_ranks - 1, "root"));
@@ -212,8 +240,12 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
     WEFT__TRY(weft__check_not_null(coll, "coll"));
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_all_to_all_v_args"));
-    const struct weft__coll_call call = {coll,       WEFT_ALL_TO_ALL, args.send, args.recv, 0,
-                                         args.dtype, WEFT_SUM,        0,         stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_TO_ALL,
+                                         .send = args.send,
+                                         .recv = args.recv,
+                                         .dtype = args.dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     WEFT__TRY(weft__check_not_null(args.send_counts, "send_counts"));
     WEFT__TRY(weft__check_not_null(args.send_offsets, "send_offsets"));

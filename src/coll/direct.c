@@ -15,6 +15,7 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
         .message =
             {.call = {[WEFT_CALL_PROGRAM] = program,
                       [WEFT_CALL_DTYPE] = (uint32_t)call->dtype,
+                      [WEFT_CALL_PIECES] = call->extent == WEFT__COLL_PIECE,
                       [WEFT_CALL_COLLECTIVE] = (uint32_t)call->collective,
                       [WEFT_CALL_OP] = (uint32_t)call->op,
                       [WEFT_CALL_ROOT] = (uint32_t)call->root},

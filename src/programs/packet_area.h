@@ -30,9 +30,11 @@ struct weft_call_header {
     uint64_t num_bytes; /* that go from the one rank to the other */
 };
 
-/* The fields of a message (exchange.h) that say the same. */
+/* The fields of a message (exchange.h) that say the same, and more. */
 enum weft_collective_field {
-    WEFT_CALL_BYTES_LOW = WEFT_CALL_ROW_BYTES,
+    WEFT_CALL_PIECES =
+        WEFT_CALL_ROW_BYTES, /* whether this is one of several pieces, which are staged */
+    WEFT_CALL_BYTES_LOW,
     WEFT_CALL_BYTES_HIGH,
     WEFT_CALL_COLLECTIVE,
     WEFT_CALL_OP,

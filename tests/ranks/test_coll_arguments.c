@@ -109,7 +109,7 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
         operation != COLL_BROADCAST || seat->rank.context->rank == 1; /* who needs send */
     if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
         REFUSED(recv, NULL, "recv", "NULL", "") ||
-        REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "0..7") ||
+        REFUSED(dtype, (weft_dtype)-1, "dtype", "", "0..7") ||
         REFUSED(dtype, (weft_dtype)8, "dtype", "8", "0..7") ||
         REFUSED(count, UINT64_MAX, "count", "18446744073709551615", "0..") ||
         REFUSED(count, UINT64_MAX / 4 + 1, "count", "4611686018427387904", "0.."))
@@ -117,7 +117,7 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
     if (is_root && (REFUSED(send, NULL, "send", "NULL", "") ||
                     REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
         return 1;
-    if (coll_is_reduction(operation) && (REFUSED(op, (weft_reduce_op)-1, "op", "-1", "0..4") ||
+    if (coll_is_reduction(operation) && (REFUSED(op, (weft_reduce_op)-1, "op", "", "0..4") ||
                                          REFUSED(op, (weft_reduce_op)5, "op", "5", "0..4")))
         return 1;
     if (operation == COLL_BROADCAST &&

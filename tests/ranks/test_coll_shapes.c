@@ -34,7 +34,7 @@ static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation o
 {
     const struct coll_case spec =
         coll_case_random(seed, trials->num_ranks, operation, dtype, op, count);
-    coll_trials_add(trials, &spec, setup);
+    coll_trials_add(trials, coll_trial_of(&spec, setup));
 }
 
 static void add_every_dtype_and_op(struct coll_trials *trials)
@@ -101,8 +101,7 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
     struct coll_trials trials = coll_trials_create(num_ranks);
     for (int32_t i = 0; i < num_trials; i++) {
         const uint64_t seed = rng_key(4 + (uint64_t)num_ranks, (uint64_t)i);
-        const struct coll_trial trial = coll_trial_random(seed, num_ranks, 1u << i % 14);
-        coll_trials_add(&trials, &trial.spec, (uint64_t)trial.setup);
+        coll_trials_add(&trials, coll_trial_random(seed, num_ranks, 1u << i % 14));
     }
     assert_int_equal(coll_trials_run(&trials, mode), 0);
 }
