@@ -25,6 +25,13 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
     };
 }
 
+/* For rows that are the same on all ranks; others are compared by those between which they go. */
+static void tell_row_bytes(struct weft_direct *direct, uint64_t row_bytes)
+{
+    direct->message.call[WEFT_CALL_BYTES_LOW] = (uint32_t)row_bytes;
+    direct->message.call[WEFT_CALL_BYTES_HIGH] = (uint32_t)(row_bytes >> 32);
+}
+
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
                           const struct weft__work *work, const void *args, size_t args_bytes)
 {
@@ -52,8 +59,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         .part_bytes = row_bytes,
         .out = call->recv,
     };
-    args.direct.message.call[WEFT_CALL_BYTES_LOW] = (uint32_t)row_bytes;
-    args.direct.message.call[WEFT_CALL_BYTES_HIGH] = (uint32_t)(row_bytes >> 32);
+    tell_row_bytes(&args.direct, row_bytes);
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {
@@ -76,6 +82,8 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
         .rows =
             call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
     };
+    if (call->collective == WEFT_BROADCAST)
+        tell_row_bytes(&args.direct, weft__coll_row_bytes(call));
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
         args.sent[rank].offset = rows->sent[rank].offset;
         args.sent[rank].bytes = rows->sent[rank].bytes;

@@ -67,11 +67,13 @@ WEFT_FN enum weft_status receive_row(struct weft_warp *warp,
         args->out + row.offset + span.begin, span.bytes);
 }
 
+/* In a broadcast also ranks between which nothing goes tell each other the row's bytes. */
 WEFT_FN struct weft_call_header header_for(const struct weft_packet_exchange_args *args,
                                            uint64_t num_bytes)
 {
     struct weft_call_header header = args->header;
-    header.num_bytes = num_bytes;
+    if (header.num_bytes == 0)
+        header.num_bytes = num_bytes;
     return header;
 }
 

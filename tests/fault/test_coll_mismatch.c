@@ -11,7 +11,7 @@
 
 #include "oracle/coll_call.h"
 
-enum { NUM_RANKS = 3, ODD_ONE = 1, TIMEOUT_MS = 2000, PACKET_BYTES = 4096 };
+enum { NUM_RANKS = 3, ODD_ONE = 1, TIMEOUT_MS = 2000, PACKET_BYTES = 4096, STAGING_BYTES = 8192 };
 enum { SMALL = 100, LARGE = 5000 }; /* elements of 4 bytes: by packets, and not */
 
 /* What the odd rank does differently. */
@@ -51,6 +51,11 @@ static void change_operation(struct coll_case *spec)
     spec->operation = spec->operation == COLL_BROADCAST ? COLL_ALL_REDUCE : COLL_BROADCAST;
 }
 
+static void change_place(struct coll_case *spec)
+{
+    spec->send_place = spec->recv_place = COLL_ELSEWHERE;
+}
+
 struct plan {
     struct coll_case spec;
     const struct difference *difference;
@@ -85,6 +90,7 @@ static int disagree(struct ranks_context *context)
     weft_coll *coll;
     config.timeout_ms = TIMEOUT_MS;
     coll_config.packet_bytes = PACKET_BYTES;
+    coll_config.staging_bytes = STAGING_BYTES;
     if (ep_rank_open_with(&self, context, &config, 1 << 20))
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));
@@ -134,6 +140,7 @@ static int run(const struct difference *difference, enum coll_operation operatio
                         .difference = difference};
     plan.spec.root = 0;
     plan.spec.form = COLL_OUT_OF_PLACE;
+    plan.spec.send_place = plan.spec.recv_place = COLL_IN_HEAP;
     const int must_differ = operation == COLL_ALL_TO_ALL_V && difference->change == change_count;
     while (must_differ && !all_pairs_differ(&plan))
         plan.spec.seed++;
@@ -179,6 +186,17 @@ static void other_size_class(void **state)
     assert_int_equal(num_failed, 0);
 }
 
+/* More than can be staged at once, on one rank only. */
+static void other_place(void **state)
+{
+    (void)state;
+    const struct difference difference = {"staged in pieces", change_place, 0};
+    int num_failed = 0;
+    for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++)
+        num_failed += run(&difference, (enum coll_operation)operation, LARGE);
+    assert_int_equal(num_failed, 0);
+}
+
 /* ---------------------------------------------------------------- create */
 
 static int create_differently(struct ranks_context *context)
@@ -212,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_difference),
         cmocka_unit_test(other_size_class),
+        cmocka_unit_test(other_place),
         cmocka_unit_test(configs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,12 +221,10 @@ static void before_operations(void **state)
 static void at_random_moments(void **state)
 {
     (void)state;
-    static const struct plan plans[] = {{COLL_ALL_REDUCE, AT_RANDOM, 3, LARGE, 11},
-                                        {COLL_REDUCE_SCATTER, AT_RANDOM, 0, SMALL, 12},
+    static const struct plan plans[] = {{COLL_REDUCE_SCATTER, AT_RANDOM, 0, SMALL, 12},
                                         {COLL_ALL_GATHER, AT_RANDOM, 1, LARGE, 13},
-                                        {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, SMALL, 14},
-                                        {COLL_ALL_TO_ALL, AT_RANDOM, 3, LARGE, 15}};
-    const int num_plans = tests_rounds(ep_grid_size(5, 2), 2);
+                                        {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, SMALL, 14}};
+    const int num_plans = tests_rounds(ep_grid_size(3, 1), 1);
     for (int i = 0; i < num_plans; i++)
         run(plans[i]);
 }
@@ -235,7 +233,7 @@ static void behind_another_rank(void **state)
 {
     (void)state;
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = SMALL});
-    run((struct plan){COLL_REDUCE_SCATTER, BEHIND_ANOTHER, .victim = 0, .count = LARGE});
+    run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 0, .count = LARGE});
 }
 
 int main(void)
