@@ -14,6 +14,7 @@
 
 struct weft__link;     /* the connection to the rendezvous, and its monitor thread */
 struct weft__exchange; /* host side of device signals, of a layer above */
+struct weft__windows;  /* memory that all ranks have mapped, of a layer above */
 struct weft__heap_kind;
 
 /* What a machine (of the layer above) adds to a communicator. */
@@ -43,6 +44,7 @@ struct weft_comm {
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
     struct weft__exchange *barrier;   /* of weft_barrier: made and destroyed by the api layer */
+    struct weft__windows *windows;    /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
     int32_t num_splits;               /* part of the key of the next split */
