@@ -8,10 +8,13 @@
 
 enum { PACKET_MAX_STREAMS = 2 };
 
+/* The launches are on one stream, or on two in turn, each after the one before or not. */
+enum packet_streams { PACKETS_ONE_STREAM, PACKETS_ORDERED_STREAMS, PACKETS_UNORDERED_STREAMS };
+
 struct packet_job {
     enum packet_form form;
     int32_t num_launches;
-    int32_t num_streams; /* that have the launches in turn, each after the last one's */
+    enum packet_streams streams;
     enum weft__sim_fault fault;
     int32_t fault_rank;
     uint64_t fault_step;

@@ -2,12 +2,23 @@
 #include "planted_packets.h"
 #include "planted.h"
 
+WEFT_FN int is_chain(const struct packet_args *args)
+{
+    return args->form == PACKETS_CHAIN || args->form == PACKETS_CHAIN_EARLY;
+}
+
+WEFT_FN uint64_t buffer_of(const struct packet_args *args)
+{
+    if (args->form == PACKETS_ONE_BUFFER || args->form == PACKETS_SIGNALLED)
+        return 0;
+    /* Nobody answers in a chain, so no slot can be used again. */
+    return args->sequence % (is_chain(args) ? PACKET_BUFFERS : 2);
+}
+
 WEFT_FN struct weft_packets packets_of(const struct packet_args *args, char *const *areas)
 {
-    const int has_one_buffer = args->form == PACKETS_ONE_BUFFER || args->form == PACKETS_SIGNALLED;
-    const uint64_t buffer = has_one_buffer ? 0 : args->sequence % PACKET_BUFFERS;
-    const struct packet_area *area = NULL;
-    const uint64_t buffer_offset = buffer * sizeof area->slots[0];
+    const uint64_t buffer_offset =
+        buffer_of(args) * sizeof(uint64_t) * PACKET_RANKS * PACKET_ROW_SLOTS;
     return (struct weft_packets){
         .rank = args->rank,
         .num_ranks = PACKET_RANKS,
@@ -16,6 +27,23 @@ WEFT_FN struct weft_packets packets_of(const struct packet_args *args, char *con
         .escapes_offset = offsetof(struct packet_area, escapes) + buffer_offset,
         .sequence = args->sequence,
         .exchange = 1};
+}
+
+WEFT_FN struct weft_packet_targets targets_of(const struct packet_args *args, uint64_t slot)
+{
+    const struct weft_packet_targets all = {0, PACKET_RANKS, slot};
+    const int32_t next = args->rank + 1;
+    const struct weft_packet_targets next_in_chain = {next, next < PACKET_RANKS ? next + 1 : next,
+                                                      slot};
+    return is_chain(args) ? next_in_chain : all;
+}
+
+WEFT_FN int receives_from(const struct packet_args *args, int32_t sender)
+{
+    const int is_last = args->sequence == args->num_launches;
+    if (is_last && (args->form == PACKETS_UNTAKEN || args->form == PACKETS_UNTAKEN_LEFT))
+        return 0;
+    return is_chain(args) ? sender == args->rank - 1 : sender != args->rank;
 }
 
 /* The first slot of the sender's row. */
@@ -27,11 +55,10 @@ WEFT_FN uint64_t slot_of(const struct packet_args *args, int32_t sender)
 WEFT_FN enum weft_status receive_all(struct weft_warp *warp, const struct packet_args *args,
                                      const struct weft_packets *packets)
 {
-    const int is_last = args->sequence == args->num_launches;
     const uint64_t row_bytes =
         args->form == PACKETS_HALF_TAKEN ? 2 * WEFT_PACKET_BYTES : PACKET_ROW_BYTES;
     for (int32_t sender = 0; sender < PACKET_RANKS; sender++) {
-        if (sender == args->rank || (args->form == PACKETS_UNTAKEN && is_last))
+        if (!receives_from(args, sender))
             continue;
         const int32_t other = PACKET_RANKS - args->rank - sender;
         const int32_t awaited = args->form == PACKETS_OTHER_SENDER ? other : sender;
@@ -56,8 +83,13 @@ WEFT_FN enum weft_status reduce_all(struct weft_warp *warp, const struct packet_
 WEFT_FN enum weft_status take_all(struct weft_warp *warp, const struct packet_args *args,
                                   const struct weft_packets *packets)
 {
-    return args->form == PACKETS_REDUCED ? reduce_all(warp, args, packets)
-                                         : receive_all(warp, args, packets);
+    const enum weft_status status = args->form == PACKETS_REDUCED
+                                        ? reduce_all(warp, args, packets)
+                                        : receive_all(warp, args, packets);
+    const uint32_t failed = weft_ballot(warp, status != WEFT_STATUS_OK);
+    if (failed != 0 && weft_popcount(failed) != WEFT_WARP_SIZE)
+        weft_add_relaxed(args->num_wrong, 1); /* all lanes must have the same */
+    return status;
 }
 
 WEFT_FN void write_data(struct weft_warp *warp, const struct packet_args *args)
@@ -66,16 +98,36 @@ WEFT_FN void write_data(struct weft_warp *warp, const struct packet_args *args)
         args->areas[rank]->data[args->rank][args->sequence] = args->sequence;
 }
 
+WEFT_FN void read_datum(const struct packet_args *args, int32_t sender, uint64_t launch)
+{
+    if (args->areas[args->rank]->data[sender][launch] != launch)
+        weft_add_relaxed(args->num_wrong, 1);
+}
+
 /* What the others wrote `lag` launches ago. */
 WEFT_FN void read_data(struct weft_warp *warp, const struct packet_args *args, uint64_t lag)
 {
     if (args->sequence <= lag || weft_lane_idx(warp) != 0)
         return;
-    const uint64_t launch = args->sequence - lag;
-    for (int32_t sender = 0; sender < PACKET_RANKS; sender++) {
-        if (args->areas[args->rank]->data[sender][launch] != launch)
-            weft_add_relaxed(args->num_wrong, 1);
-    }
+    for (int32_t sender = 0; sender < PACKET_RANKS && !is_chain(args); sender++)
+        read_datum(args, sender, args->sequence - lag);
+    if (is_chain(args) && args->rank == PACKET_RANKS - 1)
+        read_datum(args, 0, args->sequence - lag);
+}
+
+/* When data is read: so many launches after the one that wrote it. */
+WEFT_FN void read_as(struct weft_warp *warp, const struct packet_args *args)
+{
+    if (args->form == PACKETS_READ_AT_ONCE)
+        read_data(warp, args, 0);
+    else if (args->form == PACKETS_READ_TOO_EARLY)
+        read_data(warp, args, 1);
+    else if (args->form == PACKETS_READ_LATER)
+        read_data(warp, args, 2);
+    else if (args->form == PACKETS_CHAIN_EARLY)
+        read_data(warp, args, 3);
+    else if (args->form == PACKETS_CHAIN)
+        read_data(warp, args, 4);
 }
 
 WEFT_FN enum weft_status tell_all(struct weft_warp *warp, const struct packet_args *args)
@@ -98,22 +150,19 @@ WEFT_PROGRAM(planted_packets, warp, args)
     for (int32_t rank = 0; rank < PACKET_RANKS; rank++)
         areas[rank] = (char *)args->areas[rank];
     const struct weft_packets packets = packets_of(args, areas);
-    const struct weft_packet_targets all = {0, PACKET_RANKS, slot_of(args, args->rank)};
+    const struct weft_packet_targets to = targets_of(args, slot_of(args, args->rank));
+    if (weft_warp_idx(warp) > 0)
+        return take_all(warp, args, &packets);
     write_data(warp, args);
-    weft_packets_send(warp, &packets, all, args->own, PACKET_ROW_BYTES);
+    weft_packets_send(warp, &packets, to, args->own, PACKET_ROW_BYTES);
     enum weft_status status = take_all(warp, args, &packets);
     if (args->form == PACKETS_SENT_TWICE && status == WEFT_STATUS_OK) {
-        weft_packets_send(warp, &packets, all, args->own, PACKET_ROW_BYTES);
+        weft_packets_send(warp, &packets, to, args->own, PACKET_ROW_BYTES);
         status = take_all(warp, args, &packets);
     }
     if (status != WEFT_STATUS_OK)
         return status;
-    if (args->form == PACKETS_READ_AT_ONCE)
-        read_data(warp, args, 0);
-    if (args->form == PACKETS_READ_TOO_EARLY)
-        read_data(warp, args, 1);
-    if (args->form == PACKETS_READ_LATER)
-        read_data(warp, args, 2);
+    read_as(warp, args);
     return args->form == PACKETS_SIGNALLED ? tell_all(warp, args) : WEFT_STATUS_OK;
 }
 

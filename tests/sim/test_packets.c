@@ -19,10 +19,9 @@ static int is_caught(void)
     return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
 }
 
-static void check_clean(enum packet_form form, int32_t num_streams, uint64_t num_seeds)
+static void check_clean(enum packet_form form, enum packet_streams streams, uint64_t num_seeds)
 {
-    struct packet_job job = {
-        .form = form, .num_launches = NUM_LAUNCHES, .num_streams = num_streams};
+    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .streams = streams};
     for (uint64_t seed = 0; seed < num_seeds; seed++) {
         packet_job_run(&job, seed, &result);
         if (is_caught())
@@ -34,47 +33,68 @@ static void check_clean(enum packet_form form, int32_t num_streams, uint64_t num
 /* What is wrong is told of in as many words, in every schedule or at least in some. */
 enum frequency { IN_ALL, IN_SOME };
 
-static void check_found(enum packet_form form, enum frequency frequency, const char *told)
+static void check_found_on(enum packet_streams streams, enum packet_form form,
+                           enum frequency frequency, const char *told)
 {
-    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .num_streams = 1};
+    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .streams = streams};
     int num_found = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         packet_job_run(&job, seed, &result);
-        assert_null(strstr(result.report, "packet taken twice")); /* a lane knows what it took */
         num_found += result.num_races > 0 && strstr(result.report, told) != NULL;
     }
     print_message("found in %d of %d schedules: %s\n", num_found, NUM_SEEDS, told);
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 
+static void check_found(enum packet_form form, enum frequency frequency, const char *told)
+{
+    check_found_on(PACKETS_ONE_STREAM, form, frequency, told);
+}
+
 static void a_right_program_is_clean(void **state)
 {
     (void)state;
-    check_clean(PACKETS_RIGHT, 1, NUM_SEEDS_RIGHT);
+    check_clean(PACKETS_RIGHT, PACKETS_ONE_STREAM, NUM_SEEDS_RIGHT);
 }
 
 static void rows_are_reduced_in_rank_order(void **state)
 {
     (void)state;
-    check_clean(PACKETS_REDUCED, 1, NUM_SEEDS);
+    check_clean(PACKETS_REDUCED, PACKETS_ONE_STREAM, NUM_SEEDS);
 }
 
 static void signals_tell_that_packets_were_taken(void **state)
 {
     (void)state;
-    check_clean(PACKETS_SIGNALLED, 1, NUM_SEEDS);
+    check_clean(PACKETS_SIGNALLED, PACKETS_ONE_STREAM, NUM_SEEDS);
 }
 
 static void launches_are_ordered_by_the_packets_between_them(void **state)
 {
     (void)state;
-    check_clean(PACKETS_READ_LATER, 1, NUM_SEEDS);
+    check_clean(PACKETS_READ_LATER, PACKETS_ONE_STREAM, NUM_SEEDS);
 }
 
 static void launches_of_several_streams_are_ordered_too(void **state)
 {
     (void)state;
-    check_clean(PACKETS_READ_LATER, PACKET_MAX_STREAMS, NUM_SEEDS);
+    check_clean(PACKETS_READ_LATER, PACKETS_ORDERED_STREAMS, NUM_SEEDS);
+}
+
+static void launches_of_unordered_streams_are_not(void **state)
+{
+    (void)state;
+    check_found_on(PACKETS_UNORDERED_STREAMS, PACKETS_RIGHT, IN_ALL, "packet sent to a slot that");
+    check_found_on(PACKETS_UNORDERED_STREAMS, PACKETS_CHAIN, IN_ALL,
+                   "the read is not ordered after the write");
+}
+
+/* What a rank has learned from packets is brought by its own packets two launches later. */
+static void order_passes_on_from_launch_to_launch(void **state)
+{
+    (void)state;
+    check_clean(PACKETS_CHAIN, PACKETS_ONE_STREAM, NUM_SEEDS);
+    check_found(PACKETS_CHAIN_EARLY, IN_ALL, "the read is not ordered after the write");
 }
 
 static void one_buffer_is_found(void **state)
@@ -94,6 +114,18 @@ static void a_slot_used_twice_in_a_launch_is_found(void **state)
 {
     (void)state;
     check_found(PACKETS_SENT_TWICE, IN_ALL, "packet sent to a slot that");
+}
+
+static void a_packet_taken_twice_is_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_TWO_TAKERS, IN_SOME, "packet taken twice");
+}
+
+static void slots_that_were_never_emptied_are_found(void **state)
+{
+    (void)state;
+    check_found(PACKETS_DIRTY, IN_ALL, "what is taken for a packet was not sent");
 }
 
 static void data_read_after_a_packet_is_found(void **state)
@@ -125,11 +157,12 @@ static void a_packet_that_nobody_takes_is_found(void **state)
 {
     (void)state;
     check_found(PACKETS_UNTAKEN, IN_ALL, "packet that nobody took");
+    check_found(PACKETS_UNTAKEN_LEFT, IN_ALL, "packet that nobody took");
 }
 
 static void check_fault(enum packet_form form, enum weft__sim_fault fault)
 {
-    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .num_streams = 1};
+    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES};
     int num_struck = 0, num_failed = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         job.fault = WEFT__SIM_NO_FAULT;
@@ -170,9 +203,13 @@ int main(void)
         cmocka_unit_test(signals_tell_that_packets_were_taken),
         cmocka_unit_test(launches_are_ordered_by_the_packets_between_them),
         cmocka_unit_test(launches_of_several_streams_are_ordered_too),
+        cmocka_unit_test(launches_of_unordered_streams_are_not),
+        cmocka_unit_test(order_passes_on_from_launch_to_launch),
         cmocka_unit_test(one_buffer_is_found),
         cmocka_unit_test(a_slot_that_stays_full_is_found),
         cmocka_unit_test(a_slot_used_twice_in_a_launch_is_found),
+        cmocka_unit_test(a_packet_taken_twice_is_found),
+        cmocka_unit_test(slots_that_were_never_emptied_are_found),
         cmocka_unit_test(data_read_after_a_packet_is_found),
         cmocka_unit_test(data_of_the_launch_before_is_found),
         cmocka_unit_test(two_senders_of_one_slot_are_found),

@@ -100,6 +100,12 @@ WEFT_FN uint64_t weft__cuda_num_packets(uint64_t bytes)
     return (bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
 }
 
+/* What the lane has stored to the row before, the compiler must store before what reads it here. */
+WEFT_FN void weft__cuda_begin_row(void)
+{
+    asm volatile("" ::: "memory");
+}
+
 /* Packet i of a row of `bytes`; beyond the row's end there are zeros. */
 WEFT_FN int4 weft__cuda_read_packet(const void *row, uint64_t i, uint64_t bytes)
 {
@@ -198,6 +204,7 @@ WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
     const uint64_t num_whole = (uint64_t)src % 16 == 0 ? bytes / WEFT_PACKET_BYTES : 0;
     uint64_t first = (uint64_t)weft_lane_idx(warp);
+    weft__cuda_begin_row();
 #pragma unroll 1
     for (; first < num_whole; first += UNROLL * WEFT_WARP_SIZE) {
         int4 chunks[UNROLL];
@@ -357,13 +364,13 @@ WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,
 
 /* ------------------------------------------------------------------ reducing */
 
-/* Packet i of every rank, so many ranks at once. */
+/* Packet i of every rank, so many ranks at once as registers hold. */
 WEFT_FN enum weft_status
 weft__cuda_reduce_packet(struct weft_warp *warp, const struct weft_packets *packets,
                          const struct weft_packet_sources *from, uint64_t i, int4 own,
                          struct weft_reduction reduction, struct weft__cuda_partial *partial)
 {
-    enum { AT_ONCE = 8 };
+    enum { AT_ONCE = 4 };
 #pragma unroll 1
     for (int32_t first = 0; first < packets->num_ranks; first += AT_ONCE) {
         const int32_t num_left = packets->num_ranks - first;
@@ -398,6 +405,7 @@ WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
     const uint64_t bytes = num_elements * weft_dtype_bytes(reduction.dtype);
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
     enum weft_status status = WEFT_STATUS_OK;
+    weft__cuda_begin_row();
 #pragma unroll 1
     for (uint64_t i = (uint64_t)weft_lane_idx(warp); i < num_packets; i += WEFT_WARP_SIZE) {
         const int4 own = weft__cuda_read_packet(from->own, i, bytes); /* comes while others do */

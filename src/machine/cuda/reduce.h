@@ -220,6 +220,20 @@ WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cu
     }
 }
 
+/* Called, not inlined: it would take registers from the loops above, and programs that reduce in several
+ * places hold it once. */
+static inline __device__ __noinline__ void
+weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, int64_t num_done,
+                         int64_t num_chunks, int64_t num_elements)
+{
+    if (num_done == 0)
+        weft__cuda_reduce_chunks(lane_idx, &rows, num_chunks);
+    weft__cuda_with_element(rows.reduction.dtype, [&](auto element) {
+        weft__cuda_reduce_elements<decltype(element)>(
+            lane_idx, &rows, num_chunks * (int64_t)(16 / sizeof element), num_elements);
+    });
+}
+
 WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype); /* machine.h */
 
 WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
@@ -235,12 +249,11 @@ WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, in
     if (weft__cuda_all_aligned(srcs, num_srcs, dsts[0]) &&
         weft__cuda_all_aligned(dsts + 1, num_dsts - 1, NULL))
         num_chunks = num_elements / per_chunk;
-    if (weft__cuda_reduce_fast(lane_idx, &rows, (uint32_t)num_chunks) == WEFT__CUDA_NOT_DONE)
-        weft__cuda_reduce_chunks(lane_idx, &rows, num_chunks);
-    weft__cuda_with_element(reduction.dtype, [&](auto element) {
-        weft__cuda_reduce_elements<decltype(element)>(lane_idx, &rows, num_chunks * per_chunk,
-                                                      num_elements);
-    });
+    int64_t num_done = 0;
+    if (weft__cuda_reduce_fast(lane_idx, &rows, (uint32_t)num_chunks) == WEFT__CUDA_DONE)
+        num_done = num_chunks * per_chunk;
+    if (num_done < num_elements)
+        weft__cuda_reduce_slowly(lane_idx, rows, num_done, num_chunks, num_elements);
 }
 
 #endif

@@ -126,8 +126,6 @@ static enum weft_status take_one(const struct call *call, int32_t from, uint64_t
     const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, call->code};
     uint64_t *word = slot_of(call, packets->rank, slot);
     uint64_t stored;
-    sim_stores_commit_at(
-        word); /* waits look at what others see, but this lane knows its own store */
     if (sim_await(call->warp, word, 1, &site) != WEFT_STATUS_OK ||
         load_stored(call, &site, slot, &stored) != WEFT_STATUS_OK)
         return WEFT_STATUS_FAILED;

@@ -76,16 +76,6 @@ void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind)
     drop_visible(fiber);
 }
 
-void sim_stores_commit_at(const void *address)
-{
-    struct sim_fiber *fiber = sim_current();
-    for (int32_t i = 0; i < fiber->num_stores; i++) {
-        if (fiber->stores[i].address == address)
-            fiber->stores[i].num_bytes = 0;
-    }
-    drop_visible(fiber);
-}
-
 static int overlap(const struct sim_store *a, const struct sim_store *b)
 {
     return a->address < b->address + b->num_bytes && b->address < a->address + a->num_bytes;

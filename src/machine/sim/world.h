@@ -200,8 +200,6 @@ void sim_free(void *memory);
 void sim_store_begin(void *address, size_t num_bytes, enum sim_store_kind kind);
 /* All of the kind become visible. */
 void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind);
-/* The running fiber's stores to this address do. */
-void sim_stores_commit_at(const void *address);
 void sim_stores_hide(struct sim_fiber *fiber); /* at a switch away; some may become visible */
 void sim_stores_show(struct sim_fiber *fiber); /* at a switch to it */
 
