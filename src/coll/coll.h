@@ -71,10 +71,10 @@ weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
                                           enum weft_program program, uint64_t num_bytes);
 
-/* direct.c: inputs and outputs that peers access are at heap offsets. */
+/* direct.c: with inputs and outputs at places that all ranks reach (programs/window.h). */
 struct weft__coll_places {
-    uint64_t in_offset;
-    uint64_t out_offset;
+    uint64_t input;
+    uint64_t output;
 };
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,

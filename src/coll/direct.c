@@ -16,14 +16,13 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
     return (struct weft_direct){
         .area = coll->area,
         .header = weft__coll_header(call, program, 0),
-        .message =
-            {.call = {[WEFT_CALL_PROGRAM] = program,
-                      [WEFT_CALL_DTYPE] = (uint32_t)call->dtype,
-                      [WEFT_CALL_COLLECTIVE] = (uint32_t)call->collective,
-                      [WEFT_CALL_OP] = (uint32_t)call->op,
-                      [WEFT_CALL_ROOT] = (uint32_t)call->root},
-             .array_offsets =
-                 {[WEFT_DIRECT_IN] = places->in_offset, [WEFT_DIRECT_OUT] = places->out_offset}},
+        .message = {.call = {[WEFT_CALL_PROGRAM] = program,
+                             [WEFT_CALL_DTYPE] = (uint32_t)call->dtype,
+                             [WEFT_CALL_COLLECTIVE] = (uint32_t)call->collective,
+                             [WEFT_CALL_OP] = (uint32_t)call->op,
+                             [WEFT_CALL_ROOT] = (uint32_t)call->root},
+                    .array_offsets =
+                        {[WEFT_DIRECT_IN] = places->input, [WEFT_DIRECT_OUT] = places->output}},
         .chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES,
     };
 }
@@ -83,7 +82,7 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
         args.sent[rank].offset = rows->sent[rank].offset;
         args.sent[rank].bytes = rows->sent[rank].bytes;
         args.received[rank].num_bytes = rows->received[rank].bytes;
-        args.received[rank].array_offset = places->out_offset + rows->received[rank].offset;
+        args.received[rank].array_offset = places->output + rows->received[rank].offset;
         if (args.sent[rank].bytes > args.longest_row_bytes)
             args.longest_row_bytes = args.sent[rank].bytes;
     }

@@ -9,8 +9,9 @@
 
 #include "programs/packet_area.h"
 #include "programs/share.h"
+#include "programs/window.h"
 
-enum weft_direct_array { WEFT_DIRECT_IN, WEFT_DIRECT_OUT }; /* of the message */
+enum weft_direct_array { WEFT_DIRECT_IN, WEFT_DIRECT_OUT }; /* of the message; places */
 
 struct weft_direct {
     struct weft_packet_area area;

@@ -8,7 +8,8 @@
 /* Where `rank` wants this rank's row. */
 WEFT_FN char *place_at(const struct weft_exchange *exchange, int32_t rank)
 {
-    return exchange->bases[rank] + weft_exchange_message(exchange, rank)->to_you.array_offset;
+    return weft_place_address(exchange, rank,
+                              weft_exchange_message(exchange, rank)->to_you.array_offset);
 }
 
 /* NULL where the row is at its place already: in this rank's output, in place. */

@@ -18,10 +18,10 @@ WEFT_FN void reduce_span(struct weft_warp *warp, const struct weft_direct_reduce
     const void **dsts = srcs + num_ranks;
     weft_warp_sync(warp); /* the previous pointers have been used */
     for (int32_t rank = weft_lane_idx(warp); rank < num_ranks; rank += WEFT_WARP_SIZE) {
-        srcs[rank] = weft_exchange_array(exchange, rank, WEFT_DIRECT_IN) + offset;
+        srcs[rank] = weft_array_address(exchange, rank, WEFT_DIRECT_IN) + offset;
         if (args->out == NULL) /* each begins with the next rank, to spread the load */
             dsts[(rank + num_ranks - exchange->rank) % num_ranks] =
-                weft_exchange_array(exchange, rank, WEFT_DIRECT_OUT) + offset;
+                weft_array_address(exchange, rank, WEFT_DIRECT_OUT) + offset;
         else if (rank == 0)
             dsts[0] = args->out + span.begin;
     }

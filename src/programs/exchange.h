@@ -48,7 +48,8 @@ enum weft_call_option {
     WEFT_OPTION_NO_ROWS = 8
 };
 
-/* Arrays of the sender that the receiver of the message will access, as heap offsets. */
+/* Arrays of the sender that the receiver of the message will access, as heap offsets; those of
+ * collectives as places (window.h). */
 enum weft_message_array {
     WEFT_ARRAY_PLANE = 0, /* plane 0; the others follow */
     WEFT_ARRAY_TOPK_IDX = WEFT_MAX_PLANES,
@@ -60,7 +61,7 @@ enum weft_message_array {
 /* What a rank tells one other alone. */
 struct weft_private_message {
     uint64_t num_bytes;    /* that it expects from the other, */
-    uint64_t array_offset; /* and where: as heap offset */
+    uint64_t array_offset; /* and at which place */
 };
 
 struct weft_message {
