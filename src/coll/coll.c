@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { STAGING_BYTES = 8 << 20, CUDA_PACKET_BYTES = 1 << 20, CPU_PACKET_BYTES = 128 << 10 };
+enum { CUDA_CHUNK_BYTES = 8 << 10, CPU_CHUNK_BYTES = 128 << 10 };
 
 /* What the ranks must agree on when they create a weft_coll. */
 struct terms {
@@ -111,10 +112,11 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
     coll->num_blocks = config->num_blocks;
     coll->num_warps = config->num_warps;
     memcpy(coll->pinned, config->algorithms, sizeof coll->pinned);
+    const int is_cuda = weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA;
+    coll->chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES;
     uint64_t packet_bytes = config->packet_bytes;
     if (packet_bytes == 0)
-        packet_bytes = weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA ? CUDA_PACKET_BYTES
-                                                                         : CPU_PACKET_BYTES;
+        packet_bytes = is_cuda ? CUDA_PACKET_BYTES : CPU_PACKET_BYTES;
     coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
     coll->staging_bytes = round_up(
         config->staging_bytes > 0 ? config->staging_bytes : STAGING_BYTES, REGION_MULTIPLE);

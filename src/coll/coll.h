@@ -12,6 +12,7 @@ struct weft_coll {
     struct weft_packet_area area; /* as the programs have it */
     char *staging;                /* in the heap */
     uint64_t staging_bytes;
+    uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
     weft_algorithm pinned[WEFT_NUM_COLLECTIVES]; /* or AUTO */
     int32_t num_blocks;                          /* 0: the machine's choice */
     int32_t num_warps;

@@ -4,15 +4,11 @@
 #include "programs/direct_push.h"
 #include "programs/direct_reduce.h"
 
-/* That a warp takes at a time. */
-enum { CUDA_CHUNK_BYTES = 8 << 10, CPU_CHUNK_BYTES = 128 << 10 };
-
 static struct weft_direct direct_of(const struct weft__coll_call *call,
                                     const struct weft__coll_places *places,
                                     enum weft_program program)
 {
     const weft_coll *coll = call->coll;
-    const int is_cuda = weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA;
     return (struct weft_direct){
         .area = coll->area,
         .header = weft__coll_header(call, program, 0),
@@ -23,7 +19,7 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
                              [WEFT_CALL_ROOT] = (uint32_t)call->root},
                     .array_offsets =
                         {[WEFT_DIRECT_IN] = places->input, [WEFT_DIRECT_OUT] = places->output}},
-        .chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES,
+        .chunk_bytes = coll->chunk_bytes,
     };
 }
 

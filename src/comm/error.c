@@ -8,11 +8,16 @@
 
 enum { MAX_CONFIG_BYTES = 65536 }; /* a larger size is an uninitialised one */
 
-static _Thread_local char last_message[1024];
+static _Thread_local char last_message[WEFT__ERROR_BYTES];
 
 const char *weft__last_error(void)
 {
     return last_message;
+}
+
+void weft__set_last_error(const char *message)
+{
+    snprintf(last_message, sizeof(last_message), "%s", message);
 }
 
 /* Formats through a copy: the arguments may point into the last message. */

@@ -14,7 +14,10 @@ weft_result weft__error(weft_result result, const char *format, ...)
 weft_result weft__system_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The calling thread's last message. */
+enum { WEFT__ERROR_BYTES = 1024 };
 const char *weft__last_error(void);
+/* Where ranks share a thread: makes it another's turn. */
+void weft__set_last_error(const char *message);
 
 /* Checks a config struct's leading size: copies min(size, known) bytes to `copy` (zero-extended)
  * and refuses a longer struct whose unknown tail is not zero. config may be NULL: all zeros. */

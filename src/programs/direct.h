@@ -43,7 +43,6 @@ WEFT_FN enum weft_status weft_direct_start(struct weft_warp *warp, const struct 
 {
     const struct weft_exchange *exchange = &direct->area.exchange;
     enum weft_status status = WEFT_STATUS_OK;
-    weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0) {
         status = weft_exchange_check(warp, exchange);
         if (weft_block_idx(warp) == 0 && status == WEFT_STATUS_OK)

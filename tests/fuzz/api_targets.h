@@ -5,11 +5,13 @@
 #define TESTS_FUZZ_TARGETS_H
 
 #include <stddef.h>
+#include <string.h>
 
 #include "harness/ranks.h"
 #include "workload/rng.h"
 
 enum { FUZZ_TAIL_BYTES = 64, FUZZ_MAX_TOKENS = 8, FUZZ_TOPK = 3, FUZZ_EXPERTS = 5 };
+enum { FUZZ_COUNT = 500 }; /* elements, at most, of a collective */
 
 /* A config struct as a caller of a later version of the library has it. */
 #define FUZZ_TAILED(type)                                                                          \
@@ -27,8 +29,9 @@ struct fuzz_arguments {
     weft_ep *own_ep;
     weft_ep_handle *empty_handle; /* for layout */
     weft_ep_handle *ready_handle; /* laid out with FUZZ_MAX_TOKENS tokens, and notified */
-    char *arena_memory;           /* enough for all outputs */
-    char *arena_end;              /* of the heap block around it */
+    weft_coll *own_coll;
+    char *arena_memory; /* enough for all outputs */
+    char *arena_end;    /* of the heap block around it */
     void *heap_memory;
     char outside[4096]; /* not in the heap */
 
@@ -39,6 +42,13 @@ struct fuzz_arguments {
     weft_arena *arena;
     weft_ep *ep;
     weft_ep_handle *handle;
+    weft_coll *coll;
+    const void *send;
+    void *recv;
+    uint64_t count;
+    int32_t dtype;
+    int32_t op;
+    int32_t root;
     void *out; /* where the result goes */
     void *ptr;
     uint64_t bytes;
@@ -50,6 +60,9 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_ep_dispatch_args) dispatch;
     FUZZ_TAILED(weft_ep_combine_args) combine;
     FUZZ_TAILED(weft_ep_size_args) sizes;
+    FUZZ_TAILED(weft_coll_config) coll_config;
+    FUZZ_TAILED(weft_all_to_all_v_args) all_to_all_v;
+    uint64_t send_count, send_offset, recv_count, recv_offset; /* of the one rank */
     weft_plane planes[WEFT_MAX_PLANES];
     uint64_t plane_row_bytes[WEFT_MAX_PLANES];
     int32_t expert_offsets[FUZZ_EXPERTS + 1];
@@ -92,8 +105,21 @@ struct fuzz_target {
 
 extern const struct fuzz_target fuzz_ep_targets[];
 extern const int fuzz_num_ep_targets;
+extern const struct fuzz_target fuzz_coll_targets[];
+extern const int fuzz_num_coll_targets;
 extern const struct fuzz_target fuzz_base_targets[];
 extern const int fuzz_num_base_targets;
+
+/* Zeros, and a size. Callers of a later version of the library have longer structs, with zeros in the
+ * tail. */
+#define FUZZ_FILL_SIZE(arguments, member, rng)                                                     \
+    do {                                                                                           \
+        memset(&(arguments)->member, 0, sizeof(arguments)->member);                                \
+        (arguments)->member.known.size = sizeof(arguments)->member.known;                          \
+        if (rng_below(rng, 4) == 0)                                                                \
+            (arguments)->member.known.size += 8 * (size_t)rng_below(rng, 9);                       \
+        (arguments)->config = &(arguments)->member;                                                \
+    } while (0)
 
 /* Tables of mutations are made of these. */
 #define FUZZ_AT(member) offsetof(struct fuzz_arguments, member)

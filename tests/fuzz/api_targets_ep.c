@@ -1,22 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include <string.h>
-
 #include "api_targets.h"
 
 static int coin(struct rng *rng)
 {
     return (int)rng_below(rng, 2);
 }
-
-/* Callers of a later version of the library have longer structs, with zeros in the tail. */
-#define FILL_SIZE(arguments, member, rng)                                                          \
-    do {                                                                                           \
-        memset(&(arguments)->member, 0, sizeof(arguments)->member);                                \
-        (arguments)->member.known.size = sizeof(arguments)->member.known;                          \
-        if (rng_below(rng, 4) == 0)                                                                \
-            (arguments)->member.known.size += 8 * (size_t)rng_below(rng, 9);                       \
-        (arguments)->config = &(arguments)->member;                                                \
-    } while (0)
 
 static weft_result nothing_to_undo(struct fuzz_arguments *a)
 {
@@ -33,7 +21,7 @@ static weft_result wait_for_stream(struct fuzz_arguments *a)
 
 static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 {
-    FILL_SIZE(a, ep_config, rng);
+    FUZZ_FILL_SIZE(a, ep_config, rng);
     a->comm = a->own_comm;
     a->out = &a->created;
     a->ep_config.known.num_experts = FUZZ_EXPERTS;
@@ -78,7 +66,7 @@ static const struct fuzz_mutation create_mutations[] = {
 
 static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
 {
-    FILL_SIZE(a, handle_config, rng);
+    FUZZ_FILL_SIZE(a, handle_config, rng);
     a->ep = a->own_ep;
     a->out = &a->created;
     a->handle_config.known.max_tokens = (int32_t)rng_below(rng, 1000);
@@ -112,7 +100,7 @@ static const struct fuzz_mutation handle_mutations[] = {
 
 static void fill_layout(struct fuzz_arguments *a, struct rng *rng)
 {
-    FILL_SIZE(a, layout, rng);
+    FUZZ_FILL_SIZE(a, layout, rng);
     a->handle = a->empty_handle;
     a->stream = a->own_stream;
     a->layout.known.num_tokens = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
@@ -166,7 +154,7 @@ static const struct fuzz_mutation notify_mutations[] = {
 static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_dispatch_args *args = &a->dispatch.known;
-    FILL_SIZE(a, dispatch, rng);
+    FUZZ_FILL_SIZE(a, dispatch, rng);
     a->handle = a->ready_handle;
     a->stream = a->own_stream;
     args->num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
@@ -221,7 +209,7 @@ static const struct fuzz_mutation dispatch_mutations[] = {
 static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_combine_args *args = &a->combine.known;
-    FILL_SIZE(a, combine, rng);
+    FUZZ_FILL_SIZE(a, combine, rng);
     a->handle = a->ready_handle;
     a->stream = a->own_stream;
     args->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
@@ -262,7 +250,7 @@ static const struct fuzz_mutation combine_mutations[] = {
 
 static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
 {
-    FILL_SIZE(a, sizes, rng);
+    FUZZ_FILL_SIZE(a, sizes, rng);
     a->ep = a->own_ep;
     a->out = a->result_memory;
     a->sizes.known.max_tokens_per_rank = (int32_t)rng_below(rng, 100000);

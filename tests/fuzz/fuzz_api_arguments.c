@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_api_arguments [SEED [ITERATIONS]]: calls with arguments drawn at random, valid and invalid.
  * Every call returns; an invalid one gives an error whose message names an argument that is wrong;
- * a valid one succeeds, and whole layers drawn at random give what the oracle says. Failures tell
- * the seed that brings them back. */
+ * a valid one succeeds, and whole layers and collectives drawn at random give what the oracle says.
+ * Failures tell the seed that brings them back. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "api_targets.h"
+#include "oracle/coll_trials.h"
 #include "oracle/ep_trials.h"
 #include "oracle/oracle_alloc.h"
 
-enum { MAX_MUTATIONS = 3, NUM_LAYERS_PER_RUN = 60 };
+enum { MAX_MUTATIONS = 3, NUM_LAYERS_PER_RUN = 60, NUM_CALLS_PER_RUN = 300 };
 
 /* Where the fuzzer is: in memory that outlives a crash. */
 struct position {
@@ -64,6 +65,7 @@ static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
     RANK_CHECK_OK(context, weft_heap_query(a->own_comm, &info));
     a->arena_memory = memory;
     a->arena_end = a->arena_memory + arena_bytes;
+    RANK_CHECK_OK(context, weft_coll_create(a->own_comm, NULL, &a->own_coll));
     return set_up_ep(context, a);
 }
 
@@ -72,6 +74,7 @@ static int tear_down(struct ranks_context *context, struct fuzz_arguments *a)
     RANK_CHECK_OK(context, weft_ep_handle_destroy(a->ready_handle));
     RANK_CHECK_OK(context, weft_ep_handle_destroy(a->empty_handle));
     RANK_CHECK_OK(context, weft_ep_destroy(a->own_ep));
+    RANK_CHECK_OK(context, weft_coll_destroy(a->own_coll));
     RANK_CHECK_OK(context, weft_heap_free(a->own_comm, a->heap_memory));
     RANK_CHECK_OK(context, weft_arena_destroy(a->own_arena));
     RANK_CHECK_OK(context, weft_event_destroy(a->own_event));
@@ -156,10 +159,14 @@ static int check_invalid(struct ranks_context *context, weft_result result,
 
 static const struct fuzz_target *any_target(struct rng *rng)
 {
-    const uint32_t which = rng_below(rng, (uint32_t)(fuzz_num_ep_targets + fuzz_num_base_targets));
-    return which < (uint32_t)fuzz_num_ep_targets
-               ? &fuzz_ep_targets[which]
-               : &fuzz_base_targets[which - (uint32_t)fuzz_num_ep_targets];
+    int which = (int)rng_below(
+        rng, (uint32_t)(fuzz_num_ep_targets + fuzz_num_coll_targets + fuzz_num_base_targets));
+    if (which < fuzz_num_ep_targets)
+        return &fuzz_ep_targets[which];
+    which -= fuzz_num_ep_targets;
+    if (which < fuzz_num_coll_targets)
+        return &fuzz_coll_targets[which];
+    return &fuzz_base_targets[which - fuzz_num_coll_targets];
 }
 
 /* Applies up to MAX_MUTATIONS of the target's; returns how many. */
@@ -246,6 +253,17 @@ static int fuzz_layers(const struct plan *plan, int32_t num_ranks)
     return ep_trials_run(&trials, RANKS_THREADS);
 }
 
+static int fuzz_collectives(const struct plan *plan, int32_t num_ranks)
+{
+    struct coll_trials trials = coll_trials_create(num_ranks);
+    for (int32_t i = 0; i < ep_grid_size(NUM_CALLS_PER_RUN, NUM_CALLS_PER_RUN / 6); i++) {
+        const uint64_t seed = rng_key(plan->seed, (uint64_t)i + 1000 * (uint64_t)num_ranks);
+        const struct coll_trial trial = coll_trial_random(seed, num_ranks, 1u << i % 13);
+        coll_trials_add(&trials, &trial.spec, (uint64_t)trial.setup);
+    }
+    return coll_trials_run(&trials, RANKS_THREADS);
+}
+
 int main(int argc, char **argv)
 {
     struct plan plan = {.seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1,
@@ -255,8 +273,9 @@ int main(int argc, char **argv)
                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
     if (plan.position == MAP_FAILED)
         return 1;
-    const int num_failed =
-        fuzz_arguments_of_calls(&plan) + fuzz_layers(&plan, 1) + fuzz_layers(&plan, 2);
+    const int num_failed = fuzz_arguments_of_calls(&plan) + fuzz_layers(&plan, 1) +
+                           fuzz_layers(&plan, 2) + fuzz_collectives(&plan, 1) +
+                           fuzz_collectives(&plan, 2);
     if (num_failed != 0)
         fprintf(stderr, "failed: seed %llu, %lld iterations\n", (unsigned long long)plan.seed,
                 (long long)plan.num_iterations);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "oracle/oracle_alloc.h"
+#include "workload/rng.h"
 
 /* Of calls that are under way at once. */
 enum { MAX_CALLS = 48, MAX_BYTES = 4 << 20 };
@@ -30,6 +31,19 @@ void coll_trials_add(struct coll_trials *trials, const struct coll_case *spec, u
         of_ranks = coll_setup_of(idx, trials->num_ranks);
     }
     trials->trials[trials->num_trials++] = (struct coll_trial){*spec, idx};
+}
+
+struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t max_count)
+{
+    enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1 };
+    struct rng rng = {seed};
+    const enum coll_operation operation = (enum coll_operation)rng_below(&rng, COLL_NUM_OPERATIONS);
+    const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
+    const weft_reduce_op op = (weft_reduce_op)rng_below(&rng, NUM_OPS);
+    const uint64_t count = rng_next(&rng) % (max_count + 1);
+    return (struct coll_trial){
+        coll_case_random(rng_next(&rng), num_ranks, operation, dtype, op, count),
+        (int)rng_below(&rng, COLL_NUM_SETUPS)};
 }
 
 static int issue(struct coll_rank *self, const struct coll_trial *trial, struct coll_call *call)

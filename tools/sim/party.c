@@ -108,6 +108,45 @@ static weft_result alloc_local(struct party *party)
     return WEFT_OK;
 }
 
+/* ---------------------------------------------------------------- arrays of collectives */
+
+static size_t largest_array(const struct shape *shape)
+{
+    size_t largest = 0;
+    for (int32_t round = 0; round < shape->num_rounds; round++) {
+        for (int32_t i = 0; i < shape->num_repeats; i++) {
+            const struct coll_call *call = &shape->calls[round][i];
+            const size_t send = coll_array_bytes(shape, call, COLL_SEND);
+            const size_t recv = coll_array_bytes(shape, call, COLL_RECV);
+            largest = send > largest ? send : largest;
+            largest = recv > largest ? recv : largest;
+        }
+    }
+    return largest + COLL_MAX_OFFSET;
+}
+
+static weft_result alloc_coll_arrays(struct party *party)
+{
+    struct guarded *memory = &party->scenario->memory;
+    const size_t num_bytes = padded(largest_array(party->shape));
+    const int32_t num_arrays = 2 * party->shape->num_repeats + 1;
+    party->coll_array_bytes = num_bytes;
+    for (int32_t i = 0; i < num_arrays; i++)
+        plan_heap_array(party, num_bytes);
+    PARTY_TRY(alloc_heap_block(party));
+    for (int32_t i = 0; i < num_arrays; i++) {
+        struct coll_arrays *arrays = &party->coll_arrays[i];
+        arrays->memory[COLL_IN_HEAP] = party->heap_arrays[i].inner;
+        arrays->memory[COLL_LOCAL] = guarded_alloc(memory, num_bytes);
+        for (int kind = 0; kind < 2; kind++) {
+            arrays->mirrors[kind] = guarded_alloc(memory, num_bytes);
+            if (arrays->mirrors[kind] == NULL || arrays->memory[kind] == NULL)
+                return WEFT_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return WEFT_OK;
+}
+
 /* ---------------------------------------------------------------- objects */
 
 static weft_result create_ep(struct party *party)
@@ -127,12 +166,39 @@ static weft_result create_ep(struct party *party)
     return WEFT_OK;
 }
 
+static weft_result create_coll(struct party *party)
+{
+    const struct shape *shape = party->shape;
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    config.packet_bytes = shape->coll_terms.packet_bytes;
+    config.staging_bytes = shape->coll_terms.staging_bytes;
+    config.num_blocks = shape->num_blocks[party->rank];
+    config.num_warps = shape->num_warps[party->rank];
+    PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
+    party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
+    return shape->coll_terms.num_streams > 1
+               ? weft_stream_create(party->comm, &party->second_stream)
+               : WEFT_OK;
+}
+
 weft_result party_open(struct party *party)
 {
+    if (scenario_is_collective(party->shape->op)) {
+        PARTY_TRY(alloc_coll_arrays(party));
+        PARTY_TRY(weft_stream_create(party->comm, &party->stream));
+        return create_coll(party);
+    }
     PARTY_TRY(alloc_heap_arrays(party));
     PARTY_TRY(alloc_local(party));
     PARTY_TRY(weft_stream_create(party->comm, &party->stream));
     return party->shape->op == SCENARIO_BARRIER ? WEFT_OK : create_ep(party);
+}
+
+weft_result party_synchronize(const struct party *party)
+{
+    if (party->stream != NULL)
+        PARTY_TRY(weft_stream_synchronize(party->stream));
+    return party->second_stream != NULL ? weft_stream_synchronize(party->second_stream) : WEFT_OK;
 }
 
 static void expect_destroyed(struct party *party, const char *what, weft_result result)
@@ -150,12 +216,16 @@ void party_close(struct party *party)
     }
     if (party->stream != NULL)
         expect_destroyed(party, "stream", weft_stream_destroy(party->stream));
+    if (party->second_stream != NULL)
+        expect_destroyed(party, "second stream", weft_stream_destroy(party->second_stream));
     for (int32_t i = 0; i < 2; i++) {
         if (party->handles[i] != NULL)
             expect_destroyed(party, "handle", weft_ep_handle_destroy(party->handles[i]));
     }
     if (party->ep != NULL)
         expect_destroyed(party, "weft_ep", weft_ep_destroy(party->ep));
+    if (party->coll != NULL)
+        expect_destroyed(party, "weft_coll", weft_coll_destroy(party->coll));
     if (party->heap_block != NULL)
         expect_destroyed(party, "heap block", weft_heap_free(party->comm, party->heap_block));
     if (party->comm != NULL)

@@ -3,7 +3,12 @@
 #ifndef WEFT_SIM_PARTY_H
 #define WEFT_SIM_PARTY_H
 
+#include "coll/coll.h"
 #include "shape.h"
+
+/* Of a round's calls: call i sends from array i + 1 and receives in array i, so into what the call before
+ * has sent from; in place it has one of its own. */
+enum { PARTY_NUM_COLL_ARRAYS = 2 * SHAPE_MAX_CALLS + 1 };
 
 enum { PARTY_MAX_REPEATS = 2, PARTY_MAX_HEAP_ARRAYS = 12, PARTY_NUM_WORDS = 2 };
 
@@ -30,12 +35,22 @@ struct rows {
     int32_t *src_token; /* [capacity] */
 };
 
+/* An array of each kind of memory, and beside it what it should hold. */
+struct coll_arrays {
+    char *memory[2]; /* by enum coll_memory */
+    char *mirrors[2];
+};
+
 struct party {
     struct scenario *scenario;
     const struct shape *shape;
     int32_t rank;
     weft_comm *comm;
     weft_stream *stream;
+    weft_stream *second_stream; /* of collectives, or NULL */
+    weft_coll *coll;
+    struct coll_arrays coll_arrays[PARTY_NUM_COLL_ARRAYS];
+    size_t coll_array_bytes;
     weft_ep *ep;
     weft_ep_handle *handles[2];
     void *heap_block;
@@ -57,8 +72,14 @@ weft_result party_open(struct party *party);
 /* Destroys what there is; complains when a guard was overwritten. */
 void party_close(struct party *party);
 
+/* Of all streams. */
+weft_result party_synchronize(const struct party *party);
+
 /* All rounds of shape->op; wrong results go to party_complain. */
 weft_result party_run(struct party *party);
+
+/* A round of calls of a collective (coll_rounds.c). */
+weft_result party_run_calls(struct party *party, int32_t round);
 
 /* Notes a wrong result. */
 void party_complain(struct party *party, const char *format, ...)

@@ -49,7 +49,7 @@ int report_suite(const struct sim_options *options, enum scenario_op op,
 {
     if (options->format == SIM_FORMAT_JSON)
         return suite_json(options, op, tally);
-    printf("%-9s %9lld schedules, %6.0f per second: %lld races, %lld hangs, %lld wrong results",
+    printf("%-14s %9lld schedules, %6.0f per second: %lld races, %lld hangs, %lld wrong results",
            scenario_op_names[op], (long long)tally->num_schedules,
            per_second(tally->num_schedules, tally->seconds),
            (long long)tally->num_found[SCENARIO_RACE], (long long)tally->num_found[SCENARIO_HANG],

@@ -369,9 +369,16 @@ static weft_result run_barrier(struct party *party, int32_t round)
 weft_result party_run(struct party *party)
 {
     static weft_result (*const run_round[NUM_SCENARIO_OPS])(struct party *, int32_t) = {
-        [SCENARIO_LAYOUT] = run_layout,     [SCENARIO_NOTIFY] = run_notify,
-        [SCENARIO_DISPATCH] = run_dispatch, [SCENARIO_COMBINE] = run_combine,
+        [SCENARIO_LAYOUT] = run_layout,
+        [SCENARIO_NOTIFY] = run_notify,
+        [SCENARIO_DISPATCH] = run_dispatch,
+        [SCENARIO_COMBINE] = run_combine,
         [SCENARIO_BARRIER] = run_barrier,
+        [SCENARIO_ALL_REDUCE] = party_run_calls,
+        [SCENARIO_REDUCE_SCATTER] = party_run_calls,
+        [SCENARIO_ALL_GATHER] = party_run_calls,
+        [SCENARIO_ALL_TO_ALL] = party_run_calls,
+        [SCENARIO_BROADCAST] = party_run_calls,
     };
     for (int32_t round = 0; round < party->shape->num_rounds; round++)
         PARTY_TRY(run_round[party->shape->op](party, round));

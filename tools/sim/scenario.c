@@ -10,8 +10,9 @@
 /* Virtual time. The survivors of a fault come to their new communicator up to a deadline apart. */
 enum { TIMEOUT_MS = 1000, SURVIVORS_TIMEOUT_MS = 60000 };
 
-const char *const scenario_op_names[NUM_SCENARIO_OPS] = {"layout", "notify", "dispatch", "combine",
-                                                         "barrier"};
+const char *const scenario_op_names[NUM_SCENARIO_OPS] = {
+    "layout",     "notify",         "dispatch",   "combine",    "barrier",
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"};
 const char *const scenario_finding_names[NUM_SCENARIO_FINDINGS] = {"nothing", "race", "hang",
                                                                    "wrong result", "crash"};
 
@@ -80,8 +81,7 @@ static void go_on_without_struck_rank(struct party *old)
     struct party party = {.scenario = scenario,
                           .shape = &scenario->survivors_shape,
                           .rank = old->rank - (old->rank > scenario->fault_rank)};
-    if (old->stream != NULL) /* its lanes may still write to the others; the error is known */
-        (void)weft_stream_synchronize(old->stream);
+    (void)party_synchronize(old); /* its lanes may still write to the others; the error is known */
     weft_result result = create_comm(&party, &scenario->survivors_id, SURVIVORS_TIMEOUT_MS);
     party_close(old);
     if (result == WEFT_OK)

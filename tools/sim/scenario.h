@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One operation of the library in a job of a few ranks, run on the sim machine: several rounds on one
- * weft_ep, of a shape drawn from the seed, with all results compared with what every rank can
+ * weft_ep or weft_coll, of a shape drawn from the seed, with all results compared with what every rank can
  * compute alone from the seed.
  */
 #ifndef WEFT_SIM_SCENARIO_H
@@ -19,14 +19,25 @@ enum scenario_op {
     SCENARIO_DISPATCH,
     SCENARIO_COMBINE,
     SCENARIO_BARRIER,
+    SCENARIO_ALL_REDUCE, /* the collectives, in the order of weft_collective */
+    SCENARIO_REDUCE_SCATTER,
+    SCENARIO_ALL_GATHER,
+    SCENARIO_ALL_TO_ALL,
+    SCENARIO_BROADCAST,
     NUM_SCENARIO_OPS
 };
 
 extern const char *const scenario_op_names[NUM_SCENARIO_OPS];
 
+static inline int scenario_is_collective(enum scenario_op op)
+{
+    return op >= SCENARIO_ALL_REDUCE;
+}
+
 enum {
     SCENARIO_MAX_RANKS = 12,
     SCENARIO_MAX_TOKENS = 64,
+    SCENARIO_MAX_COUNT = 256,
     SCENARIO_MAX_ROUNDS = 3,
     SCENARIO_ROW_BYTES = 32,
     SCENARIO_ROW_ELEMENTS = SCENARIO_ROW_BYTES / (int)sizeof(float),
@@ -36,9 +47,10 @@ enum {
 struct scenario_request {
     enum scenario_op op;
     uint64_t seed;      /* of shape and schedule */
-    int32_t num_ranks;  /* or SCENARIO_DRAWN: 2 to 4, for layout also 1 */
+    int32_t num_ranks;  /* or SCENARIO_DRAWN: 2 to 4, for layout also 1, for collectives 1 to 5 */
     int32_t num_nodes;  /* or SCENARIO_DRAWN: a divisor of the ranks */
     int32_t max_tokens; /* per rank and round */
+    int32_t max_count;  /* elements of a collective's row */
     enum weft__sim_policy policy;
     enum weft__sim_fault fault; /* strikes a rank and a step that the seed chooses */
     int32_t weakened_site;      /* or WEFT__SIM_NO_SITE */

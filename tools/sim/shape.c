@@ -4,6 +4,8 @@
 #include "workload/rng.h"
 
 enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
+/* With two streams there are twice as many fibers, of which the sim has no more than it has. */
+enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_MAX_LAUNCH_WARPS = 4 };
 
 float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k)
 {
@@ -96,15 +98,39 @@ static int32_t draw_nodes(struct rng *rng, int32_t num_ranks)
     return num_nodes;
 }
 
+static int32_t draw_ranks(struct rng *rng, const struct scenario_request *request)
+{
+    const int is_collective = scenario_is_collective(request->op);
+    /* layout is local: with one rank fewer of its syncs stand in for each other */
+    const int may_be_alone = request->op == SCENARIO_LAYOUT || is_collective;
+    const int32_t min_ranks = may_be_alone && request->fault == WEFT__SIM_NO_FAULT ? 1 : 2;
+    const int32_t drawn =
+        draw(rng, min_ranks, is_collective ? COLL_MAX_RANKS_DRAWN : MAX_RANKS_DRAWN);
+    return request->num_ranks == SCENARIO_DRAWN ? drawn : request->num_ranks;
+}
+
+static void draw_calls(struct shape *shape, struct rng *rng, const struct scenario_request *request)
+{
+    coll_draw_terms(&shape->coll_terms, rng);
+    shape->num_repeats = draw(rng, 1, SHAPE_MAX_CALLS);
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        const int is_small =
+            shape->coll_terms.num_streams > 1 || shape->num_ranks > COLL_MAX_RANKS_DRAWN;
+        shape->num_blocks[rank] = draw(rng, 1, COLL_MAX_WARPS);
+        shape->num_warps[rank] = draw(
+            rng, 1, is_small ? COLL_MAX_LAUNCH_WARPS / shape->num_blocks[rank] : COLL_MAX_WARPS);
+    }
+    for (int32_t round = 0; round < shape->num_rounds; round++) {
+        for (int32_t i = 0; i < shape->num_repeats; i++)
+            coll_draw_call(&shape->calls[round][i], shape, rng, request->max_count);
+    }
+}
+
 void shape_draw(struct shape *shape, const struct scenario_request *request)
 {
     struct rng rng = {rng_key(request->seed, request->op)};
     *shape = (struct shape){.op = request->op, .seed = request->seed};
-    /* layout is local: with one rank fewer of its syncs stand in for each other */
-    const int32_t min_ranks =
-        request->op == SCENARIO_LAYOUT && request->fault == WEFT__SIM_NO_FAULT ? 1 : 2;
-    const int32_t drawn_ranks = draw(&rng, min_ranks, MAX_RANKS_DRAWN);
-    shape->num_ranks = request->num_ranks == SCENARIO_DRAWN ? drawn_ranks : request->num_ranks;
+    shape->num_ranks = draw_ranks(&rng, request);
     const int32_t drawn_nodes = draw_nodes(&rng, shape->num_ranks);
     shape->num_nodes = request->num_nodes == SCENARIO_DRAWN ? drawn_nodes : request->num_nodes;
     shape->num_topk = draw(&rng, 1, SHAPE_MAX_TOPK);
@@ -123,6 +149,8 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
         }
     }
     set_capacity(shape);
+    if (scenario_is_collective(request->op))
+        draw_calls(shape, &rng, request);
 }
 
 void shape_without_rank(struct shape *shape)

@@ -4,9 +4,9 @@
 #ifndef WEFT_SIM_SHAPE_H
 #define WEFT_SIM_SHAPE_H
 
-#include "scenario.h"
+#include "coll_call.h"
 
-enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1 };
+enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1, SHAPE_MAX_CALLS = 3 };
 
 struct shape {
     enum scenario_op op;
@@ -17,7 +17,8 @@ struct shape {
     int32_t num_topk;
     int32_t expert_alignment;
     int32_t num_rounds;
-    int32_t num_repeats; /* of dispatch and combine in a round, not synchronised in between */
+    int32_t num_repeats; /* of dispatch and combine, and the calls of collectives, in a round; not
+                            synchronised in between */
     int32_t num_handles; /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
@@ -25,6 +26,8 @@ struct shape {
     int32_t num_tokens[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS];
     int32_t experts[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS][SCENARIO_MAX_TOKENS][SHAPE_MAX_TOPK];
     int32_t capacity; /* more rows than any rank gets in any round */
+    struct coll_terms coll_terms;
+    struct coll_call calls[SCENARIO_MAX_ROUNDS][SHAPE_MAX_CALLS];
 };
 
 void shape_draw(struct shape *shape, const struct scenario_request *request);

@@ -9,6 +9,7 @@
 enum {
     DEFAULT_SCHEDULES = 2000,
     DEFAULT_TOKENS = 8,
+    DEFAULT_COUNT = 64,
     DEFAULT_REPLAY_EVENTS = 16,
     MAX_TRACE_EVENTS = 32,
     NOT_GIVEN = -1
@@ -19,6 +20,7 @@ enum key {
     KEY_RANKS,
     KEY_NODES,
     KEY_TOKENS,
+    KEY_COUNT,
     KEY_SCHEDULES,
     KEY_SEED,
     KEY_POLICY,
@@ -30,10 +32,15 @@ enum key {
 
 static const struct argp_option option_table[] = {
     {0, 0, 0, 0, "The job:", 1},
-    {"op", KEY_OP, "OP", 0, "layout, notify, dispatch, combine, barrier or all (all)", 0},
-    {"ranks", KEY_RANKS, "R", 0, "Ranks (each seed draws 2 to 4)", 0},
+    {"op", KEY_OP, "OP", 0,
+     "layout, notify, dispatch, combine, barrier, all_reduce, reduce_scatter, all_gather, "
+     "all_to_all, broadcast or all (all)",
+     0},
+    {"ranks", KEY_RANKS, "R", 0, "Ranks (each seed draws 2 to 4, for collectives 1 to 5)", 0},
     {"nodes", KEY_NODES, "D", 0, "Virtual nodes; needs --ranks (each seed draws)", 0},
     {"tokens", KEY_TOKENS, "N", 0, "Most tokens per rank; each seed draws 0 to N (8)", 0},
+    {"count", KEY_COUNT, "N", 0,
+     "Most elements per row of a collective; each seed draws 0 to N (64)", 0},
     {0, 0, 0, 0, "The schedules:", 2},
     {"schedules", KEY_SCHEDULES, "S", 0, "How many, of each operation (2000)", 0},
     {"seed", KEY_SEED, "X", 0, "Of the first schedule; the others count up (1)", 0},
@@ -73,8 +80,8 @@ static void finish(struct sim_options *options, struct argp_state *state)
 
 static int parse_choice(int key, const char *text, struct argp_state *state)
 {
-    static const char *const ops[] = {"layout",  "notify", "dispatch", "combine",
-                                      "barrier", "all",    NULL};
+    const char *ops[NUM_SCENARIO_OPS + 2] = {[SIM_ALL_OPS] = "all"};
+    memcpy(ops, scenario_op_names, sizeof scenario_op_names);
     struct sim_options *options = state->input;
     if (key == KEY_OP)
         options->op = option_choice(state, "--op", text, ops);
@@ -100,6 +107,9 @@ static error_t parse_number(int key, const char *text, struct argp_state *state)
     case KEY_TOKENS:
         options->max_tokens =
             (int32_t)option_integer(state, "--tokens", text, 0, SCENARIO_MAX_TOKENS);
+        return 0;
+    case KEY_COUNT:
+        options->max_count = (int32_t)option_integer(state, "--count", text, 0, SCENARIO_MAX_COUNT);
         return 0;
     case KEY_SCHEDULES:
         options->num_schedules = option_integer(state, "--schedules", text, 1, INT64_MAX);
@@ -150,6 +160,7 @@ void sim_options_parse(struct sim_options *options, int argc, char **argv)
         .num_ranks = SCENARIO_DRAWN,
         .num_nodes = SCENARIO_DRAWN,
         .max_tokens = DEFAULT_TOKENS,
+        .max_count = DEFAULT_COUNT,
         .num_schedules = DEFAULT_SCHEDULES,
         .seed = 1,
         .policy = WEFT__SIM_MIXED,
@@ -167,6 +178,7 @@ struct scenario_request sim_options_request(const struct sim_options *options, e
                                      .num_ranks = options->num_ranks,
                                      .num_nodes = options->num_nodes,
                                      .max_tokens = options->max_tokens,
+                                     .max_count = options->max_count,
                                      .policy = options->policy,
                                      .fault = options->fault,
                                      .weakened_site = WEFT__SIM_NO_SITE,

@@ -21,8 +21,10 @@ void suite_tell(const struct sim_options *options, const struct scenario_request
             scenario_finding_names[outcome->finding], outcome->message,
             outcome->message[0] != '\0' ? "\n" : "");
     fputs(outcome->sim.report, stderr);
-    fprintf(stderr, "replay: weft sim --op %s --seed %llu --schedules 1 --tokens %d --policy %s",
-            name, (unsigned long long)request->seed, options->max_tokens,
+    const int is_collective = scenario_is_collective(request->op);
+    fprintf(stderr, "replay: weft sim --op %s --seed %llu --schedules 1 --%s %d --policy %s", name,
+            (unsigned long long)request->seed, is_collective ? "count" : "tokens",
+            is_collective ? options->max_count : options->max_tokens,
             sim_policy_names[options->policy]);
     if (options->num_ranks != SCENARIO_DRAWN)
         fprintf(stderr, " --ranks %d", options->num_ranks);

@@ -87,14 +87,18 @@ void weft__heap_destroy(struct weft__heap *heap)
     free(heap);
 }
 
+int weft__heap_contains(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
+                        uint64_t *offset)
+{
+    *offset = (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank];
+    return *offset < (uint64_t)HEAP_BYTES && weft__ranges_contain(&heap->ranges, *offset, bytes);
+}
+
 weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, uint64_t bytes,
                               const char *argument, uint64_t *offset)
 {
     *offset = 0;
-    if (ptr == NULL && bytes == 0)
-        return WEFT_OK;
-    *offset = (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank];
-    if (*offset < (uint64_t)HEAP_BYTES && weft__ranges_contain(&heap->ranges, *offset, bytes))
+    if ((ptr == NULL && bytes == 0) || weft__heap_contains(heap, ptr, bytes, offset))
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is not in the heap of this communicator",
                        argument);

@@ -290,7 +290,11 @@ static void switch_to(struct sim_fiber *fiber)
     sim_world->current = fiber;
     fiber->state = SIM_READY;
     sim_stores_show(fiber);
+    if (fiber->is_host)
+        weft__set_last_error(fiber->last_error);
     weft__fiber_resume(fiber->stack);
+    if (fiber->is_host)
+        memcpy(fiber->last_error, weft__last_error(), sizeof fiber->last_error);
     sim_stores_hide(fiber);
     sim_world->current = NULL;
 }

@@ -4,6 +4,7 @@
 #define WEFT_MACHINE_SIM_WORLD_H
 
 #include "comm/comm.h"
+#include "comm/error.h"
 #include "machine/fiber.h"
 #include "machine/machine.h"
 #include "machine/sim/sim.h"
@@ -73,7 +74,8 @@ struct sim_fiber {
     struct sim_store *stores;
     int32_t num_stores, max_stores;
     uint32_t priority;
-    uint64_t asleep_until; /* step, under the delay policy */
+    uint64_t asleep_until;              /* step, under the delay policy */
+    char last_error[WEFT__ERROR_BYTES]; /* host code's, which elsewhere has a thread of its own */
     struct sim_event trace[SIM_TRACE_EVENTS];
     uint64_t num_events;
 };

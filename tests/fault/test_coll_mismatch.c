@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks whose collective calls do not fit together are all told so, with a rank, and nobody hangs: by
+ * packets, by direct access, and where one rank's call is by packets and another's is not. */
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/coll_call.h"
+
+enum { NUM_RANKS = 3, ODD_ONE = 1, TIMEOUT_MS = 2000, PACKET_BYTES = 4096 };
+enum { SMALL = 100, LARGE = 5000 }; /* elements of 4 bytes: by packets, and not */
+
+/* What the odd rank does differently. */
+struct difference {
+    const char *fields; /* of which the message must name one; separated by | */
+    void (*change)(struct coll_case *spec);
+    uint32_t operations; /* bit for each that can differ so */
+};
+
+static void change_count(struct coll_case *spec)
+{
+    spec->count--;
+}
+
+static void change_size_class(struct coll_case *spec)
+{
+    spec->count = spec->count == SMALL ? LARGE : SMALL;
+}
+
+static void change_dtype(struct coll_case *spec)
+{
+    spec->dtype = WEFT_INT32;
+}
+
+static void change_op(struct coll_case *spec)
+{
+    spec->op = WEFT_MAX;
+}
+
+static void change_root(struct coll_case *spec)
+{
+    spec->root = 2;
+}
+
+static void change_operation(struct coll_case *spec)
+{
+    spec->operation = spec->operation == COLL_BROADCAST ? COLL_ALL_REDUCE : COLL_BROADCAST;
+}
+
+struct plan {
+    struct coll_case spec;
+    const struct difference *difference;
+};
+
+/* The message must name a rank and a field. */
+static int check_message(struct ranks_context *context, const char *fields)
+{
+    const char *message = weft_last_error();
+    const char *named = strstr(message, "rank ");
+    int is_field_named = 0;
+    RANK_CHECK(context, named != NULL && isdigit((unsigned char)named[5]), "no rank: %s", message);
+    for (const char *field = fields; *field != '\0';) {
+        char name[32];
+        const size_t length = strcspn(field, "|");
+        snprintf(name, sizeof name, "%.*s", (int)length, field);
+        is_field_named |= strstr(message, name) != NULL;
+        field += length + (field[length] == '|');
+    }
+    RANK_CHECK(context, is_field_named, "no \"%s\": %s", fields, message);
+    return 0;
+}
+
+static int disagree(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
+    struct coll_case spec = plan->spec;
+    struct coll_call call;
+    struct ep_rank self;
+    weft_coll *coll;
+    config.timeout_ms = TIMEOUT_MS;
+    coll_config.packet_bytes = PACKET_BYTES;
+    if (ep_rank_open_with(&self, context, &config, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));
+    if (coll_check(&self, coll, &spec, "before"))
+        return 1;
+    if (context->rank == ODD_ONE)
+        plan->difference->change(&spec);
+    if (coll_call_create(&self, &spec, &call))
+        return 1;
+    weft_result result = coll_call_issue(&call, context->rank, coll, self.stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(self.stream);
+    RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
+               weft_last_error());
+    if (check_message(context, plan->difference->fields) || coll_call_destroy(&self, &call))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
+}
+
+/* Without gaps in what the odd one's neighbours can see: of all_to_all_v every pair of ranks with the odd
+ * one must differ, which some seeds give. */
+static int all_pairs_differ(const struct plan *plan)
+{
+    struct coll_case changed = plan->spec;
+    plan->difference->change(&changed);
+    const struct coll_rows sent = coll_send_rows(&plan->spec, ODD_ONE);
+    const struct coll_rows received = coll_recv_rows(&plan->spec, ODD_ONE);
+    const struct coll_rows changed_sent = coll_send_rows(&changed, ODD_ONE);
+    const struct coll_rows changed_received = coll_recv_rows(&changed, ODD_ONE);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        if (sent.counts[rank] == changed_sent.counts[rank] ||
+            received.counts[rank] == changed_received.counts[rank])
+            return 0;
+    return 1;
+}
+
+static void run(const struct difference *difference, enum coll_operation operation, uint64_t count)
+{
+    struct plan plan = {.spec =
+                            coll_case_random(0, NUM_RANKS, operation, WEFT_FP32, WEFT_SUM, count),
+                        .difference = difference};
+    plan.spec.root = 0;
+    plan.spec.form = COLL_OUT_OF_PLACE;
+    while (operation == COLL_ALL_TO_ALL_V && !all_pairs_differ(&plan))
+        plan.spec.seed++;
+    const enum ranks_mode mode = count == SMALL ? RANKS_PROCESSES : RANKS_THREADS;
+    if (ranks_run(mode, NUM_RANKS, disagree, &plan) != 0)
+        fail_msg("%s of %llu elements differs in %s", coll_operation_name(operation),
+                 (unsigned long long)count, difference->fields);
+}
+
+#define BIT(operation) (1u << COLL_##operation)
+
+static void every_difference(void **state)
+{
+    (void)state;
+    const uint32_t all = (1u << COLL_NUM_OPERATIONS) - 1;
+    const uint32_t reductions = BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER);
+    const struct difference differences[] = {
+        {"count|bytes", change_count, all},
+        {"dtype", change_dtype, all},
+        {"op", change_op, reductions},
+        {"root", change_root, BIT(BROADCAST)},
+        {"operation", change_operation, all & ~BIT(ALL_TO_ALL_V)},
+    };
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+        for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++)
+            if (differences[i].operations >> operation & 1) {
+                run(&differences[i], (enum coll_operation)operation, SMALL);
+                run(&differences[i], (enum coll_operation)operation, LARGE);
+            }
+}
+
+/* One is by packets, the others are not. */
+static void other_size_class(void **state)
+{
+    (void)state;
+    const struct difference difference = {"count|bytes|operation", change_size_class, 0};
+    run(&difference, COLL_ALL_REDUCE, SMALL);
+    run(&difference, COLL_ALL_REDUCE, LARGE);
+    run(&difference, COLL_ALL_GATHER, SMALL);
+}
+
+/* ---------------------------------------------------------------- create */
+
+static int create_differently(struct ranks_context *context)
+{
+    const int *which = context->argument;
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    weft_comm *comm;
+    weft_coll *coll;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    if (context->rank == ODD_ONE && *which == 0)
+        config.packet_bytes = PACKET_BYTES;
+    if (context->rank == ODD_ONE && *which == 1)
+        config.staging_bytes = PACKET_BYTES;
+    if (context->rank == ODD_ONE && *which == 2)
+        config.algorithms[WEFT_BROADCAST] = WEFT_ALGORITHM_PUSH;
+    RANK_CHECK_ERROR(context, weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH, "rank ");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void configs(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++)
+        assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_differently, &which), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_difference),
+        cmocka_unit_test(other_size_class),
+        cmocka_unit_test(configs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank is stopped (SIGSTOP) for longer than the deadline, before or during a collective. Every survivor
+ * names that rank, also one that waits only for another survivor. Then the stopped rank goes on, and
+ * everybody can destroy everything. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "oracle/coll_call.h"
+#include "workload/rng.h"
+
+enum { NUM_RANKS = 4, MAX_CALLS = 1000000, TIMEOUT_MS = 800, PACKET_BYTES = 4096 };
+enum { SMALL = 200, LARGE = 50000 }; /* elements of 4 bytes: by packets, and not */
+
+enum moment {
+    BEFORE_OPERATION, /* the others wait for it to start */
+    AT_RANDOM,        /* while the operation is repeated */
+    BEHIND_ANOTHER    /* the front rank waits for others, which wait for the stopped one */
+};
+
+struct plan {
+    enum coll_operation operation;
+    enum moment moment;
+    int32_t victim;
+    uint64_t count;
+    uint64_t seed;
+};
+
+struct board {
+    _Atomic pid_t victim_pid;
+    _Atomic int32_t num_done; /* survivors */
+};
+
+struct seat {
+    struct ep_rank rank;
+    weft_coll *coll;
+    struct coll_call call;
+};
+
+static int seat_open(struct seat *seat, struct ranks_context *context, const struct plan *plan)
+{
+    enum { ARENA_BYTES = 4 << 20 };
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
+    struct coll_case spec =
+        coll_case_random(plan->seed, NUM_RANKS, plan->operation, WEFT_FP32, WEFT_SUM, plan->count);
+    spec.root = plan->victim; /* of a broadcast nobody else is waited for */
+    config.timeout_ms = TIMEOUT_MS;
+    coll_config.packet_bytes = PACKET_BYTES;
+    coll_config.num_blocks = 2;
+    coll_config.num_warps = 2;
+    if (ep_rank_open_with(&seat->rank, context, &config, ARENA_BYTES))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, &coll_config, &seat->coll));
+    return coll_check(&seat->rank, seat->coll, &spec, "before") ||
+           coll_call_create(&seat->rank, &spec, &seat->call);
+}
+
+static int seat_close(struct seat *seat)
+{
+    /* The stopped rank has an error of its own when it goes on, or none. */
+    (void)weft_stream_synchronize(seat->rank.stream);
+    if (coll_call_destroy(&seat->rank, &seat->call))
+        return 1;
+    RANK_CHECK_OK(seat->rank.context, weft_coll_destroy(seat->coll));
+    return ep_rank_close(&seat->rank);
+}
+
+static weft_result issue(const struct seat *seat)
+{
+    return coll_call_issue(&seat->call, seat->rank.context->rank, seat->coll, seat->rank.stream);
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec pause = {.tv_nsec = ms * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static void stop(struct board *board)
+{
+    atomic_store(&board->victim_pid, getpid());
+    kill(getpid(), SIGSTOP);
+}
+
+struct stopper {
+    struct board *board;
+    uint64_t seed;
+};
+
+static void *stop_later(void *argument)
+{
+    const struct stopper *stopper = argument;
+    struct rng rng = {stopper->seed};
+    pause_ms((long)rng_below(&rng, 10));
+    stop(stopper->board);
+    return NULL;
+}
+
+/* The last survivor wakes the stopped rank. */
+static void be_done(struct board *board)
+{
+    if (atomic_fetch_add(&board->num_done, 1) == NUM_RANKS - 2)
+        kill(atomic_load(&board->victim_pid), SIGCONT);
+}
+
+static int32_t front_of(const struct plan *plan)
+{
+    return plan->victim == 0 ? 2 : 0;
+}
+
+/* The front rank waits in a barrier for the others, which are in the collective and wait for the victim. */
+static weft_result call_behind_another(const struct seat *seat, const struct plan *plan)
+{
+    const int32_t rank = seat->rank.context->rank;
+    weft_result result = WEFT_OK;
+    if (rank == front_of(plan))
+        result = weft_barrier(seat->rank.comm, seat->rank.stream);
+    else
+        result = issue(seat);
+    return result != WEFT_OK ? result : weft_stream_synchronize(seat->rank.stream);
+}
+
+static weft_result call_until_failure(const struct seat *seat, const struct plan *plan)
+{
+    weft_result result = WEFT_OK;
+    if (plan->moment == BEHIND_ANOTHER)
+        return call_behind_another(seat, plan);
+    for (int i = 0; i < MAX_CALLS && result == WEFT_OK; i++) {
+        result = issue(seat);
+        if (result == WEFT_OK)
+            result = weft_stream_synchronize(seat->rank.stream);
+    }
+    return result;
+}
+
+static int be_stopped(struct seat *seat, const struct plan *plan)
+{
+    struct ranks_context *context = seat->rank.context;
+    struct stopper stopper = {context->shared, plan->seed};
+    pthread_t thread;
+    if (plan->moment != AT_RANDOM) {
+        stop(context->shared);
+        return seat_close(seat);
+    }
+    RANK_CHECK(context, pthread_create(&thread, NULL, stop_later, &stopper) == 0, "no thread");
+    (void)call_until_failure(seat, plan);
+    pthread_join(thread, NULL);
+    return seat_close(seat);
+}
+
+static int check_failure(struct seat *seat, const struct plan *plan, weft_result result)
+{
+    struct ranks_context *context = seat->rank.context;
+    int32_t failed_rank = -1;
+    char text[32];
+    snprintf(text, sizeof text, "rank %d", plan->victim);
+    RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
+               weft_last_error());
+    RANK_CHECK_ERROR(context, weft_comm_status(seat->rank.comm, &failed_rank), WEFT_ERROR_TIMEOUT,
+                     text);
+    RANK_CHECK(context, failed_rank == plan->victim, "failed_rank is %d: %s", failed_rank,
+               weft_last_error());
+    return 0;
+}
+
+/* A survivor leaves as soon as it knows, while others may still wait. */
+static int live_through_a_stall(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct seat seat;
+    if (seat_open(&seat, context, plan))
+        return 1;
+    ranks_barrier(context);
+    if (context->rank == plan->victim)
+        return be_stopped(&seat, plan);
+    const weft_result result = call_until_failure(&seat, plan);
+    const int failed = check_failure(&seat, plan, result) || seat_close(&seat);
+    be_done(context->shared);
+    return failed;
+}
+
+static void run(struct plan plan)
+{
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = &plan,
+                                          .shared_bytes = sizeof(struct board),
+                                          .deadline_s = 60};
+    if (ranks_run_with(&options, live_through_a_stall) != 0)
+        fail_msg("%s of %llu elements, moment %d, victim %d, seed %llu",
+                 coll_operation_name(plan.operation), (unsigned long long)plan.count,
+                 (int)plan.moment, plan.victim, (unsigned long long)plan.seed);
+}
+
+static void before_operations(void **state)
+{
+    (void)state;
+    run((struct plan){COLL_ALL_REDUCE, BEFORE_OPERATION, .victim = 2, .count = SMALL});
+    run((struct plan){COLL_BROADCAST, BEFORE_OPERATION, .victim = 1, .count = LARGE});
+}
+
+static void at_random_moments(void **state)
+{
+    (void)state;
+    static const struct plan plans[] = {{COLL_ALL_REDUCE, AT_RANDOM, 3, LARGE, 11},
+                                        {COLL_REDUCE_SCATTER, AT_RANDOM, 0, SMALL, 12},
+                                        {COLL_ALL_GATHER, AT_RANDOM, 1, LARGE, 13},
+                                        {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, SMALL, 14},
+                                        {COLL_ALL_TO_ALL, AT_RANDOM, 3, LARGE, 15}};
+    const int num_plans = tests_rounds(ep_grid_size(5, 2), 2);
+    for (int i = 0; i < num_plans; i++)
+        run(plans[i]);
+}
+
+static void behind_another_rank(void **state)
+{
+    (void)state;
+    run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = SMALL});
+    run((struct plan){COLL_REDUCE_SCATTER, BEHIND_ANOTHER, .victim = 0, .count = LARGE});
+}
+
+int main(void)
+{
+    tests_choose_machine();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(before_operations),
+        cmocka_unit_test(at_random_moments),
+        cmocka_unit_test(behind_another_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* The collectives. */
+#include "api_targets.h"
+
+enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1, RECV_OFFSET = 16 << 10 };
+
+static weft_result nothing_to_undo(struct fuzz_arguments *a)
+{
+    (void)a;
+    return WEFT_OK;
+}
+
+static weft_result wait_for_stream(struct fuzz_arguments *a)
+{
+    return weft_stream_synchronize(a->own_stream);
+}
+
+/* ---------------------------------------------------------------- create */
+
+static void fill_create(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_coll_config *config = &a->coll_config.known;
+    FUZZ_FILL_SIZE(a, coll_config, rng);
+    a->comm = a->own_comm;
+    a->out = &a->created;
+    config->packet_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
+    config->staging_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
+    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+        config->algorithms[i] = (weft_algorithm)rng_below(rng, WEFT_NUM_ALGORITHMS);
+    config->num_blocks = (int32_t)rng_below(rng, 4);
+    config->num_warps = (int32_t)rng_below(rng, 33);
+}
+
+static weft_result call_create(struct fuzz_arguments *a)
+{
+    return weft_coll_create(a->comm, a->config, a->out);
+}
+
+static weft_result undo_create(struct fuzz_arguments *a)
+{
+    return weft_coll_destroy(a->created);
+}
+
+static const struct fuzz_mutation create_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("coll", out, FUZZ_NULL),
+    FUZZ_SIZES(weft_coll_config, coll_config),
+    FUZZ_NUMBERS(FUZZ_INT64, "packet_bytes", coll_config.known.packet_bytes, -1, INT64_MAX,
+                 (int64_t)1 << 60),
+    FUZZ_NUMBERS(FUZZ_INT64, "staging_bytes", coll_config.known.staging_bytes, -1, INT64_MAX,
+                 (int64_t)1 << 60),
+    FUZZ_NUMBERS(FUZZ_INT32, "algorithms", coll_config.known.algorithms[WEFT_ALL_TO_ALL], -1,
+                 WEFT_NUM_ALGORITHMS, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", coll_config.known.num_blocks, -1, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_warps", coll_config.known.num_warps, -1, 33, INT32_MAX),
+};
+
+static weft_result call_destroy(struct fuzz_arguments *a)
+{
+    return a->coll == NULL ? weft_coll_destroy(NULL) : WEFT_OK;
+}
+
+static const struct fuzz_mutation destroy_mutations[] = {
+    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+};
+
+/* ---------------------------------------------------------------- operations */
+
+/* On one rank all have one row. The output may be anywhere; in place it is the input. */
+static void fill(struct fuzz_arguments *a, struct rng *rng)
+{
+    a->coll = a->own_coll;
+    a->stream = a->own_stream;
+    a->count = 1 + rng_below(rng, FUZZ_COUNT);
+    a->dtype = (int32_t)rng_below(rng, NUM_DTYPES);
+    a->op = (int32_t)rng_below(rng, NUM_OPS);
+    a->root = 0;
+    a->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
+    a->recv = a->arena_memory + RECV_OFFSET + rng_below(rng, 64);
+}
+
+static void fill_in_place(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    if (rng_below(rng, 4) == 0)
+        a->send = a->recv;
+}
+
+static weft_result call_all_reduce(struct fuzz_arguments *a)
+{
+    return weft_all_reduce(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype,
+                           (weft_reduce_op)a->op, a->stream);
+}
+
+static weft_result call_reduce_scatter(struct fuzz_arguments *a)
+{
+    return weft_reduce_scatter(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype,
+                               (weft_reduce_op)a->op, a->stream);
+}
+
+static weft_result call_all_gather(struct fuzz_arguments *a)
+{
+    return weft_all_gather(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype, a->stream);
+}
+
+static weft_result call_all_to_all(struct fuzz_arguments *a)
+{
+    return weft_all_to_all(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype, a->stream);
+}
+
+static weft_result call_broadcast(struct fuzz_arguments *a)
+{
+    return weft_broadcast(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype, a->root,
+                          a->stream);
+}
+
+#define CALL_MUTATIONS                                                                             \
+    FUZZ_POINTERS("coll", coll, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),            \
+        FUZZ_POINTERS("send", send, FUZZ_NULL), FUZZ_POINTERS("recv", recv, FUZZ_NULL),            \
+        FUZZ_NUMBERS(FUZZ_INT64, "count", count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),      \
+        FUZZ_NUMBERS(FUZZ_INT32, "dtype", dtype, -1, NUM_DTYPES, INT32_MAX, INT32_MIN)
+
+static const struct fuzz_mutation reduction_mutations[] = {
+    CALL_MUTATIONS,
+    FUZZ_NUMBERS(FUZZ_INT32, "op", op, -1, NUM_OPS, INT32_MAX, INT32_MIN),
+};
+
+static const struct fuzz_mutation call_mutations[] = {CALL_MUTATIONS};
+
+static const struct fuzz_mutation broadcast_mutations[] = {
+    CALL_MUTATIONS,
+    FUZZ_NUMBERS(FUZZ_INT32, "root", root, -1, 1, INT32_MAX, INT32_MIN),
+};
+
+/* ---------------------------------------------------------------- all_to_all_v */
+
+static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_all_to_all_v_args *args = &a->all_to_all_v.known;
+    fill(a, rng);
+    FUZZ_FILL_SIZE(a, all_to_all_v, rng);
+    a->send = a->arena_memory + rng_below(rng, 64);
+    a->send_count = a->recv_count = a->count;
+    a->send_offset = rng_below(rng, FUZZ_COUNT);
+    a->recv_offset = rng_below(rng, FUZZ_COUNT);
+    args->send = a->send;
+    args->recv = a->recv;
+    args->dtype = (weft_dtype)a->dtype;
+    args->send_counts = &a->send_count;
+    args->send_offsets = &a->send_offset;
+    args->recv_counts = &a->recv_count;
+    args->recv_offsets = &a->recv_offset;
+}
+
+static weft_result call_all_to_all_v(struct fuzz_arguments *a)
+{
+    return weft_all_to_all_v(a->coll, a->config, a->stream);
+}
+
+static const struct fuzz_mutation all_to_all_v_mutations[] = {
+    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_all_to_all_v_args, all_to_all_v),
+    FUZZ_POINTERS("send", all_to_all_v.known.send, FUZZ_NULL),
+    FUZZ_POINTERS("recv", all_to_all_v.known.recv, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "dtype", all_to_all_v.known.dtype, -1, NUM_DTYPES, INT32_MAX),
+    FUZZ_POINTERS("send_counts", all_to_all_v.known.send_counts, FUZZ_NULL),
+    FUZZ_POINTERS("send_offsets", all_to_all_v.known.send_offsets, FUZZ_NULL),
+    FUZZ_POINTERS("recv_counts", all_to_all_v.known.recv_counts, FUZZ_NULL),
+    FUZZ_POINTERS("recv_offsets", all_to_all_v.known.recv_offsets, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "send_counts", send_count, -1, INT64_MAX, INT64_MIN),
+    FUZZ_NUMBERS(FUZZ_INT64, "send_offsets", send_offset, -1, INT64_MAX, (int64_t)1 << 61),
+    FUZZ_NUMBERS(FUZZ_INT64, "recv_counts", recv_count, -1, INT64_MAX, INT64_MIN),
+    FUZZ_NUMBERS(FUZZ_INT64, "recv_offsets", recv_offset, -1, INT64_MAX, (int64_t)1 << 61),
+};
+
+const struct fuzz_target fuzz_coll_targets[] = {
+    FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
+    FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, nothing_to_undo, destroy_mutations),
+    FUZZ_TARGET("weft_all_reduce", fill_in_place, call_all_reduce, wait_for_stream,
+                reduction_mutations),
+    FUZZ_TARGET("weft_reduce_scatter", fill_in_place, call_reduce_scatter, wait_for_stream,
+                reduction_mutations),
+    FUZZ_TARGET("weft_all_gather", fill_in_place, call_all_gather, wait_for_stream, call_mutations),
+    FUZZ_TARGET("weft_all_to_all", fill, call_all_to_all, wait_for_stream, call_mutations),
+    FUZZ_TARGET("weft_broadcast", fill_in_place, call_broadcast, wait_for_stream,
+                broadcast_mutations),
+    FUZZ_TARGET("weft_all_to_all_v", fill_all_to_all_v, call_all_to_all_v, wait_for_stream,
+                all_to_all_v_mutations),
+};
+const int fuzz_num_coll_targets = sizeof fuzz_coll_targets / sizeof fuzz_coll_targets[0];

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* Which algorithm does an operation: pinned ones, what they refuse, and the library's choice. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/coll_call.h"
+
+enum { NUM_RANKS = 3, PACKET_BYTES = 16 << 10, NUM_SIZES = 40 };
+
+static int can_do(weft_collective collective, weft_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEFT_ALGORITHM_ONESHOT:
+        return 1;
+    case WEFT_ALGORITHM_TWOSHOT_PACKETS:
+    case WEFT_ALGORITHM_TWOSHOT:
+        return collective == WEFT_ALL_REDUCE;
+    case WEFT_ALGORITHM_ONESHOT_PULL:
+        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER;
+    default:
+        return collective > WEFT_REDUCE_SCATTER && algorithm == WEFT_ALGORITHM_PUSH;
+    }
+}
+
+static weft_coll_config config_of(weft_algorithm algorithm)
+{
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    config.packet_bytes = PACKET_BYTES;
+    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+        config.algorithms[i] = algorithm;
+    return config;
+}
+
+static int check_refused(struct ep_rank *self, weft_coll *coll, const struct coll_case *spec,
+                         weft_algorithm algorithm)
+{
+    struct coll_call call;
+    if (coll_call_create(self, spec, &call))
+        return 1;
+    RANK_CHECK_ERROR(self->context, coll_call_issue(&call, self->context->rank, coll, self->stream),
+                     WEFT_ERROR_UNSUPPORTED, weft_algorithm_name(algorithm));
+    return coll_call_destroy(self, &call);
+}
+
+static int close_coll(struct ep_rank *self, weft_coll *coll)
+{
+    /* Heap memory goes back: nobody may still be reading it. */
+    RANK_CHECK_OK(self->context, weft_host_barrier(self->comm));
+    RANK_CHECK_OK(self->context, weft_coll_destroy(coll));
+    return 0;
+}
+
+/* What it cannot do is refused, on all ranks alike, and what it can do works afterwards. */
+static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
+{
+    const weft_coll_config config = config_of(algorithm);
+    weft_coll *coll;
+    RANK_CHECK_OK(self->context, weft_coll_create(self->comm, &config, &coll));
+    for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
+        const weft_collective collective = coll_collective((enum coll_operation)operation);
+        const struct coll_case spec =
+            coll_case_random(1, NUM_RANKS, (enum coll_operation)operation, WEFT_FP16, WEFT_SUM, 25);
+        if (!can_do(collective, algorithm)) {
+            if (check_refused(self, coll, &spec, algorithm))
+                return 1;
+            continue;
+        }
+        RANK_CHECK(self->context,
+                   weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) == algorithm,
+                   "%s was pinned", weft_algorithm_name(algorithm));
+        if (coll_check(self, coll, &spec, weft_algorithm_name(algorithm)))
+            return 1;
+    }
+    return close_coll(self, coll);
+}
+
+static int check_all_pinned(struct ranks_context *context)
+{
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 1 << 20))
+        return 1;
+    for (int algorithm = 1; algorithm < WEFT_NUM_ALGORITHMS; algorithm++)
+        if (check_pinned(&self, (weft_algorithm)algorithm))
+            return 1;
+    return ep_rank_close(&self);
+}
+
+static void pinned(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_pinned, NULL), 0);
+}
+
+/* Packets hold packet_bytes, and not a byte more. */
+static int check_too_large(struct ranks_context *context)
+{
+    const weft_coll_config config = config_of(WEFT_ALGORITHM_ONESHOT);
+    struct ep_rank self;
+    weft_coll *coll;
+    if (ep_rank_open(&self, context, 0, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
+    for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++) {
+        struct coll_case spec = coll_case_random(2, NUM_RANKS, (enum coll_operation)operation,
+                                                 WEFT_UINT8, WEFT_SUM, PACKET_BYTES + 1);
+        if (check_refused(&self, coll, &spec, WEFT_ALGORITHM_ONESHOT))
+            return 1;
+        spec.count--;
+        if (coll_check(&self, coll, &spec, "oneshot"))
+            return 1;
+    }
+    return close_coll(&self, coll) || ep_rank_close(&self);
+}
+
+static void too_large_for_packets(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_too_large, NULL), 0);
+}
+
+struct choice {
+    weft_algorithm of[WEFT_NUM_COLLECTIVES][NUM_SIZES];
+};
+
+/* An algorithm that can do it, for every size, and the same on all ranks. */
+static int check_choice(struct ranks_context *context)
+{
+    struct choice own, all[NUM_RANKS];
+    struct ep_rank self;
+    weft_coll *coll;
+    if (ep_rank_open(&self, context, 0, 1 << 16))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+        for (int size = 0; size < NUM_SIZES; size++) {
+            own.of[i][size] = weft_coll_algorithm(coll, (weft_collective)i, 1ull << size);
+            RANK_CHECK(context, can_do((weft_collective)i, own.of[i][size]),
+                       "collective %d of 2^%d bytes by %s", i, size,
+                       weft_algorithm_name(own.of[i][size]));
+        }
+    RANK_CHECK_OK(context, weft_host_all_gather(self.comm, &own, sizeof own, all));
+    for (int rank = 0; rank < NUM_RANKS; rank++)
+        RANK_CHECK(context, memcmp(&own, &all[rank], sizeof own) == 0,
+                   "rank %d chooses other algorithms", rank);
+    return close_coll(&self, coll) || ep_rank_close(&self);
+}
+
+static void chosen(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_choice, NULL), 0);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    assert_string_equal(weft_algorithm_name(WEFT_ALGORITHM_ONESHOT), "oneshot");
+    for (int a = 0; a < WEFT_NUM_ALGORITHMS; a++)
+        for (int b = 0; b < a; b++)
+            assert_string_not_equal(weft_algorithm_name((weft_algorithm)a),
+                                    weft_algorithm_name((weft_algorithm)b));
+    assert_non_null(weft_algorithm_name((weft_algorithm)-1));
+    assert_non_null(weft_algorithm_name(WEFT_NUM_ALGORITHMS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pinned),
+        cmocka_unit_test(too_large_for_packets),
+        cmocka_unit_test(chosen),
+        cmocka_unit_test(names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* Wrong arguments of the collectives: the message names the argument, its value and what is allowed, and
+ * nothing has been sent, so that the right call afterwards works. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/coll_call.h"
+#include "oracle/coll_rank.h"
+
+enum { NUM_RANKS = 3, COUNT = 20, ROW_BYTES = COUNT * 4 };
+
+/* What the calls of this file are made with. */
+struct seat {
+    struct ep_rank rank;
+    weft_coll *coll;
+    struct ep_array send, recv; /* NUM_RANKS rows each */
+};
+
+static int seat_open(struct seat *seat, struct ranks_context *context,
+                     const weft_coll_config *config)
+{
+    if (ep_rank_open(&seat->rank, context, 0, 1 << 20) ||
+        ep_array_alloc(&seat->rank, &seat->send, EP_OWN, NUM_RANKS * ROW_BYTES, 0) ||
+        ep_array_alloc(&seat->rank, &seat->recv, EP_HEAP, NUM_RANKS * ROW_BYTES, 0))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, config, &seat->coll));
+    return 0;
+}
+
+static int seat_close(struct seat *seat)
+{
+    struct ranks_context *context = seat->rank.context;
+    RANK_CHECK_OK(context, weft_stream_synchronize(seat->rank.stream));
+    RANK_CHECK_OK(context, weft_host_barrier(seat->rank.comm));
+    RANK_CHECK_OK(context, weft_coll_destroy(seat->coll));
+    return ep_array_check_and_free(&seat->rank, &seat->send, "send") ||
+           ep_array_check_and_free(&seat->rank, &seat->recv, "recv") || ep_rank_close(&seat->rank);
+}
+
+/* A call with arguments that the checks then change one by one. */
+struct arguments {
+    enum coll_operation operation;
+    weft_coll *coll;
+    const void *send;
+    void *recv;
+    uint64_t count;
+    weft_dtype dtype;
+    weft_reduce_op op;
+    int32_t root;
+    weft_stream *stream;
+};
+
+static struct arguments valid_arguments(const struct seat *seat, enum coll_operation operation)
+{
+    return (struct arguments){.operation = operation,
+                              .coll = seat->coll,
+                              .send = seat->send.data,
+                              .recv = seat->recv.data,
+                              .count = COUNT,
+                              .dtype = WEFT_FP32,
+                              .root = 1,
+                              .stream = seat->rank.stream};
+}
+
+static weft_result call(const struct arguments *a)
+{
+    switch (a->operation) {
+    case COLL_ALL_REDUCE:
+        return weft_all_reduce(a->coll, a->send, a->recv, a->count, a->dtype, a->op, a->stream);
+    case COLL_REDUCE_SCATTER:
+        return weft_reduce_scatter(a->coll, a->send, a->recv, a->count, a->dtype, a->op, a->stream);
+    case COLL_ALL_GATHER:
+        return weft_all_gather(a->coll, a->send, a->recv, a->count, a->dtype, a->stream);
+    case COLL_ALL_TO_ALL:
+        return weft_all_to_all(a->coll, a->send, a->recv, a->count, a->dtype, a->stream);
+    default:
+        return weft_broadcast(a->coll, a->send, a->recv, a->count, a->dtype, a->root, a->stream);
+    }
+}
+
+/* The call must be refused with a message that has all three texts. */
+static int check_refused(struct ranks_context *context, const struct arguments *a,
+                         const char *argument, const char *value, const char *allowed)
+{
+    const weft_result result = call(a);
+    const char *message = weft_last_error();
+    RANK_CHECK(context, result == WEFT_ERROR_INVALID_ARGUMENT, "%s with wrong %s gave \"%s\"",
+               coll_operation_name(a->operation), argument, weft_result_string(result));
+    RANK_CHECK(context,
+               strstr(message, argument) != NULL && strstr(message, value) != NULL &&
+                   strstr(message, allowed) != NULL,
+               "%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", coll_operation_name(a->operation),
+               message, argument, value, allowed);
+    return 0;
+}
+
+#define REFUSED(member, wrong, argument, value, allowed)                                           \
+    (a = valid_arguments(seat, operation), a.member = (wrong),                                     \
+     check_refused(seat->rank.context, &a, argument, value, allowed))
+
+static int check_operation(struct seat *seat, enum coll_operation operation)
+{
+    struct arguments a;
+    const int is_root =
+        operation != COLL_BROADCAST || seat->rank.context->rank == 1; /* who needs send */
+    if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
+        REFUSED(recv, NULL, "recv", "NULL", "") ||
+        REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "0..7") ||
+        REFUSED(dtype, (weft_dtype)8, "dtype", "8", "0..7") ||
+        REFUSED(count, UINT64_MAX, "count", "18446744073709551615", "0..") ||
+        REFUSED(count, UINT64_MAX / 4 + 1, "count", "4611686018427387904", "0.."))
+        return 1;
+    if (is_root && (REFUSED(send, NULL, "send", "NULL", "") ||
+                    REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
+        return 1;
+    if (coll_is_reduction(operation) && (REFUSED(op, (weft_reduce_op)-1, "op", "-1", "0..4") ||
+                                         REFUSED(op, (weft_reduce_op)5, "op", "5", "0..4")))
+        return 1;
+    if (operation == COLL_BROADCAST &&
+        (REFUSED(root, -1, "root", "-1", "0..2") || REFUSED(root, NUM_RANKS, "root", "3", "0..2")))
+        return 1;
+    return 0;
+}
+
+static int check_operations(struct ranks_context *context)
+{
+    struct seat seat;
+    if (seat_open(&seat, context, NULL))
+        return 1;
+    for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++) {
+        const struct arguments a = valid_arguments(&seat, (enum coll_operation)operation);
+        if (check_operation(&seat, (enum coll_operation)operation))
+            return 1;
+        RANK_CHECK_OK(context, call(&a));
+    }
+    return seat_close(&seat);
+}
+
+static void operations(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_operations, NULL), 0);
+}
+
+/* ---------------------------------------------------------------- all_to_all_v */
+
+struct v_arguments {
+    weft_all_to_all_v_args args;
+    uint64_t send_counts[NUM_RANKS], send_offsets[NUM_RANKS];
+    uint64_t recv_counts[NUM_RANKS], recv_offsets[NUM_RANKS];
+};
+
+static void fill_v(struct v_arguments *v, const struct seat *seat)
+{
+    v->args = (weft_all_to_all_v_args)WEFT_INIT(weft_all_to_all_v_args);
+    v->args.send = seat->send.data;
+    v->args.recv = seat->recv.data;
+    v->args.dtype = WEFT_FP32;
+    v->args.send_counts = v->send_counts;
+    v->args.send_offsets = v->send_offsets;
+    v->args.recv_counts = v->recv_counts;
+    v->args.recv_offsets = v->recv_offsets;
+    for (int i = 0; i < NUM_RANKS; i++) {
+        v->send_counts[i] = v->recv_counts[i] = COUNT;
+        v->send_offsets[i] = v->recv_offsets[i] = (uint64_t)i * COUNT;
+    }
+}
+
+#define V_REFUSED(place, wrong, text)                                                              \
+    do {                                                                                           \
+        fill_v(&v, &seat);                                                                         \
+        place = wrong;                                                                             \
+        RANK_CHECK_ERROR(context, weft_all_to_all_v(seat.coll, &v.args, seat.rank.stream),         \
+                         WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
+    } while (0)
+
+static int check_all_to_all_v(struct ranks_context *context)
+{
+    struct v_arguments v;
+    struct seat seat;
+    if (seat_open(&seat, context, NULL))
+        return 1;
+    V_REFUSED(v.args.size, 3, "size");
+    V_REFUSED(v.args.send, NULL, "send");
+    V_REFUSED(v.args.recv, NULL, "recv");
+    V_REFUSED(v.args.recv, seat.send.data, "overlap");
+    V_REFUSED(v.args.dtype, (weft_dtype)9, "dtype");
+    V_REFUSED(v.args.send_counts, NULL, "send_counts");
+    V_REFUSED(v.args.send_offsets, NULL, "send_offsets");
+    V_REFUSED(v.args.recv_counts, NULL, "recv_counts");
+    V_REFUSED(v.args.recv_offsets, NULL, "recv_offsets");
+    V_REFUSED(v.send_counts[1], UINT64_MAX, "send_counts[1]");
+    V_REFUSED(v.send_offsets[2], UINT64_MAX - 4, "send_offsets[2]");
+    V_REFUSED(v.recv_counts[0], UINT64_MAX / 4 + 1, "recv_counts[0]");
+    V_REFUSED(v.recv_offsets[1], UINT64_MAX, "recv_offsets[1]");
+    fill_v(&v, &seat);
+    RANK_CHECK_ERROR(context, weft_all_to_all_v(NULL, &v.args, seat.rank.stream),
+                     WEFT_ERROR_INVALID_ARGUMENT, "coll");
+    RANK_CHECK_ERROR(context, weft_all_to_all_v(seat.coll, NULL, seat.rank.stream),
+                     WEFT_ERROR_INVALID_ARGUMENT, "args");
+    RANK_CHECK_ERROR(context, weft_all_to_all_v(seat.coll, &v.args, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT, "stream");
+    /* The counts are copied: the caller's may change at once. */
+    RANK_CHECK_OK(context, weft_all_to_all_v(seat.coll, &v.args, seat.rank.stream));
+    memset(&v, 0xff, sizeof v);
+    return seat_close(&seat);
+}
+
+static void all_to_all_v(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_to_all_v, NULL), 0);
+}
+
+/* ---------------------------------------------------------------- create */
+
+#define CREATE_REFUSED(member, wrong, text)                                                        \
+    do {                                                                                           \
+        weft_coll_config config = WEFT_INIT(weft_coll_config);                                     \
+        config.member = wrong;                                                                     \
+        RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll),                     \
+                         WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
+    } while (0)
+
+static int check_create(struct ranks_context *context)
+{
+    struct ep_rank self;
+    weft_coll *coll = NULL;
+    if (ep_rank_open(&self, context, 0, 1 << 16))
+        return 1;
+    CREATE_REFUSED(size, 4, "size");
+    CREATE_REFUSED(packet_bytes, UINT64_MAX, "packet_bytes");
+    CREATE_REFUSED(staging_bytes, UINT64_MAX, "staging_bytes");
+    CREATE_REFUSED(algorithms[WEFT_BROADCAST], WEFT_NUM_ALGORITHMS, "algorithms");
+    CREATE_REFUSED(algorithms[WEFT_ALL_REDUCE], (weft_algorithm)-1, "algorithms");
+    CREATE_REFUSED(num_blocks, -1, "num_blocks");
+    CREATE_REFUSED(num_warps, 33, "num_warps");
+    CREATE_REFUSED(num_warps, -1, "num_warps");
+    RANK_CHECK_ERROR(context, weft_coll_create(NULL, NULL, &coll), WEFT_ERROR_INVALID_ARGUMENT,
+                     "comm");
+    RANK_CHECK_ERROR(context, weft_coll_create(self.comm, NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT,
+                     "coll");
+    RANK_CHECK_ERROR(context, weft_coll_destroy(NULL), WEFT_ERROR_INVALID_ARGUMENT, "coll");
+    RANK_CHECK(context, coll == NULL, "an output was written by a call that failed");
+    return ep_rank_close(&self);
+}
+
+static void create(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, 1, check_create, NULL), 0);
+}
+
+static int check_too_many(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_coll *coll;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_ERROR(context, weft_coll_create(comm, NULL, &coll), WEFT_ERROR_UNSUPPORTED, "32");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void too_many_ranks(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, WEFT_COLL_MAX_RANKS + 1, check_too_many, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations),
+        cmocka_unit_test(all_to_all_v),
+        cmocka_unit_test(create),
+        cmocka_unit_test(too_many_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

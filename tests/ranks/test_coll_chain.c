@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations whose input is the output of the one before, and whose output is where that one's input was,
+ * without the host in between: only the order of the stream, and what an operation promises when it has
+ * finished, keeps them apart. Integers that wrap around lose nothing, so any mistake is in the end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "oracle/coll_oracle.h"
+#include "oracle/coll_rank.h"
+#include "oracle/oracle_alloc.h"
+#include "oracle/oracle_float.h"
+#include "workload/rng.h"
+
+enum { NUM_RANKS = 4, NUM_BUFFERS = 3, NUM_STEPS = 150 };
+
+/* A step reads one buffer, and writes another, or the same if the operation has an in-place form. All
+ * buffers hold a row for each rank; what a step does not write stays. */
+struct step {
+    enum coll_operation operation;
+    weft_dtype dtype;
+    int32_t root;
+    int from, to;
+    int setup;
+};
+
+static struct step step_of(uint64_t seed, int idx, int setup)
+{
+    static const enum coll_operation operations[] = {
+        COLL_ALL_REDUCE, COLL_REDUCE_SCATTER, COLL_ALL_GATHER, COLL_ALL_TO_ALL, COLL_BROADCAST};
+    static const weft_dtype dtypes[] = {WEFT_INT32, WEFT_INT64, WEFT_UINT8};
+    struct rng rng = {rng_key(seed, (uint64_t)idx)};
+    struct step step = {.operation = operations[rng_below(&rng, 5)],
+                        .dtype = dtypes[rng_below(&rng, 3)],
+                        .root = (int32_t)rng_below(&rng, NUM_RANKS),
+                        .from = (int)rng_below(&rng, NUM_BUFFERS),
+                        .setup = setup == COLL_NUM_SETUPS ? (int)rng_below(&rng, COLL_NUM_SETUPS)
+                                                          : setup};
+    const int is_in_place = rng_below(&rng, 4) == 0 && step.operation != COLL_ALL_TO_ALL;
+    step.to = is_in_place ? step.from : (step.from + 1 + (int)rng_below(&rng, 2)) % NUM_BUFFERS;
+    return step;
+}
+
+/* ---------------------------------------------------------------- what must come of it */
+
+struct plan {
+    uint64_t seed;
+    uint64_t row_bytes;                   /* a multiple of 8 */
+    int setup;                            /* COLL_NUM_SETUPS: another for each step */
+    char *images[NUM_RANKS][NUM_BUFFERS]; /* in the end */
+};
+
+static void reduce_images(const struct step *step, char *const *from, uint64_t offset,
+                          uint64_t bytes, char *out)
+{
+    const void *rows[NUM_RANKS];
+    const uint64_t element_bytes = oracle_element_bytes(step->dtype);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        rows[rank] = from[rank] + offset;
+    coll_oracle_reduce(step->dtype, WEFT_SUM, NUM_RANKS, rows, bytes / element_bytes, out);
+}
+
+/* What `rank` gets, given the buffers that all ranks read. */
+static void simulate_rank(const struct plan *plan, const struct step *step, int32_t rank,
+                          char *const *from, char *to)
+{
+    const uint64_t row_bytes = plan->row_bytes;
+    const uint64_t own = (uint64_t)rank * row_bytes;
+    /* As issue() places them: in place a row of the buffer, else the first. */
+    const uint64_t part = step->from == step->to ? own : 0;
+    switch (step->operation) {
+    case COLL_ALL_REDUCE:
+        reduce_images(step, from, 0, NUM_RANKS * row_bytes, to);
+        break;
+    case COLL_REDUCE_SCATTER:
+        reduce_images(step, from, own, row_bytes, to + part);
+        break;
+    case COLL_BROADCAST:
+        memcpy(to, from[step->root], NUM_RANKS * row_bytes);
+        break;
+    default:
+        for (int32_t row = 0; row < NUM_RANKS; row++) {
+            const uint64_t in_place = step->from == step->to ? (uint64_t)row * row_bytes : 0;
+            const uint64_t offset = step->operation == COLL_ALL_TO_ALL ? own : in_place;
+            memcpy(to + (uint64_t)row * row_bytes, from[row] + offset, row_bytes);
+        }
+    }
+}
+
+static void simulate_step(struct plan *plan, const struct step *step)
+{
+    const uint64_t bytes = NUM_RANKS * plan->row_bytes;
+    char *from[NUM_RANKS];
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+        from[rank] = oracle_alloc(bytes);
+        memcpy(from[rank], plan->images[rank][step->from], bytes);
+    }
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        simulate_rank(plan, step, rank, from, plan->images[rank][step->to]);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        free(from[rank]);
+}
+
+static void first_content(const struct plan *plan, int32_t rank, int buffer, char *content)
+{
+    struct rng rng = {rng_key(plan->seed, (uint64_t)(1000 + rank * NUM_BUFFERS + buffer))};
+    for (uint64_t i = 0; i < NUM_RANKS * plan->row_bytes; i += 8) {
+        const uint64_t word = rng_next(&rng);
+        memcpy(content + i, &word, 8);
+    }
+}
+
+static void simulate(struct plan *plan)
+{
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        for (int buffer = 0; buffer < NUM_BUFFERS; buffer++) {
+            plan->images[rank][buffer] = oracle_alloc(NUM_RANKS * plan->row_bytes);
+            first_content(plan, rank, buffer, plan->images[rank][buffer]);
+        }
+    for (int idx = 0; idx < NUM_STEPS; idx++) {
+        const struct step step = step_of(plan->seed, idx, plan->setup);
+        simulate_step(plan, &step);
+    }
+}
+
+/* ---------------------------------------------------------------- what comes of it */
+
+static weft_result issue(struct coll_rank *self, const struct plan *plan, const struct step *step,
+                         const struct ep_array *buffers)
+{
+    weft_coll *coll = self->colls[step->setup];
+    weft_stream *stream = self->base.stream;
+    char *from = buffers[step->from].data;
+    char *to = buffers[step->to].data;
+    const uint64_t count = plan->row_bytes / oracle_element_bytes(step->dtype);
+    const uint64_t own = (uint64_t)self->base.context->rank * plan->row_bytes;
+    const uint64_t part = step->from == step->to ? own : 0;
+    switch (step->operation) {
+    case COLL_ALL_REDUCE:
+        return weft_all_reduce(coll, from, to, NUM_RANKS * count, step->dtype, WEFT_SUM, stream);
+    case COLL_REDUCE_SCATTER:
+        return weft_reduce_scatter(coll, from, to + part, count, step->dtype, WEFT_SUM, stream);
+    case COLL_ALL_GATHER:
+        return weft_all_gather(coll, from + part, to, count, step->dtype, stream);
+    case COLL_ALL_TO_ALL:
+        return weft_all_to_all(coll, from, to, count, step->dtype, stream);
+    default:
+        return weft_broadcast(coll, from, to, NUM_RANKS * count, step->dtype, step->root, stream);
+    }
+}
+
+static int check_buffers(struct coll_rank *self, const struct plan *plan, struct ep_array *buffers)
+{
+    struct ranks_context *context = self->base.context;
+    for (int buffer = 0; buffer < NUM_BUFFERS; buffer++) {
+        const char *expected = plan->images[context->rank][buffer];
+        uint64_t i = 0;
+        if (ep_array_pull(&self->base, &buffers[buffer]))
+            return 1;
+        const char *got = buffers[buffer].host;
+        while (i < NUM_RANKS * plan->row_bytes && got[i] == expected[i])
+            i++;
+        RANK_CHECK(context, i == NUM_RANKS * plan->row_bytes,
+                   "buffer %d differs at byte %llu (seed %llu, setup %d)", buffer,
+                   (unsigned long long)i, (unsigned long long)plan->seed, plan->setup);
+        if (ep_array_check_and_free(&self->base, &buffers[buffer], "a buffer"))
+            return 1;
+    }
+    return 0;
+}
+
+static int run_chain(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct ep_array buffers[NUM_BUFFERS];
+    struct coll_rank self;
+    if (coll_rank_open(&self, context))
+        return 1;
+    for (int buffer = 0; buffer < NUM_BUFFERS; buffer++) {
+        if (ep_array_alloc(&self.base, &buffers[buffer], buffer == 1 ? EP_OWN : EP_HEAP,
+                           NUM_RANKS * plan->row_bytes, (uint64_t)(8 * buffer)))
+            return 1;
+        first_content(plan, context->rank, buffer, buffers[buffer].host);
+        if (ep_array_push(&self.base, &buffers[buffer]))
+            return 1;
+    }
+    for (int idx = 0; idx < NUM_STEPS; idx++) {
+        const struct step step = step_of(plan->seed, idx, plan->setup);
+        RANK_CHECK_OK(context, issue(&self, plan, &step, buffers));
+    }
+    RANK_CHECK_OK(context, weft_stream_synchronize(self.base.stream));
+    return check_buffers(&self, plan, buffers) || coll_rank_close(&self);
+}
+
+static void run(enum ranks_mode mode, uint64_t row_bytes, int setup)
+{
+    struct plan plan = {
+        .seed = row_bytes + 7 * (uint64_t)setup, .row_bytes = row_bytes, .setup = setup};
+    simulate(&plan);
+    assert_int_equal(ranks_run(mode, NUM_RANKS, run_chain, &plan), 0);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        for (int buffer = 0; buffer < NUM_BUFFERS; buffer++)
+            free(plan.images[rank][buffer]);
+}
+
+/* The whole buffer of NUM_RANKS rows must fit into the packets of every setup. */
+static void small_rows(void **state)
+{
+    (void)state;
+    for (int setup = 0; setup <= COLL_NUM_SETUPS; setup++)
+        run(RANKS_THREADS, setup % 2 == 0 ? 8 : 1000, setup);
+    run(RANKS_PROCESSES, 40, COLL_NUM_SETUPS);
+}
+
+/* More than the small buffers hold; by setups that can. */
+static void large_rows(void **state)
+{
+    (void)state;
+    run(RANKS_THREADS, 30000, 0);
+    run(RANKS_THREADS, 30000, 3);
+    run(RANKS_PROCESSES, 30000, COLL_NUM_SETUPS - 1);
+}
+
+int main(void)
+{
+    tests_choose_machine();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_rows),
+        cmocka_unit_test(large_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

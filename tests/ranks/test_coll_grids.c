@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* One and the same call gives the same bits with every algorithm that can do it and every number of
+ * blocks and warps. The oracle knows neither: what equals it in all of them is the same in all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "oracle/coll_call.h"
+#include "oracle/coll_rank.h"
+
+static const int32_t grids[][2] = {{1, 1}, {1, 7}, {2, 1}, {3, 5}, {2, 32}};
+enum { NUM_GRIDS = sizeof grids / sizeof grids[0], NUM_CASES = 8 };
+
+static const struct {
+    weft_collective collective;
+    weft_algorithm algorithm;
+} pairs[] = {
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT},
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT_PACKETS},
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL},
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL},
+    {WEFT_ALL_GATHER, WEFT_ALGORITHM_ONESHOT},
+    {WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH},
+    {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_ONESHOT},
+    {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_PUSH},
+    {WEFT_BROADCAST, WEFT_ALGORITHM_ONESHOT},
+    {WEFT_BROADCAST, WEFT_ALGORITHM_PUSH},
+};
+enum { NUM_PAIRS = sizeof pairs / sizeof pairs[0] };
+
+/* The cases of a collective, whatever the algorithm. */
+static struct coll_case case_of(weft_collective collective, int i, int32_t num_ranks)
+{
+    static const uint64_t counts[] = {1, 17, 100, 1023, 2500};
+    static const weft_dtype dtypes[] = {WEFT_BF16, WEFT_FP32, WEFT_FP8_E4M3, WEFT_INT64, WEFT_FP64};
+    const uint64_t seed = 1000 * (uint64_t)collective + (uint64_t)i;
+    struct coll_case spec =
+        coll_case_random(seed, num_ranks, (enum coll_operation)collective, dtypes[i % 5],
+                         i % 2 == 0 ? WEFT_SUM : WEFT_AVG, counts[i * 3 % 5]);
+    spec.values = i % 2 == 0 ? COLL_VALUES_CANCELLING : COLL_VALUES_HOSTILE;
+    return spec;
+}
+
+static int check_grid(struct ep_rank *self, int pair, int grid)
+{
+    const weft_collective collective = pairs[pair].collective;
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    weft_coll *coll;
+    char name[64];
+    config.packet_bytes = 32 << 10;
+    config.staging_bytes = 8 << 10; /* less than some of the cases have */
+    config.algorithms[collective] = pairs[pair].algorithm;
+    config.num_blocks = grids[grid][0];
+    config.num_warps = grids[grid][1];
+    snprintf(name, sizeof name, "%s, %dx%d", weft_algorithm_name(pairs[pair].algorithm),
+             config.num_blocks, config.num_warps);
+    RANK_CHECK_OK(self->context, weft_coll_create(self->comm, &config, &coll));
+    for (int i = 0; i < NUM_CASES; i++) {
+        const struct coll_case spec = case_of(collective, i, self->context->num_ranks);
+        RANK_CHECK(self->context,
+                   weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) ==
+                       pairs[pair].algorithm,
+                   "%s was pinned", name);
+        if (coll_check(self, coll, &spec, name))
+            return 1;
+    }
+    /* Heap memory goes back: nobody may still be reading it. */
+    RANK_CHECK_OK(self->context, weft_host_barrier(self->comm));
+    RANK_CHECK_OK(self->context, weft_coll_destroy(coll));
+    return 0;
+}
+
+static int check_all(struct ranks_context *context)
+{
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, 4 << 20))
+        return 1;
+    for (int pair = 0; pair < NUM_PAIRS; pair++)
+        for (int grid = 0; grid < NUM_GRIDS; grid++)
+            if (check_grid(&self, pair, grid))
+                return 1;
+    return ep_rank_close(&self);
+}
+
+static void every_algorithm_and_grid(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 2; num_ranks <= 6; num_ranks += ep_grid_size(2, 4))
+        assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, check_all, NULL), 0);
+}
+
+int main(void)
+{
+    tests_choose_machine();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_algorithm_and_grid)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

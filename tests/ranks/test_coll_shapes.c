@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Every collective with every element type, operator, algorithm and count, on 1 to 9 ranks; memory,
+ * alignment, values and form are drawn at random for each. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "oracle/coll_trials.h"
+#include "oracle/oracle_float.h"
+#include "workload/rng.h"
+
+enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1 };
+enum { NUM_COUNTS = 12, NUM_SMALL_COUNTS = 11, MAX_RANKS = 9 };
+static const uint64_t counts[NUM_COUNTS] = {0, 1, 3, 7, 8, 15, 16, 17, 100, 1023, 4096, 65537};
+static const uint64_t LARGE_COUNT = (1 << 20) + 3;
+
+/* Limits an array of a row for each rank to about max_bytes. */
+static uint64_t limited(enum coll_operation operation, weft_dtype dtype, uint64_t count,
+                        int32_t num_ranks, uint64_t max_bytes)
+{
+    const int is_one_row = operation == COLL_ALL_REDUCE || operation == COLL_BROADCAST;
+    const uint64_t num_rows = is_one_row ? 1 : (uint64_t)num_ranks;
+    const uint64_t most = max_bytes / (num_rows * oracle_element_bytes(dtype));
+    return count < most ? count : most;
+}
+
+/* Everything that is not given is drawn from a seed, which must differ from call to call. */
+static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation operation,
+                weft_dtype dtype, weft_reduce_op op, uint64_t count, uint64_t setup)
+{
+    const struct coll_case spec =
+        coll_case_random(seed, trials->num_ranks, operation, dtype, op, count);
+    coll_trials_add(trials, &spec, setup);
+}
+
+static void add_every_dtype_and_op(struct coll_trials *trials)
+{
+    struct rng rng = {rng_key(1, (uint64_t)trials->num_ranks)};
+    for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
+        const int num_ops = coll_is_reduction((enum coll_operation)operation) ? NUM_OPS : 1;
+        for (int i = 0; i < NUM_DTYPES * num_ops; i++)
+            add(trials, rng_next(&rng), (enum coll_operation)operation,
+                (weft_dtype)(i % NUM_DTYPES), (weft_reduce_op)(i / NUM_DTYPES),
+                counts[rng_below(&rng, NUM_SMALL_COUNTS)], rng_next(&rng));
+    }
+}
+
+static void add_every_count_and_setup(struct coll_trials *trials)
+{
+    enum { MAX_BYTES = 1 << 20 };
+    struct rng rng = {rng_key(2, (uint64_t)trials->num_ranks)};
+    for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_COUNTS * COLL_NUM_SETUPS; i++) {
+        const enum coll_operation operation = (enum coll_operation)(i % COLL_NUM_OPERATIONS);
+        const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
+        const uint64_t count = counts[i / COLL_NUM_OPERATIONS % NUM_COUNTS];
+        add(trials, rng_next(&rng), operation, dtype, (weft_reduce_op)rng_below(&rng, NUM_OPS),
+            limited(operation, dtype, count, trials->num_ranks, MAX_BYTES),
+            (uint64_t)i / COLL_NUM_OPERATIONS / NUM_COUNTS);
+    }
+}
+
+static void on_one_to_nine_ranks(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += ep_grid_size(1, 4)) {
+        struct coll_trials trials = coll_trials_create(num_ranks);
+        add_every_dtype_and_op(&trials);
+        add_every_count_and_setup(&trials);
+        assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
+/* More than the buffers of every setup hold. */
+static void large(void **state)
+{
+    (void)state;
+    enum { MAX_BYTES = 9 << 20 };
+    const int32_t num_ranks_of[] = {3, 2, 5};
+    for (int i = 0; i < ep_grid_size(3, 1); i++) {
+        struct coll_trials trials = coll_trials_create(num_ranks_of[i]);
+        struct rng rng = {rng_key(3, (uint64_t)num_ranks_of[i])};
+        for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++)
+            for (int setup = operation % 2; setup < COLL_NUM_SETUPS; setup += 2) {
+                const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
+                add(&trials, rng_next(&rng), (enum coll_operation)operation, dtype,
+                    (weft_reduce_op)rng_below(&rng, NUM_OPS),
+                    limited((enum coll_operation)operation, dtype, LARGE_COUNT, num_ranks_of[i],
+                            MAX_BYTES),
+                    (uint64_t)setup);
+            }
+        assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
+static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_trials)
+{
+    struct coll_trials trials = coll_trials_create(num_ranks);
+    for (int32_t i = 0; i < num_trials; i++) {
+        const uint64_t seed = rng_key(4 + (uint64_t)num_ranks, (uint64_t)i);
+        const struct coll_trial trial = coll_trial_random(seed, num_ranks, 1u << i % 14);
+        coll_trials_add(&trials, &trial.spec, (uint64_t)trial.setup);
+    }
+    assert_int_equal(coll_trials_run(&trials, mode), 0);
+}
+
+static void in_processes(void **state)
+{
+    (void)state;
+    for (int32_t num_ranks = 2; num_ranks <= 5; num_ranks += 3)
+        random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(300, 50));
+}
+
+static void many_ranks(void **state)
+{
+    (void)state;
+    random_trials(RANKS_THREADS, 16, ep_grid_size(100, 20));
+    /* A GPU has 32 queues for the kernels of ranks that share it, and needs some for itself. */
+    if (!tests_on_cuda())
+        random_trials(RANKS_THREADS, WEFT_COLL_MAX_RANKS, ep_grid_size(50, 5));
+}
+
+int main(void)
+{
+    tests_choose_machine();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_one_to_nine_ranks),
+        cmocka_unit_test(large),
+        cmocka_unit_test(in_processes),
+        cmocka_unit_test(many_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

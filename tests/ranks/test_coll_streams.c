@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* Several weft_colls at once, on communicators of their own and on one; a weft_coll beside a weft_ep; and
+ * one weft_coll on several streams. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "oracle/coll_call.h"
+#include "oracle/coll_rank.h"
+#include "oracle/ep_trials.h"
+#include "oracle/oracle_alloc.h"
+
+enum { NUM_RANKS = 3, NUM_SEATS = 3, NUM_ROUNDS = 24, SEAT_ARENA_BYTES = 6 << 20 };
+
+/* One of several users of the library on the same rank. */
+struct seat {
+    struct ep_rank rank;
+    weft_coll *coll;
+    struct coll_call calls[NUM_ROUNDS];
+};
+
+/* Of every operation; most small, some larger than what the buffers of most setups hold. */
+static struct coll_case case_of(int seat, int round)
+{
+    static const uint64_t counts[] = {5, 64, 1, 300, 0, 17, 9000};
+    const uint64_t seed = 100 * (uint64_t)seat + (uint64_t)round;
+    return coll_case_random(seed, NUM_RANKS, (enum coll_operation)(round % COLL_NUM_OPERATIONS),
+                            (weft_dtype)(seed * 5 % 8), (weft_reduce_op)(seed % 5),
+                            counts[round % 7]);
+}
+
+static int seat_open(struct seat *seat, struct ranks_context *context, int idx)
+{
+    /* AUTO with large and with small buffers. */
+    struct coll_setup setup = coll_setup_of(idx % 2 == 0 ? 0 : COLL_NUM_SETUPS - 1, NUM_RANKS);
+    RANK_CHECK_OK(context, coll_setup_create(seat->rank.comm, &setup, &seat->coll));
+    return 0;
+}
+
+static int seat_leave(struct seat *seat)
+{
+    struct ranks_context *context = seat->rank.context;
+    RANK_CHECK_OK(context, weft_stream_synchronize(seat->rank.stream));
+    RANK_CHECK_OK(context, weft_host_barrier(seat->rank.comm));
+    RANK_CHECK_OK(context, weft_coll_destroy(seat->coll));
+    return 0;
+}
+
+static int issue(struct seat *seat, int idx, int round)
+{
+    struct ranks_context *context = seat->rank.context;
+    const struct coll_case spec = case_of(idx, round);
+    if (coll_call_create(&seat->rank, &spec, &seat->calls[round]))
+        return 1;
+    RANK_CHECK_OK(context, coll_call_issue(&seat->calls[round], context->rank, seat->coll,
+                                           seat->rank.stream));
+    return 0;
+}
+
+static int verify(struct seat *seat)
+{
+    RANK_CHECK_OK(seat->rank.context, weft_stream_synchronize(seat->rank.stream));
+    for (int round = 0; round < NUM_ROUNDS; round++)
+        if (coll_call_verify(&seat->rank, &seat->calls[round], "a seat"))
+            return 1;
+    return 0;
+}
+
+/* The ranks interleave the seats differently: only the order within a seat is promised. */
+static int issue_and_verify(struct ranks_context *context, struct seat *seats)
+{
+    for (int i = 0; i < NUM_SEATS; i++)
+        for (int round = 0; round < NUM_ROUNDS; round++)
+            if (context->rank % 2 == 0 && issue(&seats[i], i, round))
+                return 1;
+    for (int round = 0; round < NUM_ROUNDS; round++)
+        for (int i = NUM_SEATS - 1; i >= 0; i--)
+            if (context->rank % 2 == 1 && issue(&seats[i], i, round))
+                return 1;
+    for (int i = 0; i < NUM_SEATS; i++)
+        if (verify(&seats[i]))
+            return 1;
+    return 0;
+}
+
+static int in_several_comms(struct ranks_context *context)
+{
+    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    if (ep_rank_open(&seats[0].rank, context, 0, SEAT_ARENA_BYTES))
+        return 1;
+    for (int i = 1; i < NUM_SEATS; i++) {
+        weft_comm *comm;
+        RANK_CHECK_OK(context, weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &comm));
+        if (ep_rank_open_on(&seats[i].rank, context, comm, SEAT_ARENA_BYTES))
+            return 1;
+    }
+    for (int i = 0; i < NUM_SEATS; i++)
+        if (seat_open(&seats[i], context, i))
+            return 1;
+    if (issue_and_verify(context, seats))
+        return 1;
+    for (int i = NUM_SEATS - 1; i >= 0; i--)
+        if (seat_leave(&seats[i]) || ep_rank_close(&seats[i].rank))
+            return 1;
+    free(seats);
+    return 0;
+}
+
+static int in_several_colls(struct ranks_context *context)
+{
+    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    struct ep_rank self;
+    if (ep_rank_open(&self, context, 0, NUM_SEATS * SEAT_ARENA_BYTES))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++) {
+        seats[i].rank = self;
+        RANK_CHECK_OK(context, weft_stream_create(self.comm, &seats[i].rank.stream));
+        if (seat_open(&seats[i], context, i))
+            return 1;
+    }
+    if (issue_and_verify(context, seats))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++) {
+        if (seat_leave(&seats[i]))
+            return 1;
+        RANK_CHECK_OK(context, weft_stream_destroy(seats[i].rank.stream));
+    }
+    free(seats);
+    return ep_rank_close(&self);
+}
+
+static void run(rank_function function, void *argument)
+{
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, function, argument), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, argument), 0);
+}
+
+static void communicators_at_once(void **state)
+{
+    (void)state;
+    run(in_several_comms, NULL);
+}
+
+static void colls_at_once_on_one_communicator(void **state)
+{
+    (void)state;
+    run(in_several_colls, NULL);
+}
+
+/* The operations of one coll are ordered even when each is given another stream. */
+static int on_alternating_streams(struct ranks_context *context)
+{
+    struct seat *seat = oracle_alloc(sizeof *seat);
+    weft_stream *streams[NUM_SEATS];
+    if (ep_rank_open(&seat->rank, context, 0, SEAT_ARENA_BYTES) || seat_open(seat, context, 0))
+        return 1;
+    weft_stream *own_stream = seat->rank.stream;
+    for (int i = 0; i < NUM_SEATS; i++)
+        RANK_CHECK_OK(context, weft_stream_create(seat->rank.comm, &streams[i]));
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        seat->rank.stream = streams[(round * 2 + context->rank + round / 5) % NUM_SEATS];
+        if (issue(seat, 0, round))
+            return 1;
+    }
+    for (int i = 0; i < NUM_SEATS; i++)
+        RANK_CHECK_OK(context, weft_stream_synchronize(streams[i]));
+    seat->rank.stream = own_stream;
+    if (verify(seat) || seat_leave(seat))
+        return 1;
+    for (int i = 0; i < NUM_SEATS; i++)
+        RANK_CHECK_OK(context, weft_stream_destroy(streams[i]));
+    const int failed = ep_rank_close(&seat->rank);
+    free(seat);
+    return failed;
+}
+
+static void alternating_streams(void **state)
+{
+    (void)state;
+    run(on_alternating_streams, NULL);
+}
+
+/* ---------------------------------------------------------------- beside a weft_ep */
+
+struct layer {
+    struct ep_dispatch_shape dispatch_shape;
+    struct ep_combine_shape combine_shape;
+    struct ep_dispatch dispatch;
+    struct ep_combine combine;
+};
+
+static int issue_layers(struct seat *seat, struct layer *layers)
+{
+    struct ep_rank *rank = &seat->rank;
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        struct layer *layer = &layers[round];
+        layer->dispatch_shape = ep_dispatch_shape_of(40 + (uint64_t)round);
+        layer->dispatch_shape.round = (uint64_t)round;
+        layer->combine_shape = ep_combine_shape_of(WEFT_BF16, 10 + round);
+        layer->combine_shape.round = (uint64_t)round;
+        if (ep_dispatch_issue(rank, &layer->dispatch_shape, &layer->dispatch) ||
+            issue(seat, 0, round) || ep_combine_issue(rank, &layer->combine_shape, &layer->combine))
+            return 1;
+        if (round % 5 == 0)
+            RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
+    }
+    return 0;
+}
+
+static int beside_ep(struct ranks_context *context)
+{
+    struct layer *layers = oracle_alloc(sizeof *layers * NUM_ROUNDS);
+    struct seat *seat = oracle_alloc(sizeof *seat);
+    struct ep_rank *rank = &seat->rank;
+    if (ep_rank_open(rank, context, 0, 2 * SEAT_ARENA_BYTES) ||
+        ep_rank_enter(rank, context->argument) || seat_open(seat, context, 0) || ep_route(rank) ||
+        issue_layers(seat, layers) || verify(seat))
+        return 1;
+    for (int round = 0; round < NUM_ROUNDS; round++)
+        if (ep_dispatch_verify(rank, &layers[round].dispatch) ||
+            ep_combine_verify(rank, &layers[round].combine))
+            return 1;
+    const int failed = seat_leave(seat) || ep_rank_leave(rank) || ep_rank_close(rank);
+    free(layers);
+    free(seat);
+    return failed;
+}
+
+static void coll_and_ep_on_one_stream(void **state)
+{
+    (void)state;
+    const struct ep_case spec = {.seed = 41,
+                                 .num_ranks = NUM_RANKS,
+                                 .max_tokens = 10,
+                                 .num_topk = 2,
+                                 .num_experts = 8,
+                                 .tokens = EP_TOKENS_RAGGED,
+                                 .num_blocks = 2,
+                                 .num_warps = 2};
+    struct ep_world *world = ep_world_create(&spec);
+    run(beside_ep, world);
+    ep_world_destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communicators_at_once),
+        cmocka_unit_test(colls_at_once_on_one_communicator),
+        cmocka_unit_test(alternating_streams),
+        cmocka_unit_test(coll_and_ep_on_one_stream),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll_call.h"
+
+#include "machine/machine.h"
+#include "shape.h"
+
+weft_collective coll_collective(enum scenario_op op)
+{
+    return (weft_collective)(op - SCENARIO_ALL_REDUCE);
+}
+
+/* ---------------------------------------------------------------- what the seed draws */
+
+static int draw(struct rng *rng, int32_t bound)
+{
+    return (int)rng_below(rng, (uint32_t)bound);
+}
+
+/* Little packet and staging memory, and short chunks, so that short rows need several of them. */
+void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
+{
+    static const uint64_t chunk_bytes[] = {32, 128, 4096};
+    enum { UNIT_BYTES = 256, MAX_UNITS = 4, NUM_CHUNKS = sizeof chunk_bytes / sizeof *chunk_bytes };
+    terms->packet_bytes = UNIT_BYTES * (uint64_t)(1 + draw(rng, 2));
+    terms->staging_bytes = 2 * UNIT_BYTES * (uint64_t)(1 + draw(rng, MAX_UNITS));
+    terms->chunk_bytes = chunk_bytes[draw(rng, NUM_CHUNKS)];
+    terms->num_streams = 1 + (draw(rng, 4) == 0);
+}
+
+static weft_algorithm draw_algorithm(weft_collective collective, struct rng *rng)
+{
+    static const weft_algorithm of_all_reduce[] = {
+        WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT, WEFT_ALGORITHM_TWOSHOT_PACKETS,
+        WEFT_ALGORITHM_ONESHOT_PULL, WEFT_ALGORITHM_TWOSHOT};
+    static const weft_algorithm of_reduce_scatter[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
+                                                       WEFT_ALGORITHM_ONESHOT_PULL};
+    static const weft_algorithm of_others[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
+                                               WEFT_ALGORITHM_PUSH};
+    if (collective == WEFT_ALL_REDUCE)
+        return of_all_reduce[draw(rng, 5)];
+    return (collective == WEFT_REDUCE_SCATTER ? of_reduce_scatter : of_others)[draw(rng, 3)];
+}
+
+static struct coll_places draw_places(struct rng *rng)
+{
+    enum { ALIGNED_ONE_IN = 2, IN_PLACE_ONE_IN = 4 };
+    struct coll_places places = {.is_in_place = draw(rng, IN_PLACE_ONE_IN) == 0};
+    places.send = draw(rng, 2) == 0 ? COLL_IN_HEAP : COLL_LOCAL;
+    places.recv = draw(rng, 2) == 0 ? COLL_IN_HEAP : COLL_LOCAL;
+    if (draw(rng, ALIGNED_ONE_IN) == 0)
+        return places;
+    places.send_offset = (size_t)draw(rng, COLL_MAX_OFFSET + 1);
+    places.recv_offset = (size_t)draw(rng, COLL_MAX_OFFSET + 1);
+    return places;
+}
+
+void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rng *rng,
+                    int32_t max_count)
+{
+    enum { OTHER_ONE_IN = 4, LONG_ONE_IN = 4, SHORT_PART = 4 };
+    call->collective = draw(rng, OTHER_ONE_IN) == 0
+                           ? (weft_collective)draw(rng, WEFT_NUM_COLLECTIVES)
+                           : coll_collective(shape->op);
+    call->algorithm = draw_algorithm(call->collective, rng);
+    call->dtype = (weft_dtype)draw(rng, WEFT_FP8_E4M3 + 1);
+    call->op = (weft_reduce_op)draw(rng, WEFT_AVG + 1);
+    call->rows = call->collective == WEFT_ALL_TO_ALL && draw(rng, 2) == 0 ? COLL_UNEVEN_ROWS
+                                                                          : COLL_EVEN_ROWS;
+    call->root = draw(rng, shape->num_ranks);
+    call->count = draw(rng, 1 + (draw(rng, LONG_ONE_IN) == 0 ? max_count : max_count / SHORT_PART));
+    call->key = rng_next(rng);
+    for (int32_t rank = 0; rank < SCENARIO_MAX_RANKS; rank++)
+        call->places[rank] = draw_places(rng);
+}
+
+/* ---------------------------------------------------------------- what follows from that */
+
+int32_t coll_root(const struct shape *shape, const struct coll_call *call)
+{
+    return call->root % shape->num_ranks;
+}
+
+size_t coll_element_bytes(const struct coll_call *call)
+{
+    return weft_dtype_bytes(call->dtype);
+}
+
+weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call *call)
+{
+    const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
+    const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
+    if (call->algorithm == WEFT_ALGORITHM_ONESHOT && row_bytes > packet_bytes)
+        return WEFT_ALGORITHM_AUTO;
+    if (call->algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS &&
+        row_bytes > packet_bytes / 2 * (uint64_t)shape->num_ranks)
+        return WEFT_ALGORITHM_AUTO;
+    return call->algorithm;
+}
+
+/* Where memory must be staged in pieces, all ranks have as many of them, and rows of any length must
+ * fit. */
+struct coll_places coll_places(const struct shape *shape, const struct coll_call *call,
+                               int32_t rank)
+{
+    const uint64_t bytes =
+        (uint64_t)shape->num_ranks * (uint64_t)call->count * coll_element_bytes(call);
+    const int is_in_pieces = bytes > shape->coll_terms.staging_bytes;
+    struct coll_places places = call->places[is_in_pieces ? 0 : rank];
+    if (call->collective == WEFT_ALL_TO_ALL)
+        places.is_in_place = 0;
+    if (is_in_pieces && call->rows == COLL_UNEVEN_ROWS)
+        places.recv = COLL_IN_HEAP;
+    return places;
+}
+
+int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
+                      enum coll_array array)
+{
+    const weft_collective of_all = array == COLL_SEND ? WEFT_REDUCE_SCATTER : WEFT_ALL_GATHER;
+    return call->collective == of_all || call->collective == WEFT_ALL_TO_ALL ? shape->num_ranks : 1;
+}
+
+static int32_t uneven_count(const struct coll_call *call, int32_t from, int32_t to)
+{
+    const uint64_t pair = (uint64_t)(from * SCENARIO_MAX_RANKS + to);
+    return (int32_t)(rng_key(call->key, pair) % (uint64_t)(call->count + 1));
+}
+
+int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,
+                       enum coll_array array, int32_t rank, int32_t row)
+{
+    if (call->rows == COLL_UNEVEN_ROWS)
+        return array == COLL_SEND ? uneven_count(call, rank, row) : uneven_count(call, row, rank);
+    const int has_none =
+        call->collective == WEFT_BROADCAST && array == COLL_SEND && rank != coll_root(shape, call);
+    return has_none ? 0 : call->count;
+}
+
+int32_t coll_row_begin(const struct coll_call *call, int32_t row)
+{
+    return row * (call->count + (call->rows == COLL_UNEVEN_ROWS));
+}
+
+size_t coll_array_bytes(const struct shape *shape, const struct coll_call *call,
+                        enum coll_array array)
+{
+    return (size_t)coll_row_begin(call, coll_num_rows(shape, call, array)) *
+           coll_element_bytes(call);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A call of a collective in a scenario: what the seed draws of it, and what its arrays hold before and
+ * after, element by element, computed from the seed without communication.
+ *
+ * Arrays consist of rows, of equal length and one after the other but for weft_all_to_all_v, which
+ * leaves a gap of one element behind each.
+ */
+#ifndef WEFT_SIM_COLL_CALL_H
+#define WEFT_SIM_COLL_CALL_H
+
+#include "scenario.h"
+#include "workload/rng.h"
+
+struct shape;
+
+enum coll_rows { COLL_EVEN_ROWS, COLL_UNEVEN_ROWS /* weft_all_to_all_v */ };
+
+enum { COLL_MAX_OFFSET = 15 };
+enum coll_memory { COLL_IN_HEAP, COLL_LOCAL };
+
+/* Where the arrays of a rank are. */
+struct coll_places {
+    int is_in_place; /* where the collective allows it */
+    enum coll_memory send, recv;
+    size_t send_offset, recv_offset; /* bytes off an alignment of 16 */
+};
+
+struct coll_call {
+    weft_collective collective;
+    weft_algorithm algorithm; /* as drawn: see coll_algorithm */
+    weft_dtype dtype;
+    weft_reduce_op op;
+    enum coll_rows rows;
+    int32_t root;  /* as drawn: see coll_root */
+    int32_t count; /* of uneven rows, the most */
+    uint64_t key;  /* of the values */
+    struct coll_places places[SCENARIO_MAX_RANKS];
+};
+
+/* What a scenario's calls have in common. */
+struct coll_terms {
+    uint64_t packet_bytes, staging_bytes, chunk_bytes;
+    int32_t num_streams;
+};
+
+weft_collective coll_collective(enum scenario_op op);
+void coll_draw_terms(struct coll_terms *terms, struct rng *rng);
+void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rng *rng,
+                    int32_t max_count);
+
+/* The one drawn, or AUTO if that cannot do it. */
+weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call *call);
+/* Of those that are left. */
+int32_t coll_root(const struct shape *shape, const struct coll_call *call);
+/* As drawn, within what the ranks must have in common. */
+struct coll_places coll_places(const struct shape *shape, const struct coll_call *call,
+                               int32_t rank);
+
+size_t coll_element_bytes(const struct coll_call *call);
+
+/* The rows of a rank's array, and in elements where they begin and how long they are. */
+enum coll_array { COLL_SEND, COLL_RECV };
+int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
+                      enum coll_array array);
+int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,
+                       enum coll_array array, int32_t rank, int32_t row);
+int32_t coll_row_begin(const struct coll_call *call, int32_t row);
+size_t coll_array_bytes(const struct shape *shape, const struct coll_call *call,
+                        enum coll_array array);
+
+/* The bits of an element. */
+uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int32_t rank,
+                   int32_t row, int32_t i);
+uint64_t coll_received(const struct shape *shape, const struct coll_call *call, int32_t rank,
+                       int32_t row, int32_t i);
+
+#endif

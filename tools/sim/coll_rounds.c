@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rounds of calls of the collectives: all of a round are enqueued, then awaited. Each array has a mirror,
+ * in which what the calls should do is done by the host; then every byte of both is the same.
+ */
+#include <string.h>
+
+#include "party.h"
+
+enum { POISON = 0x5a };
+
+/* What a call's argument is: memory of this rank, and where it is in its array. */
+struct argument {
+    char *memory;
+    char *mirror;
+};
+
+static struct argument argument_in(const struct party *party, int32_t array,
+                                   enum coll_memory memory, size_t offset)
+{
+    const struct coll_arrays *arrays = &party->coll_arrays[array];
+    return (struct argument){arrays->memory[memory] + offset, arrays->mirrors[memory] + offset};
+}
+
+struct arguments {
+    struct argument send, recv;
+};
+
+/* In place, the shorter array is this rank's row of the longer one. */
+static struct arguments arguments_in_place(const struct party *party, const struct coll_call *call,
+                                           int32_t array, const struct coll_places *places)
+{
+    const struct argument all = argument_in(party, array, places->send, places->send_offset);
+    const size_t row_offset = (size_t)coll_row_begin(call, party->rank) * coll_element_bytes(call);
+    const struct argument row = {all.memory + row_offset, all.mirror + row_offset};
+    return (struct arguments){call->collective == WEFT_ALL_GATHER ? row : all,
+                              call->collective == WEFT_REDUCE_SCATTER ? row : all};
+}
+
+static struct arguments arguments_of(const struct party *party, const struct coll_call *call,
+                                     int32_t i)
+{
+    const struct coll_places places = coll_places(party->shape, call, party->rank);
+    if (places.is_in_place)
+        return arguments_in_place(party, call, party->shape->num_repeats + 1 + i, &places);
+    return (struct arguments){argument_in(party, i + 1, places.send, places.send_offset),
+                              argument_in(party, i, places.recv, places.recv_offset)};
+}
+
+/* ---------------------------------------------------------------- memory */
+
+typedef uint64_t element_fn(const struct shape *shape, const struct coll_call *call, int32_t rank,
+                            int32_t row, int32_t i);
+
+/* In the host's order of bytes, which is little-endian wherever weft runs. */
+static void write_rows(const struct party *party, const struct coll_call *call,
+                       enum coll_array array, char *memory, element_fn *element)
+{
+    const size_t element_bytes = coll_element_bytes(call);
+    for (int32_t row = 0; row < coll_num_rows(party->shape, call, array); row++) {
+        const int32_t count = coll_row_count(party->shape, call, array, party->rank, row);
+        for (int32_t i = 0; i < count; i++) {
+            const uint64_t bits = element(party->shape, call, party->rank, row, i);
+            memcpy(memory + (size_t)(coll_row_begin(call, row) + i) * element_bytes, &bits,
+                   element_bytes);
+        }
+    }
+}
+
+/* Host code says what it touches, so that its order with the lanes is checked too. */
+static void touch_rows(const struct party *party, const struct coll_call *call,
+                       enum coll_array array, const char *memory,
+                       void (*touch)(const void *, size_t))
+{
+    const size_t element_bytes = coll_element_bytes(call);
+    for (int32_t row = 0; row < coll_num_rows(party->shape, call, array); row++) {
+        const int32_t count = coll_row_count(party->shape, call, array, party->rank, row);
+        if (count > 0)
+            touch(memory + (size_t)coll_row_begin(call, row) * element_bytes,
+                  (size_t)count * element_bytes);
+    }
+}
+
+static void poison_arrays(const struct party *party)
+{
+    for (int32_t i = 0; i < 2 * party->shape->num_repeats + 1; i++) {
+        for (int kind = 0; kind < 2; kind++) {
+            memset(party->coll_arrays[i].memory[kind], POISON, party->coll_array_bytes);
+            memset(party->coll_arrays[i].mirrors[kind], POISON, party->coll_array_bytes);
+        }
+    }
+}
+
+static void fill_arrays(const struct party *party, const struct coll_call *calls)
+{
+    poison_arrays(party);
+    for (int32_t i = 0; i < party->shape->num_repeats; i++) {
+        const struct arguments arguments = arguments_of(party, &calls[i], i);
+        touch_rows(party, &calls[i], COLL_SEND, arguments.send.memory, weft__sim_host_writes);
+        touch_rows(party, &calls[i], COLL_RECV, arguments.recv.memory, weft__sim_host_writes);
+        write_rows(party, &calls[i], COLL_SEND, arguments.send.memory, coll_sent);
+        write_rows(party, &calls[i], COLL_SEND, arguments.send.mirror, coll_sent);
+    }
+}
+
+static void complain_of_byte(struct party *party, int32_t round, int32_t array,
+                             enum coll_memory memory, size_t byte)
+{
+    const struct coll_arrays *arrays = &party->coll_arrays[array];
+    const struct coll_call *call = &party->shape->calls[round][0];
+    static const char *const names[] = {[COLL_IN_HEAP] = "heap", [COLL_LOCAL] = "local"};
+    party_complain(
+        party, "round %d of %d calls, the first by %s: byte %zu of %s array %d is %#x, not %#x",
+        round, party->shape->num_repeats, weft_algorithm_name(coll_algorithm(party->shape, call)),
+        byte, names[memory], array, (unsigned char)arrays->memory[memory][byte],
+        (unsigned char)arrays->mirrors[memory][byte]);
+}
+
+static void compare_array(struct party *party, int32_t round, int32_t array,
+                          enum coll_memory memory)
+{
+    const struct coll_arrays *arrays = &party->coll_arrays[array];
+    size_t byte = 0;
+    if (memcmp(arrays->memory[memory], arrays->mirrors[memory], party->coll_array_bytes) == 0)
+        return;
+    while (arrays->memory[memory][byte] == arrays->mirrors[memory][byte])
+        byte++;
+    complain_of_byte(party, round, array, memory, byte);
+}
+
+static void check_arrays(struct party *party, int32_t round)
+{
+    const struct coll_call *calls = party->shape->calls[round];
+    for (int32_t i = 0; i < party->shape->num_repeats; i++) {
+        const struct arguments arguments = arguments_of(party, &calls[i], i);
+        touch_rows(party, &calls[i], COLL_RECV, arguments.recv.memory, weft__sim_host_reads);
+        write_rows(party, &calls[i], COLL_RECV, arguments.recv.mirror, coll_received);
+    }
+    for (int32_t i = 0; i < 2 * party->shape->num_repeats + 1; i++) {
+        compare_array(party, round, i, COLL_IN_HEAP);
+        compare_array(party, round, i, COLL_LOCAL);
+    }
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static weft_result enqueue_uneven(struct party *party, const struct coll_call *call,
+                                  const struct arguments *arguments, weft_stream *stream)
+{
+    const struct shape *shape = party->shape;
+    uint64_t send_counts[SCENARIO_MAX_RANKS], recv_counts[SCENARIO_MAX_RANKS];
+    uint64_t offsets[SCENARIO_MAX_RANKS];
+    for (int32_t row = 0; row < shape->num_ranks; row++) {
+        send_counts[row] = (uint64_t)coll_row_count(shape, call, COLL_SEND, party->rank, row);
+        recv_counts[row] = (uint64_t)coll_row_count(shape, call, COLL_RECV, party->rank, row);
+        offsets[row] = (uint64_t)coll_row_begin(call, row);
+    }
+    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    args.send = arguments->send.memory;
+    args.recv = arguments->recv.memory;
+    args.dtype = call->dtype;
+    args.send_counts = send_counts;
+    args.send_offsets = offsets;
+    args.recv_counts = recv_counts;
+    args.recv_offsets = offsets;
+    return weft_all_to_all_v(party->coll, &args, stream);
+}
+
+static weft_result enqueue_call(struct party *party, const struct coll_call *call, int32_t i)
+{
+    weft_coll *coll = party->coll;
+    weft_stream *stream =
+        i % 2 == 1 && party->second_stream != NULL ? party->second_stream : party->stream;
+    const struct arguments arguments = arguments_of(party, call, i);
+    const void *send = arguments.send.memory;
+    void *recv = arguments.recv.memory;
+    const uint64_t count = (uint64_t)call->count;
+    /* Pinned anew for each call, so that all of a collective's algorithms use the same buffers. */
+    coll->pinned[call->collective] = coll_algorithm(party->shape, call);
+    if (call->rows == COLL_UNEVEN_ROWS)
+        return enqueue_uneven(party, call, &arguments, stream);
+    switch (call->collective) {
+    case WEFT_ALL_REDUCE:
+        return weft_all_reduce(coll, send, recv, count, call->dtype, call->op, stream);
+    case WEFT_REDUCE_SCATTER:
+        return weft_reduce_scatter(coll, send, recv, count, call->dtype, call->op, stream);
+    case WEFT_ALL_GATHER:
+        return weft_all_gather(coll, send, recv, count, call->dtype, stream);
+    case WEFT_ALL_TO_ALL:
+        return weft_all_to_all(coll, send, recv, count, call->dtype, stream);
+    default:
+        return weft_broadcast(coll, send, recv, count, call->dtype, coll_root(party->shape, call),
+                              stream);
+    }
+}
+
+weft_result party_run_calls(struct party *party, int32_t round)
+{
+    const struct coll_call *calls = party->shape->calls[round];
+    fill_arrays(party, calls);
+    for (int32_t i = 0; i < party->shape->num_repeats; i++)
+        PARTY_TRY(enqueue_call(party, &calls[i], i));
+    PARTY_TRY(party_synchronize(party));
+    check_arrays(party, round);
+    return WEFT_OK;
+}
