@@ -26,7 +26,8 @@ enum weft__work_kind {
     WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
     WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
     WEFT__WORK_PULL_ROWS, /* sums rows of others */
-    WEFT__WORK_PACKETS    /* sends rows in packets and takes those of others */
+    WEFT__WORK_PACKETS,   /* sends rows in packets and takes those of others */
+    WEFT__NUM_WORKS
 };
 struct weft__work {
     enum weft__work_kind kind;
@@ -62,6 +63,7 @@ enum weft__event_use {
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
+    int32_t max_windows; /* that a rank of a communicator can have open (ops/windows.h) */
     /* Versions and devices, all of which are 0. */
     void (*describe)(weft_machine_info *info);
 
