@@ -60,17 +60,17 @@ static weft_result check_pointer(const weft_coll *coll, const void *ptr, uint64_
 
 /* Outputs may be the input itself, where they are in place; else they share no byte. */
 static weft_result check_overlap(const struct weft__coll_call *call, uint64_t send_bytes,
-                                 uint64_t recv_bytes, const char *in_place)
+                                 uint64_t recv_bytes, uintptr_t in_place)
 {
     const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
-    if (call->send == in_place || send_bytes == 0 || recv_bytes == 0 || send + send_bytes <= recv ||
+    if (send == in_place || send_bytes == 0 || recv_bytes == 0 || send + send_bytes <= recv ||
         recv + recv_bytes <= send)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "send is %p, its %llu bytes overlap the %llu of recv, %p: allowed is %s",
                        (const void *)call->send, (unsigned long long)send_bytes,
                        (unsigned long long)recv_bytes, (const void *)call->recv,
-                       in_place == NULL ? "no overlap" : "none, or the in-place form");
+                       in_place == 0 ? "no overlap" : "none, or the in-place form");
 }
 
 static weft_result check_call(const struct weft__coll_call *call)
@@ -96,9 +96,10 @@ static weft_result check_arrays(const struct weft__coll_call *call, struct array
                                 struct array_shape recv)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const char *in_place = NULL;
+    uintptr_t in_place = 0;
     if (send.shared_row >= 0 && recv.shared_row >= 0)
-        in_place = call->recv + ((uint64_t)recv.shared_row - (uint64_t)send.shared_row) * row_bytes;
+        in_place = (uintptr_t)call->recv +
+                   ((uint64_t)recv.shared_row - (uint64_t)send.shared_row) * row_bytes;
     WEFT__TRY(check_pointer(call->coll, call->send, send.num_rows * call->count, "send"));
     WEFT__TRY(check_pointer(call->coll, call->recv, recv.num_rows * call->count, "recv"));
     return check_overlap(call, send.num_rows * row_bytes, recv.num_rows * row_bytes, in_place);
@@ -258,6 +259,6 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
     WEFT__TRY(check_own_counts(&args, coll->comm->rank));
     WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
     WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));
-    WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, NULL));
+    WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, 0));
     return weft__coll_exchange_v(&call, &rows);
 }

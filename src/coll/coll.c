@@ -12,6 +12,8 @@ struct terms {
     uint64_t packet_bytes;
     uint64_t staging_bytes;
     int32_t algorithms[WEFT_NUM_COLLECTIVES];
+    int32_t num_blocks;
+    int32_t direct_blocks[WEFT__NUM_WORKS]; /* may differ: the fewest are used */
 };
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
@@ -27,6 +29,10 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
                                (unsigned long long)own->staging_bytes, comm->rank,
                                (unsigned long long)other->packet_bytes,
                                (unsigned long long)other->staging_bytes, rank);
+        if (other->num_blocks != own->num_blocks)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on num_blocks: %d on this rank %d, %d on rank %d",
+                               own->num_blocks, comm->rank, other->num_blocks, rank);
         for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
             if (other->algorithms[i] != own->algorithms[i])
                 return weft__error(WEFT_ERROR_MISMATCH,
@@ -40,19 +46,34 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
     return WEFT_OK;
 }
 
-static weft_result agree(const weft_coll *coll)
+static void agree_on_blocks(weft_coll *coll, const struct terms *all)
+{
+    for (int kind = 0; kind < WEFT__NUM_WORKS; kind++) {
+        coll->direct_blocks[kind] = all[0].direct_blocks[kind];
+        for (int32_t rank = 1; rank < coll->comm->num_ranks; rank++) {
+            if (all[rank].direct_blocks[kind] < coll->direct_blocks[kind])
+                coll->direct_blocks[kind] = all[rank].direct_blocks[kind];
+        }
+    }
+}
+
+static weft_result agree(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
     struct terms own = {.packet_bytes = coll->area.region_bytes,
-                        .staging_bytes = coll->staging_bytes};
+                        .staging_bytes = coll->staging_bytes,
+                        .num_blocks = coll->num_blocks};
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
+    weft__coll_choose_direct_blocks(coll, own.direct_blocks);
     struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
     if (all == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
     weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
     if (result == WEFT_OK)
         result = compare_terms(comm, all);
+    if (result == WEFT_OK)
+        agree_on_blocks(coll, all);
     free(all);
     return result;
 }
@@ -83,12 +104,25 @@ static void find_areas(weft_coll *coll)
         coll->area.areas[rank] = heap_bases[rank] + offset;
 }
 
+/* What the programs count in; zero at first. */
+static weft_result allocate_counters(weft_coll *coll)
+{
+    const struct weft__machine *machine = weft__machine_of(coll->comm);
+    void *sequences, *taken;
+    WEFT__TRY(machine->alloc(coll->comm, WEFT_COLL_MAX_BLOCKS * sizeof(uint64_t), &sequences));
+    coll->area.block_sequences = sequences;
+    WEFT__TRY(machine->alloc(coll->comm, 2 * sizeof(int32_t), &taken));
+    coll->num_units_taken = taken;
+    return WEFT_OK;
+}
+
 static weft_result set_up(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
     void *staging;
     WEFT__TRY(check_reach(comm));
     WEFT__TRY(agree(coll));
+    WEFT__TRY(weft__comm_agree(comm, allocate_counters(coll), "have a weft_coll"));
     WEFT__TRY(weft__exchange_create(
         comm, weft_packet_area_bytes(comm->num_ranks, coll->area.region_bytes), &coll->exchange));
     WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));
@@ -132,10 +166,13 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
 
 void weft__coll_destroy(weft_coll *coll)
 {
+    const struct weft__machine *machine = weft__machine_of(coll->comm);
     if (coll->exchange != NULL)
         weft__exchange_wait(coll->exchange);
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__exchange_destroy(coll->exchange);
+    machine->free(coll->comm, coll->num_units_taken);
+    machine->free(coll->comm, coll->area.block_sequences);
     free(coll);
 }

@@ -10,12 +10,14 @@ struct weft_coll {
     weft_comm *comm;
     struct weft__exchange *exchange;
     struct weft_packet_area area; /* as the programs have it */
+    int32_t *num_units_taken;     /* [2], of direct programs */
     char *staging;                /* in the heap */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
     weft_algorithm pinned[WEFT_NUM_COLLECTIVES]; /* or AUTO */
     int32_t num_blocks;                          /* 0: the machine's choice */
     int32_t num_warps;
+    int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
 };
 
 /* A call of any of the collectives, checked by the api. */
@@ -77,7 +79,9 @@ struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
 struct weft__coll_places {
     uint64_t in_offset;
     uint64_t out_offset;
+    char *out; /* the same, where this rank has it; of pushes */
 };
+void weft__coll_choose_direct_blocks(const weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,
                                      weft_algorithm algorithm);

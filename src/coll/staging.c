@@ -82,8 +82,8 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
     piece.count = count;
     piece.extent = count < call->count ? WEFT__COLL_PIECE : WEFT__COLL_WHOLE;
     piece.recv = call->recv + begin * element_bytes;
-    struct weft__coll_places places = {arrays->in_offset + begin * element_bytes,
-                                       arrays->out_offset + begin * element_bytes};
+    struct weft__coll_places places = {.in_offset = arrays->in_offset + begin * element_bytes,
+                                       .out_offset = arrays->out_offset + begin * element_bytes};
     if (arrays->staged & IN_STAGED) {
         places.in_offset = staging_offset(call->coll);
         for (int32_t row = 0; row < num_rows_in(call); row++)
@@ -157,7 +157,8 @@ static struct weft__coll_row part_of(const struct weft__coll_row *row, uint64_t 
 static weft_result push_piece(const struct weft__coll_call *call,
                               const struct weft__coll_rows *rows, uint64_t begin, uint64_t bytes)
 {
-    const struct weft__coll_places places = {.out_offset = staging_offset(call->coll)};
+    const struct weft__coll_places places = {.out_offset = staging_offset(call->coll),
+                                             .out = call->coll->staging};
     struct weft__coll_rows piece;
     struct weft_copy_args after = {0};
     uint64_t staged_bytes = 0;
@@ -177,7 +178,7 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
                                    const struct weft__coll_rows *rows)
 {
     const weft_coll *coll = call->coll;
-    struct weft__coll_places places = {0};
+    struct weft__coll_places places = {.out = call->recv};
     const uint64_t out_bytes = extent(call, rows);
     if (out_bytes == 0 ||
         weft__heap_contains(coll->comm->heap, call->recv, out_bytes, &places.out_offset))

@@ -32,8 +32,6 @@ static const char *collective_field_name(uint32_t field)
     case WEFT_CALL_PIECES:
         return "whether send and recv are staged in pieces (more than staging_bytes must be in "
                "the heap, or registered, on all ranks or on none)";
-    case WEFT_CALL_BYTES_HIGH:
-        return "count (its bytes, by 2^32)";
     default:
         return "count (its bytes between the two ranks)";
     }

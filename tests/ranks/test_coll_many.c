@@ -39,7 +39,7 @@ static int run_calls(struct ranks_context *context)
         return 1;
     for (int first = 0; first < plan->num_calls; first += NUM_AT_ONCE) {
         for (int i = 0; i < NUM_AT_ONCE; i++)
-            trials[i] = trial_of(plan->seed, (uint64_t)(first + i), context->num_ranks);
+            trials[i] = trial_of(plan->seed, (uint64_t)first + (uint64_t)i, context->num_ranks);
         if (coll_trials_check(&self, trials, NUM_AT_ONCE))
             return 1;
     }
