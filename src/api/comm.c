@@ -5,6 +5,7 @@
 #include "coll/barrier.h"
 #include "comm/bootstrap.h"
 #include "machine/host.h"
+#include "ops/windows.h"
 
 weft_result weft_unique_id_create(weft_unique_id *id)
 {
@@ -21,6 +22,13 @@ static weft_result choose_machine(const weft_comm_config *user_config,
     return weft__machine_choose(config.machine, machine);
 }
 
+static void destroy(weft_comm *comm)
+{
+    weft__barrier_destroy(comm);
+    weft__windows_destroy(comm);
+    weft__comm_destroy(comm);
+}
+
 /* The barrier of a new communicator; without it there is no communicator. */
 static weft_result finish(weft_comm *created, weft_comm **comm)
 {
@@ -28,7 +36,7 @@ static weft_result finish(weft_comm *created, weft_comm **comm)
     if (result == WEFT_OK)
         *comm = created;
     else
-        weft__comm_destroy(created);
+        destroy(created);
     return result;
 }
 
@@ -73,8 +81,7 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
 weft_result weft_comm_destroy(weft_comm *comm)
 {
     WEFT__TRY(weft__check_not_null(comm, "comm"));
-    weft__barrier_destroy(comm);
-    weft__comm_destroy(comm);
+    destroy(comm);
     return WEFT_OK;
 }
 

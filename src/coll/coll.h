@@ -75,11 +75,11 @@ weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
                                           enum weft_program program, uint64_t num_bytes);
 
-/* direct.c: inputs and outputs that peers access are at heap offsets. */
+/* direct.c: with inputs and outputs at places that all ranks reach (programs/window.h). */
 struct weft__coll_places {
-    uint64_t in_offset;
-    uint64_t out_offset;
-    char *out; /* the same, where this rank has it; of pushes */
+    uint64_t input;
+    uint64_t output;
+    char *out; /* the output, of pushes, where this rank has it */
 };
 void weft__coll_choose_direct_blocks(const weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,

@@ -15,8 +15,8 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
         .chunk_bytes = coll->chunk_bytes,
         .num_units_taken = coll->num_units_taken,
     };
-    direct.header.in_offset = places->in_offset;
-    direct.header.out_offset = places->out_offset;
+    direct.header.input = places->input;
+    direct.header.output = places->output;
     if (call->extent == WEFT__COLL_PIECE)
         direct.header.num_bytes = WEFT_CALL_IS_PIECE;
     return direct;

@@ -9,7 +9,7 @@
 
 enum { COPIED_CHUNK_BYTES = 16 << 10 };
 
-static uint64_t staging_offset(const weft_coll *coll)
+static uint64_t staging_place(const weft_coll *coll)
 {
     uint64_t offset = 0;
     (void)weft__heap_contains(coll->comm->heap, coll->staging, coll->staging_bytes, &offset);
@@ -40,7 +40,7 @@ static weft_result launch_copies(const struct weft__coll_call *call, struct weft
 
 /* Where the arrays of a reduction are that peers access. */
 struct reduced_arrays {
-    uint64_t in_offset, out_offset;
+    struct weft__coll_places places;
     enum { IN_STAGED = 1, OUT_STAGED = 2 } staged; /* bits */
 };
 
@@ -60,10 +60,10 @@ static struct reduced_arrays find_arrays(const struct weft__coll_call *call,
     /* In one shot, others read the input while this rank writes its output. */
     const int is_overwritten = algorithm == WEFT_ALGORITHM_ONESHOT_PULL &&
                                call->collective == WEFT_ALL_REDUCE && call->send == call->recv;
-    if (is_overwritten || !weft__heap_contains(heap, call->send, in_bytes, &arrays.in_offset))
+    if (is_overwritten || !weft__heap_contains(heap, call->send, in_bytes, &arrays.places.input))
         staged |= IN_STAGED;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT &&
-        !weft__heap_contains(heap, call->recv, row_bytes, &arrays.out_offset))
+        !weft__heap_contains(heap, call->recv, row_bytes, &arrays.places.output))
         staged |= OUT_STAGED;
     arrays.staged = staged;
     return arrays;
@@ -82,17 +82,17 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
     piece.count = count;
     piece.extent = count < call->count ? WEFT__COLL_PIECE : WEFT__COLL_WHOLE;
     piece.recv = call->recv + begin * element_bytes;
-    struct weft__coll_places places = {.in_offset = arrays->in_offset + begin * element_bytes,
-                                       .out_offset = arrays->out_offset + begin * element_bytes};
+    struct weft__coll_places places = {.input = arrays->places.input + begin * element_bytes,
+                                       .output = arrays->places.output + begin * element_bytes};
     if (arrays->staged & IN_STAGED) {
-        places.in_offset = staging_offset(call->coll);
+        places.input = staging_place(call->coll);
         for (int32_t row = 0; row < num_rows_in(call); row++)
             add_copy(&before, call->coll->staging + (uint64_t)row * piece_bytes,
                      call->send + ((uint64_t)row * call->count + begin) * element_bytes,
                      piece_bytes);
     }
     if (arrays->staged & OUT_STAGED) {
-        places.out_offset = staging_offset(call->coll);
+        places.output = staging_place(call->coll);
         add_copy(&after, piece.recv, call->coll->staging, piece_bytes);
     }
     WEFT__TRY(launch_copies(call, &before));
@@ -157,7 +157,7 @@ static struct weft__coll_row part_of(const struct weft__coll_row *row, uint64_t 
 static weft_result push_piece(const struct weft__coll_call *call,
                               const struct weft__coll_rows *rows, uint64_t begin, uint64_t bytes)
 {
-    const struct weft__coll_places places = {.out_offset = staging_offset(call->coll),
+    const struct weft__coll_places places = {.output = staging_place(call->coll),
                                              .out = call->coll->staging};
     struct weft__coll_rows piece;
     struct weft_copy_args after = {0};
@@ -181,7 +181,7 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
     struct weft__coll_places places = {.out = call->recv};
     const uint64_t out_bytes = extent(call, rows);
     if (out_bytes == 0 ||
-        weft__heap_contains(coll->comm->heap, call->recv, out_bytes, &places.out_offset))
+        weft__heap_contains(coll->comm->heap, call->recv, out_bytes, &places.output))
         return weft__coll_direct_push(call, &places, rows);
     if (received_bytes(call, rows) <= coll->staging_bytes)
         return push_piece(call, rows, 0, UINT64_MAX);

@@ -255,6 +255,19 @@ weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t byte
     return result;
 }
 
+weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds)
+{
+    const struct weft__fd_exchange exchange = {.socket_fd = comm->socket_fd,
+                                               .rank = comm->rank,
+                                               .num_ranks = comm->num_ranks,
+                                               .timeout_ms = comm->timeout_ms,
+                                               .key = comm->key,
+                                               .round = ++comm->num_fd_exchanges,
+                                               .table = comm->identities,
+                                               .status = &comm->status};
+    return weft__fd_exchange(&exchange, fd, fds);
+}
+
 void weft__comm_abort(weft_comm *comm)
 {
     weft__status_fail(&comm->status, WEFT_ERROR_ABORTED, comm->rank,

@@ -14,6 +14,7 @@
 
 struct weft__link;     /* the connection to the rendezvous, and its monitor thread */
 struct weft__exchange; /* host side of device signals, of a layer above */
+struct weft__windows;  /* memory that all ranks have mapped, of a layer above */
 struct weft__heap_kind;
 
 /* What a machine (of the layer above) adds to a communicator. */
@@ -37,12 +38,14 @@ struct weft_comm {
     struct weft__waits waits; /* going on in this rank, for the others who ask */
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
-    int socket_fd; /* takes file descriptors of neighbours; -1: one rank alone */
+    int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
+    int32_t num_fd_exchanges; /* the same on all ranks */
     const struct weft__comm_hooks *hooks;
     void *machine_state;
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
     struct weft__exchange *barrier;   /* of weft_barrier: made and destroyed by the api layer */
+    struct weft__windows *windows;    /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
     int32_t num_splits;               /* part of the key of the next split */
@@ -66,6 +69,16 @@ weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t byte
 /* Collective: all ranks get through a step, or none. Returns this rank's own result `mine`, else that
  * of the first rank that failed: "rank 1 cannot <what>". */
 weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what);
+
+static inline int weft__comm_is_in_process(const weft_comm *comm, int32_t rank)
+{
+    const struct weft__identity *other = &comm->identities[rank];
+    const struct weft__identity *own = &comm->identities[comm->rank];
+    return other->host_key == own->host_key && other->pid == own->pid;
+}
+
+/* Collective: fds[num_ranks] get what the ranks of this host give (comm/fd_exchange.h). */
+weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds);
 
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);

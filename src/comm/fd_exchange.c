@@ -35,7 +35,7 @@ struct progress {
     const struct weft__fd_exchange *exchange;
     int fd;
     int *fds;
-    unsigned char *sent; /* [num_ranks] */
+    unsigned char *sent, *received; /* [num_ranks] */
     int32_t num_unsent, num_missing;
 };
 
@@ -75,6 +75,17 @@ static int is_neighbour(const struct weft__fd_exchange *exchange, int32_t rank)
            exchange->table[rank].host_key == exchange->table[exchange->rank].host_key;
 }
 
+static void attach_fd(struct msghdr *message, union control *control, int fd)
+{
+    message->msg_control = control->bytes;
+    message->msg_controllen = CMSG_SPACE(sizeof(int));
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+}
+
 static int send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int fd)
 {
     struct letter letter = {.key = exchange->key, .rank = exchange->rank, .round = exchange->round};
@@ -85,14 +96,9 @@ static int send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int f
                              .msg_namelen =
                                  socket_address(exchange->table[rank].socket_id, &address),
                              .msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = CMSG_SPACE(sizeof(int))};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+                             .msg_iovlen = 1};
+    if (fd >= 0)
+        attach_fd(&message, &control, fd);
     return sendmsg(exchange->socket_fd, &message, MSG_NOSIGNAL) == sizeof(letter);
 }
 
@@ -144,7 +150,7 @@ static int is_expected(const struct progress *progress, ssize_t num_bytes,
     if (num_bytes != sizeof(*letter) || letter->key != exchange->key ||
         letter->round != exchange->round || letter->rank < 0 ||
         letter->rank >= exchange->num_ranks || !is_neighbour(exchange, letter->rank) ||
-        progress->fds[letter->rank] >= 0)
+        progress->received[letter->rank])
         return 0;
     const struct weft__identity *named = &exchange->table[letter->rank];
     return sender->pid == named->pid && sender->uid == named->uid;
@@ -157,8 +163,9 @@ static void receive_all(struct progress *progress)
     int fd;
     ssize_t num_bytes;
     while ((num_bytes = receive_fd(progress->exchange->socket_fd, &letter, &fd, &sender)) >= 0) {
-        if (fd >= 0 && is_expected(progress, num_bytes, &letter, &sender)) {
+        if (is_expected(progress, num_bytes, &letter, &sender)) {
             progress->fds[letter.rank] = fd;
+            progress->received[letter.rank] = 1;
             progress->num_missing--;
         } else if (fd >= 0) {
             close(fd);
@@ -182,9 +189,9 @@ static weft_result expired(const struct progress *progress)
 {
     const struct weft__fd_exchange *exchange = progress->exchange;
     int32_t rank = 0;
-    while (!is_neighbour(exchange, rank) || (progress->sent[rank] && progress->fds[rank] >= 0))
+    while (!is_neighbour(exchange, rank) || (progress->sent[rank] && progress->received[rank]))
         rank++;
-    return weft__error(WEFT_ERROR_TIMEOUT, "rank %d did not share its heap within %u ms", rank,
+    return weft__error(WEFT_ERROR_TIMEOUT, "rank %d did not share its memory within %u ms", rank,
                        exchange->timeout_ms);
 }
 
@@ -215,9 +222,10 @@ weft_result weft__fd_exchange(const struct weft__fd_exchange *exchange, int fd, 
         progress.num_unsent += is_neighbour(exchange, rank);
     }
     progress.num_missing = progress.num_unsent;
-    progress.sent = calloc((size_t)exchange->num_ranks, 1);
+    progress.sent = calloc(2, (size_t)exchange->num_ranks);
     if (progress.sent == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", exchange->num_ranks);
+    progress.received = progress.sent + exchange->num_ranks;
     weft_result result = exchange_all(&progress);
     free(progress.sent);
     for (int32_t rank = 0; result != WEFT_OK && rank < exchange->num_ranks; rank++) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "comm/fd_exchange.h"
 #include "comm/heap_kind.h"
 
 #define DEFAULT_HEAP_BYTES (UINT64_C(1) << 20)
@@ -109,18 +108,10 @@ static weft_result exchange_descriptors(struct weft__heap_memory *memory, int fd
                                         struct weft__heap_handle *handles)
 {
     weft_comm *comm = memory->comm;
-    const struct weft__fd_exchange exchange = {.socket_fd = comm->socket_fd,
-                                               .rank = comm->rank,
-                                               .num_ranks = comm->num_ranks,
-                                               .timeout_ms = comm->timeout_ms,
-                                               .key = comm->key,
-                                               .round = ++memory->num_exchanges,
-                                               .table = comm->identities,
-                                               .status = &comm->status};
     int *fds = malloc((size_t)comm->num_ranks * sizeof(*fds));
     if (fds == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = weft__fd_exchange(&exchange, fd, fds);
+    weft_result result = weft__comm_exchange_fd(comm, fd, fds);
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         handles[rank].fd = fds[rank];
     free(fds);

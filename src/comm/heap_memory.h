@@ -7,9 +7,8 @@
 
 struct weft__heap_memory {
     weft_comm *comm;
-    int32_t num_exchanges; /* of descriptors, the same on all ranks */
-    int fd;                /* of this rank's memory, where one serves all of its growth; else -1 */
-    uint64_t page_bytes;   /* the unit of growth, the same on all ranks */
+    int fd;              /* of this rank's memory, where one serves all of its growth; else -1 */
+    uint64_t page_bytes; /* the unit of growth, the same on all ranks */
     uint64_t committed_bytes, max_bytes;
     char **bases; /* [num_ranks] NULL: cannot be mapped */
 };

@@ -63,6 +63,7 @@ enum weft__event_use {
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
+    int32_t max_windows; /* that a rank of a communicator can have open (ops/windows.h) */
     /* Versions and devices, all of which are 0. */
     void (*describe)(weft_machine_info *info);
 

@@ -5,6 +5,8 @@
 
 #include "machine/host.h"
 
+enum { WEFT__ON_HOST_MAX_WINDOWS = 64 };
+
 weft_result weft__on_host_attach(weft_comm *comm);
 weft_result weft__on_host_start(weft_comm *comm);
 void weft__on_host_do_nothing(weft_comm *comm);
@@ -25,8 +27,9 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
                   .start = weft__on_host_start,                                                    \
                   .stop = weft__on_host_do_nothing,                                                \
                   .detach = weft__on_host_do_nothing},                                             \
-        .kind = WEFT_MACHINE_CPU, .describe = weft__on_host_describe,                              \
-        .alloc = weft__on_host_alloc, .free = weft__on_host_free, .copy = weft__on_host_copy,      \
+        .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
+        .describe = weft__on_host_describe, .alloc = weft__on_host_alloc,                          \
+        .free = weft__on_host_free, .copy = weft__on_host_copy,                                    \
         .check_pointer = weft__on_host_check_pointer, .choose_grid = weft__on_host_choose_grid,    \
         .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "ops/windows.h"
+
 /* The heap's memory is new or used, so it is zeroed here. */
 static weft_result zero_mailbox(weft_comm *comm, void *mailbox, uint64_t bytes)
 {
@@ -26,18 +28,18 @@ static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t by
     return weft__comm_agree(comm, zero_mailbox(comm, mailbox, bytes), "zero its mailbox");
 }
 
+/* The first exchange of a communicator makes its windows: ranks agree on the result in any case. */
 static weft_result set_up_own(struct weft__exchange *exchange)
 {
     weft_comm *comm = exchange->comm;
     const struct weft__machine *machine = weft__machine_of(comm);
     void *state = NULL;
+    if (comm->windows == NULL)
+        WEFT__TRY(weft__windows_create(comm));
+    exchange->device.bases = comm->windows->table;
     WEFT__TRY(machine->event_create(comm, WEFT__EVENT_ORDERS, &exchange->last_operation));
     WEFT__TRY(machine->alloc(comm, sizeof *exchange->device.state, &state));
     exchange->device.state = state;
-    WEFT__TRY(weft__machine_duplicate(comm, weft__heap_bases(comm->heap),
-                                      (uint64_t)comm->num_ranks * sizeof(char *),
-                                      &exchange->heap_bases));
-    exchange->device.heap_bases = exchange->heap_bases;
     return WEFT_OK;
 }
 
@@ -76,7 +78,6 @@ void weft__exchange_destroy(struct weft__exchange *exchange)
         (void)weft__heap_free(comm->heap, exchange->mailbox);
     if (exchange->last_operation != NULL)
         machine->event_destroy(exchange->last_operation);
-    machine->free(comm, exchange->heap_bases);
     machine->free(comm, exchange->device.state);
     free(exchange);
 }

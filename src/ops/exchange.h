@@ -11,7 +11,6 @@ struct weft__exchange {
     weft_comm *comm;
     struct weft_exchange device;
     char *mailbox;              /* own, in the heap */
-    void *heap_bases;           /* copy for the programs */
     weft_event *last_operation; /* operations of one exchange run in the order they were issued */
     uint64_t last_stream_id;    /* where it was; 0: there was none */
 };

@@ -15,6 +15,7 @@
 
 #include "programs/packet_area.h"
 #include "programs/share.h"
+#include "programs/window.h"
 
 struct weft_direct {
     struct weft_packet_area area;
@@ -36,12 +37,6 @@ WEFT_FN enum weft_status weft_direct_met(struct weft_warp *warp, const struct we
 WEFT_FN const struct weft_call_header *weft_direct_header(struct weft_warp *warp, int32_t rank)
 {
     return &weft_shared_headers(warp, rank)->taken;
-}
-
-/* The byte at heap offset `offset` of `rank`. */
-WEFT_FN char *weft_direct_place(const struct weft_direct *direct, int32_t rank, uint64_t offset)
-{
-    return direct->area.exchange.heap_bases[rank] + offset;
 }
 
 WEFT_FN enum weft_status weft_direct_await_others(struct weft_warp *warp,

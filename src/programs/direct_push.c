@@ -11,7 +11,8 @@ WEFT_FN const void *destination(struct weft_warp *warp, const struct weft_direct
                                 int32_t rank, struct weft_span span)
 {
     if (rank != args->direct.area.exchange.rank)
-        return weft_direct_place(&args->direct, rank, weft_direct_header(warp, rank)->out_offset) +
+        return weft_place_address(&args->direct.area.exchange, rank,
+                                  weft_direct_header(warp, rank)->output) +
                span.begin;
     const char *src = args->in + args->sent[rank].offset;
     const char *dst = args->out + args->received[rank].offset;
@@ -52,7 +53,7 @@ WEFT_FN struct weft_call_header header_for(const struct weft_direct_push_args *a
 {
     struct weft_call_header header = args->direct.header;
     header.num_bytes |= rows[rank].bytes;
-    header.out_offset += args->received[rank].offset;
+    header.output += args->received[rank].offset;
     return header;
 }
 

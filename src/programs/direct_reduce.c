@@ -20,10 +20,10 @@ WEFT_FN void reduce_span(struct weft_warp *warp, const struct weft_direct_reduce
     for (int32_t rank = weft_lane_idx(warp); rank < num_ranks; rank += WEFT_WARP_SIZE) {
         const struct weft_call_header *header =
             rank == exchange->rank ? &args->direct.header : weft_direct_header(warp, rank);
-        srcs[rank] = weft_direct_place(&args->direct, rank, header->in_offset) + offset;
+        srcs[rank] = weft_place_address(exchange, rank, header->input) + offset;
         if (args->out == NULL) /* each begins with the next rank, to spread the load */
             dsts[(rank + num_ranks - exchange->rank) % num_ranks] =
-                weft_direct_place(&args->direct, rank, header->out_offset) + offset;
+                weft_place_address(exchange, rank, header->output) + offset;
         else if (rank == 0)
             dsts[0] = args->out + span.begin;
     }

@@ -46,7 +46,8 @@ enum weft_call_option {
     WEFT_OPTION_NO_ROWS = 8
 };
 
-/* Arrays of the sender that the receiver of the message will access, as heap offsets. */
+/* Arrays of the sender that the receiver of the message will access, as heap offsets; those of
+ * collectives as places (window.h). */
 enum weft_message_array {
     WEFT_ARRAY_PLANE = 0, /* plane 0; the others follow */
     WEFT_ARRAY_TOPK_IDX = WEFT_MAX_PLANES,
@@ -72,7 +73,8 @@ struct weft_exchange {
     int32_t rank;
     int32_t num_ranks;
     struct weft_exchange_state *state;
-    char *const *heap_bases; /* [num_ranks] */
+    char *const
+        *bases; /* [windows][num_ranks] where they are mapped here; the first row: the heaps */
     uint64_t mailbox_offset; /* in every heap, zero at first */
 };
 
@@ -105,7 +107,7 @@ WEFT_FN uint64_t weft_mailbox_bytes(int32_t num_ranks)
 WEFT_FN uint64_t *weft_mailbox_word(const struct weft_exchange *exchange,
                                     enum weft_mailbox_part part, int32_t owner, int32_t writer)
 {
-    char *mailbox = exchange->heap_bases[owner] + exchange->mailbox_offset;
+    char *mailbox = exchange->bases[owner] + exchange->mailbox_offset;
     return (uint64_t *)(void *)(mailbox + weft_mailbox_part_offset(exchange->num_ranks, part) +
                                 (uint64_t)writer * WEFT_MAILBOX_LINE_BYTES);
 }
@@ -113,7 +115,7 @@ WEFT_FN uint64_t *weft_mailbox_word(const struct weft_exchange *exchange,
 WEFT_FN struct weft_message *weft_mailbox_message(const struct weft_exchange *exchange,
                                                   uint64_t sequence, int32_t owner, int32_t writer)
 {
-    char *mailbox = exchange->heap_bases[owner] + exchange->mailbox_offset;
+    char *mailbox = exchange->bases[owner] + exchange->mailbox_offset;
     const uint64_t slot = (sequence % 2) * (uint64_t)exchange->num_ranks + (uint64_t)writer;
     return (struct weft_message *)(void *)(mailbox +
                                            weft_mailbox_part_offset(exchange->num_ranks,
@@ -134,10 +136,10 @@ WEFT_FN const struct weft_message *weft_exchange_message(const struct weft_excha
     return weft_mailbox_message(exchange, weft_exchange_sequence(exchange), exchange->rank, writer);
 }
 
-/* Array `array` of `rank`, as it told in its message. */
+/* Array `array` in the heap of `rank`, as it told in its message. */
 WEFT_FN char *weft_exchange_array(const struct weft_exchange *exchange, int32_t rank, int array)
 {
-    return exchange->heap_bases[rank] + weft_exchange_message(exchange, rank)->array_offsets[array];
+    return exchange->bases[rank] + weft_exchange_message(exchange, rank)->array_offsets[array];
 }
 
 /* Word by word, so that on GPUs the lanes together store whole lines. */

@@ -11,7 +11,7 @@ WEFT_FN int32_t *counts_of(const struct weft_notify_args *args, int32_t owner, i
     const uint64_t buffer =
         (weft_exchange_sequence(&args->exchange) % 2) * (uint64_t)args->exchange.num_ranks +
         (uint64_t)source;
-    return (int32_t *)(void *)(args->exchange.heap_bases[owner] + args->counts_offset) +
+    return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
            buffer * (uint64_t)args->counts_stride;
 }
 

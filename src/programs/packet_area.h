@@ -31,8 +31,8 @@ struct weft_call_header {
     uint32_t root;
     uint64_t
         num_bytes; /* that go from the one rank to the other; its highest bit: WEFT_CALL_IS_PIECE */
-    uint64_t in_offset;  /* of arrays in the sender's heap: what the other may read, */
-    uint64_t out_offset; /* and where it shall write */
+    uint64_t input;  /* places (window.h) of direct programs: what the other may read, */
+    uint64_t output; /* and where it shall write */
 };
 
 /* Whether it is the whole operation, or one of several pieces that are staged. */

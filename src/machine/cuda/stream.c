@@ -360,6 +360,7 @@ static const struct weft__machine machine = {
               .stop = weft__cuda_watcher_stop,
               .detach = weft__cuda_detach},
     .kind = WEFT_MACHINE_CUDA,
+    .max_windows = 1024,
     .describe = weft__cuda_describe,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Places in a rank's memory, as it tells them to others: one of its windows (ops/windows.h) and an offset
+ * in it. An offset in the heap, which is window 0, is a place.
+ */
+#ifndef WEFT_PROGRAMS_WINDOW_H
+#define WEFT_PROGRAMS_WINDOW_H
+
+#include "programs/exchange.h"
+
+enum { WEFT_PLACE_OFFSET_BITS = 48 };
+
+WEFT_FN uint64_t weft_place(int32_t window, uint64_t offset)
+{
+    return (uint64_t)window << WEFT_PLACE_OFFSET_BITS | offset;
+}
+
+/* Where a place of `rank` is here. */
+WEFT_FN char *weft_place_address(const struct weft_exchange *exchange, int32_t rank, uint64_t place)
+{
+    const uint64_t window = place >> WEFT_PLACE_OFFSET_BITS;
+    const uint64_t offset = place & ((UINT64_C(1) << WEFT_PLACE_OFFSET_BITS) - 1);
+    return exchange->bases[window * (uint64_t)exchange->num_ranks + (uint64_t)rank] + offset;
+}
+
+#endif
