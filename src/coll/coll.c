@@ -112,7 +112,7 @@ static weft_result allocate_counters(weft_coll *coll)
     WEFT__TRY(machine->alloc(coll->comm, WEFT_COLL_MAX_BLOCKS * sizeof(uint64_t), &sequences));
     coll->area.block_sequences = sequences;
     WEFT__TRY(machine->alloc(coll->comm, 2 * sizeof(int32_t), &taken));
-    coll->num_units_taken = taken;
+    coll->area.num_units_taken = taken;
     return WEFT_OK;
 }
 
@@ -172,7 +172,7 @@ void weft__coll_destroy(weft_coll *coll)
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__exchange_destroy(coll->exchange);
-    machine->free(coll->comm, coll->num_units_taken);
+    machine->free(coll->comm, coll->area.num_units_taken);
     machine->free(coll->comm, coll->area.block_sequences);
     free(coll);
 }

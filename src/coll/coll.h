@@ -10,7 +10,6 @@ struct weft_coll {
     weft_comm *comm;
     struct weft__exchange *exchange;
     struct weft_packet_area area; /* as the programs have it */
-    int32_t *num_units_taken;     /* [2], of direct programs */
     char *staging;                /* in the heap */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */

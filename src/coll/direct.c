@@ -13,7 +13,6 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
         .area = coll->area,
         .header = weft__coll_header(call, program, 0),
         .chunk_bytes = coll->chunk_bytes,
-        .num_units_taken = coll->num_units_taken,
     };
     direct.header.input = places->input;
     direct.header.output = places->output;

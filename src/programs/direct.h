@@ -20,8 +20,7 @@
 struct weft_direct {
     struct weft_packet_area area;
     struct weft_call_header header;
-    uint64_t chunk_bytes;     /* of a row that a warp takes at a time; a multiple of 16 */
-    int32_t *num_units_taken; /* [2], used in turn; zero at first */
+    uint64_t chunk_bytes; /* of a row that a warp takes at a time; a multiple of 16 */
 };
 
 /* Called by every warp once it has sent and checked the headers that are its duty: tells how all warps of
@@ -73,18 +72,15 @@ WEFT_FN enum weft_status weft_direct_finish(struct weft_warp *warp,
     return weft_packets_end(warp, &direct->area, packets, status);
 }
 
-/* The rows of an operation, cut into chunks, which the warps take as share.h says. The counter of the
- * next operation is made ready. */
+/* The rows of an operation, cut into chunks, which the warps take as share.h says. */
 WEFT_FN struct weft_share weft_direct_share(struct weft_warp *warp,
                                             const struct weft_direct *direct,
                                             const struct weft_packets *packets, uint64_t row_bytes,
                                             int32_t num_rows)
 {
     const uint64_t num_chunks = (row_bytes + direct->chunk_bytes - 1) / direct->chunk_bytes;
-    if (weft_block_idx(warp) == 0 && weft_warp_idx(warp) == 0 && weft_lane_idx(warp) == 0)
-        direct->num_units_taken[(packets->sequence + 1) % 2] = 0;
     return weft_share_rows(warp, (int32_t)num_chunks * num_rows,
-                           &direct->num_units_taken[packets->sequence % 2]);
+                           &direct->area.num_units_taken[packets->sequence % 2]);
 }
 
 /* What a unit covers of a row: a part of chunk `chunk`. */

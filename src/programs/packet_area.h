@@ -41,6 +41,7 @@ struct weft_call_header {
 struct weft_packet_area {
     struct weft_exchange exchange; /* its name is in reports */
     uint64_t *block_sequences;     /* [WEFT_COLL_MAX_BLOCKS] of this rank alone, zero at first */
+    int32_t *num_units_taken;      /* [2], used in turn by those that share rows (direct.h) */
     uint64_t region_bytes;         /* a multiple of 2 * WEFT_PACKET_BYTES */
     char *areas[WEFT_COLL_MAX_RANKS];
 };
@@ -131,13 +132,16 @@ WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
 }
 
 /* By one warp of each of num_blocks blocks that have the same number, once all its warps have read it:
- * writes it for the block, and its share of those for blocks that did not run. */
+ * writes it for the block, and its share of those for blocks that did not run. The counter of the next
+ * operation is made ready, whatever that does. */
 WEFT_FN void weft_packets_advance(struct weft_warp *warp, const struct weft_packet_area *area,
                                   uint64_t sequence, int32_t num_blocks)
 {
     for (int32_t i = weft_block_idx(warp) + weft_lane_idx(warp) * num_blocks;
          i < WEFT_COLL_MAX_BLOCKS; i += WEFT_WARP_SIZE * num_blocks)
         area->block_sequences[i] = sequence;
+    if (weft_block_idx(warp) == 0 && weft_lane_idx(warp) == 0)
+        area->num_units_taken[(sequence + 1) % 2] = 0;
 }
 
 /* Called by every warp last. */
