@@ -348,7 +348,7 @@ typedef struct weft_coll_config {
     uint64_t staging_bytes;
     weft_algorithm algorithms[WEFT_NUM_COLLECTIVES]; /* pins them; an operation that the pinned one
                                                         cannot do is WEFT_ERROR_UNSUPPORTED */
-    int32_t num_blocks;                              /* as weft_ep_config's */
+    int32_t num_blocks;                              /* as weft_ep_config's, at most 1024 */
     int32_t num_warps;
 } weft_coll_config;
 

@@ -3,7 +3,7 @@
 
 #include "api/check.h"
 
-enum { MAX_BLOCKS = 65535 };
+enum { MAX_BLOCKS = 1024 };
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
 

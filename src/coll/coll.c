@@ -6,6 +6,7 @@
 
 enum { STAGING_BYTES = 8 << 20, CUDA_PACKET_BYTES = 1 << 20, CPU_PACKET_BYTES = 128 << 10 };
 enum { CUDA_CHUNK_BYTES = 8 << 10, CPU_CHUNK_BYTES = 128 << 10 };
+enum { CUDA_MAX_BLOCKS = 256, CPU_MAX_BLOCKS = 1 }; /* that the machine chooses */
 
 /* What the ranks must agree on when they create a weft_coll. */
 struct terms {
@@ -109,7 +110,8 @@ static weft_result allocate_counters(weft_coll *coll)
 {
     const struct weft__machine *machine = weft__machine_of(coll->comm);
     void *sequences, *taken;
-    WEFT__TRY(machine->alloc(coll->comm, WEFT_COLL_MAX_BLOCKS * sizeof(uint64_t), &sequences));
+    WEFT__TRY(
+        machine->alloc(coll->comm, (uint64_t)coll->area.max_blocks * sizeof(uint64_t), &sequences));
     coll->area.block_sequences = sequences;
     WEFT__TRY(machine->alloc(coll->comm, 2 * sizeof(int32_t), &taken));
     coll->area.num_units_taken = taken;
@@ -123,8 +125,7 @@ static weft_result set_up(weft_coll *coll)
     WEFT__TRY(check_reach(comm));
     WEFT__TRY(agree(coll));
     WEFT__TRY(weft__comm_agree(comm, allocate_counters(coll), "have a weft_coll"));
-    WEFT__TRY(weft__exchange_create(
-        comm, weft_packet_area_bytes(comm->num_ranks, coll->area.region_bytes), &coll->exchange));
+    WEFT__TRY(weft__exchange_create(comm, weft_packet_area_bytes(&coll->area), &coll->exchange));
     WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));
     coll->staging = staging;
     find_areas(coll);
@@ -136,25 +137,36 @@ static uint64_t round_up(uint64_t bytes, uint64_t multiple)
     return (bytes + multiple - 1) / multiple * multiple;
 }
 
-weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
+static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
 {
     /* A piece of a row for every rank, aligned. */
     enum { REGION_MULTIPLE = 256, STAGING_MULTIPLE = 16 * WEFT_COLL_MAX_RANKS };
+    const int is_cuda = weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA;
+    uint64_t packet_bytes = config->packet_bytes;
+    uint64_t staging_bytes = config->staging_bytes;
+    if (packet_bytes == 0)
+        packet_bytes = is_cuda ? CUDA_PACKET_BYTES : CPU_PACKET_BYTES;
+    if (staging_bytes == 0)
+        staging_bytes = STAGING_BYTES;
+    coll->num_blocks = config->num_blocks;
+    coll->num_warps = config->num_warps;
+    coll->chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES;
+    coll->staging_bytes = round_up(staging_bytes, STAGING_MULTIPLE);
+    coll->area.exchange.num_ranks = coll->comm->num_ranks;
+    coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
+    coll->area.max_blocks = is_cuda ? CUDA_MAX_BLOCKS : CPU_MAX_BLOCKS;
+    if (coll->num_blocks > 0)
+        coll->area.max_blocks = coll->num_blocks;
+}
+
+weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
+{
     weft_coll *coll = calloc(1, sizeof *coll);
     if (coll == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_coll");
     coll->comm = comm;
-    coll->num_blocks = config->num_blocks;
-    coll->num_warps = config->num_warps;
     memcpy(coll->pinned, config->algorithms, sizeof coll->pinned);
-    const int is_cuda = weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA;
-    coll->chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES;
-    uint64_t packet_bytes = config->packet_bytes;
-    if (packet_bytes == 0)
-        packet_bytes = is_cuda ? CUDA_PACKET_BYTES : CPU_PACKET_BYTES;
-    coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
-    coll->staging_bytes = round_up(
-        config->staging_bytes > 0 ? config->staging_bytes : STAGING_BYTES, STAGING_MULTIPLE);
+    choose_sizes(coll, config);
     const weft_result result = set_up(coll);
     if (result != WEFT_OK) {
         weft__coll_destroy(coll);

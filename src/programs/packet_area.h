@@ -20,8 +20,6 @@
 
 #include "programs/exchange.h"
 
-enum { WEFT_COLL_MAX_BLOCKS = 256 };
-
 /* What a rank says of its call to one other. */
 struct weft_call_header {
     uint8_t program; /* enum weft_program */
@@ -40,9 +38,11 @@ struct weft_call_header {
 
 struct weft_packet_area {
     struct weft_exchange exchange; /* its name is in reports */
-    uint64_t *block_sequences;     /* [WEFT_COLL_MAX_BLOCKS] of this rank alone, zero at first */
-    int32_t *num_units_taken;      /* [2], used in turn by those that share rows (direct.h) */
-    uint64_t region_bytes;         /* a multiple of 2 * WEFT_PACKET_BYTES */
+    /* Of this rank alone, zero at first. */
+    uint64_t *block_sequences; /* [max_blocks] */
+    int32_t *num_units_taken;  /* [2], of operations in turn: share.h */
+    int32_t max_blocks;        /* of any launch, on any rank */
+    uint64_t region_bytes;     /* a multiple of 2 * WEFT_PACKET_BYTES */
     char *areas[WEFT_COLL_MAX_RANKS];
 };
 
@@ -59,34 +59,36 @@ enum { WEFT_HEADER_SLOTS = sizeof(struct weft_call_header) / WEFT_PACKET_BYTES }
 
 /* ------------------------------------------------------------------ layout */
 
-WEFT_FN uint64_t weft_packet_buffer_bytes(int32_t num_ranks, uint64_t region_bytes)
+WEFT_FN uint64_t weft_packet_buffer_bytes(const struct weft_packet_area *area)
 {
-    return (uint64_t)num_ranks *
-           (WEFT_COLL_MAX_BLOCKS * sizeof(struct weft_call_header) + region_bytes);
+    return (uint64_t)area->exchange.num_ranks *
+           ((uint64_t)area->max_blocks * sizeof(struct weft_call_header) + area->region_bytes);
 }
 
-WEFT_FN uint64_t weft_packet_escapes_bytes(int32_t num_ranks, uint64_t region_bytes)
+WEFT_FN uint64_t weft_packet_escapes_bytes(const struct weft_packet_area *area)
 {
-    return weft_packet_buffer_bytes(num_ranks, region_bytes) / WEFT_PACKET_BYTES * sizeof(uint64_t);
+    return weft_packet_buffer_bytes(area) / WEFT_PACKET_BYTES * sizeof(uint64_t);
 }
 
 /* Two buffers and their escape words, then the words of weft_finished_word. */
-WEFT_FN uint64_t weft_packet_area_bytes(int32_t num_ranks, uint64_t region_bytes)
+WEFT_FN uint64_t weft_finished_words_offset(const struct weft_packet_area *area)
 {
-    return 2 * (weft_packet_buffer_bytes(num_ranks, region_bytes) +
-                weft_packet_escapes_bytes(num_ranks, region_bytes)) +
-           (uint64_t)num_ranks * WEFT_COLL_MAX_BLOCKS * sizeof(uint64_t);
+    return 2 * (weft_packet_buffer_bytes(area) + weft_packet_escapes_bytes(area));
+}
+
+/* As much or more than any machine needs, on the host. */
+WEFT_FN uint64_t weft_packet_area_bytes(const struct weft_packet_area *area)
+{
+    return weft_finished_words_offset(area) +
+           (uint64_t)(area->exchange.num_ranks * area->max_blocks) * sizeof(uint64_t);
 }
 
 /* In the area of `owner`: the last operation that block `block_idx` of `rank` has finished. */
 WEFT_FN uint64_t *weft_finished_word(const struct weft_packet_area *area, int32_t owner,
                                      int32_t block_idx, int32_t rank)
 {
-    const int32_t num_ranks = area->exchange.num_ranks;
-    char *words =
-        area->areas[owner] + 2 * (weft_packet_buffer_bytes(num_ranks, area->region_bytes) +
-                                  weft_packet_escapes_bytes(num_ranks, area->region_bytes));
-    return (uint64_t *)(void *)words + block_idx * num_ranks + rank;
+    char *words = area->areas[owner] + weft_finished_words_offset(area);
+    return (uint64_t *)(void *)words + block_idx * area->exchange.num_ranks + rank;
 }
 
 /* Where `rank` sends its header to block `block_idx`. */
@@ -103,7 +105,7 @@ WEFT_FN uint64_t weft_region_slots(const struct weft_packet_area *area)
 /* Where what `rank` sends begins. */
 WEFT_FN uint64_t weft_region_slot(const struct weft_packet_area *area, int32_t rank)
 {
-    return weft_header_slot(area->exchange.num_ranks, WEFT_COLL_MAX_BLOCKS, 0) +
+    return weft_header_slot(area->exchange.num_ranks, area->max_blocks, 0) +
            (uint64_t)rank * weft_region_slots(area);
 }
 
@@ -112,8 +114,8 @@ WEFT_FN uint64_t weft_region_slot(const struct weft_packet_area *area, int32_t r
 WEFT_FN struct weft_packets weft_packets_of(const struct weft_packet_area *area, uint64_t sequence)
 {
     const int32_t num_ranks = area->exchange.num_ranks;
-    const uint64_t buffer_bytes = weft_packet_buffer_bytes(num_ranks, area->region_bytes);
-    const uint64_t escapes_bytes = weft_packet_escapes_bytes(num_ranks, area->region_bytes);
+    const uint64_t buffer_bytes = weft_packet_buffer_bytes(area);
+    const uint64_t escapes_bytes = weft_packet_escapes_bytes(area);
     const struct weft_packets packets = {area->exchange.rank,
                                          num_ranks,
                                          area->areas,
@@ -132,16 +134,15 @@ WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
 }
 
 /* By one warp of each of num_blocks blocks that have the same number, once all its warps have read it:
- * writes it for the block, and its share of those for blocks that did not run. The counter of the next
- * operation is made ready, whatever that does. */
+ * writes it for the block, and its share of those for blocks that did not run. */
 WEFT_FN void weft_packets_advance(struct weft_warp *warp, const struct weft_packet_area *area,
                                   uint64_t sequence, int32_t num_blocks)
 {
-    for (int32_t i = weft_block_idx(warp) + weft_lane_idx(warp) * num_blocks;
-         i < WEFT_COLL_MAX_BLOCKS; i += WEFT_WARP_SIZE * num_blocks)
+    for (int32_t i = weft_block_idx(warp) + weft_lane_idx(warp) * num_blocks; i < area->max_blocks;
+         i += WEFT_WARP_SIZE * num_blocks)
         area->block_sequences[i] = sequence;
     if (weft_block_idx(warp) == 0 && weft_lane_idx(warp) == 0)
-        area->num_units_taken[(sequence + 1) % 2] = 0;
+        area->num_units_taken[(sequence + 1) % 2] = 0; /* the next operation's */
 }
 
 /* Called by every warp last. */
