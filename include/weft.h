@@ -348,7 +348,7 @@ typedef struct weft_coll_config {
     uint64_t staging_bytes;
     weft_algorithm algorithms[WEFT_NUM_COLLECTIVES]; /* pins them; an operation that the pinned one
                                                         cannot do is WEFT_ERROR_UNSUPPORTED */
-    int32_t num_blocks;                              /* as weft_ep_config's */
+    int32_t num_blocks;                              /* as weft_ep_config's, at most 1024 */
     int32_t num_warps;
 } weft_coll_config;
 
@@ -363,8 +363,9 @@ weft_result weft_coll_destroy(weft_coll *coll);
  * complete and its input may be overwritten. R is the number of ranks; counts are elements, any number
  * of them, 0 included, and the same on all ranks unless said otherwise; pointers may have any alignment
  * (16 bytes is fastest). Inputs and outputs are any memory that the machine accesses; in the heap, or
- * registered, they are reached directly, else large ones are staged by a copy. Input and output must
- * not overlap but in the in-place form that each names.
+ * registered, they are reached directly, else large ones are staged by a copy. Each rank may have them
+ * where it likes, but if they are more than staging_bytes, either all ranks have them in such memory or
+ * none (WEFT_ERROR_MISMATCH). Input and output must not overlap but in the in-place form that each names.
  *
  * Ranks whose calls do not fit together (operation, count, dtype, op, root) get WEFT_ERROR_MISMATCH that
  * names one of them; what outputs hold then is undefined.
@@ -404,7 +405,9 @@ typedef struct weft_all_to_all_v_args {
     const uint64_t *recv_offsets;
 } weft_all_to_all_v_args;
 
-/* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. */
+/* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. A rank knows only its own counts, so
+ * they choose no algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or
+ * be in the heap, or registered (WEFT_ERROR_UNSUPPORTED). */
 weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *args,
                               weft_stream *stream);
 /* recv[count] = rank root's send[count]; send is used on root alone. In place: recv == send. */

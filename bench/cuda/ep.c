@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "ep_check.h"
-#include "ep_timing.h"
 #include "ep_trace.h"
 #include "report.h"
 #include "try.h"
@@ -19,8 +18,8 @@ enum { CALLS_PER_GRAPH = 20 };
 
 struct job {
     const struct cuda_options *options;
-    struct ep_rank rank;
-    struct ep_timing timing;
+    struct gpu_rank rank;
+    struct timing timing;
     struct report report;
     int64_t num_wrong; /* in all figures */
 };
@@ -46,7 +45,7 @@ enum blocks_turn { FIRST_BLOCKS, FURTHER_BLOCKS };
 static int is_wanted(const struct ep_batch *batch, const struct operation *operation,
                      enum blocks_turn turn)
 {
-    const int is_first_format = batch->format == &batch->rank->options->formats[0];
+    const int is_first_format = batch->format == &batch->options->formats[0];
     if (!(operation->parts & PART_DISPATCH) && !is_first_format)
         return 0; /* it does not depend on the format */
     return turn == FIRST_BLOCKS || operation->parts == PART_DISPATCH ||
@@ -70,14 +69,15 @@ static struct measured describe(const struct ep_batch *batch, const struct opera
 
 /* The result is checked once, of the very calls that are then timed. A graph is captured behind the
  * preparation, since the handle tells the graph what routing it has. */
-static int measure_work(struct job *job, struct ep_work *work, struct measured *measured)
+static int measure_calls(struct job *job, const struct ep_call *call, struct calls *calls,
+                         struct measured *measured)
 {
-    TRY(ep_check_prepare(work->batch, work->parts));
-    if (work->num_calls > 1)
-        TRY(ep_work_capture(work));
-    TRY(ep_work_enqueue(work));
-    TRY(ep_check(work->batch, work->parts, &measured->num_wrong));
-    TRY(ep_timing_measure(&job->timing, work, &measured->us));
+    TRY(ep_check_prepare(call->batch, call->parts));
+    if (calls->num_calls > 1)
+        TRY(calls_capture(calls, job->rank.cuda_stream));
+    TRY(calls_enqueue(calls, job->rank.cuda_stream));
+    TRY(ep_check(call->batch, call->parts, &measured->num_wrong));
+    TRY(timing_measure(&job->timing, calls, &measured->us));
     job->num_wrong += measured->num_wrong;
     if (job->rank.rank == 0)
         report_print(&job->report, measured);
@@ -88,17 +88,17 @@ static int measure_operation(struct job *job, struct ep_batch *batch,
                              const struct operation *operation, int32_t num_blocks)
 {
     struct measured in_stream = describe(batch, operation, num_blocks), in_graph = in_stream;
-    struct ep_work calls = {.batch = batch, .parts = operation->parts, .num_calls = 1};
+    struct ep_call call = {batch, operation->parts};
+    struct calls one = {.enqueue = ep_call_enqueue, .argument = &call, .num_calls = 1};
+    struct calls graph = one;
     in_stream.kernel = "stream";
-    TRY(measure_work(job, &calls, &in_stream));
+    TRY(measure_calls(job, &call, &one, &in_stream));
     if (operation->parts & PART_WAIT_COUNTS)
         return 0; /* a graph cannot wait for the host */
-    struct ep_work graph = {
-        .batch = batch, .parts = operation->parts, .num_calls = CALLS_PER_GRAPH};
+    graph.num_calls = CALLS_PER_GRAPH;
     in_graph.kernel = "graph";
-    const int result = measure_work(job, &graph, &in_graph);
-    if (graph.graph != NULL)
-        CUDA_TRY(cudaGraphExecDestroy(graph.graph));
+    const int result = measure_calls(job, &call, &graph, &in_graph);
+    calls_destroy(&graph);
     return result;
 }
 
@@ -130,46 +130,35 @@ static int measure_tokens(struct job *job, int32_t num_tokens, int32_t num_block
     int result = 0;
     TRY(routing_init(&plan, job->options, num_tokens, job->rank.num_ranks));
     for (int32_t i = 0; i < job->options->num_formats && result == 0; i++) {
-        struct ep_batch batch = {
-            .rank = &job->rank, .plan = &plan, .format = &job->options->formats[i]};
+        struct ep_batch batch = {.options = job->options,
+                                 .rank = &job->rank,
+                                 .plan = &plan,
+                                 .format = &job->options->formats[i]};
         result = measure_format(job, &batch, num_blocks_listed);
     }
     plan_destroy(&plan);
     return result;
 }
 
-static int connect_ranks(struct ep_rank *rank)
-{
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    int num_gpus;
-    config.machine = WEFT_MACHINE_CUDA;
-    WEFT_TRY(weft_comm_create_from_env(&config, &rank->comm));
-    rank->rank = weft_comm_rank(rank->comm);
-    rank->num_ranks = weft_comm_num_ranks(rank->comm);
-    CUDA_TRY(cudaGetDeviceCount(&num_gpus));
-    if (rank->num_ranks > num_gpus || rank->num_ranks > MAX_RANKS) {
-        fprintf(stderr,
-                "%d ranks: each is measured on a GPU of its own, there are %d; at most %d\n",
-                rank->num_ranks, num_gpus, MAX_RANKS);
-        return -1;
-    }
-    CUDA_TRY(cudaSetDevice(rank->rank)); /* where weft is */
-    CUDA_TRY(cudaStreamCreateWithFlags(&rank->cuda_stream, cudaStreamNonBlocking));
-    WEFT_TRY(weft_stream_wrap(rank->comm, rank->cuda_stream, &rank->stream));
-    return 0;
-}
-
 static int run(struct job *job)
 {
     const struct cuda_options *options = job->options;
-    TRY(connect_ranks(&job->rank));
-    TRY(ep_timing_init(&job->timing));
+    TRY(gpu_rank_open(&job->rank));
+    job->timing = (struct timing){.comm = job->rank.comm,
+                                  .stream = job->rank.cuda_stream,
+                                  .meet = gpu_rank_meet,
+                                  .wait = gpu_rank_wait,
+                                  .argument = &job->rank,
+                                  .num_warmups = options->num_warmups,
+                                  .num_iters = options->num_iters};
+    TRY(timing_init(&job->timing));
     job->report = (struct report){.output = options->output,
                                   .num_ranks = job->rank.num_ranks,
                                   .num_topk = options->num_topk,
                                   .num_experts = options->num_experts};
+    const struct ep_tracing tracing = {options, &job->rank, &job->timing};
     for (int32_t i = 0; i < options->num_traces; i++)
-        TRY(ep_trace_measure(&job->timing, options->traces[i], &job->num_wrong));
+        TRY(ep_trace_measure(&tracing, options->traces[i], &job->num_wrong));
     for (int32_t i = 0; i < options->num_tokens.num_numbers && options->num_traces == 0; i++)
         TRY(measure_tokens(job, options->num_tokens.numbers[i],
                            i == 0 ? options->num_blocks.num_numbers : 1));
@@ -182,21 +171,15 @@ static int run(struct job *job)
 
 static void end(struct job *job)
 {
-    ep_timing_destroy(&job->timing);
-    if (job->rank.stream != NULL)
-        weft_stream_destroy(job->rank.stream);
-    if (job->rank.cuda_stream != NULL)
-        cudaStreamDestroy(job->rank.cuda_stream);
-    weft_comm_destroy(job->rank.comm);
+    timing_destroy(&job->timing);
+    gpu_rank_close(&job->rank);
 }
 
 int main(int argc, char **argv)
 {
     struct cuda_options options;
-    struct job job = {.options = &options, .rank = {.options = &options}};
-    job.timing.rank = &job.rank;
+    struct job job = {.options = &options};
     cuda_options_parse(&options, "Weft's operations on GPUs.", argc, argv);
-    unsetenv("WEFT_CUDA_DEVICE"); /* the ranks take the GPUs in turn */
     const int result = run(&job);
     end(&job);
     return result == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -52,7 +52,7 @@ static int alloc_tokens(struct ep_batch *batch)
 
 static int alloc_answers(struct ep_batch *batch)
 {
-    const int32_t row_bytes = batch->rank->options->formats[0].row_bytes[0];
+    const int32_t row_bytes = batch->options->formats[0].row_bytes[0];
     batch->answers =
         (struct pattern){.num_planes = 1, .tag = batch->rank->rank + 1, .row_bytes = {row_bytes}};
     batch->sums = (struct token_rows){.rank = batch->rank->rank,
@@ -119,7 +119,7 @@ int ep_batch_open(struct ep_batch *batch, int32_t num_blocks)
     config.num_experts = plan->num_experts;
     config.max_topk = plan->num_topk;
     config.num_blocks = num_blocks;
-    config.num_warps = batch->rank->options->num_warps;
+    config.num_warps = batch->options->num_warps;
     WEFT_TRY(weft_ep_create(batch->rank->comm, &config, &batch->ep));
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = plan->num_tokens;
@@ -186,6 +186,12 @@ int ep_batch_run(struct ep_batch *batch, int parts)
     if (parts & PART_COMBINE)
         WEFT_TRY(combine(batch));
     return 0;
+}
+
+int ep_call_enqueue(void *call)
+{
+    const struct ep_call *one = call;
+    return ep_batch_run(one->batch, one->parts);
 }
 
 int ep_batch_forget(struct ep_batch *batch)

@@ -3,16 +3,8 @@
 #ifndef BENCH_CUDA_EP_BATCH_H
 #define BENCH_CUDA_EP_BATCH_H
 
+#include "gpu_rank.h"
 #include "row_tables.h"
-#include "weft.h"
-
-struct ep_rank {
-    const struct cuda_options *options;
-    weft_comm *comm;
-    int32_t rank, num_ranks;
-    cudaStream_t cuda_stream;
-    weft_stream *stream; /* the same, as weft knows it */
-};
 
 /* Operations are sets of these, which follow each other in this order. */
 enum ep_part {
@@ -24,7 +16,8 @@ enum ep_part {
 };
 
 struct ep_batch {
-    const struct ep_rank *rank;
+    const struct cuda_options *options;
+    const struct gpu_rank *rank;
     const struct plan *plan;
     const struct row_format *format;
     struct device_memory memory;
@@ -44,7 +37,7 @@ struct ep_batch {
     weft_ep_handle *handle;
 };
 
-/* Collective. After rank, plan and format were set; destroy also after a failure. */
+/* Collective. After options, rank, plan and format were set; destroy also after a failure. */
 int ep_batch_init(struct ep_batch *batch);
 void ep_batch_destroy(struct ep_batch *batch);
 /* Collective: from now on as by this plan, of as many tokens, top-k and experts. */
@@ -57,6 +50,12 @@ void ep_batch_close(struct ep_batch *batch);
 
 /* Enqueues one operation. */
 int ep_batch_run(struct ep_batch *batch, int parts);
+/* The same, for struct calls. */
+struct ep_call {
+    struct ep_batch *batch;
+    int parts;
+};
+int ep_call_enqueue(void *call);
 /* Enqueues layout and notify of no tokens at all, which forgets the routing. */
 int ep_batch_forget(struct ep_batch *batch);
 

@@ -11,9 +11,9 @@
 static const int parts_of[] = {[TRACE_DISPATCH] = PART_DISPATCH, [TRACE_COMBINE] = PART_COMBINE};
 
 struct trace_job {
-    struct ep_timing *timing;
     const struct cuda_options *options;
-    int32_t rank, num_ranks;
+    const struct gpu_rank *rank;
+    struct timing *timing;
     int32_t num_layers;
     struct plan *plans;                                 /* [num_layers], then the uniform one */
     struct trace_figure *figures[NUM_TRACE_OPERATIONS]; /* each [num_layers] */
@@ -29,7 +29,7 @@ static int init_uniform(struct trace_job *job, const struct trace *trace, int32_
     struct cuda_options options = *job->options;
     options.num_topk = trace->num_topk;
     options.num_experts = trace->num_experts;
-    return routing_init(&job->plans[job->num_layers], &options, num_tokens, job->num_ranks);
+    return routing_init(&job->plans[job->num_layers], &options, num_tokens, job->rank->num_ranks);
 }
 
 static int init_plans(struct trace_job *job, const struct trace *trace)
@@ -44,7 +44,8 @@ static int init_plans(struct trace_job *job, const struct trace *trace)
         is_short |= job->figures[i] == NULL;
     }
     for (int32_t layer = 0; layer < job->num_layers && !is_short; layer++)
-        is_short = plan_init_from_trace(&job->plans[layer], trace, layer, job->num_ranks) != 0;
+        is_short =
+            plan_init_from_trace(&job->plans[layer], trace, layer, job->rank->num_ranks) != 0;
     if (is_short) {
         perror("routing");
         return -1;
@@ -61,11 +62,11 @@ static int read_trace(struct trace_job *job, const char *path)
         return -1;
     }
     int result = -1;
-    if (trace->num_tokens >= job->num_ranks)
+    if (trace->num_tokens >= job->rank->num_ranks)
         result = init_plans(job, trace);
     else
         fprintf(stderr, "trace %s: %d tokens for %d ranks\n", path, trace->num_tokens,
-                job->num_ranks);
+                job->rank->num_ranks);
     trace_close(trace);
     return result;
 }
@@ -87,17 +88,18 @@ static int measure_operation(struct trace_job *job, struct ep_batch *batch,
                              struct trace_figure *figure)
 {
     const int parts = parts_of[figure->operation];
-    const struct ep_work work = {.batch = batch, .parts = parts, .num_calls = 1};
+    struct ep_call call = {batch, parts};
+    const struct calls calls = {.enqueue = ep_call_enqueue, .argument = &call, .num_calls = 1};
     double *uniform = &job->uniform_gb_per_s[figure->operation];
     TRY(ep_check_prepare(batch, parts));
-    TRY(ep_work_enqueue(&work));
+    TRY(calls_enqueue(&calls, job->rank->cuda_stream));
     TRY(ep_check(batch, parts, &figure->num_wrong));
-    TRY(ep_timing_measure(job->timing, &work, &figure->us));
+    TRY(timing_measure(job->timing, &calls, &figure->us));
     const double gb_per_s = trace_link_gb_per_s(&job->report, figure);
     if (figure->layer == TRACE_UNIFORM)
         *uniform = gb_per_s;
     figure->vs_uniform = gb_per_s > 0 ? *uniform / gb_per_s : 0; /* 0: no row has left its rank */
-    if (job->rank == 0)
+    if (job->rank->rank == 0)
         trace_report_layer(&job->report, figure);
     return 0;
 }
@@ -125,7 +127,7 @@ static int measure_layers(struct trace_job *job, struct ep_batch *batch, int64_t
     TRY(ep_batch_open(batch, job->report.num_blocks));
     for (int32_t layer = TRACE_UNIFORM; layer < job->num_layers; layer++)
         TRY(measure_layer(job, batch, layer, num_wrong));
-    for (int i = 0; i < NUM_TRACE_OPERATIONS && job->rank == 0; i++)
+    for (int i = 0; i < NUM_TRACE_OPERATIONS && job->rank->rank == 0; i++)
         trace_report_medians(&job->report, job->figures[i], job->num_layers, job->samples);
     return 0;
 }
@@ -135,7 +137,8 @@ static int measure(struct trace_job *job, const char *path, int64_t *num_wrong)
 {
     TRY(read_trace(job, path));
     const char *slash = strrchr(path, '/');
-    struct ep_batch batch = {.rank = job->timing->rank,
+    struct ep_batch batch = {.options = job->options,
+                             .rank = job->rank,
                              .plan = &job->plans[job->num_layers],
                              .format = &job->options->formats[0]};
     for (int32_t layer = 0; layer < job->num_layers; layer++) {
@@ -155,13 +158,10 @@ static int measure(struct trace_job *job, const char *path, int64_t *num_wrong)
     return result;
 }
 
-int ep_trace_measure(struct ep_timing *timing, const char *path, int64_t *num_wrong)
+int ep_trace_measure(const struct ep_tracing *tracing, const char *path, int64_t *num_wrong)
 {
-    const struct ep_rank *rank = timing->rank;
-    struct trace_job job = {.timing = timing,
-                            .options = rank->options,
-                            .rank = rank->rank,
-                            .num_ranks = rank->num_ranks};
+    struct trace_job job = {
+        .options = tracing->options, .rank = tracing->rank, .timing = tracing->timing};
     const int result = measure(&job, path, num_wrong);
     destroy_plans(&job);
     return result;

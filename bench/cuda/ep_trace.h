@@ -3,10 +3,17 @@
 #ifndef BENCH_CUDA_EP_TRACE_H
 #define BENCH_CUDA_EP_TRACE_H
 
-#include "ep_timing.h"
+#include "cuda_options.h"
+#include "gpu_rank.h"
+#include "timing.h"
 
 /* Collective: prints what dispatch and combine take in every layer of a trace, the handle having its
  * routing, beside a layer of uniform routing of the same size. Adds how much was wrong. */
-int ep_trace_measure(struct ep_timing *timing, const char *path, int64_t *num_wrong);
+struct ep_tracing {
+    const struct cuda_options *options;
+    const struct gpu_rank *rank;
+    struct timing *timing;
+};
+int ep_trace_measure(const struct ep_tracing *tracing, const char *path, int64_t *num_wrong);
 
 #endif

@@ -8,46 +8,19 @@
  * each is a CUDA graph, so that what the host takes to launch it does not show.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "clock.h"
 #include "nccl_exchange.h"
 #include "report.h"
 #include "slowest.h"
 #include "try.h"
 
-enum { TIMEOUT_S = 30 }; /* of all iterations of one figure */
-
 struct job {
     const struct cuda_options *options;
-    weft_comm *comm;
+    struct nccl_rank rank;
     struct nccl_exchange exchange;
-    float *barrier; /* on the GPU */
     cudaEvent_t *starts, *stops;
     struct report report;
 };
-
-static int connect_ranks(struct job *job)
-{
-    struct nccl_exchange *exchange = &job->exchange;
-    int num_gpus;
-    CUDA_TRY(cudaGetDeviceCount(&num_gpus));
-    exchange->rank = weft_comm_rank(job->comm);
-    exchange->num_ranks = weft_comm_num_ranks(job->comm);
-    if (exchange->num_ranks > num_gpus || exchange->num_ranks > MAX_RANKS) {
-        fprintf(stderr, "%d ranks: NCCL needs a GPU for each, there are %d; at most %d\n",
-                exchange->num_ranks, num_gpus, MAX_RANKS);
-        return -1;
-    }
-    CUDA_TRY(cudaSetDevice(exchange->rank));
-    CUDA_TRY(cudaStreamCreateWithFlags(&exchange->stream, cudaStreamNonBlocking));
-    ncclUniqueId id = {{0}}, ids[MAX_RANKS];
-    if (exchange->rank == 0)
-        NCCL_TRY(ncclGetUniqueId(&id));
-    WEFT_TRY(weft_host_all_gather(job->comm, &id, sizeof(id), ids));
-    NCCL_TRY(ncclCommInitRank(&exchange->nccl, exchange->num_ranks, ids[0], exchange->rank));
-    return 0;
-}
 
 static int alloc_events(struct job *job)
 {
@@ -62,25 +35,6 @@ static int alloc_events(struct job *job)
         CUDA_TRY(cudaEventCreate(&job->starts[i]));
         CUDA_TRY(cudaEventCreate(&job->stops[i]));
     }
-    CUDA_TRY(cudaMalloc((void **)&job->barrier, sizeof(float)));
-    CUDA_TRY(cudaMemset(job->barrier, 0, sizeof(float)));
-    return 0;
-}
-
-/* NCCL itself waits without end when a rank is missing. */
-static int wait_for_stream(struct job *job)
-{
-    const double start_us = clock_us();
-    cudaError_t state;
-    while ((state = cudaStreamQuery(job->exchange.stream)) == cudaErrorNotReady) {
-        WEFT_TRY(weft_comm_status(job->comm, NULL));
-        if (clock_us() - start_us > TIMEOUT_S * 1e6) {
-            fprintf(stderr, "rank %d: still waiting after %d s\n", job->exchange.rank, TIMEOUT_S);
-            return -1;
-        }
-        usleep(20);
-    }
-    CUDA_TRY(state);
     return 0;
 }
 
@@ -88,7 +42,7 @@ typedef int operation(struct nccl_exchange *exchange);
 
 static int capture(struct job *job, operation *run, cudaGraphExec_t *exec)
 {
-    cudaStream_t stream = job->exchange.stream;
+    cudaStream_t stream = job->rank.stream;
     cudaGraph_t graph;
     CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     TRY(run(&job->exchange));
@@ -103,24 +57,22 @@ static int enqueue(struct job *job, operation *run, cudaGraphExec_t exec)
 {
     if (exec == NULL)
         return run(&job->exchange);
-    CUDA_TRY(cudaGraphLaunch(exec, job->exchange.stream));
+    CUDA_TRY(cudaGraphLaunch(exec, job->rank.stream));
     return 0;
 }
 
 /* The host runs ahead of the GPU; a small all-reduce lets the ranks start together. */
 static int enqueue_iterations(struct job *job, operation *run, cudaGraphExec_t exec)
 {
-    struct nccl_exchange *exchange = &job->exchange;
     for (int32_t i = -job->options->num_warmups; i < job->options->num_iters; i++) {
-        NCCL_TRY(ncclAllReduce(job->barrier, job->barrier, 1, ncclFloat, ncclSum, exchange->nccl,
-                               exchange->stream));
+        TRY(nccl_rank_meet(&job->rank));
         if (i >= 0)
-            CUDA_TRY(cudaEventRecord(job->starts[i], exchange->stream));
+            CUDA_TRY(cudaEventRecord(job->starts[i], job->rank.stream));
         TRY(enqueue(job, run, exec));
         if (i >= 0)
-            CUDA_TRY(cudaEventRecord(job->stops[i], exchange->stream));
+            CUDA_TRY(cudaEventRecord(job->stops[i], job->rank.stream));
     }
-    return wait_for_stream(job);
+    return nccl_rank_wait(&job->rank);
 }
 
 static int read_us(const struct job *job, double *samples)
@@ -144,7 +96,7 @@ static int time_operation(struct job *job, operation *run, cudaGraphExec_t exec,
     }
     int result = read_us(job, samples);
     if (result == 0)
-        result = slowest_of_ranks(job->comm, samples, num_iters, us);
+        result = slowest_of_ranks(job->rank.comm, samples, num_iters, us);
     free(samples);
     return result;
 }
@@ -154,13 +106,13 @@ static int measure(struct job *job, operation *run, struct measured measured)
     cudaGraphExec_t exec;
     measured.kernel = "nccl";
     TRY(time_operation(job, run, NULL, &measured.us));
-    if (job->exchange.rank == 0)
+    if (job->rank.rank == 0)
         report_print(&job->report, &measured);
     TRY(capture(job, run, &exec));
     measured.kernel = "nccl_graph";
     const int result = time_operation(job, run, exec, &measured.us);
     CUDA_TRY(cudaGraphExecDestroy(exec));
-    if (result == 0 && job->exchange.rank == 0)
+    if (result == 0 && job->rank.rank == 0)
         report_print(&job->report, &measured);
     return result;
 }
@@ -185,7 +137,7 @@ static int measure_tokens(struct job *job, int32_t num_tokens)
 {
     struct plan plan;
     int result = 0;
-    TRY(routing_init(&plan, job->options, num_tokens, job->exchange.num_ranks));
+    TRY(routing_init(&plan, job->options, num_tokens, job->rank.num_ranks));
     for (int32_t i = 0; i < job->options->num_formats && result == 0; i++) {
         job->exchange.format = &job->options->formats[i];
         result = measure_format(job, &plan, job->exchange.format);
@@ -197,13 +149,14 @@ static int measure_tokens(struct job *job, int32_t num_tokens)
 
 static int run(struct job *job)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.machine = WEFT_MACHINE_CPU; /* the GPUs are NCCL's alone */
-    WEFT_TRY(weft_comm_create_from_env(&config, &job->comm));
-    TRY(connect_ranks(job));
+    TRY(nccl_rank_open(&job->rank));
+    job->exchange = (struct nccl_exchange){.nccl = job->rank.nccl,
+                                           .stream = job->rank.stream,
+                                           .rank = job->rank.rank,
+                                           .num_ranks = job->rank.num_ranks};
     TRY(alloc_events(job));
     job->report = (struct report){.output = job->options->output,
-                                  .num_ranks = job->exchange.num_ranks,
+                                  .num_ranks = job->rank.num_ranks,
                                   .num_topk = job->options->num_topk,
                                   .num_experts = job->options->num_experts};
     for (int32_t i = 0; i < job->options->num_tokens.num_numbers; i++)
@@ -211,25 +164,15 @@ static int run(struct job *job)
     return 0;
 }
 
-/* After a failure, NCCL's connections cannot be closed in order: other ranks may be gone. */
 static void end(struct job *job, int result)
 {
-    if (job->exchange.nccl != NULL) {
-        if (result == 0)
-            ncclCommDestroy(job->exchange.nccl);
-        else
-            ncclCommAbort(job->exchange.nccl);
-    }
     for (int32_t i = 0; i < job->options->num_iters && job->stops != NULL; i++) {
         if (job->starts[i] != NULL)
             cudaEventDestroy(job->starts[i]);
         if (job->stops[i] != NULL)
             cudaEventDestroy(job->stops[i]);
     }
-    cudaFree(job->barrier);
-    if (job->exchange.stream != NULL)
-        cudaStreamDestroy(job->exchange.stream);
-    weft_comm_destroy(job->comm);
+    nccl_rank_close(&job->rank, result);
     free(job->starts);
     free(job->stops);
 }
@@ -239,7 +182,6 @@ int main(int argc, char **argv)
     struct cuda_options options;
     struct job job = {.options = &options};
     cuda_options_parse(&options, "Dispatch and combine by NCCL.", argc, argv);
-    setenv("NCCL_NVLS_ENABLE", "0", 1); /* no NVLink multicast */
     const int result = run(&job);
     end(&job, result);
     return result == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -3,9 +3,8 @@
 #ifndef BENCH_CUDA_NCCL_EXCHANGE_H
 #define BENCH_CUDA_NCCL_EXCHANGE_H
 
-#include <nccl.h>
-
 #include "device_memory.h"
+#include "nccl_rank.h"
 #include "row_tables.h"
 
 struct nccl_exchange {
@@ -25,16 +24,6 @@ struct nccl_exchange {
     struct pattern tokens, received;
     uint32_t *num_wrong; /* on the GPU */
 };
-
-#define NCCL_TRY(call)                                                                             \
-    do {                                                                                           \
-        const ncclResult_t result_ = (call);                                                       \
-        if (result_ != ncclSuccess) {                                                              \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE_NAME__, __LINE__, #call,                     \
-                    ncclGetErrorString(result_));                                                  \
-            return -1;                                                                             \
-        }                                                                                          \
-    } while (0)
 
 /* After nccl, stream, rank, num_ranks and format were set. */
 int nccl_exchange_init(struct nccl_exchange *exchange, const struct plan *plan);

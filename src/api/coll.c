@@ -3,7 +3,7 @@
 
 #include "api/check.h"
 
-enum { MAX_BLOCKS = 65535 };
+enum { MAX_BLOCKS = 1024 };
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
 
@@ -25,7 +25,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
     WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        WEFT__TRY(weft__check_range((int64_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
+        WEFT__TRY(weft__check_range((int32_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
                                     WEFT_NUM_ALGORITHMS - 1, "algorithms"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
@@ -60,25 +60,25 @@ static weft_result check_pointer(const weft_coll *coll, const void *ptr, uint64_
 
 /* Outputs may be the input itself, where they are in place; else they share no byte. */
 static weft_result check_overlap(const struct weft__coll_call *call, uint64_t send_bytes,
-                                 uint64_t recv_bytes, const char *in_place)
+                                 uint64_t recv_bytes, uintptr_t in_place)
 {
     const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
-    if (call->send == in_place || send_bytes == 0 || recv_bytes == 0 || send + send_bytes <= recv ||
+    if (send == in_place || send_bytes == 0 || recv_bytes == 0 || send + send_bytes <= recv ||
         recv + recv_bytes <= send)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "send is %p, its %llu bytes overlap the %llu of recv, %p: allowed is %s",
                        (const void *)call->send, (unsigned long long)send_bytes,
                        (unsigned long long)recv_bytes, (const void *)call->recv,
-                       in_place == NULL ? "no overlap" : "none, or the in-place form");
+                       in_place == 0 ? "no overlap" : "none, or the in-place form");
 }
 
 static weft_result check_call(const struct weft__coll_call *call)
 {
     WEFT__TRY(weft__check_not_null(call->coll, "coll"));
     WEFT__TRY(weft__check_not_null(call->stream, "stream"));
-    WEFT__TRY(weft__check_range((int64_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
-    WEFT__TRY(weft__check_range((int64_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
+    WEFT__TRY(weft__check_range((int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
+    WEFT__TRY(weft__check_range((int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
     if (call->count > max_row_bytes / weft_dtype_bytes(call->dtype))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "count is %llu, allowed are 0..%llu",
                            (unsigned long long)call->count,
@@ -96,9 +96,10 @@ static weft_result check_arrays(const struct weft__coll_call *call, struct array
                                 struct array_shape recv)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const char *in_place = NULL;
+    uintptr_t in_place = 0;
     if (send.shared_row >= 0 && recv.shared_row >= 0)
-        in_place = call->recv + ((uint64_t)recv.shared_row - (uint64_t)send.shared_row) * row_bytes;
+        in_place = (uintptr_t)call->recv +
+                   ((uint64_t)recv.shared_row - (uint64_t)send.shared_row) * row_bytes;
     WEFT__TRY(check_pointer(call->coll, call->send, send.num_rows * call->count, "send"));
     WEFT__TRY(check_pointer(call->coll, call->recv, recv.num_rows * call->count, "recv"));
     return check_overlap(call, send.num_rows * row_bytes, recv.num_rows * row_bytes, in_place);
@@ -109,8 +110,14 @@ static weft_result check_arrays(const struct weft__coll_call *call, struct array
 weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll, WEFT_ALL_REDUCE, send, recv, count, dtype, op,
-                                         0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_REDUCE,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .op = op,
+                                         .stream = stream};
     const struct array_shape one = {1, 0};
     WEFT__TRY(check_call(&call));
     WEFT__TRY(check_arrays(&call, one, one));
@@ -120,8 +127,14 @@ weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
                                 weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {
-        coll, WEFT_REDUCE_SCATTER, send, recv, count, dtype, op, 0, stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_REDUCE_SCATTER,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .op = op,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
@@ -132,8 +145,13 @@ weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, u
 weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_ALL_GATHER, send, recv,  count,
-                                         dtype, WEFT_SUM,        0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_GATHER,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
@@ -144,8 +162,13 @@ weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_ALL_TO_ALL, send, recv,  count,
-                                         dtype, WEFT_SUM,        0,    stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_TO_ALL,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const struct array_shape all = {(uint64_t)coll->comm->num_ranks, -1};
     WEFT__TRY(check_arrays(&call, all, all));
@@ -155,8 +178,14 @@ weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint6
 weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
                            weft_dtype dtype, int32_t root, weft_stream *stream)
 {
-    const struct weft__coll_call call = {coll,  WEFT_BROADCAST, send, recv,  count,
-                                         dtype, WEFT_SUM,       root, stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_BROADCAST,
+                                         .send = send,
+                                         .recv = recv,
+                                         .count = count,
+                                         .dtype = dtype,
+                                         .root = root,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     const weft_comm *comm = coll->comm;
     WEFT__TRY(weft__check_range(root, 0, comm->num_ranks - 1, "root"));
@@ -191,6 +220,18 @@ static weft_result find_v_rows(const struct weft__coll_call *call, const uint64_
     return WEFT_OK;
 }
 
+/* What other ranks send or receive they tell themselves. */
+static weft_result check_own_counts(const weft_all_to_all_v_args *args, int32_t rank)
+{
+    if (args->send_counts[rank] == args->recv_counts[rank])
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "send_counts[%d] is %llu and recv_counts[%d] is %llu: what rank %d sends to "
+                       "itself must be what it receives from itself",
+                       rank, (unsigned long long)args->send_counts[rank], rank,
+                       (unsigned long long)args->recv_counts[rank], rank);
+}
+
 weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *user_args,
                               weft_stream *stream)
 {
@@ -200,8 +241,12 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
     WEFT__TRY(weft__check_not_null(coll, "coll"));
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_all_to_all_v_args"));
-    const struct weft__coll_call call = {coll,       WEFT_ALL_TO_ALL, args.send, args.recv, 0,
-                                         args.dtype, WEFT_SUM,        0,         stream};
+    const struct weft__coll_call call = {.coll = coll,
+                                         .collective = WEFT_ALL_TO_ALL,
+                                         .send = args.send,
+                                         .recv = args.recv,
+                                         .dtype = args.dtype,
+                                         .stream = stream};
     WEFT__TRY(check_call(&call));
     WEFT__TRY(weft__check_not_null(args.send_counts, "send_counts"));
     WEFT__TRY(weft__check_not_null(args.send_offsets, "send_offsets"));
@@ -211,8 +256,9 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
         find_v_rows(&call, args.send_counts, args.send_offsets, "send", rows.sent, &sent_bytes));
     WEFT__TRY(find_v_rows(&call, args.recv_counts, args.recv_offsets, "recv", rows.received,
                           &received_bytes));
+    WEFT__TRY(check_own_counts(&args, coll->comm->rank));
     WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
     WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));
-    WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, NULL));
+    WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, 0));
     return weft__coll_exchange_v(&call, &rows);
 }

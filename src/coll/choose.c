@@ -109,5 +109,7 @@ struct weft__grid weft__coll_grid(const weft_coll *coll, const struct weft__work
         grid.num_blocks = coll->num_blocks;
     if (coll->num_warps > 0)
         grid.num_warps = coll->num_warps;
+    if (grid.num_blocks > coll->area.max_blocks)
+        grid.num_blocks = coll->area.max_blocks;
     return grid;
 }

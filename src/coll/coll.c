@@ -6,12 +6,15 @@
 
 enum { STAGING_BYTES = 8 << 20, CUDA_PACKET_BYTES = 1 << 20, CPU_PACKET_BYTES = 128 << 10 };
 enum { CUDA_CHUNK_BYTES = 8 << 10, CPU_CHUNK_BYTES = 128 << 10 };
+enum { CUDA_MAX_BLOCKS = 256, CPU_MAX_BLOCKS = 1 }; /* that the machine chooses */
 
 /* What the ranks must agree on when they create a weft_coll. */
 struct terms {
     uint64_t packet_bytes;
     uint64_t staging_bytes;
     int32_t algorithms[WEFT_NUM_COLLECTIVES];
+    int32_t num_blocks;
+    int32_t direct_blocks[WEFT__NUM_WORKS]; /* may differ: the fewest are used */
 };
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
@@ -27,6 +30,10 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
                                (unsigned long long)own->staging_bytes, comm->rank,
                                (unsigned long long)other->packet_bytes,
                                (unsigned long long)other->staging_bytes, rank);
+        if (other->num_blocks != own->num_blocks)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on num_blocks: %d on this rank %d, %d on rank %d",
+                               own->num_blocks, comm->rank, other->num_blocks, rank);
         for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
             if (other->algorithms[i] != own->algorithms[i])
                 return weft__error(WEFT_ERROR_MISMATCH,
@@ -40,19 +47,34 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
     return WEFT_OK;
 }
 
-static weft_result agree(const weft_coll *coll)
+static void agree_on_blocks(weft_coll *coll, const struct terms *all)
+{
+    for (int kind = 0; kind < WEFT__NUM_WORKS; kind++) {
+        coll->direct_blocks[kind] = all[0].direct_blocks[kind];
+        for (int32_t rank = 1; rank < coll->comm->num_ranks; rank++) {
+            if (all[rank].direct_blocks[kind] < coll->direct_blocks[kind])
+                coll->direct_blocks[kind] = all[rank].direct_blocks[kind];
+        }
+    }
+}
+
+static weft_result agree(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
     struct terms own = {.packet_bytes = coll->area.region_bytes,
-                        .staging_bytes = coll->staging_bytes};
+                        .staging_bytes = coll->staging_bytes,
+                        .num_blocks = coll->num_blocks};
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
+    weft__coll_choose_direct_blocks(coll, own.direct_blocks);
     struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
     if (all == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
     weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
     if (result == WEFT_OK)
         result = compare_terms(comm, all);
+    if (result == WEFT_OK)
+        agree_on_blocks(coll, all);
     free(all);
     return result;
 }
@@ -83,14 +105,27 @@ static void find_areas(weft_coll *coll)
         coll->area.areas[rank] = heap_bases[rank] + offset;
 }
 
+/* What the programs count in; zero at first. */
+static weft_result allocate_counters(weft_coll *coll)
+{
+    const struct weft__machine *machine = weft__machine_of(coll->comm);
+    void *sequences, *taken;
+    WEFT__TRY(
+        machine->alloc(coll->comm, (uint64_t)coll->area.max_blocks * sizeof(uint64_t), &sequences));
+    coll->area.block_sequences = sequences;
+    WEFT__TRY(machine->alloc(coll->comm, 2 * sizeof(int32_t), &taken));
+    coll->area.num_units_taken = taken;
+    return WEFT_OK;
+}
+
 static weft_result set_up(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
     void *staging;
     WEFT__TRY(check_reach(comm));
     WEFT__TRY(agree(coll));
-    WEFT__TRY(weft__exchange_create(
-        comm, weft_packet_area_bytes(comm->num_ranks, coll->area.region_bytes), &coll->exchange));
+    WEFT__TRY(weft__comm_agree(comm, allocate_counters(coll), "have a weft_coll"));
+    WEFT__TRY(weft__exchange_create(comm, weft_packet_area_bytes(&coll->area), &coll->exchange));
     WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));
     coll->staging = staging;
     find_areas(coll);
@@ -102,24 +137,36 @@ static uint64_t round_up(uint64_t bytes, uint64_t multiple)
     return (bytes + multiple - 1) / multiple * multiple;
 }
 
+static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
+{
+    /* A piece of a row for every rank, aligned. */
+    enum { REGION_MULTIPLE = 256, STAGING_MULTIPLE = 16 * WEFT_COLL_MAX_RANKS };
+    const int is_cuda = weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA;
+    uint64_t packet_bytes = config->packet_bytes;
+    uint64_t staging_bytes = config->staging_bytes;
+    if (packet_bytes == 0)
+        packet_bytes = is_cuda ? CUDA_PACKET_BYTES : CPU_PACKET_BYTES;
+    if (staging_bytes == 0)
+        staging_bytes = STAGING_BYTES;
+    coll->num_blocks = config->num_blocks;
+    coll->num_warps = config->num_warps;
+    coll->chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES;
+    coll->staging_bytes = round_up(staging_bytes, STAGING_MULTIPLE);
+    coll->area.exchange.num_ranks = coll->comm->num_ranks;
+    coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
+    coll->area.max_blocks = is_cuda ? CUDA_MAX_BLOCKS : CPU_MAX_BLOCKS;
+    if (coll->num_blocks > 0)
+        coll->area.max_blocks = coll->num_blocks;
+}
+
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
 {
-    enum { REGION_MULTIPLE = 256 };
     weft_coll *coll = calloc(1, sizeof *coll);
     if (coll == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_coll");
     coll->comm = comm;
-    coll->num_blocks = config->num_blocks;
-    coll->num_warps = config->num_warps;
     memcpy(coll->pinned, config->algorithms, sizeof coll->pinned);
-    const int is_cuda = weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA;
-    coll->chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES;
-    uint64_t packet_bytes = config->packet_bytes;
-    if (packet_bytes == 0)
-        packet_bytes = is_cuda ? CUDA_PACKET_BYTES : CPU_PACKET_BYTES;
-    coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
-    coll->staging_bytes = round_up(
-        config->staging_bytes > 0 ? config->staging_bytes : STAGING_BYTES, REGION_MULTIPLE);
+    choose_sizes(coll, config);
     const weft_result result = set_up(coll);
     if (result != WEFT_OK) {
         weft__coll_destroy(coll);
@@ -131,10 +178,13 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
 
 void weft__coll_destroy(weft_coll *coll)
 {
+    const struct weft__machine *machine = weft__machine_of(coll->comm);
     if (coll->exchange != NULL)
         weft__exchange_wait(coll->exchange);
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__exchange_destroy(coll->exchange);
+    machine->free(coll->comm, coll->area.num_units_taken);
+    machine->free(coll->comm, coll->area.block_sequences);
     free(coll);
 }

@@ -16,6 +16,7 @@ struct weft_coll {
     weft_algorithm pinned[WEFT_NUM_COLLECTIVES]; /* or AUTO */
     int32_t num_blocks;                          /* 0: the machine's choice */
     int32_t num_warps;
+    int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
 };
 
 /* A call of any of the collectives, checked by the api. */
@@ -29,6 +30,7 @@ struct weft__coll_call {
     weft_reduce_op op;
     int32_t root;
     weft_stream *stream;
+    enum weft__coll_extent { WEFT__COLL_WHOLE, WEFT__COLL_PIECE } extent;
 };
 
 /* What goes between this rank and each other, in bytes from the beginning of send and recv. */
@@ -76,7 +78,9 @@ struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
 struct weft__coll_places {
     uint64_t input;
     uint64_t output;
+    char *out; /* the output, of pushes, where this rank has it */
 };
+void weft__coll_choose_direct_blocks(const weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,
                                      weft_algorithm algorithm);

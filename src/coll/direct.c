@@ -9,25 +9,37 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
                                     enum weft_program program)
 {
     const weft_coll *coll = call->coll;
-    return (struct weft_direct){
+    struct weft_direct direct = {
         .area = coll->area,
         .header = weft__coll_header(call, program, 0),
-        .message = {.call = {[WEFT_CALL_PROGRAM] = program,
-                             [WEFT_CALL_DTYPE] = (uint32_t)call->dtype,
-                             [WEFT_CALL_COLLECTIVE] = (uint32_t)call->collective,
-                             [WEFT_CALL_OP] = (uint32_t)call->op,
-                             [WEFT_CALL_ROOT] = (uint32_t)call->root},
-                    .array_offsets =
-                        {[WEFT_DIRECT_IN] = places->input, [WEFT_DIRECT_OUT] = places->output}},
         .chunk_bytes = coll->chunk_bytes,
     };
+    direct.header.input = places->input;
+    direct.header.output = places->output;
+    if (call->extent == WEFT__COLL_PIECE)
+        direct.header.num_bytes = WEFT_CALL_IS_PIECE;
+    return direct;
+}
+
+static struct weft__grid choose_grid(const weft_coll *coll, enum weft__work_kind kind)
+{
+    const struct weft__work work = {kind, 0, coll->chunk_bytes};
+    return weft__coll_grid(coll, &work);
+}
+
+void weft__coll_choose_direct_blocks(const weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS])
+{
+    blocks[WEFT__WORK_PULL_ROWS] = choose_grid(coll, WEFT__WORK_PULL_ROWS).num_blocks;
+    blocks[WEFT__WORK_PUSH_ROWS] = choose_grid(coll, WEFT__WORK_PUSH_ROWS).num_blocks;
 }
 
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
-                          const struct weft__work *work, const void *args, size_t args_bytes)
+                          enum weft__work_kind kind, const void *args, size_t args_bytes)
 {
-    return weft__exchange_launch(call->coll->exchange, call->stream, program,
-                                 weft__coll_grid(call->coll, work), args, args_bytes);
+    weft_coll *coll = call->coll;
+    struct weft__grid grid = choose_grid(coll, kind);
+    grid.num_blocks = coll->direct_blocks[kind];
+    return weft__exchange_launch(coll->exchange, call->stream, program, grid, args, args_bytes);
 }
 
 /* The part of the row that this rank reduces in two shots. */
@@ -50,8 +62,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         .part_bytes = row_bytes,
         .out = call->recv,
     };
-    args.direct.message.call[WEFT_CALL_BYTES_LOW] = (uint32_t)row_bytes;
-    args.direct.message.call[WEFT_CALL_BYTES_HIGH] = (uint32_t)(row_bytes >> 32);
+    args.direct.header.num_bytes |= row_bytes;
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {
@@ -60,8 +71,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         args.part_bytes = part.bytes;
         args.out = NULL;
     }
-    const struct weft__work work = {WEFT__WORK_PULL_ROWS, 0, args.direct.chunk_bytes};
-    return launch(call, WEFT_PROGRAM_direct_reduce, &work, &args, sizeof args);
+    return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_ROWS, &args, sizeof args);
 }
 
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
@@ -71,17 +81,19 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
     struct weft_direct_push_args args = {
         .direct = direct_of(call, places, WEFT_PROGRAM_direct_push),
         .in = call->send,
+        .out = places->out,
         .rows =
             call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
     };
+    if (call->collective == WEFT_BROADCAST)
+        args.direct.header.num_bytes |= weft__coll_row_bytes(call); /* whoever sends none, too */
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
         args.sent[rank].offset = rows->sent[rank].offset;
         args.sent[rank].bytes = rows->sent[rank].bytes;
-        args.received[rank].num_bytes = rows->received[rank].bytes;
-        args.received[rank].array_offset = places->output + rows->received[rank].offset;
+        args.received[rank].offset = rows->received[rank].offset;
+        args.received[rank].bytes = rows->received[rank].bytes;
         if (args.sent[rank].bytes > args.longest_row_bytes)
             args.longest_row_bytes = args.sent[rank].bytes;
     }
-    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, 0, args.direct.chunk_bytes};
-    return launch(call, WEFT_PROGRAM_direct_push, &work, &args, sizeof args);
+    return launch(call, WEFT_PROGRAM_direct_push, WEFT__WORK_PUSH_ROWS, &args, sizeof args);
 }

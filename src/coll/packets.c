@@ -63,9 +63,11 @@ weft_result weft__coll_packets_two_step(const struct weft__coll_call *call)
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
                                         const struct weft__coll_rows *rows)
 {
+    const uint64_t common_bytes =
+        call->collective == WEFT_BROADCAST ? weft__coll_row_bytes(call) : 0;
     struct weft_packet_exchange_args args = {
         .area = call->coll->area,
-        .header = weft__coll_header(call, WEFT_PROGRAM_packet_exchange, 0),
+        .header = weft__coll_header(call, WEFT_PROGRAM_packet_exchange, common_bytes),
         .in = call->send,
         .out = call->recv,
     };

@@ -81,9 +81,10 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
     struct weft__coll_call piece = *call;
     struct weft_copy_args before = {0}, after = {0};
     piece.count = count;
+    piece.extent = count < call->count ? WEFT__COLL_PIECE : WEFT__COLL_WHOLE;
     piece.recv = call->recv + begin * element_bytes;
-    struct weft__coll_places places = {arrays->places.input + begin * element_bytes,
-                                       arrays->places.output + begin * element_bytes};
+    struct weft__coll_places places = {.input = arrays->places.input + begin * element_bytes,
+                                       .output = arrays->places.output + begin * element_bytes};
     if (arrays->staged & IN_STAGED) {
         places.input = staging_place(call->coll);
         for (int32_t row = 0; row < num_rows_in(call); row++)
@@ -137,6 +138,14 @@ static uint64_t received_bytes(const struct weft__coll_call *call,
     return bytes;
 }
 
+static uint64_t longest_row(const struct weft__coll_call *call, const struct weft__coll_rows *rows)
+{
+    uint64_t longest = 0;
+    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++)
+        longest = rows->received[rank].bytes > longest ? rows->received[rank].bytes : longest;
+    return longest;
+}
+
 static struct weft__coll_row part_of(const struct weft__coll_row *row, uint64_t begin,
                                      uint64_t bytes)
 {
@@ -149,7 +158,8 @@ static struct weft__coll_row part_of(const struct weft__coll_row *row, uint64_t 
 static weft_result push_piece(const struct weft__coll_call *call,
                               const struct weft__coll_rows *rows, uint64_t begin, uint64_t bytes)
 {
-    const struct weft__coll_places places = {.output = staging_place(call->coll)};
+    const struct weft__coll_places places = {.output = staging_place(call->coll),
+                                             .out = call->coll->staging};
     struct weft__coll_rows piece;
     struct weft_copy_args after = {0};
     uint64_t staged_bytes = 0;
@@ -169,21 +179,24 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
                                    const struct weft__coll_rows *rows)
 {
     const weft_coll *coll = call->coll;
-    struct weft__coll_places places = {0};
+    struct weft__coll_places places = {.out = call->recv};
     const uint64_t out_bytes = extent(call, rows);
     if (out_bytes == 0 || weft__registered_find(coll->comm, call->recv, out_bytes, &places.output))
         return weft__coll_direct_push(call, &places, rows);
     if (received_bytes(call, rows) <= coll->staging_bytes)
         return push_piece(call, rows, 0, UINT64_MAX);
-    if (call->count == 0) /* rows of any length: a rank cannot know how many pieces others have */
+    if (call->count == 0 &&
+        coll->comm->num_ranks > 1) /* rows of any length: others' pieces are unknown */
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "recv is not in the heap and gets %llu bytes: allowed are at most %llu "
                            "(staging_bytes)",
                            (unsigned long long)received_bytes(call, rows),
                            (unsigned long long)coll->staging_bytes);
-    const uint64_t longest = weft__coll_row_bytes(call);
+    struct weft__coll_call piece = *call;
+    piece.extent = WEFT__COLL_PIECE;
+    const uint64_t longest = longest_row(call, rows);
     const uint64_t most = coll->staging_bytes / (uint64_t)coll->comm->num_ranks / 16 * 16;
     for (uint64_t begin = 0; begin < longest; begin += most)
-        WEFT__TRY(push_piece(call, rows, begin, most));
+        WEFT__TRY(push_piece(&piece, rows, begin, most));
     return WEFT_OK;
 }

@@ -26,7 +26,8 @@ enum weft__work_kind {
     WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
     WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
     WEFT__WORK_PULL_ROWS, /* sums rows of others */
-    WEFT__WORK_PACKETS    /* sends rows in packets and takes those of others */
+    WEFT__WORK_PACKETS,   /* sends rows in packets and takes those of others */
+    WEFT__NUM_WORKS
 };
 struct weft__work {
     enum weft__work_kind kind;

@@ -60,10 +60,12 @@
  *                         empties the slots; or returns a status other than WEFT_STATUS_OK, as
  *                         weft_wait does, all lanes the same
  *   weft_packets_reduce   the same with a row of every rank, reduced in ascending rank order
+ *   weft_acquire_packets  an acquire fence: what the packets taken by this lane tell of launches before
+ *                         holds from here on, not only in the next launch
  *
- * Launches: a launch begins with an acquire and ends with a release fence of all its lanes. So what a
- * launch did, is ordered before what a peer does in the launches after the one in which it took a
- * packet that this rank sent in a later launch. Packets order nothing else.
+ * Launches: a launch begins with a fence, acquire and release, and ends with a release fence of all its
+ * lanes. So what was done before a launch, is ordered before what a peer does in the launches after the one
+ * in which it took a packet that this launch sent. Packets order nothing else.
  */
 #ifndef WEFT_MACHINE_H
 #define WEFT_MACHINE_H

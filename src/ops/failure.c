@@ -29,8 +29,9 @@ static const char *collective_field_name(uint32_t field)
         return "op";
     case WEFT_CALL_ROOT:
         return "root";
-    case WEFT_CALL_BYTES_HIGH:
-        return "count (its bytes, by 2^32)";
+    case WEFT_CALL_PIECES:
+        return "whether send and recv are staged in pieces (more than staging_bytes must be in "
+               "the heap, or registered, on all ranks or on none)";
     default:
         return "count (its bytes between the two ranks)";
     }
@@ -68,7 +69,7 @@ static void field_value(uint32_t field, uint64_t value, char *text, size_t text_
 static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
                           const struct weft_failure *failure)
 {
-    char name[160], ours[32], theirs[32];
+    char name[192], ours[32], theirs[32];
     field_name(program, failure->field, name, sizeof name);
     field_value(failure->field, failure->expected, ours, sizeof ours);
     field_value(failure->field, failure->seen, theirs, sizeof theirs);

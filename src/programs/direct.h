@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Collectives that access the inputs and outputs of other ranks where they are. They start and finish as
- * all operations of an exchange do; they also send headers, as those do that use packets, so that ranks
- * find out when they do not call the same.
+ * Collectives that access the inputs and outputs of other ranks where they are.
+ *
+ * The launches of all ranks have the same number of blocks.
+ *
+ * start:  every block exchanges headers with the blocks of the same number on all ranks. Who has taken a
+ *         rank's header knows that its stream has reached the operation, and where its arrays are; after an
+ *         acquire, it may read its inputs and write its outputs.
+ * finish: a block that has done its part signals to the blocks of the same number, and waits for them. When
+ *         all blocks of a launch have done so, all blocks of all ranks are done with this rank's arrays.
  */
 #ifndef WEFT_PROGRAMS_DIRECT_H
 #define WEFT_PROGRAMS_DIRECT_H
@@ -11,63 +17,70 @@
 #include "programs/share.h"
 #include "programs/window.h"
 
-enum weft_direct_array { WEFT_DIRECT_IN, WEFT_DIRECT_OUT }; /* of the message; places */
-
 struct weft_direct {
     struct weft_packet_area area;
-    struct weft_call_header header; /* num_bytes is compared by the messages */
-    struct weft_message message;
+    struct weft_call_header header;
     uint64_t chunk_bytes; /* of a row that a warp takes at a time; a multiple of 16 */
 };
 
-/* Warp 0 of block 0: tells all ranks, and checks that their calls are of the same kind. */
-WEFT_FN enum weft_status weft_direct_announce(struct weft_warp *warp,
-                                              const struct weft_direct *direct,
-                                              const struct weft_private_message *private_messages)
+/* Called by every warp once it has sent and checked the headers that are its duty: tells how all warps of
+ * the block have fared. */
+WEFT_FN enum weft_status weft_direct_met(struct weft_warp *warp, const struct weft_packets *packets)
 {
-    const struct weft_exchange *exchange = &direct->area.exchange;
-    const struct weft_header_duty all = {0, 1};
-    uint64_t *shared = (uint64_t *)weft_block_shared(warp);
-    if (weft_lane_idx(warp) == 0)
-        *shared = weft_take_ticket(&exchange->state->num_tickets, 1);
-    weft_warp_sync(warp);
-    const struct weft_packets packets = weft_packets_of(&direct->area, *shared);
-    weft_headers_send(warp, &packets, all, direct->header);
-    weft_exchange_announce(warp, exchange, &direct->message, private_messages);
-    return weft_headers_check(warp, &packets, all, direct->header);
+    weft_acquire_packets(warp); /* what peers did in launches before they sent their headers */
+    weft_block_sync(warp);
+    return weft_headers_status(warp, packets);
 }
 
-/* Called by every warp first, as weft_exchange_start is. */
-WEFT_FN enum weft_status weft_direct_start(struct weft_warp *warp, const struct weft_direct *direct,
-                                           const struct weft_private_message *private_messages)
+/* What `rank` said. */
+WEFT_FN const struct weft_call_header *weft_direct_header(struct weft_warp *warp, int32_t rank)
 {
-    const struct weft_exchange *exchange = &direct->area.exchange;
-    enum weft_status status = WEFT_STATUS_OK;
-    if (weft_warp_idx(warp) == 0) {
-        status = weft_exchange_check(warp, exchange);
-        if (weft_block_idx(warp) == 0 && status == WEFT_STATUS_OK)
-            status = weft_direct_announce(warp, direct, private_messages);
-        if (status == WEFT_STATUS_OK)
-            status = weft_exchange_meet(warp, exchange, &direct->message);
-        weft_exchange_note(warp, exchange, status);
+    return &weft_shared_headers(warp, rank)->taken;
+}
+
+WEFT_FN enum weft_status weft_direct_await_others(struct weft_warp *warp,
+                                                  const struct weft_direct *direct,
+                                                  const struct weft_packets *packets)
+{
+    const int32_t block_idx = weft_block_idx(warp);
+    for (int32_t i = 1 + weft_lane_idx(warp); i < packets->num_ranks; i += WEFT_WARP_SIZE) {
+        const int32_t rank = (packets->rank + i) % packets->num_ranks;
+        weft_signal(warp, rank, weft_finished_word(&direct->area, rank, block_idx, packets->rank),
+                    packets->sequence);
     }
-    return (enum weft_status)weft_block_broadcast(warp, (uint32_t)status);
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t i = 1 + weft_lane_idx(warp); i < packets->num_ranks && status == WEFT_STATUS_OK;
+         i += WEFT_WARP_SIZE) {
+        const int32_t rank = (packets->rank + i) % packets->num_ranks;
+        const struct weft_wait_site site = {WEFT_PHASE_FINISH, rank, packets->sequence,
+                                            packets->exchange};
+        status = weft_wait(warp, weft_finished_word(&direct->area, packets->rank, block_idx, rank),
+                           packets->sequence, &site);
+    }
+    return (enum weft_status)weft_max_u32(warp, (uint32_t)status);
 }
 
+/* Called by every warp last. */
 WEFT_FN enum weft_status weft_direct_finish(struct weft_warp *warp,
-                                            const struct weft_direct *direct)
+                                            const struct weft_direct *direct,
+                                            const struct weft_packets *packets)
 {
-    return weft_exchange_finish(warp, &direct->area.exchange);
+    enum weft_status status = WEFT_STATUS_OK;
+    weft_block_sync(warp);
+    if (weft_warp_idx(warp) == 0)
+        status = weft_direct_await_others(warp, direct, packets);
+    return weft_packets_end(warp, &direct->area, packets, status);
 }
 
 /* The rows of an operation, cut into chunks, which the warps take as share.h says. */
 WEFT_FN struct weft_share weft_direct_share(struct weft_warp *warp,
-                                            const struct weft_direct *direct, uint64_t row_bytes,
+                                            const struct weft_direct *direct,
+                                            const struct weft_packets *packets, uint64_t row_bytes,
                                             int32_t num_rows)
 {
     const uint64_t num_chunks = (row_bytes + direct->chunk_bytes - 1) / direct->chunk_bytes;
     return weft_share_rows(warp, (int32_t)num_chunks * num_rows,
-                           &direct->area.exchange.state->num_units_taken);
+                           &direct->area.num_units_taken[packets->sequence % 2]);
 }
 
 /* What a unit covers of a row: a part of chunk `chunk`. */

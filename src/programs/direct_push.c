@@ -5,21 +5,18 @@
  */
 #include "programs/direct_push.h"
 
-/* Where `rank` wants this rank's row. */
-WEFT_FN char *place_at(const struct weft_exchange *exchange, int32_t rank)
+/* Where this rank's row goes at `rank`; NULL where it is there already: in this rank's output, in
+ * place. */
+WEFT_FN const void *destination(struct weft_warp *warp, const struct weft_direct_push_args *args,
+                                int32_t rank, struct weft_span span)
 {
-    return weft_place_address(exchange, rank,
-                              weft_exchange_message(exchange, rank)->to_you.array_offset);
-}
-
-/* NULL where the row is at its place already: in this rank's output, in place. */
-WEFT_FN const void *destination(const struct weft_direct_push_args *args, int32_t rank,
-                                struct weft_span span)
-{
-    const struct weft_exchange *exchange = &args->direct.area.exchange;
+    if (rank != args->direct.area.exchange.rank)
+        return weft_place_address(&args->direct.area.exchange, rank,
+                                  weft_direct_header(warp, rank)->output) +
+               span.begin;
     const char *src = args->in + args->sent[rank].offset;
-    const char *dst = place_at(exchange, rank);
-    return rank == exchange->rank && dst == src ? NULL : dst + span.begin;
+    const char *dst = args->out + args->received[rank].offset;
+    return dst == src ? NULL : dst + span.begin;
 }
 
 WEFT_FN void push_span(struct weft_warp *warp, const struct weft_direct_push_args *args,
@@ -29,7 +26,7 @@ WEFT_FN void push_span(struct weft_warp *warp, const struct weft_direct_push_arg
     const void **dsts = weft_warp_pointers(warp);
     weft_warp_sync(warp); /* the previous pointers have been used */
     for (int32_t i = weft_lane_idx(warp); i < num_dsts; i += WEFT_WARP_SIZE)
-        dsts[i] = destination(args, (first_rank + i) % num_ranks, span);
+        dsts[i] = destination(warp, args, (first_rank + i) % num_ranks, span);
     weft_warp_sync(warp);
     weft_row_copy(warp, dsts, num_dsts, args->in + args->sent[first_rank].offset + span.begin,
                   span.bytes);
@@ -50,43 +47,46 @@ WEFT_FN void push_unit(struct weft_warp *warp, const struct weft_direct_push_arg
         push_span(warp, args, first_rank, to_all ? num_ranks : 1, span);
 }
 
-/* Every block checks before it writes. */
-WEFT_FN enum weft_status check_rows(struct weft_warp *warp,
-                                    const struct weft_direct_push_args *args)
+/* Of this rank's call, for `rank`: what goes there; or what must come from there. */
+WEFT_FN struct weft_call_header header_for(const struct weft_direct_push_args *args, int32_t rank,
+                                           const struct weft_pushed_row *rows)
 {
-    const struct weft_exchange *exchange = &args->direct.area.exchange;
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t rank = 0; rank < exchange->num_ranks && status == WEFT_STATUS_OK; rank++) {
-        const uint64_t expected = weft_exchange_message(exchange, rank)->to_you.num_bytes;
-        if (expected == args->sent[rank].bytes)
-            continue;
-        const struct weft_failure failure = {
-            WEFT_FAILURE_MISMATCH,
-            {WEFT_PHASE_START, rank, weft_exchange_sequence(exchange), exchange->mailbox_offset},
-            WEFT_CALL_NUM_BYTES,
-            args->sent[rank].bytes,
-            expected};
-        status = weft_fail(warp, &failure);
-        weft_exchange_note(warp, exchange, status);
+    struct weft_call_header header = args->direct.header;
+    header.num_bytes |= rows[rank].bytes;
+    header.output += args->received[rank].offset;
+    return header;
+}
+
+WEFT_FN enum weft_status meet(struct weft_warp *warp, const struct weft_direct_push_args *args,
+                              const struct weft_packets *packets)
+{
+    const struct weft_header_duty duty = weft_header_duty(warp);
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
+        const struct weft_call_header header = header_for(args, rank, args->sent);
+        if (rank != packets->rank)
+            weft_header_send(warp, packets, rank, &header);
     }
-    return status;
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
+        const struct weft_call_header expected = header_for(args, rank, args->received);
+        (void)weft_header_check(warp, packets, rank, &expected);
+    }
+    return weft_direct_met(warp, packets);
 }
 
 WEFT_PROGRAM(direct_push, warp, args)
 {
-    enum weft_status status = weft_direct_start(warp, &args->direct, args->received);
-    if (status == WEFT_STATUS_OK)
-        status = check_rows(warp, args);
+    const struct weft_direct *direct = &args->direct;
+    const struct weft_packets packets = weft_packets_begin(warp, &direct->area);
+    const enum weft_status status = meet(warp, args, &packets);
     if (status != WEFT_STATUS_OK)
-        return status;
-    const int32_t num_rows =
-        args->rows == WEFT_PUSH_ONE_ROW_TO_ALL ? 1 : args->direct.area.exchange.num_ranks;
+        return weft_packets_end(warp, &direct->area, &packets, status);
+    const int32_t num_rows = args->rows == WEFT_PUSH_ONE_ROW_TO_ALL ? 1 : packets.num_ranks;
     const struct weft_share share =
-        weft_direct_share(warp, &args->direct, args->longest_row_bytes, num_rows);
+        weft_direct_share(warp, direct, &packets, args->longest_row_bytes, num_rows);
     for (int32_t unit = weft_first_unit(warp); unit < share.num_units;) {
         const int32_t next = weft_take_unit(warp, &share);
         push_unit(warp, args, &share, weft_unit_part(&share, unit));
         unit = weft_taken_unit(warp, next);
     }
-    return weft_direct_finish(warp, &args->direct);
+    return weft_direct_finish(warp, direct, &packets);
 }

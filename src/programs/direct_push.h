@@ -4,7 +4,7 @@
 
 #include "programs/direct.h"
 
-/* Of this rank's input. */
+/* Of this rank's input or output. */
 struct weft_pushed_row {
     uint64_t offset;
     uint64_t bytes;
@@ -18,11 +18,11 @@ enum weft_pushed_rows {
 struct weft_direct_push_args {
     struct weft_direct direct;
     const char *in;
+    char *out;
     enum weft_pushed_rows rows;
     uint64_t longest_row_bytes; /* of sent */
     struct weft_pushed_row sent[WEFT_COLL_MAX_RANKS];
-    /* What each rank shall write to this one, and where. */
-    struct weft_private_message received[WEFT_COLL_MAX_RANKS];
+    struct weft_pushed_row received[WEFT_COLL_MAX_RANKS]; /* in this rank's output */
 };
 
 #endif

@@ -18,10 +18,12 @@ WEFT_FN void reduce_span(struct weft_warp *warp, const struct weft_direct_reduce
     const void **dsts = srcs + num_ranks;
     weft_warp_sync(warp); /* the previous pointers have been used */
     for (int32_t rank = weft_lane_idx(warp); rank < num_ranks; rank += WEFT_WARP_SIZE) {
-        srcs[rank] = weft_array_address(exchange, rank, WEFT_DIRECT_IN) + offset;
+        const struct weft_call_header *header =
+            rank == exchange->rank ? &args->direct.header : weft_direct_header(warp, rank);
+        srcs[rank] = weft_place_address(exchange, rank, header->input) + offset;
         if (args->out == NULL) /* each begins with the next rank, to spread the load */
             dsts[(rank + num_ranks - exchange->rank) % num_ranks] =
-                weft_array_address(exchange, rank, WEFT_DIRECT_OUT) + offset;
+                weft_place_address(exchange, rank, header->output) + offset;
         else if (rank == 0)
             dsts[0] = args->out + span.begin;
     }
@@ -32,18 +34,23 @@ WEFT_FN void reduce_span(struct weft_warp *warp, const struct weft_direct_reduce
 
 WEFT_PROGRAM(direct_reduce, warp, args)
 {
-    const enum weft_status status = weft_direct_start(warp, &args->direct, NULL);
+    const struct weft_direct *direct = &args->direct;
+    const struct weft_packets packets = weft_packets_begin(warp, &direct->area);
+    const struct weft_header_duty duty = weft_header_duty(warp);
+    weft_headers_send(warp, &packets, duty, &direct->header);
+    (void)weft_headers_check(warp, &packets, duty, &direct->header);
+    const enum weft_status status = weft_direct_met(warp, &packets);
     if (status != WEFT_STATUS_OK)
-        return status;
-    const struct weft_share share = weft_direct_share(warp, &args->direct, args->part_bytes, 1);
+        return weft_packets_end(warp, &direct->area, &packets, status);
+    const struct weft_share share = weft_direct_share(warp, direct, &packets, args->part_bytes, 1);
     for (int32_t unit = weft_first_unit(warp); unit < share.num_units;) {
         const int32_t next = weft_take_unit(warp, &share);
         const struct weft_part part = weft_unit_part(&share, unit);
-        const struct weft_span span = weft_direct_span(&args->direct, &share, args->part_bytes,
-                                                       (uint64_t)part.token, part.part);
+        const struct weft_span span =
+            weft_direct_span(direct, &share, args->part_bytes, (uint64_t)part.token, part.part);
         if (span.bytes > 0)
             reduce_span(warp, args, span);
         unit = weft_taken_unit(warp, next);
     }
-    return weft_direct_finish(warp, &args->direct);
+    return weft_direct_finish(warp, direct, &packets);
 }

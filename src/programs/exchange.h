@@ -35,9 +35,7 @@ enum weft_call_field {
     WEFT_CALL_OPTIONS, /* bits of enum weft_call_option */
     WEFT_CALL_NUM_PLANES,
     WEFT_CALL_ROW_BYTES, /* of plane 0; those of the others follow */
-    WEFT_NUM_CALL_FIELDS = WEFT_CALL_ROW_BYTES + WEFT_MAX_PLANES,
-    /* Beyond the message's fields, in failures only: bytes that go from one rank to another. */
-    WEFT_CALL_NUM_BYTES = WEFT_NUM_CALL_FIELDS
+    WEFT_NUM_CALL_FIELDS = WEFT_CALL_ROW_BYTES + WEFT_MAX_PLANES
 };
 
 enum weft_call_option {
@@ -58,17 +56,10 @@ enum weft_message_array {
     WEFT_NUM_MESSAGE_ARRAYS
 };
 
-/* What a rank tells one other alone. */
-struct weft_private_message {
-    uint64_t num_bytes;    /* that it expects from the other, */
-    uint64_t array_offset; /* and at which place */
-};
-
 struct weft_message {
     uint32_t call[WEFT_NUM_CALL_FIELDS];
     int32_t capacity; /* rows that the arrays hold */
     uint64_t array_offsets[WEFT_NUM_MESSAGE_ARRAYS];
-    struct weft_private_message to_you;
 };
 
 struct weft_exchange_state { /* local to the rank, zero at first */
@@ -76,7 +67,6 @@ struct weft_exchange_state { /* local to the rank, zero at first */
     uint32_t num_blocks_done;
     int32_t num_units_taken; /* share.h */
     int32_t num_failures;    /* nonzero: some operation did not end */
-    uint64_t num_tickets;    /* packet_area.h */
 };
 
 struct weft_exchange {
@@ -157,7 +147,7 @@ WEFT_FN void weft_exchange_send_message(struct weft_warp *warp,
                                         const struct weft_exchange *exchange, uint64_t sequence,
                                         const struct weft_message *message)
 {
-    enum { WORDS = offsetof(struct weft_message, to_you) / sizeof(uint64_t) };
+    enum { WORDS = sizeof(struct weft_message) / sizeof(uint64_t) };
     for (int32_t i = weft_lane_idx(warp); i < exchange->num_ranks * WORDS; i += WEFT_WARP_SIZE) {
         const uint64_t offset = (uint64_t)(i % WORDS) * sizeof(uint64_t);
         char *target =
@@ -166,17 +156,11 @@ WEFT_FN void weft_exchange_send_message(struct weft_warp *warp,
     }
 }
 
-/* private_messages is [num_ranks], what each rank is told alone, or NULL. */
 WEFT_FN void weft_exchange_announce(struct weft_warp *warp, const struct weft_exchange *exchange,
-                                    const struct weft_message *message,
-                                    const struct weft_private_message *private_messages)
+                                    const struct weft_message *message)
 {
     const uint64_t sequence = weft_exchange_sequence(exchange);
     weft_exchange_send_message(warp, exchange, sequence, message);
-    for (int32_t rank = weft_lane_idx(warp); rank < exchange->num_ranks && private_messages != NULL;
-         rank += WEFT_WARP_SIZE)
-        weft_mailbox_message(exchange, sequence, rank, exchange->rank)->to_you =
-            private_messages[rank];
     weft_warp_sync(warp);
     for (int32_t i = weft_lane_idx(warp); i < exchange->num_ranks; i += WEFT_WARP_SIZE) {
         /* Starting with the next rank spreads the load: not everybody signals rank 0 first. */
@@ -255,20 +239,6 @@ WEFT_FN void weft_exchange_note(struct weft_warp *warp, const struct weft_exchan
         weft_add_relaxed(&exchange->state->num_failures, 1);
 }
 
-/* By warp 0 of a block, once this rank has announced the call: waits until all ranks have started it, and
- * compares what they said. */
-WEFT_FN enum weft_status weft_exchange_meet(struct weft_warp *warp,
-                                            const struct weft_exchange *exchange,
-                                            const struct weft_message *message)
-{
-    enum weft_status status =
-        weft_exchange_await(warp, exchange, WEFT_MAILBOX_STARTED, WEFT_PHASE_START);
-    for (int32_t rank = weft_lane_idx(warp); rank < exchange->num_ranks && status == WEFT_STATUS_OK;
-         rank += WEFT_WARP_SIZE)
-        status = weft_exchange_compare(warp, exchange, rank, message);
-    return (enum weft_status)weft_max_u32(warp, (uint32_t)status);
-}
-
 /* Called by every warp first. When it returns OK, all ranks have started the same call and their
  * messages can be read. What the warps of block 0 wrote to peers before is visible there then. */
 WEFT_FN enum weft_status weft_exchange_start(struct weft_warp *warp,
@@ -280,9 +250,13 @@ WEFT_FN enum weft_status weft_exchange_start(struct weft_warp *warp,
     if (weft_warp_idx(warp) == 0) {
         status = weft_exchange_check(warp, exchange);
         if (weft_block_idx(warp) == 0 && status == WEFT_STATUS_OK)
-            weft_exchange_announce(warp, exchange, message, NULL);
+            weft_exchange_announce(warp, exchange, message);
         if (status == WEFT_STATUS_OK)
-            status = weft_exchange_meet(warp, exchange, message);
+            status = weft_exchange_await(warp, exchange, WEFT_MAILBOX_STARTED, WEFT_PHASE_START);
+        for (int32_t rank = weft_lane_idx(warp);
+             rank < exchange->num_ranks && status == WEFT_STATUS_OK; rank += WEFT_WARP_SIZE)
+            status = weft_exchange_compare(warp, exchange, rank, message);
+        status = (enum weft_status)weft_max_u32(warp, (uint32_t)status);
         weft_exchange_note(warp, exchange, status);
     }
     return (enum weft_status)weft_block_broadcast(warp, (uint32_t)status);

@@ -3,17 +3,17 @@
  * How collectives use packets (machine/packets.h).
  *
  * Each rank has an area in its heap: two buffers of slots, used in turn, and the escape words of each.
- * In a buffer every rank has a header's slots, then a region of its own for what it sends:
+ * In a buffer every rank has a header's slots for every block, then a region of its own for what it sends:
  *
- *     [headers of all ranks][region of rank 0][region of rank 1]...
+ *     [headers of all ranks to block 0][to block 1]...[region of rank 0][region of rank 1]...
  *
  * In every operation, every rank sends every other a header, which tells its call, beside its data, and
  * takes all headers and data that it is sent. Two buffers suffice: a rank sends in operation n + 2 into
  * the slots of operation n only after its launch of n + 1 has taken the peer's header; the peer sent
  * that after its launch of n had ended, hence after it had emptied the slots of n.
  *
- * The number of the operation is in memory of the device, and told to each block by a ticket, so that a
- * captured launch can be replayed.
+ * The number of the last operation is in memory of the device, so that a captured launch can be replayed,
+ * and once for each block, so that each can read its own and write it without waiting for others.
  */
 #ifndef WEFT_PROGRAMS_PACKET_AREA_H
 #define WEFT_PROGRAMS_PACKET_AREA_H
@@ -27,47 +27,74 @@ struct weft_call_header {
     uint8_t dtype;
     uint8_t op;
     uint32_t root;
-    uint64_t num_bytes; /* that go from the one rank to the other */
+    uint64_t
+        num_bytes; /* that go from the one rank to the other; its highest bit: WEFT_CALL_IS_PIECE */
+    uint64_t input;  /* places (window.h) of direct programs: what the other may read, */
+    uint64_t output; /* and where it shall write */
 };
 
-/* The fields of a message (exchange.h) that say the same. */
-enum weft_collective_field {
-    WEFT_CALL_BYTES_LOW = WEFT_CALL_ROW_BYTES,
-    WEFT_CALL_BYTES_HIGH,
-    WEFT_CALL_COLLECTIVE,
-    WEFT_CALL_OP,
-    WEFT_CALL_ROOT
-};
+/* Whether it is the whole operation, or one of several pieces that are staged. */
+#define WEFT_CALL_IS_PIECE (UINT64_C(1) << 63)
 
 struct weft_packet_area {
-    struct weft_exchange exchange; /* for its state, and its name in reports */
-    uint64_t region_bytes;         /* a multiple of 2 * WEFT_PACKET_BYTES */
+    struct weft_exchange exchange; /* its name is in reports */
+    /* Of this rank alone, zero at first. */
+    uint64_t *block_sequences; /* [max_blocks] */
+    int32_t *num_units_taken;  /* [2], of operations in turn: share.h */
+    int32_t max_blocks;        /* of any launch, on any rank */
+    uint64_t region_bytes;     /* a multiple of 2 * WEFT_PACKET_BYTES */
     char *areas[WEFT_COLL_MAX_RANKS];
+};
+
+/* What ranks can disagree on, beside fields of messages (exchange.h). */
+enum weft_collective_field {
+    WEFT_CALL_COLLECTIVE = WEFT_NUM_CALL_FIELDS,
+    WEFT_CALL_OP,
+    WEFT_CALL_ROOT,
+    WEFT_CALL_PIECES,
+    WEFT_CALL_NUM_BYTES
 };
 
 enum { WEFT_HEADER_SLOTS = sizeof(struct weft_call_header) / WEFT_PACKET_BYTES };
 
 /* ------------------------------------------------------------------ layout */
 
-WEFT_FN uint64_t weft_packet_buffer_bytes(int32_t num_ranks, uint64_t region_bytes)
+WEFT_FN uint64_t weft_packet_buffer_bytes(const struct weft_packet_area *area)
 {
-    return (uint64_t)num_ranks * (sizeof(struct weft_call_header) + region_bytes);
+    return (uint64_t)area->exchange.num_ranks *
+           ((uint64_t)area->max_blocks * sizeof(struct weft_call_header) + area->region_bytes);
 }
 
-WEFT_FN uint64_t weft_packet_escapes_bytes(int32_t num_ranks, uint64_t region_bytes)
+WEFT_FN uint64_t weft_packet_escapes_bytes(const struct weft_packet_area *area)
 {
-    return weft_packet_buffer_bytes(num_ranks, region_bytes) / WEFT_PACKET_BYTES * sizeof(uint64_t);
+    return weft_packet_buffer_bytes(area) / WEFT_PACKET_BYTES * sizeof(uint64_t);
 }
 
-WEFT_FN uint64_t weft_packet_area_bytes(int32_t num_ranks, uint64_t region_bytes)
+/* Two buffers and their escape words, then the words of weft_finished_word. */
+WEFT_FN uint64_t weft_finished_words_offset(const struct weft_packet_area *area)
 {
-    return 2 * (weft_packet_buffer_bytes(num_ranks, region_bytes) +
-                weft_packet_escapes_bytes(num_ranks, region_bytes));
+    return 2 * (weft_packet_buffer_bytes(area) + weft_packet_escapes_bytes(area));
 }
 
-WEFT_FN uint64_t weft_header_slot(int32_t rank)
+/* As much or more than any machine needs, on the host. */
+WEFT_FN uint64_t weft_packet_area_bytes(const struct weft_packet_area *area)
 {
-    return (uint64_t)rank * WEFT_HEADER_SLOTS;
+    return weft_finished_words_offset(area) +
+           (uint64_t)(area->exchange.num_ranks * area->max_blocks) * sizeof(uint64_t);
+}
+
+/* In the area of `owner`: the last operation that block `block_idx` of `rank` has finished. */
+WEFT_FN uint64_t *weft_finished_word(const struct weft_packet_area *area, int32_t owner,
+                                     int32_t block_idx, int32_t rank)
+{
+    char *words = area->areas[owner] + weft_finished_words_offset(area);
+    return (uint64_t *)(void *)words + block_idx * area->exchange.num_ranks + rank;
+}
+
+/* Where `rank` sends its header to block `block_idx`. */
+WEFT_FN uint64_t weft_header_slot(int32_t num_ranks, int32_t block_idx, int32_t rank)
+{
+    return (uint64_t)(block_idx * num_ranks + rank) * WEFT_HEADER_SLOTS;
 }
 
 WEFT_FN uint64_t weft_region_slots(const struct weft_packet_area *area)
@@ -78,28 +105,17 @@ WEFT_FN uint64_t weft_region_slots(const struct weft_packet_area *area)
 /* Where what `rank` sends begins. */
 WEFT_FN uint64_t weft_region_slot(const struct weft_packet_area *area, int32_t rank)
 {
-    return weft_header_slot(area->exchange.num_ranks) + (uint64_t)rank * weft_region_slots(area);
+    return weft_header_slot(area->exchange.num_ranks, area->max_blocks, 0) +
+           (uint64_t)rank * weft_region_slots(area);
 }
 
 /* ------------------------------------------------------------------ begin and end */
 
-enum { WEFT_TICKETS_PER_OPERATION = 1 << 16 };
-
-/* Lane 0 of warp 0 of each of num_takers blocks calls this once per operation, whose number it returns.
- * The last one turns to the next operation's tickets. Relaxed: it is one word, and launches are ordered. */
-WEFT_FN uint64_t weft_take_ticket(uint64_t *num_tickets, int32_t num_takers)
-{
-    const uint64_t ticket = weft_add_relaxed_u64(num_tickets, 1);
-    if (ticket % WEFT_TICKETS_PER_OPERATION + 1 == (uint64_t)num_takers)
-        weft_add_relaxed_u64(num_tickets, WEFT_TICKETS_PER_OPERATION - (uint64_t)num_takers);
-    return ticket / WEFT_TICKETS_PER_OPERATION + 1;
-}
-
 WEFT_FN struct weft_packets weft_packets_of(const struct weft_packet_area *area, uint64_t sequence)
 {
     const int32_t num_ranks = area->exchange.num_ranks;
-    const uint64_t buffer_bytes = weft_packet_buffer_bytes(num_ranks, area->region_bytes);
-    const uint64_t escapes_bytes = weft_packet_escapes_bytes(num_ranks, area->region_bytes);
+    const uint64_t buffer_bytes = weft_packet_buffer_bytes(area);
+    const uint64_t escapes_bytes = weft_packet_escapes_bytes(area);
     const struct weft_packets packets = {area->exchange.rank,
                                          num_ranks,
                                          area->areas,
@@ -110,29 +126,34 @@ WEFT_FN struct weft_packets weft_packets_of(const struct weft_packet_area *area,
     return packets;
 }
 
-/* Called by every warp first. Fails if an operation before has failed: its packets may still come. */
-WEFT_FN enum weft_status weft_packets_begin(struct weft_warp *warp,
-                                            const struct weft_packet_area *area,
-                                            struct weft_packets *packets)
+/* Called by every warp first. */
+WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
+                                               const struct weft_packet_area *area)
 {
-    enum { FAILED = 0 }; /* no operation has that number */
-    struct weft_exchange_state *state = area->exchange.state;
-    uint64_t *shared = (uint64_t *)weft_block_shared(warp);
-    if (weft_warp_idx(warp) == 0 && weft_lane_idx(warp) == 0) {
-        const int32_t num_failures = weft_add_relaxed(&state->num_failures, 0);
-        const uint64_t sequence = weft_take_ticket(&state->num_tickets, weft_num_blocks(warp));
-        *shared = num_failures == 0 ? sequence : FAILED;
-    }
-    weft_block_sync(warp);
-    *packets = weft_packets_of(area, *shared);
-    return packets->sequence != FAILED ? WEFT_STATUS_OK : WEFT_STATUS_FAILED;
+    return weft_packets_of(area, area->block_sequences[weft_block_idx(warp)] + 1);
 }
 
+/* By one warp of each of num_blocks blocks that have the same number, once all its warps have read it:
+ * writes it for the block, and its share of those for blocks that did not run. */
+WEFT_FN void weft_packets_advance(struct weft_warp *warp, const struct weft_packet_area *area,
+                                  uint64_t sequence, int32_t num_blocks)
+{
+    for (int32_t i = weft_block_idx(warp) + weft_lane_idx(warp) * num_blocks; i < area->max_blocks;
+         i += WEFT_WARP_SIZE * num_blocks)
+        area->block_sequences[i] = sequence;
+    if (weft_block_idx(warp) == 0 && weft_lane_idx(warp) == 0)
+        area->num_units_taken[(sequence + 1) % 2] = 0; /* the next operation's */
+}
+
+/* Called by every warp last. */
 WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
                                           const struct weft_packet_area *area,
+                                          const struct weft_packets *packets,
                                           enum weft_status status)
 {
-    weft_exchange_note(warp, &area->exchange, status);
+    weft_block_sync(warp);
+    if (weft_warp_idx(warp) == 0)
+        weft_packets_advance(warp, area, packets->sequence, weft_num_blocks(warp));
     return status;
 }
 
@@ -144,32 +165,43 @@ struct weft_header_duty {
     int32_t rank_step;
 };
 
-/* In block 0, the ranks are shared among its warps, from the last one on, which have the least data. */
+/* The ranks are shared among the warps of a block, from the last one on, which have the least data. */
 WEFT_FN struct weft_header_duty weft_header_duty(struct weft_warp *warp)
 {
-    const struct weft_header_duty duty = {weft_block_idx(warp) == 0
-                                              ? weft_num_warps(warp) - 1 - weft_warp_idx(warp)
-                                              : WEFT_COLL_MAX_RANKS,
+    const struct weft_header_duty duty = {weft_num_warps(warp) - 1 - weft_warp_idx(warp),
                                           weft_num_warps(warp)};
     return duty;
 }
 
-/* Behind the word of weft_packets_begin: of each rank, the header that goes there and the one that
- * comes. */
-WEFT_FN struct weft_call_header *weft_shared_headers(struct weft_warp *warp, int32_t rank)
+/* Where the first block alone has headers. */
+WEFT_FN struct weft_header_duty weft_header_duty_of_first_block(struct weft_warp *warp)
 {
-    return (struct weft_call_header *)weft_block_shared(warp) + 1 + 2 * rank;
+    const struct weft_header_duty none = {WEFT_COLL_MAX_RANKS, 1};
+    return weft_block_idx(warp) == 0 ? weft_header_duty(warp) : none;
+}
+
+/* In memory of the block, for each rank; written by the warp whose duty the rank is. */
+struct weft_shared_headers {
+    struct weft_call_header sent;
+    struct weft_call_header taken;
+    uint64_t status; /* of taking it: enum weft_status */
+};
+
+WEFT_FN struct weft_shared_headers *weft_shared_headers(struct weft_warp *warp, int32_t rank)
+{
+    return (struct weft_shared_headers *)weft_block_shared(warp) + rank;
 }
 
 WEFT_FN void weft_header_send(struct weft_warp *warp, const struct weft_packets *packets,
-                              int32_t rank, struct weft_call_header header)
+                              int32_t rank, const struct weft_call_header *header)
 {
-    const struct weft_packet_targets to = {rank, rank + 1, weft_header_slot(packets->rank)};
-    struct weft_call_header *shared = weft_shared_headers(warp, rank);
+    const struct weft_packet_targets to = {
+        rank, rank + 1, weft_header_slot(packets->num_ranks, weft_block_idx(warp), packets->rank)};
+    struct weft_call_header *sent = &weft_shared_headers(warp, rank)->sent;
     if (weft_lane_idx(warp) == 0)
-        *shared = header;
+        *sent = *header;
     weft_warp_sync(warp);
-    weft_packets_send(warp, packets, to, shared, sizeof header);
+    weft_packets_send(warp, packets, to, sent, sizeof *sent);
 }
 
 /* The first field in which what a rank said differs from what it should have said, with both values. */
@@ -177,34 +209,37 @@ WEFT_FN struct weft_failure weft_header_difference(const struct weft_call_header
                                                    const struct weft_call_header *theirs)
 {
     struct weft_failure failure = {WEFT_FAILURE_MISMATCH, {WEFT_PHASE_START, 0, 0, 0}, 0, 0, 0};
-#define COMPARE(call_field, member)                                                                \
+#define COMPARE(call_field, ours_value, their_value)                                               \
     if (failure.expected == failure.seen) {                                                        \
         failure.field = (call_field);                                                              \
-        failure.expected = expected->member;                                                       \
-        failure.seen = theirs->member;                                                             \
+        failure.expected = (ours_value);                                                           \
+        failure.seen = (their_value);                                                              \
     }
-    COMPARE(WEFT_CALL_PROGRAM, program)
-    COMPARE(WEFT_CALL_COLLECTIVE, collective)
-    COMPARE(WEFT_CALL_DTYPE, dtype)
-    COMPARE(WEFT_CALL_OP, op)
-    COMPARE(WEFT_CALL_ROOT, root)
-    COMPARE(WEFT_CALL_NUM_BYTES, num_bytes)
+    COMPARE(WEFT_CALL_PROGRAM, expected->program, theirs->program)
+    COMPARE(WEFT_CALL_COLLECTIVE, expected->collective, theirs->collective)
+    COMPARE(WEFT_CALL_DTYPE, expected->dtype, theirs->dtype)
+    COMPARE(WEFT_CALL_OP, expected->op, theirs->op)
+    COMPARE(WEFT_CALL_ROOT, expected->root, theirs->root)
+    COMPARE(WEFT_CALL_PIECES, expected->num_bytes >> 63, theirs->num_bytes >> 63)
+    COMPARE(WEFT_CALL_NUM_BYTES, expected->num_bytes & ~WEFT_CALL_IS_PIECE,
+            theirs->num_bytes & ~WEFT_CALL_IS_PIECE)
 #undef COMPARE
     return failure;
 }
 
 /* Waits for what `rank` says of its call, and compares it with what it should be. */
-WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
-                                           const struct weft_packets *packets, int32_t rank,
-                                           struct weft_call_header expected)
+WEFT_FN enum weft_status weft_header_take(struct weft_warp *warp,
+                                          const struct weft_packets *packets, int32_t rank,
+                                          const struct weft_call_header *expected)
 {
-    struct weft_call_header *shared = weft_shared_headers(warp, rank) + 1;
-    const enum weft_status status =
-        weft_packets_receive(warp, packets, rank, weft_header_slot(rank), shared, sizeof *shared);
+    struct weft_call_header *taken = &weft_shared_headers(warp, rank)->taken;
+    const enum weft_status status = weft_packets_receive(
+        warp, packets, rank, weft_header_slot(packets->num_ranks, weft_block_idx(warp), rank),
+        taken, sizeof *taken);
     weft_warp_sync(warp);
     if (status != WEFT_STATUS_OK)
         return status;
-    struct weft_failure failure = weft_header_difference(&expected, shared);
+    struct weft_failure failure = weft_header_difference(expected, taken);
     if (failure.expected == failure.seen)
         return WEFT_STATUS_OK;
     failure.site.rank = rank;
@@ -213,9 +248,21 @@ WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
     return weft_fail(warp, &failure);
 }
 
+WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
+                                           const struct weft_packets *packets, int32_t rank,
+                                           const struct weft_call_header *expected)
+{
+    enum weft_status status = WEFT_STATUS_OK;
+    if (rank != packets->rank)
+        status = weft_header_take(warp, packets, rank, expected);
+    if (weft_lane_idx(warp) == 0)
+        weft_shared_headers(warp, rank)->status = (uint64_t)status;
+    return status;
+}
+
 /* The same header for all. */
 WEFT_FN void weft_headers_send(struct weft_warp *warp, const struct weft_packets *packets,
-                               struct weft_header_duty duty, struct weft_call_header header)
+                               struct weft_header_duty duty, const struct weft_call_header *header)
 {
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
         if (rank != packets->rank)
@@ -226,15 +273,26 @@ WEFT_FN void weft_headers_send(struct weft_warp *warp, const struct weft_packets
 WEFT_FN enum weft_status weft_headers_check(struct weft_warp *warp,
                                             const struct weft_packets *packets,
                                             struct weft_header_duty duty,
-                                            struct weft_call_header expected)
+                                            const struct weft_call_header *expected)
 {
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
-         rank += duty.rank_step) {
-        if (rank != packets->rank)
-            status = weft_header_check(warp, packets, rank, expected);
+    enum weft_status worst = WEFT_STATUS_OK;
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
+        const enum weft_status status = weft_header_check(warp, packets, rank, expected);
+        worst = status != WEFT_STATUS_OK ? status : worst;
     }
-    return status;
+    return worst;
+}
+
+/* After a block sync: of the headers of all warps. */
+WEFT_FN enum weft_status weft_headers_status(struct weft_warp *warp,
+                                             const struct weft_packets *packets)
+{
+    uint32_t worst = WEFT_STATUS_OK;
+    for (int32_t rank = weft_lane_idx(warp); rank < packets->num_ranks; rank += WEFT_WARP_SIZE) {
+        const uint32_t status = (uint32_t)weft_shared_headers(warp, rank)->status;
+        worst = status > worst ? status : worst;
+    }
+    return (enum weft_status)weft_max_u32(warp, worst);
 }
 
 /* ------------------------------------------------------------------ shares of a row */

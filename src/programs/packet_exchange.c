@@ -67,21 +67,24 @@ WEFT_FN enum weft_status receive_row(struct weft_warp *warp,
         args->out + row.offset + span.begin, span.bytes);
 }
 
+/* In a broadcast also ranks between which nothing goes tell each other the row's bytes. */
 WEFT_FN struct weft_call_header header_for(const struct weft_packet_exchange_args *args,
                                            uint64_t num_bytes)
 {
     struct weft_call_header header = args->header;
-    header.num_bytes = num_bytes;
+    if (header.num_bytes == 0)
+        header.num_bytes = num_bytes;
     return header;
 }
 
 WEFT_FN void send_headers(struct weft_warp *warp, const struct weft_packet_exchange_args *args,
                           const struct weft_packets *packets)
 {
-    const struct weft_header_duty duty = weft_header_duty(warp);
+    const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
+        const struct weft_call_header header = header_for(args, args->sent[rank].bytes);
         if (rank != packets->rank)
-            weft_header_send(warp, packets, rank, header_for(args, args->sent[rank].bytes));
+            weft_header_send(warp, packets, rank, &header);
     }
 }
 
@@ -89,30 +92,26 @@ WEFT_FN enum weft_status check_headers(struct weft_warp *warp,
                                        const struct weft_packet_exchange_args *args,
                                        const struct weft_packets *packets)
 {
-    const struct weft_header_duty duty = weft_header_duty(warp);
+    const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
          rank += duty.rank_step) {
-        if (rank != packets->rank)
-            status = weft_header_check(warp, packets, rank,
-                                       header_for(args, args->received[rank].bytes));
+        const struct weft_call_header expected = header_for(args, args->received[rank].bytes);
+        status = weft_header_check(warp, packets, rank, &expected);
     }
     return status;
 }
 
 WEFT_PROGRAM(packet_exchange, warp, args)
 {
-    struct weft_packets packets;
-    enum weft_status status = weft_packets_begin(warp, &args->area, &packets);
-    if (status != WEFT_STATUS_OK)
-        return status;
+    const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     const struct warp_group group = group_of_warp(warp, packets.num_ranks);
     for (int32_t rank = group.first_rank; rank < packets.num_ranks; rank += group.rank_step)
         send_row(warp, args, &packets, rank, group);
     send_headers(warp, args, &packets);
-    status = check_headers(warp, args, &packets);
+    enum weft_status status = check_headers(warp, args, &packets);
     for (int32_t rank = group.first_rank; rank < packets.num_ranks && status == WEFT_STATUS_OK;
          rank += group.rank_step)
         status = receive_row(warp, args, &packets, rank, group);
-    return weft_packets_end(warp, &args->area, status);
+    return weft_packets_end(warp, &args->area, &packets, status);
 }

@@ -12,7 +12,7 @@ struct weft_exchanged_row {
 
 struct weft_packet_exchange_args {
     struct weft_packet_area area;
-    struct weft_call_header header; /* num_bytes is told per rank */
+    struct weft_call_header header; /* num_bytes 0: of the row that goes to the rank */
     const char *in;
     char *out;
     struct weft_exchanged_row sent[WEFT_COLL_MAX_RANKS];

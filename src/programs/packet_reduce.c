@@ -27,16 +27,13 @@ WEFT_FN void send_rows(struct weft_warp *warp, const struct weft_packet_reduce_a
 
 WEFT_PROGRAM(packet_reduce, warp, args)
 {
-    struct weft_packets packets;
-    const enum weft_status begun = weft_packets_begin(warp, &args->area, &packets);
-    if (begun != WEFT_STATUS_OK)
-        return begun;
+    const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     const struct weft_row_span span = weft_warp_share(warp, args->row_bytes);
     if (span.bytes > 0)
         send_rows(warp, args, &packets, span);
-    weft_headers_send(warp, &packets, weft_header_duty(warp), args->header);
-    enum weft_status status =
-        weft_headers_check(warp, &packets, weft_header_duty(warp), args->header);
+    const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
+    weft_headers_send(warp, &packets, duty, &args->header);
+    enum weft_status status = weft_headers_check(warp, &packets, duty, &args->header);
     if (status == WEFT_STATUS_OK && span.bytes > 0) {
         const struct weft_packet_sources from = {
             weft_region_slot(&args->area, 0) + span.begin / WEFT_PACKET_BYTES,
@@ -45,5 +42,5 @@ WEFT_PROGRAM(packet_reduce, warp, args)
         status = weft_packets_reduce(warp, &packets, &from, args->out + span.begin, args->reduction,
                                      span.bytes / weft_dtype_bytes(args->reduction.dtype));
     }
-    return weft_packets_end(warp, &args->area, status);
+    return weft_packets_end(warp, &args->area, &packets, status);
 }

@@ -82,16 +82,14 @@ WEFT_FN enum weft_status receive_parts(struct weft_warp *warp,
 
 WEFT_PROGRAM(packet_two_step, warp, args)
 {
-    struct weft_packets packets;
-    enum weft_status status = weft_packets_begin(warp, &args->area, &packets);
-    if (status != WEFT_STATUS_OK)
-        return status;
+    const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     send_parts(warp, args, &packets);
-    weft_headers_send(warp, &packets, weft_header_duty(warp), args->header);
-    status = weft_headers_check(warp, &packets, weft_header_duty(warp), args->header);
+    const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
+    weft_headers_send(warp, &packets, duty, &args->header);
+    enum weft_status status = weft_headers_check(warp, &packets, duty, &args->header);
     if (status == WEFT_STATUS_OK)
         status = reduce_part(warp, args, &packets);
     if (status == WEFT_STATUS_OK)
         status = receive_parts(warp, args, &packets);
-    return weft_packets_end(warp, &args->area, status);
+    return weft_packets_end(warp, &args->area, &packets, status);
 }

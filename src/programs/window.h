@@ -23,11 +23,4 @@ WEFT_FN char *weft_place_address(const struct weft_exchange *exchange, int32_t r
     return exchange->bases[window * (uint64_t)exchange->num_ranks + (uint64_t)rank] + offset;
 }
 
-/* The same of what the rank told in its message. */
-WEFT_FN char *weft_array_address(const struct weft_exchange *exchange, int32_t rank, int array)
-{
-    return weft_place_address(exchange, rank,
-                              weft_exchange_message(exchange, rank)->array_offsets[array]);
-}
-
 #endif

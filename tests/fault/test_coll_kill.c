@@ -129,6 +129,8 @@ static int check_failure(struct seat *seat, const struct plan *plan, weft_result
 
 static int seat_close(struct seat *seat)
 {
+    /* An error of a call can come before those of what it has enqueued already. */
+    (void)weft_stream_synchronize(seat->rank.stream);
     if (coll_call_destroy(&seat->rank, &seat->call))
         return 1;
     RANK_CHECK_OK(seat->rank.context, weft_coll_destroy(seat->coll));

@@ -118,16 +118,25 @@ static int32_t front_of(const struct plan *plan)
     return plan->victim == 0 ? 2 : 0;
 }
 
-/* The front rank waits in a barrier for the others, which are in the collective and wait for the victim. */
+/* The collective waits for the victim. The front rank is also in a barrier, on another stream: there it
+ * waits for others, which are in the collective and not in the barrier. */
 static weft_result call_behind_another(const struct seat *seat, const struct plan *plan)
 {
-    const int32_t rank = seat->rank.context->rank;
-    weft_result result = WEFT_OK;
-    if (rank == front_of(plan))
-        result = weft_barrier(seat->rank.comm, seat->rank.stream);
-    else
+    weft_stream *other;
+    weft_result result = weft_stream_create(seat->rank.comm, &other);
+    if (result != WEFT_OK)
+        return result;
+    if (seat->rank.context->rank == front_of(plan)) {
+        result = weft_barrier(seat->rank.comm, other);
+        pause_ms(200); /* so that its deadline passes first */
+    }
+    if (result == WEFT_OK)
         result = issue(seat);
-    return result != WEFT_OK ? result : weft_stream_synchronize(seat->rank.stream);
+    const weft_result waited = weft_stream_synchronize(other);
+    const weft_result worked = weft_stream_synchronize(seat->rank.stream);
+    (void)weft_stream_destroy(other);
+    result = result == WEFT_OK ? waited : result;
+    return result == WEFT_OK ? worked : result;
 }
 
 static weft_result call_until_failure(const struct seat *seat, const struct plan *plan)
@@ -212,12 +221,10 @@ static void before_operations(void **state)
 static void at_random_moments(void **state)
 {
     (void)state;
-    static const struct plan plans[] = {{COLL_ALL_REDUCE, AT_RANDOM, 3, LARGE, 11},
-                                        {COLL_REDUCE_SCATTER, AT_RANDOM, 0, SMALL, 12},
+    static const struct plan plans[] = {{COLL_REDUCE_SCATTER, AT_RANDOM, 0, SMALL, 12},
                                         {COLL_ALL_GATHER, AT_RANDOM, 1, LARGE, 13},
-                                        {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, SMALL, 14},
-                                        {COLL_ALL_TO_ALL, AT_RANDOM, 3, LARGE, 15}};
-    const int num_plans = tests_rounds(ep_grid_size(5, 2), 2);
+                                        {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, SMALL, 14}};
+    const int num_plans = tests_rounds(ep_grid_size(3, 1), 1);
     for (int i = 0; i < num_plans; i++)
         run(plans[i]);
 }
@@ -226,7 +233,7 @@ static void behind_another_rank(void **state)
 {
     (void)state;
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = SMALL});
-    run((struct plan){COLL_REDUCE_SCATTER, BEHIND_ANOTHER, .victim = 0, .count = LARGE});
+    run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 0, .count = LARGE});
 }
 
 int main(void)

@@ -196,15 +196,20 @@ static void kill_rank(struct plan *plan, enum ranks_id id)
                  id);
 }
 
+/* On GPUs each moment with one place of the rendezvous only. */
 static void kill_each_rank_at_each_moment(enum ranks_id id)
 {
-    struct plan plan = {.moment = BETWEEN_GATHERS};
-    for (; plan.moment < AT_RANDOM; plan.moment++)
+    struct plan plan = {0};
+    for (int moment = tests_rounds(0, id == RANKS_ID_BY_HOST); moment < AT_RANDOM;
+         moment += tests_rounds(1, 2)) {
+        plan.moment = (enum moment)moment;
         for (int32_t i = 0; i < tests_rounds(NUM_RANKS, 1); i++) {
-            plan.victim = ((int32_t)plan.moment + i) % NUM_RANKS;
+            plan.victim = (moment + i) % NUM_RANKS;
             kill_rank(&plan, id);
         }
-    const uint32_t num_seeds = (uint32_t)tests_rounds(3 * NUM_RANKS, 2);
+    }
+    plan.moment = AT_RANDOM;
+    const uint32_t num_seeds = (uint32_t)tests_rounds(3 * NUM_RANKS, 1);
     for (plan.seed = 1; plan.seed <= num_seeds; plan.seed++) {
         plan.victim = (int32_t)(plan.seed % NUM_RANKS);
         kill_rank(&plan, id);
@@ -301,7 +306,7 @@ static int die_with_an_heir(struct ranks_context *context)
 static void a_child_of_the_dead_does_not_hide_the_death(void **state)
 {
     (void)state;
-    for (int32_t victim = 0; victim < 2; victim++) {
+    for (int32_t victim = 0; victim < tests_rounds(2, 1); victim++) {
         struct plan plan = {.victim = victim};
         const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                               .id = RANKS_ID_BY_RANK_0,

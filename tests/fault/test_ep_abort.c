@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 
@@ -29,8 +28,8 @@ static int open_with_timeout(struct ep_rank *self, struct ranks_context *context
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = plan->timeout_ms;
-    return ep_rank_open_with(self, context, &config, 1 << 16) || ep_rank_enter(self, plan->world) ||
-           ep_route(self);
+    return ranks_warm_up(context) || ep_rank_open_with(self, context, &config, 1 << 16) ||
+           ep_rank_enter(self, plan->world) || ep_route(self);
 }
 
 static int close_all(struct ep_rank *self)
@@ -137,55 +136,59 @@ static int be_left(struct ranks_context *context)
     return ep_buffers_destroy(&self, &buffers) || close_all(&self);
 }
 
-static void run(enum ranks_mode mode, rank_function function, struct plan plan)
+struct trials {
+    rank_function function;
+    struct plan plan; /* but for the operation */
+};
+
+/* In one communicator after another. */
+static int try_each_operation(struct ranks_context *context)
+{
+    const struct trials *trials = context->argument;
+    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++) {
+        struct plan plan = trials->plan;
+        struct ranks_context of_one = *context;
+        plan.operation = (enum ep_operation)operation;
+        of_one.argument = &plan;
+        RANK_CHECK(context, trials->function(&of_one) == 0, "%s, aborted by %d: %.900s",
+                   ep_operation_name(plan.operation), plan.aborter, of_one.failure);
+        ranks_barrier(context);
+    }
+    return 0;
+}
+
+static void run(enum ranks_mode mode, rank_function function, int32_t aborter, uint32_t timeout_ms)
 {
     const struct ep_case spec = {
         .seed = 90, .num_ranks = NUM_RANKS, .max_tokens = 4, .num_topk = 2, .num_experts = 6};
-    plan.world = ep_world_create(&spec);
-    if (ranks_run(mode, NUM_RANKS, function, &plan) != 0)
-        fail_msg("%s, aborted by %d", ep_operation_name(plan.operation), plan.aborter);
-    ep_world_destroy(plan.world);
-}
-
-/* On GPUs each operation in one mode only. */
-static void run_in_modes(rank_function function, struct plan plan)
-{
-    const enum ranks_mode first = plan.operation % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES;
-    run(first, function, plan);
-    if (tests_rounds(2, 1) == 2)
-        run(first == RANKS_THREADS ? RANKS_PROCESSES : RANKS_THREADS, function, plan);
+    struct trials trials = {function, {.aborter = aborter, .timeout_ms = timeout_ms}};
+    trials.plan.world = ep_world_create(&spec);
+    assert_int_equal(ranks_run(mode, NUM_RANKS, try_each_operation, &trials), 0);
+    ep_world_destroy(trials.plan.world);
 }
 
 static void deadlines(void **state)
 {
     (void)state;
-    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++) {
-        const struct plan plan = {
-            .operation = (enum ep_operation)operation, .aborter = -1, .timeout_ms = 1000};
-        run_in_modes(miss_deadline, plan);
-    }
+    run(RANKS_THREADS, miss_deadline, -1, 1000);
+    run(RANKS_PROCESSES, miss_deadline, -1, 1000);
 }
 
 /* By a rank that waits itself, and by the one that never came. */
 static void aborts(void **state)
 {
     (void)state;
-    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
-        for (int32_t aborter = 0; aborter <= MISSING; aborter++) {
-            const struct plan plan = {
-                .operation = (enum ep_operation)operation, .aborter = aborter, .timeout_ms = 60000};
-            run(aborter == 0 ? RANKS_THREADS : RANKS_PROCESSES, be_aborted, plan);
-        }
+    run(RANKS_THREADS, be_aborted, 0, 60000);
+    run(RANKS_PROCESSES, be_aborted, 0, 60000);
+    run(RANKS_THREADS, be_aborted, MISSING, 60000);
+    run(RANKS_PROCESSES, be_aborted, MISSING, 60000);
 }
 
 static void departures(void **state)
 {
     (void)state;
-    for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++) {
-        const struct plan plan = {
-            .operation = (enum ep_operation)operation, .aborter = -1, .timeout_ms = 60000};
-        run_in_modes(be_left, plan);
-    }
+    run(RANKS_THREADS, be_left, -1, 60000);
+    run(RANKS_PROCESSES, be_left, -1, 60000);
 }
 
 int main(void)

@@ -203,7 +203,8 @@ static void in_the_middle_of_large_rows(void **state)
     (void)state;
     const enum ep_operation operations[] = {EP_DISPATCH, EP_COMBINE};
     for (int i = 0; i < 2; i++)
-        for (int32_t victim = 0; victim < NUM_RANKS; victim += 3)
+        for (int32_t victim = tests_rounds(0, 3 * i); victim < NUM_RANKS;
+             victim += tests_rounds(3, NUM_RANKS))
             run((struct plan){.operation = operations[i],
                               .moment = AT_RANDOM,
                               .victim = victim,
@@ -215,7 +216,7 @@ static void at_random_moments(void **state)
 {
     (void)state;
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(8, 1), 1); seed++)
-        for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
+        for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
             run((struct plan){.operation = (enum ep_operation)operation,
                               .moment = AT_RANDOM,
                               .victim = (seed + operation) % NUM_RANKS,

@@ -196,9 +196,8 @@ static int close_rank(struct ep_rank *self, struct call *call)
            ep_array_check_and_free(self, &call->rows, "rows") || ep_rank_close(self);
 }
 
-static int disagree(struct ranks_context *context)
+static int disagree(struct ranks_context *context, const struct disagreement *disagreement)
 {
-    const struct disagreement *disagreement = context->argument;
     struct ep_rank self;
     struct call call;
     if (open_rank(&self, context, &call))
@@ -218,9 +217,9 @@ static int disagree(struct ranks_context *context)
     return close_rank(&self, &call);
 }
 
-static void every_disagreement(void **state)
+/* In one communicator after another. */
+static int disagree_on_each(struct ranks_context *context)
 {
-    (void)state;
     static const struct disagreement disagreements[] = {
         {"num_experts", EP_DISPATCH, change_num_experts},
         {"max_topk", EP_DISPATCH, change_max_topk},
@@ -237,11 +236,19 @@ static void every_disagreement(void **state)
         {"notify", EP_COMBINE, call_notify},
     };
     for (size_t i = 0; i < sizeof disagreements / sizeof disagreements[0]; i++) {
-        struct disagreement disagreement = disagreements[i];
-        const enum ranks_mode mode = i % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES;
-        if (ranks_run(mode, NUM_RANKS, disagree, &disagreement) != 0)
-            fail_msg("disagreement %zu on %s", i, disagreement.field);
+        struct ranks_context of_one = *context;
+        RANK_CHECK(context, disagree(&of_one, &disagreements[i]) == 0,
+                   "disagreement %zu on %s: %.900s", i, disagreements[i].field, of_one.failure);
+        ranks_barrier(context);
     }
+    return 0;
+}
+
+static void every_disagreement(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, disagree_on_each, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, disagree_on_each, NULL), 0);
 }
 
 /* The type of the ids matters only where both sides have rows. */

@@ -258,8 +258,7 @@ static int fuzz_collectives(const struct plan *plan, int32_t num_ranks)
     struct coll_trials trials = coll_trials_create(num_ranks);
     for (int32_t i = 0; i < ep_grid_size(NUM_CALLS_PER_RUN, NUM_CALLS_PER_RUN / 6); i++) {
         const uint64_t seed = rng_key(plan->seed, (uint64_t)i + 1000 * (uint64_t)num_ranks);
-        const struct coll_trial trial = coll_trial_random(seed, num_ranks, 1u << i % 13);
-        coll_trials_add(&trials, &trial.spec, (uint64_t)trial.setup);
+        coll_trials_add(&trials, coll_trial_random(seed, num_ranks, 1u << i % 13));
     }
     return coll_trials_run(&trials, RANKS_THREADS);
 }

@@ -11,25 +11,26 @@
 enum { SKIPPED = 77 };
 
 struct answer {
-    weft_result result;
+    weft_result result; /* UNSUPPORTED if the machine is not usable */
     weft_machine machine;
+    int32_t num_devices;
     char message[512];
 };
 
-/* A communicator of one rank tells whether there is such a machine. */
-static struct answer try_machine(void)
+static int32_t num_devices;
+
+/* Without a context, which takes long to make. */
+static struct answer query(void)
 {
-    struct answer answer = {.result = WEFT_OK};
-    weft_unique_id id;
-    weft_comm *comm = NULL;
-    answer.result = weft_unique_id_create(&id);
-    if (answer.result == WEFT_OK)
-        answer.result = weft_comm_create(&id, 0, 1, NULL, &comm);
-    snprintf(answer.message, sizeof answer.message, "%s", weft_last_error());
-    if (answer.result == WEFT_OK) {
-        answer.machine = weft_comm_machine(comm);
-        weft_comm_destroy(comm);
-    }
+    weft_machine_info info = {.reason = ""};
+    struct answer answer = {.result = weft_machine_query(WEFT_MACHINE_AUTO, &info)};
+    const int is_known = answer.result == WEFT_OK;
+    if (is_known && !info.is_usable)
+        answer.result = WEFT_ERROR_UNSUPPORTED;
+    answer.machine = info.machine;
+    answer.num_devices = info.num_devices;
+    snprintf(answer.message, sizeof answer.message, "%s",
+             is_known ? info.reason : weft_last_error());
     return answer;
 }
 
@@ -42,7 +43,7 @@ static struct answer ask_child(void)
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0) {
-        const struct answer own = try_machine();
+        const struct answer own = query();
         _exit(write(ends[1], &own, sizeof own) != (ssize_t)sizeof own);
     }
     close(ends[1]);
@@ -64,9 +65,6 @@ void tests_choose_machine(void)
     setenv("WEFT_MACHINE", "cpu", 0);
     if (strcmp(getenv("WEFT_MACHINE"), "cpu") == 0)
         return;
-    /* Kernels of ranks that are threads wait for each other, and must not queue up in one queue of
-     * the device: there are 8, and at most 32. */
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     const struct answer answer = ask_child();
     if (answer.result == WEFT_ERROR_UNSUPPORTED) {
         printf("skipped: %s\n", answer.message);
@@ -77,6 +75,7 @@ void tests_choose_machine(void)
                 weft_result_string(answer.result), answer.message);
         exit(EXIT_FAILURE);
     }
+    num_devices = answer.num_devices;
     setenv("WEFT_MACHINE", answer.machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu", 1);
 }
 
@@ -84,6 +83,17 @@ int tests_on_cuda(void)
 {
     const char *machine = getenv("WEFT_MACHINE");
     return machine != NULL && strcmp(machine, "cuda") == 0;
+}
+
+void tests_expect_ranks(int32_t num_ranks)
+{
+    enum { QUEUES_PER_RANK = 8, MAX_QUEUES = 32 };
+    char text[16];
+    if (!tests_on_cuda() || num_ranks <= num_devices)
+        return;
+    const int32_t num_queues = (num_ranks + num_devices - 1) / num_devices * QUEUES_PER_RANK;
+    snprintf(text, sizeof text, "%d", num_queues < MAX_QUEUES ? num_queues : MAX_QUEUES);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 1);
 }
 
 /* The driver's devices, and what its threads wake each other by. */

@@ -89,6 +89,19 @@ void ranks_barrier(struct ranks_context *context)
     }
 }
 
+int ranks_warm_up(struct ranks_context *context)
+{
+    weft_comm *comm;
+    if (!tests_on_cuda())
+        return 0;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    ranks_barrier(context);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    ranks_barrier(context);
+    return 0;
+}
+
 static int run_rank(struct run *run, int32_t rank)
 {
     struct rank_slot *slot = &run->board->slots[rank];
@@ -173,6 +186,7 @@ static void start_thread_process(struct run *run)
 {
     pid_t pid = fork_child();
     if (pid == 0) {
+        tests_expect_ranks(run->options->num_ranks);
         run_all_in_threads(run);
         exit(0);
     }

@@ -53,6 +53,10 @@ int ranks_run_with(const struct ranks_options *options, rank_function function);
 /* Waits until all ranks of the run have called it, or died. */
 void ranks_barrier(struct ranks_context *context);
 
+/* Before a communicator with a short deadline: ranks on GPUs start CUDA, which takes them seconds that
+ * differ, in one with the usual deadline. 0 = done. */
+int ranks_warm_up(struct ranks_context *context);
+
 /* Seconds on the monotonic clock. */
 double ranks_seconds(void);
 

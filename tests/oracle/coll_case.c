@@ -94,7 +94,8 @@ uint64_t coll_misalign_bytes(const struct coll_case *spec, enum coll_alignment a
 
 static uint64_t pair_count(const struct coll_case *spec, int32_t from, int32_t to)
 {
-    const uint64_t key = rng_key(rng_key(spec->seed, SALT_COUNT), (uint64_t)(from * 64 + to));
+    const uint64_t key =
+        rng_key(rng_key(spec->seed, SALT_COUNT), 64 * (uint64_t)from + (uint64_t)to);
     struct rng rng = {key};
     if (spec->operation != COLL_ALL_TO_ALL_V)
         return spec->count;
@@ -145,7 +146,7 @@ struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank)
     struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
     for (int32_t row = 0; row < rows.num_rows; row++)
         rows.counts[row] = pair_count(spec, row, rank);
-    place_rows(spec, rng_key(spec->seed, (uint64_t)(rank + 64)), &rows);
+    place_rows(spec, rng_key(spec->seed, 64 + (uint64_t)rank), &rows);
     return rows;
 }
 

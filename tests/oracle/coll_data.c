@@ -53,9 +53,9 @@ static uint64_t finite_element(struct layout layout, struct rng *rng)
 static uint64_t cancelling_element(struct layout layout, struct rng *rng)
 {
     static const int exponents[] = {0, 0, 1, -1, -6, 7, 7, 2};
-    const uint64_t bias = (1ull << (layout.exponent_bits - 1)) - 1;
     if (layout.fraction_bits == 0)
         return rng_next(rng);
+    const uint64_t bias = (1ull << (layout.exponent_bits - 1)) - 1;
     const uint64_t exponent = bias + (uint64_t)(exponents[rng_below(rng, 8)] * layout.spread);
     const uint64_t sign = rng_below(rng, 2) == 0 ? 0 : sign_bit(layout);
     return sign | exponent << layout.fraction_bits | rng_below(rng, 2);

@@ -3,7 +3,7 @@
 
 #include "harness/machine.h"
 
-enum { KIB = 1024 };
+enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
 
 #define ALGORITHMS(reduce, scatter, gather, to_all, broadcast)                                     \
     {                                                                                              \
@@ -51,6 +51,25 @@ int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec
     const int is_by_packets =
         pinned == WEFT_ALGORITHM_ONESHOT || pinned == WEFT_ALGORITHM_TWOSHOT_PACKETS;
     return !is_by_packets || coll_row_bytes(spec) <= setup->config.packet_bytes;
+}
+
+static enum coll_place same_everywhere(enum coll_place place, uint64_t seed)
+{
+    if (place == COLL_PLACE_DIFFERS)
+        return seed % 2 == 0 ? COLL_IN_HEAP : COLL_ELSEWHERE;
+    return place;
+}
+
+void coll_setup_adapt(const struct coll_setup *setup, struct coll_case *spec)
+{
+    const uint64_t staging_bytes =
+        setup->config.staging_bytes == 0 ? DEFAULT_STAGING_BYTES : setup->config.staging_bytes;
+    if (coll_row_bytes(spec) * (uint64_t)spec->num_ranks <= staging_bytes)
+        return;
+    spec->send_place = same_everywhere(spec->send_place, spec->seed);
+    spec->recv_place = same_everywhere(spec->recv_place, spec->seed);
+    if (spec->operation == COLL_ALL_TO_ALL_V)
+        spec->recv_place = COLL_IN_HEAP;
 }
 
 weft_result coll_setup_create(weft_comm *comm, const struct coll_setup *setup, weft_coll **coll)

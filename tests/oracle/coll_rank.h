@@ -18,6 +18,9 @@ struct coll_setup {
 struct coll_setup coll_setup_of(int idx, int32_t num_ranks);
 /* Whether the algorithm that the setup pins can do it. */
 int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec);
+/* Where arrays are larger than the staging buffer, makes all ranks alike in where they have them; those of
+ * all_to_all_v must then be in the heap. */
+void coll_setup_adapt(const struct coll_setup *setup, struct coll_case *spec);
 
 struct coll_rank {
     struct ep_rank base;

@@ -9,28 +9,16 @@
 /* Of calls that are under way at once. */
 enum { MAX_CALLS = 48, MAX_BYTES = 4 << 20 };
 
-struct coll_trials coll_trials_create(int32_t num_ranks)
+struct coll_trial coll_trial_of(const struct coll_case *spec, uint64_t setup)
 {
-    return (struct coll_trials){.num_ranks = num_ranks};
-}
-
-void coll_trials_add(struct coll_trials *trials, const struct coll_case *spec, uint64_t setup)
-{
-    if (trials->num_trials == trials->max_trials) {
-        trials->max_trials = 2 * trials->max_trials + 64;
-        struct coll_trial *larger = oracle_alloc(sizeof *larger * (size_t)trials->max_trials);
-        for (int32_t i = 0; i < trials->num_trials; i++)
-            larger[i] = trials->trials[i];
-        free(trials->trials);
-        trials->trials = larger;
-    }
-    int idx = (int)(setup % COLL_NUM_SETUPS);
-    struct coll_setup of_ranks = coll_setup_of(idx, trials->num_ranks);
+    struct coll_trial trial = {*spec, (int)(setup % COLL_NUM_SETUPS)};
+    struct coll_setup of_ranks = coll_setup_of(trial.setup, spec->num_ranks);
     while (!coll_setup_fits(&of_ranks, spec)) {
-        idx = (idx + 1) % COLL_NUM_SETUPS;
-        of_ranks = coll_setup_of(idx, trials->num_ranks);
+        trial.setup = (trial.setup + 1) % COLL_NUM_SETUPS;
+        of_ranks = coll_setup_of(trial.setup, spec->num_ranks);
     }
-    trials->trials[trials->num_trials++] = (struct coll_trial){*spec, idx};
+    coll_setup_adapt(&of_ranks, &trial.spec);
+    return trial;
 }
 
 struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t max_count)
@@ -41,9 +29,27 @@ struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t m
     const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
     const weft_reduce_op op = (weft_reduce_op)rng_below(&rng, NUM_OPS);
     const uint64_t count = rng_next(&rng) % (max_count + 1);
-    return (struct coll_trial){
-        coll_case_random(rng_next(&rng), num_ranks, operation, dtype, op, count),
-        (int)rng_below(&rng, COLL_NUM_SETUPS)};
+    const struct coll_case spec =
+        coll_case_random(rng_next(&rng), num_ranks, operation, dtype, op, count);
+    return coll_trial_of(&spec, rng_next(&rng));
+}
+
+struct coll_trials coll_trials_create(int32_t num_ranks)
+{
+    return (struct coll_trials){.num_ranks = num_ranks};
+}
+
+void coll_trials_add(struct coll_trials *trials, struct coll_trial trial)
+{
+    if (trials->num_trials == trials->max_trials) {
+        trials->max_trials = 2 * trials->max_trials + 64;
+        struct coll_trial *larger = oracle_alloc(sizeof *larger * (size_t)trials->max_trials);
+        for (int32_t i = 0; i < trials->num_trials; i++)
+            larger[i] = trials->trials[i];
+        free(trials->trials);
+        trials->trials = larger;
+    }
+    trials->trials[trials->num_trials++] = trial;
 }
 
 static int issue(struct coll_rank *self, const struct coll_trial *trial, struct coll_call *call)

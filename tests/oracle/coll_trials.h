@@ -17,11 +17,13 @@ struct coll_trials {
     struct coll_trial *trials;
 };
 
-struct coll_trials coll_trials_create(int32_t num_ranks);
-/* Appends the case with setup % COLL_NUM_SETUPS, or, if that cannot do it, with the next that can. */
-void coll_trials_add(struct coll_trials *trials, const struct coll_case *spec, uint64_t setup);
-/* One with everything drawn at random. */
+/* With setup % COLL_NUM_SETUPS, or, if that cannot do it, with the next that can. */
+struct coll_trial coll_trial_of(const struct coll_case *spec, uint64_t setup);
+/* With everything drawn at random. */
 struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t max_count);
+
+struct coll_trials coll_trials_create(int32_t num_ranks);
+void coll_trials_add(struct coll_trials *trials, struct coll_trial trial);
 /* Returns how many ranks failed, and frees all. */
 int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode);
 

@@ -109,7 +109,7 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
         operation != COLL_BROADCAST || seat->rank.context->rank == 1; /* who needs send */
     if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
         REFUSED(recv, NULL, "recv", "NULL", "") ||
-        REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "0..7") ||
+        REFUSED(dtype, (weft_dtype)-1, "dtype", "", "0..7") ||
         REFUSED(dtype, (weft_dtype)8, "dtype", "8", "0..7") ||
         REFUSED(count, UINT64_MAX, "count", "18446744073709551615", "0..") ||
         REFUSED(count, UINT64_MAX / 4 + 1, "count", "4611686018427387904", "0.."))
@@ -117,7 +117,7 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
     if (is_root && (REFUSED(send, NULL, "send", "NULL", "") ||
                     REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
         return 1;
-    if (coll_is_reduction(operation) && (REFUSED(op, (weft_reduce_op)-1, "op", "-1", "0..4") ||
+    if (coll_is_reduction(operation) && (REFUSED(op, (weft_reduce_op)-1, "op", "", "0..4") ||
                                          REFUSED(op, (weft_reduce_op)5, "op", "5", "0..4")))
         return 1;
     if (operation == COLL_BROADCAST &&
@@ -197,6 +197,7 @@ static int check_all_to_all_v(struct ranks_context *context)
     V_REFUSED(v.send_offsets[2], UINT64_MAX - 4, "send_offsets[2]");
     V_REFUSED(v.recv_counts[0], UINT64_MAX / 4 + 1, "recv_counts[0]");
     V_REFUSED(v.recv_offsets[1], UINT64_MAX, "recv_offsets[1]");
+    V_REFUSED(v.send_counts[context->rank], COUNT - 1, "itself");
     fill_v(&v, &seat);
     RANK_CHECK_ERROR(context, weft_all_to_all_v(NULL, &v.args, seat.rank.stream),
                      WEFT_ERROR_INVALID_ARGUMENT, "coll");

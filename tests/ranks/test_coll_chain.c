@@ -109,7 +109,7 @@ static void simulate_step(struct plan *plan, const struct step *step)
 
 static void first_content(const struct plan *plan, int32_t rank, int buffer, char *content)
 {
-    struct rng rng = {rng_key(plan->seed, (uint64_t)(1000 + rank * NUM_BUFFERS + buffer))};
+    struct rng rng = {rng_key(plan->seed, 1000 + (uint64_t)rank * NUM_BUFFERS + (uint64_t)buffer)};
     for (uint64_t i = 0; i < NUM_RANKS * plan->row_bytes; i += 8) {
         const uint64_t word = rng_next(&rng);
         memcpy(content + i, &word, 8);
@@ -184,7 +184,7 @@ static int run_chain(struct ranks_context *context)
         return 1;
     for (int buffer = 0; buffer < NUM_BUFFERS; buffer++) {
         if (ep_array_alloc(&self.base, &buffers[buffer], buffer == 1 ? EP_OWN : EP_HEAP,
-                           NUM_RANKS * plan->row_bytes, (uint64_t)(8 * buffer)))
+                           NUM_RANKS * plan->row_bytes, 8 * (uint64_t)buffer))
             return 1;
         first_content(plan, context->rank, buffer, buffers[buffer].host);
         if (ep_array_push(&self.base, &buffers[buffer]))

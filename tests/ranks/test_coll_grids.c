@@ -50,19 +50,21 @@ static struct coll_case case_of(weft_collective collective, int i, int32_t num_r
 static int check_grid(struct ep_rank *self, int pair, int grid)
 {
     const weft_collective collective = pairs[pair].collective;
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    struct coll_setup setup = {.config = WEFT_INIT(weft_coll_config)};
+    weft_coll_config *config = &setup.config;
     weft_coll *coll;
     char name[64];
-    config.packet_bytes = 32 << 10;
-    config.staging_bytes = 8 << 10; /* less than some of the cases have */
-    config.algorithms[collective] = pairs[pair].algorithm;
-    config.num_blocks = grids[grid][0];
-    config.num_warps = grids[grid][1];
+    config->packet_bytes = 32 << 10;
+    config->staging_bytes = 8 << 10; /* less than some of the cases have */
+    config->algorithms[collective] = pairs[pair].algorithm;
+    config->num_blocks = grids[grid][0];
+    config->num_warps = grids[grid][1];
     snprintf(name, sizeof name, "%s, %dx%d", weft_algorithm_name(pairs[pair].algorithm),
-             config.num_blocks, config.num_warps);
-    RANK_CHECK_OK(self->context, weft_coll_create(self->comm, &config, &coll));
+             config->num_blocks, config->num_warps);
+    RANK_CHECK_OK(self->context, weft_coll_create(self->comm, config, &coll));
     for (int i = 0; i < NUM_CASES; i++) {
-        const struct coll_case spec = case_of(collective, i, self->context->num_ranks);
+        struct coll_case spec = case_of(collective, i, self->context->num_ranks);
+        coll_setup_adapt(&setup, &spec);
         RANK_CHECK(self->context,
                    weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) ==
                        pairs[pair].algorithm,

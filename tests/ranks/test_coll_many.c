@@ -18,11 +18,10 @@ static struct coll_trial trial_of(uint64_t seed, uint64_t call, int32_t num_rank
     /* 2000 elements of any type fit into the packets of all setups that pin them. */
     const uint64_t key = rng_key(seed, call);
     const uint64_t max_count = key % 50 == 0 ? 2000 : 1ull << key % 8;
-    struct coll_trial trial = coll_trial_random(key, num_ranks, max_count);
+    const struct coll_trial trial = coll_trial_random(key, num_ranks, max_count);
     /* Mostly the same algorithm several times: it must follow itself, and others. */
     const uint64_t run = call / (1 + rng_key(seed, call / 16) % 8);
-    trial.setup = (int)(rng_key(seed + 1, run) % COLL_NUM_SETUPS);
-    return trial;
+    return coll_trial_of(&trial.spec, rng_key(seed + 1, run));
 }
 
 struct plan {
@@ -40,7 +39,7 @@ static int run_calls(struct ranks_context *context)
         return 1;
     for (int first = 0; first < plan->num_calls; first += NUM_AT_ONCE) {
         for (int i = 0; i < NUM_AT_ONCE; i++)
-            trials[i] = trial_of(plan->seed, (uint64_t)(first + i), context->num_ranks);
+            trials[i] = trial_of(plan->seed, (uint64_t)first + (uint64_t)i, context->num_ranks);
         if (coll_trials_check(&self, trials, NUM_AT_ONCE))
             return 1;
     }

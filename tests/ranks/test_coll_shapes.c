@@ -34,7 +34,7 @@ static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation o
 {
     const struct coll_case spec =
         coll_case_random(seed, trials->num_ranks, operation, dtype, op, count);
-    coll_trials_add(trials, &spec, setup);
+    coll_trials_add(trials, coll_trial_of(&spec, setup));
 }
 
 static void add_every_dtype_and_op(struct coll_trials *trials)
@@ -79,8 +79,8 @@ static void large(void **state)
 {
     (void)state;
     enum { MAX_BYTES = 9 << 20 };
-    const int32_t num_ranks_of[] = {3, 2, 5};
-    for (int i = 0; i < ep_grid_size(3, 1); i++) {
+    const int32_t num_ranks_of[] = {3, 2};
+    for (int i = 0; i < ep_grid_size(2, 1); i++) {
         struct coll_trials trials = coll_trials_create(num_ranks_of[i]);
         struct rng rng = {rng_key(3, (uint64_t)num_ranks_of[i])};
         for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++)
@@ -101,8 +101,7 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
     struct coll_trials trials = coll_trials_create(num_ranks);
     for (int32_t i = 0; i < num_trials; i++) {
         const uint64_t seed = rng_key(4 + (uint64_t)num_ranks, (uint64_t)i);
-        const struct coll_trial trial = coll_trial_random(seed, num_ranks, 1u << i % 14);
-        coll_trials_add(&trials, &trial.spec, (uint64_t)trial.setup);
+        coll_trials_add(&trials, coll_trial_random(seed, num_ranks, 1u << i % 14));
     }
     assert_int_equal(coll_trials_run(&trials, mode), 0);
 }
@@ -117,10 +116,10 @@ static void in_processes(void **state)
 static void many_ranks(void **state)
 {
     (void)state;
-    random_trials(RANKS_THREADS, 16, ep_grid_size(100, 20));
+    random_trials(RANKS_THREADS, 16, ep_grid_size(60, 20));
     /* A GPU has 32 queues for the kernels of ranks that share it, and needs some for itself. */
     if (!tests_on_cuda())
-        random_trials(RANKS_THREADS, WEFT_COLL_MAX_RANKS, ep_grid_size(50, 5));
+        random_trials(RANKS_THREADS, WEFT_COLL_MAX_RANKS, ep_grid_size(20, 5));
 }
 
 int main(void)

@@ -23,20 +23,28 @@ struct seat {
     struct coll_call calls[NUM_ROUNDS];
 };
 
+/* AUTO with large and with small buffers. */
+static struct coll_setup setup_of(int seat)
+{
+    return coll_setup_of(seat % 2 == 0 ? 0 : COLL_NUM_SETUPS - 1, NUM_RANKS);
+}
+
 /* Of every operation; most small, some larger than what the buffers of most setups hold. */
 static struct coll_case case_of(int seat, int round)
 {
+    const struct coll_setup setup = setup_of(seat);
     static const uint64_t counts[] = {5, 64, 1, 300, 0, 17, 9000};
     const uint64_t seed = 100 * (uint64_t)seat + (uint64_t)round;
-    return coll_case_random(seed, NUM_RANKS, (enum coll_operation)(round % COLL_NUM_OPERATIONS),
-                            (weft_dtype)(seed * 5 % 8), (weft_reduce_op)(seed % 5),
-                            counts[round % 7]);
+    struct coll_case spec =
+        coll_case_random(seed, NUM_RANKS, (enum coll_operation)(round % COLL_NUM_OPERATIONS),
+                         (weft_dtype)(seed * 5 % 8), (weft_reduce_op)(seed % 5), counts[round % 7]);
+    coll_setup_adapt(&setup, &spec);
+    return spec;
 }
 
 static int seat_open(struct seat *seat, struct ranks_context *context, int idx)
 {
-    /* AUTO with large and with small buffers. */
-    struct coll_setup setup = coll_setup_of(idx % 2 == 0 ? 0 : COLL_NUM_SETUPS - 1, NUM_RANKS);
+    const struct coll_setup setup = setup_of(idx);
     RANK_CHECK_OK(context, coll_setup_create(seat->rank.comm, &setup, &seat->coll));
     return 0;
 }

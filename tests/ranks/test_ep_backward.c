@@ -24,9 +24,9 @@ struct layer {
     struct ep_array weights;                     /* float [num_tokens][num_topk] */
 };
 
-static int layer_open(struct layer *layer, struct ranks_context *context)
+static int layer_open(struct layer *layer, struct ranks_context *context,
+                      const struct ep_world *world)
 {
-    const struct ep_world *world = context->argument;
     struct ep_rank *rank = &layer->rank;
     if (ep_rank_open(rank, context, 0, 1 << 20) || ep_rank_enter(rank, world) || ep_route(rank))
         return 1;
@@ -128,10 +128,10 @@ static int check_sums(struct ranks_context *context, weft_comm *comm, const doub
     return 0;
 }
 
-static int adjoint(struct ranks_context *context)
+static int adjoint(struct ranks_context *context, const struct ep_world *world)
 {
     struct layer layer = {0};
-    if (layer_open(&layer, context))
+    if (layer_open(&layer, context, world))
         return 1;
     const int64_t num_own = (int64_t)layer.num_tokens * HIDDEN;
     const int64_t num_received = (int64_t)layer.num_rows * HIDDEN;
@@ -148,12 +148,11 @@ static int adjoint(struct ranks_context *context)
 
 /* Combining the weights that dispatch delivered gives back those of the choices that went
  * anywhere, to the bit, and 0 for the others. */
-static int weights_come_back(struct ranks_context *context)
+static int weights_come_back(struct ranks_context *context, const struct ep_world *world)
 {
-    const struct ep_world *world = context->argument;
     const float *sent = world->problem.tokens[context->rank].topk_weights;
     struct layer layer = {0};
-    if (layer_open(&layer, context))
+    if (layer_open(&layer, context, world))
         return 1;
     fill(layer.grad_recv_x.host, (int64_t)layer.num_rows * HIDDEN, 1);
     if (dispatch(&layer, &layer.x, &layer.recv_x) ||
@@ -171,11 +170,10 @@ static int weights_come_back(struct ranks_context *context)
 }
 
 /* combine(dispatch(x)) = (number of ranks that had the token) * x, over and over. */
-static int there_and_back(struct ranks_context *context)
+static int there_and_back(struct ranks_context *context, const struct ep_world *world)
 {
-    const struct ep_world *world = context->argument;
     struct layer layer = {0};
-    if (layer_open(&layer, context))
+    if (layer_open(&layer, context, world))
         return 1;
     for (uint64_t round = 0; round < 5; round++) {
         fill(layer.x.host, (int64_t)layer.num_tokens * HIDDEN, round);
@@ -194,10 +192,30 @@ static int there_and_back(struct ranks_context *context)
     return layer_close(&layer);
 }
 
-static void run(rank_function function)
+typedef int (*layer_function)(struct ranks_context *context, const struct ep_world *world);
+
+/* One function with every routing, in one communicator after another. */
+struct routings {
+    layer_function function;
+    struct ep_world *worlds[EP_NUM_ROUTINGS];
+};
+
+static int run_routings(struct ranks_context *context)
 {
-    for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++)
-        for (int32_t num_ranks = 1; num_ranks <= 7; num_ranks += 3) {
+    const struct routings *routings = context->argument;
+    for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
+        if (routings->function(context, routings->worlds[routing]))
+            return 1;
+        ranks_barrier(context);
+    }
+    return 0;
+}
+
+static void run(layer_function function)
+{
+    for (int32_t num_ranks = 1; num_ranks <= 7; num_ranks += 3) {
+        struct routings routings = {.function = function};
+        for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
             const struct ep_case spec = {.seed = 60,
                                          .num_ranks = num_ranks,
                                          .max_tokens = 15,
@@ -206,10 +224,12 @@ static void run(rank_function function)
                                          .tokens = EP_TOKENS_RAGGED,
                                          .routing = (enum ep_routing)routing,
                                          .placement = (enum ep_placement)(routing % 3)};
-            struct ep_world *world = ep_world_create(&spec);
-            assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, world), 0);
-            ep_world_destroy(world);
+            routings.worlds[routing] = ep_world_create(&spec);
         }
+        assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, run_routings, &routings), 0);
+        for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++)
+            ep_world_destroy(routings.worlds[routing]);
+    }
 }
 
 static void dispatch_and_combine_are_adjoint(void **state)

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 #include "oracle/oracle_alloc.h"
 
@@ -75,7 +76,8 @@ static int step(struct visitor *visitor)
 
 static int visit(struct ranks_context *context)
 {
-    const int32_t num_steps = ep_grid_size(1000, 100);
+    /* Ranks of several processes take turns on a GPU, by the millisecond. */
+    const int32_t num_steps = tests_rounds(ep_grid_size(1000, 100), 200);
     struct visitor *visitor = oracle_alloc(sizeof *visitor);
     void *words;
     if (ep_rank_open(&visitor->rank, context, 0, 4096))

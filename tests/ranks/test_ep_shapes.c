@@ -17,7 +17,7 @@ static const struct ep_case usual = {
 static void every_token_shape(void **state)
 {
     (void)state;
-    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks++) {
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(1, 4)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int tokens = 0; tokens < EP_NUM_TOKENS; tokens++) {
             struct ep_case spec = usual;
@@ -32,7 +32,7 @@ static void every_token_shape(void **state)
 static void every_routing_and_placement(void **state)
 {
     (void)state;
-    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += ep_grid_size(1, 3)) {
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(ep_grid_size(1, 3), 3)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int i = 0; i < EP_NUM_ROUTINGS * EP_NUM_PLACEMENTS; i++) {
             struct ep_case spec = usual;
@@ -143,14 +143,14 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
 static void everything_at_random_in_threads(void **state)
 {
     (void)state;
-    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks++)
+    for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 9; num_ranks += tests_rounds(1, 3))
         random_trials(RANKS_THREADS, num_ranks, ep_grid_size(100, 8));
 }
 
 static void everything_at_random_in_processes(void **state)
 {
     (void)state;
-    for (int32_t num_ranks = 1; num_ranks <= 8; num_ranks *= 2)
+    for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 8; num_ranks *= tests_rounds(2, 4))
         random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(40, 4));
 }
 

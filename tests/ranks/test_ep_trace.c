@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 #include "oracle/oracle_alloc.h"
 #include "workload/trace.h"
@@ -111,7 +112,7 @@ static void on_4_ranks(void **state)
 static void on_8_ranks(void **state)
 {
     (void)state;
-    for (int which = 0; which < NUM_TRACES; which++)
+    for (int which = 0; which < NUM_TRACES; which += tests_rounds(1, NUM_TRACES))
         run_trace(which, 8);
 }
 

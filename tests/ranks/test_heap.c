@@ -122,7 +122,8 @@ static void ranks_see_each_others_memory(void **state)
 {
     (void)state;
     static const int32_t counts[] = {1, 2, 4, MAX_RANKS};
-    for (size_t index = 0; index < sizeof(counts) / sizeof(counts[0]); index++)
+    const size_t step = (size_t)tests_rounds(1, 2);
+    for (size_t index = 0; index < sizeof(counts) / sizeof(counts[0]); index += step)
         run_in_both_modes(counts[index], share_memory);
 }
 

@@ -16,15 +16,16 @@ static int draw(struct rng *rng, int32_t bound)
     return (int)rng_below(rng, (uint32_t)bound);
 }
 
-/* Little packet and staging memory, and short chunks, so that short rows need several of them. */
+/* As little packet and staging memory as there may be, or twice that, and short chunks: so that short rows
+ * need several pieces. */
 void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
 {
+    enum { PACKET_BYTES = 256, STAGING_BYTES = 512, TWO_STREAMS_ONE_IN = 4 };
     static const uint64_t chunk_bytes[] = {32, 128, 4096};
-    enum { UNIT_BYTES = 256, MAX_UNITS = 4, NUM_CHUNKS = sizeof chunk_bytes / sizeof *chunk_bytes };
-    terms->packet_bytes = UNIT_BYTES * (uint64_t)(1 + draw(rng, 2));
-    terms->staging_bytes = 2 * UNIT_BYTES * (uint64_t)(1 + draw(rng, MAX_UNITS));
-    terms->chunk_bytes = chunk_bytes[draw(rng, NUM_CHUNKS)];
-    terms->num_streams = 1 + (draw(rng, 4) == 0);
+    terms->packet_bytes = PACKET_BYTES * (uint64_t)(1 + draw(rng, 2));
+    terms->staging_bytes = STAGING_BYTES * (uint64_t)(1 + draw(rng, 2));
+    terms->chunk_bytes = chunk_bytes[draw(rng, 3)];
+    terms->num_streams = draw(rng, TWO_STREAMS_ONE_IN) == 0 ? 2 : 1;
 }
 
 static weft_algorithm draw_algorithm(weft_collective collective, struct rng *rng)
@@ -57,7 +58,7 @@ static struct coll_places draw_places(struct rng *rng)
 void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rng *rng,
                     int32_t max_count)
 {
-    enum { OTHER_ONE_IN = 4, LONG_ONE_IN = 4, SHORT_PART = 4 };
+    enum { OTHER_ONE_IN = 4, LONG_ONE_IN = 3, SHORT_PART = 4 };
     call->collective = draw(rng, OTHER_ONE_IN) == 0
                            ? (weft_collective)draw(rng, WEFT_NUM_COLLECTIVES)
                            : coll_collective(shape->op);

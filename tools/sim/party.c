@@ -172,7 +172,7 @@ static weft_result create_coll(struct party *party)
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = shape->coll_terms.packet_bytes;
     config.staging_bytes = shape->coll_terms.staging_bytes;
-    config.num_blocks = shape->num_blocks[party->rank];
+    config.num_blocks = shape->num_blocks[0]; /* the same on all ranks */
     config.num_warps = shape->num_warps[party->rank];
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;

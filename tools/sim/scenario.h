@@ -37,7 +37,7 @@ static inline int scenario_is_collective(enum scenario_op op)
 enum {
     SCENARIO_MAX_RANKS = 12,
     SCENARIO_MAX_TOKENS = 64,
-    SCENARIO_MAX_COUNT = 256,
+    SCENARIO_MAX_COUNT = 128,
     SCENARIO_MAX_ROUNDS = 3,
     SCENARIO_ROW_BYTES = 32,
     SCENARIO_ROW_ELEMENTS = SCENARIO_ROW_BYTES / (int)sizeof(float),

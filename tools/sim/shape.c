@@ -4,8 +4,8 @@
 #include "workload/rng.h"
 
 enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
-/* With two streams there are twice as many fibers, of which the sim has no more than it has. */
-enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_MAX_LAUNCH_WARPS = 4 };
+/* The sim has no more fibers than it has: with two streams, or more ranks, there are fewer warps. */
+enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_FEW_WARPS = 4 };
 
 float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k)
 {
@@ -111,14 +111,17 @@ static int32_t draw_ranks(struct rng *rng, const struct scenario_request *reques
 
 static void draw_calls(struct shape *shape, struct rng *rng, const struct scenario_request *request)
 {
+    const int are_many = shape->num_ranks > COLL_MAX_RANKS_DRAWN;
     coll_draw_terms(&shape->coll_terms, rng);
+    if (are_many)
+        shape->coll_terms.num_streams = 1;
     shape->num_repeats = draw(rng, 1, SHAPE_MAX_CALLS);
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-        const int is_small =
-            shape->coll_terms.num_streams > 1 || shape->num_ranks > COLL_MAX_RANKS_DRAWN;
-        shape->num_blocks[rank] = draw(rng, 1, COLL_MAX_WARPS);
-        shape->num_warps[rank] = draw(
-            rng, 1, is_small ? COLL_MAX_LAUNCH_WARPS / shape->num_blocks[rank] : COLL_MAX_WARPS);
+        const int32_t num_blocks = draw(rng, 1, COLL_MAX_WARPS);
+        const int has_few = are_many || shape->coll_terms.num_streams > 1;
+        shape->num_blocks[rank] = num_blocks;
+        shape->num_warps[rank] =
+            draw(rng, 1, has_few ? COLL_FEW_WARPS / num_blocks : COLL_MAX_WARPS);
     }
     for (int32_t round = 0; round < shape->num_rounds; round++) {
         for (int32_t i = 0; i < shape->num_repeats; i++)

@@ -74,23 +74,6 @@ static const char documentation[] =
 
 const char *const coll_memory_names[] = {"heap", "other", NULL};
 
-/* The operations that an algorithm serves (weft.h), as a mask. */
-static unsigned ops_of(weft_algorithm algorithm)
-{
-    const unsigned all_reduce = 1u << WEFT_ALL_REDUCE;
-    switch (algorithm) {
-    case WEFT_ALGORITHM_TWOSHOT_PACKETS:
-    case WEFT_ALGORITHM_TWOSHOT:
-        return all_reduce;
-    case WEFT_ALGORITHM_ONESHOT_PULL:
-        return all_reduce | 1u << WEFT_REDUCE_SCATTER;
-    case WEFT_ALGORITHM_PUSH:
-        return 1u << WEFT_ALL_GATHER | 1u << WEFT_ALL_TO_ALL | 1u << WEFT_BROADCAST;
-    default:
-        return ~0u;
-    }
-}
-
 static weft_algorithm parse_algorithm(const char *text, struct argp_state *state)
 {
     const char *names[WEFT_NUM_ALGORITHMS + 1] = {NULL};
@@ -110,7 +93,7 @@ static void parse_sizes(struct coll_options *options, const char *text, struct a
 
 static void finish(const struct coll_options *options, struct argp_state *state)
 {
-    if (!(ops_of(options->algorithm) & 1u << options->op))
+    if (!collective_is_served(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
                    weft_algorithm_name(options->algorithm), collective_names[options->op]);
     if (options->root != 0 && options->op != WEFT_BROADCAST)

@@ -9,6 +9,21 @@ const char *const collective_names[WEFT_NUM_COLLECTIVES + 1] = {
     [WEFT_BROADCAST] = "broadcast",
 };
 
+int collective_is_served(weft_collective kind, weft_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEFT_ALGORITHM_TWOSHOT_PACKETS:
+    case WEFT_ALGORITHM_TWOSHOT:
+        return kind == WEFT_ALL_REDUCE;
+    case WEFT_ALGORITHM_ONESHOT_PULL:
+        return collective_reduces(kind);
+    case WEFT_ALGORITHM_PUSH:
+        return !collective_reduces(kind);
+    default:
+        return 1;
+    }
+}
+
 static uint64_t row_bytes(const struct collective *collective)
 {
     return collective->count * dtype_bytes(collective->source.dtype);

@@ -24,6 +24,9 @@ static inline int collective_reduces(weft_collective kind)
     return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER;
 }
 
+/* Whether the algorithm can do it (weft.h). */
+int collective_is_served(weft_collective kind, weft_algorithm algorithm);
+
 /* A buffer of `bytes` as nccl-tests counts them, or the largest below that holds whole counts. */
 uint64_t collective_count(const struct collective *collective, uint64_t bytes);
 /* As nccl-tests counts: the larger of input and output. */

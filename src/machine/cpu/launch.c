@@ -443,7 +443,7 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
     /* The boundaries of launches (machine.h): packets order nothing, so what this rank did in earlier
      * launches is ordered before what a peer does after it took a packet of this launch by the release
      * at the end of those, which pairs with the acquire at the beginning of the peer's next launch. */
-    atomic_thread_fence(memory_order_acquire);
+    atomic_thread_fence(memory_order_acq_rel);
     run_fibers(&run);
     weft__cpu_order_row_stores();
     atomic_thread_fence(memory_order_release);

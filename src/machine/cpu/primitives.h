@@ -221,4 +221,10 @@ WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
     return weft__cpu_packets_reduce(warp, packets, from, dst, reduction, num_elements);
 }
 
+WEFT_FN void weft_acquire_packets(struct weft_warp *warp)
+{
+    (void)warp;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
 #endif

@@ -362,6 +362,12 @@ WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,
     return weft__cuda_same_status(status);
 }
 
+WEFT_FN void weft_acquire_packets(struct weft_warp *warp)
+{
+    (void)warp;
+    asm volatile("fence.acq_rel.sys;" : : : "memory");
+}
+
 /* ------------------------------------------------------------------ reducing */
 
 /* Packet i of every rank, so many ranks at once as registers hold. */

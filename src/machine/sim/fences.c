@@ -2,8 +2,9 @@
 /*
  * The fences at both ends of every launch, by which packets order launches.
  *
- * A packet brings what its sender's rank had done by the end of the launches before the one that sends
- * it. Only launches after the one that takes it have that in their past: they begin with an acquire.
+ * A packet brings what its sender's rank had done before the launch that sends it. Launches after the one
+ * that takes it have that in their past, for they begin with an acquire, and the lane that takes it, once
+ * it acquires packets.
  */
 #include <stdlib.h>
 
@@ -30,6 +31,7 @@ struct sim_fences *sim_fences_begin(void)
         sim_clock_join(&launch->released, &earlier->ended);
         sim_acquire(&earlier->taken);
     }
+    sim_release(&launch->released); /* what the host did for this launch, too */
     launch->next = all;
     all = launch;
     return launch;

@@ -130,8 +130,10 @@ static enum weft_status take_one(const struct call *call, int32_t from, uint64_t
         load_stored(call, &site, slot, &stored) != WEFT_STATUS_OK)
         return WEFT_STATUS_FAILED;
     const struct sim_clock *brought = sim_slot_take(word, &awaited, &access);
-    if (brought != NULL)
+    if (brought != NULL) {
         sim_clock_join(&call->warp->shared->launch->fences->taken, brought);
+        sim_clock_join(&sim_current()->taken, brought);
+    }
     store_word(call, word, 0);
     *part = stored ^ WEFT_PACKET_KEY(0);
     return WEFT_STATUS_OK;
@@ -227,4 +229,12 @@ enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
                        reduce_parts(parts, packets->num_ranks, part_bytes(row_bytes, i), how));
     }
     return agree(warp, status);
+}
+
+void weft__sim_acquire_packets(struct weft__sim_place place)
+{
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
+    sim_yield();
+    if (!is_weakened)
+        sim_acquire(&sim_current()->taken);
 }

@@ -58,6 +58,8 @@ enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
                                           struct weft_reduction how, uint64_t num_elements,
                                           struct weft__sim_place place);
 
+void weft__sim_acquire_packets(struct weft__sim_place place);
+
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
 
 #define WEFT_PROGRAM(name, warp, args)                                                             \
@@ -105,5 +107,7 @@ enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
     weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
 #define weft_packets_reduce(warp, packets, from, dst, reduction, num_elements)                     \
     weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
+
+#define weft_acquire_packets(warp) weft__sim_acquire_packets(WEFT__SIM_HERE)
 
 #endif

@@ -9,9 +9,9 @@
 enum {
     WORD_BYTES = 4,
     PAGE_WORDS = 16,
-    PAGE_HASH_BITS = 14,
+    PAGE_HASH_BITS = 16,
     NUM_PAGES = 1 << PAGE_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
-    NUM_SPLIT_WORDS = 1 << 15,
+    NUM_SPLIT_WORDS = 1 << 17,
     NUM_READ_VECTORS = 1 << 16 /* of bytes that several fibers have read */
 };
 

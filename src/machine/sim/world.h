@@ -67,6 +67,7 @@ struct sim_fiber {
     int64_t deadline_ns; /* the wait ends then at the latest; INT64_MAX: never */
     int wait_ended;      /* by is_over, not by the deadline */
     struct sim_clock clock;
+    struct sim_clock taken; /* what the packets brought that it took */
     /* Row operations outlast their call: what they access is dated at the time that the fiber will
      * have when it has waited for them. 0: none is under way. */
     uint32_t rows_time;
@@ -157,7 +158,7 @@ struct sim_fences {
     int32_t rank;
     int32_t fiber;             /* of the stream */
     uint32_t end_time;         /* of the fiber; 0: the launch has not ended */
-    struct sim_clock released; /* by this rank's launches before: what the packets it sends bring */
+    struct sim_clock released; /* what was done before it began: what the packets it sends bring */
     struct sim_clock
         taken; /* what the packets brought that it took, for this rank's launches after */
     struct sim_clock ended; /* what was done by its end */

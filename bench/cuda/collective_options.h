@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* What coll and nccl_coll measure. */
+#ifndef BENCH_CUDA_COLLECTIVE_OPTIONS_H
+#define BENCH_CUDA_COLLECTIVE_OPTIONS_H
+
+#include "workload/collective.h"
+
+enum { MAX_LISTED_VALUES = 32 };
+
+struct value_list {
+    int32_t num_values;
+    uint64_t values[MAX_LISTED_VALUES];
+};
+
+enum form {
+    FORM_TABLE,
+    FORM_JSON,
+    FORM_MATRIX /* sizes by ways of doing it, in graphs: for tuning */
+};
+
+struct collective_options {
+    struct value_list ops;        /* weft_collective */
+    struct value_list algorithms; /* weft_algorithm; those that serve an operation */
+    struct value_list sizes;      /* bytes, as nccl-tests counts */
+    struct value_list num_blocks; /* 0: the library's choice */
+    struct value_list num_warps;  /* the same */
+    uint64_t packet_bytes;        /* the same */
+    weft_dtype dtype;
+    int32_t num_iters, num_warmups;
+    enum form form;
+};
+
+/* Ends the process when an option is bad. */
+void collective_options_parse(struct collective_options *options, const char *doc, int argc,
+                              char **argv);
+
+/* The largest of options->sizes. */
+uint64_t collective_options_max_bytes(const struct collective_options *options);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The collectives of NCCL, as coll measures weft's.
+ *
+ *     weft run -n 4 --no-prefix -- nccl_coll
+ *
+ * One process per GPU. "nccl" and "nccl_graph" have memory of cudaMalloc, "nccl_window" and
+ * "nccl_window_graph" symmetric windows, where this NCCL has them.
+ */
+#include <stdlib.h>
+
+#include "collective_memory.h"
+#include "collective_options.h"
+#include "collective_report.h"
+#include "nccl_rank.h"
+#include "timing.h"
+#include "try.h"
+
+enum { CALLS = 20 };
+
+/* What memory NCCL is given. */
+struct variant {
+    const char *algorithm, *stream_kernel, *graph_kernel;
+    int (*open)(struct nccl_rank *rank, struct collective_memory *memory);
+    void (*close)(struct nccl_rank *rank, struct collective_memory *memory);
+};
+
+struct job {
+    const struct collective_options *options;
+    const struct variant *variant;
+    struct nccl_rank rank;
+    struct timing timing;
+    struct collective_memory memory;
+    struct element_source source; /* of all inputs */
+    uint64_t num_wrong;           /* in all figures */
+};
+
+struct work {
+    struct job *job;
+    const struct collective *collective;
+};
+
+/* ---------------------------------------------------------------- NCCL */
+
+static ncclDataType_t type_of(weft_dtype dtype)
+{
+    static const ncclDataType_t types[NUM_DTYPES] = {
+        [WEFT_INT32] = ncclInt32,  [WEFT_INT64] = ncclInt64,         [WEFT_BF16] = ncclBfloat16,
+        [WEFT_FP16] = ncclFloat16, [WEFT_FP32] = ncclFloat32,        [WEFT_FP64] = ncclFloat64,
+        [WEFT_UINT8] = ncclUint8,  [WEFT_FP8_E4M3] = ncclFloat8e4m3,
+    };
+    return types[dtype];
+}
+
+static int all_to_all(const struct job *job, size_t count, ncclDataType_t type)
+{
+    const struct nccl_rank *rank = &job->rank;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    NCCL_TRY(
+        ncclAlltoAll(job->memory.send, job->memory.recv, count, type, rank->nccl, rank->stream));
+#else
+    const size_t row_bytes = count * dtype_bytes(job->source.dtype);
+    NCCL_TRY(ncclGroupStart());
+    for (int32_t other = 0; other < rank->num_ranks; other++) {
+        const size_t offset = (size_t)other * row_bytes;
+        NCCL_TRY(ncclSend((char *)job->memory.send + offset, count, type, other, rank->nccl,
+                          rank->stream));
+        NCCL_TRY(ncclRecv((char *)job->memory.recv + offset, count, type, other, rank->nccl,
+                          rank->stream));
+    }
+    NCCL_TRY(ncclGroupEnd());
+#endif
+    return 0;
+}
+
+static int enqueue_call(void *argument)
+{
+    const struct work *work = argument;
+    const struct job *job = work->job;
+    const void *send = job->memory.send;
+    void *recv = job->memory.recv;
+    const size_t count = work->collective->count;
+    const ncclDataType_t type = type_of(job->source.dtype);
+    ncclComm_t nccl = job->rank.nccl;
+    cudaStream_t stream = job->rank.stream;
+    switch (work->collective->kind) {
+    case WEFT_ALL_REDUCE:
+        NCCL_TRY(ncclAllReduce(send, recv, count, type, ncclSum, nccl, stream));
+        return 0;
+    case WEFT_REDUCE_SCATTER:
+        NCCL_TRY(ncclReduceScatter(send, recv, count, type, ncclSum, nccl, stream));
+        return 0;
+    case WEFT_ALL_GATHER:
+        NCCL_TRY(ncclAllGather(send, recv, count, type, nccl, stream));
+        return 0;
+    case WEFT_ALL_TO_ALL:
+        return all_to_all(job, count, type);
+    default:
+        NCCL_TRY(ncclBroadcast(send, recv, count, type, 0, nccl, stream));
+        return 0;
+    }
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static int open_plain(struct nccl_rank *rank, struct collective_memory *memory)
+{
+    (void)rank;
+    CUDA_TRY(cudaMalloc(&memory->send, memory->max_bytes));
+    CUDA_TRY(cudaMalloc(&memory->recv, memory->max_bytes));
+    return 0;
+}
+
+static void close_plain(struct nccl_rank *rank, struct collective_memory *memory)
+{
+    (void)rank;
+    cudaFree(memory->send);
+    cudaFree(memory->recv);
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+static ncclWindow_t windows[2];
+
+static int open_windows(struct nccl_rank *rank, struct collective_memory *memory)
+{
+    NCCL_TRY(ncclMemAlloc(&memory->send, memory->max_bytes));
+    NCCL_TRY(ncclMemAlloc(&memory->recv, memory->max_bytes));
+    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->send, memory->max_bytes, &windows[0],
+                                    NCCL_WIN_COLL_SYMMETRIC));
+    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->recv, memory->max_bytes, &windows[1],
+                                    NCCL_WIN_COLL_SYMMETRIC));
+    return 0;
+}
+
+static void close_windows(struct nccl_rank *rank, struct collective_memory *memory)
+{
+    for (int i = 0; i < 2; i++) {
+        if (windows[i] != NULL)
+            ncclCommWindowDeregister(rank->nccl, windows[i]);
+    }
+    ncclMemFree(memory->send);
+    ncclMemFree(memory->recv);
+}
+#endif
+
+static const struct variant variants[] = {
+    {"default", "nccl", "nccl_graph", open_plain, close_plain},
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    {"windows", "nccl_window", "nccl_window_graph", open_windows, close_windows},
+#endif
+};
+enum { NUM_VARIANTS = sizeof(variants) / sizeof(variants[0]) };
+
+/* ---------------------------------------------------------------- measurement */
+
+static int measure_calls(struct work *work, const struct calls *calls, const char *kernel)
+{
+    struct job *job = work->job;
+    struct collective_figure figure = {.library = "nccl",
+                                       .collective = work->collective,
+                                       .algorithm = job->variant->algorithm,
+                                       .asked = job->variant->algorithm,
+                                       .kernel = kernel};
+    TRY(collective_memory_wipe(&job->memory, work->collective));
+    TRY(calls_enqueue(calls, job->rank.stream));
+    TRY(nccl_rank_wait(&job->rank));
+    TRY(collective_memory_check(&job->memory, work->collective, &figure.num_wrong));
+    TRY(timing_measure(&job->timing, calls, &figure.us));
+    job->num_wrong += figure.num_wrong;
+    if (job->rank.rank == 0 && job->options->form == FORM_JSON)
+        collective_report_json(&figure);
+    else if (job->rank.rank == 0)
+        collective_report_line(&figure);
+    return 0;
+}
+
+static int measure_collective(struct job *job, const struct collective *collective)
+{
+    struct work work = {job, collective};
+    struct calls calls = {.enqueue = enqueue_call, .argument = &work, .num_calls = CALLS};
+    collective_memory_expect(&job->memory, collective);
+    TRY(measure_calls(&work, &calls, job->variant->stream_kernel));
+    int result = calls_capture(&calls, job->rank.stream);
+    if (result == 0)
+        result = measure_calls(&work, &calls, job->variant->graph_kernel);
+    calls_destroy(&calls);
+    return result;
+}
+
+static int measure_op(struct job *job, weft_collective kind)
+{
+    struct collective collective = {
+        .kind = kind, .source = job->source, .redop = WEFT_SUM, .num_ranks = job->rank.num_ranks};
+    for (int32_t i = 0; i < job->options->sizes.num_values; i++) {
+        collective.count = collective_count(&collective, job->options->sizes.values[i]);
+        TRY(measure_collective(job, &collective));
+    }
+    return 0;
+}
+
+static int measure_ops(struct job *job)
+{
+    const struct collective_options *options = job->options;
+    TRY(job->variant->open(&job->rank, &job->memory));
+    TRY(collective_memory_init(&job->memory, &job->source));
+    for (int32_t i = 0; i < options->ops.num_values; i++)
+        TRY(measure_op(job, (weft_collective)options->ops.values[i]));
+    return 0;
+}
+
+static int measure_variant(struct job *job, const struct variant *variant)
+{
+    job->variant = variant;
+    job->memory =
+        (struct collective_memory){.comm = job->rank.comm,
+                                   .stream = job->rank.stream,
+                                   .max_bytes = collective_options_max_bytes(job->options)};
+    const int result = measure_ops(job);
+    collective_memory_destroy(&job->memory);
+    if (result == 0) /* else other ranks may be gone, without whom windows cannot be closed */
+        variant->close(&job->rank, &job->memory);
+    return result;
+}
+
+static int run(struct job *job)
+{
+    const struct collective_options *options = job->options;
+    TRY(nccl_rank_open(&job->rank));
+    job->timing = (struct timing){.comm = job->rank.comm,
+                                  .stream = job->rank.stream,
+                                  .meet = nccl_rank_meet,
+                                  .wait = nccl_rank_wait,
+                                  .argument = &job->rank,
+                                  .num_warmups = options->num_warmups,
+                                  .num_iters = options->num_iters};
+    TRY(timing_init(&job->timing));
+    /* NCCL promises no order of its sums: those of small whole numbers need none. */
+    job->source = (struct element_source){1, options->dtype, ELEMENTS_WHOLE};
+    if (options->form != FORM_JSON && job->rank.rank == 0)
+        collective_report_heading();
+    for (int i = 0; i < NUM_VARIANTS; i++)
+        TRY(measure_variant(job, &variants[i]));
+    if (job->num_wrong == 0)
+        return 0;
+    if (job->rank.rank == 0)
+        fprintf(stderr, "results are wrong: see the figures\n");
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct collective_options options;
+    struct job job = {.options = &options};
+    collective_options_parse(&options, "The collectives of NCCL.", argc, argv);
+    const int result = run(&job);
+    timing_destroy(&job.timing);
+    nccl_rank_close(&job.rank, result);
+    return result == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
