@@ -72,6 +72,7 @@ file(CONFIGURE OUTPUT ${fatbin_dir}/list.c CONTENT "${fatbin_list}" @ONLY)
 cmake_path(GET NVCC PARENT_PATH nvcc_dir)
 cmake_path(GET nvcc_dir PARENT_PATH cuda_dir)
 target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
+  machine/cuda/blocks.c
   machine/cuda/describe.c
   machine/cuda/device.c
   machine/cuda/driver.c
@@ -82,6 +83,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/link_rate.c
   machine/cuda/memory.c
   machine/cuda/probe.c
+  machine/cuda/sharing.c
   machine/cuda/stream.c
   machine/cuda/watcher.c)
 # Only for cuda.h, whose types the driver's functions have.

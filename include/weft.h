@@ -419,6 +419,21 @@ weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64
 weft_algorithm weft_coll_algorithm(weft_coll *coll, weft_collective collective, uint64_t bytes);
 const char *weft_algorithm_name(weft_algorithm algorithm); /* "oneshot", ...; never NULL */
 
+/* ---------------------------------------------------------------- registered memory */
+
+/* Collective: each rank gives memory of its own for the inputs and outputs of collectives, which other
+ * ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay allocated
+ * until weft_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if some rank's memory cannot
+ * be reached, which is no error: what was given is staged, and standard error tells the reason once. On cpu
+ * ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or from
+ * cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not of pools
+ * (cudaMallocAsync, weft_memory_alloc) or the host. */
+weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_direct);
+/* Collective: each rank gives what it has registered last at ptr, or NULL for nothing. Operations with it
+ * must have finished on all ranks. When it returns, no other rank has the memory mapped. After a failure
+ * of comm that happens at weft_comm_destroy. */
+weft_result weft_unregister(weft_comm *comm, void *ptr);
+
 /* ---------------------------------------------------------------- expert parallelism */
 
 /* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap

@@ -5,7 +5,7 @@
 #include "coll/barrier.h"
 #include "comm/bootstrap.h"
 #include "machine/host.h"
-#include "ops/windows.h"
+#include "ops/registered.h"
 
 weft_result weft_unique_id_create(weft_unique_id *id)
 {
@@ -25,6 +25,7 @@ static weft_result choose_machine(const weft_comm_config *user_config,
 static void destroy(weft_comm *comm)
 {
     weft__barrier_destroy(comm);
+    weft__registered_forget(comm);
     weft__windows_destroy(comm);
     weft__comm_destroy(comm);
 }

@@ -60,6 +60,15 @@ enum weft__event_use {
     WEFT__EVENT_MEASURES /* time, too, which costs GPUs more */
 };
 
+/* Memory of one rank that others can be given access to as a whole: an allocation, or several side by
+ * side. */
+struct weft__block {
+    char *base; /* NULL: none */
+    uint64_t bytes;
+    int32_t num_allocations;
+    int32_t kind; /* the machine's own */
+};
+
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
@@ -74,6 +83,18 @@ struct weft__machine {
     weft_result (*copy)(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
     /* INVALID_ARGUMENT naming `argument` if programs cannot access ptr. */
     weft_result (*check_pointer)(weft_comm *comm, const void *ptr, const char *argument);
+
+    /* The block that [ptr, ptr + bytes) lies in, or why others cannot be given it. It only asks, so that
+     * it may be called while a stream is under capture. */
+    weft_result (*find_block)(weft_comm *comm, const void *ptr, uint64_t bytes,
+                              struct weft__block *block);
+    /* Collective: every rank gives one of its blocks, or an empty one; blocks[num_ranks] say where they
+     * are here. One that cannot be mapped is empty, with the reason as the thread's last error. Fails
+     * with the communicator only, and then nothing is mapped. */
+    weft_result (*share_block)(weft_comm *comm, const struct weft__block *own,
+                               struct weft__block *blocks);
+    /* The reverse of mapping a block of another rank. */
+    void (*close_block)(weft_comm *comm, const struct weft__block *block);
 
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on cuda its

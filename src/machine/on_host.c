@@ -85,6 +85,37 @@ weft_result weft__on_host_check_pointer(weft_comm *comm, const void *ptr, const 
     return WEFT_OK;
 }
 
+weft_result weft__on_host_find_block(weft_comm *comm, const void *ptr, uint64_t bytes,
+                                     struct weft__block *block)
+{
+    (void)comm;
+    *block = (struct weft__block){(char *)(uintptr_t)ptr, bytes, 1, 0};
+    return WEFT_OK;
+}
+
+/* Memory of a process is that of all ranks in it, and of no others. */
+weft_result weft__on_host_share_block(weft_comm *comm, const struct weft__block *own,
+                                      struct weft__block *blocks)
+{
+    WEFT__TRY(weft__comm_all_gather(comm, own, sizeof *own, blocks));
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (blocks[rank].base == NULL || weft__comm_is_in_process(comm, rank))
+            continue;
+        weft__error(WEFT_ERROR_UNSUPPORTED,
+                    "memory of rank %d outside the heap cannot be accessed by rank %d, which is "
+                    "another process",
+                    rank, comm->rank);
+        blocks[rank] = (struct weft__block){0};
+    }
+    return WEFT_OK;
+}
+
+void weft__on_host_close_block(weft_comm *comm, const struct weft__block *block)
+{
+    (void)comm;
+    (void)block;
+}
+
 /* One thread runs all warps of a rank, so more of them do not make it faster. */
 struct weft__grid weft__on_host_choose_grid(const weft_comm *comm, const struct weft__work *work)
 {

@@ -15,6 +15,11 @@ weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__on_host_free(weft_comm *comm, void *memory);
 weft_result weft__on_host_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 weft_result weft__on_host_check_pointer(weft_comm *comm, const void *ptr, const char *argument);
+weft_result weft__on_host_find_block(weft_comm *comm, const void *ptr, uint64_t bytes,
+                                     struct weft__block *block);
+weft_result weft__on_host_share_block(weft_comm *comm, const struct weft__block *own,
+                                      struct weft__block *blocks);
+void weft__on_host_close_block(weft_comm *comm, const struct weft__block *block);
 struct weft__grid weft__on_host_choose_grid(const weft_comm *comm, const struct weft__work *work);
 weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream **stream);
 int weft__on_host_stream_is_capturing(weft_stream *stream);
@@ -30,8 +35,10 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
         .describe = weft__on_host_describe, .alloc = weft__on_host_alloc,                          \
         .free = weft__on_host_free, .copy = weft__on_host_copy,                                    \
-        .check_pointer = weft__on_host_check_pointer, .choose_grid = weft__on_host_choose_grid,    \
-        .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
+        .check_pointer = weft__on_host_check_pointer, .find_block = weft__on_host_find_block,      \
+        .share_block = weft__on_host_share_block, .close_block = weft__on_host_close_block,        \
+        .choose_grid = weft__on_host_choose_grid, .collect_failure = weft__on_host_do_nothing,     \
+        .stream_wrap = weft__on_host_stream_wrap,                                                  \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
         .stream_create = stream_create, .stream_destroy = stream_destroy,                          \
         .stream_synchronize = stream_synchronize, .stream_call = stream_call,                      \

@@ -95,6 +95,11 @@ weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__cuda_free(weft_comm *comm, void *memory);
 weft_result weft__cuda_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 weft_result weft__cuda_check_pointer(weft_comm *comm, const void *ptr, const char *argument);
+weft_result weft__cuda_find_block(weft_comm *comm, const void *ptr, uint64_t bytes,
+                                  struct weft__block *block);
+weft_result weft__cuda_share_block(weft_comm *comm, const struct weft__block *own,
+                                   struct weft__block *blocks);
+void weft__cuda_close_block(weft_comm *comm, const struct weft__block *block);
 extern const struct weft__heap_kind weft__heap_of_device, weft__heap_of_device_by_ipc;
 
 #endif

@@ -44,6 +44,8 @@
     X(mem_map, cuMemMap)                                                                           \
     X(mem_unmap, cuMemUnmap)                                                                       \
     X(mem_set_access, cuMemSetAccess)                                                              \
+    X(mem_get_address_range, cuMemGetAddressRange)                                                 \
+    X(mem_retain_allocation_handle, cuMemRetainAllocationHandle)                                   \
     X(mem_export_to_shareable_handle, cuMemExportToShareableHandle)                                \
     X(mem_import_from_shareable_handle, cuMemImportFromShareableHandle)                            \
     X(ipc_get_mem_handle, cuIpcGetMemHandle)                                                       \

@@ -3,19 +3,11 @@
  * addresses are CUDA's to choose, so a heap cannot grow. */
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "comm/heap_kind.h"
-#include "machine/cuda/device.h"
+#include "machine/cuda/sharing.h"
 
-/* What a rank tells the others. CUDA refuses to open a handle in the process that made it. */
-struct name {
-    CUipcMemHandle handle;
-    uint64_t address;
-    int32_t ordinal; /* of the device */
-    int32_t unused;
-};
-_Static_assert(sizeof(struct name) <= sizeof((struct weft__heap_handle *)0)->name,
+_Static_assert(sizeof(struct weft__cuda_name) <= sizeof((struct weft__heap_handle *)0)->name,
                "a name fits its place");
 
 static void get_limits(const weft_comm *comm, struct weft__heap_limits *limits)
@@ -42,16 +34,15 @@ static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)
 
 static weft_result commit_and_name(const struct weft__cuda *cuda, struct weft__heap_part *part)
 {
-    struct name name = {.ordinal = cuda->ordinal};
+    struct weft__cuda_name name;
     CUdeviceptr address = 0;
     WEFT__CUDA_TRY(weft__cu.mem_alloc(&address, part->end_bytes),
                    "no %" PRIu64 " bytes of device memory for a heap", part->end_bytes);
-    const CUresult result = weft__cu.ipc_get_mem_handle(&name.handle, address);
-    if (result != CUDA_SUCCESS) {
+    const weft_result result = weft__cuda_name(cuda, address, &name);
+    if (result != WEFT_OK) {
         (void)weft__cu.mem_free(address);
-        return weft__cuda_error(result, "cannot share a heap");
+        return result;
     }
-    name.address = address;
     memcpy(part->handle.name, &name, sizeof name);
     part->base = (char *)(uintptr_t)address;
     return WEFT_OK;
@@ -65,12 +56,6 @@ static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
     return result;
 }
 
-static int is_of_this_process(const weft_comm *comm, int32_t rank)
-{
-    return comm->identities[rank].host_key == comm->identities[comm->rank].host_key &&
-           comm->identities[rank].pid == comm->identities[comm->rank].pid;
-}
-
 /* IPC shares plain allocations only. */
 static void release(weft_comm *comm, const struct weft__heap_part *part)
 {
@@ -80,37 +65,17 @@ static void release(weft_comm *comm, const struct weft__heap_part *part)
     weft__cuda_leave();
 }
 
-/* Of this process; handles of other processes bring their access along. */
-static weft_result reach_device(const struct weft__cuda *cuda, int32_t ordinal)
-{
-    if (ordinal == cuda->ordinal)
-        return WEFT_OK;
-    WEFT__TRY(weft__cuda_enter(cuda));
-    const CUresult result = weft__cu.ctx_enable_peer_access(weft__cuda_held_context(ordinal), 0);
-    weft__cuda_leave();
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
-        return WEFT_OK;
-    return weft__cuda_error(result, "CUDA device %d cannot access device %d", cuda->ordinal,
-                            ordinal);
-}
-
 static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *part)
 {
-    struct name name;
+    struct weft__cuda_name name;
     CUdeviceptr address = 0;
     memcpy(&name, part->handle.name, sizeof name);
-    if (is_of_this_process(comm, rank)) {
-        part->base = (char *)(uintptr_t)name.address;
-        return reach_device(weft__cuda_of(comm), name.ordinal);
-    }
     WEFT__TRY(weft__cuda_enter(weft__cuda_of(comm)));
-    const CUresult result =
-        weft__cu.ipc_open_mem_handle(&address, name.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    const weft_result result = weft__cuda_open_name(comm, rank, &name, &address);
     weft__cuda_leave();
-    if (result != CUDA_SUCCESS)
-        return weft__cuda_error(result, "cannot open the heap of rank %d", rank);
-    part->base = (char *)(uintptr_t)address;
-    return WEFT_OK;
+    if (result == WEFT_OK)
+        part->base = (char *)(uintptr_t)address;
+    return result;
 }
 
 static void unmap(weft_comm *comm, int32_t rank, const struct weft__heap_part *part)
@@ -119,9 +84,9 @@ static void unmap(weft_comm *comm, int32_t rank, const struct weft__heap_part *p
         release(comm, part);
         return;
     }
-    if (is_of_this_process(comm, rank) || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
+    if (weft__comm_is_in_process(comm, rank) || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
         return;
-    (void)weft__cu.ipc_close_mem_handle((CUdeviceptr)(uintptr_t)part->base);
+    weft__cuda_close_name((CUdeviceptr)(uintptr_t)part->base);
     weft__cuda_leave();
 }
 

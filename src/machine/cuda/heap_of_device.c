@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "comm/heap_kind.h"
-#include "machine/cuda/device.h"
+#include "machine/cuda/sharing.h"
 
 static CUmemAllocationProp properties(const struct weft__cuda *cuda)
 {
@@ -47,48 +47,34 @@ static CUdeviceptr begin_of(const struct weft__heap_part *part)
     return (CUdeviceptr)(uintptr_t)(part->base + part->begin_bytes);
 }
 
-/* Makes an allocation appear at the part's place. */
-static weft_result map_allocation(const struct weft__cuda *cuda, const struct weft__heap_part *part,
-                                  CUmemGenericAllocationHandle allocation)
+static size_t bytes_of(const struct weft__heap_part *part)
 {
-    const size_t bytes = part->end_bytes - part->begin_bytes;
-    const CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, cuda->device},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    WEFT__CUDA_TRY(weft__cu.mem_map(begin_of(part), bytes, 0, allocation, 0),
-                   "cannot map %zu bytes of a heap", bytes);
-    const CUresult result = weft__cu.mem_set_access(begin_of(part), bytes, &access, 1);
-    if (result == CUDA_SUCCESS)
-        return WEFT_OK;
-    (void)weft__cu.mem_unmap(begin_of(part), bytes);
-    return weft__cuda_error(result, "CUDA device %d cannot access the heap of another GPU",
-                            cuda->ordinal);
+    return part->end_bytes - part->begin_bytes;
 }
 
 static void release(weft_comm *comm, const struct weft__heap_part *part)
 {
     if (weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
         return;
-    (void)weft__cu.mem_unmap(begin_of(part), part->end_bytes - part->begin_bytes);
+    (void)weft__cu.mem_unmap(begin_of(part), bytes_of(part));
     weft__cuda_leave();
 }
 
 static weft_result map_and_export(const struct weft__cuda *cuda, struct weft__heap_part *part,
                                   CUmemGenericAllocationHandle allocation)
 {
-    WEFT__TRY(map_allocation(cuda, part, allocation));
-    const CUresult result = weft__cu.mem_export_to_shareable_handle(
-        &part->handle.fd, allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    if (result == CUDA_SUCCESS)
-        return WEFT_OK;
-    (void)weft__cu.mem_unmap(begin_of(part), part->end_bytes - part->begin_bytes);
-    return weft__cuda_error(result, "cannot share a heap");
+    WEFT__TRY(weft__cuda_map(cuda, begin_of(part), bytes_of(part), allocation));
+    const weft_result result = weft__cuda_export(allocation, &part->handle.fd);
+    if (result != WEFT_OK)
+        (void)weft__cu.mem_unmap(begin_of(part), bytes_of(part));
+    return result;
 }
 
 static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     const CUmemAllocationProp wanted = properties(cuda);
-    const uint64_t bytes = part->end_bytes - part->begin_bytes;
+    const uint64_t bytes = bytes_of(part);
     CUmemGenericAllocationHandle allocation;
     WEFT__TRY(weft__cuda_enter(cuda));
     const CUresult created = weft__cu.mem_create(&allocation, bytes, &wanted, 0);
@@ -107,17 +93,9 @@ static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
 static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *part)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
-    CUmemGenericAllocationHandle allocation;
     WEFT__TRY(weft__cuda_enter(cuda));
-    const CUresult imported = weft__cu.mem_import_from_shareable_handle(
-        &allocation, (void *)(uintptr_t)part->handle.fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    weft_result result;
-    if (imported == CUDA_SUCCESS) {
-        result = map_allocation(cuda, part, allocation);
-        (void)weft__cu.mem_release(allocation);
-    } else {
-        result = weft__cuda_error(imported, "cannot import the heap of rank %d", rank);
-    }
+    const weft_result result =
+        weft__cuda_import(cuda, rank, part->handle.fd, begin_of(part), bytes_of(part));
     weft__cuda_leave();
     return result;
 }

@@ -117,7 +117,11 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     comm->hooks = hooks;
     comm->timeout_ms = config.timeout_ms == 0 ? 30000 : config.timeout_ms;
     comm->link = find_link(key, num_ranks);
+    /* All the same: the ranks are one process. */
+    comm->identities = calloc((size_t)num_ranks, sizeof *comm->identities);
     weft_result result = weft__status_init(&comm->status, num_ranks);
+    if (result == WEFT_OK && comm->identities == NULL)
+        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
     if (result == WEFT_OK)
         result = set_topology(comm, config.num_nodes);
     if (result == WEFT_OK)
@@ -185,6 +189,7 @@ void weft__comm_destroy(weft_comm *comm)
             weft__status_set_rank(&link->comms[rank]->status, comm->rank, WEFT__RANK_LEFT);
     }
     weft__heap_destroy(comm->heap);
+    free(comm->identities);
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
@@ -344,6 +349,7 @@ void sim_comm_reset(void)
             free(link->blobs[rank]);
             if (link->comms[rank] != NULL) { /* of a rank that was killed */
                 weft__heap_destroy(link->comms[rank]->heap);
+                free(link->comms[rank]->identities);
                 weft__topology_destroy(&link->comms[rank]->topology);
                 weft__status_destroy(&link->comms[rank]->status);
                 weft__waits_destroy(&link->comms[rank]->waits);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/check.h"
+#include "ops/registered.h"
+
+static const uint64_t max_bytes = UINT64_C(1)
+                                  << 46; /* offsets in it are places (programs/window.h) */
+
+weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_direct)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_array(ptr, (int64_t)bytes, "ptr"));
+    if (bytes > max_bytes)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "bytes is %zu, allowed are 0..%llu", bytes,
+                           (unsigned long long)max_bytes);
+    WEFT__TRY(weft__machine_check(comm));
+    return weft__register(comm, ptr, bytes, is_direct);
+}
+
+weft_result weft_unregister(weft_comm *comm, void *ptr)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__machine_check(comm));
+    return weft__unregister(comm, ptr);
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/* Registered memory: reached where it is between ranks of one process, staged between others, with the same
+ * results. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "oracle/coll_call.h"
+#include "oracle/coll_rank.h"
+#include "oracle/oracle_alloc.h"
+#include "workload/rng.h"
+
+enum { NUM_RANKS = 3, ALL_RANKS = (1 << NUM_RANKS) - 1 };
+
+/* Whether ranks can access each other's memory: only on cpu, and only in threads. */
+static int is_reachable(const struct ranks_context *context)
+{
+    const enum ranks_mode *mode = context->argument;
+    return *mode == RANKS_THREADS && !tests_on_cuda();
+}
+
+static void run(rank_function function, enum ranks_mode mode)
+{
+    assert_int_equal(ranks_run(mode, NUM_RANKS, function, &mode), 0);
+}
+
+static void run_in_both_modes(rank_function function)
+{
+    run(function, RANKS_THREADS);
+    run(function, RANKS_PROCESSES);
+}
+
+/* ---------------------------------------------------------------- every operation */
+
+/* With the arrays registered by the ranks of a mask. */
+static int check_case(struct coll_rank *self, const struct coll_case *spec, int setup,
+                      uint32_t mask)
+{
+    struct ep_rank *base = &self->base;
+    struct ranks_context *context = base->context;
+    const int takes_part = (int)(mask >> context->rank & 1);
+    struct coll_call call;
+    int32_t is_direct = -1;
+    if (coll_call_create(base, spec, &call))
+        return 1;
+    struct ep_array *arrays[] = {&call.send, &call.recv};
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK_OK(context, weft_register(base->comm, takes_part ? arrays[i]->block : NULL,
+                                             takes_part ? arrays[i]->block_bytes : 0, &is_direct));
+    RANK_CHECK(context, is_direct == (mask == 0 || is_reachable(context)), "is_direct is %d",
+               is_direct);
+    RANK_CHECK_OK(context, coll_call_issue(&call, context->rank, self->colls[setup], base->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(base->stream));
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK_OK(context, weft_unregister(base->comm, takes_part ? arrays[i]->block : NULL));
+    return coll_call_verify(base, &call, self->setups[setup].name);
+}
+
+/* Staged data of any operation fits the staging buffers: a rank that must send it piece by piece must not
+ * meet one that need not. */
+static struct coll_case random_case(struct rng *rng, enum coll_operation operation)
+{
+    enum { MAX_COUNT = 600 };
+    const weft_dtype dtype = (weft_dtype)rng_below(rng, WEFT_FP8_E4M3 + 1);
+    const weft_reduce_op op = (weft_reduce_op)rng_below(rng, WEFT_AVG + 1);
+    struct coll_case spec = coll_case_random(rng_next(rng), NUM_RANKS, operation, dtype, op,
+                                             1 + rng_below(rng, MAX_COUNT));
+    spec.send_place = COLL_ELSEWHERE;
+    spec.recv_place = COLL_ELSEWHERE;
+    return spec;
+}
+
+static int check_operations(struct ranks_context *context)
+{
+    const int num_rounds = tests_rounds(ep_grid_size(4, 1), 1);
+    struct rng rng = {1};
+    struct coll_rank self;
+    if (coll_rank_open(&self, context))
+        return 1;
+    for (int i = 0; i < num_rounds * COLL_NUM_OPERATIONS * COLL_NUM_SETUPS; i++) {
+        const enum coll_operation operation = (enum coll_operation)(i % COLL_NUM_OPERATIONS);
+        const int setup = i / COLL_NUM_OPERATIONS % COLL_NUM_SETUPS;
+        const struct coll_case spec = random_case(&rng, operation);
+        const uint32_t mask = i % 3 == 0 ? ALL_RANKS : rng_below(&rng, ALL_RANKS + 1);
+        if (coll_setup_fits(&self.setups[setup], &spec) && check_case(&self, &spec, setup, mask))
+            return 1;
+    }
+    return coll_rank_close(&self);
+}
+
+static void every_operation_with_some_ranks_registered(void **state)
+{
+    (void)state;
+    run_in_both_modes(check_operations);
+}
+
+/* ---------------------------------------------------------------- direct or staged */
+
+/* Only memory that is reached directly can receive rows of any length beyond the staging buffer: by that it
+ * shows which memory is. */
+enum { STAGING_BYTES = 4096, ROW_BYTES = 6000, ARRAY_BYTES = NUM_RANKS * ROW_BYTES };
+
+struct prober {
+    struct ranks_context *context;
+    weft_comm *comm;
+    weft_coll *coll;
+    weft_stream *stream;
+    char *memory; /* twice ARRAY_BYTES, and more around */
+    uint64_t round;
+};
+
+enum { MEMORY_BYTES = 3 * ARRAY_BYTES };
+
+static unsigned char byte_of(uint64_t round, int32_t from, int32_t to, int i)
+{
+    return (unsigned char)(round * 31 + (uint64_t)(from * 7 + to * 3 + i));
+}
+
+static int open_prober(struct prober *prober, struct ranks_context *context)
+{
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    void *memory;
+    *prober = (struct prober){.context = context};
+    config.staging_bytes = STAGING_BYTES;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
+                                            &prober->comm));
+    RANK_CHECK_OK(context, weft_coll_create(prober->comm, &config, &prober->coll));
+    RANK_CHECK_OK(context, weft_stream_create(prober->comm, &prober->stream));
+    RANK_CHECK_OK(context, weft_memory_alloc(prober->comm, MEMORY_BYTES, &memory));
+    prober->memory = memory;
+    return 0;
+}
+
+static int close_prober(struct prober *prober)
+{
+    struct ranks_context *context = prober->context;
+    RANK_CHECK_OK(context, weft_memory_free(prober->comm, prober->memory));
+    RANK_CHECK_OK(context, weft_stream_destroy(prober->stream));
+    RANK_CHECK_OK(context, weft_coll_destroy(prober->coll));
+    RANK_CHECK_OK(context, weft_comm_destroy(prober->comm));
+    return 0;
+}
+
+static weft_result exchange(const struct prober *prober, const char *send, char *recv)
+{
+    uint64_t counts[NUM_RANKS], offsets[NUM_RANKS];
+    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+        counts[rank] = ROW_BYTES;
+        offsets[rank] = (uint64_t)rank * ROW_BYTES;
+    }
+    args.send = send;
+    args.recv = recv;
+    args.dtype = WEFT_UINT8;
+    args.send_counts = args.recv_counts = counts;
+    args.send_offsets = args.recv_offsets = offsets;
+    return weft_all_to_all_v(prober->coll, &args, prober->stream);
+}
+
+static int fill(struct prober *prober, char *send)
+{
+    unsigned char bytes[ARRAY_BYTES];
+    for (int i = 0; i < ARRAY_BYTES; i++)
+        bytes[i] = byte_of(prober->round, prober->context->rank, i / ROW_BYTES, i % ROW_BYTES);
+    RANK_CHECK_OK(prober->context, weft_memory_copy(prober->comm, send, bytes, sizeof bytes));
+    return 0;
+}
+
+static int compare(struct prober *prober, const char *recv)
+{
+    unsigned char bytes[ARRAY_BYTES];
+    RANK_CHECK_OK(prober->context, weft_memory_copy(prober->comm, bytes, recv, sizeof bytes));
+    for (int i = 0; i < ARRAY_BYTES; i++) {
+        const unsigned char expected =
+            byte_of(prober->round, i / ROW_BYTES, prober->context->rank, i % ROW_BYTES);
+        RANK_CHECK(prober->context, bytes[i] == expected, "byte %d is %d, not %d", i, bytes[i],
+                   expected);
+    }
+    return 0;
+}
+
+static int expect_direct(struct prober *prober, char *send, char *recv)
+{
+    prober->round++;
+    if (fill(prober, send))
+        return 1;
+    RANK_CHECK_OK(prober->context, exchange(prober, send, recv));
+    RANK_CHECK_OK(prober->context, weft_stream_synchronize(prober->stream));
+    return compare(prober, recv);
+}
+
+static int expect_staged(const struct prober *prober, const char *send, char *recv)
+{
+    RANK_CHECK_ERROR(prober->context, exchange(prober, send, recv), WEFT_ERROR_UNSUPPORTED,
+                     "staging_bytes");
+    return 0;
+}
+
+/* Any part of what is registered, while it is. */
+static int use_parts(struct ranks_context *context)
+{
+    struct prober prober;
+    int32_t is_direct = -1;
+    if (open_prober(&prober, context) ||
+        expect_staged(&prober, prober.memory, prober.memory + ARRAY_BYTES))
+        return 1;
+    char *registered = prober.memory + 5 + context->rank;
+    RANK_CHECK_OK(context, weft_register(prober.comm, registered, ARRAY_BYTES + 100, &is_direct));
+    RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
+    char *send = prober.memory + ARRAY_BYTES + 200;
+    for (int i = 0; i <= 100; i += 25) {
+        char *recv = registered + i;
+        if (is_direct ? expect_direct(&prober, send, recv) : expect_staged(&prober, send, recv))
+            return 1;
+    }
+    if (expect_staged(&prober, send, registered - 1) ||
+        expect_staged(&prober, send, registered + 101))
+        return 1;
+    RANK_CHECK_OK(context, weft_unregister(prober.comm, registered));
+    return expect_staged(&prober, send, registered) || close_prober(&prober);
+}
+
+static void any_part_while_it_is_registered(void **state)
+{
+    (void)state;
+    run_in_both_modes(use_parts);
+}
+
+static int use_heap(struct ranks_context *context)
+{
+    struct prober prober;
+    void *block;
+    int32_t is_direct = -1;
+    if (open_prober(&prober, context))
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_alloc(prober.comm, ARRAY_BYTES, &block));
+    RANK_CHECK_OK(context, weft_register(prober.comm, block, ARRAY_BYTES, &is_direct));
+    RANK_CHECK(context, is_direct == 1, "memory of the heap needs no registration");
+    RANK_CHECK_OK(context, weft_unregister(prober.comm, block));
+    if (expect_direct(&prober, prober.memory, block))
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_free(prober.comm, block));
+    return close_prober(&prober);
+}
+
+static void the_heap_may_be_registered_too(void **state)
+{
+    (void)state;
+    run_in_both_modes(use_heap);
+}
+
+/* ---------------------------------------------------------------- life */
+
+/* Two pieces, which odd ranks give back in the other order; rank 0 has only one of them. */
+static int register_and_unregister(struct prober *prober)
+{
+    struct ranks_context *context = prober->context;
+    char *pieces[] = {context->rank == 0 ? NULL : prober->memory, prober->memory + ARRAY_BYTES};
+    const size_t num_bytes[] = {context->rank == 0 ? 0 : 100, (size_t)ARRAY_BYTES};
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK_OK(context, weft_register(prober->comm, pieces[i], num_bytes[i], NULL));
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK_OK(context, weft_unregister(prober->comm, pieces[(i + context->rank) % 2]));
+    return 0;
+}
+
+static int cycle(struct ranks_context *context)
+{
+    const int num_cycles = tests_rounds(1000, 200);
+    struct prober prober;
+    int32_t is_direct = -1;
+    if (open_prober(&prober, context) || register_and_unregister(&prober))
+        return 1;
+    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
+    const struct tests_fds before = tests_list_fds();
+    const int num_mappings = tests_count_heap_mappings();
+    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
+    for (int i = 0; i < num_cycles; i++)
+        if (register_and_unregister(&prober))
+            return 1;
+    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
+    const struct tests_fds after = tests_list_fds();
+    RANK_CHECK(context, after.count == before.count, "descriptors were %s and are %s", before.names,
+               after.names);
+    RANK_CHECK(context, tests_count_heap_mappings() == num_mappings, "%d mappings, before %d",
+               tests_count_heap_mappings(), num_mappings);
+    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
+    RANK_CHECK_OK(context, weft_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
+    RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
+    /* What is still registered goes with the communicator. */
+    return (is_direct &&
+            expect_direct(&prober, prober.memory + 3, prober.memory + ARRAY_BYTES + 64)) ||
+           close_prober(&prober);
+}
+
+static void nothing_is_left_by_a_thousand_cycles(void **state)
+{
+    (void)state;
+    run_in_both_modes(cycle);
+}
+
+/* There is an end to how much can be registered, after which memory is staged. */
+static int register_too_much(struct ranks_context *context)
+{
+    enum { FAR_TOO_MANY = 2000 };
+    struct prober prober;
+    int32_t is_direct = 1;
+    int num_pieces = 0;
+    if (open_prober(&prober, context))
+        return 1;
+    while (is_direct && num_pieces < FAR_TOO_MANY)
+        RANK_CHECK_OK(context,
+                      weft_register(prober.comm, prober.memory + num_pieces++, 100, &is_direct));
+    RANK_CHECK(context, is_direct == 0, "%d pieces are registered", num_pieces);
+    RANK_CHECK(context, num_pieces > 32 || !is_reachable(context), "only %d pieces", num_pieces);
+    while (num_pieces-- > 0)
+        RANK_CHECK_OK(context, weft_unregister(prober.comm, prober.memory + num_pieces));
+    RANK_CHECK_OK(context, weft_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
+    RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
+    return (is_direct && expect_direct(&prober, prober.memory, prober.memory + ARRAY_BYTES)) ||
+           close_prober(&prober);
+}
+
+static void what_is_too_much_is_staged(void **state)
+{
+    (void)state;
+    run_in_both_modes(register_too_much);
+}
+
+/* ---------------------------------------------------------------- errors */
+
+static int give_wrong_pointers(struct ranks_context *context)
+{
+    struct prober prober;
+    if (open_prober(&prober, context))
+        return 1;
+    char *memory = prober.memory;
+    RANK_CHECK_ERROR(context, weft_register(NULL, memory, 1, NULL), WEFT_ERROR_INVALID_ARGUMENT,
+                     "comm");
+    RANK_CHECK_ERROR(context, weft_register(prober.comm, NULL, 1, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT, "ptr");
+    RANK_CHECK_ERROR(context, weft_register(prober.comm, memory, SIZE_MAX, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT, "bytes");
+    RANK_CHECK_ERROR(context, weft_unregister(NULL, memory), WEFT_ERROR_INVALID_ARGUMENT, "comm");
+    RANK_CHECK_OK(context, weft_register(prober.comm, memory, 100, NULL));
+    if (context->rank == 1)
+        RANK_CHECK_ERROR(context, weft_unregister(prober.comm, memory + 1),
+                         WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
+    else
+        RANK_CHECK_ERROR(context, weft_unregister(prober.comm, memory), WEFT_ERROR_MISMATCH,
+                         "rank 1");
+    RANK_CHECK_OK(context, weft_unregister(prober.comm, memory)); /* nothing has changed */
+    RANK_CHECK_OK(context, weft_unregister(prober.comm, NULL));
+    RANK_CHECK_ERROR(context, weft_unregister(prober.comm, memory), WEFT_ERROR_INVALID_ARGUMENT,
+                     "ptr is");
+    return close_prober(&prober);
+}
+
+static void wrong_pointers_are_named(void **state)
+{
+    (void)state;
+    run_in_both_modes(give_wrong_pointers);
+}
+
+static int abort_and_go_on(struct ranks_context *context)
+{
+    struct prober prober;
+    if (open_prober(&prober, context))
+        return 1;
+    RANK_CHECK_OK(context, weft_register(prober.comm, prober.memory, MEMORY_BYTES, NULL));
+    if (context->rank == 0)
+        RANK_CHECK_OK(context, weft_comm_abort(prober.comm));
+    RANK_CHECK_ERROR(context, weft_register(prober.comm, prober.memory, 100, NULL),
+                     WEFT_ERROR_ABORTED, "rank 0");
+    RANK_CHECK_ERROR(context, weft_unregister(prober.comm, prober.memory), WEFT_ERROR_ABORTED,
+                     "rank 0");
+    return close_prober(&prober);
+}
+
+static void after_a_failure_all_can_be_destroyed(void **state)
+{
+    (void)state;
+    run_in_both_modes(abort_and_go_on);
+}
+
+int main(void)
+{
+    tests_choose_machine();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_with_some_ranks_registered),
+        cmocka_unit_test(any_part_while_it_is_registered),
+        cmocka_unit_test(the_heap_may_be_registered_too),
+        cmocka_unit_test(nothing_is_left_by_a_thousand_cycles),
+        cmocka_unit_test(what_is_too_much_is_staged),
+        cmocka_unit_test(wrong_pointers_are_named),
+        cmocka_unit_test(after_a_failure_all_can_be_destroyed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
