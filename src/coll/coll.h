@@ -30,7 +30,7 @@ struct weft__coll_call {
     weft_reduce_op op;
     int32_t root;
     weft_stream *stream;
-    enum weft__coll_extent { WEFT__COLL_WHOLE, WEFT__COLL_PIECE } extent;
+    uint64_t whole_count; /* of the call of which this is a piece; 0: it is none */
 };
 
 /* What goes between this rank and each other, in bytes from the beginning of send and recv. */

@@ -4,6 +4,15 @@
 #include "programs/direct_push.h"
 #include "programs/direct_reduce.h"
 
+/* Of rows that are equally long on all ranks; others are compared by those between which they go. A piece
+ * tells the bytes of its whole row, so that a call with fewer pieces differs from the first one on. */
+static uint64_t told_bytes(const struct weft__coll_call *call)
+{
+    return call->whole_count > 0
+               ? WEFT_CALL_IS_PIECE | call->whole_count * weft_dtype_bytes(call->dtype)
+               : weft__coll_row_bytes(call);
+}
+
 static struct weft_direct direct_of(const struct weft__coll_call *call,
                                     const struct weft__coll_places *places,
                                     enum weft_program program)
@@ -11,13 +20,11 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
     const weft_coll *coll = call->coll;
     struct weft_direct direct = {
         .area = coll->area,
-        .header = weft__coll_header(call, program, 0),
+        .header = weft__coll_header(call, program, told_bytes(call)),
         .chunk_bytes = coll->chunk_bytes,
     };
     direct.header.input = places->input;
     direct.header.output = places->output;
-    if (call->extent == WEFT__COLL_PIECE)
-        direct.header.num_bytes = WEFT_CALL_IS_PIECE;
     return direct;
 }
 
@@ -62,7 +69,6 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         .part_bytes = row_bytes,
         .out = call->recv,
     };
-    args.direct.header.num_bytes |= row_bytes;
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {
@@ -85,8 +91,6 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
         .rows =
             call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
     };
-    if (call->collective == WEFT_BROADCAST)
-        args.direct.header.num_bytes |= weft__coll_row_bytes(call); /* whoever sends none, too */
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
         args.sent[rank].offset = rows->sent[rank].offset;
         args.sent[rank].bytes = rows->sent[rank].bytes;

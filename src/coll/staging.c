@@ -81,7 +81,7 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
     struct weft__coll_call piece = *call;
     struct weft_copy_args before = {0}, after = {0};
     piece.count = count;
-    piece.extent = count < call->count ? WEFT__COLL_PIECE : WEFT__COLL_WHOLE;
+    piece.whole_count = count < call->count ? call->count : 0;
     piece.recv = call->recv + begin * element_bytes;
     struct weft__coll_places places = {.input = arrays->places.input + begin * element_bytes,
                                        .output = arrays->places.output + begin * element_bytes};
@@ -193,7 +193,7 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
                            (unsigned long long)received_bytes(call, rows),
                            (unsigned long long)coll->staging_bytes);
     struct weft__coll_call piece = *call;
-    piece.extent = WEFT__COLL_PIECE;
+    piece.whole_count = call->count;
     const uint64_t longest = longest_row(call, rows);
     const uint64_t most = coll->staging_bytes / (uint64_t)coll->comm->num_ranks / 16 * 16;
     for (uint64_t begin = 0; begin < longest; begin += most)

@@ -52,7 +52,8 @@ WEFT_FN struct weft_call_header header_for(const struct weft_direct_push_args *a
                                            const struct weft_pushed_row *rows)
 {
     struct weft_call_header header = args->direct.header;
-    header.num_bytes |= rows[rank].bytes;
+    if (header.num_bytes == 0)
+        header.num_bytes = rows[rank].bytes;
     header.output += args->received[rank].offset;
     return header;
 }

@@ -27,8 +27,9 @@ struct weft_call_header {
     uint8_t dtype;
     uint8_t op;
     uint32_t root;
-    uint64_t
-        num_bytes; /* that go from the one rank to the other; its highest bit: WEFT_CALL_IS_PIECE */
+    /* That go from the one rank to the other, or would if it were the root; of a piece, all the row's,
+     * with WEFT_CALL_IS_PIECE. */
+    uint64_t num_bytes;
     uint64_t input;  /* places (window.h) of direct programs: what the other may read, */
     uint64_t output; /* and where it shall write */
 };
