@@ -74,6 +74,13 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
         call->places[rank] = draw_places(rng);
 }
 
+/* Where memory must be staged, perhaps more than there is for it. */
+static int is_in_pieces(const struct shape *shape, const struct coll_call *call)
+{
+    return (uint64_t)shape->num_ranks * (uint64_t)call->count * coll_element_bytes(call) >
+           shape->coll_terms.staging_bytes;
+}
+
 /* Every other time perhaps by just the last piece, so that all pieces before it are alike. */
 static int32_t lower_count(int32_t count, struct rng *rng)
 {
@@ -87,7 +94,7 @@ struct coll_call coll_disagreeing(const struct shape *shape, const struct coll_c
     enum { OTHER_COUNT, OTHER_OP_OR_ROOT, OTHER_COLLECTIVE, OTHER_DTYPE };
     struct coll_call other = *call;
     struct rng rng = {call->key};
-    const int difference = draw(&rng, OTHER_DTYPE + 1);
+    const int difference = is_in_pieces(shape, call) ? OTHER_COUNT : draw(&rng, OTHER_DTYPE + 1);
     if (difference == OTHER_COUNT && call->rows == COLL_EVEN_ROWS && call->count > 0) {
         other.count = lower_count(call->count, &rng);
     } else if (difference == OTHER_OP_OR_ROOT && call->collective <= WEFT_REDUCE_SCATTER) {
@@ -133,13 +140,11 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
 struct coll_places coll_places(const struct shape *shape, const struct coll_call *call,
                                int32_t rank)
 {
-    const uint64_t bytes =
-        (uint64_t)shape->num_ranks * (uint64_t)call->count * coll_element_bytes(call);
-    const int is_in_pieces = bytes > shape->coll_terms.staging_bytes;
-    struct coll_places places = call->places[is_in_pieces ? 0 : rank];
+    const int is_large = is_in_pieces(shape, call);
+    struct coll_places places = call->places[is_large ? 0 : rank];
     if (call->collective == WEFT_ALL_TO_ALL)
         places.is_in_place = 0;
-    if (is_in_pieces && call->rows == COLL_UNEVEN_ROWS)
+    if (is_large && call->rows == COLL_UNEVEN_ROWS)
         places.recv = COLL_IN_HEAP;
     return places;
 }

@@ -169,13 +169,15 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
     return weft_all_to_all_v(party->coll, &args, stream);
 }
 
-/* Once. */
-static int must_disagree(const struct party *party)
+/* Once; with every other seed in the last call, after which nothing else tells that they do not fit. */
+static int must_disagree(const struct party *party, int32_t round, int32_t i)
 {
     const struct scenario *scenario = party->scenario;
+    const struct shape *shape = party->shape;
+    const int is_last = round == shape->num_rounds - 1 && i == shape->num_repeats - 1;
     return scenario->fault == WEFT__SIM_DISAGREE && !scenario->has_disagreed &&
-           party->shape == &scenario->shape && party->rank == scenario->fault_rank &&
-           weft__sim_fault_has_struck();
+           shape == &scenario->shape && party->rank == scenario->fault_rank &&
+           weft__sim_fault_has_struck() && (is_last || shape->seed % 2 == 0);
 }
 
 static weft_result enqueue_call(struct party *party, const struct coll_call *call, int32_t i)
@@ -212,7 +214,7 @@ weft_result party_run_calls(struct party *party, int32_t round)
     fill_arrays(party, calls);
     for (int32_t i = 0; i < party->shape->num_repeats; i++) {
         struct coll_call call = calls[i];
-        if (must_disagree(party)) {
+        if (must_disagree(party, round, i)) {
             party->scenario->has_disagreed = 1;
             call = coll_disagreeing(party->shape, &calls[i]);
         }
