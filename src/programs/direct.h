@@ -29,7 +29,7 @@ WEFT_FN void weft_direct_check(struct weft_warp *warp, const struct weft_packets
 {
     enum weft_status status = WEFT_STATUS_OK;
     if (rank != packets->rank)
-        status = weft_header_take(warp, packets, rank, expected, sizeof *expected);
+        status = weft_header_take(warp, packets, rank, expected);
     if (weft_lane_idx(warp) == 0)
         weft_shared_headers(warp, rank)->status = (uint64_t)status;
 }

@@ -64,7 +64,7 @@ WEFT_FN enum weft_status meet(struct weft_warp *warp, const struct weft_direct_p
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
         const struct weft_call_header header = header_for(args, rank, args->sent);
         if (rank != packets->rank)
-            weft_header_send(warp, packets, rank, &header, sizeof header);
+            weft_header_send(warp, packets, rank, &header);
     }
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
         const struct weft_call_header expected = header_for(args, rank, args->received);

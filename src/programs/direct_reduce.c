@@ -37,7 +37,7 @@ WEFT_PROGRAM(direct_reduce, warp, args)
     const struct weft_direct *direct = &args->direct;
     const struct weft_packets packets = weft_packets_begin(warp, &direct->area);
     const struct weft_header_duty duty = weft_header_duty(warp);
-    weft_header_send_all(warp, &packets, duty, &direct->header, sizeof direct->header);
+    weft_header_send_all(warp, &packets, duty, &direct->header);
     for (int32_t rank = duty.first_rank; rank < packets.num_ranks; rank += duty.rank_step)
         weft_direct_check(warp, &packets, rank, &direct->header);
     const enum weft_status status = weft_direct_met(warp, &packets);

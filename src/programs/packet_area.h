@@ -20,7 +20,7 @@
 
 #include "programs/exchange.h"
 
-/* What a rank says of its call to one other. Programs that access no array of others say the first half. */
+/* What a rank says of its call to one other. */
 struct weft_call_header {
     uint64_t kind; /* enum weft_program, and the fields of weft_header_field */
     uint64_t
@@ -28,7 +28,6 @@ struct weft_call_header {
     uint64_t input;  /* places (window.h): what the other may read, */
     uint64_t output; /* and where it shall write */
 };
-enum { WEFT_SHORT_HEADER_BYTES = 2 * sizeof(uint64_t) };
 
 /* Whether it is the whole operation, or one of several pieces that are staged. */
 #define WEFT_CALL_IS_PIECE (UINT64_C(1) << 63)
@@ -191,9 +190,8 @@ WEFT_FN struct weft_shared_headers *weft_shared_headers(struct weft_warp *warp, 
     return (struct weft_shared_headers *)weft_block_shared(warp) + rank;
 }
 
-/* The first `bytes` of a header. */
 WEFT_FN void weft_header_send(struct weft_warp *warp, const struct weft_packets *packets,
-                              int32_t rank, const struct weft_call_header *header, uint64_t bytes)
+                              int32_t rank, const struct weft_call_header *header)
 {
     const struct weft_packet_targets to = {
         rank, rank + 1, weft_header_slot(packets->num_ranks, weft_block_idx(warp), packets->rank)};
@@ -201,19 +199,19 @@ WEFT_FN void weft_header_send(struct weft_warp *warp, const struct weft_packets 
     if (weft_lane_idx(warp) == 0)
         *sent = *header;
     weft_warp_sync(warp);
-    weft_packets_send(warp, packets, to, sent, bytes);
+    weft_packets_send(warp, packets, to, sent, sizeof *sent);
 }
 
 /* The same, among the arguments, to all ranks; by every block whose warps have the duty. */
 WEFT_FN void weft_header_send_all(struct weft_warp *warp, const struct weft_packets *packets,
                                   struct weft_header_duty duty,
-                                  const struct weft_call_header *header, uint64_t bytes)
+                                  const struct weft_call_header *header)
 {
     const struct weft_packet_targets to = {
         0, packets->num_ranks,
         weft_header_slot(packets->num_ranks, weft_block_idx(warp), packets->rank)};
     if (duty.first_rank == 0)
-        weft_packets_send(warp, packets, to, header, bytes);
+        weft_packets_send(warp, packets, to, header, sizeof *header);
 }
 
 WEFT_FN uint64_t weft_header_value(const struct weft_call_header *header, uint32_t field)
@@ -245,15 +243,15 @@ WEFT_FN enum weft_status weft_header_fail(struct weft_warp *warp,
     return weft_fail(warp, &failure);
 }
 
-/* Waits for the first `bytes` of what `rank` says of its call, and compares it with what it should be. */
+/* Waits for what `rank` says of its call, and compares it with what it should be. */
 WEFT_FN enum weft_status weft_header_take(struct weft_warp *warp,
                                           const struct weft_packets *packets, int32_t rank,
-                                          const struct weft_call_header *expected, uint64_t bytes)
+                                          const struct weft_call_header *expected)
 {
     struct weft_call_header *taken = &weft_shared_headers(warp, rank)->taken;
     const enum weft_status status = weft_packets_receive(
         warp, packets, rank, weft_header_slot(packets->num_ranks, weft_block_idx(warp), rank),
-        taken, bytes);
+        taken, sizeof *taken);
     weft_warp_sync(warp);
     if (status != WEFT_STATUS_OK ||
         (taken->kind == expected->kind && taken->num_bytes == expected->num_bytes))
@@ -261,7 +259,7 @@ WEFT_FN enum weft_status weft_header_take(struct weft_warp *warp,
     return weft_header_fail(warp, packets, rank, expected, taken);
 }
 
-/* Takes the short headers of the ranks that are this warp's duty. */
+/* Takes the headers of the ranks that are this warp's duty. */
 WEFT_FN enum weft_status weft_headers_check(struct weft_warp *warp,
                                             const struct weft_packets *packets,
                                             struct weft_header_duty duty,
@@ -271,7 +269,7 @@ WEFT_FN enum weft_status weft_headers_check(struct weft_warp *warp,
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
          rank += duty.rank_step) {
         if (rank != packets->rank)
-            status = weft_header_take(warp, packets, rank, expected, WEFT_SHORT_HEADER_BYTES);
+            status = weft_header_take(warp, packets, rank, expected);
     }
     return status;
 }
