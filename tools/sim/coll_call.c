@@ -70,8 +70,11 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     call->root = draw(rng, shape->num_ranks);
     call->count = draw(rng, 1 + (draw(rng, LONG_ONE_IN) == 0 ? max_count : max_count / SHORT_PART));
     call->key = rng_next(rng);
-    for (int32_t rank = 0; rank < SCENARIO_MAX_RANKS; rank++)
+    call->num_direct_blocks = 1 + draw(rng, shape->num_blocks[0]);
+    for (int32_t rank = 0; rank < SCENARIO_MAX_RANKS; rank++) {
+        call->num_blocks[rank] = 1 + draw(rng, shape->num_blocks[0]);
         call->places[rank] = draw_places(rng);
+    }
 }
 
 /* Where memory must be staged, perhaps more than there is for it. */

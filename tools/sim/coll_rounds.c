@@ -180,6 +180,16 @@ static int must_disagree(const struct party *party, int32_t round, int32_t i)
            weft__sim_fault_has_struck() && (is_last || shape->seed % 2 == 0);
 }
 
+/* Every call has an algorithm and a grid of its own, so that all of them use the same buffers. */
+static void prepare_coll(const struct party *party, const struct coll_call *call)
+{
+    weft_coll *coll = party->coll;
+    coll->pinned[call->collective] = coll_algorithm(party->shape, call);
+    coll->num_blocks = call->num_blocks[party->rank];
+    for (int kind = 0; kind < WEFT__NUM_WORKS; kind++)
+        coll->direct_blocks[kind] = call->num_direct_blocks;
+}
+
 static weft_result enqueue_call(struct party *party, const struct coll_call *call, int32_t i)
 {
     weft_coll *coll = party->coll;
@@ -189,8 +199,7 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
     const void *send = arguments.send.memory;
     void *recv = arguments.recv.memory;
     const uint64_t count = (uint64_t)call->count;
-    /* Pinned anew for each call, so that all of a collective's algorithms use the same buffers. */
-    coll->pinned[call->collective] = coll_algorithm(party->shape, call);
+    prepare_coll(party, call);
     if (call->rows == COLL_UNEVEN_ROWS)
         return enqueue_uneven(party, call, &arguments, stream);
     switch (call->collective) {
