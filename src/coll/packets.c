@@ -8,12 +8,12 @@
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
                                           enum weft_program program, uint64_t num_bytes)
 {
-    return (struct weft_call_header){.program = (uint8_t)program,
-                                     .collective = (uint8_t)call->collective,
-                                     .dtype = (uint8_t)call->dtype,
-                                     .op = (uint8_t)call->op,
-                                     .root = (uint32_t)call->root,
-                                     .num_bytes = num_bytes};
+    return (struct weft_call_header){
+        .kind = (uint64_t)program | (uint64_t)call->collective << (8 * WEFT_HEADER_COLLECTIVE) |
+                (uint64_t)call->dtype << (8 * WEFT_HEADER_DTYPE) |
+                (uint64_t)call->op << (8 * WEFT_HEADER_OP) |
+                (uint64_t)call->root << (8 * WEFT_HEADER_ROOT),
+        .num_bytes = num_bytes};
 }
 
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,

@@ -19,17 +19,17 @@ static int is_collective(const struct weft__program *program)
 static const char *collective_field_name(uint32_t field)
 {
     switch (field) {
-    case WEFT_CALL_PROGRAM:
+    case WEFT_HEADER_PROGRAM:
         return "the algorithm, which follows from operation, count and dtype";
-    case WEFT_CALL_DTYPE:
+    case WEFT_HEADER_DTYPE:
         return "dtype";
-    case WEFT_CALL_COLLECTIVE:
+    case WEFT_HEADER_COLLECTIVE:
         return "the operation (enum weft_collective)";
-    case WEFT_CALL_OP:
+    case WEFT_HEADER_OP:
         return "op";
-    case WEFT_CALL_ROOT:
+    case WEFT_HEADER_ROOT:
         return "root";
-    case WEFT_CALL_PIECES:
+    case WEFT_HEADER_PIECES:
         return "whether send and recv are staged in pieces (more than staging_bytes must be in "
                "the heap, or registered, on all ranks or on none)";
     default:

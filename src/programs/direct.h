@@ -23,13 +23,36 @@ struct weft_direct {
     uint64_t chunk_bytes; /* of a row that a warp takes at a time; a multiple of 16 */
 };
 
+/* Takes the header of a rank that is this warp's duty. */
+WEFT_FN void weft_direct_check(struct weft_warp *warp, const struct weft_packets *packets,
+                               int32_t rank, const struct weft_call_header *expected)
+{
+    enum weft_status status = WEFT_STATUS_OK;
+    if (rank != packets->rank)
+        status = weft_header_take(warp, packets, rank, expected);
+    if (weft_lane_idx(warp) == 0)
+        weft_shared_headers(warp, rank)->status = (uint64_t)status;
+}
+
+/* Of the headers of all warps. */
+WEFT_FN enum weft_status weft_direct_worst(struct weft_warp *warp,
+                                           const struct weft_packets *packets)
+{
+    uint32_t worst = WEFT_STATUS_OK;
+    for (int32_t rank = weft_lane_idx(warp); rank < packets->num_ranks; rank += WEFT_WARP_SIZE) {
+        const uint32_t status = (uint32_t)weft_shared_headers(warp, rank)->status;
+        worst = status > worst ? status : worst;
+    }
+    return (enum weft_status)weft_max_u32(warp, worst);
+}
+
 /* Called by every warp once it has sent and checked the headers that are its duty: tells how all warps of
  * the block have fared. */
 WEFT_FN enum weft_status weft_direct_met(struct weft_warp *warp, const struct weft_packets *packets)
 {
     weft_acquire_packets(warp); /* what peers did in launches before they sent their headers */
     weft_block_sync(warp);
-    return weft_headers_status(warp, packets);
+    return weft_direct_worst(warp, packets);
 }
 
 /* What `rank` said. */

@@ -68,7 +68,7 @@ WEFT_FN enum weft_status meet(struct weft_warp *warp, const struct weft_direct_p
     }
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
         const struct weft_call_header expected = header_for(args, rank, args->received);
-        (void)weft_header_check(warp, packets, rank, &expected);
+        weft_direct_check(warp, packets, rank, &expected);
     }
     return weft_direct_met(warp, packets);
 }

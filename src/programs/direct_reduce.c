@@ -37,8 +37,9 @@ WEFT_PROGRAM(direct_reduce, warp, args)
     const struct weft_direct *direct = &args->direct;
     const struct weft_packets packets = weft_packets_begin(warp, &direct->area);
     const struct weft_header_duty duty = weft_header_duty(warp);
-    weft_headers_send(warp, &packets, duty, &direct->header);
-    (void)weft_headers_check(warp, &packets, duty, &direct->header);
+    weft_header_send_all(warp, &packets, duty, &direct->header);
+    for (int32_t rank = duty.first_rank; rank < packets.num_ranks; rank += duty.rank_step)
+        weft_direct_check(warp, &packets, rank, &direct->header);
     const enum weft_status status = weft_direct_met(warp, &packets);
     if (status != WEFT_STATUS_OK)
         return weft_packets_end(warp, &direct->area, &packets, status);

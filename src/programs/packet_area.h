@@ -22,14 +22,10 @@
 
 /* What a rank says of its call to one other. */
 struct weft_call_header {
-    uint8_t program; /* enum weft_program */
-    uint8_t collective;
-    uint8_t dtype;
-    uint8_t op;
-    uint32_t root;
+    uint64_t kind; /* enum weft_program, and the fields of weft_header_field */
     uint64_t
         num_bytes; /* that go from the one rank to the other; its highest bit: WEFT_CALL_IS_PIECE */
-    uint64_t input;  /* places (window.h) of direct programs: what the other may read, */
+    uint64_t input;  /* places (window.h): what the other may read, */
     uint64_t output; /* and where it shall write */
 };
 
@@ -46,13 +42,15 @@ struct weft_packet_area {
     char *areas[WEFT_COLL_MAX_RANKS];
 };
 
-/* What ranks can disagree on, beside fields of messages (exchange.h). */
-enum weft_collective_field {
-    WEFT_CALL_COLLECTIVE = WEFT_NUM_CALL_FIELDS,
-    WEFT_CALL_OP,
-    WEFT_CALL_ROOT,
-    WEFT_CALL_PIECES,
-    WEFT_CALL_NUM_BYTES
+/* What ranks can disagree on, in failures: the bytes of a header's kind, and what follows them. */
+enum weft_header_field {
+    WEFT_HEADER_PROGRAM,
+    WEFT_HEADER_COLLECTIVE,
+    WEFT_HEADER_DTYPE,
+    WEFT_HEADER_OP,
+    WEFT_HEADER_ROOT,
+    WEFT_HEADER_PIECES,
+    WEFT_HEADER_NUM_BYTES
 };
 
 enum { WEFT_HEADER_SLOTS = sizeof(struct weft_call_header) / WEFT_PACKET_BYTES };
@@ -180,11 +178,11 @@ WEFT_FN struct weft_header_duty weft_header_duty_of_first_block(struct weft_warp
     return weft_block_idx(warp) == 0 ? weft_header_duty(warp) : none;
 }
 
-/* In memory of the block, for each rank; written by the warp whose duty the rank is. */
+/* In memory of the block, for each rank; used by the warp whose duty the rank is. */
 struct weft_shared_headers {
     struct weft_call_header sent;
     struct weft_call_header taken;
-    uint64_t status; /* of taking it: enum weft_status */
+    uint64_t status; /* direct.h */
 };
 
 WEFT_FN struct weft_shared_headers *weft_shared_headers(struct weft_warp *warp, int32_t rank)
@@ -204,27 +202,45 @@ WEFT_FN void weft_header_send(struct weft_warp *warp, const struct weft_packets 
     weft_packets_send(warp, packets, to, sent, sizeof *sent);
 }
 
-/* The first field in which what a rank said differs from what it should have said, with both values. */
-WEFT_FN struct weft_failure weft_header_difference(const struct weft_call_header *expected,
-                                                   const struct weft_call_header *theirs)
+/* The same, among the arguments, to all ranks; by every block whose warps have the duty. */
+WEFT_FN void weft_header_send_all(struct weft_warp *warp, const struct weft_packets *packets,
+                                  struct weft_header_duty duty,
+                                  const struct weft_call_header *header)
 {
-    struct weft_failure failure = {WEFT_FAILURE_MISMATCH, {WEFT_PHASE_START, 0, 0, 0}, 0, 0, 0};
-#define COMPARE(call_field, ours_value, their_value)                                               \
-    if (failure.expected == failure.seen) {                                                        \
-        failure.field = (call_field);                                                              \
-        failure.expected = (ours_value);                                                           \
-        failure.seen = (their_value);                                                              \
-    }
-    COMPARE(WEFT_CALL_PROGRAM, expected->program, theirs->program)
-    COMPARE(WEFT_CALL_COLLECTIVE, expected->collective, theirs->collective)
-    COMPARE(WEFT_CALL_DTYPE, expected->dtype, theirs->dtype)
-    COMPARE(WEFT_CALL_OP, expected->op, theirs->op)
-    COMPARE(WEFT_CALL_ROOT, expected->root, theirs->root)
-    COMPARE(WEFT_CALL_PIECES, expected->num_bytes >> 63, theirs->num_bytes >> 63)
-    COMPARE(WEFT_CALL_NUM_BYTES, expected->num_bytes & ~WEFT_CALL_IS_PIECE,
-            theirs->num_bytes & ~WEFT_CALL_IS_PIECE)
-#undef COMPARE
-    return failure;
+    const struct weft_packet_targets to = {
+        0, packets->num_ranks,
+        weft_header_slot(packets->num_ranks, weft_block_idx(warp), packets->rank)};
+    if (duty.first_rank == 0)
+        weft_packets_send(warp, packets, to, header, sizeof *header);
+}
+
+WEFT_FN uint64_t weft_header_value(const struct weft_call_header *header, uint32_t field)
+{
+    if (field < WEFT_HEADER_ROOT)
+        return header->kind >> (8 * field) & 0xff;
+    if (field == WEFT_HEADER_ROOT)
+        return header->kind >> (8 * WEFT_HEADER_ROOT);
+    if (field == WEFT_HEADER_PIECES)
+        return header->num_bytes / WEFT_CALL_IS_PIECE;
+    return header->num_bytes % WEFT_CALL_IS_PIECE;
+}
+
+/* What a rank said is not what it should have said: names the first field that differs. */
+WEFT_FN enum weft_status weft_header_fail(struct weft_warp *warp,
+                                          const struct weft_packets *packets, int32_t rank,
+                                          const struct weft_call_header *expected,
+                                          const struct weft_call_header *taken)
+{
+    uint32_t field = 0;
+    while (weft_header_value(expected, field) == weft_header_value(taken, field))
+        field++;
+    const struct weft_failure failure = {
+        WEFT_FAILURE_MISMATCH,
+        {WEFT_PHASE_START, rank, packets->sequence, packets->exchange},
+        field,
+        weft_header_value(expected, field),
+        weft_header_value(taken, field)};
+    return weft_fail(warp, &failure);
 }
 
 /* Waits for what `rank` says of its call, and compares it with what it should be. */
@@ -237,62 +253,25 @@ WEFT_FN enum weft_status weft_header_take(struct weft_warp *warp,
         warp, packets, rank, weft_header_slot(packets->num_ranks, weft_block_idx(warp), rank),
         taken, sizeof *taken);
     weft_warp_sync(warp);
-    if (status != WEFT_STATUS_OK)
+    if (status != WEFT_STATUS_OK ||
+        (taken->kind == expected->kind && taken->num_bytes == expected->num_bytes))
         return status;
-    struct weft_failure failure = weft_header_difference(expected, taken);
-    if (failure.expected == failure.seen)
-        return WEFT_STATUS_OK;
-    failure.site.rank = rank;
-    failure.site.sequence = packets->sequence;
-    failure.site.exchange = packets->exchange;
-    return weft_fail(warp, &failure);
+    return weft_header_fail(warp, packets, rank, expected, taken);
 }
 
-WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
-                                           const struct weft_packets *packets, int32_t rank,
-                                           const struct weft_call_header *expected)
-{
-    enum weft_status status = WEFT_STATUS_OK;
-    if (rank != packets->rank)
-        status = weft_header_take(warp, packets, rank, expected);
-    if (weft_lane_idx(warp) == 0)
-        weft_shared_headers(warp, rank)->status = (uint64_t)status;
-    return status;
-}
-
-/* The same header for all. */
-WEFT_FN void weft_headers_send(struct weft_warp *warp, const struct weft_packets *packets,
-                               struct weft_header_duty duty, const struct weft_call_header *header)
-{
-    for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
-        if (rank != packets->rank)
-            weft_header_send(warp, packets, rank, header);
-    }
-}
-
+/* Takes the headers of the ranks that are this warp's duty. */
 WEFT_FN enum weft_status weft_headers_check(struct weft_warp *warp,
                                             const struct weft_packets *packets,
                                             struct weft_header_duty duty,
                                             const struct weft_call_header *expected)
 {
-    enum weft_status worst = WEFT_STATUS_OK;
-    for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
-        const enum weft_status status = weft_header_check(warp, packets, rank, expected);
-        worst = status != WEFT_STATUS_OK ? status : worst;
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
+         rank += duty.rank_step) {
+        if (rank != packets->rank)
+            status = weft_header_take(warp, packets, rank, expected);
     }
-    return worst;
-}
-
-/* After a block sync: of the headers of all warps. */
-WEFT_FN enum weft_status weft_headers_status(struct weft_warp *warp,
-                                             const struct weft_packets *packets)
-{
-    uint32_t worst = WEFT_STATUS_OK;
-    for (int32_t rank = weft_lane_idx(warp); rank < packets->num_ranks; rank += WEFT_WARP_SIZE) {
-        const uint32_t status = (uint32_t)weft_shared_headers(warp, rank)->status;
-        worst = status > worst ? status : worst;
-    }
-    return (enum weft_status)weft_max_u32(warp, worst);
+    return status;
 }
 
 /* ------------------------------------------------------------------ shares of a row */

@@ -53,7 +53,8 @@ static void add_every_count_and_setup(struct coll_trials *trials)
 {
     enum { MAX_BYTES = 1 << 20 };
     struct rng rng = {rng_key(2, (uint64_t)trials->num_ranks)};
-    for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_COUNTS * COLL_NUM_SETUPS; i++) {
+    const int step = ep_grid_size(1, 5); /* prime to all that is counted */
+    for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_COUNTS * COLL_NUM_SETUPS; i += step) {
         const enum coll_operation operation = (enum coll_operation)(i % COLL_NUM_OPERATIONS);
         const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
         const uint64_t count = counts[i / COLL_NUM_OPERATIONS % NUM_COUNTS];

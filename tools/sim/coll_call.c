@@ -74,6 +74,36 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
         call->places[rank] = draw_places(rng);
 }
 
+/* Every other time perhaps by just the last piece, so that all pieces before it are alike. */
+static int32_t lower_count(int32_t count, struct rng *rng)
+{
+    enum { OF_A_PIECE = 16 };
+    const int32_t lower = draw(rng, count);
+    return draw(rng, 2) == 0 ? lower : (count - 1) / OF_A_PIECE * OF_A_PIECE;
+}
+
+struct coll_call coll_disagreeing(const struct shape *shape, const struct coll_call *call)
+{
+    enum { OTHER_COUNT, OTHER_OP_OR_ROOT, OTHER_COLLECTIVE, OTHER_DTYPE };
+    struct coll_call other = *call;
+    struct rng rng = {call->key};
+    const int difference = draw(&rng, OTHER_DTYPE + 1);
+    if (difference == OTHER_COUNT && call->rows == COLL_EVEN_ROWS && call->count > 0) {
+        other.count = lower_count(call->count, &rng);
+    } else if (difference == OTHER_OP_OR_ROOT && call->collective <= WEFT_REDUCE_SCATTER) {
+        other.op = (weft_reduce_op)((call->op + 1) % (WEFT_AVG + 1));
+    } else if (difference == OTHER_OP_OR_ROOT && call->collective == WEFT_BROADCAST) {
+        other.root = (coll_root(shape, call) + 1) % shape->num_ranks;
+    } else if (difference == OTHER_COLLECTIVE && call->collective != WEFT_ALL_REDUCE) {
+        other.collective = WEFT_ALL_REDUCE;
+        other.rows = COLL_EVEN_ROWS;
+        other.algorithm = WEFT_ALGORITHM_AUTO;
+    } else {
+        other.dtype = call->dtype == WEFT_UINT8 ? WEFT_FP8_E4M3 : WEFT_UINT8;
+    }
+    return other;
+}
+
 /* ---------------------------------------------------------------- what follows from that */
 
 int32_t coll_root(const struct shape *shape, const struct coll_call *call)

@@ -49,6 +49,9 @@ void coll_draw_terms(struct coll_terms *terms, struct rng *rng);
 void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rng *rng,
                     int32_t max_count);
 
+/* The same with a difference that is not allowed, in arrays of the same size. */
+struct coll_call coll_disagreeing(const struct shape *shape, const struct coll_call *call);
+
 /* The one drawn, or AUTO if that cannot do it. */
 weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call *call);
 /* Of those that are left. */

@@ -81,10 +81,13 @@ static void touch_rows(const struct party *party, const struct coll_call *call,
     }
 }
 
+/* Only what calls read or write has been written for the sim, unless one of them is not as planned. */
 static void poison_arrays(const struct party *party)
 {
     for (int32_t i = 0; i < 2 * party->shape->num_repeats + 1; i++) {
         for (int kind = 0; kind < 2; kind++) {
+            if (party->scenario->fault == WEFT__SIM_DISAGREE)
+                weft__sim_host_writes(party->coll_arrays[i].memory[kind], party->coll_array_bytes);
             memset(party->coll_arrays[i].memory[kind], POISON, party->coll_array_bytes);
             memset(party->coll_arrays[i].mirrors[kind], POISON, party->coll_array_bytes);
         }
@@ -166,6 +169,15 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
     return weft_all_to_all_v(party->coll, &args, stream);
 }
 
+/* Once. */
+static int must_disagree(const struct party *party)
+{
+    const struct scenario *scenario = party->scenario;
+    return scenario->fault == WEFT__SIM_DISAGREE && !scenario->has_disagreed &&
+           party->shape == &scenario->shape && party->rank == scenario->fault_rank &&
+           weft__sim_fault_has_struck();
+}
+
 static weft_result enqueue_call(struct party *party, const struct coll_call *call, int32_t i)
 {
     weft_coll *coll = party->coll;
@@ -198,8 +210,14 @@ weft_result party_run_calls(struct party *party, int32_t round)
 {
     const struct coll_call *calls = party->shape->calls[round];
     fill_arrays(party, calls);
-    for (int32_t i = 0; i < party->shape->num_repeats; i++)
-        PARTY_TRY(enqueue_call(party, &calls[i], i));
+    for (int32_t i = 0; i < party->shape->num_repeats; i++) {
+        struct coll_call call = calls[i];
+        if (must_disagree(party)) {
+            party->scenario->has_disagreed = 1;
+            call = coll_disagreeing(party->shape, &calls[i]);
+        }
+        PARTY_TRY(enqueue_call(party, &call, i));
+    }
     PARTY_TRY(party_synchronize(party));
     check_arrays(party, round);
     return WEFT_OK;

@@ -33,6 +33,8 @@ static int explore(const struct sim_options *options)
         struct suite_tally tally;
         if (options->op != SIM_ALL_OPS && options->op != op)
             continue;
+        if (options->fault == WEFT__SIM_DISAGREE && !scenario_is_collective((enum scenario_op)op))
+            continue;
         if (suite_run(options, (enum scenario_op)op, &tally) != 0)
             return no_memory();
         if (report_suite(options, (enum scenario_op)op, &tally) != 0 ||

@@ -18,6 +18,7 @@ struct scenario {
     weft_unique_id id, survivors_id;
     enum weft__sim_fault fault;
     int32_t fault_rank;
+    int has_disagreed; /* the struck rank, with a call that does not fit the others' */
     struct guarded memory;
     char message[256]; /* of the first wrong result; "" if none */
 };

@@ -45,13 +45,20 @@ static int names_rank(const char *message, int32_t rank)
     return 0;
 }
 
+static int fits_fault(const struct scenario *scenario, weft_result result)
+{
+    if (scenario->fault == WEFT__SIM_DISAGREE)
+        return result == WEFT_ERROR_MISMATCH;
+    return result == WEFT_ERROR_RANK_FAILED || result == WEFT_ERROR_TIMEOUT;
+}
+
 /* Every survivor names the rank that was struck, in words and, where there is a communicator that
  * has failed, by number. */
 static void check_survivors_error(struct party *party, weft_result result, const char *message)
 {
     const int32_t struck = party->scenario->fault_rank;
     int32_t failed_rank = struck;
-    if (result != WEFT_ERROR_RANK_FAILED && result != WEFT_ERROR_TIMEOUT)
+    if (!fits_fault(party->scenario, result))
         party_complain(party, "after the fault: error %d: %s", result, message);
     else if (!names_rank(message, struck))
         party_complain(party, "after the fault: rank %d is not named: %s", struck, message);
@@ -65,6 +72,9 @@ static void check_error(struct party *party, weft_result result)
 {
     const struct scenario *scenario = party->scenario;
     const char *message = weft_last_error();
+    if (scenario->has_disagreed && result != WEFT_ERROR_MISMATCH)
+        party_complain(party, "after calls that do not fit: %d: %s", result,
+                       result == WEFT_OK ? "no error" : message);
     if (result == WEFT_OK)
         return;
     if (scenario->fault == WEFT__SIM_NO_FAULT)
@@ -75,12 +85,13 @@ static void check_error(struct party *party, weft_result result)
 
 /* The survivors meet before they leave the old communicator, so that nobody takes another survivor's
  * leaving for the fault. */
-static void go_on_without_struck_rank(struct party *old)
+static void go_on_with_survivors(struct party *old)
 {
     struct scenario *scenario = old->scenario;
+    const int is_one_gone = scenario->fault != WEFT__SIM_DISAGREE;
     struct party party = {.scenario = scenario,
                           .shape = &scenario->survivors_shape,
-                          .rank = old->rank - (old->rank > scenario->fault_rank)};
+                          .rank = old->rank - (is_one_gone && old->rank > scenario->fault_rank)};
     (void)party_synchronize(old); /* its lanes may still write to the others; the error is known */
     weft_result result = create_comm(&party, &scenario->survivors_id, SURVIVORS_TIMEOUT_MS);
     party_close(old);
@@ -101,8 +112,9 @@ static int run_rank(int32_t rank, void *argument)
     struct scenario *scenario = argument;
     struct party party = {.scenario = scenario, .shape = &scenario->shape, .rank = rank};
     check_error(&party, run_operation(&party));
-    if (scenario->fault != WEFT__SIM_NO_FAULT && rank != scenario->fault_rank)
-        go_on_without_struck_rank(&party);
+    const int is_struck = scenario->fault != WEFT__SIM_DISAGREE && rank == scenario->fault_rank;
+    if (scenario->fault != WEFT__SIM_NO_FAULT && !is_struck)
+        go_on_with_survivors(&party);
     else
         party_close(&party);
     return scenario->message[0] != '\0';
@@ -123,6 +135,7 @@ static int run_once(struct scenario *scenario, struct weft__sim_config *config,
                     struct scenario_outcome *outcome)
 {
     scenario->fault = config->fault;
+    scenario->has_disagreed = 0;
     scenario->message[0] = '\0';
     if (weft_unique_id_create(&scenario->id) != WEFT_OK ||
         weft_unique_id_create(&scenario->survivors_id) != WEFT_OK)
@@ -160,6 +173,7 @@ int scenario_run(const struct scenario_request *request, struct scenario_outcome
     config.fault_step = rng_below(&rng, (uint32_t)outcome->sim.num_steps);
     scenario.fault_rank = config.fault_rank;
     scenario.survivors_shape = scenario.shape;
-    shape_without_rank(&scenario.survivors_shape);
+    if (config.fault != WEFT__SIM_DISAGREE)
+        shape_without_rank(&scenario.survivors_shape);
     return run_once(&scenario, &config, outcome);
 }

@@ -116,12 +116,12 @@ static void draw_calls(struct shape *shape, struct rng *rng, const struct scenar
     if (are_many)
         shape->coll_terms.num_streams = 1;
     shape->num_repeats = draw(rng, 1, SHAPE_MAX_CALLS);
+    const int has_few_warps = are_many || shape->coll_terms.num_streams > 1;
+    const int32_t num_blocks = draw(rng, 1, COLL_MAX_WARPS);
+    const int32_t max_warps = has_few_warps ? COLL_FEW_WARPS / num_blocks : COLL_MAX_WARPS;
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-        const int32_t num_blocks = draw(rng, 1, COLL_MAX_WARPS);
-        const int has_few = are_many || shape->coll_terms.num_streams > 1;
-        shape->num_blocks[rank] = num_blocks;
-        shape->num_warps[rank] =
-            draw(rng, 1, has_few ? COLL_FEW_WARPS / num_blocks : COLL_MAX_WARPS);
+        shape->num_blocks[rank] = num_blocks; /* the same on all ranks, as it must be */
+        shape->num_warps[rank] = draw(rng, 1, max_warps);
     }
     for (int32_t round = 0; round < shape->num_rounds; round++) {
         for (int32_t i = 0; i < shape->num_repeats; i++)

@@ -45,7 +45,11 @@ static const struct argp_option option_table[] = {
     {"schedules", KEY_SCHEDULES, "S", 0, "How many, of each operation (2000)", 0},
     {"seed", KEY_SEED, "X", 0, "Of the first schedule; the others count up (1)", 0},
     {"policy", KEY_POLICY, "P", 0, "uniform, pct, delay, ahead or mixed (mixed)", 0},
-    {"faults", KEY_FAULTS, "F", 0, "none, kill or stall one rank at one step (none)", 0},
+    {"faults", KEY_FAULTS, "F", 0,
+     "none, kill or stall one rank at one step, or disagree: a call of a collective that does not "
+     "fit "
+     "the others' (none)",
+     0},
     {"weaken", KEY_WEAKEN, "SITE", 0,
      "Let the ordering site FILE:LINE, or each in turn (all), not order, and see that it is caught",
      0},
@@ -63,7 +67,8 @@ static const char documentation[] =
 
 const char *const sim_policy_names[WEFT__NUM_SIM_POLICIES + 1] = {"uniform", "pct",   "delay",
                                                                   "ahead",   "mixed", NULL};
-const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1] = {"none", "kill", "stall", NULL};
+const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1] = {"none", "kill", "stall", "disagree",
+                                                               NULL};
 
 static void finish(struct sim_options *options, struct argp_state *state)
 {
@@ -74,6 +79,10 @@ static void finish(struct sim_options *options, struct argp_state *state)
         argp_error(state, "--ranks 1: must be 2 or more with --faults");
     if (options->fault != WEFT__SIM_NO_FAULT && options->weaken != NULL)
         argp_error(state, "--weaken %s: must be absent with --faults", options->weaken);
+    if (options->fault == WEFT__SIM_DISAGREE && options->op != SIM_ALL_OPS &&
+        !scenario_is_collective((enum scenario_op)options->op))
+        argp_error(state, "--op %s: must be a collective with --faults disagree",
+                   scenario_op_names[options->op]);
     if (options->num_trace_events == NOT_GIVEN)
         options->num_trace_events = options->num_schedules == 1 ? DEFAULT_REPLAY_EVENTS : 0;
 }

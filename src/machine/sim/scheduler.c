@@ -34,6 +34,11 @@ uint64_t weft__sim_step(void)
     return sim_world != NULL ? sim_world->step : 0;
 }
 
+int weft__sim_fault_has_struck(void)
+{
+    return sim_world != NULL && sim_world->result->fault_struck;
+}
+
 /* ---------------------------------------------------------------- fibers */
 
 static void enter_fiber(void *argument)
@@ -279,7 +284,7 @@ static void strike(void)
     sim_world->result->fault_struck = 1;
     if (config->fault == WEFT__SIM_KILL)
         kill_rank(config->fault_rank);
-    else
+    else if (config->fault == WEFT__SIM_STALL)
         sim_world->rank_stalled_until_ns[config->fault_rank] = sim_world->now_ns + SIM_STALL_NS;
 }
 

@@ -25,7 +25,13 @@ enum weft__sim_policy {
     WEFT__NUM_SIM_POLICIES
 };
 
-enum weft__sim_fault { WEFT__SIM_NO_FAULT, WEFT__SIM_KILL, WEFT__SIM_STALL, WEFT__NUM_SIM_FAULTS };
+enum weft__sim_fault {
+    WEFT__SIM_NO_FAULT,
+    WEFT__SIM_KILL,
+    WEFT__SIM_STALL,
+    WEFT__SIM_DISAGREE, /* left to the rank's host code: see weft__sim_fault_has_struck */
+    WEFT__NUM_SIM_FAULTS
+};
 
 enum { WEFT__SIM_NO_SITE = -1, WEFT__SIM_REPORT_BYTES = 16384 };
 
@@ -67,7 +73,8 @@ struct weft__sim_site {
 int32_t weft__sim_num_sites(void);
 const struct weft__sim_site *weft__sim_site(int32_t site);
 
-/* Inside a run: the rank whose host code is running, and the steps so far. */
+/* Inside a run: the rank whose host code is running, the steps so far, and whether it is time for what
+ * the fault is. */
 int32_t weft__sim_rank(void);
 /* Host code is not instrumented: it says itself what shared memory it is about to read or write, so
  * that this too is checked to be ordered. */
@@ -75,5 +82,6 @@ void weft__sim_host_reads(const void *address, size_t num_bytes);
 void weft__sim_host_writes(const void *address, size_t num_bytes);
 
 uint64_t weft__sim_step(void);
+int weft__sim_fault_has_struck(void);
 
 #endif
