@@ -119,7 +119,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     comm->timeout_ms = config.timeout_ms == 0 ? 30000 : config.timeout_ms;
     comm->link = find_link(key, num_ranks);
     /* All the same: the ranks are one process. */
-    comm->identities = calloc((size_t)num_ranks, sizeof *comm->identities);
+    comm->identities = calloc(SIM_MAX_RANKS, sizeof *comm->identities);
     weft_result result = weft__status_init(&comm->status, num_ranks);
     if (result == WEFT_OK && comm->identities == NULL)
         result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
