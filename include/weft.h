@@ -434,6 +434,21 @@ weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_
  * of comm that happens at weft_comm_destroy. */
 weft_result weft_unregister(weft_comm *comm, void *ptr);
 
+/* What operations were recorded with, on streams under capture. */
+typedef struct weft_capture weft_capture;
+
+/* From now on operations of coll on streams under capture are recorded with their inputs and outputs where
+ * they are, also if these are neither in the heap nor registered; weft_capture_end registers them. Without
+ * it, and where CUDA says that the memory cannot be shared, they are staged in graphs too. One at a time. */
+weft_result weft_capture_begin(weft_coll *coll, weft_capture **capture);
+/* Collective, when the streams' captures have ended and before any of their graphs runs. All ranks must
+ * have recorded the same operations in the same order (WEFT_ERROR_MISMATCH names a rank). The memory must
+ * stay allocated until weft_capture_destroy. After an error the graphs must not run. */
+weft_result weft_capture_end(weft_capture *capture);
+/* Collective, before weft_coll_destroy: when the graphs run no more on any rank. When it returns, no other
+ * rank has the memory mapped; after a failure of the communicator that happens at weft_comm_destroy. */
+weft_result weft_capture_destroy(weft_capture *capture);
+
 /* ---------------------------------------------------------------- expert parallelism */
 
 /* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap

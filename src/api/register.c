@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "api/check.h"
+#include "coll/coll.h"
 #include "ops/registered.h"
 
 static const uint64_t max_bytes = UINT64_C(1)
@@ -21,4 +22,24 @@ weft_result weft_unregister(weft_comm *comm, void *ptr)
     WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__machine_check(comm));
     return weft__unregister(comm, ptr);
+}
+
+weft_result weft_capture_begin(weft_coll *coll, weft_capture **capture)
+{
+    WEFT__TRY(weft__check_not_null(coll, "coll"));
+    WEFT__TRY(weft__check_not_null(capture, "capture"));
+    WEFT__TRY(weft__machine_check(coll->comm));
+    return weft__capture_begin(coll, capture);
+}
+
+weft_result weft_capture_end(weft_capture *capture)
+{
+    WEFT__TRY(weft__check_not_null(capture, "capture"));
+    return weft__capture_end(capture);
+}
+
+weft_result weft_capture_destroy(weft_capture *capture)
+{
+    WEFT__TRY(weft__check_not_null(capture, "capture"));
+    return weft__capture_destroy(capture);
 }

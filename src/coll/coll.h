@@ -17,6 +17,7 @@ struct weft_coll {
     int32_t num_blocks;                          /* 0: the machine's choice */
     int32_t num_warps;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
+    weft_capture *capture;                  /* that is going on, or NULL */
 };
 
 /* A call of any of the collectives, checked by the api. */
@@ -92,5 +93,16 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
 weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_algorithm algorithm);
 weft_result weft__coll_staged_push(const struct weft__coll_call *call,
                                    const struct weft__coll_rows *rows);
+
+/* capture.c: semantics in weft.h */
+weft_result weft__capture_begin(weft_coll *coll, weft_capture **capture);
+weft_result weft__capture_end(weft_capture *capture);
+weft_result weft__capture_destroy(weft_capture *capture);
+/* 1 if others reach the bytes, in the heap, registered, or by the time that what a capture records runs:
+ * *place is then theirs. */
+int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, uint64_t bytes,
+                          uint64_t *place);
+/* Of every operation that is launched, for a capture to compare. */
+void weft__coll_note(const struct weft__coll_call *call, enum weft_program program);
 
 #endif

@@ -46,6 +46,7 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
     weft_coll *coll = call->coll;
     struct weft__grid grid = choose_grid(coll, kind);
     grid.num_blocks = coll->direct_blocks[kind];
+    weft__coll_note(call, program);
     return weft__exchange_launch(coll->exchange, call->stream, program, grid, args, args_bytes);
 }
 

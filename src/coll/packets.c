@@ -21,6 +21,7 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
 {
     weft_coll *coll = call->coll;
     const struct weft__work work = {.kind = WEFT__WORK_PACKETS, .row_bytes = sent_bytes};
+    weft__coll_note(call, program);
     return weft__exchange_launch(coll->exchange, call->stream, program,
                                  weft__coll_grid(coll, &work), args, args_bytes);
 }

@@ -5,7 +5,6 @@
  * an operation. Whether others stage is no concern of a rank otherwise: it tells them where its data is.
  */
 #include "coll/coll.h"
-#include "ops/registered.h"
 #include "programs/copy.h"
 
 enum { COPIED_CHUNK_BYTES = 16 << 10 };
@@ -53,7 +52,6 @@ static int32_t num_rows_in(const struct weft__coll_call *call)
 static struct reduced_arrays find_arrays(const struct weft__coll_call *call,
                                          weft_algorithm algorithm)
 {
-    const weft_comm *comm = call->coll->comm;
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     const uint64_t in_bytes = row_bytes * (uint64_t)num_rows_in(call);
     struct reduced_arrays arrays = {0};
@@ -61,10 +59,10 @@ static struct reduced_arrays find_arrays(const struct weft__coll_call *call,
     /* In one shot, others read the input while this rank writes its output. */
     const int is_overwritten = algorithm == WEFT_ALGORITHM_ONESHOT_PULL &&
                                call->collective == WEFT_ALL_REDUCE && call->send == call->recv;
-    if (is_overwritten || !weft__registered_find(comm, call->send, in_bytes, &arrays.places.input))
+    if (is_overwritten || !weft__coll_find_place(call, call->send, in_bytes, &arrays.places.input))
         staged |= IN_STAGED;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT &&
-        !weft__registered_find(comm, call->recv, row_bytes, &arrays.places.output))
+        !weft__coll_find_place(call, call->recv, row_bytes, &arrays.places.output))
         staged |= OUT_STAGED;
     arrays.staged = staged;
     return arrays;
@@ -181,7 +179,7 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
     const weft_coll *coll = call->coll;
     struct weft__coll_places places = {.out = call->recv};
     const uint64_t out_bytes = extent(call, rows);
-    if (out_bytes == 0 || weft__registered_find(coll->comm, call->recv, out_bytes, &places.output))
+    if (out_bytes == 0 || weft__coll_find_place(call, call->recv, out_bytes, &places.output))
         return weft__coll_direct_push(call, &places, rows);
     if (received_bytes(call, rows) <= coll->staging_bytes)
         return push_piece(call, rows, 0, UINT64_MAX);

@@ -27,7 +27,21 @@
     X(mem_host_alloc, cuMemHostAlloc)                                                              \
     X(mem_free_host, cuMemFreeHost)                                                                \
     X(mem_alloc_managed, cuMemAllocManaged)                                                        \
-    X(mem_free, cuMemFree)
+    X(mem_alloc, cuMemAlloc)                                                                       \
+    X(mem_free, cuMemFree)                                                                         \
+    X(mem_alloc_async, cuMemAllocAsync)                                                            \
+    X(mem_free_async, cuMemFreeAsync)                                                              \
+    X(mem_get_info, cuMemGetInfo)                                                                  \
+    X(mem_get_allocation_granularity, cuMemGetAllocationGranularity)                               \
+    X(mem_address_reserve, cuMemAddressReserve)                                                    \
+    X(mem_address_free, cuMemAddressFree)                                                          \
+    X(mem_create, cuMemCreate)                                                                     \
+    X(mem_release, cuMemRelease)                                                                   \
+    X(mem_map, cuMemMap)                                                                           \
+    X(mem_unmap, cuMemUnmap)                                                                       \
+    X(mem_set_access, cuMemSetAccess)                                                              \
+    X(ctx_get_device, cuCtxGetDevice)                                                              \
+    X(stream_synchronize, cuStreamSynchronize)
 
 struct driver {
 #define DRIVER_MEMBER(member, function) __typeof__(function) *member;

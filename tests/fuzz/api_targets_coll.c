@@ -175,6 +175,91 @@ static const struct fuzz_mutation all_to_all_v_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "recv_offsets", recv_offset, -1, INT64_MAX, (int64_t)1 << 61),
 };
 
+/* ---------------------------------------------------------------- registered memory */
+
+static void fill_register(struct fuzz_arguments *a, struct rng *rng)
+{
+    a->comm = a->own_comm;
+    a->bytes = 1 + rng_below(rng, sizeof a->result_memory);
+    a->ptr = a->result_memory;
+}
+
+static weft_result call_register(struct fuzz_arguments *a)
+{
+    int32_t is_direct;
+    return weft_register(a->comm, a->ptr, a->bytes, &is_direct);
+}
+
+static weft_result undo_register(struct fuzz_arguments *a)
+{
+    return weft_unregister(a->own_comm, a->ptr);
+}
+
+static const struct fuzz_mutation register_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", ptr, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes|ptr", bytes, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
+};
+
+static void fill_unregister(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_register(a, rng);
+    a->created = weft_register(a->comm, a->ptr, a->bytes, NULL) == WEFT_OK ? a->ptr : NULL;
+}
+
+/* What fill_unregister registered goes also when the call was refused; that changes no message. */
+static weft_result call_unregister(struct fuzz_arguments *a)
+{
+    const weft_result result = weft_unregister(a->comm, a->ptr);
+    if (result != WEFT_OK && weft_unregister(a->own_comm, a->created) != WEFT_OK)
+        return WEFT_ERROR_SYSTEM;
+    return result;
+}
+
+static const struct fuzz_mutation unregister_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+};
+
+/* Of streams that are not under capture nothing is recorded. */
+static void fill_capture(struct fuzz_arguments *a, struct rng *rng)
+{
+    (void)rng;
+    a->coll = a->own_coll;
+    a->out = &a->created;
+}
+
+static weft_result call_capture_begin(struct fuzz_arguments *a)
+{
+    return weft_capture_begin(a->coll, a->out);
+}
+
+static weft_result undo_capture_begin(struct fuzz_arguments *a)
+{
+    const weft_result ended = weft_capture_end(a->created);
+    const weft_result destroyed = weft_capture_destroy(a->created);
+    return ended != WEFT_OK ? ended : destroyed;
+}
+
+static const struct fuzz_mutation capture_begin_mutations[] = {
+    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_POINTERS("capture", out, FUZZ_NULL),
+};
+
+static weft_result call_capture_end(struct fuzz_arguments *a)
+{
+    return a->coll == NULL ? weft_capture_end(NULL) : WEFT_OK;
+}
+
+static weft_result call_capture_destroy(struct fuzz_arguments *a)
+{
+    return a->coll == NULL ? weft_capture_destroy(NULL) : WEFT_OK;
+}
+
+static const struct fuzz_mutation capture_mutations[] = {
+    FUZZ_POINTERS("capture", coll, FUZZ_NULL),
+};
+
 const struct fuzz_target fuzz_coll_targets[] = {
     FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
     FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, nothing_to_undo, destroy_mutations),
@@ -188,5 +273,14 @@ const struct fuzz_target fuzz_coll_targets[] = {
                 broadcast_mutations),
     FUZZ_TARGET("weft_all_to_all_v", fill_all_to_all_v, call_all_to_all_v, wait_for_stream,
                 all_to_all_v_mutations),
+    FUZZ_TARGET("weft_register", fill_register, call_register, undo_register, register_mutations),
+    FUZZ_TARGET("weft_unregister", fill_unregister, call_unregister, nothing_to_undo,
+                unregister_mutations),
+    FUZZ_TARGET("weft_capture_begin", fill_capture, call_capture_begin, undo_capture_begin,
+                capture_begin_mutations),
+    FUZZ_TARGET("weft_capture_end", fill_capture, call_capture_end, nothing_to_undo,
+                capture_mutations),
+    FUZZ_TARGET("weft_capture_destroy", fill_capture, call_capture_destroy, nothing_to_undo,
+                capture_mutations),
 };
 const int fuzz_num_coll_targets = sizeof fuzz_coll_targets / sizeof fuzz_coll_targets[0];

@@ -20,12 +20,13 @@ static int draw(struct rng *rng, int32_t bound)
  * need several pieces. */
 void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
 {
-    enum { PACKET_BYTES = 256, STAGING_BYTES = 512, TWO_STREAMS_ONE_IN = 4 };
+    enum { PACKET_BYTES = 256, STAGING_BYTES = 512, TWO_STREAMS_ONE_IN = 4, REGISTERED_ONE_IN = 3 };
     static const uint64_t chunk_bytes[] = {32, 128, 4096};
     terms->packet_bytes = PACKET_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->staging_bytes = STAGING_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->chunk_bytes = chunk_bytes[draw(rng, 3)];
     terms->num_streams = draw(rng, TWO_STREAMS_ONE_IN) == 0 ? 2 : 1;
+    terms->registration = draw(rng, REGISTERED_ONE_IN) == 0 ? COLL_REGISTERED : COLL_NOT_REGISTERED;
 }
 
 static weft_algorithm draw_algorithm(weft_collective collective, struct rng *rng)

@@ -45,6 +45,10 @@ struct coll_call {
 struct coll_terms {
     uint64_t packet_bytes, staging_bytes, chunk_bytes;
     int32_t num_streams;
+    enum coll_registration {
+        COLL_NOT_REGISTERED,
+        COLL_REGISTERED
+    } registration; /* of local arrays */
 };
 
 weft_collective coll_collective(enum scenario_op op);

@@ -217,6 +217,13 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
     }
 }
 
+/* One array at another window: while the others stay where they are. */
+static weft_result register_again(struct party *party, int32_t i)
+{
+    PARTY_TRY(weft_unregister(party->comm, party->coll_arrays[i].memory[COLL_LOCAL]));
+    return party_register(party, i);
+}
+
 weft_result party_run_calls(struct party *party, int32_t round)
 {
     const struct coll_call *calls = party->shape->calls[round];
@@ -231,5 +238,6 @@ weft_result party_run_calls(struct party *party, int32_t round)
     }
     PARTY_TRY(party_synchronize(party));
     check_arrays(party, round);
-    return WEFT_OK;
+    return party->shape->coll_terms.registration == COLL_REGISTERED ? register_again(party, 0)
+                                                                    : WEFT_OK;
 }

@@ -110,6 +110,11 @@ static weft_result alloc_local(struct party *party)
 
 /* ---------------------------------------------------------------- arrays of collectives */
 
+static int32_t num_coll_arrays(const struct shape *shape)
+{
+    return 2 * shape->num_repeats + 1;
+}
+
 static size_t largest_array(const struct shape *shape)
 {
     size_t largest = 0;
@@ -129,7 +134,7 @@ static weft_result alloc_coll_arrays(struct party *party)
 {
     struct guarded *memory = &party->scenario->memory;
     const size_t num_bytes = padded(largest_array(party->shape));
-    const int32_t num_arrays = 2 * party->shape->num_repeats + 1;
+    const int32_t num_arrays = num_coll_arrays(party->shape);
     party->coll_array_bytes = num_bytes;
     for (int32_t i = 0; i < num_arrays; i++)
         plan_heap_array(party, num_bytes);
@@ -166,6 +171,16 @@ static weft_result create_ep(struct party *party)
     return WEFT_OK;
 }
 
+weft_result party_register(struct party *party, int32_t i)
+{
+    int32_t is_direct = 0;
+    PARTY_TRY(weft_register(party->comm, party->coll_arrays[i].memory[COLL_LOCAL],
+                            party->coll_array_bytes, &is_direct));
+    if (!is_direct)
+        party_complain(party, "array %d is not reached directly", i);
+    return WEFT_OK;
+}
+
 static weft_result create_coll(struct party *party)
 {
     const struct shape *shape = party->shape;
@@ -176,6 +191,9 @@ static weft_result create_coll(struct party *party)
     config.num_warps = shape->num_warps[party->rank];
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
+    if (shape->coll_terms.registration == COLL_REGISTERED)
+        for (int32_t i = 0; i < num_coll_arrays(shape); i++)
+            PARTY_TRY(party_register(party, i));
     return shape->coll_terms.num_streams > 1
                ? weft_stream_create(party->comm, &party->second_stream)
                : WEFT_OK;

@@ -73,6 +73,9 @@ weft_result party_open(struct party *party);
 /* Destroys what there is; complains when a guard was overwritten. */
 void party_close(struct party *party);
 
+/* Local array i of collectives, which other ranks then access. */
+weft_result party_register(struct party *party, int32_t i);
+
 /* Of all streams. */
 weft_result party_synchronize(const struct party *party);
 

@@ -193,17 +193,18 @@ static void import_parts(weft_comm *comm, const struct offer *offers, int32_t pa
 static weft_result share_part(weft_comm *comm, struct part own, const struct offer *offers,
                               int32_t part_idx, struct weft__block *blocks)
 {
-    const size_t num_ranks = (size_t)comm->num_ranks;
-    uint64_t *bytes = malloc(num_ranks * sizeof *bytes);
-    int *fds = malloc(num_ranks * sizeof *fds);
-    weft_result result =
-        bytes == NULL || fds == NULL
-            ? weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks)
-            : weft__comm_all_gather(comm, &own.bytes, sizeof own.bytes, bytes);
-    if (result == WEFT_OK)
-        result = weft__comm_exchange_fd(comm, own.fd, fds);
-    if (result == WEFT_OK)
-        import_parts(comm, offers, part_idx, bytes, fds, blocks);
+    uint64_t *bytes = calloc((size_t)comm->num_ranks, sizeof *bytes);
+    int *fds = calloc((size_t)comm->num_ranks, sizeof *fds);
+    weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
+    if (bytes != NULL && fds != NULL) {
+        result = weft__comm_all_gather(comm, &own.bytes, sizeof own.bytes, bytes);
+        if (result == WEFT_OK)
+            result = weft__comm_exchange_fd(comm, own.fd, fds);
+        if (result == WEFT_OK)
+            import_parts(comm, offers, part_idx, bytes, fds, blocks);
+    } else {
+        weft__error(result, "no memory for %d ranks", comm->num_ranks);
+    }
     free(bytes);
     free(fds);
     return result;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/bootstrap.h"
+#include "comm/culprit.h"
 
 struct weft__link *sim_links;
 static uint64_t last_id;
@@ -118,7 +119,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     comm->timeout_ms = config.timeout_ms == 0 ? 30000 : config.timeout_ms;
     comm->link = find_link(key, num_ranks);
     /* All the same: the ranks are one process. */
-    comm->identities = calloc((size_t)num_ranks, sizeof *comm->identities);
+    comm->identities = calloc(SIM_MAX_RANKS, sizeof *comm->identities);
     weft_result result = weft__status_init(&comm->status, num_ranks);
     if (result == WEFT_OK && comm->identities == NULL)
         result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
@@ -303,6 +304,17 @@ static void end_gather(struct weft__link *link)
     memset(link->has_gathered, 0, sizeof link->has_gathered);
 }
 
+/* The rank that does not come may wait for another one itself. */
+static void fail_gather(weft_comm *comm)
+{
+    const struct weft__wait wait = {.rank = find_ungathered(comm->link, comm->rank)};
+    struct weft__culprit culprit;
+    weft__comm_find_culprit(comm, &wait, &culprit);
+    weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, culprit.rank,
+                      "rank %d did not come within %u ms; %s", wait.rank, comm->timeout_ms,
+                      culprit.story);
+}
+
 /* Two rounds: nobody may overwrite what others have not read. */
 static weft_result gather_round(weft_comm *comm)
 {
@@ -312,13 +324,8 @@ static weft_result gather_round(weft_comm *comm)
     link->has_gathered[comm->rank] = 1;
     if (++link->num_gathered == comm->num_ranks)
         end_gather(link);
-    else if (!sim_wait_until(gather_is_over, &wait, comm->timeout_ms)) {
-        int32_t missing = 0;
-        while (link->has_gathered[missing])
-            missing++;
-        weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, missing,
-                          "rank %d did not come within %u ms", missing, comm->timeout_ms);
-    }
+    else if (!sim_wait_until(gather_is_over, &wait, comm->timeout_ms))
+        fail_gather(comm);
     sim_acquire(&link->clocks[wait.number % 2]);
     return weft__status_check(&comm->status);
 }

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations recorded by a capture, on a machine that records launches as CUDA does and is the host's else:
+ * right when they run after weft_capture_end, whatever memory they use. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/ranks.h"
+#include "machine/host.h"
+
+enum { NUM_RANKS = 3, COUNT = 5000, MAX_LAUNCHES = 64, NUM_REPLAYS = 50, STAGING_BYTES = 8192 };
+
+/* ---------------------------------------------------------------- a machine that records */
+
+struct graph {
+    int num_launches;
+    struct weft__launch launches[MAX_LAUNCHES];
+};
+
+/* Each rank is a thread. */
+static _Thread_local struct weft__machine machine;
+static _Thread_local struct graph *recorded; /* NULL: launches run */
+
+static int is_capturing(weft_stream *stream)
+{
+    (void)stream;
+    return recorded != NULL;
+}
+
+static weft_result launch(weft_stream *stream, const struct weft__launch *launch)
+{
+    if (recorded == NULL)
+        return weft__host_machine.launch(stream, launch);
+    if (recorded->num_launches == MAX_LAUNCHES)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "too many launches");
+    void *args = malloc(launch->args_bytes);
+    if (args == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory");
+    memcpy(args, launch->args, launch->args_bytes);
+    recorded->launches[recorded->num_launches] = *launch;
+    recorded->launches[recorded->num_launches++].args = args;
+    return WEFT_OK;
+}
+
+static void forget(struct graph *graph)
+{
+    for (int i = 0; i < graph->num_launches; i++)
+        free((void *)(uintptr_t)graph->launches[i].args);
+    graph->num_launches = 0;
+}
+
+/* ---------------------------------------------------------------- a rank */
+
+struct recorder {
+    struct ranks_context *context;
+    weft_comm *comm;
+    weft_coll *coll;
+    weft_stream *stream;
+    struct graph graph;
+    float *in, *out, *gathered, *all; /* the last two: of all ranks */
+};
+
+static int open_recorder(struct recorder *self, struct ranks_context *context)
+{
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    *self = (struct recorder){.context = context};
+    config.staging_bytes = STAGING_BYTES;
+    config.algorithms[WEFT_ALL_REDUCE] = WEFT_ALGORITHM_TWOSHOT;
+    config.algorithms[WEFT_REDUCE_SCATTER] = WEFT_ALGORITHM_ONESHOT_PULL;
+    config.algorithms[WEFT_ALL_GATHER] = WEFT_ALGORITHM_PUSH;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
+                                            &self->comm));
+    machine = weft__host_machine;
+    machine.stream_is_capturing = is_capturing;
+    machine.launch = launch;
+    self->comm->hooks = &machine.hooks;
+    RANK_CHECK_OK(context, weft_coll_create(self->comm, &config, &self->coll));
+    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
+    self->stream->machine = &machine;
+    self->in = calloc(COUNT, sizeof *self->in);
+    self->out = calloc(COUNT, sizeof *self->out);
+    self->gathered = calloc(NUM_RANKS * COUNT, sizeof *self->gathered);
+    self->all = calloc(NUM_RANKS * COUNT, sizeof *self->all);
+    return 0;
+}
+
+static int close_recorder(struct recorder *self)
+{
+    struct ranks_context *context = self->context;
+    forget(&self->graph);
+    RANK_CHECK_OK(context, weft_stream_destroy(self->stream));
+    RANK_CHECK_OK(context, weft_coll_destroy(self->coll));
+    RANK_CHECK_OK(context, weft_comm_destroy(self->comm));
+    free(self->in);
+    free(self->out);
+    free(self->gathered);
+    free(self->all);
+    return 0;
+}
+
+/* out = the sum of in; gathered = all ranks' out; out = the sum of all ranks' `all`, of this rank's row. */
+static int issue(struct recorder *self)
+{
+    struct ranks_context *context = self->context;
+    RANK_CHECK_OK(context, weft_all_reduce(self->coll, self->in, self->out, COUNT, WEFT_FP32,
+                                           WEFT_SUM, self->stream));
+    RANK_CHECK_OK(context, weft_all_gather(self->coll, self->out, self->gathered, COUNT, WEFT_FP32,
+                                           self->stream));
+    RANK_CHECK_OK(context, weft_reduce_scatter(self->coll, self->all, self->out, COUNT, WEFT_FP32,
+                                               WEFT_SUM, self->stream));
+    return 0;
+}
+
+static int record(struct recorder *self)
+{
+    recorded = &self->graph;
+    const int failed = issue(self);
+    recorded = NULL;
+    return failed;
+}
+
+static int run_graph(struct recorder *self, int round)
+{
+    struct ranks_context *context = self->context;
+    const float scale = (float)(round + 1);
+    for (int i = 0; i < COUNT; i++)
+        self->in[i] = scale * (float)(i + context->rank);
+    for (int i = 0; i < NUM_RANKS * COUNT; i++)
+        self->all[i] = scale * (float)(i - context->rank);
+    for (int i = 0; i < self->graph.num_launches; i++)
+        RANK_CHECK_OK(context, weft__host_machine.launch(self->stream, &self->graph.launches[i]));
+    RANK_CHECK_OK(context, weft_stream_synchronize(self->stream));
+    for (int i = 0; i < COUNT; i++) {
+        const float reduced = scale * (float)(3 * i + 3);
+        const float scattered = scale * (float)(3 * (context->rank * COUNT + i) - 3);
+        RANK_CHECK(context, self->out[i] == scattered, "round %d: out[%d] is %g, not %g", round, i,
+                   self->out[i], scattered);
+        for (int rank = 0; rank < NUM_RANKS; rank++)
+            RANK_CHECK(context, self->gathered[rank * COUNT + i] == reduced,
+                       "round %d: row %d, element %d is %g, not %g", round, rank, i,
+                       self->gathered[rank * COUNT + i], reduced);
+    }
+    return 0;
+}
+
+static int run_many(struct recorder *self)
+{
+    for (int round = 0; round < NUM_REPLAYS; round++)
+        if (run_graph(self, round))
+            return 1;
+    return 0;
+}
+
+static int count_copies(const struct graph *graph)
+{
+    int num_copies = 0;
+    for (int i = 0; i < graph->num_launches; i++)
+        num_copies += strcmp(graph->launches[i].program->name, "copy") == 0;
+    return num_copies;
+}
+
+/* ---------------------------------------------------------------- what is right */
+
+static int capture_and_run(struct ranks_context *context)
+{
+    struct recorder self;
+    weft_capture *capture, *other;
+    if (open_recorder(&self, context))
+        return 1;
+    for (int i = 0; i < 100; i++) { /* more windows than there are, if they were not closed */
+        RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
+        RANK_CHECK_ERROR(context, weft_capture_begin(self.coll, &other),
+                         WEFT_ERROR_INVALID_ARGUMENT, "coll");
+        if (record(&self))
+            return 1;
+        RANK_CHECK(context, count_copies(&self.graph) == 0, "%d copies are recorded",
+                   count_copies(&self.graph));
+        RANK_CHECK_OK(context, weft_capture_end(capture));
+        RANK_CHECK_ERROR(context, weft_capture_end(capture), WEFT_ERROR_INVALID_ARGUMENT, "ended");
+        if (i % 30 == 0 ? run_many(&self) : run_graph(&self, i))
+            return 1;
+        RANK_CHECK_OK(context, weft_capture_destroy(capture));
+        forget(&self.graph);
+    }
+    return close_recorder(&self);
+}
+
+static void recorded_memory_is_reached_where_it_is(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, capture_and_run, NULL), 0);
+}
+
+static weft_result find_no_block(weft_comm *comm, const void *ptr, uint64_t bytes,
+                                 struct weft__block *block)
+{
+    (void)comm;
+    (void)ptr;
+    (void)bytes;
+    (void)block;
+    return weft__error(WEFT_ERROR_UNSUPPORTED, "memory of a pool");
+}
+
+/* With a capture, of memory that cannot be shared, and without one. */
+static int stage_and_run(struct ranks_context *context)
+{
+    struct recorder self;
+    weft_capture *capture;
+    if (open_recorder(&self, context) || record(&self) || run_many(&self))
+        return 1;
+    const int num_copies = count_copies(&self.graph);
+    RANK_CHECK(context, num_copies > 0, "memory that others cannot reach is not staged");
+    forget(&self.graph);
+    machine.find_block = find_no_block;
+    RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
+    if (record(&self))
+        return 1;
+    RANK_CHECK_OK(context, weft_capture_end(capture));
+    RANK_CHECK(context, count_copies(&self.graph) == num_copies, "%d copies, not %d",
+               count_copies(&self.graph), num_copies);
+    if (run_many(&self))
+        return 1;
+    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    return close_recorder(&self);
+}
+
+static void other_memory_is_staged(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, stage_and_run, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, stage_and_run, NULL), 0);
+}
+
+/* ---------------------------------------------------------------- what is not */
+
+/* What `issue_more` adds on rank 1 differs. */
+static int differ(struct recorder *self, int (*issue_more)(struct recorder *), const char *text)
+{
+    struct ranks_context *context = self->context;
+    const weft_result mismatch = WEFT_ERROR_MISMATCH;
+    weft_capture *capture;
+    char who[32];
+    snprintf(who, sizeof who, "rank %d", context->rank == 1 ? 0 : 1);
+    RANK_CHECK_OK(context, weft_capture_begin(self->coll, &capture));
+    recorded = &self->graph;
+    if (issue(self) || issue_more(self))
+        return 1;
+    recorded = NULL;
+    RANK_CHECK_ERROR(context, weft_capture_end(capture), mismatch, who);
+    RANK_CHECK(context, strstr(weft_last_error(), text) != NULL, "\"%s\" lacks \"%s\"",
+               weft_last_error(), text);
+    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    forget(&self->graph);
+    return 0;
+}
+
+static int issue_one_more(struct recorder *self)
+{
+    return self->context->rank == 1 ? issue(self) : 0;
+}
+
+static int issue_another(struct recorder *self)
+{
+    const weft_reduce_op op = self->context->rank == 1 ? WEFT_MAX : WEFT_MIN;
+    RANK_CHECK_OK(self->context, weft_all_reduce(self->coll, self->in, self->out, 7, WEFT_INT32, op,
+                                                 self->stream));
+    return 0;
+}
+
+static int record_different(struct ranks_context *context)
+{
+    struct recorder self;
+    return open_recorder(&self, context) || differ(&self, issue_one_more, "different operations") ||
+           differ(&self, issue_another, "op") || close_recorder(&self);
+}
+
+static void ranks_that_recorded_different_operations_are_named(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_different, NULL), 0);
+}
+
+/* As if rank 2 could not map the memory of rank 0 from some window on. */
+static _Thread_local int num_shared;
+
+static weft_result share_some(weft_comm *comm, const struct weft__block *own,
+                              struct weft__block *blocks)
+{
+    const weft_result result = weft__host_machine.share_block(comm, own, blocks);
+    if (result == WEFT_OK && comm->rank == 2 && num_shared++ == 2) {
+        weft__error(WEFT_ERROR_SYSTEM, "no more");
+        blocks[0] = (struct weft__block){0};
+    }
+    return result;
+}
+
+static int fail_to_map(struct ranks_context *context)
+{
+    struct recorder self;
+    weft_capture *capture;
+    if (open_recorder(&self, context))
+        return 1;
+    machine.share_block = share_some;
+    num_shared = 0;
+    RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
+    if (record(&self))
+        return 1;
+    RANK_CHECK_ERROR(context, weft_capture_end(capture), WEFT_ERROR_UNSUPPORTED, "rank 2");
+    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    forget(&self.graph);
+    /* Nothing is left of it. */
+    RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
+    if (record(&self))
+        return 1;
+    RANK_CHECK_OK(context, weft_capture_end(capture));
+    if (run_many(&self))
+        return 1;
+    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    return close_recorder(&self);
+}
+
+static void memory_that_cannot_be_mapped_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, fail_to_map, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recorded_memory_is_reached_where_it_is),
+        cmocka_unit_test(other_memory_is_staged),
+        cmocka_unit_test(ranks_that_recorded_different_operations_are_named),
+        cmocka_unit_test(memory_that_cannot_be_mapped_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
