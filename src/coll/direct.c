@@ -36,8 +36,8 @@ static struct weft__grid choose_grid(const weft_coll *coll, enum weft__work_kind
 
 void weft__coll_choose_direct_blocks(const weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS])
 {
-    blocks[WEFT__WORK_PULL_ROWS] = choose_grid(coll, WEFT__WORK_PULL_ROWS).num_blocks;
-    blocks[WEFT__WORK_PUSH_ROWS] = choose_grid(coll, WEFT__WORK_PUSH_ROWS).num_blocks;
+    blocks[WEFT__WORK_PULL_TENSOR] = choose_grid(coll, WEFT__WORK_PULL_TENSOR).num_blocks;
+    blocks[WEFT__WORK_PUSH_TENSOR] = choose_grid(coll, WEFT__WORK_PUSH_TENSOR).num_blocks;
 }
 
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
@@ -78,7 +78,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         args.part_bytes = part.bytes;
         args.out = NULL;
     }
-    return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_ROWS, &args, sizeof args);
+    return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_TENSOR, &args, sizeof args);
 }
 
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
@@ -100,5 +100,5 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
         if (args.sent[rank].bytes > args.longest_row_bytes)
             args.longest_row_bytes = args.sent[rank].bytes;
     }
-    return launch(call, WEFT_PROGRAM_direct_push, WEFT__WORK_PUSH_ROWS, &args, sizeof args);
+    return launch(call, WEFT_PROGRAM_direct_push, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
 }

@@ -28,7 +28,7 @@ static void add_copy(struct weft_copy_args *copies, char *dst, const char *src, 
 static weft_result launch_copies(const struct weft__coll_call *call, struct weft_copy_args *copies)
 {
     weft_coll *coll = call->coll;
-    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, 0, COPIED_CHUNK_BYTES};
+    const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, COPIED_CHUNK_BYTES};
     copies->chunk_bytes = COPIED_CHUNK_BYTES;
     if (copies->num_rows == 0)
         return WEFT_OK;

@@ -26,7 +26,10 @@ enum weft__work_kind {
     WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
     WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
     WEFT__WORK_PULL_ROWS, /* sums rows of others */
-    WEFT__WORK_PACKETS,   /* sends rows in packets and takes those of others */
+    /* The same with parts of one long row, for which speed counts more than the SMs that it takes. */
+    WEFT__WORK_PUSH_TENSOR,
+    WEFT__WORK_PULL_TENSOR,
+    WEFT__WORK_PACKETS, /* sends rows in packets and takes those of others */
     WEFT__NUM_WORKS
 };
 struct weft__work {

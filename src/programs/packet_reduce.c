@@ -6,20 +6,18 @@
  */
 #include "programs/packet_reduce.h"
 
+/* One call for both, since each is much code, which GPUs fetch anew in every launch. */
 WEFT_FN void send_rows(struct weft_warp *warp, const struct weft_packet_reduce_args *args,
                        const struct weft_packets *packets, struct weft_row_span span)
 {
-    const uint64_t slot =
-        weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES;
-    if (args->in_stride_bytes == 0) {
-        const struct weft_packet_targets all = {0, packets->num_ranks, slot};
-        weft_packets_send(warp, packets, all, args->in + span.begin, span.bytes);
-        return;
-    }
-    for (int32_t i = 1; i < packets->num_ranks; i++) {
-        const int32_t rank = (packets->rank + i) % packets->num_ranks;
-        const struct weft_packet_targets one = {rank, rank + 1, slot};
-        weft_packets_send(warp, packets, one,
+    const int same_for_all = args->in_stride_bytes == 0;
+    const int32_t num_ranks = packets->num_ranks;
+    for (int32_t i = 1; i < (same_for_all ? 2 : num_ranks); i++) {
+        const int32_t rank = (packets->rank + i) % num_ranks;
+        const struct weft_packet_targets to = {
+            same_for_all ? 0 : rank, same_for_all ? num_ranks : rank + 1,
+            weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES};
+        weft_packets_send(warp, packets, to,
                           args->in + (uint64_t)rank * args->in_stride_bytes + span.begin,
                           span.bytes);
     }

@@ -42,6 +42,14 @@ static int32_t blocks_to_fill_links(double link_gbps, int32_t num_ranks, uint64_
     return num_blocks < LOCAL ? (int32_t)num_blocks + 1 : LOCAL;
 }
 
+/* Ranks of this process that share the GPU wait for each other, so the blocks of all must fit. */
+static int32_t at_most_fitting(const struct weft__cuda *cuda, int64_t num_blocks)
+{
+    const int32_t most = cuda->num_sms / cuda->num_ranks_here;
+    const int64_t fitting = num_blocks < most ? num_blocks : most;
+    return fitting > 0 ? (int32_t)fitting : 1;
+}
+
 static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t num_ranks,
                                        const struct weft__work *work)
 {
@@ -55,36 +63,51 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
     }
     if (work->kind == WEFT__WORK_PUSH_ROWS && cuda->compute_capability >= 90)
         grid.copied_row_bytes = (uint32_t)work->row_bytes;
-    /* Ranks of this process that share the GPU wait for each other, so all must fit. */
-    const int32_t most = cuda->num_sms / cuda->num_ranks_here;
-    if (grid.num_blocks > most)
-        grid.num_blocks = most > 0 ? most : 1;
+    grid.num_blocks = at_most_fitting(cuda, grid.num_blocks);
     return grid;
 }
 
-/* A packet for every lane, in small blocks that spread over the SMs. */
-static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_t row_bytes)
+/* A packet for every lane, but for the warps that take the headers of other ranks, in small blocks that
+ * spread over the SMs. Measured on H200: 64 KiB among 2 ranks take 5.5 us where warps have both to do, 4.2
+ * where not. */
+static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, int32_t num_ranks,
+                                          uint64_t row_bytes)
 {
-    enum { NUM_WARPS = 8, MAX_BLOCKS = 64, PACKET_BYTES = 16 };
-    const uint64_t block_bytes = NUM_WARPS * WARP_THREADS * PACKET_BYTES;
+    enum { NUM_WARPS = 8, MAX_HEADER_WARPS = 4, WARP_BYTES = WARP_THREADS * 16 };
+    const int32_t header_warps =
+        num_ranks - 1 < MAX_HEADER_WARPS ? num_ranks - 1 : MAX_HEADER_WARPS;
+    const uint64_t block_bytes = (uint64_t)(NUM_WARPS - header_warps) * WARP_BYTES;
     const uint64_t num_blocks = (row_bytes + block_bytes - 1) / block_bytes;
-    const int32_t most = cuda->num_sms / cuda->num_ranks_here;
-    struct weft__grid grid = {.num_blocks = num_blocks < 1            ? 1
-                                            : num_blocks > MAX_BLOCKS ? MAX_BLOCKS
-                                                                      : (int32_t)num_blocks,
+    return (struct weft__grid){.num_blocks = at_most_fitting(cuda, (int64_t)num_blocks),
+                               .num_warps = NUM_WARPS};
+}
+
+/* Measured on H200: 8 MiB reduced among 2 ranks take 36.1 us with 16 blocks, 34.6 with 64, 33.9 with 128. */
+static struct weft__grid grid_for_tensor(const struct weft__cuda *cuda,
+                                         const struct weft__work *work)
+{
+    enum { NUM_BLOCKS = 64, NUM_WARPS = 16 };
+    struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, NUM_BLOCKS),
                               .num_warps = NUM_WARPS};
-    if (grid.num_blocks > most)
-        grid.num_blocks = most > 0 ? most : 1;
+    if (work->kind == WEFT__WORK_PUSH_TENSOR && cuda->compute_capability >= 90)
+        grid.copied_row_bytes = (uint32_t)work->row_bytes;
     return grid;
 }
 
 struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work)
 {
-    if (work->kind == WEFT__WORK_COUNT)
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    switch (work->kind) {
+    case WEFT__WORK_COUNT:
         return grid_for_counting(work->num_tokens);
-    if (work->kind == WEFT__WORK_PACKETS)
-        return grid_for_packets(weft__cuda_of(comm), work->row_bytes);
-    return grid_for_rows(weft__cuda_of(comm), comm->num_ranks, work);
+    case WEFT__WORK_PACKETS:
+        return grid_for_packets(cuda, comm->num_ranks, work->row_bytes);
+    case WEFT__WORK_PUSH_TENSOR:
+    case WEFT__WORK_PULL_TENSOR:
+        return grid_for_tensor(cuda, work);
+    default:
+        return grid_for_rows(cuda, comm->num_ranks, work);
+    }
 }
 
 /* As much as the row needs, or there is; the copies cut what does not fit. */
