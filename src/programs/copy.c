@@ -15,13 +15,12 @@ WEFT_FN void copy_chunk(struct weft_warp *warp, const struct weft_copied_row *ro
 
 WEFT_PROGRAM(copy, warp, args)
 {
-    const uint64_t warp_idx =
-        (uint64_t)(weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp));
-    const uint64_t step_bytes =
-        (uint64_t)(weft_num_blocks(warp) * weft_num_warps(warp)) * args->chunk_bytes;
+    const int32_t warp_idx = weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
+    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
+    const uint64_t step_bytes = (uint64_t)num_warps * args->chunk_bytes;
     for (int32_t i = 0; i < args->num_rows; i++) {
         const struct weft_copied_row *row = &args->rows[i];
-        for (uint64_t begin = warp_idx * args->chunk_bytes; begin < row->bytes;
+        for (uint64_t begin = (uint64_t)warp_idx * args->chunk_bytes; begin < row->bytes;
              begin += step_bytes) {
             const uint64_t rest = row->bytes - begin;
             copy_chunk(warp, row, begin, rest < args->chunk_bytes ? rest : args->chunk_bytes);

@@ -79,7 +79,7 @@ WEFT_FN uint64_t weft_finished_words_offset(const struct weft_packet_area *area)
 WEFT_FN uint64_t weft_packet_area_bytes(const struct weft_packet_area *area)
 {
     return weft_finished_words_offset(area) +
-           (uint64_t)(area->exchange.num_ranks * area->max_blocks) * sizeof(uint64_t);
+           (uint64_t)area->exchange.num_ranks * (uint64_t)area->max_blocks * sizeof(uint64_t);
 }
 
 /* In the area of `owner`: the last operation that block `block_idx` of `rank` has finished. */
@@ -87,7 +87,7 @@ WEFT_FN uint64_t *weft_finished_word(const struct weft_packet_area *area, int32_
                                      int32_t block_idx, int32_t rank)
 {
     char *words = area->areas[owner] + weft_finished_words_offset(area);
-    return (uint64_t *)(void *)words + block_idx * area->exchange.num_ranks + rank;
+    return (uint64_t *)(void *)words + (int64_t)block_idx * area->exchange.num_ranks + rank;
 }
 
 /* Where `rank` sends its header to block `block_idx`. */

@@ -162,8 +162,8 @@ int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
 
 static int32_t uneven_count(const struct coll_call *call, int32_t from, int32_t to)
 {
-    const uint64_t pair = (uint64_t)(from * SCENARIO_MAX_RANKS + to);
-    return (int32_t)(rng_key(call->key, pair) % (uint64_t)(call->count + 1));
+    const uint64_t pair = (uint64_t)from * SCENARIO_MAX_RANKS + (uint64_t)to;
+    return (int32_t)(rng_key(call->key, pair) % ((uint64_t)call->count + 1));
 }
 
 int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,

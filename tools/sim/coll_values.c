@@ -71,7 +71,7 @@ static int64_t integer_of(uint64_t bits, weft_dtype dtype)
 
 static uint64_t hash_of(const struct coll_call *call, int32_t rank, int32_t row, uint64_t i)
 {
-    return rng_key(rng_key(call->key, (uint64_t)(rank * SCENARIO_MAX_RANKS + row)), i);
+    return rng_key(rng_key(call->key, (uint64_t)rank * SCENARIO_MAX_RANKS + (uint64_t)row), i);
 }
 
 /* A row's bytes, in words where packets may be: every other one is 0, so that results are odd, too. */
