@@ -324,8 +324,7 @@ typedef enum weft_collective {
 
 /* How they are done. None of this changes a bit of any result. */
 typedef enum weft_algorithm {
-    WEFT_ALGORITHM_AUTO =
-        0, /* by size: as rank 0's WEFT_TUNING has it, else the library's choice */
+    WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
      * messages up to packet_bytes. All collectives. */
     WEFT_ALGORITHM_ONESHOT = 1,
