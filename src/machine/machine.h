@@ -60,6 +60,9 @@
  *                         empties the slots; or returns a status other than WEFT_STATUS_OK, as
  *                         weft_wait does, all lanes the same
  *   weft_packets_reduce   the same with a row of every rank, reduced in ascending rank order
+ *   weft_packets_send_words  sends two words, below 2^60 but for their highest bit, as a row of 16 bytes:
+ *                         less work than a row in memory
+ *   weft_packets_take_words  as weft_packets_receive, of such a row; all lanes get the words
  *   weft_acquire_packets  an acquire fence: what the packets taken by this lane tell of launches before
  *                         holds from here on, not only in the next launch
  *

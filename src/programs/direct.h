@@ -23,15 +23,33 @@ struct weft_direct {
     uint64_t chunk_bytes; /* of a row that a warp takes at a time; a multiple of 16 */
 };
 
-/* Takes the header of a rank that is this warp's duty. */
+/* In memory of the block, of each rank. */
+struct weft_direct_peer {
+    uint64_t places[2]; /* input and output */
+    uint64_t status;    /* of taking its header: enum weft_status */
+};
+
+WEFT_FN struct weft_direct_peer *weft_direct_peer(struct weft_warp *warp, int32_t rank)
+{
+    return (struct weft_direct_peer *)weft_block_shared(warp) + rank;
+}
+
+/* Takes the header of a rank that is this warp's duty; this rank needs none. */
 WEFT_FN void weft_direct_check(struct weft_warp *warp, const struct weft_packets *packets,
                                int32_t rank, const struct weft_call_header *expected)
 {
+    uint64_t places[2] = {expected->input, expected->output};
     enum weft_status status = WEFT_STATUS_OK;
     if (rank != packets->rank)
-        status = weft_header_take(warp, packets, rank, expected);
-    if (weft_lane_idx(warp) == 0)
-        weft_shared_headers(warp, rank)->status = (uint64_t)status;
+        status = weft_header_check(warp, packets, rank, expected);
+    if (rank != packets->rank && status == WEFT_STATUS_OK)
+        status = weft_header_take_places(warp, packets, rank, places);
+    if (weft_lane_idx(warp) == 0) {
+        struct weft_direct_peer *peer = weft_direct_peer(warp, rank);
+        peer->places[0] = places[0];
+        peer->places[1] = places[1];
+        peer->status = (uint64_t)status;
+    }
 }
 
 /* Of the headers of all warps. */
@@ -40,7 +58,7 @@ WEFT_FN enum weft_status weft_direct_worst(struct weft_warp *warp,
 {
     uint32_t worst = WEFT_STATUS_OK;
     for (int32_t rank = weft_lane_idx(warp); rank < packets->num_ranks; rank += WEFT_WARP_SIZE) {
-        const uint32_t status = (uint32_t)weft_shared_headers(warp, rank)->status;
+        const uint32_t status = (uint32_t)weft_direct_peer(warp, rank)->status;
         worst = status > worst ? status : worst;
     }
     return (enum weft_status)weft_max_u32(warp, worst);
@@ -55,10 +73,18 @@ WEFT_FN enum weft_status weft_direct_met(struct weft_warp *warp, const struct we
     return weft_direct_worst(warp, packets);
 }
 
-/* What `rank` said. */
-WEFT_FN const struct weft_call_header *weft_direct_header(struct weft_warp *warp, int32_t rank)
+/* Where the input and the output of a rank are. */
+WEFT_FN char *weft_direct_input(struct weft_warp *warp, const struct weft_direct *direct,
+                                int32_t rank)
 {
-    return &weft_shared_headers(warp, rank)->taken;
+    return weft_place_address(&direct->area.exchange, rank,
+                              weft_direct_peer(warp, rank)->places[0]);
+}
+WEFT_FN char *weft_direct_output(struct weft_warp *warp, const struct weft_direct *direct,
+                                 int32_t rank)
+{
+    return weft_place_address(&direct->area.exchange, rank,
+                              weft_direct_peer(warp, rank)->places[1]);
 }
 
 WEFT_FN enum weft_status weft_direct_await_others(struct weft_warp *warp,

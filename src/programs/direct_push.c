@@ -11,9 +11,7 @@ WEFT_FN const void *destination(struct weft_warp *warp, const struct weft_direct
                                 int32_t rank, struct weft_span span)
 {
     if (rank != args->direct.area.exchange.rank)
-        return weft_place_address(&args->direct.area.exchange, rank,
-                                  weft_direct_header(warp, rank)->output) +
-               span.begin;
+        return weft_direct_output(warp, &args->direct, rank) + span.begin;
     const char *src = args->in + args->sent[rank].offset;
     const char *dst = args->out + args->received[rank].offset;
     return dst == src ? NULL : dst + span.begin;
@@ -64,8 +62,8 @@ WEFT_FN enum weft_status meet(struct weft_warp *warp, const struct weft_direct_p
     const struct weft_header_duty duty = weft_header_duty(warp);
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
         const struct weft_call_header header = header_for(args, rank, args->sent);
-        if (rank != packets->rank)
-            weft_header_send(warp, packets, rank, &header);
+        weft_header_send(warp, packets, rank, rank + 1, header);
+        weft_header_send_places(warp, packets, rank, rank + 1, header);
     }
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
         const struct weft_call_header expected = header_for(args, rank, args->received);

@@ -18,12 +18,10 @@ WEFT_FN void reduce_span(struct weft_warp *warp, const struct weft_direct_reduce
     const void **dsts = srcs + num_ranks;
     weft_warp_sync(warp); /* the previous pointers have been used */
     for (int32_t rank = weft_lane_idx(warp); rank < num_ranks; rank += WEFT_WARP_SIZE) {
-        const struct weft_call_header *header =
-            rank == exchange->rank ? &args->direct.header : weft_direct_header(warp, rank);
-        srcs[rank] = weft_place_address(exchange, rank, header->input) + offset;
+        srcs[rank] = weft_direct_input(warp, &args->direct, rank) + offset;
         if (args->out == NULL) /* each begins with the next rank, to spread the load */
             dsts[(rank + num_ranks - exchange->rank) % num_ranks] =
-                weft_place_address(exchange, rank, header->output) + offset;
+                weft_direct_output(warp, &args->direct, rank) + offset;
         else if (rank == 0)
             dsts[0] = args->out + span.begin;
     }
@@ -37,7 +35,9 @@ WEFT_PROGRAM(direct_reduce, warp, args)
     const struct weft_direct *direct = &args->direct;
     const struct weft_packets packets = weft_packets_begin(warp, &direct->area);
     const struct weft_header_duty duty = weft_header_duty(warp);
-    weft_header_send_all(warp, &packets, duty, &direct->header);
+    weft_headers_send(warp, &packets, duty, direct->header);
+    if (duty.first_rank == 0)
+        weft_header_send_places(warp, &packets, 0, packets.num_ranks, direct->header);
     for (int32_t rank = duty.first_rank; rank < packets.num_ranks; rank += duty.rank_step)
         weft_direct_check(warp, &packets, rank, &direct->header);
     const enum weft_status status = weft_direct_met(warp, &packets);

@@ -20,7 +20,7 @@
 
 #include "programs/exchange.h"
 
-/* What a rank says of its call to one other. */
+/* What a rank says of its call to one other. Its words are such as weft_packets_send_words takes. */
 struct weft_call_header {
     uint64_t kind; /* enum weft_program, and the fields of weft_header_field */
     /* That go from the one rank to the other, or would if it were the root; of a piece, all the row's,
@@ -179,40 +179,34 @@ WEFT_FN struct weft_header_duty weft_header_duty_of_first_block(struct weft_warp
     return weft_block_idx(warp) == 0 ? weft_header_duty(warp) : none;
 }
 
-/* In memory of the block, for each rank; used by the warp whose duty the rank is. */
-struct weft_shared_headers {
-    struct weft_call_header sent;
-    struct weft_call_header taken;
-    uint64_t status; /* direct.h */
-};
-
-WEFT_FN struct weft_shared_headers *weft_shared_headers(struct weft_warp *warp, int32_t rank)
+/* The halves of a header are rows of their own. */
+WEFT_FN struct weft_packet_targets weft_header_targets(struct weft_warp *warp,
+                                                       const struct weft_packets *packets,
+                                                       int32_t begin, int32_t end, int32_t half)
 {
-    return (struct weft_shared_headers *)weft_block_shared(warp) + rank;
+    const struct weft_packet_targets to = {
+        begin, end,
+        weft_header_slot(packets->num_ranks, weft_block_idx(warp), packets->rank) +
+            (uint64_t)half * WEFT_HEADER_SLOTS / 2};
+    return to;
 }
 
+/* The first half, which is all that is needed where no arrays of others are accessed. */
 WEFT_FN void weft_header_send(struct weft_warp *warp, const struct weft_packets *packets,
-                              int32_t rank, const struct weft_call_header *header)
+                              int32_t begin, int32_t end, struct weft_call_header header)
 {
-    const struct weft_packet_targets to = {
-        rank, rank + 1, weft_header_slot(packets->num_ranks, weft_block_idx(warp), packets->rank)};
-    struct weft_call_header *sent = &weft_shared_headers(warp, rank)->sent;
-    if (weft_lane_idx(warp) == 0)
-        *sent = *header;
-    weft_warp_sync(warp);
-    weft_packets_send(warp, packets, to, sent, sizeof *sent);
+    const uint64_t words[] = {header.kind, header.num_bytes};
+    weft_packets_send_words(warp, packets, weft_header_targets(warp, packets, begin, end, 0),
+                            words);
 }
 
-/* The same, among the arguments, to all ranks; by every block whose warps have the duty. */
-WEFT_FN void weft_header_send_all(struct weft_warp *warp, const struct weft_packets *packets,
-                                  struct weft_header_duty duty,
-                                  const struct weft_call_header *header)
+/* The second. */
+WEFT_FN void weft_header_send_places(struct weft_warp *warp, const struct weft_packets *packets,
+                                     int32_t begin, int32_t end, struct weft_call_header header)
 {
-    const struct weft_packet_targets to = {
-        0, packets->num_ranks,
-        weft_header_slot(packets->num_ranks, weft_block_idx(warp), packets->rank)};
-    if (duty.first_rank == 0)
-        weft_packets_send(warp, packets, to, header, sizeof *header);
+    const uint64_t words[] = {header.input, header.output};
+    weft_packets_send_words(warp, packets, weft_header_targets(warp, packets, begin, end, 1),
+                            words);
 }
 
 WEFT_FN uint64_t weft_header_value(const struct weft_call_header *header, uint32_t field)
@@ -244,23 +238,41 @@ WEFT_FN enum weft_status weft_header_fail(struct weft_warp *warp,
     return weft_fail(warp, &failure);
 }
 
-/* Waits for what `rank` says of its call, and compares it with what it should be. */
-WEFT_FN enum weft_status weft_header_take(struct weft_warp *warp,
-                                          const struct weft_packets *packets, int32_t rank,
-                                          const struct weft_call_header *expected)
+/* Waits for the first half of what `rank` says, and compares it with what it should be. */
+WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
+                                           const struct weft_packets *packets, int32_t rank,
+                                           const struct weft_call_header *expected)
 {
-    struct weft_call_header *taken = &weft_shared_headers(warp, rank)->taken;
-    const enum weft_status status = weft_packets_receive(
+    uint64_t words[2];
+    const enum weft_status status = weft_packets_take_words(
         warp, packets, rank, weft_header_slot(packets->num_ranks, weft_block_idx(warp), rank),
-        taken, sizeof *taken);
-    weft_warp_sync(warp);
-    if (status != WEFT_STATUS_OK ||
-        (taken->kind == expected->kind && taken->num_bytes == expected->num_bytes))
+        words);
+    if (status != WEFT_STATUS_OK || (words[0] == expected->kind && words[1] == expected->num_bytes))
         return status;
-    return weft_header_fail(warp, packets, rank, expected, taken);
+    const struct weft_call_header taken = {words[0], words[1], 0, 0};
+    return weft_header_fail(warp, packets, rank, expected, &taken);
 }
 
-/* Takes the headers of the ranks that are this warp's duty. */
+/* The second half. */
+WEFT_FN enum weft_status weft_header_take_places(struct weft_warp *warp,
+                                                 const struct weft_packets *packets, int32_t rank,
+                                                 uint64_t places[2])
+{
+    return weft_packets_take_words(
+        warp, packets, rank,
+        weft_header_slot(packets->num_ranks, weft_block_idx(warp), rank) + WEFT_HEADER_SLOTS / 2,
+        places);
+}
+
+/* Sends the same header to all, by the warp that has the first rank. */
+WEFT_FN void weft_headers_send(struct weft_warp *warp, const struct weft_packets *packets,
+                               struct weft_header_duty duty, struct weft_call_header header)
+{
+    if (duty.first_rank == 0)
+        weft_header_send(warp, packets, 0, packets->num_ranks, header);
+}
+
+/* Checks those of the ranks that are this warp's duty. */
 WEFT_FN enum weft_status weft_headers_check(struct weft_warp *warp,
                                             const struct weft_packets *packets,
                                             struct weft_header_duty duty,
@@ -270,7 +282,7 @@ WEFT_FN enum weft_status weft_headers_check(struct weft_warp *warp,
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
          rank += duty.rank_step) {
         if (rank != packets->rank)
-            status = weft_header_take(warp, packets, rank, expected);
+            status = weft_header_check(warp, packets, rank, expected);
     }
     return status;
 }

@@ -84,7 +84,7 @@ WEFT_FN void send_headers(struct weft_warp *warp, const struct weft_packet_excha
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
         const struct weft_call_header header = header_for(args, args->sent[rank].bytes);
         if (rank != packets->rank)
-            weft_header_send(warp, packets, rank, &header);
+            weft_header_send(warp, packets, rank, rank + 1, header);
     }
 }
 
@@ -98,7 +98,7 @@ WEFT_FN enum weft_status check_headers(struct weft_warp *warp,
          rank += duty.rank_step) {
         const struct weft_call_header expected = header_for(args, args->received[rank].bytes);
         if (rank != packets->rank)
-            status = weft_header_take(warp, packets, rank, &expected);
+            status = weft_header_check(warp, packets, rank, &expected);
     }
     return status;
 }

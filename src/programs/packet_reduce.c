@@ -32,7 +32,7 @@ WEFT_PROGRAM(packet_reduce, warp, args)
     if (span.bytes > 0)
         send_rows(warp, args, &packets, span);
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
-    weft_header_send_all(warp, &packets, duty, &args->header);
+    weft_headers_send(warp, &packets, duty, args->header);
     enum weft_status status = weft_headers_check(warp, &packets, duty, &args->header);
     if (status == WEFT_STATUS_OK && span.bytes > 0) {
         const struct weft_packet_sources from = {

@@ -85,7 +85,7 @@ WEFT_PROGRAM(packet_two_step, warp, args)
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     send_parts(warp, args, &packets);
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
-    weft_header_send_all(warp, &packets, duty, &args->header);
+    weft_headers_send(warp, &packets, duty, args->header);
     enum weft_status status = weft_headers_check(warp, &packets, duty, &args->header);
     if (status == WEFT_STATUS_OK)
         status = reduce_part(warp, args, &packets);

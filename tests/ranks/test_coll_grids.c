@@ -12,7 +12,7 @@
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
 
-static const int32_t grids[][2] = {{1, 1}, {1, 7}, {2, 1}, {3, 5}, {2, 32}};
+static const int32_t grids[][2] = {{1, 1}, {1, 7}, {2, 1}, {3, 5}, {2, 16}};
 enum { NUM_GRIDS = sizeof grids / sizeof grids[0], NUM_CASES = 8 };
 
 static const struct {

@@ -125,9 +125,9 @@ WEFT_FN void read_as(struct weft_warp *warp, const struct packet_args *args)
     else if (args->form == PACKETS_READ_LATER)
         read_data(warp, args, 2);
     else if (args->form == PACKETS_CHAIN_EARLY)
-        read_data(warp, args, 3);
+        read_data(warp, args, 2);
     else if (args->form == PACKETS_CHAIN)
-        read_data(warp, args, 4);
+        read_data(warp, args, 3);
 }
 
 WEFT_FN enum weft_status tell_all(struct weft_warp *warp, const struct packet_args *args)

@@ -89,7 +89,7 @@ static void launches_of_unordered_streams_are_not(void **state)
                    "the read is not ordered after the write");
 }
 
-/* What a rank has learned from packets is brought by its own packets two launches later. */
+/* What a rank has learned from packets is brought by the packets of its next launch. */
 static void order_passes_on_from_launch_to_launch(void **state)
 {
     (void)state;

@@ -73,6 +73,12 @@ void weft__cpu_packets_send(struct weft_warp *warp, const struct weft_packets *p
     }
 }
 
+void weft__cpu_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
+                                  struct weft_packet_targets to, const uint64_t words[2])
+{
+    weft__cpu_packets_send(warp, packets, to, words, 2 * sizeof *words);
+}
+
 /* ------------------------------------------------------------------ receiving */
 
 struct arrival {
@@ -146,6 +152,14 @@ enum weft_status weft__cpu_packets_receive(struct weft_warp *warp,
         memcpy((char *)dst + offset_bytes, words, smaller(bytes - offset_bytes, sizeof words));
     }
     return WEFT_STATUS_OK;
+}
+
+enum weft_status weft__cpu_packets_take_words(struct weft_warp *warp,
+                                              const struct weft_packets *packets, int32_t from,
+                                              uint64_t slot, uint64_t words[2])
+{
+    const struct arrival arrival = arrival_from(warp, packets, from);
+    return take_words(&arrival, slot, 2, words);
 }
 
 /* The rows of all ranks, from `offset_bytes` on. */

@@ -47,6 +47,12 @@ enum weft_status weft__cpu_packets_reduce(struct weft_warp *warp,
 
 #define WEFT_PACKET_BYTES 8
 
+void weft__cpu_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
+                                  struct weft_packet_targets to, const uint64_t words[2]);
+enum weft_status weft__cpu_packets_take_words(struct weft_warp *warp,
+                                              const struct weft_packets *packets, int32_t from,
+                                              uint64_t slot, uint64_t words[2]);
+
 #define WEFT_PROGRAM_SYMBOL(name) weft__cpu_##name
 
 /* Defines program `name` over `struct weft_<name>_args`. */
@@ -219,6 +225,19 @@ WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
                                              struct weft_reduction reduction, uint64_t num_elements)
 {
     return weft__cpu_packets_reduce(warp, packets, from, dst, reduction, num_elements);
+}
+
+WEFT_FN void weft_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
+                                     struct weft_packet_targets to, const uint64_t words[2])
+{
+    weft__cpu_packets_send_words(warp, packets, to, words);
+}
+
+WEFT_FN enum weft_status weft_packets_take_words(struct weft_warp *warp,
+                                                 const struct weft_packets *packets, int32_t from,
+                                                 uint64_t slot, uint64_t words[2])
+{
+    return weft__cpu_packets_take_words(warp, packets, from, slot, words);
 }
 
 WEFT_FN void weft_acquire_packets(struct weft_warp *warp)

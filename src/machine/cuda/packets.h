@@ -362,6 +362,31 @@ WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,
     return weft__cuda_same_status(status);
 }
 
+/* No value of the words is an escape. A lane for each target; WEFT_COLL_MAX_RANKS are as many as lanes. */
+WEFT_FN void weft_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
+                                     struct weft_packet_targets to, const uint64_t words[2])
+{
+    const int32_t rank = to.begin + weft_lane_idx(warp);
+    if (rank < to.end && rank != packets->rank)
+        weft__cuda_store_packet(weft__cuda_slot(packets, rank, to.slot),
+                                {{words[0] ^ WEFT_PACKET_KEY(0), words[1] ^ WEFT_PACKET_KEY(1)}});
+}
+
+WEFT_FN enum weft_status weft_packets_take_words(struct weft_warp *warp,
+                                                 const struct weft_packets *packets, int32_t from,
+                                                 uint64_t slot, uint64_t words[2])
+{
+    const struct weft__cuda_slots slots = {slot, 0, from, 0, 1};
+    struct weft__cuda_packet taken[1] = {};
+    const enum weft_status status =
+        weft__cuda_same_status(weft__cuda_await_packets(warp, packets, &slots, taken));
+    if (weft_lane_idx(warp) == 0 && status == WEFT_STATUS_OK)
+        weft__cuda_store_packet(weft__cuda_slot(packets, packets->rank, slot), {{0, 0}});
+    words[0] = taken[0].words[0] ^ WEFT_PACKET_KEY(0);
+    words[1] = taken[0].words[1] ^ WEFT_PACKET_KEY(1);
+    return status;
+}
+
 WEFT_FN void weft_acquire_packets(struct weft_warp *warp)
 {
     (void)warp;

@@ -27,6 +27,7 @@ struct weft__sim_warp {
     struct sim_meeting sync;
     struct sim_meeting ballot;
     const void *pointers[WEFT_WARP_POINTERS];
+    uint64_t words[2]; /* that lane 0 has taken */
 };
 
 struct sim_launch {

@@ -231,6 +231,38 @@ enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
     return agree(warp, status);
 }
 
+void weft__sim_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
+                                  struct weft_packet_targets to, const uint64_t words[2],
+                                  struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    sim_trace("send", place, words, 2 * sizeof *words);
+    for (int32_t rank = to.begin; rank < to.end && warp->lane_idx == 0; rank++) {
+        for (uint64_t i = 0; i < 2 && rank != packets->rank; i++)
+            send_one(&call, rank, to.slot + i, words[i]);
+    }
+    sim_yield();
+}
+
+/* Lane 0 takes them, and the lanes meet to hear of it, and again before the next words. */
+enum weft_status weft__sim_packets_take_words(struct weft_warp *warp,
+                                              const struct weft_packets *packets, int32_t from,
+                                              uint64_t slot, uint64_t words[2],
+                                              struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    uint64_t *told = warp->shared->words;
+    enum weft_status status = WEFT_STATUS_OK;
+    sim_trace("receive", place, slot_of(&call, packets->rank, slot), 2 * sizeof *words);
+    for (uint64_t i = 0; i < 2 && warp->lane_idx == 0 && status == WEFT_STATUS_OK; i++)
+        status = take_one(&call, from, slot + i, &told[i]);
+    status = agree(warp, status);
+    words[0] = told[0];
+    words[1] = told[1];
+    (void)weft__sim_ballot(warp, 0);
+    return status;
+}
+
 void weft__sim_acquire_packets(struct weft__sim_place place)
 {
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);

@@ -58,6 +58,13 @@ enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
                                           struct weft_reduction how, uint64_t num_elements,
                                           struct weft__sim_place place);
 
+void weft__sim_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
+                                  struct weft_packet_targets to, const uint64_t words[2],
+                                  struct weft__sim_place place);
+enum weft_status weft__sim_packets_take_words(struct weft_warp *warp,
+                                              const struct weft_packets *packets, int32_t from,
+                                              uint64_t slot, uint64_t words[2],
+                                              struct weft__sim_place place);
 void weft__sim_acquire_packets(struct weft__sim_place place);
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
@@ -108,6 +115,10 @@ void weft__sim_acquire_packets(struct weft__sim_place place);
 #define weft_packets_reduce(warp, packets, from, dst, reduction, num_elements)                     \
     weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
 
+#define weft_packets_send_words(warp, packets, to, words)                                          \
+    weft__sim_packets_send_words(warp, packets, to, words, WEFT__SIM_HERE)
+#define weft_packets_take_words(warp, packets, from, slot, words)                                  \
+    weft__sim_packets_take_words(warp, packets, from, slot, words, WEFT__SIM_HERE)
 #define weft_acquire_packets(warp) weft__sim_acquire_packets(WEFT__SIM_HERE)
 
 #endif
