@@ -168,12 +168,44 @@ static void all_ranks_are_told(void **state)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, create_and_fail, NULL), 0);
 }
 
+/* Ranks whose counts differ can have launches of different sizes then: the ends of all are the error. */
+static int call_with_other_counts(struct ranks_context *context)
+{
+    struct ep_rank self;
+    weft_coll *coll;
+    void *data;
+    const uint64_t count = context->rank == 1 ? 1000 : 100;
+    RANK_CHECK(context, tell_rank_0(context, path) == 0, "setenv");
+    if (ep_rank_open(&self, context, 0, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    RANK_CHECK_OK(context, weft_heap_alloc(self.comm, 4000, &data));
+    weft_result result = weft_all_reduce(coll, data, data, count, WEFT_FP32, WEFT_SUM, self.stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(self.stream);
+    RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
+               weft_last_error());
+    ranks_barrier(context); /* nobody leaves before all have been told */
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
+}
+
+static void other_counts_with_other_blocks(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"3 all_reduce 1K twoshot 2 1",
+                                       "3 all_reduce inf twoshot 5 2", NULL};
+    write_table(rows);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, call_with_other_counts, NULL), 0);
+}
+
 int main(void)
 {
     tests_choose_machine();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rank_0_chooses_for_all),
         cmocka_unit_test(all_ranks_are_told),
+        cmocka_unit_test(other_counts_with_other_blocks),
     };
     return cmocka_run_group_tests(tests, open_file, remove_file);
 }
