@@ -324,7 +324,7 @@ typedef enum weft_collective {
 
 /* How they are done. None of this changes a bit of any result. */
 typedef enum weft_algorithm {
-    WEFT_ALGORITHM_AUTO = 0, /* the fastest by size */
+    WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
      * messages up to packet_bytes. All collectives. */
     WEFT_ALGORITHM_ONESHOT = 1,
@@ -353,7 +353,10 @@ typedef struct weft_coll_config {
 } weft_coll_config;
 
 /* Collective; config (may be NULL) must be the same on all ranks. Needs the memory of all ranks to be
- * mapped: WEFT_ERROR_UNSUPPORTED names one that is not. */
+ * mapped: WEFT_ERROR_UNSUPPORTED names one that is not. If the environment of rank 0 has WEFT_TUNING, rank 0
+ * reads that file, a table of algorithms, blocks and warps by size (weft(1)), for all;
+ * WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line of what is wrong in it. What config says
+ * goes before what the table says. */
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
 /* As weft_heap_free; waits for its operations that are still queued. */
 weft_result weft_coll_destroy(weft_coll *coll);

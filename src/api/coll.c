@@ -3,7 +3,6 @@
 
 #include "api/check.h"
 
-enum { MAX_BLOCKS = 1024 };
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
 
@@ -27,7 +26,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
         WEFT__TRY(weft__check_range((int32_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
                                     WEFT_NUM_ALGORITHMS - 1, "algorithms"));
-    WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
+    WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     WEFT__TRY(weft__machine_check(comm));
     return weft__coll_create(comm, &config, coll);
@@ -44,7 +43,7 @@ weft_algorithm weft_coll_algorithm(weft_coll *coll, weft_collective collective, 
 {
     if (coll == NULL || (uint32_t)collective >= WEFT_NUM_COLLECTIVES)
         return WEFT_ALGORITHM_AUTO;
-    return weft__coll_choose(coll, collective, bytes);
+    return weft__coll_choose(coll, collective, bytes).algorithm;
 }
 
 /* ------------------------------------------------------------------ checks of calls */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Which algorithm, and how many blocks. Every rank must choose alike, so the choice depends on what is the
- * same on all of them. */
+/* Which algorithm, and how many blocks: as the caller has pinned it, else by the table (tuning.h), else, where
+ * it has nothing, by a formula. Every rank must choose alike, so the choice depends on what is the same on
+ * all of them. */
 #include "coll/coll.h"
 
 static const char *const names[WEFT_NUM_ALGORITHMS] = {
@@ -34,6 +35,16 @@ const char *weft_algorithm_name(weft_algorithm algorithm)
     return (uint32_t)algorithm < WEFT_NUM_ALGORITHMS ? names[algorithm] : "?";
 }
 
+const char *weft__coll_name(weft_collective collective)
+{
+    return collective_names[collective];
+}
+
+int weft__coll_can(weft_collective collective, weft_algorithm algorithm)
+{
+    return (abilities[collective] >> algorithm & 1) != 0;
+}
+
 uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes)
 {
     enum { ALIGNMENT = 16 };
@@ -56,7 +67,7 @@ static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes)
 {
-    if ((abilities[collective] >> algorithm & 1) == 0)
+    if (!weft__coll_can(collective, algorithm))
         return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s", names[algorithm],
                            collective_names[collective]);
     const uint64_t most = max_row_bytes(coll, algorithm);
@@ -69,7 +80,7 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
     return WEFT_OK;
 }
 
-/* Up to where packets are faster, in bytes that a rank sends and takes. */
+/* Up to where packets are faster, in bytes that a rank sends and takes: measured on 4x H200, and on CPUs. */
 struct limits {
     uint64_t oneshot_bytes;
     uint64_t two_step_bytes;
@@ -78,15 +89,13 @@ struct limits {
 static struct limits limits_of(const weft_coll *coll)
 {
     return weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA
-               ? (struct limits){.oneshot_bytes = 512 << 10, .two_step_bytes = 3 << 20}
+               ? (struct limits){.oneshot_bytes = 768 << 10, .two_step_bytes = 3 << 20}
                : (struct limits){.oneshot_bytes = 8 << 10, .two_step_bytes = 8 << 10};
 }
 
-weft_algorithm weft__coll_choose(const weft_coll *coll, weft_collective collective,
-                                 uint64_t row_bytes)
+static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective collective,
+                                        uint64_t row_bytes)
 {
-    if (coll->pinned[collective] != WEFT_ALGORITHM_AUTO)
-        return coll->pinned[collective];
     const uint64_t num_peers = (uint64_t)coll->comm->num_ranks - 1;
     const struct limits limits = limits_of(coll);
     if (row_bytes * num_peers <= limits.oneshot_bytes &&
@@ -102,13 +111,43 @@ weft_algorithm weft__coll_choose(const weft_coll *coll, weft_collective collecti
     return WEFT_ALGORITHM_TWOSHOT;
 }
 
-struct weft__grid weft__coll_grid(const weft_coll *coll, const struct weft__work *work)
+/* The first row that reaches this far; packets may be for less here than where the table was made. */
+static const struct weft__tuning_row *find_row(const weft_coll *coll, weft_collective collective,
+                                               uint64_t row_bytes)
 {
+    for (int32_t i = 0; i < coll->tuning.num_rows; i++) {
+        const struct weft__tuning_row *row = &coll->tuning.rows[i];
+        if (row->collective == (int32_t)collective && row_bytes <= row->max_bytes &&
+            row_bytes <= max_row_bytes(coll, (weft_algorithm)row->algorithm))
+            return row;
+    }
+    return NULL;
+}
+
+struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collective collective,
+                                           uint64_t row_bytes)
+{
+    if (coll->pinned[collective] != WEFT_ALGORITHM_AUTO)
+        return (struct weft__coll_choice){.algorithm = coll->pinned[collective]};
+    const struct weft__tuning_row *row = find_row(coll, collective, row_bytes);
+    if (row == NULL)
+        return (struct weft__coll_choice){.algorithm =
+                                              choose_by_formula(coll, collective, row_bytes)};
+    return (struct weft__coll_choice){.algorithm = (weft_algorithm)row->algorithm,
+                                      .num_blocks = row->num_blocks,
+                                      .num_warps = row->num_warps};
+}
+
+struct weft__grid weft__coll_grid(const struct weft__coll_call *call, const struct weft__work *work)
+{
+    const weft_coll *coll = call->coll;
     struct weft__grid grid = weft__machine_of(coll->comm)->choose_grid(coll->comm, work);
-    if (coll->num_blocks > 0)
-        grid.num_blocks = coll->num_blocks;
-    if (coll->num_warps > 0)
-        grid.num_warps = coll->num_warps;
+    const int32_t num_blocks = coll->num_blocks > 0 ? coll->num_blocks : call->num_blocks;
+    const int32_t num_warps = coll->num_warps > 0 ? coll->num_warps : call->num_warps;
+    if (num_blocks > 0)
+        grid.num_blocks = num_blocks;
+    if (num_warps > 0)
+        grid.num_warps = num_warps;
     if (grid.num_blocks > coll->area.max_blocks)
         grid.num_blocks = coll->area.max_blocks;
     return grid;

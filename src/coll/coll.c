@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll/coll.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "comm/settings.h"
 
 enum { STAGING_BYTES = 8 << 20, CUDA_PACKET_BYTES = 1 << 20, CPU_PACKET_BYTES = 128 << 10 };
 enum { CUDA_CHUNK_BYTES = 8 << 10, CPU_CHUNK_BYTES = 128 << 10 };
@@ -79,6 +82,52 @@ static weft_result agree(weft_coll *coll)
     return result;
 }
 
+/* What rank 0 tells of its table: the rows of this communicator, or why there are none. */
+struct told_tuning {
+    int32_t result;
+    char message[WEFT__ERROR_BYTES];
+    struct weft__tuning tuning;
+};
+
+static void read_tuning(const weft_comm *comm, struct told_tuning *told)
+{
+    const char *path = weft__setting_text(WEFT__SETTING_TUNING);
+    const struct weft__tuning_key key = {comm->hooks->name, comm->num_ranks};
+    if (comm->rank != 0 || path == NULL)
+        return;
+    told->result = (int32_t)weft__tuning_read(path, &key, &told->tuning);
+    if (told->result != WEFT_OK)
+        snprintf(told->message, sizeof told->message, "%s", weft__last_error());
+}
+
+/* Launches may have as many blocks as a row of the table wants, if the config does not say how many. */
+static void make_room_for_blocks(weft_coll *coll)
+{
+    for (int32_t i = 0; i < coll->tuning.num_rows && coll->num_blocks == 0; i++) {
+        if (coll->tuning.rows[i].num_blocks > coll->area.max_blocks)
+            coll->area.max_blocks = coll->tuning.rows[i].num_blocks;
+    }
+}
+
+static weft_result agree_on_tuning(weft_coll *coll)
+{
+    const size_t num_ranks = (size_t)coll->comm->num_ranks;
+    struct told_tuning *told = calloc(num_ranks + 1, sizeof *told); /* all ranks', and ours */
+    if (told == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the table of algorithms");
+    struct told_tuning *own = &told[num_ranks];
+    read_tuning(coll->comm, own);
+    weft_result result = weft__comm_all_gather(coll->comm, own, sizeof *own, told);
+    if (result == WEFT_OK && told[0].result != WEFT_OK)
+        result =
+            weft__error((weft_result)told[0].result, "rank 0's WEFT_TUNING: %s", told[0].message);
+    if (result == WEFT_OK)
+        coll->tuning = told[0].tuning;
+    make_room_for_blocks(coll);
+    free(told);
+    return result;
+}
+
 static weft_result check_reach(weft_comm *comm)
 {
     char *const *heap_bases = weft__heap_bases(comm->heap);
@@ -124,6 +173,7 @@ static weft_result set_up(weft_coll *coll)
     void *staging;
     WEFT__TRY(check_reach(comm));
     WEFT__TRY(agree(coll));
+    WEFT__TRY(agree_on_tuning(coll));
     WEFT__TRY(weft__comm_agree(comm, allocate_counters(coll), "have a weft_coll"));
     WEFT__TRY(weft__exchange_create(comm, weft_packet_area_bytes(&coll->area), &coll->exchange));
     WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));

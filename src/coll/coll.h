@@ -3,8 +3,11 @@
 #ifndef WEFT_COLL_COLL_H
 #define WEFT_COLL_COLL_H
 
+#include "coll/tuning.h"
 #include "ops/exchange.h"
 #include "programs/direct.h"
+
+enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
 
 struct weft_coll {
     weft_comm *comm;
@@ -17,6 +20,7 @@ struct weft_coll {
     int32_t num_blocks;                          /* 0: the machine's choice */
     int32_t num_warps;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
+    struct weft__tuning tuning;             /* rank 0's */
     weft_capture *capture;                  /* that is going on, or NULL */
 };
 
@@ -32,6 +36,8 @@ struct weft__coll_call {
     int32_t root;
     weft_stream *stream;
     uint64_t whole_count; /* of the call of which this is a piece; 0: it is none */
+    int32_t num_blocks;   /* that were chosen with the algorithm; 0: none were, as of warps */
+    int32_t num_warps;
 };
 
 /* What goes between this rank and each other, in bytes from the beginning of send and recv. */
@@ -58,14 +64,23 @@ weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
                                   const struct weft__coll_rows *rows);
 
 /* choose.c */
-weft_algorithm weft__coll_choose(const weft_coll *coll, weft_collective collective,
-                                 uint64_t row_bytes);
+struct weft__coll_choice {
+    weft_algorithm algorithm;
+    int32_t num_blocks; /* 0: as without a table */
+    int32_t num_warps;
+};
+struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collective collective,
+                                           uint64_t row_bytes);
+const char *weft__coll_name(weft_collective collective);
+/* 1 if the algorithm is one for this collective. */
+int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
 /* Whether the algorithm can do it at all; else the error says why. */
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes);
 /* Of the two-step all-reduce: what each rank reduces. */
 uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes);
-struct weft__grid weft__coll_grid(const weft_coll *coll, const struct weft__work *work);
+struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
+                                  const struct weft__work *work);
 
 /* packets.c */
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
@@ -81,7 +96,7 @@ struct weft__coll_places {
     uint64_t output;
     char *out; /* the output, of pushes, where this rank has it */
 };
-void weft__coll_choose_direct_blocks(const weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
+void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,
                                      weft_algorithm algorithm);

@@ -38,13 +38,18 @@ static void find_rows(const struct weft__coll_call *call, struct weft__coll_rows
 weft_result weft__coll_run(const struct weft__coll_call *call)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const weft_algorithm algorithm = weft__coll_choose(call->coll, call->collective, row_bytes);
-    WEFT__TRY(weft__coll_check_algorithm(call->coll, call->collective, algorithm, row_bytes));
+    const struct weft__coll_choice choice =
+        weft__coll_choose(call->coll, call->collective, row_bytes);
+    WEFT__TRY(
+        weft__coll_check_algorithm(call->coll, call->collective, choice.algorithm, row_bytes));
+    struct weft__coll_call chosen = *call;
+    chosen.num_blocks = choice.num_blocks;
+    chosen.num_warps = choice.num_warps;
     if (call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_REDUCE_SCATTER)
-        return reduce(call, algorithm);
+        return reduce(&chosen, choice.algorithm);
     struct weft__coll_rows rows;
-    find_rows(call, &rows);
-    return exchange(call, &rows, algorithm);
+    find_rows(&chosen, &rows);
+    return exchange(&chosen, &rows, choice.algorithm);
 }
 
 /* A rank knows only its own rows, so they cannot choose the algorithm. */

@@ -23,7 +23,7 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
     const struct weft__work work = {.kind = WEFT__WORK_PACKETS, .row_bytes = sent_bytes};
     weft__coll_note(call, program);
     return weft__exchange_launch(coll->exchange, call->stream, program,
-                                 weft__coll_grid(coll, &work), args, args_bytes);
+                                 weft__coll_grid(call, &work), args, args_bytes);
 }
 
 static struct weft_reduction reduction_of(const struct weft__coll_call *call)

@@ -33,7 +33,7 @@ static weft_result launch_copies(const struct weft__coll_call *call, struct weft
     if (copies->num_rows == 0)
         return WEFT_OK;
     return weft__exchange_launch(coll->exchange, call->stream, WEFT_PROGRAM_copy,
-                                 weft__coll_grid(coll, &work), copies, sizeof *copies);
+                                 weft__coll_grid(call, &work), copies, sizeof *copies);
 }
 
 /* ------------------------------------------------------------------ reductions */

@@ -30,6 +30,9 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_CUDA_HEAP] = {"WEFT_CUDA_HEAP", "auto",
                                  "how heaps of GPUs are shared: auto, or ipc for CUDA IPC even "
                                  "where file descriptors would do"},
+    [WEFT__SETTING_TUNING] = {"WEFT_TUNING", NULL,
+                              "file of weft tune that chooses the algorithms of collectives; only "
+                              "rank 0's counts"},
     [WEFT__SETTING_ID] = {"WEFT_ID", NULL, "the unique id in hexadecimal; set by weft run"},
     [WEFT__SETTING_RANK] = {"WEFT_RANK", NULL, "this process's rank; set by weft run"},
     [WEFT__SETTING_WORLD_SIZE] = {"WEFT_WORLD_SIZE", NULL, "number of ranks; set by weft run"},

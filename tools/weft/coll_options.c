@@ -82,7 +82,8 @@ static weft_algorithm parse_algorithm(const char *text, struct argp_state *state
     return (weft_algorithm)option_choice(state, "--algo", text, names);
 }
 
-static void parse_sizes(struct coll_options *options, const char *text, struct argp_state *state)
+void coll_options_parse_sizes(struct coll_options *options, const char *text,
+                              struct argp_state *state)
 {
     if (coll_sizes_read(&options->sizes, text) != 0)
         argp_error(state,
@@ -169,7 +170,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     struct coll_options *options = state->input;
     switch (key) {
     case KEY_BYTES:
-        parse_sizes(options, text, state);
+        coll_options_parse_sizes(options, text, state);
         return 0;
     case KEY_PACKET_BYTES:
         options->packet_bytes =

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *machine_name(weft_machine machine)
+const char *coll_machine_name(weft_machine machine)
 {
     return machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu";
 }
@@ -34,7 +34,7 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:b, s:s, s:I, s:i, s:i, s:I, s:i, s:i}",
         "op", collective_names[options->op], "algo", weft_algorithm_name(line->algorithm),
-        "machine", machine_name(line->machine), "ranks", options->num_ranks, "bytes",
+        "machine", coll_machine_name(line->machine), "ranks", options->num_ranks, "bytes",
         (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
         redop_of(options), "root", root_of(options), "in_place", place == COLL_IN_PLACE, "memory",
@@ -81,7 +81,7 @@ static void print_text_heading(const struct coll_options *options, weft_machine 
     static const char *const place_columns = "    time   algbw   busbw #wrong ";
     static const char *const place_units = "    (us)  (GB/s)  (GB/s)        ";
     printf("# %s, machine %s, %d ranks, memory %s, algorithm %s", collective_names[options->op],
-           machine_name(machine), options->num_ranks, coll_memory_names[options->memory],
+           coll_machine_name(machine), options->num_ranks, coll_memory_names[options->memory],
            weft_algorithm_name(options->algorithm));
     print_count("blocks", options->num_blocks);
     print_count("warps", options->num_warps);

@@ -20,6 +20,9 @@ struct coll_line {
     struct coll_outcome outcomes[COLL_NUM_PLACES];
 };
 
+/* "cpu", or "cuda". */
+const char *coll_machine_name(weft_machine machine);
+
 void coll_report_heading(const struct coll_options *options, weft_machine machine);
 void coll_report_line(const struct coll_line *line);
 /* 0, or -1 when standard output could not be written. */

@@ -15,6 +15,7 @@ enum {
 int command_run(int argc, char **argv);
 int command_ep(int argc, char **argv);
 int command_coll(int argc, char **argv);
+int command_tune(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_sim(int argc, char **argv);
 

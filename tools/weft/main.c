@@ -14,9 +14,9 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"run", "weft run", command_run},    {"ep", "weft ep", command_ep},
-    {"coll", "weft coll", command_coll}, {"doctor", "weft doctor", command_doctor},
-    {"sim", "weft sim", command_sim},
+    {"run", "weft run", command_run},          {"ep", "weft ep", command_ep},
+    {"coll", "weft coll", command_coll},       {"tune", "weft tune", command_tune},
+    {"doctor", "weft doctor", command_doctor}, {"sim", "weft sim", command_sim},
 };
 
 static void print_version(FILE *stream, struct argp_state *state)
@@ -34,6 +34,7 @@ static const char documentation[] =
     "  run      start a program as several local ranks\n"
     "  ep       run, time and check one mixture-of-experts layer\n"
     "  coll     run, time and check one collective operation\n"
+    "  tune     time the algorithms of collective operations, for a table of the fastest\n"
     "  doctor   tell what weft can run on here, and measure the links between ranks\n"
     "  sim      check the operations under schedules drawn from seeds\n"
     "\n"
@@ -51,7 +52,7 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "no command given; commands are run, ep, coll, doctor and sim");
+        argp_error(state, "no command given; commands are run, ep, coll, tune, doctor and sim");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -78,6 +79,7 @@ int main(int argc, char **argv)
             return commands[i].function(argc - command_index, argv + command_index);
         }
     }
-    fprintf(stderr, "weft: unknown command %s; commands are run, ep, coll, doctor and sim\n", name);
+    fprintf(stderr, "weft: unknown command %s; commands are run, ep, coll, tune, doctor and sim\n",
+            name);
     return STATUS_USAGE;
 }

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll/tuning.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/coll.h"
+
+enum { NUM_FIELDS = 7 };
+static const char *const layout = "machine ranks collective max_bytes algorithm blocks warps";
+
+struct line {
+    const char *path;
+    int number; /* from 1 */
+    char *fields[NUM_FIELDS];
+};
+
+static weft_result refuse(const struct line *line, const char *field, const char *text,
+                          const char *allowed)
+{
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s:%d: %s is \"%.64s\", allowed are %s",
+                       line->path, line->number, field, text, allowed);
+}
+
+/* ------------------------------------------------------------------ fields */
+
+static weft_result parse_number(const struct line *line, const char *field, const char *text,
+                                int32_t min, int32_t max, int32_t *value)
+{
+    char allowed[32];
+    char *end;
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    *value = (int32_t)number;
+    if (isdigit((unsigned char)*text) && *end == '\0' && errno == 0 && number >= min &&
+        number <= max)
+        return WEFT_OK;
+    snprintf(allowed, sizeof allowed, "%" PRId32 "..%" PRId32, min, max);
+    return refuse(line, field, text, allowed);
+}
+
+static weft_result parse_bytes(const struct line *line, const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMG";
+    char *end;
+    if (strcmp(text, "inf") == 0) {
+        *bytes = UINT64_MAX;
+        return WEFT_OK;
+    }
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    const unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+    const char *rest = unit != NULL ? end + 1 : end;
+    if (!isdigit((unsigned char)*text) || *rest != '\0' || errno != 0 ||
+        number > UINT64_MAX >> shift)
+        return refuse(line, "max_bytes", text, "a number, with K, M or G behind it, and inf");
+    *bytes = (uint64_t)number << shift;
+    return WEFT_OK;
+}
+
+static weft_result parse_machine(const struct line *line, const char *text)
+{
+    static const char *const machines[] = {"cpu", "cuda", "sim"};
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++)
+        if (strcmp(text, machines[i]) == 0)
+            return WEFT_OK;
+    return refuse(line, "machine", text, "cpu, cuda and sim");
+}
+
+static weft_result parse_collective(const struct line *line, const char *text, int32_t *collective)
+{
+    for (int32_t i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
+        if (strcmp(text, weft__coll_name((weft_collective)i)) == 0) {
+            *collective = i;
+            return WEFT_OK;
+        }
+    }
+    return refuse(line, "collective", text,
+                  "all_reduce, reduce_scatter, all_gather, all_to_all and broadcast");
+}
+
+static weft_result parse_algorithm(const struct line *line, const char *text,
+                                   struct weft__tuning_row *row)
+{
+    const weft_collective collective = (weft_collective)row->collective;
+    char allowed[128] = "";
+    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++) {
+        const char *name = weft_algorithm_name((weft_algorithm)i);
+        if (!weft__coll_can(collective, (weft_algorithm)i))
+            continue;
+        row->algorithm = i;
+        if (strcmp(text, name) == 0)
+            return WEFT_OK;
+        snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%s",
+                 allowed[0] != '\0' ? ", " : "", name);
+    }
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "%s:%d: algorithm is \"%.64s\", allowed are, for %s, %s", line->path,
+                       line->number, text, weft__coll_name(collective), allowed);
+}
+
+/* ------------------------------------------------------------------ lines */
+
+/* How many fields there are, NUM_FIELDS + 1 for more than that. */
+static int split(char *text, char *fields[NUM_FIELDS])
+{
+    static const char blanks[] = " \t\r\n";
+    char *rest, *field;
+    int num_fields = 0;
+    text[strcspn(text, "#")] = '\0';
+    for (field = strtok_r(text, blanks, &rest); field != NULL && num_fields <= NUM_FIELDS;
+         field = strtok_r(NULL, blanks, &rest)) {
+        if (num_fields < NUM_FIELDS)
+            fields[num_fields] = field;
+        num_fields++;
+    }
+    return num_fields;
+}
+
+static weft_result parse_row(const struct line *line, int32_t *num_ranks,
+                             struct weft__tuning_row *row)
+{
+    char *const *fields = line->fields;
+    WEFT__TRY(parse_machine(line, fields[0]));
+    WEFT__TRY(parse_number(line, "ranks", fields[1], 1, WEFT_COLL_MAX_RANKS, num_ranks));
+    WEFT__TRY(parse_collective(line, fields[2], &row->collective));
+    WEFT__TRY(parse_bytes(line, fields[3], &row->max_bytes));
+    WEFT__TRY(parse_algorithm(line, fields[4], row));
+    WEFT__TRY(parse_number(line, "blocks", fields[5], 0, WEFT__COLL_MAX_BLOCKS, &row->num_blocks));
+    return parse_number(line, "warps", fields[6], 0, WEFT__MAX_WARPS, &row->num_warps);
+}
+
+static weft_result add_line(struct line *line, char *text, const struct weft__tuning_key *key,
+                            struct weft__tuning *tuning)
+{
+    struct weft__tuning_row row = {0};
+    int32_t num_ranks = 0;
+    const int num_fields = split(text, line->fields);
+    if (num_fields == 0)
+        return WEFT_OK;
+    if (num_fields != NUM_FIELDS)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s:%d: has %s than %d fields: must be %s",
+                           line->path, line->number, num_fields < NUM_FIELDS ? "less" : "more",
+                           NUM_FIELDS, layout);
+    WEFT__TRY(parse_row(line, &num_ranks, &row));
+    if (strcmp(line->fields[0], key->machine) != 0 || num_ranks != key->num_ranks)
+        return WEFT_OK;
+    if (tuning->num_rows == WEFT__TUNING_MAX_ROWS)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s:%d: has row %d of %s with %d ranks, allowed are %d", line->path,
+                           line->number, tuning->num_rows + 1, key->machine, num_ranks,
+                           WEFT__TUNING_MAX_ROWS);
+    tuning->rows[tuning->num_rows++] = row;
+    return WEFT_OK;
+}
+
+weft_result weft__tuning_read(const char *path, const struct weft__tuning_key *key,
+                              struct weft__tuning *tuning)
+{
+    struct line line = {.path = path};
+    char *text = NULL;
+    size_t capacity = 0;
+    weft_result result = WEFT_OK;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot open %s: %s", path,
+                           strerror(errno));
+    *tuning = (struct weft__tuning){0};
+    while (result == WEFT_OK && getline(&text, &capacity, file) >= 0) {
+        line.number++;
+        result = add_line(&line, text, key, tuning);
+    }
+    if (result == WEFT_OK && ferror(file))
+        result =
+            weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot read %s: %s", path, strerror(errno));
+    free(text);
+    fclose(file);
+    return result;
+}

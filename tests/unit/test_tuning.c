@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of algorithms as it is read: which rows, in which order, and what is refused where. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "coll/tuning.h"
+#include "comm/error.h"
+
+static const struct weft__tuning_key cuda_of_4 = {"cuda", 4};
+
+static char path[] = "/tmp/weft-tuning-XXXXXX";
+
+static int open_file(void **state)
+{
+    (void)state;
+    const int fd = mkstemp(path);
+    return fd < 0 || close(fd) != 0;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static weft_result read_text(const char *text, struct weft__tuning *tuning)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    return weft__tuning_read(path, &cuda_of_4, tuning);
+}
+
+static void rows_of_this_communicator(void **state)
+{
+    (void)state;
+    static const char text[] = "# made by hand\n"
+                               "\n"
+                               "cuda 4 all_reduce 768K oneshot 0 0\n"
+                               "  cuda\t4 all_reduce  inf twoshot 64 16 # the rest\r\n"
+                               "cuda 8 all_reduce 1K oneshot 0 0\n"
+                               "cpu 4 all_reduce 2K oneshot 0 0\n"
+                               "cuda 4 broadcast 3G push 1024 32\n"
+                               "cuda 4 all_gather 5 oneshot 0 0";
+    static const struct weft__tuning_row expected[] = {
+        {768 << 10, WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT, 0, 0},
+        {UINT64_MAX, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT, 64, 16},
+        {UINT64_C(3) << 30, WEFT_BROADCAST, WEFT_ALGORITHM_PUSH, 1024, 32},
+        {5, WEFT_ALL_GATHER, WEFT_ALGORITHM_ONESHOT, 0, 0},
+    };
+    struct weft__tuning tuning;
+    assert_int_equal(read_text(text, &tuning), WEFT_OK);
+    assert_int_equal(tuning.num_rows, 4);
+    assert_memory_equal(tuning.rows, expected, sizeof expected);
+    assert_int_equal(read_text("# none\n", &tuning), WEFT_OK);
+    assert_int_equal(tuning.num_rows, 0);
+}
+
+static void assert_refused(const char *row, const char *said)
+{
+    struct weft__tuning tuning;
+    char text[256], place[64];
+    snprintf(text, sizeof text, "cuda 4 all_reduce 1K oneshot 0 0\n\n%s\n", row);
+    snprintf(place, sizeof place, "%s:3: ", path);
+    assert_int_equal(read_text(text, &tuning), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_ptr_equal(strstr(weft__last_error(), place), weft__last_error());
+    if (strstr(weft__last_error(), said) == NULL)
+        fail_msg("\"%s\": the message lacks \"%s\": %s", row, said, weft__last_error());
+}
+
+static void bad_lines(void **state)
+{
+    (void)state;
+    assert_refused("cuda 4 all_reduce 1K oneshot 0", "less than 7 fields");
+    assert_refused("cuda", "less than 7 fields");
+    assert_refused("cuda 4 all_reduce 1K oneshot 0 0 0", "more than 7 fields");
+    assert_refused("gpu 4 all_reduce 1K oneshot 0 0", "machine is \"gpu\"");
+    assert_refused("cuda 0 all_reduce 1K oneshot 0 0", "ranks is \"0\", allowed are 1..32");
+    assert_refused("cuda 33 all_reduce 1K oneshot 0 0", "ranks is \"33\"");
+    assert_refused("cuda 4294967300 all_reduce 1K oneshot 0 0", "ranks is \"4294967300\"");
+    assert_refused("cuda 4 reduce 1K oneshot 0 0", "collective is \"reduce\"");
+    static const char *const sizes[] = {
+        "1k", "K", "-1", "1KK", "17179869184G", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char row[128];
+        snprintf(row, sizeof row, "cuda 4 all_reduce %s oneshot 0 0", sizes[i]);
+        assert_refused(row, "max_bytes is ");
+    }
+    assert_refused("cuda 4 all_reduce 1K ring 0 0", "algorithm is \"ring\"");
+    assert_refused("cuda 4 all_reduce 1K auto 0 0", "algorithm is \"auto\"");
+    assert_refused("cuda 4 all_gather 1K twoshot 0 0",
+                   "algorithm is \"twoshot\", allowed are, for all_gather, oneshot, push");
+    assert_refused("cuda 4 all_reduce 1K oneshot 1025 0",
+                   "blocks is \"1025\", allowed are 0..1024");
+    assert_refused("cuda 4 all_reduce 1K oneshot 0 33", "warps is \"33\", allowed are 0..32");
+    assert_refused("cuda 4 all_reduce 1K oneshot 0 +1", "warps is \"+1\"");
+    /* Of another communicator, too. */
+    assert_refused("cpu 2 all_reduce 1K oneshot x 0", "blocks is \"x\"");
+}
+
+static void too_many_rows(void **state)
+{
+    (void)state;
+    static const char row[] = "cuda 4 all_reduce 1K oneshot 0 0\n";
+    enum { ROW_CHARS = sizeof row - 1 };
+    char text[(WEFT__TUNING_MAX_ROWS + 1) * ROW_CHARS + 1] = "";
+    struct weft__tuning tuning;
+    for (size_t i = 0; i <= WEFT__TUNING_MAX_ROWS; i++)
+        memcpy(text + i * ROW_CHARS, row, sizeof row);
+    assert_int_equal(read_text(text, &tuning), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft__last_error(), ":129: has row 129"));
+    text[WEFT__TUNING_MAX_ROWS * ROW_CHARS] = '\0';
+    assert_int_equal(read_text(text, &tuning), WEFT_OK);
+    assert_int_equal(tuning.num_rows, WEFT__TUNING_MAX_ROWS);
+}
+
+static void no_file(void **state)
+{
+    (void)state;
+    struct weft__tuning tuning;
+    assert_int_equal(weft__tuning_read("/nonexistent/table", &cuda_of_4, &tuning),
+                     WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft__last_error(), "/nonexistent/table"));
+    assert_int_equal(weft__tuning_read("/", &cuda_of_4, &tuning), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft__last_error(), "cannot read /"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_this_communicator),
+        cmocka_unit_test(bad_lines),
+        cmocka_unit_test(too_many_rows),
+        cmocka_unit_test(no_file),
+    };
+    return cmocka_run_group_tests(tests, open_file, remove_file);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Commands that run collective operations on the ranks of a job: started alone they start themselves as its
+ * ranks. */
+#ifndef WEFT_TOOL_COLL_JOB_H
+#define WEFT_TOOL_COLL_JOB_H
+
+#include "coll_options.h"
+
+struct coll_job {
+    const char *command;          /* as in messages: "weft coll" */
+    const char *subcommand;       /* "coll" */
+    struct coll_options *options; /* resolved when work is called */
+    void *argument;
+    /* What a rank does: its exit status. */
+    int (*work)(const struct coll_job *job, weft_comm *comm);
+};
+
+/* argv as the command got it. Returns the exit status. */
+int coll_job_run(const struct coll_job *job, char **argv);
+
+/* Tells why a call failed, and aborts the communicator, so that no rank waits for this one. */
+void coll_job_fail(const struct coll_job *job, weft_comm *comm, weft_result result);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* weft tune: times the algorithms of the collective operations, and writes a table of the fastest. Started
+ * alone it launches itself as the ranks of a job; as a rank of a job it does the work. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll_job.h"
+#include "command.h"
+#include "tune_measure.h"
+#include "tune_table.h"
+
+/* Whether each rank has a device of its own on cuda, as rank 0 sees it. */
+static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
+{
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    weft_machine_info info;
+    int32_t *num_devices = calloc((size_t)num_ranks, sizeof *num_devices);
+    weft_result result =
+        num_devices ? weft_machine_query(weft_comm_machine(comm), &info) : WEFT_ERROR_OUT_OF_MEMORY;
+    if (result == WEFT_OK)
+        result =
+            weft_host_all_gather(comm, &info.num_devices, sizeof info.num_devices, num_devices);
+    if (result == WEFT_OK)
+        *has_own_device =
+            weft_comm_machine(comm) == WEFT_MACHINE_CUDA && num_devices[0] >= num_ranks;
+    free(num_devices);
+    return result;
+}
+
+/* More blocks or warps than the machine's choice make sense on cuda alone, and only where ranks do not share
+ * a device, whose blocks must all run at once. */
+static weft_result choose_lists(weft_comm *comm, struct tune_options *options)
+{
+    static const struct tune_values machines_choice = {1, {0}};
+    static const struct tune_values cuda_blocks = {4, {0, 16, 32, 64}}, cuda_warps = {2, {0, 16}};
+    int has_own_device = 0;
+    const weft_result result = ask_for_devices(comm, &has_own_device);
+    if (options->blocks.count == 0)
+        options->blocks = has_own_device ? cuda_blocks : machines_choice;
+    if (options->warps.count == 0)
+        options->warps = has_own_device ? cuda_warps : machines_choice;
+    return result;
+}
+
+static weft_result measure_all(weft_comm *comm, struct tune_options *options,
+                               const struct tune_table *table)
+{
+    weft_result result = choose_lists(comm, options);
+    tune_table_begin(table, options);
+    for (int i = 0; i < WEFT_NUM_COLLECTIVES && result == WEFT_OK; i++) {
+        struct tune_curve curve = {.op = (weft_collective)i};
+        if (!options->is_wanted[i])
+            continue;
+        result = tune_measure(comm, options, &curve);
+        if (result == WEFT_OK)
+            tune_table_add(table, &curve);
+    }
+    return result;
+}
+
+/* 0, or -1 with the reason told. */
+static int write_table(const char *path, const char *text)
+{
+    FILE *file = path ? fopen(path, "we") : stdout;
+    int status = file && fputs(text, file) >= 0 && fflush(file) == 0 ? 0 : -1;
+    if (file && path && fclose(file) != 0)
+        status = -1;
+    if (status != 0)
+        fprintf(stderr, "weft tune: cannot write %s: %s\n", path ? path : "standard output",
+                strerror(errno));
+    return status;
+}
+
+/* Every rank makes the table, and rank 0 writes it, once all is measured. */
+static int work(const struct coll_job *job, weft_comm *comm)
+{
+    struct tune_options *options = job->argument;
+    char *text = NULL;
+    size_t text_bytes;
+    const struct tune_table table = {
+        .file = open_memstream(&text, &text_bytes),
+        .machine = weft_comm_machine(comm),
+        .num_ranks = weft_comm_num_ranks(comm),
+    };
+    weft_result result = table.file ? measure_all(comm, options, &table) : WEFT_ERROR_OUT_OF_MEMORY;
+    if (table.file && fclose(table.file) != 0 && result == WEFT_OK)
+        result = WEFT_ERROR_OUT_OF_MEMORY;
+    if (result != WEFT_OK)
+        coll_job_fail(job, comm, result);
+    int status = result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;
+    if (status == EXIT_SUCCESS && weft_comm_rank(comm) == 0 &&
+        write_table(options->output, text) != 0)
+        status = STATUS_FAILURE;
+    free(text);
+    return status;
+}
+
+int command_tune(int argc, char **argv)
+{
+    struct tune_options options;
+    const struct coll_job job = {.command = "weft tune",
+                                 .subcommand = "tune",
+                                 .options = &options.coll,
+                                 .argument = &options,
+                                 .work = work};
+    tune_options_parse(&options, argc, argv);
+    unsetenv("WEFT_TUNING"); /* perhaps the file that this is to make */
+    return coll_job_run(&job, argv);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The fastest way to do an operation, size by size. */
+#ifndef WEFT_TOOL_TUNE_MEASURE_H
+#define WEFT_TOOL_TUNE_MEASURE_H
+
+#include "tune_options.h"
+
+struct tune_variant {
+    weft_algorithm algorithm;
+    int32_t num_blocks; /* 0: the machine's choice, as of warps */
+    int32_t num_warps;
+};
+
+struct tune_point {
+    uint64_t bytes; /* as weft_coll_algorithm has them */
+    struct tune_variant best;
+    double us; /* of the best; infinite: none */
+};
+
+/* Of one operation, in ascending order. */
+struct tune_curve {
+    weft_collective op;
+    int num_points;
+    struct tune_point points[TUNE_MAX_SIZES];
+};
+
+/* Collective, and the result is the same on all ranks. The lists of options must not be empty. */
+weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
+                         struct tune_curve *curve);
+
+#endif

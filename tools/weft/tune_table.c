@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#include "tune_table.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "coll_report.h"
+
+enum { SIZE_CHARS = 32 };
+
+static void format_bytes(uint64_t bytes, char text[SIZE_CHARS])
+{
+    static const char *const units[] = {"", "K", "M", "G"};
+    int unit = 0;
+    while (unit < 3 && bytes > 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, SIZE_CHARS, "%llu%s", (unsigned long long)bytes, units[unit]);
+}
+
+static int is_same(const struct tune_variant *a, const struct tune_variant *b)
+{
+    return a->algorithm == b->algorithm && a->num_blocks == b->num_blocks &&
+           a->num_warps == b->num_warps;
+}
+
+static void print_row(const struct tune_table *table, weft_collective op, const char *max_bytes,
+                      const struct tune_variant *variant)
+{
+    fprintf(table->file, "%s %d %s %s %s %d %d\n", coll_machine_name(table->machine),
+            table->num_ranks, collective_names[op], max_bytes,
+            weft_algorithm_name(variant->algorithm), variant->num_blocks, variant->num_warps);
+}
+
+/* A row reaches to the middle, on a logarithmic scale, between its last point and the next one. */
+void tune_table_add(const struct tune_table *table, const struct tune_curve *curve)
+{
+    for (int i = 0; i < curve->num_points; i++) {
+        const struct tune_point *point = &curve->points[i], *next = point + 1;
+        char max_bytes[SIZE_CHARS] = "inf";
+        if (i + 1 < curve->num_points) {
+            if (is_same(&point->best, &next->best))
+                continue;
+            format_bytes((uint64_t)sqrt((double)point->bytes * (double)next->bytes), max_bytes);
+        }
+        print_row(table, curve->op, max_bytes, &point->best);
+    }
+}
+
+static void print_device(const struct tune_table *table)
+{
+    weft_machine_info info;
+    if (weft_machine_query(table->machine, &info) == WEFT_OK && info.num_devices > 0)
+        fprintf(table->file, " (%s)", info.devices[0].name);
+}
+
+void tune_table_begin(const struct tune_table *table, const struct tune_options *options)
+{
+    const uint32_t version = weft_version();
+    const time_t now = time(NULL);
+    struct tm utc;
+    char date[32] = "";
+    if (gmtime_r(&now, &utc))
+        strftime(date, sizeof date, "%Y-%m-%d", &utc);
+    fprintf(table->file, "# weft tune %u.%u.%u, %s: machine %s", version / 10000,
+            version / 100 % 100, version % 100, date, coll_machine_name(table->machine));
+    print_device(table);
+    fprintf(table->file,
+            ", %d ranks, median of %d iterations\n"
+            "# machine ranks collective max_bytes algorithm blocks warps\n",
+            table->num_ranks, options->coll.num_iters);
+}
