@@ -269,27 +269,50 @@ static int register_and_unregister(struct prober *prober)
     return 0;
 }
 
-static int cycle(struct ranks_context *context)
+struct leftovers {
+    struct tests_fds fds;
+    int num_mappings;
+};
+
+/* In turn: ranks that are threads would count what the others open for counting. */
+static int count_leftovers(struct prober *prober, struct leftovers *leftovers)
+{
+    for (int32_t turn = 0; turn < NUM_RANKS; turn++) {
+        RANK_CHECK_OK(prober->context, weft_host_barrier(prober->comm));
+        if (turn != prober->context->rank)
+            continue;
+        leftovers->fds = tests_list_fds();
+        leftovers->num_mappings = tests_count_heap_mappings();
+    }
+    RANK_CHECK_OK(prober->context, weft_host_barrier(prober->comm));
+    return 0;
+}
+
+static int cycle_many(struct prober *prober)
 {
     const int num_cycles = tests_rounds(1000, 200);
+    struct ranks_context *context = prober->context;
+    struct leftovers before = {.num_mappings = 0}, after = {.num_mappings = 0};
+    if (count_leftovers(prober, &before))
+        return 1;
+    for (int i = 0; i < num_cycles; i++)
+        if (register_and_unregister(prober))
+            return 1;
+    if (count_leftovers(prober, &after))
+        return 1;
+    RANK_CHECK(context, after.fds.count == before.fds.count, "descriptors were %s and are %s",
+               before.fds.names, after.fds.names);
+    RANK_CHECK(context, after.num_mappings == before.num_mappings, "%d mappings, before %d",
+               after.num_mappings, before.num_mappings);
+    return 0;
+}
+
+static int cycle(struct ranks_context *context)
+{
     struct prober prober;
     int32_t is_direct = -1;
-    if (open_prober(&prober, context) || register_and_unregister(&prober))
+    if (open_prober(&prober, context) || register_and_unregister(&prober) || cycle_many(&prober))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
-    const struct tests_fds before = tests_list_fds();
-    const int num_mappings = tests_count_heap_mappings();
-    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
-    for (int i = 0; i < num_cycles; i++)
-        if (register_and_unregister(&prober))
-            return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
-    const struct tests_fds after = tests_list_fds();
-    RANK_CHECK(context, after.count == before.count, "descriptors were %s and are %s", before.names,
-               after.names);
-    RANK_CHECK(context, tests_count_heap_mappings() == num_mappings, "%d mappings, before %d",
-               tests_count_heap_mappings(), num_mappings);
-    RANK_CHECK_OK(context, weft_host_barrier(prober.comm));
     RANK_CHECK_OK(context, weft_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
     RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
     /* What is still registered goes with the communicator. */
