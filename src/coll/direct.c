@@ -36,14 +36,9 @@ static struct weft__grid choose_grid(const struct weft__coll_call *call, enum we
 
 void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS])
 {
-<<<<<<< HEAD
-    blocks[WEFT__WORK_PULL_TENSOR] = choose_grid(coll, WEFT__WORK_PULL_TENSOR).num_blocks;
-    blocks[WEFT__WORK_PUSH_TENSOR] = choose_grid(coll, WEFT__WORK_PUSH_TENSOR).num_blocks;
-=======
     const struct weft__coll_call any = {.coll = coll};
-    blocks[WEFT__WORK_PULL_ROWS] = choose_grid(&any, WEFT__WORK_PULL_ROWS).num_blocks;
-    blocks[WEFT__WORK_PUSH_ROWS] = choose_grid(&any, WEFT__WORK_PUSH_ROWS).num_blocks;
->>>>>>> coll-tune
+    blocks[WEFT__WORK_PULL_TENSOR] = choose_grid(&any, WEFT__WORK_PULL_TENSOR).num_blocks;
+    blocks[WEFT__WORK_PUSH_TENSOR] = choose_grid(&any, WEFT__WORK_PUSH_TENSOR).num_blocks;
 }
 
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
