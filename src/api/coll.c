@@ -196,14 +196,14 @@ weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64
 /* ------------------------------------------------------------------ rows of any length */
 
 /* The array's bytes from its beginning to the end of its last row. */
-static weft_result find_v_rows(const struct weft__coll_call *call, const uint64_t *counts,
-                               const uint64_t *offsets, const char *name,
+static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_ranks,
+                               const uint64_t *counts, const uint64_t *offsets, const char *name,
                                struct weft__coll_row *rows, uint64_t *extent_bytes)
 {
     const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
     const uint64_t most = max_row_bytes / element_bytes;
     *extent_bytes = 0;
-    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
         if (counts[rank] > most || offsets[rank] > most)
             return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                                "%s_counts[%d] is %llu and %s_offsets[%d] is %llu, allowed are "
@@ -251,10 +251,10 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
     WEFT__TRY(weft__check_not_null(args.send_offsets, "send_offsets"));
     WEFT__TRY(weft__check_not_null(args.recv_counts, "recv_counts"));
     WEFT__TRY(weft__check_not_null(args.recv_offsets, "recv_offsets"));
-    WEFT__TRY(
-        find_v_rows(&call, args.send_counts, args.send_offsets, "send", rows.sent, &sent_bytes));
-    WEFT__TRY(find_v_rows(&call, args.recv_counts, args.recv_offsets, "recv", rows.received,
-                          &received_bytes));
+    WEFT__TRY(find_v_rows(&call, coll->comm->num_ranks, args.send_counts, args.send_offsets, "send",
+                          rows.sent, &sent_bytes));
+    WEFT__TRY(find_v_rows(&call, coll->comm->num_ranks, args.recv_counts, args.recv_offsets, "recv",
+                          rows.received, &received_bytes));
     WEFT__TRY(check_own_counts(&args, coll->comm->rank));
     WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
     WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));

@@ -122,9 +122,7 @@ WEFT_FN void read_as(struct weft_warp *warp, const struct packet_args *args)
         read_data(warp, args, 0);
     else if (args->form == PACKETS_READ_TOO_EARLY)
         read_data(warp, args, 1);
-    else if (args->form == PACKETS_READ_LATER)
-        read_data(warp, args, 2);
-    else if (args->form == PACKETS_CHAIN_EARLY)
+    else if (args->form == PACKETS_READ_LATER || args->form == PACKETS_CHAIN_EARLY)
         read_data(warp, args, 2);
     else if (args->form == PACKETS_CHAIN)
         read_data(warp, args, 3);

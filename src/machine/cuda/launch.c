@@ -73,10 +73,10 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
 static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, int32_t num_ranks,
                                           uint64_t row_bytes)
 {
-    enum { NUM_WARPS = 8, MAX_HEADER_WARPS = 4, WARP_BYTES = WARP_THREADS * 16 };
+    enum { NUM_WARPS = 8, MAX_HEADER_WARPS = 4, WARP_BYTES = 512 /* a packet for every lane */ };
     const int32_t header_warps =
         num_ranks - 1 < MAX_HEADER_WARPS ? num_ranks - 1 : MAX_HEADER_WARPS;
-    const uint64_t block_bytes = (uint64_t)(NUM_WARPS - header_warps) * WARP_BYTES;
+    const uint64_t block_bytes = (uint64_t)(NUM_WARPS - header_warps) * (uint64_t)WARP_BYTES;
     const uint64_t num_blocks = (row_bytes + block_bytes - 1) / block_bytes;
     return (struct weft__grid){.num_blocks = at_most_fitting(cuda, (int64_t)num_blocks),
                                .num_warps = NUM_WARPS};
