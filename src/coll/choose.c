@@ -80,17 +80,19 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
     return WEFT_OK;
 }
 
-/* Up to where packets are faster, in bytes that a rank sends and takes: measured on 4x H200, and on CPUs. */
+/* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two steps, and
+ * of the others. Measured on 2x H200, and on CPUs. */
 struct limits {
-    uint64_t oneshot_bytes;
+    uint64_t all_reduce_bytes;
     uint64_t two_step_bytes;
+    uint64_t other_bytes;
 };
 
 static struct limits limits_of(const weft_coll *coll)
 {
     return weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA
-               ? (struct limits){.oneshot_bytes = 768 << 10, .two_step_bytes = 3 << 20}
-               : (struct limits){.oneshot_bytes = 8 << 10, .two_step_bytes = 8 << 10};
+               ? (struct limits){768 << 10, 3 << 20, 1536 << 10}
+               : (struct limits){8 << 10, 8 << 10, 8 << 10};
 }
 
 static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective collective,
@@ -98,7 +100,9 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
 {
     const uint64_t num_peers = (uint64_t)coll->comm->num_ranks - 1;
     const struct limits limits = limits_of(coll);
-    if (row_bytes * num_peers <= limits.oneshot_bytes &&
+    const uint64_t oneshot_bytes =
+        collective == WEFT_ALL_REDUCE ? limits.all_reduce_bytes : limits.other_bytes;
+    if (row_bytes * num_peers <= oneshot_bytes &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_ONESHOT))
         return WEFT_ALGORITHM_ONESHOT;
     if (collective == WEFT_REDUCE_SCATTER)

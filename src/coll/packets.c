@@ -17,10 +17,10 @@ struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
 }
 
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
-                          uint64_t sent_bytes, const void *args, size_t args_bytes)
+                          uint64_t row_bytes, const void *args, size_t args_bytes)
 {
     weft_coll *coll = call->coll;
-    const struct weft__work work = {.kind = WEFT__WORK_PACKETS, .row_bytes = sent_bytes};
+    const struct weft__work work = {.kind = WEFT__WORK_PACKETS, .row_bytes = row_bytes};
     weft__coll_note(call, program);
     return weft__exchange_launch(coll->exchange, call->stream, program,
                                  weft__coll_grid(call, &work), args, args_bytes);
@@ -72,13 +72,15 @@ weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
         .in = call->send,
         .out = call->recv,
     };
-    uint64_t sent_bytes = 0;
+    uint64_t sent_bytes = 0, received_bytes = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
         args.sent[rank].offset = rows->sent[rank].offset;
         args.sent[rank].bytes = rows->sent[rank].bytes;
         args.received[rank].offset = rows->received[rank].offset;
         args.received[rank].bytes = rows->received[rank].bytes;
         sent_bytes += rows->sent[rank].bytes;
+        received_bytes += rows->received[rank].bytes;
     }
-    return launch(call, WEFT_PROGRAM_packet_exchange, sent_bytes, &args, sizeof args);
+    const uint64_t most_bytes = sent_bytes > received_bytes ? sent_bytes : received_bytes;
+    return launch(call, WEFT_PROGRAM_packet_exchange, most_bytes, &args, sizeof args);
 }

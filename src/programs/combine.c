@@ -7,11 +7,13 @@
 
 #include "programs/share.h"
 
+enum { MAX_BIASES = 2 };
+
 struct row_sum {
     int array; /* of the messages: whose rows are summed */
     weft_dtype dtype;
     uint64_t row_bytes;
-    const char *biases[2]; /* [num_biases] */
+    const char *biases[MAX_BIASES]; /* [num_biases] */
     int32_t num_biases;
     char *out;
 };
@@ -38,7 +40,8 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
     weft_warp_sync(warp); /* the previous row's pointers have been used */
     if (weft_lane_idx(warp) == 0)
         *dst = sum->out + own_offset;
-    for (int32_t i = weft_lane_idx(warp); i < sum->num_biases; i += WEFT_WARP_SIZE)
+    for (int32_t i = weft_lane_idx(warp); i < sum->num_biases && i < MAX_BIASES;
+         i += WEFT_WARP_SIZE)
         srcs[i] = sum->biases[i] + own_offset;
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
         const char *row = source_row(args, sum, token, routes[j]);

@@ -154,3 +154,11 @@ int tests_count_heap_mappings(void)
         fclose(maps);
     return num_mappings;
 }
+
+void tests_need_one_mapping(void)
+{
+#ifdef __SANITIZE_THREAD__
+    printf("skipped: the thread sanitizer does not see signals between mappings\n");
+    exit(77);
+#endif
+}

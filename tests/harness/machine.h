@@ -22,6 +22,11 @@ int tests_on_cuda(void);
  * process takes a second or two. */
 int tests_rounds(int on_cpu, int on_cuda);
 
+/* For tests whose ranks are threads that access each other's memory where it is. Ends the test as skipped
+ * under the thread sanitizer: ranks signal each other in heaps, which each has mapped elsewhere, so that to
+ * the sanitizer nothing orders those accesses. */
+void tests_need_one_mapping(void);
+
 /* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it is
  * not counted for the test. The id need not be free. */
 weft_result tests_warm_up(const weft_unique_id *id);

@@ -413,6 +413,7 @@ static void after_a_failure_all_can_be_destroyed(void **state)
 
 int main(void)
 {
+    tests_need_one_mapping();
     tests_choose_machine();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_with_some_ranks_registered),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
 
@@ -332,6 +333,7 @@ static void memory_that_cannot_be_mapped_is_an_error(void **state)
 
 int main(void)
 {
+    tests_need_one_mapping();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded_memory_is_reached_where_it_is),
         cmocka_unit_test(other_memory_is_staged),

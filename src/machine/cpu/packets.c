@@ -12,6 +12,13 @@ enum { TILE_PACKETS = WEFT__TILE_BYTES / WEFT_PACKET_BYTES };
 
 _Static_assert(WEFT_PACKET_BYTES == sizeof(uint64_t), "a packet is one word");
 
+/* The thread sanitizer does not know fences: for its sake the packets order what the launches' fences do. */
+#ifdef __SANITIZE_THREAD__
+enum { STORE_ORDER = __ATOMIC_RELEASE, LOAD_ORDER = __ATOMIC_ACQUIRE };
+#else
+enum { STORE_ORDER = __ATOMIC_RELAXED, LOAD_ORDER = __ATOMIC_RELAXED };
+#endif
+
 static uint64_t *slot_of(const struct weft_packets *packets, int32_t rank, uint64_t slot)
 {
     return (uint64_t *)(void *)(packets->areas[rank] + packets->slots_offset) + slot;
@@ -43,7 +50,7 @@ static void send_word(struct weft_warp *warp, const struct weft_packets *packets
         weft_signal(warp, rank, escape_of(packets, rank, slot), 2 * packets->sequence + escape);
         stored = WEFT_PACKET_ESCAPE;
     }
-    __atomic_store_n(slot_of(packets, rank, slot), stored, __ATOMIC_RELAXED);
+    __atomic_store_n(slot_of(packets, rank, slot), stored, STORE_ORDER);
 }
 
 static void send_row(struct weft_warp *warp, const struct weft_packets *packets, int32_t rank,
@@ -98,12 +105,12 @@ static struct arrival arrival_from(struct weft_warp *warp, const struct weft_pac
 static enum weft_status take_stored(const struct arrival *arrival, uint64_t slot, uint64_t *stored)
 {
     uint64_t *place = slot_of(arrival->packets, arrival->packets->rank, slot);
-    *stored = __atomic_load_n(place, __ATOMIC_RELAXED);
+    *stored = __atomic_load_n(place, LOAD_ORDER);
     if (*stored == 0) {
         const enum weft_status status = weft_wait(arrival->warp, place, 1, &arrival->site);
         if (status != WEFT_STATUS_OK)
             return status;
-        *stored = __atomic_load_n(place, __ATOMIC_RELAXED);
+        *stored = __atomic_load_n(place, LOAD_ORDER);
     }
     __atomic_store_n(place, 0, __ATOMIC_RELAXED);
     return WEFT_STATUS_OK;
