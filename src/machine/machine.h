@@ -27,8 +27,8 @@
  *
  * Ordered memory operations:
  *   weft_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
- *   weft_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters;
- *                       weft_add_relaxed_u64 the same on 64 bits
+ *   weft_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
+ *   weft_load_relaxed   what such a counter has, without order
  *   weft_signal         release store to a word of `rank`, which wakes it: what this warp wrote
  *                       before, or ordered before by syncs and acquires, is visible to whoever
  *                       waits for the word

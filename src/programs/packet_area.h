@@ -125,11 +125,17 @@ WEFT_FN struct weft_packets weft_packets_of(const struct weft_packet_area *area,
     return packets;
 }
 
-/* Called by every warp first. */
+/* Of no operation: an operation before has failed. What it has left undone, others could take for done. */
+enum { WEFT_PACKETS_FAILED = 0 };
+
+/* Called by every warp first. If the sequence is WEFT_PACKETS_FAILED, the program fails without a word. */
 WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
                                                const struct weft_packet_area *area)
 {
-    return weft_packets_of(area, area->block_sequences[weft_block_idx(warp)] + 1);
+    /* Both loads are under way together. */
+    const uint64_t sequence = area->block_sequences[weft_block_idx(warp)] + 1;
+    const int32_t num_failures = weft_load_relaxed(&area->exchange.state->num_failures);
+    return weft_packets_of(area, num_failures == 0 ? sequence : WEFT_PACKETS_FAILED);
 }
 
 /* By one warp of each of num_blocks blocks that have the same number, once all its warps have read it:
@@ -150,6 +156,7 @@ WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
                                           const struct weft_packets *packets,
                                           enum weft_status status)
 {
+    weft_exchange_note(warp, &area->exchange, status);
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
         weft_packets_advance(warp, area, packets->sequence, weft_num_blocks(warp));

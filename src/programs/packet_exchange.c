@@ -106,6 +106,8 @@ WEFT_FN enum weft_status check_headers(struct weft_warp *warp,
 WEFT_PROGRAM(packet_exchange, warp, args)
 {
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
+    if (packets.sequence == WEFT_PACKETS_FAILED)
+        return WEFT_STATUS_FAILED;
     const struct warp_group group = group_of_warp(warp, packets.num_ranks);
     for (int32_t rank = group.first_rank; rank < packets.num_ranks; rank += group.rank_step)
         send_row(warp, args, &packets, rank, group);

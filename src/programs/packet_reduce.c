@@ -26,6 +26,8 @@ WEFT_FN void send_rows(struct weft_warp *warp, const struct weft_packet_reduce_a
 WEFT_PROGRAM(packet_reduce, warp, args)
 {
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
+    if (packets.sequence == WEFT_PACKETS_FAILED)
+        return WEFT_STATUS_FAILED;
     const struct weft_row_span span = weft_warp_share(warp, args->row_bytes);
     if (span.bytes > 0)
         send_rows(warp, args, &packets, span);

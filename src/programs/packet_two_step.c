@@ -83,6 +83,8 @@ WEFT_FN enum weft_status receive_parts(struct weft_warp *warp,
 WEFT_PROGRAM(packet_two_step, warp, args)
 {
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
+    if (packets.sequence == WEFT_PACKETS_FAILED)
+        return WEFT_STATUS_FAILED;
     send_parts(warp, args, &packets);
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
     weft_headers_send(warp, &packets, duty, args->header);

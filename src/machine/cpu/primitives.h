@@ -155,9 +155,9 @@ WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
     return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
 
-WEFT_FN uint64_t weft_add_relaxed_u64(uint64_t *word, uint64_t value)
+WEFT_FN int32_t weft_load_relaxed(const int32_t *word)
 {
-    return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 /* Before a release, which does not order the streaming stores of row copies. */

@@ -171,9 +171,11 @@ WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
     return atomicAdd(word, value);
 }
 
-WEFT_FN uint64_t weft_add_relaxed_u64(uint64_t *word, uint64_t value)
+WEFT_FN int32_t weft_load_relaxed(const int32_t *word)
 {
-    return atomicAdd((unsigned long long *)word, (unsigned long long)value);
+    int32_t value;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(word));
+    return value;
 }
 
 WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)

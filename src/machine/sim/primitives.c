@@ -132,13 +132,11 @@ int32_t weft__sim_add_relaxed(int32_t *word, int32_t value)
     return before;
 }
 
-uint64_t weft__sim_add_relaxed_u64(uint64_t *word, uint64_t value)
+int32_t weft__sim_load_relaxed(const int32_t *word)
 {
     sim_yield();
-    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
-    const uint64_t before = *word;
-    *word = before + value;
-    return before;
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
+    return *word;
 }
 
 void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,

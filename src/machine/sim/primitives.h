@@ -34,7 +34,7 @@ void *weft__sim_block_shared(struct weft_warp *warp);
 const void **weft__sim_warp_pointers(struct weft_warp *warp);
 uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
-uint64_t weft__sim_add_relaxed_u64(uint64_t *word, uint64_t value);
+int32_t weft__sim_load_relaxed(const int32_t *word);
 void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
 enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -97,7 +97,7 @@ void weft__sim_acquire_packets(struct weft__sim_place place);
 #define weft_warp_pointers(warp)            weft__sim_warp_pointers(warp)
 #define weft_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
 #define weft_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
-#define weft_add_relaxed_u64(word, value)   weft__sim_add_relaxed_u64(word, value)
+#define weft_load_relaxed(word)             weft__sim_load_relaxed(word)
 #define weft_signal(warp, rank, word, value)                                                       \
     weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
 #define weft_wait(warp, word, at_least, site)                                                      \
