@@ -67,6 +67,7 @@ struct weft_exchange_state { /* local to the rank, zero at first */
     uint32_t num_blocks_done;
     int32_t num_units_taken; /* share.h */
     int32_t num_failures;    /* nonzero: some operation did not end */
+    int32_t failed_sequence; /* packet_area.h: of the first, in 32 bits */
 };
 
 struct weft_exchange {

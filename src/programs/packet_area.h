@@ -134,8 +134,10 @@ WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
 {
     /* Both loads are under way together. */
     const uint64_t sequence = area->block_sequences[weft_block_idx(warp)] + 1;
-    const int32_t num_failures = weft_load_relaxed(&area->exchange.state->num_failures);
-    return weft_packets_of(area, num_failures == 0 ? sequence : WEFT_PACKETS_FAILED);
+    const int32_t failed = weft_load_relaxed(&area->exchange.state->failed_sequence);
+    /* A failure of this very operation does not count, so that all warps see the same. */
+    const int is_good = failed == 0 || failed == (int32_t)sequence;
+    return weft_packets_of(area, is_good ? sequence : WEFT_PACKETS_FAILED);
 }
 
 /* By one warp of each of num_blocks blocks that have the same number, once all its warps have read it:
@@ -156,7 +158,10 @@ WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
                                           const struct weft_packets *packets,
                                           enum weft_status status)
 {
-    weft_exchange_note(warp, &area->exchange, status);
+    struct weft_exchange_state *state = area->exchange.state;
+    if (status != WEFT_STATUS_OK && weft_lane_idx(warp) == 0 &&
+        weft_add_relaxed(&state->num_failures, 1) == 0)
+        weft_add_relaxed(&state->failed_sequence, (int32_t)packets->sequence);
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
         weft_packets_advance(warp, area, packets->sequence, weft_num_blocks(warp));
