@@ -130,19 +130,11 @@ static weft_result agree_on_tuning(weft_coll *coll)
 
 static weft_result check_reach(weft_comm *comm)
 {
-    char *const *heap_bases = weft__heap_bases(comm->heap);
     if (comm->num_ranks > WEFT_COLL_MAX_RANKS)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "comm has %d ranks: collectives are for at most %d", comm->num_ranks,
                            WEFT_COLL_MAX_RANKS);
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (heap_bases[rank] == NULL)
-            return weft__error(WEFT_ERROR_UNSUPPORTED,
-                               "rank %d's memory cannot be mapped by rank %d: collectives over "
-                               "several hosts are not supported",
-                               rank, comm->rank);
-    }
-    return WEFT_OK;
+    return weft__exchange_check_reach(comm, "collectives");
 }
 
 static void find_areas(weft_coll *coll)
