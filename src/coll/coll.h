@@ -40,16 +40,6 @@ struct weft__coll_call {
     int32_t num_warps;
 };
 
-/* What goes between this rank and each other, in bytes from the beginning of send and recv. */
-struct weft__coll_row {
-    uint64_t offset;
-    uint64_t bytes;
-};
-struct weft__coll_rows {
-    struct weft__coll_row sent[WEFT_COLL_MAX_RANKS];
-    struct weft__coll_row received[WEFT_COLL_MAX_RANKS];
-};
-
 static inline uint64_t weft__coll_row_bytes(const struct weft__coll_call *call)
 {
     return call->count * weft_dtype_bytes(call->dtype);
@@ -61,7 +51,7 @@ void weft__coll_destroy(weft_coll *coll);
 /* operations.c */
 weft_result weft__coll_run(const struct weft__coll_call *call);
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
-                                  const struct weft__coll_rows *rows);
+                                  const struct weft_exchanged_rows *rows);
 
 /* choose.c */
 struct weft__coll_choice {
@@ -86,7 +76,7 @@ struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
 weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
-                                        const struct weft__coll_rows *rows);
+                                        const struct weft_exchanged_rows *rows);
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
                                           enum weft_program program, uint64_t num_bytes);
 
@@ -102,12 +92,12 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      weft_algorithm algorithm);
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
-                                   const struct weft__coll_rows *rows);
+                                   const struct weft_exchanged_rows *rows);
 
 /* staging.c: what weft__coll_direct_* do, with memory that peers cannot access, too. */
 weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_algorithm algorithm);
 weft_result weft__coll_staged_push(const struct weft__coll_call *call,
-                                   const struct weft__coll_rows *rows);
+                                   const struct weft_exchanged_rows *rows);
 
 /* capture.c: semantics in weft.h */
 weft_result weft__capture_begin(weft_coll *coll, weft_capture **capture);

@@ -53,12 +53,12 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
 }
 
 /* The part of the row that this rank reduces in two shots. */
-static struct weft__coll_row own_part(const weft_coll *coll, uint64_t row_bytes)
+static struct weft_span own_part(const weft_coll *coll, uint64_t row_bytes)
 {
     const uint64_t part_bytes = weft__coll_part_bytes(coll, row_bytes);
     const uint64_t begin = (uint64_t)coll->comm->rank * part_bytes;
     const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    return (struct weft__coll_row){begin, rest < part_bytes ? rest : part_bytes};
+    return (struct weft_span){begin, rest < part_bytes ? rest : part_bytes};
 }
 
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
@@ -75,8 +75,8 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {
-        const struct weft__coll_row part = own_part(call->coll, row_bytes);
-        args.part_offset = part.offset;
+        const struct weft_span part = own_part(call->coll, row_bytes);
+        args.part_offset = part.begin;
         args.part_bytes = part.bytes;
         args.out = NULL;
     }
@@ -85,22 +85,19 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
 
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
-                                   const struct weft__coll_rows *rows)
+                                   const struct weft_exchanged_rows *rows)
 {
     struct weft_direct_push_args args = {
         .direct = direct_of(call, places, WEFT_PROGRAM_direct_push),
         .in = call->send,
         .out = places->out,
-        .rows =
+        .kind =
             call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
+        .rows = *rows,
     };
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        args.sent[rank].offset = rows->sent[rank].offset;
-        args.sent[rank].bytes = rows->sent[rank].bytes;
-        args.received[rank].offset = rows->received[rank].offset;
-        args.received[rank].bytes = rows->received[rank].bytes;
-        if (args.sent[rank].bytes > args.longest_row_bytes)
-            args.longest_row_bytes = args.sent[rank].bytes;
+        if (rows->sent[rank].bytes > args.longest_row_bytes)
+            args.longest_row_bytes = rows->sent[rank].bytes;
     }
     return launch(call, WEFT_PROGRAM_direct_push, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
 }

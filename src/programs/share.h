@@ -9,6 +9,12 @@
 
 #include "programs/block.h"
 
+/* The bytes of a row that a warp or a part covers; none, for the later ones of a short row. */
+struct weft_span {
+    uint64_t begin;
+    uint64_t bytes;
+};
+
 struct weft_share {
     int32_t num_warps; /* of the launch */
     int32_t num_parts; /* of each row */
@@ -49,12 +55,6 @@ WEFT_FN int32_t weft_taken_unit(struct weft_warp *warp, int32_t taken)
 struct weft_part {
     int32_t token;
     int32_t part;
-};
-
-/* The bytes of a row that a part covers; none, for the later parts of a short row. */
-struct weft_span {
-    uint64_t begin;
-    uint64_t bytes;
 };
 
 WEFT_FN struct weft_part weft_unit_part(const struct weft_share *share, int32_t unit)
