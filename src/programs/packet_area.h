@@ -169,10 +169,7 @@ WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
                                           const struct weft_packets *packets,
                                           enum weft_status status)
 {
-    struct weft_exchange_state *state = area->exchange.state;
-    if (status != WEFT_STATUS_OK && weft_lane_idx(warp) == 0 &&
-        weft_add_relaxed(&state->num_failures, 1) == 0)
-        weft_add_relaxed(&state->failed_sequence, (int32_t)packets->sequence);
+    weft_exchange_note(warp, &area->exchange, packets->sequence, status);
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
         weft_packets_advance(warp, area, packets->sequence, weft_num_blocks(warp));
