@@ -53,6 +53,19 @@ weft_result weft__coll_run(const struct weft__coll_call *call);
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
                                   const struct weft_exchanged_rows *rows);
 
+/* defaults.c */
+struct weft__coll_defaults {
+    uint64_t packet_bytes;
+    uint64_t chunk_bytes;
+    int32_t max_blocks; /* that the machine chooses */
+    /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
+     * steps, and of the others. */
+    uint64_t all_reduce_packets_bytes;
+    uint64_t two_step_packets_bytes;
+    uint64_t other_packets_bytes;
+};
+const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm);
+
 /* choose.c */
 struct weft__coll_choice {
     weft_algorithm algorithm;
