@@ -13,15 +13,25 @@ static uint64_t told_bytes(const struct weft__coll_call *call)
                : weft__coll_row_bytes(call);
 }
 
+uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes)
+{
+    const uint64_t max_chunks = WEFT_DIRECT_MAX_CHUNKS / WEFT_COLL_MAX_RANKS; /* of each row */
+    uint64_t chunk_bytes = coll->chunk_bytes;
+    while (row_bytes > chunk_bytes * max_chunks)
+        chunk_bytes *= 2;
+    return chunk_bytes;
+}
+
+/* Programs cut rows of at most row_bytes into chunks. */
 static struct weft_direct direct_of(const struct weft__coll_call *call,
                                     const struct weft__coll_places *places,
-                                    enum weft_program program)
+                                    enum weft_program program, uint64_t row_bytes)
 {
     const weft_coll *coll = call->coll;
     struct weft_direct direct = {
         .area = coll->area,
         .header = weft__coll_header(call, program, told_bytes(call)),
-        .chunk_bytes = coll->chunk_bytes,
+        .chunk_bytes = weft__coll_chunk_bytes(coll, row_bytes),
     };
     direct.header.input = places->input;
     direct.header.output = places->output;
@@ -67,7 +77,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     struct weft_direct_reduce_args args = {
-        .direct = direct_of(call, places, WEFT_PROGRAM_direct_reduce),
+        .direct = direct_of(call, places, WEFT_PROGRAM_direct_reduce, row_bytes),
         .reduction = {.dtype = call->dtype, .op = (enum weft_reduction_op)call->op},
         .part_bytes = row_bytes,
         .out = call->recv,
@@ -83,21 +93,28 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
     return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_TENSOR, &args, sizeof args);
 }
 
+uint64_t weft__coll_longest_row(const struct weft_exchanged_row *rows, int32_t num_rows)
+{
+    uint64_t longest = 0;
+    for (int32_t i = 0; i < num_rows; i++)
+        longest = rows[i].bytes > longest ? rows[i].bytes : longest;
+    return longest;
+}
+
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
                                    const struct weft_exchanged_rows *rows)
 {
-    struct weft_direct_push_args args = {
-        .direct = direct_of(call, places, WEFT_PROGRAM_direct_push),
+    const uint64_t longest_row_bytes =
+        weft__coll_longest_row(rows->sent, call->coll->comm->num_ranks);
+    const struct weft_direct_push_args args = {
+        .direct = direct_of(call, places, WEFT_PROGRAM_direct_push, longest_row_bytes),
         .in = call->send,
         .out = places->out,
         .kind =
             call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
+        .longest_row_bytes = longest_row_bytes,
         .rows = *rows,
     };
-    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        if (rows->sent[rank].bytes > args.longest_row_bytes)
-            args.longest_row_bytes = rows->sent[rank].bytes;
-    }
     return launch(call, WEFT_PROGRAM_direct_push, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
 }

@@ -136,15 +136,6 @@ static uint64_t received_bytes(const struct weft__coll_call *call,
     return bytes;
 }
 
-static uint64_t longest_row(const struct weft__coll_call *call,
-                            const struct weft_exchanged_rows *rows)
-{
-    uint64_t longest = 0;
-    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++)
-        longest = rows->received[rank].bytes > longest ? rows->received[rank].bytes : longest;
-    return longest;
-}
-
 static struct weft_exchanged_row part_of(const struct weft_exchanged_row *row, uint64_t begin,
                                          uint64_t bytes)
 {
@@ -194,7 +185,7 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
                            (unsigned long long)coll->staging_bytes);
     struct weft__coll_call piece = *call;
     piece.whole_count = call->count;
-    const uint64_t longest = longest_row(call, rows);
+    const uint64_t longest = weft__coll_longest_row(rows->received, coll->comm->num_ranks);
     const uint64_t most = coll->staging_bytes / (uint64_t)coll->comm->num_ranks / 16 * 16;
     for (uint64_t begin = 0; begin < longest; begin += most)
         WEFT__TRY(push_piece(&piece, rows, begin, most));

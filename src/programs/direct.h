@@ -17,6 +17,9 @@
 #include "programs/share.h"
 #include "programs/window.h"
 
+/* Of all rows of an operation, so that their numbers, and as many more as there are warps, fit 31 bits. */
+enum { WEFT_DIRECT_MAX_CHUNKS = 1 << 30 };
+
 struct weft_direct {
     struct weft_packet_area area;
     struct weft_call_header header;
