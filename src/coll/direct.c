@@ -66,9 +66,7 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
 static struct weft_span own_part(const weft_coll *coll, uint64_t row_bytes)
 {
     const uint64_t part_bytes = weft__coll_part_bytes(coll, row_bytes);
-    const uint64_t begin = (uint64_t)coll->comm->rank * part_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    return (struct weft_span){begin, rest < part_bytes ? rest : part_bytes};
+    return weft_span_of_row(row_bytes, (uint64_t)coll->comm->rank * part_bytes, part_bytes);
 }
 
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,

@@ -139,9 +139,8 @@ static uint64_t received_bytes(const struct weft__coll_call *call,
 static struct weft_exchanged_row part_of(const struct weft_exchanged_row *row, uint64_t begin,
                                          uint64_t bytes)
 {
-    const uint64_t rest = begin < row->bytes ? row->bytes - begin : 0;
-    return (struct weft_exchanged_row){row->offset + (rest > 0 ? begin : 0),
-                                       rest < bytes ? rest : bytes};
+    const struct weft_span span = weft_span_of_row(row->bytes, begin, bytes);
+    return (struct weft_exchanged_row){row->offset + (span.bytes > 0 ? span.begin : 0), span.bytes};
 }
 
 /* Bytes [begin, begin + bytes) of every row; they are staged one after the other. */

@@ -316,10 +316,7 @@ WEFT_FN struct weft_span weft_share_row(uint64_t row_bytes, int32_t idx, int32_t
     const uint64_t num_steps = (row_bytes + STEP_BYTES - 1) / STEP_BYTES;
     const uint64_t share_bytes =
         (num_steps + (uint64_t)num_shares - 1) / (uint64_t)num_shares * STEP_BYTES;
-    const uint64_t begin = (uint64_t)idx * share_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    const struct weft_span span = {begin, rest < share_bytes ? rest : share_bytes};
-    return span;
+    return weft_span_of_row(row_bytes, (uint64_t)idx * share_bytes, share_bytes);
 }
 
 /* This warp's share of a row that all warps of the launch share. */

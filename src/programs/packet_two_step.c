@@ -13,14 +13,11 @@ WEFT_FN struct weft_span warp_share_of_part(struct weft_warp *warp,
                                             const struct weft_packet_two_step_args *args,
                                             int32_t rank)
 {
-    const uint64_t begin = (uint64_t)rank * args->part_bytes;
-    const uint64_t rest = begin < args->row_bytes ? args->row_bytes - begin : 0;
-    const uint64_t part_bytes = rest < args->part_bytes ? rest : args->part_bytes;
-    struct weft_span span = weft_warp_share(warp, args->part_bytes);
-    span.bytes = span.begin >= part_bytes               ? 0
-                 : span.bytes < part_bytes - span.begin ? span.bytes
-                                                        : part_bytes - span.begin;
-    span.begin += begin;
+    const struct weft_span part =
+        weft_span_of_row(args->row_bytes, (uint64_t)rank * args->part_bytes, args->part_bytes);
+    const struct weft_span share = weft_warp_share(warp, args->part_bytes);
+    struct weft_span span = weft_span_of_row(part.bytes, share.begin, share.bytes);
+    span.begin += part.begin;
     return span;
 }
 

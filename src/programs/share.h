@@ -15,6 +15,14 @@ struct weft_span {
     uint64_t bytes;
 };
 
+/* Bytes [begin, begin + bytes), as far as the row has them. */
+WEFT_FN struct weft_span weft_span_of_row(uint64_t row_bytes, uint64_t begin, uint64_t bytes)
+{
+    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
+    const struct weft_span span = {begin, rest < bytes ? rest : bytes};
+    return span;
+}
+
 struct weft_share {
     int32_t num_warps; /* of the launch */
     int32_t num_parts; /* of each row */
@@ -70,10 +78,7 @@ WEFT_FN struct weft_span weft_part_span(const struct weft_share *share, int32_t 
     const uint64_t num_parts = (uint64_t)share->num_parts;
     const uint64_t part_bytes =
         ((row_bytes + num_parts - 1) / num_parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    const uint64_t begin = (uint64_t)part * part_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    const struct weft_span span = {begin, rest < part_bytes ? rest : part_bytes};
-    return span;
+    return weft_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
 }
 
 #endif
