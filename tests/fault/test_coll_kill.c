@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/stock.h"
 #include "oracle/coll_call.h"
 #include "workload/rng.h"
 
@@ -160,7 +161,7 @@ static int survive(struct ranks_context *context)
     struct seat seat;
     pthread_t thread;
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
-    const struct tests_fds before = tests_list_fds();
+    const struct stock before = stock_take();
     if (seat_open(&seat, context, plan))
         return 1;
     ranks_barrier(context);
@@ -171,12 +172,7 @@ static int survive(struct ranks_context *context)
     const weft_result result = call_until_failure(&seat);
     if (check_failure(&seat, plan, result) || seat_close(&seat))
         return 1;
-    const struct tests_fds now = tests_list_fds();
-    RANK_CHECK(context, now.count == before.count, "%d file descriptors (%s), %d before (%s)",
-               now.count, now.names, before.count, before.names);
-    RANK_CHECK(context, tests_count_heap_mappings() == 0, "%d heaps are still mapped",
-               tests_count_heap_mappings());
-    return go_on_without(context, plan);
+    return stock_check(context, before, stock_take()) || go_on_without(context, plan);
 }
 
 static void run(struct plan plan)

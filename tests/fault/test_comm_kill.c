@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "harness/machine.h"
-#include "harness/ranks.h"
+#include "harness/stock.h"
 
 enum { NUM_RANKS = 4, MAX_ROUNDS = 1000000 };
 
@@ -41,27 +41,6 @@ struct board {
     pid_t orphan; /* a child of the victim */
     weft_unique_id fresh_id;
 };
-
-/* What a process holds of the system. */
-struct holdings {
-    struct tests_fds fds;
-    int num_heap_mappings;
-};
-
-static struct holdings take_stock(void)
-{
-    return (struct holdings){tests_list_fds(), tests_count_heap_mappings()};
-}
-
-static int check_stock(struct ranks_context *context, struct holdings before)
-{
-    struct holdings now = take_stock();
-    RANK_CHECK(context, now.fds.count == before.fds.count, "%d descriptors (%s), %d before (%s)",
-               now.fds.count, now.fds.names, before.fds.count, before.fds.names);
-    RANK_CHECK(context, now.num_heap_mappings == before.num_heap_mappings,
-               "%d heaps are mapped, %d before", now.num_heap_mappings, before.num_heap_mappings);
-    return 0;
-}
 
 static int check_no_files(struct ranks_context *context)
 {
@@ -153,7 +132,7 @@ static int go_on_without(struct ranks_context *context)
     if (rank == 0)
         RANK_CHECK_OK(context, weft_unique_id_create(&board->fresh_id));
     ranks_barrier(context);
-    struct holdings before = take_stock();
+    const struct stock before = stock_take();
     ranks_barrier(context);
     RANK_CHECK_OK(context, weft_comm_create(&board->fresh_id, rank, NUM_RANKS - 1, NULL, &comm));
     RANK_CHECK_OK(context, weft_host_all_gather(comm, &rank, sizeof(rank), all));
@@ -162,7 +141,7 @@ static int go_on_without(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     /* The rendezvous, which lives in one of the survivors, has closed its ends by then, too. */
     ranks_barrier(context);
-    return check_stock(context, before) || check_no_files(context);
+    return stock_check(context, before, stock_take()) || check_no_files(context);
 }
 
 static int live_through_a_death(struct ranks_context *context)
@@ -172,14 +151,14 @@ static int live_through_a_death(struct ranks_context *context)
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
     board->pids[context->rank] = getpid();
     ranks_barrier(context);
-    struct holdings before = take_stock();
+    const struct stock before = stock_take();
     ranks_barrier(context);
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
     if (check_failure(context, comm, use_until_failure(context, comm)) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     ranks_barrier(context);
-    return check_stock(context, before) || go_on_without(context);
+    return stock_check(context, before, stock_take()) || go_on_without(context);
 }
 
 static void kill_rank(struct plan *plan, enum ranks_id id)

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/stock.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 #include "workload/rng.h"
@@ -135,7 +136,7 @@ static int survive(struct ranks_context *context)
     struct ep_rank self;
     pthread_t thread;
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
-    const struct tests_fds before = tests_list_fds();
+    const struct stock before = stock_take();
     if (ep_rank_open(&self, context, 0, ep_buffers_arena_bytes(plan->world, plan->hidden)) ||
         ep_rank_enter(&self, plan->world) || ep_route(&self) ||
         ep_buffers_create(&self, plan->hidden, &buffers))
@@ -150,12 +151,7 @@ static int survive(struct ranks_context *context)
     if (check_failure(&self, plan, result) || ep_buffers_destroy(&self, &buffers) ||
         destroy_all(&self))
         return 1;
-    const struct tests_fds now = tests_list_fds();
-    RANK_CHECK(context, now.count == before.count, "%d file descriptors (%s), %d before (%s)",
-               now.count, now.names, before.count, before.names);
-    RANK_CHECK(context, tests_count_heap_mappings() == 0, "%d heaps are still mapped",
-               tests_count_heap_mappings());
-    return go_on_without(context, plan);
+    return stock_check(context, before, stock_take()) || go_on_without(context, plan);
 }
 
 static struct ep_world *world_of(int32_t num_ranks)
