@@ -37,6 +37,7 @@ static void a_poll_tells_whether_the_condition_is_met(void **state)
     polling = (struct weft__polling){0}; /* the first may have been preempted */
     assert_false(poll(&polling, WEFT__FEWER_CORES_THAN_RANKS, &never));
     assert_true(never.num_times > 0);
+    assert_int_equal(polling.num_sleeps_due, 1);
 }
 
 static int num_sleeps(struct weft__polling *polling)
@@ -47,19 +48,19 @@ static int num_sleeps(struct weft__polling *polling)
     return num;
 }
 
-static void waits_sleep_after_a_core_was_kept(void **state)
+static void waits_sleep_after_polls_that_did_not_pay(void **state)
 {
     (void)state;
     struct weft__polling polling = {0};
     const int expected[] = {1, 3, 7, 15, 31, 63, 127, 255, 255};
     assert_int_equal(num_sleeps(&polling), 0);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        weft__polling_end(&polling, WEFT__CORE_WAS_KEPT);
+        weft__polling_end(&polling, WEFT__POLLING_DID_NOT_PAY);
         assert_int_equal(num_sleeps(&polling), expected[i]);
     }
-    weft__polling_end(&polling, WEFT__CORE_CAME_BACK);
+    weft__polling_end(&polling, WEFT__POLLING_PAID);
     assert_int_equal(num_sleeps(&polling), 0);
-    weft__polling_end(&polling, WEFT__CORE_WAS_KEPT);
+    weft__polling_end(&polling, WEFT__POLLING_DID_NOT_PAY);
     assert_int_equal(num_sleeps(&polling), 1);
 }
 
@@ -69,7 +70,7 @@ static void a_wait_that_sleeps_does_not_yield_before(void **state)
     (void)state;
     struct weft__polling polling = {0};
     struct asked late = {.met_at = 1}, at_once = {.met_at = 1};
-    weft__polling_end(&polling, WEFT__CORE_WAS_KEPT);
+    weft__polling_end(&polling, WEFT__POLLING_DID_NOT_PAY);
     assert_true(poll(&polling, WEFT__CORE_FOR_EACH_RANK, &at_once));
     assert_false(poll(&polling, WEFT__FEWER_CORES_THAN_RANKS, &late));
     assert_int_equal(late.num_times, 0);
@@ -80,7 +81,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_poll_tells_whether_the_condition_is_met),
-        cmocka_unit_test(waits_sleep_after_a_core_was_kept),
+        cmocka_unit_test(waits_sleep_after_polls_that_did_not_pay),
         cmocka_unit_test(a_wait_that_sleeps_does_not_yield_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

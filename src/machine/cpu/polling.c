@@ -28,7 +28,7 @@ int weft__polling_begin(struct weft__polling *polling)
 void weft__polling_end(struct weft__polling *polling, enum weft__polling_end how)
 {
     int32_t num_sleeps = 0;
-    if (how == WEFT__CORE_WAS_KEPT)
+    if (how == WEFT__POLLING_DID_NOT_PAY)
         num_sleeps = 2 * polling->num_sleeps + 1;
     if (num_sleeps > MAX_SLEEPS)
         num_sleeps = MAX_SLEEPS;
@@ -59,8 +59,8 @@ static int yield_until_met(struct weft__polling *polling, struct weft__condition
         is_met = condition.is_met(condition.argument);
         now_ns = weft__now_ns();
     } while (!is_met && now_ns - begin_ns < POLL_NS);
-    const int was_kept = now_ns - yielded_ns >= POLL_NS;
-    weft__polling_end(polling, was_kept ? WEFT__CORE_WAS_KEPT : WEFT__CORE_CAME_BACK);
+    const int has_paid = is_met && now_ns - yielded_ns < POLL_NS;
+    weft__polling_end(polling, has_paid ? WEFT__POLLING_PAID : WEFT__POLLING_DID_NOT_PAY);
     return is_met;
 }
 

@@ -5,8 +5,10 @@
  * sleeps as well.
  *
  * But a program that never sleeps keeps a core that is yielded to it for milliseconds, where it would have
- * to give it up for a thread that is woken. So after a core was kept for long, some waits sleep without
- * polling: one at first, and twice as many each time that it happens again.
+ * to give it up for a thread that is woken; and ranks that the kernel schedules apart, as in sessions of
+ * their own under sched_autogroup, get the core right back when they yield it, not those that they wait for.
+ * So after a poll that did not pay some waits sleep without polling: one at first, and twice as many after
+ * each further one.
  */
 #ifndef WEFT_MACHINE_CPU_POLLING_H
 #define WEFT_MACHINE_CPU_POLLING_H
@@ -22,7 +24,7 @@ struct weft__polling {
 /* Whether the next wait polls. */
 int weft__polling_begin(struct weft__polling *polling);
 
-enum weft__polling_end { WEFT__CORE_CAME_BACK, WEFT__CORE_WAS_KEPT };
+enum weft__polling_end { WEFT__POLLING_PAID, WEFT__POLLING_DID_NOT_PAY };
 void weft__polling_end(struct weft__polling *polling, enum weft__polling_end how);
 
 enum weft__cores { WEFT__CORE_FOR_EACH_RANK, WEFT__FEWER_CORES_THAN_RANKS };
