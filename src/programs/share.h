@@ -9,6 +9,20 @@
 
 #include "programs/block.h"
 
+/* The bytes of a row that a warp or a part covers; none, for the later ones of a short row. */
+struct weft_span {
+    uint64_t begin;
+    uint64_t bytes;
+};
+
+/* Bytes [begin, begin + bytes), as far as the row has them. */
+WEFT_FN struct weft_span weft_span_of_row(uint64_t row_bytes, uint64_t begin, uint64_t bytes)
+{
+    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
+    const struct weft_span span = {begin, rest < bytes ? rest : bytes};
+    return span;
+}
+
 struct weft_share {
     int32_t num_warps; /* of the launch */
     int32_t num_parts; /* of each row */
@@ -51,12 +65,6 @@ struct weft_part {
     int32_t part;
 };
 
-/* The bytes of a row that a part covers; none, for the later parts of a short row. */
-struct weft_span {
-    uint64_t begin;
-    uint64_t bytes;
-};
-
 WEFT_FN struct weft_part weft_unit_part(const struct weft_share *share, int32_t unit)
 {
     const struct weft_part part = {unit / share->num_parts, unit % share->num_parts};
@@ -70,10 +78,7 @@ WEFT_FN struct weft_span weft_part_span(const struct weft_share *share, int32_t 
     const uint64_t num_parts = (uint64_t)share->num_parts;
     const uint64_t part_bytes =
         ((row_bytes + num_parts - 1) / num_parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    const uint64_t begin = (uint64_t)part * part_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    const struct weft_span span = {begin, rest < part_bytes ? rest : part_bytes};
-    return span;
+    return weft_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
 }
 
 #endif
