@@ -52,7 +52,7 @@ static void add_every_dtype_and_op(struct coll_trials *trials)
                 rng_next(&rng), num_ranks, (enum coll_operation)operation, (weft_dtype)dtype,
                 (weft_reduce_op)op, counts[rng_below(&rng, NUM_SMALL_COUNTS)]);
             spec.values = (enum coll_values)((num_ranks + op) % COLL_NUM_VALUES);
-            coll_trials_add(trials, coll_trial_of(&spec, (uint64_t)(num_ranks + dtype)));
+            coll_trials_add(trials, coll_trial_of(&spec, (uint64_t)num_ranks + (uint64_t)dtype));
         }
     }
 }
@@ -100,7 +100,8 @@ static void large(void **state)
                                        ? LARGE_COUNT
                                        : smallest + rng_next(&rng) % (LARGE_COUNT - smallest);
             add(&trials, rng_next(&rng), operation, dtype, (weft_reduce_op)rng_below(&rng, NUM_OPS),
-                limited(operation, dtype, count, num_ranks, MAX_BYTES), (uint64_t)(num_ranks + i));
+                limited(operation, dtype, count, num_ranks, MAX_BYTES),
+                (uint64_t)num_ranks + (uint64_t)i);
         }
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
