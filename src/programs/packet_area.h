@@ -322,9 +322,7 @@ WEFT_FN struct weft_span weft_share_row(uint64_t row_bytes, int32_t idx, int32_t
 /* This warp's share of a row that all warps of the launch share. */
 WEFT_FN struct weft_span weft_warp_share(struct weft_warp *warp, uint64_t row_bytes)
 {
-    /* One warp of each block before a second of any. */
-    const int32_t idx = weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
-    return weft_share_row(row_bytes, idx, weft_num_blocks(warp) * weft_num_warps(warp));
+    return weft_share_row(row_bytes, weft_launch_warp_idx(warp), weft_num_launch_warps(warp));
 }
 
 #endif

@@ -16,8 +16,8 @@ struct warp_group {
 
 WEFT_FN struct warp_group group_of_warp(struct weft_warp *warp, int32_t num_ranks)
 {
-    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
-    const int32_t idx = weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
+    const int32_t num_warps = weft_num_launch_warps(warp);
+    const int32_t idx = weft_launch_warp_idx(warp);
     if (num_warps < num_ranks) {
         const struct warp_group alone = {idx, num_warps, 0, 1};
         return alone;

@@ -34,17 +34,16 @@ WEFT_FN struct weft_share weft_share_rows(struct weft_warp *warp, int32_t num_to
                                           int32_t *num_taken)
 {
     enum { MAX_PARTS = 8 };
-    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
+    const int32_t num_warps = weft_num_launch_warps(warp);
     int32_t num_parts = num_tokens > 0 ? num_warps / num_tokens : 1;
     num_parts = num_parts < 1 ? 1 : num_parts > MAX_PARTS ? MAX_PARTS : num_parts;
     const struct weft_share share = {num_warps, num_parts, num_tokens * num_parts, num_taken};
     return share;
 }
 
-/* One for each block before there is a second for any. */
 WEFT_FN int32_t weft_first_unit(struct weft_warp *warp)
 {
-    return weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
+    return weft_launch_warp_idx(warp);
 }
 
 /* Lane 0 takes the unit after the one that the warp is about to do: the counter is as far away as the
