@@ -73,6 +73,7 @@ cmake_path(GET NVCC PARENT_PATH nvcc_dir)
 cmake_path(GET nvcc_dir PARENT_PATH cuda_dir)
 target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/blocks.c
+  machine/cuda/comms.c
   machine/cuda/describe.c
   machine/cuda/device.c
   machine/cuda/driver.c

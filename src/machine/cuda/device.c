@@ -7,6 +7,7 @@
 #include "comm/heap_kind.h"
 #include "comm/log.h"
 #include "comm/settings.h"
+#include "machine/cuda/comms.h"
 
 weft_result weft__cuda_enter(const struct weft__cuda *cuda)
 {
@@ -186,7 +187,7 @@ void weft__cuda_detach(weft_comm *comm)
     struct weft__cuda *cuda = weft__cuda_of(comm);
     if (cuda == NULL)
         return;
-    weft__cuda_forget_comm(comm);
+    weft__cuda_comms_forget(comm);
     if (cuda->context != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
         weft__cuda_free(comm, (void *)(uintptr_t)cuda->failure_is_taken);
         if (cuda->copies != NULL)

@@ -61,9 +61,6 @@ void weft__cuda_leave(void);
 /* Of a device that a communicator of this process uses. */
 CUcontext weft__cuda_held_context(int32_t ordinal);
 
-/* Streams no longer answer for the communicator, which is about to go. */
-void weft__cuda_forget_comm(const weft_comm *comm);
-
 /* The watcher tells the board what happens to the communicator, and the communicator what the board
  * says. */
 weft_result weft__cuda_watcher_start(weft_comm *comm);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "machine/cuda/comms.h"
 #include "machine/cuda/device.h"
 
 /* Streams and events may outlive the communicator they were made for. */
@@ -12,16 +13,8 @@ struct own_stream {
     CUcontext context;
     struct weft__cuda_queue queue;
     int is_wrapped;
-    /* Whose launches the next synchronisation answers for. */
-    weft_comm **comms;
-    int32_t num_comms, max_comms;
-    struct own_stream *next; /* in `streams` */
+    struct weft__cuda_comms comms; /* whose launches the next synchronisation answers for */
 };
-
-/* A stream may be synchronised long after a communicator that launched on it was destroyed: so this must
- * be able to forget itself everywhere. */
-static pthread_mutex_t streams_mutex = PTHREAD_MUTEX_INITIALIZER; /* also of what streams note */
-static struct own_stream *streams;
 
 struct own_event {
     weft_event base;
@@ -61,22 +54,13 @@ static struct own_stream *new_stream(weft_comm *comm, CUstream native)
     stream->device = cuda->device;
     stream->context = cuda->context;
     stream->queue.stream = native;
-    pthread_mutex_lock(&streams_mutex);
-    stream->next = streams;
-    streams = stream;
-    pthread_mutex_unlock(&streams_mutex);
+    weft__cuda_comms_open(&stream->comms);
     return stream;
 }
 
 static void free_stream(struct own_stream *stream)
 {
-    pthread_mutex_lock(&streams_mutex);
-    struct own_stream **link = &streams;
-    while (*link != stream)
-        link = &(*link)->next;
-    *link = stream->next;
-    pthread_mutex_unlock(&streams_mutex);
-    free(stream->comms);
+    weft__cuda_comms_close(&stream->comms);
     free(stream);
 }
 
@@ -146,33 +130,13 @@ static int stream_is_capturing(weft_stream *base)
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void weft__cuda_forget_comm(const weft_comm *comm)
-{
-    pthread_mutex_lock(&streams_mutex);
-    for (struct own_stream *stream = streams; stream != NULL; stream = stream->next) {
-        for (int32_t i = 0; i < stream->num_comms; i++) {
-            if (stream->comms[i] == comm)
-                stream->comms[i--] = stream->comms[--stream->num_comms];
-        }
-    }
-    pthread_mutex_unlock(&streams_mutex);
-}
-
-/* One of those that have launched since the last time, or NULL. */
-static weft_comm *take_comm(struct own_stream *stream)
-{
-    pthread_mutex_lock(&streams_mutex);
-    weft_comm *comm = stream->num_comms > 0 ? stream->comms[--stream->num_comms] : NULL;
-    pthread_mutex_unlock(&streams_mutex);
-    return comm;
-}
-
 /* The failure of one of the communicators that have launched since the last time. */
 static weft_result take_failures(struct own_stream *stream)
 {
     char message[512] = "";
     weft_result result = WEFT_OK;
-    for (weft_comm *comm = take_comm(stream); comm != NULL; comm = take_comm(stream)) {
+    weft_comm *comm;
+    while ((comm = weft__cuda_comms_take(&stream->comms)) != NULL) {
         const weft_result failure = weft__machine_check(comm);
         if (failure != WEFT_OK) {
             result = failure;
@@ -188,7 +152,8 @@ static void fail_comms(struct own_stream *stream)
 {
     char message[512];
     snprintf(message, sizeof message, "%s", weft__last_error());
-    for (weft_comm *comm = take_comm(stream); comm != NULL; comm = take_comm(stream)) {
+    weft_comm *comm;
+    while ((comm = weft__cuda_comms_take(&stream->comms)) != NULL) {
         weft__status_fail(&comm->status, WEFT_ERROR_SYSTEM, comm->rank, "rank %d: %s", comm->rank,
                           message);
         weft__comm_tell_failure(comm);
@@ -211,24 +176,6 @@ static weft_result stream_synchronize(weft_stream *base)
     return failure;
 }
 
-static weft_result note_comm(struct own_stream *stream, weft_comm *comm)
-{
-    for (int32_t i = 0; i < stream->num_comms; i++) {
-        if (stream->comms[i] == comm)
-            return WEFT_OK;
-    }
-    if (stream->num_comms == stream->max_comms) {
-        const int32_t max_comms = 2 * stream->max_comms + 1;
-        weft_comm **comms = realloc(stream->comms, (size_t)max_comms * sizeof *comms);
-        if (comms == NULL)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to enqueue an operation");
-        stream->comms = comms;
-        stream->max_comms = max_comms;
-    }
-    stream->comms[stream->num_comms++] = comm;
-    return WEFT_OK;
-}
-
 static weft_result launch(weft_stream *base, const struct weft__launch *launch)
 {
     struct own_stream *stream = own_stream(base);
@@ -238,12 +185,8 @@ static weft_result launch(weft_stream *base, const struct weft__launch *launch)
                            "stream is of CUDA device %d, the communicator of CUDA device %d",
                            (int)stream->device, (int)cuda->device);
     /* What is captured is no work of this stream, and nothing that it can answer for. */
-    if (!stream_is_capturing(base)) {
-        pthread_mutex_lock(&streams_mutex);
-        const weft_result noted = note_comm(stream, launch->comm);
-        pthread_mutex_unlock(&streams_mutex);
-        WEFT__TRY(noted);
-    }
+    if (!stream_is_capturing(base))
+        WEFT__TRY(weft__cuda_comms_add(&stream->comms, launch->comm));
     return weft__cuda_launch_on(&stream->queue, launch);
 }
 

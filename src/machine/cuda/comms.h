@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Sets of communicators, which leave them when they are destroyed: a stream may be synchronised
+ * long after one that launched on it is gone. */
+#ifndef WEFT_MACHINE_CUDA_COMMS_H
+#define WEFT_MACHINE_CUDA_COMMS_H
+
+#include "comm/comm.h"
+
+struct weft__cuda_comms {
+    weft_comm **members;
+    int32_t num_members, max_members;
+    struct weft__cuda_comms *next; /* of all sets of the process */
+};
+
+/* Makes an empty set of one that is zero. */
+void weft__cuda_comms_open(struct weft__cuda_comms *comms);
+void weft__cuda_comms_close(struct weft__cuda_comms *comms);
+
+weft_result weft__cuda_comms_add(struct weft__cuda_comms *comms, weft_comm *comm);
+/* Removes one; NULL: there was none. */
+weft_comm *weft__cuda_comms_take(struct weft__cuda_comms *comms);
+
+/* The communicator is about to go: removes it from all sets. */
+void weft__cuda_comms_forget(const weft_comm *comm);
+
+#endif
