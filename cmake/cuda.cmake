@@ -77,6 +77,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/describe.c
   machine/cuda/device.c
   machine/cuda/driver.c
+  machine/cuda/graph.c
   machine/cuda/heap_by_ipc.c
   machine/cuda/heap_of_device.c
   machine/cuda/kernels.c

@@ -281,11 +281,12 @@ weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
  * then become nodes of the graph, except those that say otherwise; they take their place among the
  * others of their weft_ep when the graph runs, which the caller must order. */
 weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream);
-/* Waits for what is queued, then ends the worker; what was wrapped is left as it is, without a wait. */
+/* Waits for what is queued, then ends the worker; what was wrapped is left as it is, without a wait. A capture
+ * of weft_graph_begin ends without a graph. */
 weft_result weft_stream_destroy(weft_stream *stream);
 /* Waits until all that was enqueued has finished; returns, once, the first error of an operation
- * since the last call. Of operations in a CUDA graph weft_comm_status tells. Not for a stream under
- * capture (WEFT_ERROR_INVALID_ARGUMENT). */
+ * since the last call, those of graphs from weft_graph_end included; of operations in other CUDA graphs
+ * weft_comm_status tells. Not for a stream under capture (WEFT_ERROR_INVALID_ARGUMENT). */
 weft_result weft_stream_synchronize(weft_stream *stream);
 /* Calls function(argument) in stream order. It must not call weft functions that wait. */
 weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument);
@@ -299,6 +300,25 @@ weft_result weft_event_record(weft_event *event, weft_stream *stream);
 weft_result weft_event_synchronize(weft_event *event);
 /* Microseconds between the two records, both of which must have been passed. */
 weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us);
+
+/* What was enqueued on a stream once, to be launched as a whole and any number of times: a CUDA graph. It
+ * may outlive the stream; on machine cpu it is WEFT_ERROR_UNSUPPORTED. What was recorded must exist, and its
+ * memory stay allocated, until the last launch has finished. */
+typedef struct weft_graph weft_graph;
+
+/* Puts the stream, which cannot be the legacy default stream, under capture: until weft_graph_end nothing that
+ * is enqueued runs, and operations are recorded (see weft_stream_wrap). So they are on other streams, from
+ * their wait for an event that was recorded on this one until this one waits for an event of theirs. Inputs
+ * and outputs of collectives that are not in the heap or registered are staged, unless weft_capture_begin
+ * comes before, and weft_capture_end after weft_graph_end. */
+weft_result weft_graph_begin(weft_stream *stream);
+/* By the thread that began. The capture has ended then, also after an error. It may wait for what the streams
+ * of this process have queued. */
+weft_result weft_graph_end(weft_stream *stream, weft_graph **graph);
+/* Stream function, for streams of the machine and device that it was recorded on, but not for one under
+ * capture. Launches of one graph do not overlap. Ranks launch what they have recorded in the same order. */
+weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
+weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
 /* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
  * wrote to heap memory before it, on its stream, all ranks read after it. */
@@ -437,7 +457,8 @@ weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_
  * of comm that happens at weft_comm_destroy. */
 weft_result weft_unregister(weft_comm *comm, void *ptr);
 
-/* What operations were recorded with, on streams under capture. */
+/* What operations were recorded with, on streams under capture (by weft_graph_begin, or by CUDA's own
+ * functions). */
 typedef struct weft_capture weft_capture;
 
 /* From now on operations of coll on streams under capture are recorded with their inputs and outputs where

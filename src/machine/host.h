@@ -49,12 +49,15 @@ struct weft__launch {
                               const struct weft_failure *failure);
 };
 
-/* The first member of every machine's streams and events. */
+/* The first member of every machine's streams, events and graphs. */
 struct weft_stream {
     const struct weft__machine *machine;
     uint64_t id; /* no other stream of this process ever has it */
 };
 struct weft_event {
+    const struct weft__machine *machine;
+};
+struct weft_graph {
     const struct weft__machine *machine;
 };
 
@@ -70,6 +73,14 @@ struct weft__block {
     uint64_t bytes;
     int32_t num_allocations;
     int32_t kind; /* the machine's own */
+};
+
+/* Semantics: weft.h. */
+struct weft__graphs {
+    weft_result (*begin)(weft_stream *stream);
+    weft_result (*end)(weft_stream *stream, weft_graph **graph);
+    weft_result (*launch)(weft_graph *graph, weft_stream *stream);
+    void (*destroy)(weft_graph *graph);
 };
 
 struct weft__machine {
@@ -121,6 +132,7 @@ struct weft__machine {
     weft_result (*event_record)(weft_event *event, weft_stream *stream);
     weft_result (*event_synchronize)(weft_event *event);
     weft_result (*event_elapsed_us)(weft_event *start, weft_event *end, double *elapsed_us);
+    const struct weft__graphs *graphs; /* NULL: the machine has none */
 };
 
 static inline const struct weft__machine *weft__machine_of(const weft_comm *comm)

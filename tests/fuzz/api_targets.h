@@ -39,6 +39,7 @@ struct fuzz_arguments {
     weft_comm *comm;
     weft_stream *stream;
     weft_event *event;
+    void *graph; /* a mark: machine cpu has none */
     weft_arena *arena;
     weft_ep *ep;
     weft_ep_handle *handle;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Heap, arena, streams, events, communicator. */
+/* Heap, arena, streams, events, graphs, communicator. */
 #include <string.h>
 
 #include "api_targets.h"
@@ -180,6 +180,72 @@ static const struct fuzz_mutation event_mutations[] = {
     FUZZ_POINTERS("stream", stream, FUZZ_NULL),
 };
 
+/* ---------------------------------------------------------------- graphs */
+
+static weft_result unless_unsupported(weft_result result)
+{
+    return result == WEFT_ERROR_UNSUPPORTED ? WEFT_OK : result;
+}
+
+/* Ends a capture of the own stream. */
+static weft_result undo_graph_begin(struct fuzz_arguments *a)
+{
+    weft_graph *graph = NULL;
+    const weft_result result = weft_graph_end(a->own_stream, &graph);
+    return result == WEFT_OK ? weft_graph_destroy(graph) : unless_unsupported(result);
+}
+
+static weft_result call_graph_begin(struct fuzz_arguments *a)
+{
+    return unless_unsupported(weft_graph_begin(a->stream));
+}
+
+static const struct fuzz_mutation graph_begin_mutations[] = {
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+};
+
+/* What begins here ends also when the end was refused; that changes no message. */
+static weft_result call_graph_end(struct fuzz_arguments *a)
+{
+    const weft_result begun = weft_graph_begin(a->own_stream);
+    const weft_result result = unless_unsupported(weft_graph_end(a->stream, a->out));
+    if (begun == WEFT_OK && result != WEFT_OK && undo_graph_begin(a) != WEFT_OK)
+        return WEFT_ERROR_SYSTEM;
+    return result;
+}
+
+static weft_result undo_graph_end(struct fuzz_arguments *a)
+{
+    return a->created == NULL ? WEFT_OK : weft_graph_destroy(a->created);
+}
+
+static const struct fuzz_mutation graph_end_mutations[] = {
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("graph", out, FUZZ_NULL),
+};
+
+static void fill_graph(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->graph = a;
+}
+
+static weft_result call_graph_launch(struct fuzz_arguments *a)
+{
+    return a->graph == NULL ? weft_graph_launch(NULL, a->stream) : WEFT_OK;
+}
+
+static weft_result call_graph_destroy(struct fuzz_arguments *a)
+{
+    return a->graph == NULL ? weft_graph_destroy(NULL) : WEFT_OK;
+}
+
+static const struct fuzz_mutation graph_mutations[] = {
+    FUZZ_POINTERS("graph", graph, FUZZ_NULL),
+};
+
+/* ---------------------------------------------------------------- gathering */
+
 static void fill_gather(struct fuzz_arguments *a, struct rng *rng)
 {
     fill(a, rng);
@@ -216,6 +282,13 @@ const struct fuzz_target fuzz_base_targets[] = {
     FUZZ_TARGET("weft_event_record", fill, call_record, fuzz_wait_for_stream, event_mutations),
     FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, fuzz_wait_for_stream,
                 event_mutations),
+    FUZZ_TARGET("weft_graph_begin", fill, call_graph_begin, undo_graph_begin,
+                graph_begin_mutations),
+    FUZZ_TARGET("weft_graph_end", fill, call_graph_end, undo_graph_end, graph_end_mutations),
+    FUZZ_TARGET("weft_graph_launch", fill_graph, call_graph_launch, fuzz_nothing_to_undo,
+                graph_mutations),
+    FUZZ_TARGET("weft_graph_destroy", fill_graph, call_graph_destroy, fuzz_nothing_to_undo,
+                graph_mutations),
     FUZZ_TARGET("weft_host_all_gather", fill_gather, call_gather, fuzz_nothing_to_undo,
                 gather_mutations),
 };

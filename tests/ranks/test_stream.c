@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and events: order, host calls, waits across streams, times, errors. */
+/* Streams, events and graphs: order, host calls, waits across streams, times, errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -222,11 +222,52 @@ static int events_again(struct ranks_context *context)
     return 0;
 }
 
+/* Machine cpu has no graphs: then nothing is recorded, and the stream goes on as it was. */
+static int graph_of_calls(struct ranks_context *context)
+{
+    enum { NUM_RECORDED = 3, NUM_LAUNCHES = 5 };
+    weft_comm *comm = context->argument;
+    struct log log = {0};
+    struct entry entries[NUM_RECORDED];
+    weft_stream *stream;
+    weft_graph *graph = NULL;
+    const int has_graphs = weft_comm_machine(comm) == WEFT_MACHINE_CUDA;
+    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
+    if (has_graphs)
+        RANK_CHECK_OK(context, weft_graph_begin(stream));
+    else
+        RANK_CHECK_ERROR(context, weft_graph_begin(stream), WEFT_ERROR_UNSUPPORTED,
+                         "machine cpu, which has no graphs");
+    for (int i = 0; i < NUM_RECORDED; i++) {
+        entries[i] = (struct entry){&log, i, 0};
+        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
+    }
+    if (has_graphs)
+        RANK_CHECK_OK(context, weft_graph_end(stream, &graph));
+    else
+        RANK_CHECK_ERROR(context, weft_graph_end(stream, &graph), WEFT_ERROR_UNSUPPORTED,
+                         "machine cpu, which has no graphs");
+    for (int i = 0; has_graphs && i < NUM_LAUNCHES; i++)
+        RANK_CHECK_OK(context, weft_graph_launch(graph, stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+    const int num_expected = NUM_RECORDED * (has_graphs ? NUM_LAUNCHES : 1);
+    RANK_CHECK(context, log.num_entries == num_expected, "%d calls ran, not %d", log.num_entries,
+               num_expected);
+    for (int i = 0; i < num_expected; i++)
+        RANK_CHECK(context, log.entries[i] == i % NUM_RECORDED, "call %d ran as number %d",
+                   log.entries[i], i);
+    if (has_graphs)
+        RANK_CHECK_OK(context, weft_graph_destroy(graph));
+    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    return 0;
+}
+
 static int null_arguments(struct ranks_context *context)
 {
     weft_comm *comm = context->argument;
     weft_stream *stream;
     weft_event *event;
+    weft_graph *graph;
     double elapsed_us;
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
     RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
@@ -250,6 +291,11 @@ static int null_arguments(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_event_elapsed_us(NULL, event, &elapsed_us), invalid, "start");
     RANK_CHECK_ERROR(context, weft_event_elapsed_us(event, NULL, &elapsed_us), invalid, "end");
     RANK_CHECK_ERROR(context, weft_event_elapsed_us(event, event, NULL), invalid, "elapsed_us");
+    RANK_CHECK_ERROR(context, weft_graph_begin(NULL), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_graph_end(NULL, &graph), invalid, "stream");
+    RANK_CHECK_ERROR(context, weft_graph_end(stream, NULL), invalid, "graph");
+    RANK_CHECK_ERROR(context, weft_graph_launch(NULL, stream), invalid, "graph");
+    RANK_CHECK_ERROR(context, weft_graph_destroy(NULL), invalid, "graph");
     RANK_CHECK_ERROR(context, weft_barrier(NULL, stream), invalid, "comm");
     RANK_CHECK_OK(context, weft_event_destroy(event));
     RANK_CHECK_OK(context, weft_stream_destroy(stream));
@@ -321,6 +367,7 @@ ALONE(event_orders_streams)
 ALONE(wait_is_for_latest_record)
 ALONE(elapsed_time)
 ALONE(events_again)
+ALONE(graph_of_calls)
 ALONE(null_arguments)
 
 static void test_error_is_told_once(void **state)
@@ -340,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_wait_is_for_latest_record),
         cmocka_unit_test(test_elapsed_time),
         cmocka_unit_test(test_events_again),
+        cmocka_unit_test(test_graph_of_calls),
         cmocka_unit_test(test_null_arguments),
         cmocka_unit_test(test_error_is_told_once),
     };

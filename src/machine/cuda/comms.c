@@ -54,6 +54,17 @@ weft_result weft__cuda_comms_add(struct weft__cuda_comms *comms, weft_comm *comm
     return result;
 }
 
+weft_result weft__cuda_comms_add_all(struct weft__cuda_comms *comms,
+                                     const struct weft__cuda_comms *added)
+{
+    weft_result result = WEFT_OK;
+    pthread_mutex_lock(&mutex);
+    for (int32_t i = 0; i < added->num_members && result == WEFT_OK; i++)
+        result = add(comms, added->members[i]);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
 weft_comm *weft__cuda_comms_take(struct weft__cuda_comms *comms)
 {
     pthread_mutex_lock(&mutex);

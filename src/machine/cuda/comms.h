@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sets of communicators, which leave them when they are destroyed: a stream may be synchronised
- * long after one that launched on it is gone. */
+/* Sets of communicators, which leave them when they are destroyed: a stream may be synchronised, and a
+ * graph be launched, long after one that had to do with it is gone. */
 #ifndef WEFT_MACHINE_CUDA_COMMS_H
 #define WEFT_MACHINE_CUDA_COMMS_H
 
@@ -17,6 +17,8 @@ void weft__cuda_comms_open(struct weft__cuda_comms *comms);
 void weft__cuda_comms_close(struct weft__cuda_comms *comms);
 
 weft_result weft__cuda_comms_add(struct weft__cuda_comms *comms, weft_comm *comm);
+weft_result weft__cuda_comms_add_all(struct weft__cuda_comms *comms,
+                                     const struct weft__cuda_comms *added);
 /* Removes one; NULL: there was none. */
 weft_comm *weft__cuda_comms_take(struct weft__cuda_comms *comms);
 

@@ -47,7 +47,7 @@ static int look_up_all(void *library)
         return 0;
     WEFT__CUDA_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
-    return 1;
+    return look_up(get, "cuStreamGetCaptureInfo", &weft__cu.stream_get_capture_info);
 }
 
 /* Kernels are compiled for compute capability 8.0 and newer. */

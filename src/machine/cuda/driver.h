@@ -62,18 +62,31 @@
     X(stream_destroy, cuStreamDestroy)                                                             \
     X(stream_synchronize, cuStreamSynchronize)                                                     \
     X(stream_get_ctx, cuStreamGetCtx)                                                              \
-    X(stream_is_capturing, cuStreamIsCapturing)                                                    \
+    X(stream_begin_capture, cuStreamBeginCapture)                                                  \
+    X(stream_end_capture, cuStreamEndCapture)                                                      \
     X(stream_wait_event, cuStreamWaitEvent)                                                        \
+    X(graph_instantiate, cuGraphInstantiateWithFlags)                                              \
+    X(graph_upload, cuGraphUpload)                                                                 \
+    X(graph_launch, cuGraphLaunch)                                                                 \
+    X(graph_destroy, cuGraphDestroy)                                                               \
+    X(graph_exec_destroy, cuGraphExecDestroy)                                                      \
     X(event_create, cuEventCreate)                                                                 \
     X(event_destroy, cuEventDestroy)                                                               \
     X(event_record, cuEventRecord)                                                                 \
     X(event_synchronize, cuEventSynchronize)                                                       \
     X(event_elapsed_time, cuEventElapsedTime)
 
+/* cuda.h of CUDA 13 has this one with another signature only. */
+typedef CUresult weft__cuda_get_capture_info(CUstream stream, CUstreamCaptureStatus *status,
+                                             cuuint64_t *id, CUgraph *graph,
+                                             const CUgraphNode **dependencies,
+                                             size_t *num_dependencies);
+
 struct weft__cuda_driver {
 #define WEFT__CUDA_MEMBER(member, function) __typeof__(function) *member;
     WEFT__CUDA_FUNCTIONS(WEFT__CUDA_MEMBER)
 #undef WEFT__CUDA_MEMBER
+    weft__cuda_get_capture_info *stream_get_capture_info;
 };
 
 /* The driver, initialised; NULL, with the reason as the thread's last error, if there is none or it

@@ -3,19 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "machine/cuda/comms.h"
-#include "machine/cuda/device.h"
+#include "machine/cuda/graph.h"
+#include "machine/cuda/stream.h"
 
-/* Streams and events may outlive the communicator they were made for. */
-struct own_stream {
-    weft_stream base;
-    CUdevice device;
-    CUcontext context;
-    struct weft__cuda_queue queue;
-    int is_wrapped;
-    struct weft__cuda_comms comms; /* whose launches the next synchronisation answers for */
-};
-
+/* It may outlive the communicator that it was made for. */
 struct own_event {
     weft_event base;
     CUcontext context;
@@ -23,17 +14,12 @@ struct own_event {
     int has_record;
 };
 
-static struct own_stream *own_stream(weft_stream *base)
-{
-    return (struct own_stream *)(void *)base;
-}
-
 static struct own_event *own_event(weft_event *base)
 {
     return (struct own_event *)(void *)base;
 }
 
-static weft_result enter(CUcontext context)
+weft_result weft__cuda_enter_context(CUcontext context)
 {
     WEFT__CUDA_TRY(weft__cu.ctx_push_current(context), "cannot use the stream's GPU");
     return WEFT_OK;
@@ -42,10 +28,10 @@ static weft_result enter(CUcontext context)
 /* ---------------------------------------------------------------- streams */
 
 /* NULL: no memory. */
-static struct own_stream *new_stream(weft_comm *comm, CUstream native)
+static struct weft__cuda_stream *new_stream(weft_comm *comm, CUstream native)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
-    struct own_stream *stream = calloc(1, sizeof *stream);
+    struct weft__cuda_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL) {
         weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
         return NULL;
@@ -58,7 +44,7 @@ static struct own_stream *new_stream(weft_comm *comm, CUstream native)
     return stream;
 }
 
-static void free_stream(struct own_stream *stream)
+static void free_stream(struct weft__cuda_stream *stream)
 {
     weft__cuda_comms_close(&stream->comms);
     free(stream);
@@ -72,7 +58,7 @@ static weft_result stream_create(weft_comm *comm, weft_stream **out)
     weft__cuda_leave();
     if (created != CUDA_SUCCESS)
         return weft__cuda_error(created, "cannot create a CUDA stream");
-    struct own_stream *stream = new_stream(comm, native);
+    struct weft__cuda_stream *stream = new_stream(comm, native);
     if (stream == NULL) {
         (void)weft__cu.stream_destroy(native);
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -100,7 +86,7 @@ static weft_result check_device(const struct weft__cuda *cuda, CUstream native)
 static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **out)
 {
     WEFT__TRY(check_device(weft__cuda_of(comm), native));
-    struct own_stream *stream = new_stream(comm, native);
+    struct weft__cuda_stream *stream = new_stream(comm, native);
     if (stream == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
     stream->is_wrapped = 1;
@@ -110,8 +96,9 @@ static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **out)
 
 static void stream_destroy(weft_stream *base)
 {
-    struct own_stream *stream = own_stream(base);
-    if (!stream->is_wrapped && enter(stream->context) == WEFT_OK) {
+    struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
+    weft__cuda_graph_abandon(stream);
+    if (!stream->is_wrapped && weft__cuda_enter_context(stream->context) == WEFT_OK) {
         (void)weft__cu.stream_synchronize(stream->queue.stream);
         (void)weft__cu.stream_destroy(stream->queue.stream);
         weft__cuda_leave();
@@ -119,19 +106,34 @@ static void stream_destroy(weft_stream *base)
     free_stream(stream);
 }
 
+struct weft__cuda_capture weft__cuda_capture_of(const struct weft__cuda_stream *stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    struct weft__cuda_capture capture = {0};
+    if (weft__cuda_enter_context(stream->context) != WEFT_OK)
+        return capture;
+    (void)weft__cu.stream_get_capture_info(stream->queue.stream, &status, &capture.id, NULL, NULL,
+                                           NULL);
+    weft__cuda_leave();
+    capture.is_going_on = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return capture;
+}
+
 static int stream_is_capturing(weft_stream *base)
 {
-    struct own_stream *stream = own_stream(base);
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (enter(stream->context) != WEFT_OK)
-        return 0;
-    (void)weft__cu.stream_is_capturing(stream->queue.stream, &status);
-    weft__cuda_leave();
-    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return weft__cuda_capture_of(weft__cuda_stream_of(base)).is_going_on;
+}
+
+/* Those to whom what is enqueued now belongs: of the stream, or of the graph that it goes into; NULL if that
+ * is none of weft's. */
+static struct weft__cuda_comms *answering_comms(struct weft__cuda_stream *stream)
+{
+    const struct weft__cuda_capture capture = weft__cuda_capture_of(stream);
+    return capture.is_going_on ? weft__cuda_graph_comms(capture.id) : &stream->comms;
 }
 
 /* The failure of one of the communicators that have launched since the last time. */
-static weft_result take_failures(struct own_stream *stream)
+static weft_result take_failures(struct weft__cuda_stream *stream)
 {
     char message[512] = "";
     weft_result result = WEFT_OK;
@@ -148,7 +150,7 @@ static weft_result take_failures(struct own_stream *stream)
 
 /* An error that CUDA reports is none that a wait has met: the context may be lost, and with it the
  * operations of all communicators on the stream. */
-static void fail_comms(struct own_stream *stream)
+static void fail_comms(struct weft__cuda_stream *stream)
 {
     char message[512];
     snprintf(message, sizeof message, "%s", weft__last_error());
@@ -162,11 +164,11 @@ static void fail_comms(struct own_stream *stream)
 
 static weft_result stream_synchronize(weft_stream *base)
 {
-    struct own_stream *stream = own_stream(base);
+    struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
     if (stream_is_capturing(base))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "stream is under capture: the host cannot wait for it");
-    WEFT__TRY(enter(stream->context));
+    WEFT__TRY(weft__cuda_enter_context(stream->context));
     const CUresult result = weft__cu.stream_synchronize(stream->queue.stream);
     weft__cuda_leave();
     if (result == CUDA_SUCCESS)
@@ -178,22 +180,22 @@ static weft_result stream_synchronize(weft_stream *base)
 
 static weft_result launch(weft_stream *base, const struct weft__launch *launch)
 {
-    struct own_stream *stream = own_stream(base);
+    struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
     const struct weft__cuda *cuda = weft__cuda_of(launch->comm);
     if (stream->device != cuda->device)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "stream is of CUDA device %d, the communicator of CUDA device %d",
                            (int)stream->device, (int)cuda->device);
-    /* What is captured is no work of this stream, and nothing that it can answer for. */
-    if (!stream_is_capturing(base))
-        WEFT__TRY(weft__cuda_comms_add(&stream->comms, launch->comm));
+    struct weft__cuda_comms *answering = answering_comms(stream);
+    if (answering != NULL)
+        WEFT__TRY(weft__cuda_comms_add(answering, launch->comm));
     return weft__cuda_launch_on(&stream->queue, launch);
 }
 
 static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
 {
-    struct own_stream *stream = own_stream(base);
-    WEFT__TRY(enter(stream->context));
+    struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
+    WEFT__TRY(weft__cuda_enter_context(stream->context));
     const CUresult result = weft__cu.launch_host_func(stream->queue.stream, function, argument);
     weft__cuda_leave();
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "cannot enqueue a call");
@@ -209,7 +211,7 @@ static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
     event->base.machine = weft__machine_of(comm);
     event->context = cuda->context;
-    weft_result result = enter(event->context);
+    weft_result result = weft__cuda_enter_context(event->context);
     if (result == WEFT_OK) {
         const CUresult created = weft__cu.event_create(
             &event->event,
@@ -229,7 +231,7 @@ static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_
 static void event_destroy(weft_event *base)
 {
     struct own_event *event = own_event(base);
-    if (enter(event->context) == WEFT_OK) {
+    if (weft__cuda_enter_context(event->context) == WEFT_OK) {
         (void)weft__cu.event_destroy(event->event);
         weft__cuda_leave();
     }
@@ -239,8 +241,9 @@ static void event_destroy(weft_event *base)
 static weft_result event_record(weft_event *base, weft_stream *stream)
 {
     struct own_event *event = own_event(base);
-    WEFT__TRY(enter(event->context));
-    const CUresult result = weft__cu.event_record(event->event, own_stream(stream)->queue.stream);
+    WEFT__TRY(weft__cuda_enter_context(event->context));
+    const CUresult result =
+        weft__cu.event_record(event->event, weft__cuda_stream_of(stream)->queue.stream);
     weft__cuda_leave();
     if (result != CUDA_SUCCESS)
         return weft__cuda_error(result, "cannot record an event");
@@ -253,9 +256,9 @@ static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
     struct own_event *event = own_event(base);
     if (!event->has_record)
         return WEFT_OK;
-    WEFT__TRY(enter(event->context));
+    WEFT__TRY(weft__cuda_enter_context(event->context));
     const CUresult result =
-        weft__cu.stream_wait_event(own_stream(stream)->queue.stream, event->event, 0);
+        weft__cu.stream_wait_event(weft__cuda_stream_of(stream)->queue.stream, event->event, 0);
     weft__cuda_leave();
     return result == CUDA_SUCCESS
                ? WEFT_OK
@@ -265,7 +268,7 @@ static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
 static weft_result event_synchronize(weft_event *base)
 {
     struct own_event *event = own_event(base);
-    WEFT__TRY(enter(event->context));
+    WEFT__TRY(weft__cuda_enter_context(event->context));
     const CUresult result = weft__cu.event_synchronize(event->event);
     weft__cuda_leave();
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "cannot wait for an event");
@@ -274,7 +277,7 @@ static weft_result event_synchronize(weft_event *base)
 static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
 {
     float elapsed_ms = 0.0f;
-    WEFT__TRY(enter(own_event(start)->context));
+    WEFT__TRY(weft__cuda_enter_context(own_event(start)->context));
     const CUresult result =
         weft__cu.event_elapsed_time(&elapsed_ms, own_event(start)->event, own_event(end)->event);
     weft__cuda_leave();
@@ -328,6 +331,7 @@ static const struct weft__machine machine = {
     .event_record = event_record,
     .event_synchronize = event_synchronize,
     .event_elapsed_us = event_elapsed_us,
+    .graphs = &weft__cuda_graphs,
 };
 
 const struct weft__machine *weft__cuda_machine(void)

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "machine/host.h"
+
+#include "api/check.h"
+
+static weft_result check_has_graphs(const struct weft__machine *machine)
+{
+    if (machine->graphs != NULL)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "stream is of machine %s, which has no graphs: machine cuda has them",
+                       machine->hooks.name);
+}
+
+weft_result weft_graph_begin(weft_stream *stream)
+{
+    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(check_has_graphs(stream->machine));
+    return stream->machine->graphs->begin(stream);
+}
+
+weft_result weft_graph_end(weft_stream *stream, weft_graph **graph)
+{
+    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__check_not_null(graph, "graph"));
+    WEFT__TRY(check_has_graphs(stream->machine));
+    return stream->machine->graphs->end(stream, graph);
+}
+
+weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream)
+{
+    WEFT__TRY(weft__check_not_null(graph, "graph"));
+    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    if (stream->machine != graph->machine)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "stream is of machine %s, graph of machine %s",
+                           stream->machine->hooks.name, graph->machine->hooks.name);
+    return graph->machine->graphs->launch(graph, stream);
+}
+
+weft_result weft_graph_destroy(weft_graph *graph)
+{
+    WEFT__TRY(weft__check_not_null(graph, "graph"));
+    graph->machine->graphs->destroy(graph);
+    return WEFT_OK;
+}
