@@ -7,9 +7,9 @@
 
 #include "json_lines.h"
 
-static const char *const integer_fields[] = {"ranks",        "bytes",   "count",  "iters",
-                                             "warmup",       "blocks",  "warps",  "seed",
-                                             "packet_bytes", "checked", "errors", NULL};
+static const char *const integer_fields[] = {
+    "ranks", "bytes",        "count",       "iters",   "warmup", "blocks", "warps",
+    "seed",  "packet_bytes", "graph_calls", "checked", "errors", NULL};
 static const char *const number_fields[] = {"us_min", "us_median", "us_max",
                                             "algbw",  "busbw",     NULL};
 static const char *const string_fields[] = {"op", "algo", "machine", "dtype", "memory"};

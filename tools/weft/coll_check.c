@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "coll_calls.h"
+
 struct check {
     const struct coll_run *run;
     const struct collective *collective;
@@ -71,6 +73,24 @@ static weft_result sum_of_ranks(weft_comm *comm, const struct coll_tally *own,
     return WEFT_OK;
 }
 
+/* In place a second call would find the result of the first as its input. */
+static weft_result run_calls(const struct coll_run *run, const struct collective *collective,
+                             enum coll_place place)
+{
+    struct coll_calls calls = {
+        .run = run,
+        .collective = collective,
+        .place = place,
+        .num_calls = place == COLL_IN_PLACE ? 1 : coll_calls_per_launch(run->options)};
+    weft_result result = coll_calls_prepare(&calls);
+    if (result == WEFT_OK)
+        result = coll_calls_enqueue(&calls);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(run->stream);
+    coll_calls_drop(&calls);
+    return result;
+}
+
 weft_result coll_check(const struct coll_run *run, const struct collective *collective,
                        enum coll_place place, struct coll_tally *tally)
 {
@@ -84,9 +104,7 @@ weft_result coll_check(const struct coll_run *run, const struct collective *coll
     if (check.piece && check.expected)
         result = coll_run_fill(run, collective, place);
     if (result == WEFT_OK)
-        result = coll_run_enqueue(run, collective, place);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(run->stream);
+        result = run_calls(run, collective, place);
     if (result == WEFT_OK)
         result = compare(&check, buffers.recv);
     if (result == WEFT_OK)

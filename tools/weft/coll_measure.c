@@ -3,21 +3,45 @@
 
 #include <stdlib.h>
 
-/* The barrier lets all ranks start together. */
-static weft_result run_iteration(const struct coll_run *run, const struct collective *collective,
-                                 enum coll_place place, double *us)
+#include "coll_calls.h"
+
+/* The barrier lets all ranks start together. A graph runs twice, the first time so that the host, which needs
+ * some time to launch it, is ahead of what is timed. */
+static weft_result enqueue_iteration(const struct coll_calls *calls)
 {
+    const struct coll_run *run = calls->run;
     weft_result result = weft_barrier(run->comm, run->stream);
+    if (result == WEFT_OK && calls->graph)
+        result = coll_calls_enqueue(calls);
     if (result == WEFT_OK)
         result = weft_event_record(run->start, run->stream);
     if (result == WEFT_OK)
-        result = coll_run_enqueue(run, collective, place);
+        result = coll_calls_enqueue(calls);
     if (result == WEFT_OK)
         result = weft_event_record(run->stop, run->stream);
+    return result;
+}
+
+static weft_result run_iteration(const struct coll_calls *calls, double *us)
+{
+    const struct coll_run *run = calls->run;
+    weft_result result = enqueue_iteration(calls);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(run->stream);
     if (result == WEFT_OK)
         result = weft_event_elapsed_us(run->start, run->stop, us);
+    if (result == WEFT_OK)
+        *us /= calls->num_calls;
+    return result;
+}
+
+static weft_result run_iterations(struct coll_calls *calls, double *samples)
+{
+    const struct coll_options *options = calls->run->options;
+    weft_result result = coll_calls_prepare(calls);
+    for (int32_t i = -options->num_warmup; i < options->num_iters && result == WEFT_OK; i++)
+        result = run_iteration(calls, &samples[i < 0 ? 0 : i]);
+    coll_calls_drop(calls);
     return result;
 }
 
@@ -37,13 +61,17 @@ static weft_result slowest_of_ranks(const struct coll_run *run, double *samples,
 weft_result coll_measure(const struct coll_run *run, const struct collective *collective,
                          enum coll_place place, struct figures *us)
 {
+    struct coll_calls calls = {.run = run,
+                               .collective = collective,
+                               .place = place,
+                               .num_calls = coll_calls_per_launch(run->options)};
     const int32_t num_iters = run->options->num_iters;
     const size_t num_all = (size_t)num_iters * (size_t)run->options->num_ranks;
     double *samples = calloc((size_t)num_iters, sizeof *samples);
     double *gathered = calloc(num_all, sizeof *gathered);
     weft_result result = samples && gathered ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
-    for (int32_t i = -run->options->num_warmup; i < num_iters && result == WEFT_OK; i++)
-        result = run_iteration(run, collective, place, &samples[i < 0 ? 0 : i]);
+    if (result == WEFT_OK)
+        result = run_iterations(&calls, samples);
     if (result == WEFT_OK)
         result = slowest_of_ranks(run, samples, gathered);
     if (result == WEFT_OK)

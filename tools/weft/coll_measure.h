@@ -6,7 +6,7 @@
 #include "coll_run.h"
 #include "workload/figures.h"
 
-/* Collective; microseconds. */
+/* Collective; microseconds of one call. */
 weft_result coll_measure(const struct coll_run *run, const struct collective *collective,
                          enum coll_place place, struct figures *us);
 

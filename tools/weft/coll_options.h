@@ -11,6 +11,7 @@
 #include "workload/collective.h"
 
 enum coll_memory { COLL_MEMORY_HEAP, COLL_MEMORY_OTHER };
+enum coll_launch { COLL_LAUNCH_CALLS, COLL_LAUNCH_GRAPHS };
 enum coll_check_mode { COLL_CHECK_FULL, COLL_CHECK_NONE };
 enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
 
@@ -30,6 +31,7 @@ struct coll_options {
     int32_t num_blocks;
     int32_t num_warps;
     enum coll_memory memory;
+    enum coll_launch launch;
     uint64_t seed;
     int32_t num_iters;
     int32_t num_warmup;

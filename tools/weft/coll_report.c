@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll_calls.h"
+
 const char *coll_machine_name(weft_machine machine)
 {
     return machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu";
@@ -28,19 +30,27 @@ static json_t *root_of(const struct coll_options *options)
     return options->op == WEFT_BROADCAST ? json_integer(options->root) : json_null();
 }
 
+/* 0: no graphs. */
+static int32_t graph_calls(const struct coll_options *options)
+{
+    return options->launch == COLL_LAUNCH_GRAPHS ? COLL_GRAPH_CALLS : 0;
+}
+
 static json_t *describe(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_options *options = line->options;
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:b, s:s, s:I, s:i, s:i, s:I, s:i, s:i}",
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, s:i, "
+        "s:i}",
         "op", collective_names[options->op], "algo", weft_algorithm_name(line->algorithm),
         "machine", coll_machine_name(line->machine), "ranks", options->num_ranks, "bytes",
         (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
         redop_of(options), "root", root_of(options), "in_place", place == COLL_IN_PLACE, "memory",
-        coll_memory_names[options->memory], "packet_bytes", (json_int_t)options->packet_bytes,
-        "blocks", options->num_blocks, "warps", options->num_warps, "seed",
-        (json_int_t)options->seed, "warmup", options->num_warmup, "iters", options->num_iters);
+        coll_memory_names[options->memory], "graph_calls", graph_calls(options), "packet_bytes",
+        (json_int_t)options->packet_bytes, "blocks", options->num_blocks, "warps",
+        options->num_warps, "seed", (json_int_t)options->seed, "warmup", options->num_warmup,
+        "iters", options->num_iters);
 }
 
 static json_t *measured(const struct coll_line *line, enum coll_place place)
@@ -85,6 +95,8 @@ static void print_text_heading(const struct coll_options *options, weft_machine 
            weft_algorithm_name(options->algorithm));
     print_count("blocks", options->num_blocks);
     print_count("warps", options->num_warps);
+    if (options->launch == COLL_LAUNCH_GRAPHS)
+        printf(", graphs of %d calls", COLL_GRAPH_CALLS);
     printf("\n# median of %d iterations after %d of the slowest rank's time, seed %llu\n#\n",
            options->num_iters, options->num_warmup, (unsigned long long)options->seed);
     printf("# %10s %12s %8s %6s %4s %20s%13s%20s\n", "", "", "", "", "", "out of place", "",
