@@ -22,6 +22,7 @@ enum {
 
 static struct net_shared *shared;
 static unsigned char *heaps;
+static struct weft__net_fake *fake_world;
 
 uint64_t net_draw(uint64_t *random, uint64_t below)
 {
@@ -61,6 +62,7 @@ static int open_party(struct net_party *party, struct weft__net_fake *fake)
                                             .signals = party->signals,
                                             .num_signals = NET_MAX_SIGNALS,
                                             .timeout_ms = DEADLINE_S * 1000,
+                                            .close_ms = fake != NULL ? 5 : DEADLINE_S * 1000 / 2,
                                             .max_message_bytes = world->max_message_bytes,
                                             .min_write_bytes = world->min_write_bytes,
                                             .fake = fake};
@@ -108,31 +110,48 @@ static void end_party(struct net_party *party)
 
 /* ---------------------------------------------------------------- one thread */
 
-void net_kill_self(struct net_party *party)
+static void end_life(const struct net_party *party, int signal)
 {
     atomic_fetch_or(&shared->killed, UINT32_C(1) << party->rank);
-    if (strcmp(party->world->engine, "fake") != 0)
-        raise(SIGKILL);
+    if (fake_world == NULL)
+        raise(signal);
 }
 
-static int step_all(struct net_party *parties, const struct net_world *world,
-                    struct weft__net_fake *fake, uint64_t max_steps)
+void net_kill_self(struct net_party *party)
+{
+    end_life(party, SIGKILL);
+    if (fake_world != NULL)
+        weft__net_fake_kill(fake_world, party->rank);
+}
+
+void net_stop_self(struct net_party *party)
+{
+    for (int32_t rank = 0; fake_world != NULL && rank < party->num_ranks; rank++)
+        weft__net_fake_cut(fake_world, party->rank, rank);
+    end_life(party, SIGSTOP);
+}
+
+int net_is_over(const struct net_party *party, int32_t rank)
+{
+    (void)party;
+    return (int)(atomic_load(&shared->killed) >> rank & 1);
+}
+
+static int step_all(struct net_party *parties, const struct net_world *world, uint64_t max_steps)
 {
     enum net_verdict verdicts[NET_MAX_PARTIES] = {NET_AGAIN};
     uint64_t random = world->seed;
     int num_passed = 0;
     for (uint64_t step = 0; step < max_steps && num_passed < world->num_ranks; step++) {
         int32_t rank = (int32_t)net_draw(&random, (uint64_t)world->num_ranks);
-        if (atomic_load(&shared->killed) >> rank & 1)
+        if (net_is_over(&parties[rank], rank))
             continue;
         weft__net_progress(parties[rank].net);
         if (verdicts[rank] > NET_IDLE)
             continue;
         verdicts[rank] = world->step(&parties[rank]);
-        if (atomic_load(&shared->killed) >> rank & 1) {
-            weft__net_fake_kill(fake, rank);
+        if (net_is_over(&parties[rank], rank))
             verdicts[rank] = NET_PASSED;
-        }
         if (verdicts[rank] == NET_FAILED)
             return -1;
         num_passed += verdicts[rank] == NET_PASSED;
@@ -151,6 +170,7 @@ static int run_in_one_thread(const struct net_world *world)
         .seed = world->seed, .max_delay = world->max_delay, .full_one_in = world->full_one_in};
     struct weft__net_fake *fake = weft__net_fake_create(&options);
     int failed = fake == NULL ? -1 : 0;
+    fake_world = fake;
     for (int32_t rank = 0; rank < world->num_ranks && failed == 0; rank++)
         failed = make_party(&parties[rank], world, rank) || open_party(&parties[rank], fake);
     for (int32_t rank = 0; rank < world->num_ranks && failed == 0; rank++) {
@@ -160,12 +180,13 @@ static int run_in_one_thread(const struct net_world *world)
     if (failed != 0)
         fprintf(stderr, "fake: %s\n", weft__last_error());
     else
-        failed = step_all(parties, world, fake, MAX_STEPS);
+        failed = step_all(parties, world, MAX_STEPS);
     for (int32_t rank = 0; rank < world->num_ranks; rank++)
         if (parties[rank].world != NULL)
             end_party(&parties[rank]);
     if (fake != NULL)
         weft__net_fake_destroy(fake);
+    fake_world = NULL;
     return failed;
 }
 
@@ -214,7 +235,8 @@ static enum net_verdict live(struct net_party *party)
         atomic_fetch_add(&shared->num_failed, 1);
     atomic_fetch_add(&shared->num_passed, 1);
     /* The others may need this one's progress. */
-    while (atomic_load(&shared->num_passed) < num_living(party->world) &&
+    while (party->world->after == NET_STAY &&
+           atomic_load(&shared->num_passed) < num_living(party->world) &&
            atomic_load(&shared->num_failed) == 0)
         if (weft__net_progress(party->net) == 0)
             poll(NULL, 0, 1);
@@ -234,10 +256,25 @@ static int run_process(const struct net_world *world, int32_t rank)
         net_fail(&party, "%s", weft__last_error());
         return 1;
     }
+    wait_for_all(&shared->num_connected, world->num_ranks);
     party.own = world->begin(&party);
     int failed = live(&party) == NET_FAILED;
     end_party(&party);
     return failed;
+}
+
+/* 0 if it ended as it should. */
+static int await_process(const struct net_world *world, int32_t rank, pid_t pid)
+{
+    int status = -1;
+    waitpid(pid, &status, 0);
+    if (status == 0 ||
+        (rank == world->victim && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+        return 0;
+    fprintf(stderr, "%s: rank %d ended with %s %d\n", world->engine, rank,
+            WIFSIGNALED(status) ? "signal" : "status",
+            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return 1;
 }
 
 static int run_in_processes(const struct net_world *world)
@@ -253,17 +290,12 @@ static int run_in_processes(const struct net_world *world)
             _exit(failed);
         }
     }
-    for (int32_t rank = 0; rank < world->num_ranks; rank++) {
-        int status = -1;
-        waitpid(pids[rank], &status, 0);
-        int was_killed =
-            rank == world->victim && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-        if (status == 0 || was_killed)
-            continue;
-        num_failed++;
-        fprintf(stderr, "%s: rank %d ended with %s %d\n", world->engine, rank,
-                WIFSIGNALED(status) ? "signal" : "status",
-                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    for (int32_t rank = 0; rank < world->num_ranks; rank++)
+        if (rank != world->victim)
+            num_failed += await_process(world, rank, pids[rank]);
+    if (world->victim != NET_NO_VICTIM) {
+        kill(pids[world->victim], SIGKILL); /* it may be stopped */
+        num_failed += await_process(world, world->victim, pids[world->victim]);
     }
     return num_failed;
 }

@@ -22,7 +22,7 @@ enum net_verdict {
 };
 
 struct net_shared { /* by all parties */
-    _Atomic int32_t num_passed, num_failed, num_arrived;
+    _Atomic int32_t num_passed, num_failed, num_arrived, num_connected;
     _Atomic uint32_t killed; /* bit per rank */
     _Atomic uint64_t signals[NET_MAX_PARTIES][NET_MAX_SIGNALS];
     struct {
@@ -50,8 +50,9 @@ struct net_world {
     uint64_t seed;
     size_t heap_bytes, staging_bytes;
     size_t max_message_bytes, min_write_bytes;
-    uint32_t max_delay, full_one_in;         /* of engine fake */
-    int32_t victim;                          /* rank that may be killed; NET_NO_VICTIM */
+    uint32_t max_delay, full_one_in;    /* of engine fake */
+    int32_t victim;                     /* rank that may end by net_kill_self or net_stop_self */
+    enum { NET_STAY, NET_LEAVE } after; /* whether who has passed helps the others on */
     void *(*begin)(struct net_party *party); /* makes `own` */
     enum net_verdict (*step)(struct net_party *party);
     void (*end)(void *own);
@@ -65,6 +66,10 @@ int net_world_run(const struct net_world *world);
 unsigned char *net_heap(const struct net_party *party, int32_t rank);
 /* The end of this party's process, or, on fake, of its life; returns there. */
 void net_kill_self(struct net_party *party);
+/* The same, but the process stays, stopped; on fake nothing passes to or from it any more. */
+void net_stop_self(struct net_party *party);
+/* Whether the victim has done so. */
+int net_is_over(const struct net_party *party, int32_t rank);
 
 /* Whether the engine can be had; if not, says why. */
 int net_engine_is_there(const char *engine);
