@@ -8,7 +8,7 @@
 #include "net/ucx_library.h"
 
 /* Not its shared memory: with it no death of a peer is told, or the survivors end (docs/network.md). */
-#define WEFT__UCX_DEFAULT_TRANSPORTS "^sysv,posix,cma,knem,xpmem"
+#define WEFT__UCX_DEFAULT_TRANSPORTS "^shm"
 
 /* "tcp/eth0, rc_verbs/mlx5_0:1", each once. */
 weft_result weft__ucx_transports(const struct weft__ucx *ucx, ucp_ep_h endpoint, char *names,
