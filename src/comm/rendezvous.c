@@ -261,6 +261,7 @@ static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
 /* One round; 0 when the server is to end. */
 static int serve_round(struct rendezvous *server, struct pollfd *set)
 {
+    const int64_t read_ns = weft__now_ns();
     fill_poll_set(server, set);
     int num_ready =
         poll(set, (nfds_t)poll_set_size(server), weft__poll_timeout_ms(next_deadline_ns(server)));
@@ -272,7 +273,7 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
     if (num_ready > 0 && set[1].revents != 0)
         accept_clients(server);
     drop_silent_strangers(server);
-    weft__groups_tick(&server->groups);
+    weft__groups_tick(&server->groups, read_ns);
     sweep(server);
     return 1;
 }

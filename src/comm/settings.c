@@ -16,6 +16,10 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                             "environment; without it one derived from the job"},
     [WEFT__SETTING_TIMEOUT_MS] = {"WEFT_TIMEOUT_MS", "30000",
                                   "deadline of every wait for another rank, in milliseconds"},
+    [WEFT__SETTING_HEARTBEAT_MS] = {"WEFT_HEARTBEAT_MS", "10000",
+                                    "how long a rank, or the rendezvous, may show no sign of life "
+                                    "before it counts as failed, in milliseconds, at least 100; 0: "
+                                    "for ever, as for debuggers"},
     [WEFT__SETTING_LOG] = {"WEFT_LOG", "warn",
                            "what is written to standard error: error, warn, info or debug"},
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
