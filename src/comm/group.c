@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm/group_internal.h"
+#include "comm/listener.h"
 #include "comm/log.h"
 #include "comm/status.h"
 #include "comm/thread.h"
@@ -234,6 +235,12 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
         return;
     }
     weft__group_send(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
+    if (group->phase == WEFT__GROUP_MET) {
+        char name[WEFT__PEER_NAME_BYTES];
+        weft__listener_name_peer(client->wire.fd, name);
+        weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK, "refused a late rank %d (pid %d) from %s: %s",
+                  hello->rank, hello->identity.pid, name, notice.text);
+    }
     /* A communicator that is complete does not care who knocks. */
     if (group->phase == WEFT__GROUP_MEETING)
         weft__group_fail(group, &notice);
