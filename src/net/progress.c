@@ -15,8 +15,9 @@
 
 enum {
     NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
-    SLEEP_MS = 100,        /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
-    END_MS = 1000,         /* to take what was posted; it can take longer only if a peer is stuck */
+    DEFAULT_SLEEP_MS =
+        100,       /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
+    END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
     NUM_TAKEN_PER_ROUND = 64
 };
 
@@ -175,7 +176,7 @@ static void sleep_until_woken(struct weft__progress *progress)
         !atomic_load(&progress->has_orders) && weft__net_arm(progress->net) == WEFT__NET_ARMED) {
         struct pollfd set[] = {{.fd = weft__net_fd(progress->net), .events = POLLIN},
                                {.fd = progress->event_fd, .events = POLLIN}};
-        poll(set, 2, SLEEP_MS);
+        poll(set, 2, (int)progress->options.sleep_ms);
         if (set[1].revents != 0)
             (void)!read(progress->event_fd, &num_wakes, sizeof(num_wakes));
     }
@@ -245,6 +246,8 @@ static weft_result allocate(const struct weft__progress_options *options,
         sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work);
     progress->options = *options;
     progress->net = options->net;
+    if (progress->options.sleep_ms == 0)
+        progress->options.sleep_ms = DEFAULT_SLEEP_MS;
     pthread_mutex_init(&progress->mutex, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     progress->queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes);

@@ -12,6 +12,7 @@ struct weft__progress_options {
     struct weft__net *net; /* connected; the thread's from now on, which closes it */
     int32_t rank, num_ranks;
     uint32_t num_slots; /* of the queue, a power of two */
+    uint32_t sleep_ms;  /* the longest sleep; 0: 100 */
     /* Called by the thread, once for each peer that fails; NULL: nobody is told. */
     void (*on_failure)(void *context, int32_t peer, const char *message);
     void *context;

@@ -100,12 +100,17 @@ static int make_party(struct net_party *party, const struct net_world *world, in
     return party->staging != NULL ? 0 : -1;
 }
 
-static void end_party(struct net_party *party)
+static enum net_verdict end_party(struct net_party *party)
 {
+    const struct net_world *world = party->world;
+    enum net_verdict verdict = NET_PASSED;
     if (party->net != NULL)
         weft__net_close(party->net);
-    party->world->end(party->own);
+    if (world->closed != NULL && fake_world == NULL)
+        verdict = world->closed(party);
+    world->end(party->own);
     free(party->staging);
+    return verdict;
 }
 
 /* ---------------------------------------------------------------- one thread */
@@ -259,8 +264,7 @@ static int run_process(const struct net_world *world, int32_t rank)
     wait_for_all(&shared->num_connected, world->num_ranks);
     party.own = world->begin(&party);
     int failed = live(&party) == NET_FAILED;
-    end_party(&party);
-    return failed;
+    return end_party(&party) == NET_FAILED || failed;
 }
 
 /* 0 if it ended as it should. */

@@ -56,6 +56,8 @@ struct net_world {
     void *(*begin)(struct net_party *party); /* makes `own` */
     enum net_verdict (*step)(struct net_party *party);
     void (*end)(void *own);
+    /* What must be true once the party has closed its net (processes only); NULL: nothing. */
+    enum net_verdict (*closed)(const struct net_party *party);
 };
 
 enum { NET_NO_VICTIM = -1 };

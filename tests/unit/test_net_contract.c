@@ -384,7 +384,7 @@ static int is_small(void)
 static void fake_keeps_the_contract(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= (is_small() ? 20 : 60); seed++)
+    for (uint64_t seed = 1; seed <= (is_small() ? 20 : 40); seed++)
         run((struct net_world){.engine = "fake",
                                .seed = seed,
                                .num_ranks = 2 + (int32_t)(seed % 4),
@@ -397,12 +397,12 @@ static void fake_keeps_the_contract(void **state)
 static void shm_keeps_the_contract(void **state)
 {
     (void)state;
-    for (uint64_t seed = is_small() ? 6 : 1; seed <= 8; seed++)
+    for (uint64_t seed = is_small() ? 6 : 4; seed <= 8; seed++)
         run((struct net_world){.engine = "shm",
                                .seed = seed,
                                .num_ranks =
                                    seed == 8 ? (is_small() ? 5 : 12) : 2 + (int32_t)(seed % 3),
-                               .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 12 << 20});
+                               .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 9 << 20});
 }
 
 static void ucx_keeps_the_contract(void **state)
@@ -410,12 +410,12 @@ static void ucx_keeps_the_contract(void **state)
     (void)state;
     if (!net_engine_is_there("ucx"))
         skip();
-    for (uint64_t seed = is_small() ? 6 : 1; seed <= 8; seed++)
+    for (uint64_t seed = is_small() ? 6 : 4; seed <= 8; seed++)
         run((struct net_world){.engine = "ucx",
                                .transports = "tcp",
                                .seed = seed,
                                .num_ranks = seed == 8 ? 6 : 2 + (int32_t)(seed % 3),
-                               .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 12 << 20,
+                               .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 9 << 20,
                                /* As newer versions of UCX have it: puts and flushes. */
                                .min_write_bytes = seed % 2 == 0 ? 8000 : 0});
 }

@@ -15,12 +15,21 @@
 #include "comm/error.h"
 #include "net_world.h"
 
-enum { NUM_RANKS = 3, VICTIM = 2, NUM_PUTS = 40, PUT_BYTES = 3000, WORD = 1, DONE_WORD = 2 };
+enum {
+    NUM_RANKS = 3,
+    VICTIM = 2,
+    NUM_PUTS = 40,
+    PUT_BYTES = 3000,
+    WORD = 1,
+    DONE_WORD = 2,
+    NUM_LARGE = 12
+};
 
 struct story {
     int num_steps;
     int num_puts[NUM_RANKS];
     struct weft__net_request puts[NUM_RANKS][NUM_PUTS], flushes[NUM_RANKS], stuck, last;
+    struct weft__net_request large[NUM_LARGE];
     enum { BEFORE, AFTER } failure;
     enum { NOT_ASKED, ASKED } survivor;
 };
@@ -63,6 +72,9 @@ static enum net_verdict look_after_failure(struct net_party *party)
 {
     struct story *story = party->own;
     struct weft__net_request refused;
+    for (int index = 0; index < NUM_LARGE; index++)
+        if (!weft__net_is_done(&story->large[index]))
+            return NET_IDLE;
     if (!are_done(story, VICTIM) || !weft__net_is_done(&story->stuck))
         return NET_IDLE;
     if (strstr(weft__last_error(), "rank 2") == NULL)
@@ -102,6 +114,18 @@ static enum net_verdict send_some(struct net_party *party)
                                                : net_fail(party, "%s", weft__last_error());
 }
 
+/* More than the buffers of a connection take, so that an engine must let go of it. */
+static weft_result start_what_gets_stuck(struct net_party *party)
+{
+    struct story *story = party->own;
+    const struct weft__net_put put = {
+        .peer = VICTIM, .source = weft__net_place(1, 0), .num_bytes = party->world->staging_bytes};
+    weft_result result = WEFT_OK;
+    for (int index = 0; index < NUM_LARGE && result == WEFT_OK; index++)
+        result = weft__net_put(party->net, &put, &story->large[index]);
+    return result == WEFT_OK ? weft__net_flush(party->net, VICTIM, &story->stuck) : result;
+}
+
 static enum net_verdict survive(struct net_party *party)
 {
     struct story *story = party->own;
@@ -116,7 +140,7 @@ static enum net_verdict survive(struct net_party *party)
     }
     /* The heartbeat's news. */
     if (how == IS_STOPPED && story->failure == BEFORE && net_is_over(party, VICTIM)) {
-        if (weft__net_flush(party->net, VICTIM, &story->stuck) != WEFT_OK)
+        if (start_what_gets_stuck(party) != WEFT_OK)
             return net_fail(party, "%s", weft__last_error());
         weft__net_fail_peer(party->net, VICTIM, "rank %d does not answer", VICTIM);
     }
@@ -127,37 +151,6 @@ static enum net_verdict survive(struct net_party *party)
     story->failure = AFTER;
     weft__net_peer_error(party->net, VICTIM);
     return look_after_failure(party);
-}
-
-static void run(const char *engine, int32_t victim, enum net_verdict (*step)(struct net_party *))
-{
-    if (strcmp(engine, "ucx") == 0 && !net_engine_is_there("ucx"))
-        skip();
-    const char *grid = getenv("WEFT_TEST_GRID");
-    const uint64_t num_worlds = grid != NULL && strcmp(grid, "small") == 0 ? 1 : 2;
-    for (uint64_t seed = 1; seed <= (strcmp(engine, "fake") == 0 ? 40 : num_worlds); seed++) {
-        const struct net_world world = {.engine = engine,
-                                        .transports = "tcp",
-                                        .num_ranks = NUM_RANKS,
-                                        .seed = seed,
-                                        .heap_bytes = 1 << 20,
-                                        .staging_bytes = 1 << 20,
-                                        .max_delay = 50,
-                                        .full_one_in = 5,
-                                        .victim = victim,
-                                        .after = step == survive ? NET_STAY : NET_LEAVE,
-                                        .begin = begin,
-                                        .step = step,
-                                        .end = free};
-        assert_int_equal(net_world_run(&world), 0);
-    }
-}
-
-static void run_end(const char *engine, enum end end, enum traffic amount)
-{
-    how = end;
-    traffic = amount;
-    run(engine, VICTIM, survive);
 }
 
 /* ---------------------------------------------------------------- leaving */
@@ -189,7 +182,48 @@ static enum net_verdict leave_early(struct net_party *party)
                : net_fail(party, "who left counts as failed: %s", weft__last_error());
 }
 
-/* ---------------------------------------------------------------- tests */
+/* To close is to wait until the others have taken it. */
+static enum net_verdict look_after_leaving(const struct net_party *party)
+{
+    for (int32_t peer = 1; party->rank == 0 && peer < NUM_RANKS; peer++)
+        if (atomic_load(&party->shared->signals[peer][DONE_WORD]) == 0)
+            return net_fail(party, "closed before rank %d had taken all", peer);
+    return NET_PASSED;
+}
+
+/* ---------------------------------------------------------------- worlds */
+
+static void run(const char *engine, int32_t victim, enum net_verdict (*step)(struct net_party *))
+{
+    if (strcmp(engine, "ucx") == 0 && !net_engine_is_there("ucx"))
+        skip();
+    const char *grid = getenv("WEFT_TEST_GRID");
+    const uint64_t num_worlds = grid != NULL && strcmp(grid, "small") == 0 ? 1 : 2;
+    for (uint64_t seed = 1; seed <= (strcmp(engine, "fake") == 0 ? 40 : num_worlds); seed++) {
+        const struct net_world world = {.engine = engine,
+                                        .transports = "tcp",
+                                        .num_ranks = NUM_RANKS,
+                                        .seed = seed,
+                                        .heap_bytes = 1 << 20,
+                                        .staging_bytes = 1 << 20,
+                                        .max_delay = 50,
+                                        .full_one_in = 5,
+                                        .victim = victim,
+                                        .after = step == survive ? NET_STAY : NET_LEAVE,
+                                        .begin = begin,
+                                        .step = step,
+                                        .end = free,
+                                        .closed = step == survive ? NULL : look_after_leaving};
+        assert_int_equal(net_world_run(&world), 0);
+    }
+}
+
+static void run_end(const char *engine, enum end end, enum traffic amount)
+{
+    how = end;
+    traffic = amount;
+    run(engine, VICTIM, survive);
+}
 
 #define TESTS_OF(engine)                                                                           \
     static void engine##_names_a_peer_that_is_killed(void **state)                                 \

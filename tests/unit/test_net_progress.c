@@ -29,7 +29,8 @@ enum {
     NUM_WORDS = NUM_RANKS * NUM_POSTERS + 1,
     DONE_WORD = NUM_WORDS - 1,
     NUM_QUEUE_SLOTS = 16,
-    DEADLINE_MS = 60000
+    DEADLINE_MS = 60000,
+    SLEEP_MS = 2 * DEADLINE_MS /* so that whoever is not woken is too late */
 };
 
 struct rank {
@@ -155,6 +156,7 @@ static void start_job(struct job *job, const char *engine)
                                                        .rank = index,
                                                        .num_ranks = NUM_RANKS,
                                                        .num_slots = NUM_QUEUE_SLOTS,
+                                                       .sleep_ms = SLEEP_MS,
                                                        .on_failure = note_failure,
                                                        .context = &job->ranks[index]};
         CHECK(weft__progress_start(&options, &job->ranks[index].progress) == WEFT_OK);
