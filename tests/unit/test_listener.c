@@ -121,7 +121,7 @@ static void a_stranger_is_named_in_the_log(void **state)
                          .num_ranks = 2,
                          .identity = {.pid = 4242}}};
     char log[4096], expected[160], byte;
-    struct sockaddr_in address;
+    struct sockaddr_in address = {.sin_port = 0};
     socklen_t address_bytes = sizeof(address);
     FILE *file = tmpfile();
     assert_non_null(file);

@@ -29,7 +29,7 @@ enum {
     NUM_WORDS = NUM_RANKS * NUM_POSTERS + 1,
     DONE_WORD = NUM_WORDS - 1,
     NUM_QUEUE_SLOTS = 16,
-    DEADLINE_MS = 60000,
+    DEADLINE_MS = 20000,
     SLEEP_MS = 2 * DEADLINE_MS /* so that whoever is not woken is too late */
 };
 
