@@ -82,115 +82,113 @@ static weft_result check_call(const struct weft__coll_call *call)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "count is %llu, allowed are 0..%llu",
                            (unsigned long long)call->count,
                            (unsigned long long)(max_row_bytes / weft_dtype_bytes(call->dtype)));
-    return WEFT_OK;
+    return weft__check_range(call->root, 0, call->coll->comm->num_ranks - 1, "root");
 }
 
-/* Rows of an array, and which of them the in-place form shares with the other array; -1: it has none. */
-struct array_shape {
-    uint64_t num_rows;
-    int64_t shared_row;
+/* The rows of both arrays, and where send is in the in-place form; 0: there is none. */
+struct arrays {
+    uint64_t num_sent;
+    uint64_t num_received;
+    uintptr_t in_place;
 };
 
-static weft_result check_arrays(const struct weft__coll_call *call, struct array_shape send,
-                                struct array_shape recv)
+static struct arrays arrays_of(const struct weft__coll_call *call)
 {
-    const uint64_t row_bytes = weft__coll_row_bytes(call);
-    uintptr_t in_place = 0;
-    if (send.shared_row >= 0 && recv.shared_row >= 0)
-        in_place = (uintptr_t)call->recv +
-                   ((uint64_t)recv.shared_row - (uint64_t)send.shared_row) * row_bytes;
-    WEFT__TRY(check_pointer(call->coll, call->send, send.num_rows * call->count, "send"));
-    WEFT__TRY(check_pointer(call->coll, call->recv, recv.num_rows * call->count, "recv"));
-    return check_overlap(call, send.num_rows * row_bytes, recv.num_rows * row_bytes, in_place);
+    const weft_comm *comm = call->coll->comm;
+    const uint64_t num_ranks = (uint64_t)comm->num_ranks;
+    const uintptr_t own_offset = (uint64_t)comm->rank * weft__coll_row_bytes(call);
+    const uintptr_t recv = (uintptr_t)call->recv;
+    switch (call->collective) {
+    case WEFT_ALL_REDUCE:
+        return (struct arrays){1, 1, recv};
+    case WEFT_REDUCE_SCATTER:
+        return (struct arrays){num_ranks, 1, recv - own_offset};
+    case WEFT_ALL_GATHER:
+        return (struct arrays){1, num_ranks, recv + own_offset};
+    case WEFT_ALL_TO_ALL:
+        return (struct arrays){num_ranks, num_ranks, 0};
+    case WEFT_BROADCAST:
+    case WEFT_NUM_COLLECTIVES:
+        break;
+    }
+    return (struct arrays){comm->rank == call->root ? 1 : 0, 1, recv};
 }
 
 /* ------------------------------------------------------------------ calls */
 
+static weft_result check_and_run(const struct weft__coll_call *call)
+{
+    WEFT__TRY(check_call(call));
+    const struct arrays arrays = arrays_of(call);
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    WEFT__TRY(check_pointer(call->coll, call->send, arrays.num_sent * call->count, "send"));
+    WEFT__TRY(check_pointer(call->coll, call->recv, arrays.num_received * call->count, "recv"));
+    WEFT__TRY(check_overlap(call, arrays.num_sent * row_bytes, arrays.num_received * row_bytes,
+                            arrays.in_place));
+    return weft__coll_run(call);
+}
+
 weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {.coll = coll,
-                                         .collective = WEFT_ALL_REDUCE,
-                                         .send = send,
-                                         .recv = recv,
-                                         .count = count,
-                                         .dtype = dtype,
-                                         .op = op,
-                                         .stream = stream};
-    const struct array_shape one = {1, 0};
-    WEFT__TRY(check_call(&call));
-    WEFT__TRY(check_arrays(&call, one, one));
-    return weft__coll_run(&call);
+    return check_and_run(&(struct weft__coll_call){.coll = coll,
+                                                   .collective = WEFT_ALL_REDUCE,
+                                                   .send = send,
+                                                   .recv = recv,
+                                                   .count = count,
+                                                   .dtype = dtype,
+                                                   .op = op,
+                                                   .stream = stream});
 }
 
 weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
                                 weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
 {
-    const struct weft__coll_call call = {.coll = coll,
-                                         .collective = WEFT_REDUCE_SCATTER,
-                                         .send = send,
-                                         .recv = recv,
-                                         .count = count,
-                                         .dtype = dtype,
-                                         .op = op,
-                                         .stream = stream};
-    WEFT__TRY(check_call(&call));
-    const weft_comm *comm = coll->comm;
-    const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
-    WEFT__TRY(check_arrays(&call, all, one));
-    return weft__coll_run(&call);
+    return check_and_run(&(struct weft__coll_call){.coll = coll,
+                                                   .collective = WEFT_REDUCE_SCATTER,
+                                                   .send = send,
+                                                   .recv = recv,
+                                                   .count = count,
+                                                   .dtype = dtype,
+                                                   .op = op,
+                                                   .stream = stream});
 }
 
 weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {.coll = coll,
-                                         .collective = WEFT_ALL_GATHER,
-                                         .send = send,
-                                         .recv = recv,
-                                         .count = count,
-                                         .dtype = dtype,
-                                         .stream = stream};
-    WEFT__TRY(check_call(&call));
-    const weft_comm *comm = coll->comm;
-    const struct array_shape all = {(uint64_t)comm->num_ranks, comm->rank}, one = {1, 0};
-    WEFT__TRY(check_arrays(&call, one, all));
-    return weft__coll_run(&call);
+    return check_and_run(&(struct weft__coll_call){.coll = coll,
+                                                   .collective = WEFT_ALL_GATHER,
+                                                   .send = send,
+                                                   .recv = recv,
+                                                   .count = count,
+                                                   .dtype = dtype,
+                                                   .stream = stream});
 }
 
 weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream)
 {
-    const struct weft__coll_call call = {.coll = coll,
-                                         .collective = WEFT_ALL_TO_ALL,
-                                         .send = send,
-                                         .recv = recv,
-                                         .count = count,
-                                         .dtype = dtype,
-                                         .stream = stream};
-    WEFT__TRY(check_call(&call));
-    const struct array_shape all = {(uint64_t)coll->comm->num_ranks, -1};
-    WEFT__TRY(check_arrays(&call, all, all));
-    return weft__coll_run(&call);
+    return check_and_run(&(struct weft__coll_call){.coll = coll,
+                                                   .collective = WEFT_ALL_TO_ALL,
+                                                   .send = send,
+                                                   .recv = recv,
+                                                   .count = count,
+                                                   .dtype = dtype,
+                                                   .stream = stream});
 }
 
 weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
                            weft_dtype dtype, int32_t root, weft_stream *stream)
 {
-    const struct weft__coll_call call = {.coll = coll,
-                                         .collective = WEFT_BROADCAST,
-                                         .send = send,
-                                         .recv = recv,
-                                         .count = count,
-                                         .dtype = dtype,
-                                         .root = root,
-                                         .stream = stream};
-    WEFT__TRY(check_call(&call));
-    const weft_comm *comm = coll->comm;
-    WEFT__TRY(weft__check_range(root, 0, comm->num_ranks - 1, "root"));
-    const struct array_shape sent = {comm->rank == root ? 1 : 0, 0}, one = {1, 0};
-    WEFT__TRY(check_arrays(&call, sent, one));
-    return weft__coll_run(&call);
+    return check_and_run(&(struct weft__coll_call){.coll = coll,
+                                                   .collective = WEFT_BROADCAST,
+                                                   .send = send,
+                                                   .recv = recv,
+                                                   .count = count,
+                                                   .dtype = dtype,
+                                                   .root = root,
+                                                   .stream = stream});
 }
 
 /* ------------------------------------------------------------------ rows of any length */
@@ -198,7 +196,7 @@ weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64
 /* The array's bytes from its beginning to the end of its last row. */
 static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_ranks,
                                const uint64_t *counts, const uint64_t *offsets, const char *name,
-                               struct weft__coll_row *rows, uint64_t *extent_bytes)
+                               struct weft_exchanged_row *rows, uint64_t *extent_bytes)
 {
     const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
     const uint64_t most = max_row_bytes / element_bytes;
@@ -210,8 +208,8 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
                                "0..%llu",
                                name, rank, (unsigned long long)counts[rank], name, rank,
                                (unsigned long long)offsets[rank], (unsigned long long)most);
-        rows[rank] =
-            (struct weft__coll_row){offsets[rank] * element_bytes, counts[rank] * element_bytes};
+        rows[rank] = (struct weft_exchanged_row){offsets[rank] * element_bytes,
+                                                 counts[rank] * element_bytes};
         const uint64_t end = rows[rank].offset + rows[rank].bytes;
         if (counts[rank] > 0 && end > *extent_bytes)
             *extent_bytes = end;
@@ -235,7 +233,7 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
                               weft_stream *stream)
 {
     weft_all_to_all_v_args args;
-    struct weft__coll_rows rows;
+    struct weft_exchanged_rows rows = {0};
     uint64_t sent_bytes, received_bytes;
     WEFT__TRY(weft__check_not_null(coll, "coll"));
     WEFT__TRY(weft__check_not_null(user_args, "args"));

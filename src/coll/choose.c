@@ -80,28 +80,14 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
     return WEFT_OK;
 }
 
-/* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two steps, and
- * of the others. Measured on 2x H200, and on CPUs. */
-struct limits {
-    uint64_t all_reduce_bytes;
-    uint64_t two_step_bytes;
-    uint64_t other_bytes;
-};
-
-static struct limits limits_of(const weft_coll *coll)
-{
-    return weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA
-               ? (struct limits){768 << 10, 3 << 20, 1536 << 10}
-               : (struct limits){8 << 10, 8 << 10, 8 << 10};
-}
-
 static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective collective,
                                         uint64_t row_bytes)
 {
     const uint64_t num_peers = (uint64_t)coll->comm->num_ranks - 1;
-    const struct limits limits = limits_of(coll);
-    const uint64_t oneshot_bytes =
-        collective == WEFT_ALL_REDUCE ? limits.all_reduce_bytes : limits.other_bytes;
+    const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
+    const uint64_t oneshot_bytes = collective == WEFT_ALL_REDUCE
+                                       ? defaults->all_reduce_packets_bytes
+                                       : defaults->other_packets_bytes;
     if (row_bytes * num_peers <= oneshot_bytes &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_ONESHOT))
         return WEFT_ALGORITHM_ONESHOT;
@@ -109,7 +95,8 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
         return WEFT_ALGORITHM_ONESHOT_PULL;
     if (collective != WEFT_ALL_REDUCE)
         return WEFT_ALGORITHM_PUSH;
-    if (2 * weft__coll_part_bytes(coll, row_bytes) * num_peers <= limits.two_step_bytes &&
+    if (2 * weft__coll_part_bytes(coll, row_bytes) * num_peers <=
+            defaults->two_step_packets_bytes &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_TWOSHOT_PACKETS))
         return WEFT_ALGORITHM_TWOSHOT_PACKETS;
     return WEFT_ALGORITHM_TWOSHOT;

@@ -7,10 +7,6 @@
 
 #include "comm/settings.h"
 
-enum { STAGING_BYTES = 8 << 20, CUDA_PACKET_BYTES = 1 << 20, CPU_PACKET_BYTES = 128 << 10 };
-enum { CUDA_CHUNK_BYTES = 8 << 10, CPU_CHUNK_BYTES = 128 << 10 };
-enum { CUDA_MAX_BLOCKS = 256, CPU_MAX_BLOCKS = 1 }; /* that the machine chooses */
-
 /* What the ranks must agree on when they create a weft_coll. */
 struct terms {
     uint64_t packet_bytes;
@@ -130,19 +126,11 @@ static weft_result agree_on_tuning(weft_coll *coll)
 
 static weft_result check_reach(weft_comm *comm)
 {
-    char *const *heap_bases = weft__heap_bases(comm->heap);
     if (comm->num_ranks > WEFT_COLL_MAX_RANKS)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "comm has %d ranks: collectives are for at most %d", comm->num_ranks,
                            WEFT_COLL_MAX_RANKS);
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (heap_bases[rank] == NULL)
-            return weft__error(WEFT_ERROR_UNSUPPORTED,
-                               "rank %d's memory cannot be mapped by rank %d: collectives over "
-                               "several hosts are not supported",
-                               rank, comm->rank);
-    }
-    return WEFT_OK;
+    return weft__exchange_check_reach(comm, "collectives");
 }
 
 static void find_areas(weft_coll *coll)
@@ -191,20 +179,21 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
 {
     /* A piece of a row for every rank, aligned. */
     enum { REGION_MULTIPLE = 256, STAGING_MULTIPLE = 16 * WEFT_COLL_MAX_RANKS };
-    const int is_cuda = weft__machine_of(coll->comm)->kind == WEFT_MACHINE_CUDA;
+    enum { STAGING_BYTES = 8 << 20 };
+    const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
     uint64_t packet_bytes = config->packet_bytes;
     uint64_t staging_bytes = config->staging_bytes;
     if (packet_bytes == 0)
-        packet_bytes = is_cuda ? CUDA_PACKET_BYTES : CPU_PACKET_BYTES;
+        packet_bytes = defaults->packet_bytes;
     if (staging_bytes == 0)
         staging_bytes = STAGING_BYTES;
     coll->num_blocks = config->num_blocks;
     coll->num_warps = config->num_warps;
-    coll->chunk_bytes = is_cuda ? CUDA_CHUNK_BYTES : CPU_CHUNK_BYTES;
+    coll->chunk_bytes = defaults->chunk_bytes;
     coll->staging_bytes = round_up(staging_bytes, STAGING_MULTIPLE);
     coll->area.exchange.num_ranks = coll->comm->num_ranks;
     coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
-    coll->area.max_blocks = is_cuda ? CUDA_MAX_BLOCKS : CPU_MAX_BLOCKS;
+    coll->area.max_blocks = defaults->max_blocks;
     if (coll->num_blocks > 0)
         coll->area.max_blocks = coll->num_blocks;
 }

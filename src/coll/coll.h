@@ -40,16 +40,6 @@ struct weft__coll_call {
     int32_t num_warps;
 };
 
-/* What goes between this rank and each other, in bytes from the beginning of send and recv. */
-struct weft__coll_row {
-    uint64_t offset;
-    uint64_t bytes;
-};
-struct weft__coll_rows {
-    struct weft__coll_row sent[WEFT_COLL_MAX_RANKS];
-    struct weft__coll_row received[WEFT_COLL_MAX_RANKS];
-};
-
 static inline uint64_t weft__coll_row_bytes(const struct weft__coll_call *call)
 {
     return call->count * weft_dtype_bytes(call->dtype);
@@ -61,7 +51,20 @@ void weft__coll_destroy(weft_coll *coll);
 /* operations.c */
 weft_result weft__coll_run(const struct weft__coll_call *call);
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
-                                  const struct weft__coll_rows *rows);
+                                  const struct weft_exchanged_rows *rows);
+
+/* defaults.c */
+struct weft__coll_defaults {
+    uint64_t packet_bytes;
+    uint64_t chunk_bytes;
+    int32_t max_blocks; /* that the machine chooses */
+    /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
+     * steps, and of the others. */
+    uint64_t all_reduce_packets_bytes;
+    uint64_t two_step_packets_bytes;
+    uint64_t other_packets_bytes;
+};
+const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm);
 
 /* choose.c */
 struct weft__coll_choice {
@@ -86,7 +89,7 @@ struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
 weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
-                                        const struct weft__coll_rows *rows);
+                                        const struct weft_exchanged_rows *rows);
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
                                           enum weft_program program, uint64_t num_bytes);
 
@@ -96,18 +99,21 @@ struct weft__coll_places {
     uint64_t output;
     char *out; /* the output, of pushes, where this rank has it */
 };
+/* How many bytes of a row of row_bytes a warp takes at a time: so many chunks as programs can count. */
+uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes);
+uint64_t weft__coll_longest_row(const struct weft_exchanged_row *rows, int32_t num_rows);
 void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,
                                      weft_algorithm algorithm);
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
-                                   const struct weft__coll_rows *rows);
+                                   const struct weft_exchanged_rows *rows);
 
 /* staging.c: what weft__coll_direct_* do, with memory that peers cannot access, too. */
 weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_algorithm algorithm);
 weft_result weft__coll_staged_push(const struct weft__coll_call *call,
-                                   const struct weft__coll_rows *rows);
+                                   const struct weft_exchanged_rows *rows);
 
 /* capture.c: semantics in weft.h */
 weft_result weft__capture_begin(weft_coll *coll, weft_capture **capture);

@@ -13,15 +13,25 @@ static uint64_t told_bytes(const struct weft__coll_call *call)
                : weft__coll_row_bytes(call);
 }
 
+uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes)
+{
+    const uint64_t max_chunks = WEFT_DIRECT_MAX_CHUNKS / WEFT_COLL_MAX_RANKS; /* of each row */
+    uint64_t chunk_bytes = coll->chunk_bytes;
+    while (row_bytes > chunk_bytes * max_chunks)
+        chunk_bytes *= 2;
+    return chunk_bytes;
+}
+
+/* Programs cut rows of at most row_bytes into chunks. */
 static struct weft_direct direct_of(const struct weft__coll_call *call,
                                     const struct weft__coll_places *places,
-                                    enum weft_program program)
+                                    enum weft_program program, uint64_t row_bytes)
 {
     const weft_coll *coll = call->coll;
     struct weft_direct direct = {
         .area = coll->area,
         .header = weft__coll_header(call, program, told_bytes(call)),
-        .chunk_bytes = coll->chunk_bytes,
+        .chunk_bytes = weft__coll_chunk_bytes(coll, row_bytes),
     };
     direct.header.input = places->input;
     direct.header.output = places->output;
@@ -53,12 +63,10 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
 }
 
 /* The part of the row that this rank reduces in two shots. */
-static struct weft__coll_row own_part(const weft_coll *coll, uint64_t row_bytes)
+static struct weft_span own_part(const weft_coll *coll, uint64_t row_bytes)
 {
     const uint64_t part_bytes = weft__coll_part_bytes(coll, row_bytes);
-    const uint64_t begin = (uint64_t)coll->comm->rank * part_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    return (struct weft__coll_row){begin, rest < part_bytes ? rest : part_bytes};
+    return weft_span_of_row(row_bytes, (uint64_t)coll->comm->rank * part_bytes, part_bytes);
 }
 
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
@@ -67,7 +75,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     struct weft_direct_reduce_args args = {
-        .direct = direct_of(call, places, WEFT_PROGRAM_direct_reduce),
+        .direct = direct_of(call, places, WEFT_PROGRAM_direct_reduce, row_bytes),
         .reduction = {.dtype = call->dtype, .op = (enum weft_reduction_op)call->op},
         .part_bytes = row_bytes,
         .out = call->recv,
@@ -75,32 +83,36 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {
-        const struct weft__coll_row part = own_part(call->coll, row_bytes);
-        args.part_offset = part.offset;
+        const struct weft_span part = own_part(call->coll, row_bytes);
+        args.part_offset = part.begin;
         args.part_bytes = part.bytes;
         args.out = NULL;
     }
     return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_TENSOR, &args, sizeof args);
 }
 
+uint64_t weft__coll_longest_row(const struct weft_exchanged_row *rows, int32_t num_rows)
+{
+    uint64_t longest = 0;
+    for (int32_t i = 0; i < num_rows; i++)
+        longest = rows[i].bytes > longest ? rows[i].bytes : longest;
+    return longest;
+}
+
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
-                                   const struct weft__coll_rows *rows)
+                                   const struct weft_exchanged_rows *rows)
 {
-    struct weft_direct_push_args args = {
-        .direct = direct_of(call, places, WEFT_PROGRAM_direct_push),
+    const uint64_t longest_row_bytes =
+        weft__coll_longest_row(rows->sent, call->coll->comm->num_ranks);
+    const struct weft_direct_push_args args = {
+        .direct = direct_of(call, places, WEFT_PROGRAM_direct_push, longest_row_bytes),
         .in = call->send,
         .out = places->out,
-        .rows =
+        .kind =
             call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
+        .longest_row_bytes = longest_row_bytes,
+        .rows = *rows,
     };
-    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        args.sent[rank].offset = rows->sent[rank].offset;
-        args.sent[rank].bytes = rows->sent[rank].bytes;
-        args.received[rank].offset = rows->received[rank].offset;
-        args.received[rank].bytes = rows->received[rank].bytes;
-        if (args.sent[rank].bytes > args.longest_row_bytes)
-            args.longest_row_bytes = args.sent[rank].bytes;
-    }
     return launch(call, WEFT_PROGRAM_direct_push, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
 }

@@ -11,8 +11,8 @@ static weft_result reduce(const struct weft__coll_call *call, weft_algorithm alg
     return weft__coll_staged_reduce(call, algorithm);
 }
 
-static weft_result exchange(const struct weft__coll_call *call, const struct weft__coll_rows *rows,
-                            weft_algorithm algorithm)
+static weft_result exchange(const struct weft__coll_call *call,
+                            const struct weft_exchanged_rows *rows, weft_algorithm algorithm)
 {
     if (algorithm == WEFT_ALGORITHM_ONESHOT)
         return weft__coll_packets_exchange(call, rows);
@@ -20,7 +20,7 @@ static weft_result exchange(const struct weft__coll_call *call, const struct wef
 }
 
 /* What all-gather, all-to-all and broadcast send where; other ranks than the root broadcast nothing. */
-static void find_rows(const struct weft__coll_call *call, struct weft__coll_rows *rows)
+static void find_rows(const struct weft__coll_call *call, struct weft_exchanged_rows *rows)
 {
     const weft_comm *comm = call->coll->comm;
     const uint64_t row_bytes = weft__coll_row_bytes(call);
@@ -28,9 +28,9 @@ static void find_rows(const struct weft__coll_call *call, struct weft__coll_rows
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const uint64_t place = (uint64_t)rank * row_bytes;
         rows->sent[rank] =
-            (struct weft__coll_row){call->collective == WEFT_ALL_TO_ALL ? place : 0,
-                                    is_broadcast && comm->rank != call->root ? 0 : row_bytes};
-        rows->received[rank] = (struct weft__coll_row){
+            (struct weft_exchanged_row){call->collective == WEFT_ALL_TO_ALL ? place : 0,
+                                        is_broadcast && comm->rank != call->root ? 0 : row_bytes};
+        rows->received[rank] = (struct weft_exchanged_row){
             is_broadcast ? 0 : place, is_broadcast && rank != call->root ? 0 : row_bytes};
     }
 }
@@ -47,14 +47,14 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     chosen.num_warps = choice.num_warps;
     if (call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_REDUCE_SCATTER)
         return reduce(&chosen, choice.algorithm);
-    struct weft__coll_rows rows;
+    struct weft_exchanged_rows rows = {0};
     find_rows(&chosen, &rows);
     return exchange(&chosen, &rows, choice.algorithm);
 }
 
 /* A rank knows only its own rows, so they cannot choose the algorithm. */
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
-                                  const struct weft__coll_rows *rows)
+                                  const struct weft_exchanged_rows *rows)
 {
     weft_coll *coll = call->coll;
     const weft_algorithm pinned = coll->pinned[WEFT_ALL_TO_ALL];

@@ -62,22 +62,19 @@ weft_result weft__coll_packets_two_step(const struct weft__coll_call *call)
 }
 
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
-                                        const struct weft__coll_rows *rows)
+                                        const struct weft_exchanged_rows *rows)
 {
     const uint64_t common_bytes =
         call->collective == WEFT_BROADCAST ? weft__coll_row_bytes(call) : 0;
-    struct weft_packet_exchange_args args = {
+    const struct weft_packet_exchange_args args = {
         .area = call->coll->area,
         .header = weft__coll_header(call, WEFT_PROGRAM_packet_exchange, common_bytes),
         .in = call->send,
         .out = call->recv,
+        .rows = *rows,
     };
     uint64_t sent_bytes = 0, received_bytes = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        args.sent[rank].offset = rows->sent[rank].offset;
-        args.sent[rank].bytes = rows->sent[rank].bytes;
-        args.received[rank].offset = rows->received[rank].offset;
-        args.received[rank].bytes = rows->received[rank].bytes;
         sent_bytes += rows->sent[rank].bytes;
         received_bytes += rows->received[rank].bytes;
     }

@@ -116,11 +116,11 @@ weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_al
 /* ------------------------------------------------------------------ pushed rows */
 
 /* From the output's first byte to its last. */
-static uint64_t extent(const struct weft__coll_call *call, const struct weft__coll_rows *rows)
+static uint64_t extent(const struct weft__coll_call *call, const struct weft_exchanged_rows *rows)
 {
     uint64_t end = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        const struct weft__coll_row *row = &rows->received[rank];
+        const struct weft_exchanged_row *row = &rows->received[rank];
         if (row->bytes > 0 && row->offset + row->bytes > end)
             end = row->offset + row->bytes;
     }
@@ -128,7 +128,7 @@ static uint64_t extent(const struct weft__coll_call *call, const struct weft__co
 }
 
 static uint64_t received_bytes(const struct weft__coll_call *call,
-                               const struct weft__coll_rows *rows)
+                               const struct weft_exchanged_rows *rows)
 {
     uint64_t bytes = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++)
@@ -136,35 +136,27 @@ static uint64_t received_bytes(const struct weft__coll_call *call,
     return bytes;
 }
 
-static uint64_t longest_row(const struct weft__coll_call *call, const struct weft__coll_rows *rows)
+static struct weft_exchanged_row part_of(const struct weft_exchanged_row *row, uint64_t begin,
+                                         uint64_t bytes)
 {
-    uint64_t longest = 0;
-    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++)
-        longest = rows->received[rank].bytes > longest ? rows->received[rank].bytes : longest;
-    return longest;
-}
-
-static struct weft__coll_row part_of(const struct weft__coll_row *row, uint64_t begin,
-                                     uint64_t bytes)
-{
-    const uint64_t rest = begin < row->bytes ? row->bytes - begin : 0;
-    return (struct weft__coll_row){row->offset + (rest > 0 ? begin : 0),
-                                   rest < bytes ? rest : bytes};
+    const struct weft_span span = weft_span_of_row(row->bytes, begin, bytes);
+    return (struct weft_exchanged_row){row->offset + (span.bytes > 0 ? span.begin : 0), span.bytes};
 }
 
 /* Bytes [begin, begin + bytes) of every row; they are staged one after the other. */
 static weft_result push_piece(const struct weft__coll_call *call,
-                              const struct weft__coll_rows *rows, uint64_t begin, uint64_t bytes)
+                              const struct weft_exchanged_rows *rows, uint64_t begin,
+                              uint64_t bytes)
 {
     const struct weft__coll_places places = {.output = staging_place(call->coll),
                                              .out = call->coll->staging};
-    struct weft__coll_rows piece;
+    struct weft_exchanged_rows piece = {0};
     struct weft_copy_args after = {0};
     uint64_t staged_bytes = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        const struct weft__coll_row received = part_of(&rows->received[rank], begin, bytes);
+        const struct weft_exchanged_row received = part_of(&rows->received[rank], begin, bytes);
         piece.sent[rank] = part_of(&rows->sent[rank], begin, bytes);
-        piece.received[rank] = (struct weft__coll_row){staged_bytes, received.bytes};
+        piece.received[rank] = (struct weft_exchanged_row){staged_bytes, received.bytes};
         add_copy(&after, call->recv + received.offset, call->coll->staging + staged_bytes,
                  received.bytes);
         staged_bytes += received.bytes;
@@ -174,7 +166,7 @@ static weft_result push_piece(const struct weft__coll_call *call,
 }
 
 weft_result weft__coll_staged_push(const struct weft__coll_call *call,
-                                   const struct weft__coll_rows *rows)
+                                   const struct weft_exchanged_rows *rows)
 {
     const weft_coll *coll = call->coll;
     struct weft__coll_places places = {.out = call->recv};
@@ -192,7 +184,7 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
                            (unsigned long long)coll->staging_bytes);
     struct weft__coll_call piece = *call;
     piece.whole_count = call->count;
-    const uint64_t longest = longest_row(call, rows);
+    const uint64_t longest = weft__coll_longest_row(rows->received, coll->comm->num_ranks);
     const uint64_t most = coll->staging_bytes / (uint64_t)coll->comm->num_ranks / 16 * 16;
     for (uint64_t begin = 0; begin < longest; begin += most)
         WEFT__TRY(push_piece(&piece, rows, begin, most));

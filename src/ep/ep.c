@@ -52,19 +52,6 @@ static weft_result agree(const weft_ep *ep)
     return result;
 }
 
-static weft_result check_reach(weft_comm *comm)
-{
-    char *const *heap_bases = weft__heap_bases(comm->heap);
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (heap_bases[rank] == NULL)
-            return weft__error(WEFT_ERROR_UNSUPPORTED,
-                               "rank %d's memory cannot be mapped by rank %d: expert parallelism "
-                               "over several hosts is not supported yet",
-                               rank, comm->rank);
-    }
-    return WEFT_OK;
-}
-
 static weft_result upload(weft_ep *ep)
 {
     weft_comm *comm = ep->comm;
@@ -80,7 +67,7 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
     if (result == WEFT_OK)
         result = agree(ep);
     if (result == WEFT_OK)
-        result = check_reach(comm);
+        result = weft__exchange_check_reach(comm, "expert parallelism");
     if (result != WEFT_OK)
         return result;
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));

@@ -5,6 +5,19 @@
 
 #include "ops/windows.h"
 
+weft_result weft__exchange_check_reach(weft_comm *comm, const char *what)
+{
+    char *const *heap_bases = weft__heap_bases(comm->heap);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (heap_bases[rank] == NULL)
+            return weft__error(WEFT_ERROR_UNSUPPORTED,
+                               "rank %d's memory cannot be mapped by rank %d: there is no support "
+                               "for %s over several hosts yet",
+                               rank, comm->rank, what);
+    }
+    return WEFT_OK;
+}
+
 /* The heap's memory is new or used, so it is zeroed here. */
 static weft_result zero_mailbox(weft_comm *comm, void *mailbox, uint64_t bytes)
 {

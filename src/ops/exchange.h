@@ -15,6 +15,9 @@ struct weft__exchange {
     uint64_t last_stream_id;    /* where it was; 0: there was none */
 };
 
+/* Whether this rank maps the memory of all ranks, as `what` needs it. */
+weft_result weft__exchange_check_reach(weft_comm *comm, const char *what);
+
 /* Collective. Allocates a zeroed mailbox, followed by `extra_bytes` of zeroes in every heap. */
 weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
                                   struct weft__exchange **exchange);

@@ -36,4 +36,15 @@ WEFT_FN int weft_is_last_block(struct weft_warp *warp, uint32_t *num_blocks_done
     return (int)weft_block_broadcast(warp, is_last);
 }
 
+/* Numbers the warps of a launch: one of each block before a second of any. */
+WEFT_FN int32_t weft_launch_warp_idx(struct weft_warp *warp)
+{
+    return weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
+}
+
+WEFT_FN int32_t weft_num_launch_warps(struct weft_warp *warp)
+{
+    return weft_num_blocks(warp) * weft_num_warps(warp);
+}
+
 #endif

@@ -2,6 +2,8 @@
 /* copy: moves rows inside this rank's memory: to and from where other ranks can reach them. */
 #include "programs/copy.h"
 
+#include "programs/block.h"
+
 WEFT_FN void copy_chunk(struct weft_warp *warp, const struct weft_copied_row *row, uint64_t begin,
                         uint64_t bytes)
 {
@@ -15,8 +17,8 @@ WEFT_FN void copy_chunk(struct weft_warp *warp, const struct weft_copied_row *ro
 
 WEFT_PROGRAM(copy, warp, args)
 {
-    const int32_t warp_idx = weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
-    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
+    const int32_t warp_idx = weft_launch_warp_idx(warp);
+    const int32_t num_warps = weft_num_launch_warps(warp);
     const uint64_t step_bytes = (uint64_t)num_warps * args->chunk_bytes;
     for (int32_t i = 0; i < args->num_rows; i++) {
         const struct weft_copied_row *row = &args->rows[i];

@@ -17,6 +17,9 @@
 #include "programs/share.h"
 #include "programs/window.h"
 
+/* Of all rows of an operation, so that their numbers, and as many more as there are warps, fit 31 bits. */
+enum { WEFT_DIRECT_MAX_CHUNKS = 1 << 30 };
+
 struct weft_direct {
     struct weft_packet_area area;
     struct weft_call_header header;
@@ -137,11 +140,10 @@ WEFT_FN struct weft_span weft_direct_span(const struct weft_direct *direct,
                                           const struct weft_share *share, uint64_t row_bytes,
                                           uint64_t chunk, int32_t part)
 {
-    const uint64_t begin = chunk * direct->chunk_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    struct weft_span span =
-        weft_part_span(share, part, rest < direct->chunk_bytes ? rest : direct->chunk_bytes);
-    span.begin += begin;
+    const struct weft_span whole =
+        weft_span_of_row(row_bytes, chunk * direct->chunk_bytes, direct->chunk_bytes);
+    struct weft_span span = weft_part_span(share, part, whole.bytes);
+    span.begin += whole.begin;
     return span;
 }
 

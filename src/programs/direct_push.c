@@ -12,8 +12,8 @@ WEFT_FN const void *destination(struct weft_warp *warp, const struct weft_direct
 {
     if (rank != args->direct.area.exchange.rank)
         return weft_direct_output(warp, &args->direct, rank) + span.begin;
-    const char *src = args->in + args->sent[rank].offset;
-    const char *dst = args->out + args->received[rank].offset;
+    const char *src = args->in + args->rows.sent[rank].offset;
+    const char *dst = args->out + args->rows.received[rank].offset;
     return dst == src ? NULL : dst + span.begin;
 }
 
@@ -26,7 +26,7 @@ WEFT_FN void push_span(struct weft_warp *warp, const struct weft_direct_push_arg
     for (int32_t i = weft_lane_idx(warp); i < num_dsts; i += WEFT_WARP_SIZE)
         dsts[i] = destination(warp, args, (first_rank + i) % num_ranks, span);
     weft_warp_sync(warp);
-    weft_row_copy(warp, dsts, num_dsts, args->in + args->sent[first_rank].offset + span.begin,
+    weft_row_copy(warp, dsts, num_dsts, args->in + args->rows.sent[first_rank].offset + span.begin,
                   span.bytes);
 }
 
@@ -36,23 +36,23 @@ WEFT_FN void push_unit(struct weft_warp *warp, const struct weft_direct_push_arg
 {
     const struct weft_exchange *exchange = &args->direct.area.exchange;
     const int32_t num_ranks = exchange->num_ranks;
-    const int to_all = args->rows == WEFT_PUSH_ONE_ROW_TO_ALL;
+    const int to_all = args->kind == WEFT_PUSH_ONE_ROW_TO_ALL;
     const int32_t chunk = to_all ? part.token : part.token / num_ranks;
     const int32_t first_rank = (exchange->rank + 1 + part.token) % num_ranks;
     const struct weft_span span = weft_direct_span(
-        &args->direct, share, args->sent[first_rank].bytes, (uint64_t)chunk, part.part);
+        &args->direct, share, args->rows.sent[first_rank].bytes, (uint64_t)chunk, part.part);
     if (span.bytes > 0)
         push_span(warp, args, first_rank, to_all ? num_ranks : 1, span);
 }
 
 /* Of this rank's call, for `rank`: what goes there; or what must come from there. */
 WEFT_FN struct weft_call_header header_for(const struct weft_direct_push_args *args, int32_t rank,
-                                           const struct weft_pushed_row *rows)
+                                           const struct weft_exchanged_row *rows)
 {
     struct weft_call_header header = args->direct.header;
     if (header.num_bytes == 0)
         header.num_bytes = rows[rank].bytes;
-    header.output += args->received[rank].offset;
+    header.output += args->rows.received[rank].offset;
     return header;
 }
 
@@ -61,12 +61,12 @@ WEFT_FN enum weft_status meet(struct weft_warp *warp, const struct weft_direct_p
 {
     const struct weft_header_duty duty = weft_header_duty(warp);
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
-        const struct weft_call_header header = header_for(args, rank, args->sent);
+        const struct weft_call_header header = header_for(args, rank, args->rows.sent);
         weft_header_send(warp, packets, rank, rank + 1, header);
         weft_header_send_places(warp, packets, rank, rank + 1, header);
     }
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
-        const struct weft_call_header expected = header_for(args, rank, args->received);
+        const struct weft_call_header expected = header_for(args, rank, args->rows.received);
         weft_direct_check(warp, packets, rank, &expected);
     }
     return weft_direct_met(warp, packets);
@@ -81,7 +81,7 @@ WEFT_PROGRAM(direct_push, warp, args)
     const enum weft_status status = meet(warp, args, &packets);
     if (status != WEFT_STATUS_OK)
         return weft_packets_end(warp, &direct->area, &packets, status);
-    const int32_t num_rows = args->rows == WEFT_PUSH_ONE_ROW_TO_ALL ? 1 : packets.num_ranks;
+    const int32_t num_rows = args->kind == WEFT_PUSH_ONE_ROW_TO_ALL ? 1 : packets.num_ranks;
     const struct weft_share share =
         weft_direct_share(warp, direct, &packets, args->longest_row_bytes, num_rows);
     for (int32_t unit = weft_first_unit(warp); unit < share.num_units;) {

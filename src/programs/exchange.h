@@ -67,7 +67,7 @@ struct weft_exchange_state { /* local to the rank, zero at first */
     uint32_t num_blocks_done;
     int32_t num_units_taken; /* share.h */
     int32_t num_failures;    /* nonzero: some operation did not end */
-    int32_t failed_sequence; /* packet_area.h: of the first, in 32 bits */
+    int32_t failed_sequence; /* of the first, in 32 bits */
 };
 
 struct weft_exchange {
@@ -229,15 +229,17 @@ WEFT_FN enum weft_status weft_exchange_check(struct weft_warp *warp,
 {
     uint32_t num_failures = 0;
     if (weft_lane_idx(warp) == 0)
-        num_failures = (uint32_t)weft_add_relaxed(&exchange->state->num_failures, 0);
+        num_failures = (uint32_t)weft_load_relaxed(&exchange->state->num_failures);
     return weft_max_u32(warp, num_failures) == 0 ? WEFT_STATUS_OK : WEFT_STATUS_FAILED;
 }
 
+/* Warp-wide: how the operation with this number ended here. */
 WEFT_FN void weft_exchange_note(struct weft_warp *warp, const struct weft_exchange *exchange,
-                                enum weft_status status)
+                                uint64_t sequence, enum weft_status status)
 {
-    if (status != WEFT_STATUS_OK && weft_lane_idx(warp) == 0)
-        weft_add_relaxed(&exchange->state->num_failures, 1);
+    if (status != WEFT_STATUS_OK && weft_lane_idx(warp) == 0 &&
+        weft_add_relaxed(&exchange->state->num_failures, 1) == 0)
+        weft_add_relaxed(&exchange->state->failed_sequence, (int32_t)sequence);
 }
 
 /* Called by every warp first. When it returns OK, all ranks have started the same call and their
@@ -258,7 +260,7 @@ WEFT_FN enum weft_status weft_exchange_start(struct weft_warp *warp,
              rank < exchange->num_ranks && status == WEFT_STATUS_OK; rank += WEFT_WARP_SIZE)
             status = weft_exchange_compare(warp, exchange, rank, message);
         status = (enum weft_status)weft_max_u32(warp, (uint32_t)status);
-        weft_exchange_note(warp, exchange, status);
+        weft_exchange_note(warp, exchange, weft_exchange_sequence(exchange), status);
     }
     return (enum weft_status)weft_block_broadcast(warp, (uint32_t)status);
 }
@@ -299,7 +301,7 @@ WEFT_FN enum weft_status weft_exchange_finish(struct weft_warp *warp,
                         sequence);
         }
         status = weft_exchange_await(warp, exchange, WEFT_MAILBOX_FINISHED, WEFT_PHASE_FINISH);
-        weft_exchange_note(warp, exchange, status);
+        weft_exchange_note(warp, exchange, sequence, status);
     }
     status = (enum weft_status)weft_block_broadcast(warp, (uint32_t)status);
     if (status == WEFT_STATUS_OK)

@@ -19,6 +19,7 @@
 #define WEFT_PROGRAMS_PACKET_AREA_H
 
 #include "programs/exchange.h"
+#include "programs/share.h"
 
 /* What a rank says of its call to one other. Its words are such as weft_packets_send_words takes. */
 struct weft_call_header {
@@ -41,6 +42,16 @@ struct weft_packet_area {
     int32_t max_blocks;        /* of any launch, on any rank */
     uint64_t region_bytes;     /* a multiple of 2 * WEFT_PACKET_BYTES */
     char *areas[WEFT_COLL_MAX_RANKS];
+};
+
+/* What goes between this rank and each other, in bytes from the beginning of its input and output. */
+struct weft_exchanged_row {
+    uint64_t offset;
+    uint64_t bytes;
+};
+struct weft_exchanged_rows {
+    struct weft_exchanged_row sent[WEFT_COLL_MAX_RANKS];
+    struct weft_exchanged_row received[WEFT_COLL_MAX_RANKS];
 };
 
 /* What ranks can disagree on, in failures: the bytes of a header's kind, and what follows them. */
@@ -158,10 +169,7 @@ WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
                                           const struct weft_packets *packets,
                                           enum weft_status status)
 {
-    struct weft_exchange_state *state = area->exchange.state;
-    if (status != WEFT_STATUS_OK && weft_lane_idx(warp) == 0 &&
-        weft_add_relaxed(&state->num_failures, 1) == 0)
-        weft_add_relaxed(&state->failed_sequence, (int32_t)packets->sequence);
+    weft_exchange_note(warp, &area->exchange, packets->sequence, status);
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
         weft_packets_advance(warp, area, packets->sequence, weft_num_blocks(warp));
@@ -301,30 +309,20 @@ WEFT_FN enum weft_status weft_headers_check(struct weft_warp *warp,
 
 /* ------------------------------------------------------------------ shares of a row */
 
-struct weft_row_span {
-    uint64_t begin;
-    uint64_t bytes;
-};
-
 /* Share `idx` of `num_shares` of a row: whole packets for every lane, and for all but the last. */
-WEFT_FN struct weft_row_span weft_share_row(uint64_t row_bytes, int32_t idx, int32_t num_shares)
+WEFT_FN struct weft_span weft_share_row(uint64_t row_bytes, int32_t idx, int32_t num_shares)
 {
     enum { STEP_BYTES = WEFT_WARP_SIZE * WEFT_PACKET_BYTES };
     const uint64_t num_steps = (row_bytes + STEP_BYTES - 1) / STEP_BYTES;
     const uint64_t share_bytes =
         (num_steps + (uint64_t)num_shares - 1) / (uint64_t)num_shares * STEP_BYTES;
-    const uint64_t begin = (uint64_t)idx * share_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    const struct weft_row_span span = {begin, rest < share_bytes ? rest : share_bytes};
-    return span;
+    return weft_span_of_row(row_bytes, (uint64_t)idx * share_bytes, share_bytes);
 }
 
 /* This warp's share of a row that all warps of the launch share. */
-WEFT_FN struct weft_row_span weft_warp_share(struct weft_warp *warp, uint64_t row_bytes)
+WEFT_FN struct weft_span weft_warp_share(struct weft_warp *warp, uint64_t row_bytes)
 {
-    /* One warp of each block before a second of any. */
-    const int32_t idx = weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
-    return weft_share_row(row_bytes, idx, weft_num_blocks(warp) * weft_num_warps(warp));
+    return weft_share_row(row_bytes, weft_launch_warp_idx(warp), weft_num_launch_warps(warp));
 }
 
 #endif

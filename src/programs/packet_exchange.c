@@ -16,8 +16,8 @@ struct warp_group {
 
 WEFT_FN struct warp_group group_of_warp(struct weft_warp *warp, int32_t num_ranks)
 {
-    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
-    const int32_t idx = weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
+    const int32_t num_warps = weft_num_launch_warps(warp);
+    const int32_t idx = weft_launch_warp_idx(warp);
     if (num_warps < num_ranks) {
         const struct warp_group alone = {idx, num_warps, 0, 1};
         return alone;
@@ -32,8 +32,8 @@ WEFT_FN struct warp_group group_of_warp(struct weft_warp *warp, int32_t num_rank
 WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_args *args,
                       const struct weft_packets *packets, int32_t rank, struct warp_group group)
 {
-    const struct weft_exchanged_row row = args->sent[rank];
-    const struct weft_row_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
+    const struct weft_exchanged_row row = args->rows.sent[rank];
+    const struct weft_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
     const char *src = args->in + row.offset + span.begin;
     const uint64_t slot =
         weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES;
@@ -44,7 +44,7 @@ WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_
         weft_packets_send(warp, packets, one, src, span.bytes);
         return;
     }
-    char *dst = args->out + args->received[rank].offset + span.begin;
+    char *dst = args->out + args->rows.received[rank].offset + span.begin;
     const void **dsts = weft_warp_pointers(warp);
     if (weft_lane_idx(warp) == 0)
         dsts[0] = dst;
@@ -58,8 +58,8 @@ WEFT_FN enum weft_status receive_row(struct weft_warp *warp,
                                      const struct weft_packets *packets, int32_t rank,
                                      struct warp_group group)
 {
-    const struct weft_exchanged_row row = args->received[rank];
-    const struct weft_row_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
+    const struct weft_exchanged_row row = args->rows.received[rank];
+    const struct weft_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
     if (span.bytes == 0 || rank == packets->rank)
         return WEFT_STATUS_OK;
     return weft_packets_receive(
@@ -82,7 +82,7 @@ WEFT_FN void send_headers(struct weft_warp *warp, const struct weft_packet_excha
 {
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
-        const struct weft_call_header header = header_for(args, args->sent[rank].bytes);
+        const struct weft_call_header header = header_for(args, args->rows.sent[rank].bytes);
         if (rank != packets->rank)
             weft_header_send(warp, packets, rank, rank + 1, header);
     }
@@ -96,7 +96,7 @@ WEFT_FN enum weft_status check_headers(struct weft_warp *warp,
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
          rank += duty.rank_step) {
-        const struct weft_call_header expected = header_for(args, args->received[rank].bytes);
+        const struct weft_call_header expected = header_for(args, args->rows.received[rank].bytes);
         if (rank != packets->rank)
             status = weft_header_check(warp, packets, rank, &expected);
     }

@@ -8,7 +8,7 @@
 
 /* One call for both, since each is much code, which GPUs fetch anew in every launch. */
 WEFT_FN void send_rows(struct weft_warp *warp, const struct weft_packet_reduce_args *args,
-                       const struct weft_packets *packets, struct weft_row_span span)
+                       const struct weft_packets *packets, struct weft_span span)
 {
     const int same_for_all = args->in_stride_bytes == 0;
     const int32_t num_ranks = packets->num_ranks;
@@ -28,7 +28,7 @@ WEFT_PROGRAM(packet_reduce, warp, args)
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     if (packets.sequence == WEFT_PACKETS_FAILED)
         return WEFT_STATUS_FAILED;
-    const struct weft_row_span span = weft_warp_share(warp, args->row_bytes);
+    const struct weft_span span = weft_warp_share(warp, args->row_bytes);
     if (span.bytes > 0)
         send_rows(warp, args, &packets, span);
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);

@@ -9,18 +9,15 @@
 #include "programs/packet_two_step.h"
 
 /* The part of a rank, and this warp's share of it, from the row's first byte on. */
-WEFT_FN struct weft_row_span warp_share_of_part(struct weft_warp *warp,
-                                                const struct weft_packet_two_step_args *args,
-                                                int32_t rank)
+WEFT_FN struct weft_span warp_share_of_part(struct weft_warp *warp,
+                                            const struct weft_packet_two_step_args *args,
+                                            int32_t rank)
 {
-    const uint64_t begin = (uint64_t)rank * args->part_bytes;
-    const uint64_t rest = begin < args->row_bytes ? args->row_bytes - begin : 0;
-    const uint64_t part_bytes = rest < args->part_bytes ? rest : args->part_bytes;
-    struct weft_row_span span = weft_warp_share(warp, args->part_bytes);
-    span.bytes = span.begin >= part_bytes               ? 0
-                 : span.bytes < part_bytes - span.begin ? span.bytes
-                                                        : part_bytes - span.begin;
-    span.begin += begin;
+    const struct weft_span part =
+        weft_span_of_row(args->row_bytes, (uint64_t)rank * args->part_bytes, args->part_bytes);
+    const struct weft_span share = weft_warp_share(warp, args->part_bytes);
+    struct weft_span span = weft_span_of_row(part.bytes, share.begin, share.bytes);
+    span.begin += part.begin;
     return span;
 }
 
@@ -38,7 +35,7 @@ WEFT_FN void send_parts(struct weft_warp *warp, const struct weft_packet_two_ste
 {
     for (int32_t i = 1; i < packets->num_ranks; i++) {
         const int32_t rank = (packets->rank + i) % packets->num_ranks;
-        const struct weft_row_span span = warp_share_of_part(warp, args, rank);
+        const struct weft_span span = warp_share_of_part(warp, args, rank);
         const struct weft_packet_targets one = {rank, rank + 1,
                                                 share_slot(warp, args, packets->rank, 0)};
         if (span.bytes > 0)
@@ -50,7 +47,7 @@ WEFT_FN enum weft_status reduce_part(struct weft_warp *warp,
                                      const struct weft_packet_two_step_args *args,
                                      const struct weft_packets *packets)
 {
-    const struct weft_row_span span = warp_share_of_part(warp, args, packets->rank);
+    const struct weft_span span = warp_share_of_part(warp, args, packets->rank);
     if (span.bytes == 0)
         return WEFT_STATUS_OK;
     const struct weft_packet_sources from = {share_slot(warp, args, 0, 0),
@@ -72,7 +69,7 @@ WEFT_FN enum weft_status receive_parts(struct weft_warp *warp,
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t i = 1; i < packets->num_ranks && status == WEFT_STATUS_OK; i++) {
         const int32_t rank = (packets->rank + i) % packets->num_ranks;
-        const struct weft_row_span span = warp_share_of_part(warp, args, rank);
+        const struct weft_span span = warp_share_of_part(warp, args, rank);
         if (span.bytes > 0)
             status = weft_packets_receive(warp, packets, rank, share_slot(warp, args, rank, 1),
                                           args->out + span.begin, span.bytes);

@@ -9,6 +9,20 @@
 
 #include "programs/block.h"
 
+/* The bytes of a row that a warp or a part covers; none, for the later ones of a short row. */
+struct weft_span {
+    uint64_t begin;
+    uint64_t bytes;
+};
+
+/* Bytes [begin, begin + bytes), as far as the row has them. */
+WEFT_FN struct weft_span weft_span_of_row(uint64_t row_bytes, uint64_t begin, uint64_t bytes)
+{
+    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
+    const struct weft_span span = {begin, rest < bytes ? rest : bytes};
+    return span;
+}
+
 struct weft_share {
     int32_t num_warps; /* of the launch */
     int32_t num_parts; /* of each row */
@@ -20,17 +34,16 @@ WEFT_FN struct weft_share weft_share_rows(struct weft_warp *warp, int32_t num_to
                                           int32_t *num_taken)
 {
     enum { MAX_PARTS = 8 };
-    const int32_t num_warps = weft_num_blocks(warp) * weft_num_warps(warp);
+    const int32_t num_warps = weft_num_launch_warps(warp);
     int32_t num_parts = num_tokens > 0 ? num_warps / num_tokens : 1;
     num_parts = num_parts < 1 ? 1 : num_parts > MAX_PARTS ? MAX_PARTS : num_parts;
     const struct weft_share share = {num_warps, num_parts, num_tokens * num_parts, num_taken};
     return share;
 }
 
-/* One for each block before there is a second for any. */
 WEFT_FN int32_t weft_first_unit(struct weft_warp *warp)
 {
-    return weft_warp_idx(warp) * weft_num_blocks(warp) + weft_block_idx(warp);
+    return weft_launch_warp_idx(warp);
 }
 
 /* Lane 0 takes the unit after the one that the warp is about to do: the counter is as far away as the
@@ -51,12 +64,6 @@ struct weft_part {
     int32_t part;
 };
 
-/* The bytes of a row that a part covers; none, for the later parts of a short row. */
-struct weft_span {
-    uint64_t begin;
-    uint64_t bytes;
-};
-
 WEFT_FN struct weft_part weft_unit_part(const struct weft_share *share, int32_t unit)
 {
     const struct weft_part part = {unit / share->num_parts, unit % share->num_parts};
@@ -70,10 +77,7 @@ WEFT_FN struct weft_span weft_part_span(const struct weft_share *share, int32_t 
     const uint64_t num_parts = (uint64_t)share->num_parts;
     const uint64_t part_bytes =
         ((row_bytes + num_parts - 1) / num_parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    const uint64_t begin = (uint64_t)part * part_bytes;
-    const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    const struct weft_span span = {begin, rest < part_bytes ? rest : part_bytes};
-    return span;
+    return weft_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
 }
 
 #endif

@@ -2,20 +2,17 @@
 /* A rank is killed (SIGKILL) before or during a collective, by packets or by direct access. Every survivor
  * learns of it by number within two seconds, gets rid of its objects without leaving anything behind, and
  * goes on with a communicator of the survivors. */
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/stock.h"
+#include "harness/victim.h"
 #include "oracle/coll_call.h"
-#include "workload/rng.h"
 
 enum { NUM_RANKS = 4, MAX_CALLS = 1000000, PACKET_BYTES = 4096 };
 enum { SMALL = 200, LARGE = 50000 }; /* elements of 4 bytes: by packets, and not */
@@ -32,11 +29,6 @@ struct plan {
     int32_t victim;
     uint64_t count;
     uint64_t seed;
-};
-
-struct board {
-    double kill_time_s;
-    weft_unique_id fresh_id;
 };
 
 /* What one rank has. */
@@ -84,46 +76,10 @@ static weft_result call_until_failure(const struct seat *seat)
     return result;
 }
 
-static void die(struct board *board)
+/* From now on everything fails at once. */
+static int check_calls_fail(const struct seat *seat)
 {
-    board->kill_time_s = ranks_seconds();
-    kill(getpid(), SIGKILL);
-}
-
-/* The victim's second thread: sleeps for up to 10 ms, then kills the process. */
-struct killer {
-    struct board *board;
-    uint64_t seed;
-};
-
-static void *kill_later(void *argument)
-{
-    const struct killer *killer = argument;
-    struct rng rng = {killer->seed};
-    const struct timespec pause = {.tv_nsec = (long)rng_below(&rng, 10000000)};
-    nanosleep(&pause, NULL);
-    die(killer->board);
-    return NULL;
-}
-
-static int check_failure(struct seat *seat, const struct plan *plan, weft_result result)
-{
-    struct ranks_context *context = seat->rank.context;
-    const struct board *board = context->shared;
-    const double delay_s = ranks_seconds() - board->kill_time_s;
-    int32_t failed_rank = -1;
-    char text[32];
-    snprintf(text, sizeof text, "rank %d", plan->victim);
-    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "\"%s\": %s", weft_result_string(result),
-               weft_last_error());
-    RANK_CHECK(context, strstr(weft_last_error(), text) != NULL, "the message lacks \"%s\": %s",
-               text, weft_last_error());
-    RANK_CHECK(context, delay_s < 2, "it took %.3f s to learn of the death", delay_s);
-    RANK_CHECK_ERROR(context, weft_comm_status(seat->rank.comm, &failed_rank),
-                     WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK(context, failed_rank == plan->victim, "failed_rank is %d", failed_rank);
-    /* From now on everything fails at once. */
-    RANK_CHECK_ERROR(context, call_once(seat), WEFT_ERROR_RANK_FAILED, text);
+    RANK_CHECK_ERROR(seat->rank.context, call_once(seat), WEFT_ERROR_RANK_FAILED, "died");
     return 0;
 }
 
@@ -137,46 +93,30 @@ static int seat_close(struct seat *seat)
     return ep_rank_close(&seat->rank);
 }
 
-static int go_on_without(struct ranks_context *context, const struct plan *plan)
+static int begin(struct ranks_context *context)
 {
-    struct board *board = context->shared;
-    struct ranks_context fresh = *context;
     struct seat seat;
-    fresh.num_ranks = NUM_RANKS - 1;
-    fresh.rank = context->rank - (context->rank > plan->victim);
-    if (fresh.rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(&board->fresh_id));
-    ranks_barrier(context);
-    fresh.id = board->fresh_id;
-    const int failed = seat_open(&seat, &fresh, plan) || seat_close(&seat);
-    RANK_CHECK(context, !failed, "without the dead rank: %.900s", fresh.failure);
-    return 0;
+    return seat_open(&seat, context, context->argument) || seat_close(&seat);
 }
 
 static int survive(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct killer killer = {context->shared, plan->seed};
     struct seat seat;
-    pthread_t thread;
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
-    const struct tests_fds before = tests_list_fds();
+    const struct stock before = stock_take();
     if (seat_open(&seat, context, plan))
         return 1;
-    ranks_barrier(context);
-    if (context->rank == plan->victim && plan->moment == BEFORE_OPERATION)
-        die(context->shared);
-    if (context->rank == plan->victim)
-        RANK_CHECK(context, pthread_create(&thread, NULL, kill_later, &killer) == 0, "no thread");
-    const weft_result result = call_until_failure(&seat);
-    if (check_failure(&seat, plan, result) || seat_close(&seat))
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context) && plan->moment == BEFORE_OPERATION)
+        victim_strike(context, SIGKILL);
+    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
         return 1;
-    const struct tests_fds now = tests_list_fds();
-    RANK_CHECK(context, now.count == before.count, "%d file descriptors (%s), %d before (%s)",
-               now.count, now.names, before.count, before.names);
-    RANK_CHECK(context, tests_count_heap_mappings() == 0, "%d heaps are still mapped",
-               tests_count_heap_mappings());
-    return go_on_without(context, plan);
+    const weft_result result = call_until_failure(&seat);
+    if (victim_check_death(context, seat.rank.comm, result) || check_calls_fail(&seat) ||
+        seat_close(&seat))
+        return 1;
+    return stock_check(context, before, stock_take()) || victim_go_on_without(context, begin);
 }
 
 static void run(struct plan plan)
@@ -185,7 +125,7 @@ static void run(struct plan plan)
                                           .id = plan.id,
                                           .num_ranks = NUM_RANKS,
                                           .argument = &plan,
-                                          .shared_bytes = sizeof(struct board),
+                                          .shared_bytes = sizeof(struct victim),
                                           .may_die = 1u << plan.victim,
                                           .deadline_s = 60};
     if (ranks_run_with(&options, survive) != 0)

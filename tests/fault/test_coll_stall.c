@@ -2,21 +2,17 @@
 /* A rank is stopped (SIGSTOP) for longer than the deadline, before or during a collective. Every survivor
  * names that rank, also one that waits only for another survivor. Then the stopped rank goes on, and
  * everybody can destroy everything. */
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/victim.h"
 #include "oracle/coll_call.h"
-#include "workload/rng.h"
 
 enum { NUM_RANKS = 4, MAX_CALLS = 1000000, TIMEOUT_MS = 800, PACKET_BYTES = 4096 };
 enum { SMALL = 200, LARGE = 50000 }; /* elements of 4 bytes: by packets, and not */
@@ -33,11 +29,6 @@ struct plan {
     int32_t victim;
     uint64_t count;
     uint64_t seed;
-};
-
-struct board {
-    _Atomic pid_t victim_pid;
-    _Atomic int32_t num_done; /* survivors */
 };
 
 struct seat {
@@ -86,33 +77,6 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-static void stop(struct board *board)
-{
-    atomic_store(&board->victim_pid, getpid());
-    kill(getpid(), SIGSTOP);
-}
-
-struct stopper {
-    struct board *board;
-    uint64_t seed;
-};
-
-static void *stop_later(void *argument)
-{
-    const struct stopper *stopper = argument;
-    struct rng rng = {stopper->seed};
-    pause_ms((long)rng_below(&rng, 10));
-    stop(stopper->board);
-    return NULL;
-}
-
-/* The last survivor wakes the stopped rank. */
-static void be_done(struct board *board)
-{
-    if (atomic_fetch_add(&board->num_done, 1) == NUM_RANKS - 2)
-        kill(atomic_load(&board->victim_pid), SIGCONT);
-}
-
 static int32_t front_of(const struct plan *plan)
 {
     return plan->victim == 0 ? 2 : 0;
@@ -155,31 +119,23 @@ static weft_result call_until_failure(const struct seat *seat, const struct plan
 static int be_stopped(struct seat *seat, const struct plan *plan)
 {
     struct ranks_context *context = seat->rank.context;
-    struct stopper stopper = {context->shared, plan->seed};
-    pthread_t thread;
     if (plan->moment != AT_RANDOM) {
-        stop(context->shared);
+        victim_strike(context, SIGSTOP);
         return seat_close(seat);
     }
-    RANK_CHECK(context, pthread_create(&thread, NULL, stop_later, &stopper) == 0, "no thread");
+    if (victim_strike_later(context, SIGSTOP, plan->seed))
+        return 1;
     (void)call_until_failure(seat, plan);
-    pthread_join(thread, NULL);
+    victim_await_strike(context);
     return seat_close(seat);
 }
 
-static int check_failure(struct seat *seat, const struct plan *plan, weft_result result)
+static int check_failure(struct seat *seat, weft_result result)
 {
     struct ranks_context *context = seat->rank.context;
-    int32_t failed_rank = -1;
-    char text[32];
-    snprintf(text, sizeof text, "rank %d", plan->victim);
     RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
                weft_last_error());
-    RANK_CHECK_ERROR(context, weft_comm_status(seat->rank.comm, &failed_rank), WEFT_ERROR_TIMEOUT,
-                     text);
-    RANK_CHECK(context, failed_rank == plan->victim, "failed_rank is %d: %s", failed_rank,
-               weft_last_error());
-    return 0;
+    return victim_check_blamed(context, seat->rank.comm, WEFT_ERROR_TIMEOUT);
 }
 
 /* A survivor leaves as soon as it knows, while others may still wait. */
@@ -189,12 +145,12 @@ static int live_through_a_stall(struct ranks_context *context)
     struct seat seat;
     if (seat_open(&seat, context, plan))
         return 1;
-    ranks_barrier(context);
-    if (context->rank == plan->victim)
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context))
         return be_stopped(&seat, plan);
     const weft_result result = call_until_failure(&seat, plan);
-    const int failed = check_failure(&seat, plan, result) || seat_close(&seat);
-    be_done(context->shared);
+    const int failed = check_failure(&seat, result) || seat_close(&seat);
+    victim_leave(context);
     return failed;
 }
 
@@ -203,7 +159,7 @@ static void run(struct plan plan)
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .num_ranks = NUM_RANKS,
                                           .argument = &plan,
-                                          .shared_bytes = sizeof(struct board),
+                                          .shared_bytes = sizeof(struct victim),
                                           .deadline_s = 60};
     if (ranks_run_with(&options, live_through_a_stall) != 0)
         fail_msg("%s of %llu elements, moment %d, victim %d, seed %llu",

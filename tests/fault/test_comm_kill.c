@@ -11,13 +11,11 @@
 #include <cmocka.h>
 
 #include <dirent.h>
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "harness/machine.h"
-#include "harness/ranks.h"
+#include "harness/stock.h"
+#include "harness/victim.h"
 
 enum { NUM_RANKS = 4, MAX_ROUNDS = 1000000 };
 
@@ -32,36 +30,13 @@ enum moment {
 struct plan {
     enum moment moment;
     int32_t victim;
-    uint32_t seed; /* of AT_RANDOM */
+    uint64_t seed; /* of AT_RANDOM */
 };
 
 struct board {
-    double kill_time_s;
-    pid_t pids[NUM_RANKS];
+    struct victim victim;
     pid_t orphan; /* a child of the victim */
-    weft_unique_id fresh_id;
 };
-
-/* What a process holds of the system. */
-struct holdings {
-    struct tests_fds fds;
-    int num_heap_mappings;
-};
-
-static struct holdings take_stock(void)
-{
-    return (struct holdings){tests_list_fds(), tests_count_heap_mappings()};
-}
-
-static int check_stock(struct ranks_context *context, struct holdings before)
-{
-    struct holdings now = take_stock();
-    RANK_CHECK(context, now.fds.count == before.fds.count, "%d descriptors (%s), %d before (%s)",
-               now.fds.count, now.fds.names, before.fds.count, before.fds.names);
-    RANK_CHECK(context, now.num_heap_mappings == before.num_heap_mappings,
-               "%d heaps are mapped, %d before", now.num_heap_mappings, before.num_heap_mappings);
-    return 0;
-}
 
 static int check_no_files(struct ranks_context *context)
 {
@@ -74,23 +49,6 @@ static int check_no_files(struct ranks_context *context)
         closedir(folder);
     RANK_CHECK(context, num_left == 0, "%d files are left in /dev/shm", num_left);
     return 0;
-}
-
-static void kill_victim(const struct plan *plan, struct board *board)
-{
-    board->kill_time_s = ranks_seconds();
-    kill(board->pids[plan->victim], SIGKILL);
-}
-
-/* The victim's second thread: up to 10 ms later it kills the process. */
-static void *kill_later(void *argument)
-{
-    struct ranks_context *context = argument;
-    const struct plan *plan = context->argument;
-    const struct timespec pause = {.tv_nsec = (long)(plan->seed * 2654435761u % 10000000)};
-    nanosleep(&pause, NULL);
-    kill_victim(plan, context->shared);
-    return NULL;
 }
 
 static weft_result use_once(struct ranks_context *context, weft_comm *comm)
@@ -116,12 +74,12 @@ static weft_result use_until_failure(struct ranks_context *context, weft_comm *c
     int32_t killer = plan->moment == INSIDE_GATHER ? (plan->victim + 1) % NUM_RANKS : plan->victim;
     const int num_rounds_before = tests_rounds(20, 4);
     weft_result result = WEFT_OK;
-    pthread_t thread;
-    if (plan->moment == AT_RANDOM && context->rank == plan->victim)
-        pthread_create(&thread, NULL, kill_later, context);
+    if (plan->moment == AT_RANDOM && victim_is_self(context) &&
+        victim_strike_later(context, SIGKILL, plan->seed))
+        return WEFT_ERROR_SYSTEM;
     for (int round = 0; round < MAX_ROUNDS && result == WEFT_OK; round++) {
         if (round == num_rounds_before && plan->moment != AT_RANDOM && context->rank == killer)
-            kill_victim(plan, context->shared);
+            victim_strike(context, SIGKILL);
         result = use_once(context, comm);
     }
     return result;
@@ -129,71 +87,61 @@ static weft_result use_until_failure(struct ranks_context *context, weft_comm *c
 
 static int check_failure(struct ranks_context *context, weft_comm *comm, weft_result result)
 {
-    const struct plan *plan = context->argument;
-    const struct board *board = context->shared;
-    double delay_s = ranks_seconds() - board->kill_time_s;
-    int32_t failed_rank = -1;
-    char text[32];
-    snprintf(text, sizeof(text), "rank %d died", plan->victim);
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK(context, delay_s < 2, "it took %.3f s to learn of the death", delay_s);
     /* A split may hear of it through the child first. */
-    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK(context, failed_rank == plan->victim, "failed_rank is %d", failed_rank);
-    return 0;
+    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "died");
+    return victim_check_death(context, comm, result);
 }
 
-static int go_on_without(struct ranks_context *context)
+static int begin(struct ranks_context *context)
 {
-    const struct plan *plan = context->argument;
-    struct board *board = context->shared;
     weft_comm *comm;
-    int32_t rank = context->rank - (context->rank > plan->victim), all[NUM_RANKS];
-    if (rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(&board->fresh_id));
+    int32_t all[NUM_RANKS];
+    const struct stock before = stock_take();
     ranks_barrier(context);
-    struct holdings before = take_stock();
-    ranks_barrier(context);
-    RANK_CHECK_OK(context, weft_comm_create(&board->fresh_id, rank, NUM_RANKS - 1, NULL, &comm));
-    RANK_CHECK_OK(context, weft_host_all_gather(comm, &rank, sizeof(rank), all));
-    for (int32_t other = 0; other < NUM_RANKS - 1; other++)
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
+    for (int32_t other = 0; other < context->num_ranks; other++)
         RANK_CHECK(context, all[other] == other, "rank %d says %d", other, all[other]);
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     /* The rendezvous, which lives in one of the survivors, has closed its ends by then, too. */
     ranks_barrier(context);
-    return check_stock(context, before) || check_no_files(context);
+    return stock_check(context, before, stock_take()) || check_no_files(context);
 }
 
 static int live_through_a_death(struct ranks_context *context)
 {
-    struct board *board = context->shared;
+    const struct plan *plan = context->argument;
     weft_comm *comm;
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
-    board->pids[context->rank] = getpid();
-    ranks_barrier(context);
-    struct holdings before = take_stock();
+    victim_choose(context, plan->victim);
+    const struct stock before = stock_take();
     ranks_barrier(context);
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
     if (check_failure(context, comm, use_until_failure(context, comm)) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     ranks_barrier(context);
-    return check_stock(context, before) || go_on_without(context);
+    return stock_check(context, before, stock_take()) || victim_go_on_without(context, begin);
 }
 
-static void kill_rank(struct plan *plan, enum ranks_id id)
+static int num_failed(rank_function function, struct plan plan, enum ranks_id id)
 {
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .id = id,
                                           .num_ranks = NUM_RANKS,
-                                          .argument = plan,
+                                          .argument = &plan,
                                           .shared_bytes = sizeof(struct board),
-                                          .may_die = UINT64_C(1) << plan->victim,
+                                          .may_die = UINT64_C(1) << plan.victim,
                                           .deadline_s = 60};
-    if (ranks_run_with(&options, live_through_a_death) != 0)
-        fail_msg("moment %d, victim %d, seed %u, id %d", plan->moment, plan->victim, plan->seed,
-                 id);
+    return ranks_run_with(&options, function);
+}
+
+static void kill_rank(struct plan plan, enum ranks_id id)
+{
+    if (num_failed(live_through_a_death, plan, id) != 0)
+        fail_msg("moment %d, victim %d, seed %llu, id %d", plan.moment, plan.victim,
+                 (unsigned long long)plan.seed, id);
 }
 
 /* On GPUs each moment with one place of the rendezvous only. */
@@ -205,14 +153,14 @@ static void kill_each_rank_at_each_moment(enum ranks_id id)
         plan.moment = (enum moment)moment;
         for (int32_t i = 0; i < tests_rounds(NUM_RANKS, 1); i++) {
             plan.victim = (moment + i) % NUM_RANKS;
-            kill_rank(&plan, id);
+            kill_rank(plan, id);
         }
     }
     plan.moment = AT_RANDOM;
-    const uint32_t num_seeds = (uint32_t)tests_rounds(3 * NUM_RANKS, 1);
+    const uint64_t num_seeds = (uint64_t)tests_rounds(3 * NUM_RANKS, 1);
     for (plan.seed = 1; plan.seed <= num_seeds; plan.seed++) {
         plan.victim = (int32_t)(plan.seed % NUM_RANKS);
-        kill_rank(&plan, id);
+        kill_rank(plan, id);
     }
 }
 
@@ -234,15 +182,13 @@ static void survivors_name_the_dead_host(void **state)
 static int split_before_a_death(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct board *board = context->shared;
     weft_comm *comm, *child;
     int32_t all[NUM_RANKS];
-    board->pids[context->rank] = getpid();
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
     RANK_CHECK_OK(context, weft_comm_split(comm, context->rank == plan->victim, 0, NULL, &child));
-    ranks_barrier(context);
-    if (context->rank == plan->victim)
-        kill_victim(plan, board);
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context))
+        victim_strike(context, SIGKILL);
     if (check_failure(context, comm, weft_host_barrier(comm)) != 0)
         return 1;
     for (int round = 0; round < 10; round++)
@@ -257,14 +203,8 @@ static int split_before_a_death(struct ranks_context *context)
 static void a_split_without_the_dead_goes_on(void **state)
 {
     (void)state;
-    struct plan plan = {.victim = 2};
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct board),
-                                          .may_die = 1 << 2,
-                                          .deadline_s = 60};
-    assert_int_equal(ranks_run_with(&options, split_before_a_death), 0);
+    assert_int_equal(num_failed(split_before_a_death, (struct plan){.victim = 2}, RANKS_ID_BY_HOST),
+                     0);
 }
 
 /* Without the output, which whoever runs the tests reads to its end. */
@@ -284,16 +224,15 @@ static int die_with_an_heir(struct ranks_context *context)
     const struct plan *plan = context->argument;
     struct board *board = context->shared;
     weft_comm *comm;
-    board->pids[context->rank] = getpid();
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
-    ranks_barrier(context);
-    if (context->rank == plan->victim) {
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context)) {
         pid_t orphan = fork();
         if (orphan == 0)
             linger();
         RANK_CHECK(context, orphan > 0, "fork failed");
         board->orphan = orphan;
-        kill_victim(plan, board);
+        victim_strike(context, SIGKILL);
     }
     int failed = check_failure(context, comm, weft_host_barrier(comm));
     ranks_barrier(context);
@@ -306,38 +245,28 @@ static int die_with_an_heir(struct ranks_context *context)
 static void a_child_of_the_dead_does_not_hide_the_death(void **state)
 {
     (void)state;
-    for (int32_t victim = 0; victim < tests_rounds(2, 1); victim++) {
-        struct plan plan = {.victim = victim};
-        const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                              .id = RANKS_ID_BY_RANK_0,
-                                              .num_ranks = NUM_RANKS,
-                                              .argument = &plan,
-                                              .shared_bytes = sizeof(struct board),
-                                              .may_die = UINT64_C(1) << victim,
-                                              .deadline_s = 60};
-        assert_int_equal(ranks_run_with(&options, die_with_an_heir), 0);
-    }
+    for (int32_t victim = 0; victim < tests_rounds(2, 1); victim++)
+        assert_int_equal(
+            num_failed(die_with_an_heir, (struct plan){.victim = victim}, RANKS_ID_BY_RANK_0), 0);
 }
 
 /* Rank 0 serves the rendezvous without being in the communicator of the others, and is killed. */
 static int lose_the_rendezvous(struct ranks_context *context)
 {
-    const struct plan *plan = context->argument;
-    struct board *board = context->shared;
+    const struct victim *victim = context->shared;
     weft_comm *comm = NULL;
     int32_t failed_rank = 99;
     char text[64];
-    board->pids[context->rank] = getpid();
     if (context->rank > 0)
         RANK_CHECK_OK(
             context, weft_comm_create(&context->id, context->rank - 1, NUM_RANKS - 1, NULL, &comm));
-    ranks_barrier(context);
-    if (context->rank == 0)
-        kill_victim(plan, board);
+    victim_choose(context, 0);
+    if (victim_is_self(context))
+        victim_strike(context, SIGKILL);
     weft_result result = WEFT_OK;
     while (result == WEFT_OK)
         result = weft_host_barrier(comm);
-    snprintf(text, sizeof(text), "the rendezvous (pid %d) is gone", board->pids[0]);
+    snprintf(text, sizeof(text), "the rendezvous (pid %d) is gone", victim->pid);
     RANK_CHECK_ERROR(context, result, WEFT_ERROR_SYSTEM, text);
     RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_SYSTEM, text);
     RANK_CHECK(context, failed_rank == -1, "failed_rank is %d", failed_rank);
@@ -348,15 +277,8 @@ static int lose_the_rendezvous(struct ranks_context *context)
 static void the_loss_of_the_rendezvous_is_told(void **state)
 {
     (void)state;
-    struct plan plan = {.victim = 0};
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = RANKS_ID_BY_RANK_0,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct board),
-                                          .may_die = 1,
-                                          .deadline_s = 60};
-    assert_int_equal(ranks_run_with(&options, lose_the_rendezvous), 0);
+    assert_int_equal(
+        num_failed(lose_the_rendezvous, (struct plan){.victim = 0}, RANKS_ID_BY_RANK_0), 0);
 }
 
 int main(void)

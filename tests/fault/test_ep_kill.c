@@ -2,22 +2,18 @@
 /* A rank is killed (SIGKILL) before or during an operation. Every survivor learns of it by number
  * within two seconds, gets rid of its objects without leaving anything behind, and goes on with a
  * communicator of the survivors. */
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/stock.h"
+#include "harness/victim.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
-#include "workload/rng.h"
 
 enum { NUM_RANKS = 4, MAX_OPERATIONS = 1000000 };
 
@@ -37,33 +33,6 @@ struct plan {
     struct ep_world *survivors; /* of one less */
 };
 
-struct board {
-    double kill_time_s;
-    weft_unique_id fresh_id;
-};
-
-static void die(struct board *board)
-{
-    board->kill_time_s = ranks_seconds();
-    kill(getpid(), SIGKILL);
-}
-
-/* The victim's second thread: sleeps for up to 10 ms, then kills the process. */
-struct killer {
-    struct board *board;
-    uint64_t seed;
-};
-
-static void *kill_later(void *argument)
-{
-    const struct killer *killer = argument;
-    struct rng rng = {killer->seed};
-    const struct timespec pause = {.tv_nsec = (long)rng_below(&rng, 10000000)};
-    nanosleep(&pause, NULL);
-    die(killer->board);
-    return NULL;
-}
-
 /* Repeats the operation until it fails. */
 static weft_result run_until_failure(struct ep_rank *self, const struct plan *plan,
                                      const struct ep_buffers *buffers)
@@ -74,28 +43,15 @@ static weft_result run_until_failure(struct ep_rank *self, const struct plan *pl
     return result;
 }
 
-static int check_failure(struct ep_rank *self, const struct plan *plan, weft_result result)
+/* From now on everything fails at once. */
+static int check_calls_fail(struct ep_rank *self)
 {
-    const struct board *board = self->context->shared;
-    const double delay_s = ranks_seconds() - board->kill_time_s;
     weft_ep_counts counts;
-    int32_t failed_rank = -1;
-    char text[32];
-    snprintf(text, sizeof text, "rank %d", plan->victim);
-    RANK_CHECK(self->context, result == WEFT_ERROR_RANK_FAILED, "%s during %s: %s",
-               weft_result_string(result), ep_operation_name(plan->operation), weft_last_error());
-    RANK_CHECK(self->context, strstr(weft_last_error(), text) != NULL,
-               "the message lacks \"%s\": %s", text, weft_last_error());
-    RANK_CHECK(self->context, delay_s < 2, "it took %.3f s to learn of the death", delay_s);
-    RANK_CHECK_ERROR(self->context, weft_comm_status(self->comm, &failed_rank),
-                     WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK(self->context, failed_rank == plan->victim, "failed_rank is %d", failed_rank);
-    /* From now on everything fails at once. */
     RANK_CHECK_ERROR(self->context, weft_barrier(self->comm, self->stream), WEFT_ERROR_RANK_FAILED,
-                     text);
-    RANK_CHECK_ERROR(self->context, weft_host_barrier(self->comm), WEFT_ERROR_RANK_FAILED, text);
+                     "died");
+    RANK_CHECK_ERROR(self->context, weft_host_barrier(self->comm), WEFT_ERROR_RANK_FAILED, "died");
     RANK_CHECK_ERROR(self->context, weft_ep_wait_counts(self->handle, &counts),
-                     WEFT_ERROR_RANK_FAILED, text);
+                     WEFT_ERROR_RANK_FAILED, "died");
     return 0;
 }
 
@@ -107,55 +63,38 @@ static int destroy_all(struct ep_rank *self)
     return ep_rank_close(self);
 }
 
-static int go_on_without(struct ranks_context *context, const struct plan *plan)
+static int begin(struct ranks_context *context)
 {
-    struct board *board = context->shared;
-    struct ranks_context fresh = *context;
-    struct ep_rank self;
+    const struct plan *plan = context->argument;
     const struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(100);
     const struct ep_combine_shape combine = ep_combine_shape_of(WEFT_BF16, 40);
-    fresh.num_ranks = NUM_RANKS - 1;
-    fresh.rank = context->rank - (context->rank > plan->victim);
-    if (fresh.rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(&board->fresh_id));
-    ranks_barrier(context);
-    fresh.id = board->fresh_id;
-    const int failed = ep_rank_open(&self, &fresh, 0, 1 << 20) ||
-                       ep_check_world(&self, plan->survivors, &dispatch, &combine) ||
-                       ep_rank_close(&self);
-    RANK_CHECK(context, !failed, "without the dead rank: %.900s", fresh.failure);
-    return 0;
+    struct ep_rank self;
+    return ep_rank_open(&self, context, 0, 1 << 20) ||
+           ep_check_world(&self, plan->survivors, &dispatch, &combine) || ep_rank_close(&self);
 }
 
 static int survive(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct killer killer = {context->shared, plan->seed};
     struct ep_buffers buffers;
     struct ep_rank self;
-    pthread_t thread;
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
-    const struct tests_fds before = tests_list_fds();
+    const struct stock before = stock_take();
     if (ep_rank_open(&self, context, 0, ep_buffers_arena_bytes(plan->world, plan->hidden)) ||
         ep_rank_enter(&self, plan->world) || ep_route(&self) ||
         ep_buffers_create(&self, plan->hidden, &buffers))
         return 1;
     RANK_CHECK_OK(context, ep_operation_run(&self, &buffers, plan->operation));
-    ranks_barrier(context);
-    if (context->rank == plan->victim && plan->moment == BEFORE_OPERATION)
-        die(context->shared);
-    if (context->rank == plan->victim)
-        RANK_CHECK(context, pthread_create(&thread, NULL, kill_later, &killer) == 0, "no thread");
-    const weft_result result = run_until_failure(&self, plan, &buffers);
-    if (check_failure(&self, plan, result) || ep_buffers_destroy(&self, &buffers) ||
-        destroy_all(&self))
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context) && plan->moment == BEFORE_OPERATION)
+        victim_strike(context, SIGKILL);
+    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
         return 1;
-    const struct tests_fds now = tests_list_fds();
-    RANK_CHECK(context, now.count == before.count, "%d file descriptors (%s), %d before (%s)",
-               now.count, now.names, before.count, before.names);
-    RANK_CHECK(context, tests_count_heap_mappings() == 0, "%d heaps are still mapped",
-               tests_count_heap_mappings());
-    return go_on_without(context, plan);
+    const weft_result result = run_until_failure(&self, plan, &buffers);
+    if (victim_check_death(context, self.comm, result) || check_calls_fail(&self) ||
+        ep_buffers_destroy(&self, &buffers) || destroy_all(&self))
+        return 1;
+    return stock_check(context, before, stock_take()) || victim_go_on_without(context, begin);
 }
 
 static struct ep_world *world_of(int32_t num_ranks)
@@ -178,7 +117,7 @@ static void run(struct plan plan)
                                           .id = plan.id,
                                           .num_ranks = NUM_RANKS,
                                           .argument = &plan,
-                                          .shared_bytes = sizeof(struct board),
+                                          .shared_bytes = sizeof(struct victim),
                                           .may_die = 1u << plan.victim,
                                           .deadline_s = 60};
     if (ranks_run_with(&options, survive) != 0)

@@ -2,23 +2,18 @@
 /* A rank is stopped (SIGSTOP) for longer than the deadline. Every survivor names that rank, also one
  * that waits only for another survivor, and also when others have given up and left before. Then the
  * stopped rank goes on, and everybody can destroy everything. */
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/victim.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
-#include "workload/rng.h"
 
 enum { NUM_RANKS = 4, MAX_OPERATIONS = 1000000, LONG_TIMEOUT_MS = 30000 };
 
@@ -38,11 +33,6 @@ struct plan {
     int64_t hidden;
     uint64_t seed;
     struct ep_world *world;
-};
-
-struct board {
-    _Atomic pid_t victim_pid;
-    _Atomic int32_t num_done; /* survivors */
 };
 
 static int32_t front_of(const struct plan *plan)
@@ -65,33 +55,6 @@ static void pause_ms(long ms)
 {
     const struct timespec pause = {.tv_nsec = ms * 1000000};
     nanosleep(&pause, NULL);
-}
-
-static void stop(struct board *board)
-{
-    atomic_store(&board->victim_pid, getpid());
-    kill(getpid(), SIGSTOP);
-}
-
-struct stopper {
-    struct board *board;
-    uint64_t seed;
-};
-
-static void *stop_later(void *argument)
-{
-    const struct stopper *stopper = argument;
-    struct rng rng = {stopper->seed};
-    pause_ms((long)rng_below(&rng, 10));
-    stop(stopper->board);
-    return NULL;
-}
-
-/* The last survivor wakes the stopped rank. */
-static void be_done(struct board *board)
-{
-    if (atomic_fetch_add(&board->num_done, 1) == NUM_RANKS - 2)
-        kill(atomic_load(&board->victim_pid), SIGCONT);
 }
 
 static int open_all(struct ep_rank *self, struct ranks_context *context, const struct plan *plan)
@@ -118,16 +81,9 @@ static int close_all(struct ep_rank *self, struct ep_buffers *buffers)
 
 static int check_failure(struct ep_rank *self, const struct plan *plan, weft_result result)
 {
-    int32_t failed_rank = -1;
-    char text[32];
-    snprintf(text, sizeof text, "rank %d", plan->victim);
     RANK_CHECK(self->context, result == WEFT_ERROR_TIMEOUT, "\"%s\" during %s: %s",
                weft_result_string(result), ep_operation_name(plan->operation), weft_last_error());
-    RANK_CHECK_ERROR(self->context, weft_comm_status(self->comm, &failed_rank), WEFT_ERROR_TIMEOUT,
-                     text);
-    RANK_CHECK(self->context, failed_rank == plan->victim, "failed_rank is %d: %s", failed_rank,
-               weft_last_error());
-    return 0;
+    return victim_check_blamed(self->context, self->comm, WEFT_ERROR_TIMEOUT);
 }
 
 /* The operation waits for the victim. The front rank is in a barrier before, on another stream: there it
@@ -145,7 +101,7 @@ static weft_result run_behind_another(struct ep_rank *self, const struct plan *p
         pause_ms(200); /* so that its deadline passes first */
     }
     if (rank == plan->victim)
-        stop(self->context->shared);
+        victim_strike(self->context, SIGSTOP);
     if (result == WEFT_OK)
         result = ep_operation_issue(self, buffers, plan->operation);
     const weft_result waited = weft_stream_synchronize(other);
@@ -170,15 +126,13 @@ static weft_result run_until_failure(struct ep_rank *self, const struct plan *pl
 
 static int be_stopped(struct ep_rank *self, const struct plan *plan, struct ep_buffers *buffers)
 {
-    struct stopper stopper = {self->context->shared, plan->seed};
-    pthread_t thread;
     if (plan->moment == AT_RANDOM) {
-        RANK_CHECK(self->context, pthread_create(&thread, NULL, stop_later, &stopper) == 0,
-                   "no thread");
+        if (victim_strike_later(self->context, SIGSTOP, plan->seed))
+            return 1;
         (void)run_until_failure(self, plan, buffers);
-        pthread_join(thread, NULL);
+        victim_await_strike(self->context);
     } else if (plan->moment == BEFORE_OPERATION || plan->moment == IN_HOST_BARRIER) {
-        stop(self->context->shared);
+        victim_strike(self->context, SIGSTOP);
     } else {
         (void)run_behind_another(self, plan, buffers);
     }
@@ -194,12 +148,12 @@ static int live_through_a_stall(struct ranks_context *context)
     if (open_all(&self, context, plan) || ep_buffers_create(&self, plan->hidden, &buffers))
         return 1;
     RANK_CHECK_OK(context, ep_operation_run(&self, &buffers, plan->operation));
-    ranks_barrier(context);
-    if (context->rank == plan->victim)
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context))
         return be_stopped(&self, plan, &buffers);
     const weft_result result = run_until_failure(&self, plan, &buffers);
     const int failed = check_failure(&self, plan, result) || close_all(&self, &buffers);
-    be_done(context->shared);
+    victim_leave(context);
     return failed;
 }
 
@@ -217,7 +171,7 @@ static void run(struct plan plan)
                                           .id = plan.id,
                                           .num_ranks = NUM_RANKS,
                                           .argument = &plan,
-                                          .shared_bytes = sizeof(struct board),
+                                          .shared_bytes = sizeof(struct victim),
                                           .deadline_s = 60};
     if (ranks_run_with(&options, live_through_a_stall) != 0)
         fail_msg("%s, moment %d, victim %d, seed %llu", ep_operation_name(plan.operation),

@@ -110,6 +110,10 @@ extern const int fuzz_num_coll_targets;
 extern const struct fuzz_target fuzz_base_targets[];
 extern const int fuzz_num_base_targets;
 
+/* What targets do after a call of theirs, where it is no more. */
+weft_result fuzz_nothing_to_undo(struct fuzz_arguments *arguments);
+weft_result fuzz_wait_for_stream(struct fuzz_arguments *arguments);
+
 /* Zeros, and a size. Callers of a later version of the library have longer structs, with zeros in the
  * tail. */
 #define FUZZ_FILL_SIZE(arguments, member, rng)                                                     \

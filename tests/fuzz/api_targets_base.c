@@ -15,17 +15,6 @@ static void fill(struct fuzz_arguments *a, struct rng *rng)
     a->created = NULL;
 }
 
-static weft_result nothing_to_undo(struct fuzz_arguments *a)
-{
-    (void)a;
-    return WEFT_OK;
-}
-
-static weft_result wait_for_stream(struct fuzz_arguments *a)
-{
-    return weft_stream_synchronize(a->own_stream);
-}
-
 /* ---------------------------------------------------------------- heap */
 
 static weft_result call_alloc(struct fuzz_arguments *a)
@@ -211,21 +200,23 @@ static const struct fuzz_mutation gather_mutations[] = {
 
 const struct fuzz_target fuzz_base_targets[] = {
     FUZZ_TARGET("weft_heap_alloc", fill, call_alloc, undo_alloc, alloc_mutations),
-    FUZZ_TARGET("weft_heap_free", fill_free, call_free, nothing_to_undo, free_mutations),
-    FUZZ_TARGET("weft_heap_grow", fill_grow, call_grow, nothing_to_undo, grow_mutations),
-    FUZZ_TARGET("weft_heap_query", fill_query, call_query, nothing_to_undo, query_mutations),
+    FUZZ_TARGET("weft_heap_free", fill_free, call_free, fuzz_nothing_to_undo, free_mutations),
+    FUZZ_TARGET("weft_heap_grow", fill_grow, call_grow, fuzz_nothing_to_undo, grow_mutations),
+    FUZZ_TARGET("weft_heap_query", fill_query, call_query, fuzz_nothing_to_undo, query_mutations),
     FUZZ_TARGET("weft_arena_create", fill, call_arena_create, undo_arena_create,
                 arena_create_mutations),
     FUZZ_TARGET("weft_arena_alloc", fill, call_arena_alloc, undo_arena_alloc,
                 arena_alloc_mutations),
-    FUZZ_TARGET("weft_arena_free", fill_arena_free, call_arena_free, nothing_to_undo,
+    FUZZ_TARGET("weft_arena_free", fill_arena_free, call_arena_free, fuzz_nothing_to_undo,
                 arena_free_mutations),
-    FUZZ_TARGET("weft_arena_destroy", fill, call_arena_destroy, nothing_to_undo, arena_mutations),
-    FUZZ_TARGET("weft_arena_reset", fill, call_arena_reset, nothing_to_undo, arena_mutations),
-    FUZZ_TARGET("weft_barrier", fill, call_barrier, wait_for_stream, barrier_mutations),
-    FUZZ_TARGET("weft_event_record", fill, call_record, wait_for_stream, event_mutations),
-    FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, wait_for_stream, event_mutations),
-    FUZZ_TARGET("weft_host_all_gather", fill_gather, call_gather, nothing_to_undo,
+    FUZZ_TARGET("weft_arena_destroy", fill, call_arena_destroy, fuzz_nothing_to_undo,
+                arena_mutations),
+    FUZZ_TARGET("weft_arena_reset", fill, call_arena_reset, fuzz_nothing_to_undo, arena_mutations),
+    FUZZ_TARGET("weft_barrier", fill, call_barrier, fuzz_wait_for_stream, barrier_mutations),
+    FUZZ_TARGET("weft_event_record", fill, call_record, fuzz_wait_for_stream, event_mutations),
+    FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, fuzz_wait_for_stream,
+                event_mutations),
+    FUZZ_TARGET("weft_host_all_gather", fill_gather, call_gather, fuzz_nothing_to_undo,
                 gather_mutations),
 };
 const int fuzz_num_base_targets = sizeof fuzz_base_targets / sizeof fuzz_base_targets[0];

@@ -4,17 +4,6 @@
 
 enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1, RECV_OFFSET = 16 << 10 };
 
-static weft_result nothing_to_undo(struct fuzz_arguments *a)
-{
-    (void)a;
-    return WEFT_OK;
-}
-
-static weft_result wait_for_stream(struct fuzz_arguments *a)
-{
-    return weft_stream_synchronize(a->own_stream);
-}
-
 /* ---------------------------------------------------------------- create */
 
 static void fill_create(struct fuzz_arguments *a, struct rng *rng)
@@ -262,25 +251,26 @@ static const struct fuzz_mutation capture_mutations[] = {
 
 const struct fuzz_target fuzz_coll_targets[] = {
     FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, nothing_to_undo, destroy_mutations),
-    FUZZ_TARGET("weft_all_reduce", fill_in_place, call_all_reduce, wait_for_stream,
+    FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, fuzz_nothing_to_undo, destroy_mutations),
+    FUZZ_TARGET("weft_all_reduce", fill_in_place, call_all_reduce, fuzz_wait_for_stream,
                 reduction_mutations),
-    FUZZ_TARGET("weft_reduce_scatter", fill_in_place, call_reduce_scatter, wait_for_stream,
+    FUZZ_TARGET("weft_reduce_scatter", fill_in_place, call_reduce_scatter, fuzz_wait_for_stream,
                 reduction_mutations),
-    FUZZ_TARGET("weft_all_gather", fill_in_place, call_all_gather, wait_for_stream, call_mutations),
-    FUZZ_TARGET("weft_all_to_all", fill, call_all_to_all, wait_for_stream, call_mutations),
-    FUZZ_TARGET("weft_broadcast", fill_in_place, call_broadcast, wait_for_stream,
+    FUZZ_TARGET("weft_all_gather", fill_in_place, call_all_gather, fuzz_wait_for_stream,
+                call_mutations),
+    FUZZ_TARGET("weft_all_to_all", fill, call_all_to_all, fuzz_wait_for_stream, call_mutations),
+    FUZZ_TARGET("weft_broadcast", fill_in_place, call_broadcast, fuzz_wait_for_stream,
                 broadcast_mutations),
-    FUZZ_TARGET("weft_all_to_all_v", fill_all_to_all_v, call_all_to_all_v, wait_for_stream,
+    FUZZ_TARGET("weft_all_to_all_v", fill_all_to_all_v, call_all_to_all_v, fuzz_wait_for_stream,
                 all_to_all_v_mutations),
     FUZZ_TARGET("weft_register", fill_register, call_register, undo_register, register_mutations),
-    FUZZ_TARGET("weft_unregister", fill_unregister, call_unregister, nothing_to_undo,
+    FUZZ_TARGET("weft_unregister", fill_unregister, call_unregister, fuzz_nothing_to_undo,
                 unregister_mutations),
     FUZZ_TARGET("weft_capture_begin", fill_capture, call_capture_begin, undo_capture_begin,
                 capture_begin_mutations),
-    FUZZ_TARGET("weft_capture_end", fill_capture, call_capture_end, nothing_to_undo,
+    FUZZ_TARGET("weft_capture_end", fill_capture, call_capture_end, fuzz_nothing_to_undo,
                 capture_mutations),
-    FUZZ_TARGET("weft_capture_destroy", fill_capture, call_capture_destroy, nothing_to_undo,
+    FUZZ_TARGET("weft_capture_destroy", fill_capture, call_capture_destroy, fuzz_nothing_to_undo,
                 capture_mutations),
 };
 const int fuzz_num_coll_targets = sizeof fuzz_coll_targets / sizeof fuzz_coll_targets[0];

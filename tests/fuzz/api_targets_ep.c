@@ -6,17 +6,6 @@ static int coin(struct rng *rng)
     return (int)rng_below(rng, 2);
 }
 
-static weft_result nothing_to_undo(struct fuzz_arguments *a)
-{
-    (void)a;
-    return WEFT_OK;
-}
-
-static weft_result wait_for_stream(struct fuzz_arguments *a)
-{
-    return weft_stream_synchronize(a->own_stream);
-}
-
 /* ---------------------------------------------------------------- create */
 
 static void fill_create(struct fuzz_arguments *a, struct rng *rng)
@@ -309,15 +298,17 @@ static const struct fuzz_mutation counts_mutations[] = {
 const struct fuzz_target fuzz_ep_targets[] = {
     FUZZ_TARGET("weft_ep_create", fill_create, call_create, undo_create, create_mutations),
     FUZZ_TARGET("weft_ep_handle_create", fill_handle, call_handle, undo_handle, handle_mutations),
-    FUZZ_TARGET("weft_ep_layout", fill_layout, call_layout, wait_for_stream, layout_mutations),
-    FUZZ_TARGET("weft_ep_notify", fill_notify, call_notify, wait_for_stream, notify_mutations),
-    FUZZ_TARGET("weft_ep_dispatch", fill_dispatch, call_dispatch, wait_for_stream,
+    FUZZ_TARGET("weft_ep_layout", fill_layout, call_layout, fuzz_wait_for_stream, layout_mutations),
+    FUZZ_TARGET("weft_ep_notify", fill_notify, call_notify, fuzz_wait_for_stream, notify_mutations),
+    FUZZ_TARGET("weft_ep_dispatch", fill_dispatch, call_dispatch, fuzz_wait_for_stream,
                 dispatch_mutations),
-    FUZZ_TARGET("weft_ep_combine", fill_combine, call_combine, wait_for_stream, combine_mutations),
-    FUZZ_TARGET("weft_ep_query_sizes", fill_sizes, call_sizes, nothing_to_undo, sizes_mutations),
-    FUZZ_TARGET("weft_ep_wait_counts", fill_counts, call_wait_counts, nothing_to_undo,
+    FUZZ_TARGET("weft_ep_combine", fill_combine, call_combine, fuzz_wait_for_stream,
+                combine_mutations),
+    FUZZ_TARGET("weft_ep_query_sizes", fill_sizes, call_sizes, fuzz_nothing_to_undo,
+                sizes_mutations),
+    FUZZ_TARGET("weft_ep_wait_counts", fill_counts, call_wait_counts, fuzz_nothing_to_undo,
                 counts_mutations),
-    FUZZ_TARGET("weft_ep_get_device_counts", fill_counts, call_device_counts, nothing_to_undo,
+    FUZZ_TARGET("weft_ep_get_device_counts", fill_counts, call_device_counts, fuzz_nothing_to_undo,
                 counts_mutations),
 };
 const int fuzz_num_ep_targets = sizeof fuzz_ep_targets / sizeof fuzz_ep_targets[0];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/machine.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +95,6 @@ void tests_expect_ranks(int32_t num_ranks)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 1);
 }
 
-/* The driver's devices, and what its threads wake each other by. */
-static int is_of_driver(const char *target)
-{
-    return strncmp(target, "/dev/nvidia", 11) == 0 || strncmp(target, "anon_inode:", 11) == 0 ||
-           strncmp(target, "pipe:", 5) == 0;
-}
-
 int tests_rounds(int on_cpu, int on_cuda)
 {
     tests_choose_machine();
@@ -116,43 +108,6 @@ weft_result tests_warm_up(const weft_unique_id *id)
         return WEFT_OK;
     const weft_result result = weft_comm_create(id, 0, 1, NULL, &comm);
     return result == WEFT_OK ? weft_comm_destroy(comm) : result;
-}
-
-static void add_fd(struct tests_fds *fds, const char *target)
-{
-    const size_t length = strlen(fds->names);
-    snprintf(fds->names + length, sizeof fds->names - length, "%s%s", length > 0 ? " " : "",
-             target);
-    fds->count++;
-}
-
-struct tests_fds tests_list_fds(void)
-{
-    const struct dirent *entry;
-    struct tests_fds fds = {0, ""};
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        char target[256];
-        const ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
-        target[length > 0 ? length : 0] = '\0';
-        if (length > 0 && !(tests_on_cuda() && is_of_driver(target)))
-            add_fd(&fds, target);
-    }
-    if (folder != NULL)
-        closedir(folder);
-    return fds;
-}
-
-int tests_count_heap_mappings(void)
-{
-    char line[512];
-    int num_mappings = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
-        num_mappings += strstr(line, "memfd:weft") != NULL;
-    if (maps != NULL)
-        fclose(maps);
-    return num_mappings;
 }
 
 void tests_need_one_mapping(void)

@@ -30,13 +30,5 @@ void tests_need_one_mapping(void);
 /* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it is
  * not counted for the test. The id need not be free. */
 weft_result tests_warm_up(const weft_unique_id *id);
-/* File descriptors of this process, without those that are the driver's by their name. */
-struct tests_fds {
-    int count;
-    char names[400]; /* what they are open to, for messages */
-};
-struct tests_fds tests_list_fds(void);
-/* Mappings of heaps of this process. */
-int tests_count_heap_mappings(void);
 
 #endif

@@ -28,6 +28,7 @@ struct board {
     int id_result;
     char id_failure[512];
     weft_unique_id id;
+    uint32_t num_ranks;
     _Atomic uint32_t num_arrived, num_gone, barrier_round;
     struct rank_slot slots[RANKS_MAX];
     _Alignas(64) char shared[];
@@ -79,7 +80,7 @@ void ranks_barrier(struct ranks_context *context)
     const struct timespec pause = {.tv_nsec = 500000};
     while (atomic_load(&board->barrier_round) == round) {
         uint32_t num_arrived = atomic_load(&board->num_arrived);
-        uint32_t num_expected = (uint32_t)context->num_ranks - atomic_load(&board->num_gone);
+        uint32_t num_expected = board->num_ranks - atomic_load(&board->num_gone);
         /* Whoever takes the arrivals away opens the next round. */
         if (num_arrived >= num_expected &&
             atomic_compare_exchange_strong(&board->num_arrived, &num_arrived, 0))
@@ -330,6 +331,7 @@ int ranks_run_with(const struct ranks_options *options, rank_function function)
     if (run.board == MAP_FAILED)
         return options->num_ranks;
     sem_init(&run.board->id_made, 1, 0);
+    run.board->num_ranks = (uint32_t)options->num_ranks;
     sigset_t child, before;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);

@@ -50,7 +50,7 @@ typedef int (*rank_function)(struct ranks_context *context); /* 0 = passed */
 int ranks_run(enum ranks_mode mode, int32_t num_ranks, rank_function function, void *argument);
 int ranks_run_with(const struct ranks_options *options, rank_function function);
 
-/* Waits until all ranks of the run have called it, or died. */
+/* Waits until all ranks of the run have called it, or died. Also in a context numbered anew. */
 void ranks_barrier(struct ranks_context *context);
 
 /* Before a communicator with a short deadline: ranks on GPUs start CUDA, which takes them seconds that

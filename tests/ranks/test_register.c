@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/stock.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
 #include "oracle/oracle_alloc.h"
@@ -269,20 +270,13 @@ static int register_and_unregister(struct prober *prober)
     return 0;
 }
 
-struct leftovers {
-    struct tests_fds fds;
-    int num_mappings;
-};
-
 /* In turn: ranks that are threads would count what the others open for counting. */
-static int count_leftovers(struct prober *prober, struct leftovers *leftovers)
+static int take_stock(struct prober *prober, struct stock *stock)
 {
     for (int32_t turn = 0; turn < NUM_RANKS; turn++) {
         RANK_CHECK_OK(prober->context, weft_host_barrier(prober->comm));
-        if (turn != prober->context->rank)
-            continue;
-        leftovers->fds = tests_list_fds();
-        leftovers->num_mappings = tests_count_heap_mappings();
+        if (turn == prober->context->rank)
+            *stock = stock_take();
     }
     RANK_CHECK_OK(prober->context, weft_host_barrier(prober->comm));
     return 0;
@@ -291,20 +285,13 @@ static int count_leftovers(struct prober *prober, struct leftovers *leftovers)
 static int cycle_many(struct prober *prober)
 {
     const int num_cycles = tests_rounds(1000, 200);
-    struct ranks_context *context = prober->context;
-    struct leftovers before = {.num_mappings = 0}, after = {.num_mappings = 0};
-    if (count_leftovers(prober, &before))
+    struct stock before = {.num_fds = 0}, after = {.num_fds = 0};
+    if (take_stock(prober, &before))
         return 1;
     for (int i = 0; i < num_cycles; i++)
         if (register_and_unregister(prober))
             return 1;
-    if (count_leftovers(prober, &after))
-        return 1;
-    RANK_CHECK(context, after.fds.count == before.fds.count, "descriptors were %s and are %s",
-               before.fds.names, after.fds.names);
-    RANK_CHECK(context, after.num_mappings == before.num_mappings, "%d mappings, before %d",
-               after.num_mappings, before.num_mappings);
-    return 0;
+    return take_stock(prober, &after) || stock_check(prober->context, before, after);
 }
 
 static int cycle(struct ranks_context *context)

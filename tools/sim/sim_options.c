@@ -87,52 +87,29 @@ static void finish(struct sim_options *options, struct argp_state *state)
         options->num_trace_events = options->num_schedules == 1 ? DEFAULT_REPLAY_EVENTS : 0;
 }
 
-static int parse_choice(int key, const char *text, struct argp_state *state)
+#define NUMBER(key, name, member, min, max)                                                        \
+    OPTION_NUMBER(key, name, struct sim_options, member, min, max)
+#define CHOICE(key, name, member, choices)                                                         \
+    OPTION_CHOICE(key, name, struct sim_options, member, choices)
+
+static const struct stored_option stored_options[] = {
+    NUMBER(KEY_RANKS, "--ranks", num_ranks, 1, SCENARIO_MAX_RANKS),
+    NUMBER(KEY_NODES, "--nodes", num_nodes, 1, SCENARIO_MAX_RANKS),
+    NUMBER(KEY_TOKENS, "--tokens", max_tokens, 0, SCENARIO_MAX_TOKENS),
+    NUMBER(KEY_COUNT, "--count", max_count, 0, SCENARIO_MAX_COUNT),
+    NUMBER(KEY_SCHEDULES, "--schedules", num_schedules, 1, INT64_MAX),
+    NUMBER(KEY_SEED, "--seed", seed, 0, INT64_MAX),
+    CHOICE(KEY_POLICY, "--policy", policy, sim_policy_names),
+    CHOICE(KEY_FAULTS, "--faults", fault, sim_fault_names),
+    NUMBER(KEY_TRACE, "--trace", num_trace_events, 0, MAX_TRACE_EVENTS),
+    OPTION_FLAG(KEY_JSON, "--json", struct sim_options, format),
+    {0}};
+
+static void parse_op(struct sim_options *options, const char *text, struct argp_state *state)
 {
     const char *ops[NUM_SCENARIO_OPS + 2] = {[SIM_ALL_OPS] = "all"};
     memcpy(ops, scenario_op_names, sizeof scenario_op_names);
-    struct sim_options *options = state->input;
-    if (key == KEY_OP)
-        options->op = option_choice(state, "--op", text, ops);
-    else if (key == KEY_POLICY)
-        options->policy =
-            (enum weft__sim_policy)option_choice(state, "--policy", text, sim_policy_names);
-    else
-        options->fault =
-            (enum weft__sim_fault)option_choice(state, "--faults", text, sim_fault_names);
-    return 0;
-}
-
-static error_t parse_number(int key, const char *text, struct argp_state *state)
-{
-    struct sim_options *options = state->input;
-    switch (key) {
-    case KEY_RANKS:
-        options->num_ranks = (int32_t)option_integer(state, "--ranks", text, 1, SCENARIO_MAX_RANKS);
-        return 0;
-    case KEY_NODES:
-        options->num_nodes = (int32_t)option_integer(state, "--nodes", text, 1, SCENARIO_MAX_RANKS);
-        return 0;
-    case KEY_TOKENS:
-        options->max_tokens =
-            (int32_t)option_integer(state, "--tokens", text, 0, SCENARIO_MAX_TOKENS);
-        return 0;
-    case KEY_COUNT:
-        options->max_count = (int32_t)option_integer(state, "--count", text, 0, SCENARIO_MAX_COUNT);
-        return 0;
-    case KEY_SCHEDULES:
-        options->num_schedules = option_integer(state, "--schedules", text, 1, INT64_MAX);
-        return 0;
-    case KEY_SEED:
-        options->seed = (uint64_t)option_integer(state, "--seed", text, 0, INT64_MAX);
-        return 0;
-    case KEY_TRACE:
-        options->num_trace_events =
-            (int32_t)option_integer(state, "--trace", text, 0, MAX_TRACE_EVENTS);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    options->op = option_choice(state, "--op", text, ops);
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -140,23 +117,16 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     struct sim_options *options = state->input;
     switch (key) {
     case KEY_OP:
-    case KEY_POLICY:
-    case KEY_FAULTS:
-        return parse_choice(key, text, state);
+        parse_op(options, text, state);
+        return 0;
     case KEY_WEAKEN:
         options->weaken = text;
-        return 0;
-    case KEY_JSON:
-        options->format = SIM_FORMAT_JSON;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unknown argument %s", text);
         return 0;
     case ARGP_KEY_END:
         finish(options, state);
         return 0;
     default:
-        return parse_number(key, text, state);
+        return option_store(stored_options, key, text, state);
     }
 }
 

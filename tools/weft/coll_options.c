@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll_options.h"
 
-#include <stddef.h>
 #include <stdio.h>
 
 #include "options.h"
-
-/* MAX_ITERS doubles are one gathered blob, of which the library takes at most 1 MiB. */
-enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 86400000 };
 
 enum key {
     KEY_RANKS = 256,
@@ -102,108 +98,66 @@ static void finish(const struct coll_options *options, struct argp_state *state)
                    collective_names[options->op]);
 }
 
-struct integer_option {
-    int key;
-    const char *name;
-    int32_t min, max;
-    size_t offset; /* of the int32_t in struct coll_options */
-};
+#define NUMBER(key, name, member, min, max)                                                        \
+    OPTION_NUMBER(key, name, struct coll_options, member, min, max)
+#define CHOICE(key, name, member, choices)                                                         \
+    OPTION_CHOICE(key, name, struct coll_options, member, choices)
 
-static const struct integer_option integer_options[] = {
-    {KEY_RANKS, "--ranks", 1, WEFT_COLL_MAX_RANKS, offsetof(struct coll_options, num_ranks)},
-    {KEY_TIMEOUT, "--timeout-ms", 1, MAX_TIMEOUT_MS, offsetof(struct coll_options, timeout_ms)},
-    {KEY_ROOT, "--root", 0, WEFT_COLL_MAX_RANKS - 1, offsetof(struct coll_options, root)},
-    {KEY_ITERS, "--iters", 1, MAX_ITERS, offsetof(struct coll_options, num_iters)},
-    {KEY_WARMUP, "--warmup", 0, MAX_ITERS, offsetof(struct coll_options, num_warmup)},
-    {KEY_BLOCKS, "--blocks", 0, MAX_BLOCKS, offsetof(struct coll_options, num_blocks)},
-    {KEY_WARPS, "--warps", 0, MAX_WARPS, offsetof(struct coll_options, num_warps)},
-};
+static const char *const check_modes[] = {"full", "none", NULL};
 
-static error_t parse_integer(int key, const char *text, struct argp_state *state)
-{
-    for (size_t i = 0; i < sizeof integer_options / sizeof *integer_options; i++) {
-        const struct integer_option *option = &integer_options[i];
-        if (option->key != key)
-            continue;
-        int64_t value = option_integer(state, option->name, text, option->min, option->max);
-        *(int32_t *)(void *)((char *)state->input + option->offset) = (int32_t)value;
-        return 0;
-    }
-    return ARGP_ERR_UNKNOWN;
-}
-
-static error_t parse_choice(int key, const char *text, struct argp_state *state)
-{
-    static const char *const check_modes[] = {"full", "none", NULL};
-    static const char *const machines[] = {"auto", "cpu", "cuda", NULL};
-    struct coll_options *options = state->input;
-    switch (key) {
-    case KEY_MACHINE:
-        options->machine = (weft_machine)option_choice(state, "--machine", text, machines);
-        return 0;
-    case KEY_OP:
-        options->op = (weft_collective)option_choice(state, "--op", text, collective_names);
-        return 0;
-    case KEY_ALGO:
-        options->algorithm = parse_algorithm(text, state);
-        return 0;
-    case KEY_DTYPE:
-        options->dtype = (weft_dtype)option_choice(state, "--dtype", text, dtype_names);
-        return 0;
-    case KEY_REDOP:
-        options->redop = (weft_reduce_op)option_choice(state, "--redop", text, reduce_op_names);
-        return 0;
-    case KEY_MEMORY:
-        options->memory =
-            (enum coll_memory)option_choice(state, "--memory", text, coll_memory_names);
-        return 0;
-    case KEY_CHECK:
-        options->check = (enum coll_check_mode)option_choice(state, "--check", text, check_modes);
-        return 0;
-    default:
-        return parse_integer(key, text, state);
-    }
-}
+static const struct stored_option stored_options[] = {
+    NUMBER(KEY_RANKS, "--ranks", num_ranks, 1, WEFT_COLL_MAX_RANKS),
+    CHOICE(KEY_MACHINE, "--machine", machine, machine_names),
+    NUMBER(KEY_TIMEOUT, "--timeout-ms", timeout_ms, 1, MAX_TIMEOUT_MS),
+    CHOICE(KEY_OP, "--op", op, collective_names),
+    CHOICE(KEY_DTYPE, "--dtype", dtype, dtype_names),
+    CHOICE(KEY_REDOP, "--redop", redop, reduce_op_names),
+    NUMBER(KEY_ROOT, "--root", root, 0, WEFT_COLL_MAX_RANKS - 1),
+    NUMBER(KEY_PACKET_BYTES, "--packet-bytes", packet_bytes, 0, INT64_C(1) << 32),
+    CHOICE(KEY_MEMORY, "--memory", memory, coll_memory_names),
+    NUMBER(KEY_BLOCKS, "--blocks", num_blocks, 0, MAX_BLOCKS),
+    NUMBER(KEY_WARPS, "--warps", num_warps, 0, MAX_WARPS),
+    NUMBER(KEY_ITERS, "--iters", num_iters, 1, MAX_ITERS),
+    NUMBER(KEY_WARMUP, "--warmup", num_warmup, 0, MAX_ITERS),
+    NUMBER(KEY_SEED, "--seed", seed, 0, INT64_MAX),
+    CHOICE(KEY_CHECK, "--check", check, check_modes),
+    OPTION_FLAG(KEY_JSON, "--json", struct coll_options, format),
+    {0}};
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct coll_options *options = state->input;
     switch (key) {
+    case KEY_ALGO:
+        options->algorithm = parse_algorithm(text, state);
+        return 0;
     case KEY_BYTES:
         coll_options_parse_sizes(options, text, state);
-        return 0;
-    case KEY_PACKET_BYTES:
-        options->packet_bytes =
-            (uint64_t)option_integer(state, "--packet-bytes", text, 0, INT64_C(1) << 32);
-        return 0;
-    case KEY_SEED:
-        options->seed = (uint64_t)option_integer(state, "--seed", text, 0, INT64_MAX);
-        return 0;
-    case KEY_JSON:
-        options->format = COLL_FORMAT_JSON;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unknown argument %s", text);
         return 0;
     case ARGP_KEY_END:
         finish(options, state);
         return 0;
     default:
-        return parse_choice(key, text, state);
+        return option_store(stored_options, key, text, state);
     }
 }
 
-void coll_options_parse(struct coll_options *options, int argc, char **argv)
+struct coll_options coll_options_default(void)
 {
-    static const struct argp argp = {
-        .options = option_table, .parser = parse_option, .doc = documentation};
-    *options = (struct coll_options){
+    return (struct coll_options){
         .dtype = WEFT_BF16,
         .sizes = {.min = 1 << 10, .max = 4 << 20, .factor = 4},
         .seed = 1,
         .num_iters = 20,
         .num_warmup = 5,
     };
+}
+
+void coll_options_parse(struct coll_options *options, int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = option_table, .parser = parse_option, .doc = documentation};
+    *options = coll_options_default();
     argp_parse(&argp, argc, argv, 0, NULL, options);
 }
 

@@ -39,6 +39,7 @@ struct coll_options {
 
 extern const char *const coll_memory_names[];
 
+struct coll_options coll_options_default(void);
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
 void coll_options_parse(struct coll_options *options, int argc, char **argv);
 

@@ -37,27 +37,13 @@ static const char documentation[] =
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
-    static const char *const machines[] = {"auto", "cpu", "cuda", NULL};
-    struct doctor *doctor = state->input;
-    switch (key) {
-    case KEY_MACHINE:
-        doctor->machine = (weft_machine)option_choice(state, "--machine", text, machines);
-        return 0;
-    case KEY_RANKS:
-        doctor->num_ranks = (int32_t)option_integer(state, "--ranks", text, 1, MAX_RANKS);
-        return 0;
-    case KEY_LINKS:
-        doctor->scope = SCOPE_LINKS;
-        return 0;
-    case KEY_JSON:
-        doctor->format = DOCTOR_FORMAT_JSON;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unknown argument %s", text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    static const struct stored_option stored_options[] = {
+        OPTION_CHOICE(KEY_MACHINE, "--machine", struct doctor, machine, machine_names),
+        OPTION_NUMBER(KEY_RANKS, "--ranks", struct doctor, num_ranks, 1, MAX_RANKS),
+        OPTION_FLAG(KEY_LINKS, "--links", struct doctor, scope),
+        OPTION_FLAG(KEY_JSON, "--json", struct doctor, format),
+        {0}};
+    return option_store(stored_options, key, text, state);
 }
 
 /* Why `used` is what it is. */

@@ -2,7 +2,6 @@
 #include "ep_options.h"
 
 #include <ctype.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +9,7 @@
 #include "options.h"
 #include "weft.h"
 
-/* MAX_ITERS doubles are one gathered blob, of which the library takes at most 1 MiB. */
-enum {
-    MAX_RANKS = 1024,
-    MAX_TOKENS = 1 << 20,
-    MAX_EXPERTS = 1 << 16,
-    MAX_ITERS = 100000,
-    MAX_BLOCKS = 1024,
-    MAX_WARPS = 32,
-    MAX_SKEW = 100,
-    MAX_TIMEOUT_MS = 86400000
-};
-
+enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };
 enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EXPERTS = 256 };
 
 enum key {
@@ -153,50 +141,36 @@ static void finish(struct ep_options *options, struct argp_state *state)
         options->skew = 0;
 }
 
-struct integer_option {
-    int key;
-    const char *name;
-    int32_t min, max;
-    size_t offset; /* of the int32_t in struct ep_options */
-};
+#define NUMBER(key, name, member, min, max)                                                        \
+    OPTION_NUMBER(key, name, struct ep_options, member, min, max)
+#define CHOICE(key, name, member, choices)                                                         \
+    OPTION_CHOICE(key, name, struct ep_options, member, choices)
 
-static const struct integer_option integer_options[] = {
-    {KEY_RANKS, "--ranks", 1, MAX_RANKS, offsetof(struct ep_options, num_ranks)},
-    {KEY_NODES, "--nodes", 1, MAX_RANKS, offsetof(struct ep_options, num_nodes)},
-    {KEY_TIMEOUT, "--timeout-ms", 1, MAX_TIMEOUT_MS, offsetof(struct ep_options, timeout_ms)},
-    {KEY_TOKENS, "--tokens", 0, MAX_TOKENS, offsetof(struct ep_options, num_tokens)},
-    {KEY_HIDDEN, "--hidden", 1, INT32_MAX, offsetof(struct ep_options, hidden)},
-    {KEY_TOPK, "--topk", 1, WEFT_MAX_TOPK, offsetof(struct ep_options, num_topk)},
-    {KEY_EXPERTS, "--experts", 1, MAX_EXPERTS, offsetof(struct ep_options, num_experts)},
-    {KEY_LAYER, "--layer", 0, INT32_MAX, offsetof(struct ep_options, layer)},
-    {KEY_ITERS, "--iters", 1, MAX_ITERS, offsetof(struct ep_options, num_iters)},
-    {KEY_WARMUP, "--warmup", 0, MAX_ITERS, offsetof(struct ep_options, num_warmup)},
-    {KEY_BLOCKS, "--blocks", 0, MAX_BLOCKS, offsetof(struct ep_options, num_blocks)},
-    {KEY_WARPS, "--warps", 0, MAX_WARPS, offsetof(struct ep_options, num_warps)},
-};
+static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
-static error_t parse_integer(int key, const char *text, struct argp_state *state)
-{
-    for (size_t i = 0; i < sizeof integer_options / sizeof *integer_options; i++) {
-        const struct integer_option *option = &integer_options[i];
-        if (option->key != key)
-            continue;
-        int64_t value = option_integer(state, option->name, text, option->min, option->max);
-        *(int32_t *)(void *)((char *)state->input + option->offset) = (int32_t)value;
-        return 0;
-    }
-    return ARGP_ERR_UNKNOWN;
-}
+static const struct stored_option stored_options[] = {
+    NUMBER(KEY_RANKS, "--ranks", num_ranks, 1, MAX_RANKS),
+    NUMBER(KEY_NODES, "--nodes", num_nodes, 1, MAX_RANKS),
+    CHOICE(KEY_MACHINE, "--machine", machine, machine_names),
+    NUMBER(KEY_TIMEOUT, "--timeout-ms", timeout_ms, 1, MAX_TIMEOUT_MS),
+    NUMBER(KEY_TOKENS, "--tokens", num_tokens, 0, MAX_TOKENS),
+    NUMBER(KEY_HIDDEN, "--hidden", hidden, 1, INT32_MAX),
+    NUMBER(KEY_TOPK, "--topk", num_topk, 1, WEFT_MAX_TOPK),
+    NUMBER(KEY_EXPERTS, "--experts", num_experts, 1, MAX_EXPERTS),
+    NUMBER(KEY_SEED, "--seed", seed, 0, INT64_MAX),
+    NUMBER(KEY_LAYER, "--layer", layer, 0, INT32_MAX),
+    NUMBER(KEY_ITERS, "--iters", num_iters, 1, MAX_ITERS),
+    NUMBER(KEY_WARMUP, "--warmup", num_warmup, 0, MAX_ITERS),
+    NUMBER(KEY_BLOCKS, "--blocks", num_blocks, 0, MAX_BLOCKS),
+    NUMBER(KEY_WARPS, "--warps", num_warps, 0, MAX_WARPS),
+    CHOICE(KEY_CHECK, "--check", check, check_modes),
+    OPTION_FLAG(KEY_JSON, "--json", struct ep_options, format),
+    {0}};
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
-    static const char *const check_modes[] = {"full", "sample", "none", NULL};
-    static const char *const machines[] = {"auto", "cpu", "cuda", NULL};
     struct ep_options *options = state->input;
     switch (key) {
-    case KEY_MACHINE:
-        options->machine = (weft_machine)option_choice(state, "--machine", text, machines);
-        return 0;
     case KEY_DTYPE:
         parse_dtype(options, text, state);
         return 0;
@@ -206,23 +180,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_SKEW:
         options->skew = option_number(state, "--skew", text, 0, MAX_SKEW);
         return 0;
-    case KEY_SEED:
-        options->seed = (uint64_t)option_integer(state, "--seed", text, 0, INT64_MAX);
-        return 0;
-    case KEY_CHECK:
-        options->check = (enum ep_check_mode)option_choice(state, "--check", text, check_modes);
-        return 0;
-    case KEY_JSON:
-        options->format = EP_FORMAT_JSON;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unknown argument %s", text);
-        return 0;
     case ARGP_KEY_END:
         finish(options, state);
         return 0;
     default:
-        return parse_integer(key, text, state);
+        return option_store(stored_options, key, text, state);
     }
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const machine_names[] = {"auto", "cpu", "cuda", NULL};
+
 int64_t option_integer(struct argp_state *state, const char *option, const char *text, int64_t min,
                        int64_t max)
 {
@@ -41,4 +43,25 @@ int option_choice(struct argp_state *state, const char *option, const char *text
     }
     argp_error(state, "%s %s: must be one of %s", option, text, allowed);
     return 0;
+}
+
+error_t option_store(const struct stored_option *table, int key, const char *text,
+                     struct argp_state *state)
+{
+    if (key == ARGP_KEY_ARG)
+        argp_error(state, "unknown argument %s", text);
+    for (; table->key != 0; table++) {
+        if (table->key != key)
+            continue;
+        int64_t value = 1;
+        if (table->choices != NULL)
+            value = option_choice(state, table->name, text, table->choices);
+        else if (text != NULL)
+            value = option_integer(state, table->name, text, table->min, table->max);
+        const int32_t narrow = (int32_t)value;
+        memcpy((char *)state->input + table->offset,
+               table->bytes == sizeof narrow ? (const void *)&narrow : &value, table->bytes);
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
 }

@@ -16,4 +16,34 @@ double option_number(struct argp_state *state, const char *option, const char *t
 int option_choice(struct argp_state *state, const char *option, const char *text,
                   const char *const *choices);
 
+/* An option whose value is stored in state->input, as an integer of 4 or 8 bytes: a number, the index of a
+ * name, or 1 if the option has no argument. Tables of them end with a key of 0. */
+struct stored_option {
+    int key;
+    const char *name; /* as in messages */
+    size_t offset, bytes;
+    int64_t min, max;           /* of a number */
+    const char *const *choices; /* names, which a NULL ends; NULL: it is a number */
+};
+#define OPTION_AT(type, member) offsetof(type, member), sizeof(((type *)0)->member)
+#define OPTION_NUMBER(key, name, type, member, min, max)                                           \
+    {                                                                                              \
+        key, name, OPTION_AT(type, member), min, max, NULL                                         \
+    }
+#define OPTION_CHOICE(key, name, type, member, choices)                                            \
+    {                                                                                              \
+        key, name, OPTION_AT(type, member), 0, 0, choices                                          \
+    }
+#define OPTION_FLAG(key, name, type, member) OPTION_NUMBER(key, name, type, member, 1, 1)
+
+/* What commands do with a key of which they know nothing else: 0, or ARGP_ERR_UNKNOWN if the table has none
+ * such. Arguments that are no options are wrong. */
+error_t option_store(const struct stored_option *table, int key, const char *text,
+                     struct argp_state *state);
+
+/* Limits and names that several commands have. MAX_ITERS doubles are one gathered blob, of which the library
+ * takes at most 1 MiB. */
+enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 86400000 };
+extern const char *const machine_names[]; /* by weft_machine */
+
 #endif

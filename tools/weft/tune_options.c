@@ -6,8 +6,6 @@
 
 #include "options.h"
 
-enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 86400000 };
-
 enum key {
     KEY_RANKS = 256,
     KEY_MACHINE,
@@ -97,7 +95,18 @@ static void check_sizes(const struct coll_sizes *sizes, struct argp_state *state
         argp_error(state, "--bytes: must be at most %d sizes", TUNE_MAX_SIZES);
 }
 
-static error_t parse_lists(int key, const char *text, struct argp_state *state)
+#define NUMBER(key, name, member, min, max)                                                        \
+    OPTION_NUMBER(key, name, struct tune_options, member, min, max)
+
+static const struct stored_option stored_options[] = {
+    NUMBER(KEY_RANKS, "--ranks", coll.num_ranks, 1, WEFT_COLL_MAX_RANKS),
+    OPTION_CHOICE(KEY_MACHINE, "--machine", struct tune_options, coll.machine, machine_names),
+    NUMBER(KEY_TIMEOUT, "--timeout-ms", coll.timeout_ms, 1, MAX_TIMEOUT_MS),
+    NUMBER(KEY_ITERS, "--iters", coll.num_iters, 1, MAX_ITERS),
+    NUMBER(KEY_WARMUP, "--warmup", coll.num_warmup, 0, MAX_ITERS),
+    {0}};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     static const struct values_option blocks = {"--blocks", MAX_BLOCKS};
     static const struct values_option warps = {"--warps", MAX_WARPS};
@@ -105,6 +114,9 @@ static error_t parse_lists(int key, const char *text, struct argp_state *state)
     switch (key) {
     case KEY_OPS:
         parse_ops(options, text, state);
+        return 0;
+    case KEY_BYTES:
+        coll_options_parse_sizes(&options->coll, text, state);
         return 0;
     case KEY_BLOCKS:
         parse_values(&options->blocks, &blocks, text, state);
@@ -115,48 +127,11 @@ static error_t parse_lists(int key, const char *text, struct argp_state *state)
     case KEY_OUTPUT:
         options->output = text;
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unknown argument %s", text);
-        return 0;
     case ARGP_KEY_END:
         check_sizes(&options->coll.sizes, state);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static int32_t integer_of(struct argp_state *state, const char *option, const char *text,
-                          int32_t min, int32_t max)
-{
-    return (int32_t)option_integer(state, option, text, min, max);
-}
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    static const char *const machines[] = {"auto", "cpu", "cuda", NULL};
-    struct coll_options *coll = &((struct tune_options *)state->input)->coll;
-    switch (key) {
-    case KEY_RANKS:
-        coll->num_ranks = integer_of(state, "--ranks", text, 1, WEFT_COLL_MAX_RANKS);
-        return 0;
-    case KEY_MACHINE:
-        coll->machine = (weft_machine)option_choice(state, "--machine", text, machines);
-        return 0;
-    case KEY_TIMEOUT:
-        coll->timeout_ms = integer_of(state, "--timeout-ms", text, 1, MAX_TIMEOUT_MS);
-        return 0;
-    case KEY_BYTES:
-        coll_options_parse_sizes(coll, text, state);
-        return 0;
-    case KEY_ITERS:
-        coll->num_iters = integer_of(state, "--iters", text, 1, MAX_ITERS);
-        return 0;
-    case KEY_WARMUP:
-        coll->num_warmup = integer_of(state, "--warmup", text, 0, MAX_ITERS);
-        return 0;
-    default:
-        return parse_lists(key, text, state);
+        return option_store(stored_options, key, text, state);
     }
 }
 
@@ -164,13 +139,8 @@ void tune_options_parse(struct tune_options *options, int argc, char **argv)
 {
     static const struct argp argp = {
         .options = option_table, .parser = parse_option, .doc = documentation};
-    *options = (struct tune_options){.coll = {
-                                         .dtype = WEFT_BF16,
-                                         .sizes = {.min = 1 << 10, .max = 64 << 20, .factor = 4},
-                                         .seed = 1,
-                                         .num_iters = 20,
-                                         .num_warmup = 5,
-                                     }};
+    *options = (struct tune_options){.coll = coll_options_default()};
+    options->coll.sizes.max = 64 << 20;
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
         options->is_wanted[i] = 1;
     argp_parse(&argp, argc, argv, 0, NULL, options);

@@ -22,29 +22,28 @@ union elements {
     union values values; /* FP32, FP64, INT64: as they are */
 };
 
+#define FOR_EACH(assignment)                                                                       \
+    for (size_t i = 0; i < count; i++)                                                             \
+    assignment
+
 static void widen(weft_dtype dtype, const union elements *elements, size_t count,
                   union values *values)
 {
     switch (dtype) {
     case WEFT_BF16:
-        for (size_t i = 0; i < count; i++)
-            values->floats[i] = fp32_from_bf16(elements->halves[i]);
+        FOR_EACH(values->floats[i] = fp32_from_bf16(elements->halves[i]));
         break;
     case WEFT_FP16:
-        for (size_t i = 0; i < count; i++)
-            values->floats[i] = fp32_from_fp16(elements->halves[i]);
+        FOR_EACH(values->floats[i] = fp32_from_fp16(elements->halves[i]));
         break;
     case WEFT_FP8_E4M3:
-        for (size_t i = 0; i < count; i++)
-            values->floats[i] = fp32_from_fp8(elements->bytes[i]);
+        FOR_EACH(values->floats[i] = fp32_from_fp8(elements->bytes[i]));
         break;
     case WEFT_UINT8:
-        for (size_t i = 0; i < count; i++)
-            values->integers[i] = elements->bytes[i];
+        FOR_EACH(values->integers[i] = elements->bytes[i]);
         break;
     case WEFT_INT32:
-        for (size_t i = 0; i < count; i++)
-            values->integers[i] = (uint64_t)(int64_t)elements->words[i];
+        FOR_EACH(values->integers[i] = (uint64_t)(int64_t)elements->words[i]);
         break;
     default:
         memcpy(values, elements, count * dtype_bytes(dtype));
@@ -64,32 +63,25 @@ static void narrow(weft_dtype dtype, const union values *values, size_t count,
 {
     switch (dtype) {
     case WEFT_BF16:
-        for (size_t i = 0; i < count; i++)
-            elements->halves[i] = bf16_from_fp32(values->floats[i]);
+        FOR_EACH(elements->halves[i] = bf16_from_fp32(values->floats[i]));
         break;
     case WEFT_FP16:
-        for (size_t i = 0; i < count; i++)
-            elements->halves[i] = fp16_from_fp32(values->floats[i]);
+        FOR_EACH(elements->halves[i] = fp16_from_fp32(values->floats[i]));
         break;
     case WEFT_FP8_E4M3:
-        for (size_t i = 0; i < count; i++)
-            elements->bytes[i] = fp8_from_fp32(values->floats[i]);
+        FOR_EACH(elements->bytes[i] = fp8_from_fp32(values->floats[i]));
         break;
     case WEFT_FP32:
-        for (size_t i = 0; i < count; i++)
-            elements->values.floats[i] = fp32_canonical(values->floats[i]);
+        FOR_EACH(elements->values.floats[i] = fp32_canonical(values->floats[i]));
         break;
     case WEFT_FP64:
-        for (size_t i = 0; i < count; i++)
-            elements->values.doubles[i] = fp64_canonical(values->doubles[i]);
+        FOR_EACH(elements->values.doubles[i] = fp64_canonical(values->doubles[i]));
         break;
     case WEFT_UINT8:
-        for (size_t i = 0; i < count; i++)
-            elements->bytes[i] = (uint8_t)values->integers[i];
+        FOR_EACH(elements->bytes[i] = (uint8_t)values->integers[i]);
         break;
     case WEFT_INT32:
-        for (size_t i = 0; i < count; i++)
-            elements->words[i] = (int32_t)values->integers[i];
+        FOR_EACH(elements->words[i] = (int32_t)values->integers[i]);
         break;
     default:
         memcpy(elements, values, count * dtype_bytes(dtype));
@@ -116,78 +108,39 @@ static double minimum(double a, double b)
     return -maximum(-a, -b);
 }
 
-static void reduce_floats(weft_reduce_op op, const float *values, size_t count, float *sums)
+static double join(weft_reduce_op op, double a, double b)
 {
-    switch (op) {
-    case WEFT_PROD:
-        for (size_t i = 0; i < count; i++)
-            sums[i] *= values[i];
-        break;
-    case WEFT_MAX:
-        for (size_t i = 0; i < count; i++)
-            sums[i] = (float)maximum(sums[i], values[i]);
-        break;
-    case WEFT_MIN:
-        for (size_t i = 0; i < count; i++)
-            sums[i] = (float)minimum(sums[i], values[i]);
-        break;
-    default: /* WEFT_SUM, WEFT_AVG */
-        for (size_t i = 0; i < count; i++)
-            sums[i] += values[i];
-    }
+    if (op == WEFT_PROD)
+        return a * b;
+    if (op == WEFT_MAX)
+        return maximum(a, b);
+    if (op == WEFT_MIN)
+        return minimum(a, b);
+    return a + b; /* WEFT_SUM, WEFT_AVG */
 }
 
-static void reduce_doubles(weft_reduce_op op, const double *values, size_t count, double *sums)
+static uint64_t join_integers(weft_reduce_op op, uint64_t a, uint64_t b)
 {
-    switch (op) {
-    case WEFT_PROD:
-        for (size_t i = 0; i < count; i++)
-            sums[i] *= values[i];
-        break;
-    case WEFT_MAX:
-        for (size_t i = 0; i < count; i++)
-            sums[i] = maximum(sums[i], values[i]);
-        break;
-    case WEFT_MIN:
-        for (size_t i = 0; i < count; i++)
-            sums[i] = minimum(sums[i], values[i]);
-        break;
-    default: /* WEFT_SUM, WEFT_AVG */
-        for (size_t i = 0; i < count; i++)
-            sums[i] += values[i];
-    }
+    if (op == WEFT_PROD)
+        return a * b;
+    if (op == WEFT_MAX)
+        return (int64_t)a > (int64_t)b ? a : b;
+    if (op == WEFT_MIN)
+        return (int64_t)a < (int64_t)b ? a : b;
+    return a + b;
 }
 
-static void reduce_integers(weft_reduce_op op, const uint64_t *values, size_t count, uint64_t *sums)
-{
-    switch (op) {
-    case WEFT_PROD:
-        for (size_t i = 0; i < count; i++)
-            sums[i] *= values[i];
-        break;
-    case WEFT_MAX:
-        for (size_t i = 0; i < count; i++)
-            sums[i] = (int64_t)values[i] > (int64_t)sums[i] ? values[i] : sums[i];
-        break;
-    case WEFT_MIN:
-        for (size_t i = 0; i < count; i++)
-            sums[i] = (int64_t)values[i] < (int64_t)sums[i] ? values[i] : sums[i];
-        break;
-    default: /* WEFT_SUM, WEFT_AVG */
-        for (size_t i = 0; i < count; i++)
-            sums[i] += values[i];
-    }
-}
-
+/* Doubles have more than twice a float's bits and two: a float's sum or product rounded to a double and
+ * then to a float is as if rounded once. */
 static void reduce(weft_dtype dtype, weft_reduce_op op, const union values *values, size_t count,
                    union values *sums)
 {
     if (is_integer(dtype))
-        reduce_integers(op, values->integers, count, sums->integers);
+        FOR_EACH(sums->integers[i] = join_integers(op, sums->integers[i], values->integers[i]));
     else if (dtype == WEFT_FP64)
-        reduce_doubles(op, values->doubles, count, sums->doubles);
+        FOR_EACH(sums->doubles[i] = join(op, sums->doubles[i], values->doubles[i]));
     else
-        reduce_floats(op, values->floats, count, sums->floats);
+        FOR_EACH(sums->floats[i] = (float)join(op, sums->floats[i], values->floats[i]));
 }
 
 static void divide(weft_dtype dtype, int32_t num_ranks, size_t count, union values *sums)
@@ -196,16 +149,11 @@ static void divide(weft_dtype dtype, int32_t num_ranks, size_t count, union valu
     if (is_integer(dtype)) { /* sums are divided as they are in their own type */
         narrow(dtype, sums, count, &wrapped);
         widen(dtype, &wrapped, count, sums);
-        for (size_t i = 0; i < count; i++)
-            sums->integers[i] = (uint64_t)((int64_t)sums->integers[i] / num_ranks);
-        return;
-    }
-    if (dtype == WEFT_FP64) {
-        for (size_t i = 0; i < count; i++)
-            sums->doubles[i] /= num_ranks;
+        FOR_EACH(sums->integers[i] = (uint64_t)((int64_t)sums->integers[i] / num_ranks));
+    } else if (dtype == WEFT_FP64) {
+        FOR_EACH(sums->doubles[i] /= num_ranks);
     } else {
-        for (size_t i = 0; i < count; i++)
-            sums->floats[i] /= (float)num_ranks;
+        FOR_EACH(sums->floats[i] /= (float)num_ranks);
     }
 }
 

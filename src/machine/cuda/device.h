@@ -4,6 +4,7 @@
 #define WEFT_MACHINE_CUDA_DEVICE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "machine/cuda/driver.h"
 #include "machine/cuda/launch_params.h"
@@ -86,8 +87,12 @@ weft_result weft__cuda_blocks_per_sm(struct weft__cuda *cuda, int32_t kernel_idx
 /* Shared memory that a launch may ask for. */
 int32_t weft__cuda_max_dynamic_bytes(const struct weft__cuda *cuda);
 struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work);
-/* `stream` may be any of the device. */
-weft_result weft__cuda_launch_on(CUstream stream, const struct weft__launch *launch);
+/* A stream of the device, and how many SMs the last launch on it fills. */
+struct weft__cuda_queue {
+    CUstream stream;
+    atomic_int last_num_sms;
+};
+weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct weft__launch *launch);
 
 /* Of the machine's table. */
 void weft__cuda_describe(weft_machine_info *info);

@@ -99,8 +99,9 @@ static weft_result push(weft_comm *comm, const struct pushes *pushes)
         .grid = {.num_blocks = most < MAX_BLOCKS ? most : MAX_BLOCKS,
                  .num_warps = WEFT__CUDA_MAX_WARPS},
         .comm = comm};
+    struct weft__cuda_queue queue = {.stream = cuda->copies};
     for (int32_t i = 0; i < NUM_EVENTS; i++) {
-        WEFT__TRY(weft__cuda_launch_on(cuda->copies, &launch));
+        WEFT__TRY(weft__cuda_launch_on(&queue, &launch));
         WEFT__CUDA_TRY(weft__cu.event_record(pushes->events[i], cuda->copies),
                        "cannot record a CUDA event");
     }

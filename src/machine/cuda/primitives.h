@@ -278,6 +278,16 @@ WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word,
     }
 }
 
+/* From here on, what the launch before in the stream did is visible, and the next may come (launch.c). */
+WEFT_FN void weft__cuda_await_launch_before(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+#endif
+}
+
+/* Touches nothing but the block's own shared memory, until the launch before has ended. */
 WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_launch *launch,
                               struct weft__cuda_block *block)
 {
@@ -301,8 +311,10 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
 #endif
+    weft__cuda_await_launch_before();
 }
 
+#include "machine/cuda/packet_reduce.h"
 #include "machine/cuda/packets.h"
 #include "machine/cuda/reduce.h"
 #include "machine/cuda/rows.h"

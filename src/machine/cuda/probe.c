@@ -29,7 +29,8 @@ static weft_result store_to_all(weft_comm *comm)
                                         .args_bytes = sizeof args,
                                         .grid = {.num_blocks = 1, .num_warps = 1},
                                         .comm = comm};
-    weft_result result = weft__cuda_launch_on(cuda->copies, &launch);
+    struct weft__cuda_queue queue = {.stream = cuda->copies};
+    weft_result result = weft__cuda_launch_on(&queue, &launch);
     if (result == WEFT_OK && weft__cu.stream_synchronize(cuda->copies) != CUDA_SUCCESS)
         result = weft__error(WEFT_ERROR_SYSTEM, "rank %d cannot store to the heaps of the others",
                              comm->rank);

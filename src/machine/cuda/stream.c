@@ -10,7 +10,7 @@ struct own_stream {
     weft_stream base;
     CUdevice device;
     CUcontext context;
-    CUstream stream;
+    struct weft__cuda_queue queue;
     int is_wrapped;
     /* Whose launches the next synchronisation answers for. */
     weft_comm **comms;
@@ -60,7 +60,7 @@ static struct own_stream *new_stream(weft_comm *comm, CUstream native)
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
     stream->device = cuda->device;
     stream->context = cuda->context;
-    stream->stream = native;
+    stream->queue.stream = native;
     pthread_mutex_lock(&streams_mutex);
     stream->next = streams;
     streams = stream;
@@ -128,8 +128,8 @@ static void stream_destroy(weft_stream *base)
 {
     struct own_stream *stream = own_stream(base);
     if (!stream->is_wrapped && enter(stream->context) == WEFT_OK) {
-        (void)weft__cu.stream_synchronize(stream->stream);
-        (void)weft__cu.stream_destroy(stream->stream);
+        (void)weft__cu.stream_synchronize(stream->queue.stream);
+        (void)weft__cu.stream_destroy(stream->queue.stream);
         weft__cuda_leave();
     }
     free_stream(stream);
@@ -141,7 +141,7 @@ static int stream_is_capturing(weft_stream *base)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (enter(stream->context) != WEFT_OK)
         return 0;
-    (void)weft__cu.stream_is_capturing(stream->stream, &status);
+    (void)weft__cu.stream_is_capturing(stream->queue.stream, &status);
     weft__cuda_leave();
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -202,7 +202,7 @@ static weft_result stream_synchronize(weft_stream *base)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "stream is under capture: the host cannot wait for it");
     WEFT__TRY(enter(stream->context));
-    const CUresult result = weft__cu.stream_synchronize(stream->stream);
+    const CUresult result = weft__cu.stream_synchronize(stream->queue.stream);
     weft__cuda_leave();
     if (result == CUDA_SUCCESS)
         return take_failures(stream);
@@ -244,14 +244,14 @@ static weft_result launch(weft_stream *base, const struct weft__launch *launch)
         pthread_mutex_unlock(&streams_mutex);
         WEFT__TRY(noted);
     }
-    return weft__cuda_launch_on(stream->stream, launch);
+    return weft__cuda_launch_on(&stream->queue, launch);
 }
 
 static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
 {
     struct own_stream *stream = own_stream(base);
     WEFT__TRY(enter(stream->context));
-    const CUresult result = weft__cu.launch_host_func(stream->stream, function, argument);
+    const CUresult result = weft__cu.launch_host_func(stream->queue.stream, function, argument);
     weft__cuda_leave();
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "cannot enqueue a call");
 }
@@ -297,7 +297,7 @@ static weft_result event_record(weft_event *base, weft_stream *stream)
 {
     struct own_event *event = own_event(base);
     WEFT__TRY(enter(event->context));
-    const CUresult result = weft__cu.event_record(event->event, own_stream(stream)->stream);
+    const CUresult result = weft__cu.event_record(event->event, own_stream(stream)->queue.stream);
     weft__cuda_leave();
     if (result != CUDA_SUCCESS)
         return weft__cuda_error(result, "cannot record an event");
@@ -311,7 +311,8 @@ static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
     if (!event->has_record)
         return WEFT_OK;
     WEFT__TRY(enter(event->context));
-    const CUresult result = weft__cu.stream_wait_event(own_stream(stream)->stream, event->event, 0);
+    const CUresult result =
+        weft__cu.stream_wait_event(own_stream(stream)->queue.stream, event->event, 0);
     weft__cuda_leave();
     return result == CUDA_SUCCESS
                ? WEFT_OK

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Packets on the cuda machine, taken and reduced; part of primitives.h. */
+#ifndef WEFT_MACHINE_CUDA_PACKET_REDUCE_H
+#define WEFT_MACHINE_CUDA_PACKET_REDUCE_H
+
+#include "machine/cuda/packets.h"
+#include "machine/cuda/partial.h"
+
+/* Packet i of every rank, so many ranks at once as registers hold. */
+WEFT_FN enum weft_status
+weft__cuda_reduce_packet(struct weft_warp *warp, const struct weft_packets *packets,
+                         const struct weft_packet_sources *from, uint64_t i, int4 own,
+                         struct weft_reduction reduction, struct weft__cuda_partial *partial)
+{
+    enum { AT_ONCE = 4 };
+#pragma unroll 1
+    for (int32_t first = 0; first < packets->num_ranks; first += AT_ONCE) {
+        const int32_t num_left = packets->num_ranks - first;
+        const uint32_t present = num_left < AT_ONCE ? (1u << num_left) - 1 : (1u << AT_ONCE) - 1;
+        const uint32_t own_bit = first <= packets->rank && packets->rank < first + AT_ONCE
+                                     ? 1u << (packets->rank - first)
+                                     : 0;
+        const struct weft__cuda_slots slots = {from->slot + (uint64_t)first * from->slots_per_rank +
+                                                   i,
+                                               from->slots_per_rank, first, 1, present & ~own_bit};
+        int4 chunks[AT_ONCE];
+        const enum weft_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+        if (status != WEFT_STATUS_OK)
+            return status;
+#pragma unroll
+        for (int s = 0; s < AT_ONCE; s++) {
+            if (own_bit >> s & 1u)
+                chunks[s] = own;
+        }
+        weft__cuda_partial_add_all(partial, reduction, chunks, present);
+    }
+    return WEFT_STATUS_OK;
+}
+
+/* A lane's packets of a row. Called, which leaves the sums below their registers. */
+static __device__ __noinline__ enum weft_status
+weft__cuda_reduce_packets(struct weft_warp *warp, const struct weft_packets *packets,
+                          const struct weft_packet_sources *from, void *dst,
+                          struct weft_reduction reduction, uint64_t bytes)
+{
+    const uint64_t num_packets = weft__cuda_num_packets(bytes);
+#pragma unroll 1
+    for (uint64_t i = (uint64_t)weft_lane_idx(warp); i < num_packets; i += WEFT_WARP_SIZE) {
+        const int4 own = weft__cuda_read_packet(from->own, i, bytes); /* comes while others do */
+        struct weft__cuda_partial partial;
+        weft__cuda_partial_begin(&partial, reduction);
+        const enum weft_status status =
+            weft__cuda_reduce_packet(warp, packets, from, i, own, reduction, &partial);
+        if (status != WEFT_STATUS_OK)
+            return status;
+        weft__cuda_write_packet(dst, i, bytes,
+                                weft__cuda_partial_end(&partial, reduction, packets->num_ranks));
+    }
+    return WEFT_STATUS_OK;
+}
+
+/* The same for sums of a type among at most MAX_RANKS, without a choice on the way: what is done most, and
+ * where every instruction counts. */
+template <typename E, int MAX_RANKS>
+WEFT_FN enum weft_status
+weft__cuda_sum_packets(struct weft_warp *warp, const struct weft_packets *packets,
+                       const struct weft_packet_sources *from, void *dst, uint64_t bytes)
+{
+    enum { PER_CHUNK = 16 / sizeof(E) };
+    const uint64_t num_packets = weft__cuda_num_packets(bytes);
+    const uint32_t present = (1u << packets->num_ranks) - 1, own_bit = 1u << packets->rank;
+#pragma unroll 1
+    for (uint64_t i = (uint64_t)weft_lane_idx(warp); i < num_packets; i += WEFT_WARP_SIZE) {
+        const struct weft__cuda_slots slots = {from->slot + i, from->slots_per_rank, 0, 1,
+                                               present & ~own_bit};
+        const int4 own = weft__cuda_read_packet(from->own, i, bytes);
+        int4 chunks[MAX_RANKS];
+        const enum weft_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+        if (status != WEFT_STATUS_OK)
+            return status;
+        float sum[PER_CHUNK], values[PER_CHUNK];
+#pragma unroll
+        for (int e = 0; e < PER_CHUNK; e++)
+            sum[e] = -0.0f;
+#pragma unroll
+        for (int s = 0; s < MAX_RANKS; s++) {
+            weft__cuda_decode(values, s == packets->rank ? own : chunks[s], E());
+#pragma unroll
+            for (int e = 0; e < PER_CHUNK; e++)
+                sum[e] = present >> s & 1u ? __fadd_rn(sum[e], values[e]) : sum[e];
+        }
+        weft__cuda_write_packet(dst, i, bytes, weft__cuda_encode(sum, E()));
+    }
+    return WEFT_STATUS_OK;
+}
+
+template <typename E>
+WEFT_FN enum weft_status
+weft__cuda_sum_packets_of(struct weft_warp *warp, const struct weft_packets *packets,
+                          const struct weft_packet_sources *from, void *dst, uint64_t bytes)
+{
+    return packets->num_ranks <= 4 ? weft__cuda_sum_packets<E, 4>(warp, packets, from, dst, bytes)
+                                   : weft__cuda_sum_packets<E, 8>(warp, packets, from, dst, bytes);
+}
+
+WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype); /* machine.h */
+
+WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
+                                             const struct weft_packets *packets,
+                                             const struct weft_packet_sources *from, void *dst,
+                                             struct weft_reduction reduction, uint64_t num_elements)
+{
+    const uint64_t bytes = num_elements * weft_dtype_bytes(reduction.dtype);
+    const int is_sum = reduction.op == WEFT_REDUCTION_SUM && packets->num_ranks <= 8;
+    enum weft_status status;
+    if (is_sum && reduction.dtype == WEFT_BF16)
+        status = weft__cuda_sum_packets_of<__nv_bfloat16>(warp, packets, from, dst, bytes);
+    else if (is_sum && reduction.dtype == WEFT_FP16)
+        status = weft__cuda_sum_packets_of<__half>(warp, packets, from, dst, bytes);
+    else if (is_sum && reduction.dtype == WEFT_FP32)
+        status = weft__cuda_sum_packets_of<float>(warp, packets, from, dst, bytes);
+    else
+        status = weft__cuda_reduce_packets(warp, packets, from, dst, reduction, bytes);
+    return weft__cuda_same_status(status);
+}
+
+#endif

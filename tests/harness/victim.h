@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* One rank of a run, its victim, is struck by a signal: killed, or stopped until the others have left it.
+ * What tests of that share: the strike, at once or at a moment that a seed draws; what survivors must have
+ * been told; how they begin anew. Ranks are processes, and context->shared begins with a struct victim. */
+#ifndef TESTS_VICTIM_H
+#define TESTS_VICTIM_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "harness/ranks.h"
+
+struct victim {
+    int32_t rank;
+    pid_t pid;
+    double strike_time_s;
+    _Atomic int32_t num_done; /* survivors that have left */
+    weft_unique_id fresh_id;  /* of the survivors' next communicator */
+    /* Of a strike later on, in the victim's process. */
+    int signal;
+    uint64_t seed;
+    pthread_t thread;
+};
+
+/* Waits until all ranks have called it with the rank that is to be struck. */
+void victim_choose(struct ranks_context *context, int32_t rank);
+int victim_is_self(const struct ranks_context *context);
+
+/* SIGKILL or SIGSTOP; by any rank. */
+void victim_strike(struct ranks_context *context, int signal);
+/* By the victim: a thread of its own strikes up to 10 ms later. 0, or 1 with context->failure set. */
+int victim_strike_later(struct ranks_context *context, int signal, uint64_t seed);
+/* After that, when the victim has been woken. */
+void victim_await_strike(struct ranks_context *context);
+
+/* Each survivor calls it when it has left; the last one wakes the victim that was stopped. */
+void victim_leave(struct ranks_context *context);
+
+/* Fails unless comm has failed with `expected`, for which the message and *failed_rank blame the victim. */
+int victim_check_blamed(struct ranks_context *context, weft_comm *comm, weft_result expected);
+/* The same of a death, of which `result` told within two seconds. */
+int victim_check_death(struct ranks_context *context, weft_comm *comm, weft_result result);
+
+/* A context of the survivors alone, numbered anew, with an id of their own. The function gives it to `begin`
+ * and fails if that does. */
+int victim_go_on_without(struct ranks_context *context, rank_function begin);
+
+#endif
