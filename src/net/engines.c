@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "comm/error.h"
-#include "comm/log.h"
+#include "comm/settings.h"
 #include "net/net_internal.h"
 
 /* In the order in which "auto" tries them. */
@@ -42,6 +42,19 @@ weft_result weft__net_choose(const char *name, const struct weft__net_engine **e
         snprintf(reason, reason_bytes, "because %s", weft__last_error());
     }
     return weft__error(WEFT_ERROR_UNSUPPORTED, "no network engine can be had: %s", reason);
+}
+
+weft_result weft__net_read_settings(struct weft__net_config *config)
+{
+    const char *transport = weft__setting_text(WEFT__SETTING_NET_TRANSPORT);
+    const int is_rdma = strcmp(transport, "rdma") == 0;
+    if (!is_rdma && strcmp(transport, "any") != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is \"%.32s\"; it must be any or rdma",
+                           weft__settings[WEFT__SETTING_NET_TRANSPORT].name, transport);
+    config->engine = weft__setting_text(WEFT__SETTING_NET);
+    config->devices = weft__setting_text(WEFT__SETTING_NET_DEVICES);
+    config->demand = is_rdma ? WEFT__NET_RDMA : WEFT__NET_ANY_TRANSPORT;
+    return WEFT_OK;
 }
 
 weft_result weft__net_probe(const char *name, char *reason, size_t reason_bytes)

@@ -97,6 +97,9 @@ struct weft__net_put {
     uint32_t signal, add; /* weft__net_put_signal only */
 };
 
+/* Engine, devices and demand, as the settings say (WEFT_NET, WEFT_NET_DEVICES, WEFT_NET_TRANSPORT). */
+weft_result weft__net_read_settings(struct weft__net_config *config);
+
 /* Logs which engine it is, and why. */
 weft_result weft__net_open(const struct weft__net_config *config, struct weft__net **net);
 /* Whether an engine ("ucx", "shm") can be had here; if not, why. */

@@ -68,6 +68,24 @@ static int names_must_be_known(void)
     return 0;
 }
 
+static int settings_are_read(void)
+{
+    struct weft__net_config config = {.num_ranks = 1};
+    CHECK(weft__net_read_settings(&config) == WEFT_OK);
+    CHECK(strcmp(config.engine, "auto") == 0 && config.devices == NULL);
+    CHECK(config.demand == WEFT__NET_ANY_TRANSPORT);
+    setenv("WEFT_NET", "shm", 1);
+    setenv("WEFT_NET_DEVICES", "eth0", 1);
+    setenv("WEFT_NET_TRANSPORT", "rdma", 1);
+    CHECK(weft__net_read_settings(&config) == WEFT_OK);
+    CHECK(strcmp(config.engine, "shm") == 0 && strcmp(config.devices, "eth0") == 0);
+    CHECK(config.demand == WEFT__NET_RDMA);
+    setenv("WEFT_NET_TRANSPORT", "carrier pigeon", 1);
+    CHECK(weft__net_read_settings(&config) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(weft__last_error(), "WEFT_NET_TRANSPORT is \"carrier pigeon\"") != NULL);
+    return 0;
+}
+
 static int shm_is_no_rdma(void)
 {
     struct weft__net *net;
@@ -173,6 +191,7 @@ static void engines_are_chosen_by_name(void **state)
 {
     (void)state;
     run_child(names_must_be_known);
+    run_child(settings_are_read);
     run_child(shm_is_no_rdma);
     run_child(automatic_takes_ucx_if_it_is_there);
     run_child(engines_must_agree);
