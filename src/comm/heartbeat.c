@@ -13,14 +13,18 @@ static int64_t interval_ns(const struct weft__heartbeat *heartbeat)
 
 void weft__heartbeat_start(struct weft__heartbeat *heartbeat, uint32_t limit_ms, int64_t now_ns)
 {
-    *heartbeat = (struct weft__heartbeat){.limit_ms = limit_ms, .heard_ns = now_ns};
+    *heartbeat =
+        (struct weft__heartbeat){.limit_ms = limit_ms, .heard_ns = now_ns, .looked_ns = now_ns};
     heartbeat->next_beat_ns = now_ns + interval_ns(heartbeat);
 }
 
 int weft__heartbeat_is_silent(struct weft__heartbeat *heartbeat, uint64_t num_received,
                               int64_t now_ns)
 {
-    if (num_received != heartbeat->num_received) {
+    /* It looks once per interval, or has not been running. */
+    const int was_stopped = now_ns - heartbeat->looked_ns > 2 * interval_ns(heartbeat);
+    heartbeat->looked_ns = now_ns;
+    if (num_received != heartbeat->num_received || was_stopped) {
         heartbeat->num_received = num_received;
         heartbeat->heard_ns = now_ns;
     }

@@ -12,12 +12,13 @@ struct weft__heartbeat {
     uint32_t limit_ms;     /* 0: there is none */
     uint64_t num_received; /* bytes, when it last looked */
     int64_t heard_ns;      /* when they had come */
+    int64_t looked_ns;     /* when it last looked */
     int64_t next_beat_ns;
 };
 
 void weft__heartbeat_start(struct weft__heartbeat *heartbeat, uint32_t limit_ms, int64_t now_ns);
 /* Whether the other end has been silent for too long. `num_received` are the bytes of the connection, all that
- * can be read included: who was stopped itself must not take the other for silent. */
+ * can be read included. Who was stopped itself, perhaps with all others, listens for the whole limit again. */
 int weft__heartbeat_is_silent(struct weft__heartbeat *heartbeat, uint64_t num_received,
                               int64_t now_ns);
 /* Whether it is time to send something. */

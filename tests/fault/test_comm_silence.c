@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/ranks.h"
@@ -22,6 +23,7 @@ enum { NUM_RANKS = 4, SILENCE_MS = 1500, LOOK_MS = 20 };
 struct shared {
     _Atomic pid_t stopped;
     _Atomic int num_told;
+    _Atomic pid_t pids[NUM_RANKS];
 };
 
 struct plan {
@@ -120,6 +122,51 @@ static void idle_ranks_live(void **state)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, idle, NULL), 0);
 }
 
+/* Not a rank: stops all of them for longer than the limit, and lets them go on. */
+static void stop_all(const struct shared *shared)
+{
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        kill(atomic_load(&shared->pids[rank]), SIGSTOP);
+    poll(NULL, 0, 2 * SILENCE_MS);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        kill(atomic_load(&shared->pids[rank]), SIGCONT);
+}
+
+static int be_stopped_with_all(struct ranks_context *context)
+{
+    struct shared *shared = context->shared;
+    weft_comm *comm;
+    int status = 0;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    atomic_store(&shared->pids[context->rank], getpid());
+    ranks_barrier(context);
+    pid_t helper = context->rank == 0 ? fork() : -1;
+    if (helper == 0) {
+        stop_all(shared);
+        _exit(0);
+    }
+    if (helper > 0)
+        waitpid(helper, &status, 0);
+    ranks_barrier(context);
+    poll(NULL, 0, SILENCE_MS); /* for whoever would find the others silent */
+    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void a_job_that_is_stopped_as_a_whole_goes_on(void **state)
+{
+    (void)state;
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = RANKS_ID_BY_RANK_0,
+                                          .num_ranks = NUM_RANKS,
+                                          .shared_bytes = sizeof(struct shared)};
+    assert_int_equal(setenv("WEFT_HEARTBEAT_MS", "1500", 1), 0);
+    assert_int_equal(ranks_run_with(&options, be_stopped_with_all), 0);
+}
+
 static int be_refused(struct ranks_context *context)
 {
     weft_comm *comm;
@@ -142,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_stopped_rank_is_named),
         cmocka_unit_test(a_stopped_rendezvous_is_named_by_its_rank),
         cmocka_unit_test(idle_ranks_live),
+        cmocka_unit_test(a_job_that_is_stopped_as_a_whole_goes_on),
         cmocka_unit_test(a_limit_that_is_too_short_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
