@@ -292,6 +292,8 @@ static void *monitor(void *argument)
         const int is_lost = result != WEFT__WIRE_EMPTY || is_silent;
         if (is_lost && close_ns == INT64_MAX)
             lose_server(link, result != WEFT__WIRE_EMPTY ? SERVER_DIED : SERVER_SILENT);
+        if (is_silent && close_ns == INT64_MAX && atomic_load(&link->status->result) != WEFT_OK)
+            weft__link_tell_failure(link); /* should it wake up: it goes on without this rank */
         if (is_lost || now_ns >= close_ns)
             return NULL;
         if (weft__heartbeat_is_due(&link->heartbeat, now_ns))
