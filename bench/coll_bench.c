@@ -117,10 +117,11 @@ static weft_result run_sizes(struct bench *bench)
     TRY(weft_coll_create(bench->comm, NULL, &bench->coll));
     TRY(weft_stream_create(bench->comm, &bench->stream));
     weft_result result = WEFT_OK;
-    for (int32_t i = 0; i < bench->options.num_sizes && result == WEFT_OK; i++) {
+    for (int32_t i = 0; i < bench->options.sizes.count && result == WEFT_OK; i++) {
+        const uint64_t bytes = (uint64_t)bench->options.sizes.values[i];
         struct run run = {.bench = bench,
-                          .collective = coll_bench_all_reduce(bench->options.sizes[i],
-                                                              weft_comm_num_ranks(bench->comm))};
+                          .collective =
+                              coll_bench_all_reduce(bytes, weft_comm_num_ranks(bench->comm))};
         result = run_size(&run);
         weft_heap_free(bench->comm, run.send);
         weft_heap_free(bench->comm, run.recv);

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll_options.h"
 
-#include <argp.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { KEY_BYTES = 256, KEY_ITERS, KEY_WARMUP };
 
@@ -15,58 +11,39 @@ static const struct argp_option options_table[] = {
     {.name = "warmup", .key = KEY_WARMUP, .arg = "N", .doc = "Iterations before them (3)"},
     {0}};
 
-static int32_t parse_number(struct argp_state *state, const char *text, int32_t min, int32_t max)
-{
-    char *end;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value < min || value > max)
-        argp_error(state, "'%s' is not a number from %d to %d", text, min, max);
-    return (int32_t)value;
-}
+enum { MAX_ITERS = 10000 };
 
-static void parse_sizes(struct argp_state *state, char *text, struct coll_bench_options *options)
+static const struct stored_option stored_options[] = {
+    OPTION_NUMBER(KEY_ITERS, "--iters", struct coll_bench_options, num_iters, 1, MAX_ITERS),
+    OPTION_NUMBER(KEY_WARMUP, "--warmup", struct coll_bench_options, num_warmups, 0, MAX_ITERS),
+    {0}};
+
+static void parse_sizes(struct coll_bench_options *options, const char *text,
+                        struct argp_state *state)
 {
-    const int32_t element_bytes = (int32_t)sizeof(float), max_bytes = 1 << 30;
-    char *member;
-    options->num_sizes = 0;
-    while ((member = strsep(&text, ",")) != NULL) {
-        if (options->num_sizes == MAX_SIZES)
-            argp_error(state, "'%s' is one more than the %d that can be listed", member, MAX_SIZES);
-        const int32_t bytes = parse_number(state, member, element_bytes, max_bytes);
-        if (bytes % element_bytes != 0)
-            argp_error(state, "--bytes %d: must be a multiple of %d", bytes, element_bytes);
-        options->sizes[options->num_sizes++] = (uint64_t)bytes;
-    }
+    const struct option_members sizes = {
+        .min = sizeof(float), .max = 1 << 30, .unit = OPTION_BYTES};
+    option_list(state, "--bytes", text, &sizes, &options->sizes);
+    for (int32_t i = 0; i < options->sizes.count; i++)
+        if (options->sizes.values[i] % (int64_t)sizeof(float) != 0)
+            argp_error(state, "--bytes %lld: must be a multiple of %zu",
+                       (long long)options->sizes.values[i], sizeof(float));
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
-    struct coll_bench_options *options = state->input;
-    const int32_t max_iters = 10000;
-    switch (key) {
-    case KEY_BYTES:
-        parse_sizes(state, text, options);
-        return 0;
-    case KEY_ITERS:
-        options->num_iters = parse_number(state, text, 1, max_iters);
-        return 0;
-    case KEY_WARMUP:
-        options->num_warmups = parse_number(state, text, 0, max_iters);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    if (key != KEY_BYTES)
+        return option_store(stored_options, key, text, state);
+    parse_sizes(state->input, text, state);
+    return 0;
 }
 
 void coll_bench_options_parse(struct coll_bench_options *options, const char *doc, int argc,
                               char **argv)
 {
     const struct argp argp = {.options = options_table, .parser = parse_option, .doc = doc};
-    *options = (struct coll_bench_options){.num_sizes = 4,
-                                           .sizes = {1 << 10, 64 << 10, 1 << 20, 8 << 20},
-                                           .num_iters = 10,
-                                           .num_warmups = 3};
+    *options = (struct coll_bench_options){
+        .sizes = {4, {1 << 10, 64 << 10, 1 << 20, 8 << 20}}, .num_iters = 10, .num_warmups = 3};
     argp_parse(&argp, argc, argv, 0, NULL, options);
 }
 

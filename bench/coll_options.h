@@ -5,12 +5,10 @@
 
 #include "workload/collective.h"
 #include "workload/figures.h"
-
-enum { MAX_SIZES = 16 };
+#include "workload/options.h"
 
 struct coll_bench_options {
-    int32_t num_sizes;
-    uint64_t sizes[MAX_SIZES]; /* bytes, multiples of 4 */
+    struct option_list sizes; /* bytes, multiples of 4 */
     int32_t num_iters;
     int32_t num_warmups;
 };

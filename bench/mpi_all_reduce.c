@@ -104,8 +104,8 @@ int main(int argc, char **argv)
     uint64_t num_wrong = 0;
     MPI_Init(&argc, &argv);
     coll_bench_options_parse(&options, "MPI_Allreduce of Open MPI.", argc, argv);
-    for (int32_t i = 0; i < options.num_sizes; i++)
-        num_wrong += run_size(&options, options.sizes[i]);
+    for (int32_t i = 0; i < options.sizes.count; i++)
+        num_wrong += run_size(&options, (uint64_t)options.sizes.values[i]);
     MPI_Finalize();
     return num_wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

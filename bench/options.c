@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "options.h"
 
-#include <argp.h>
-#include <errno.h>
-#include <limits.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "weft.h"
+#include "workload/options.h"
 
 static const char *const measure_names[] = {[MEASURE_ROWS] = "rows",
                                             [MEASURE_LAYER] = "layer",
                                             [MEASURE_LATENCY] = "latency",
-                                            [MEASURE_IDLE] = "idle"};
+                                            [MEASURE_IDLE] = "idle",
+                                            NULL};
 
 enum { KEY_TOKENS = 256, KEY_HIDDEN, KEY_TOPK, KEY_EXPERTS, KEY_ITERS, KEY_WARMUP, KEY_SEED };
 
@@ -28,69 +23,30 @@ static const struct argp_option options_table[] = {
     {.name = "seed", .key = KEY_SEED, .arg = "N", .doc = "Of tokens and routing (1)"},
     {0}};
 
-static int32_t parse_number(struct argp_state *state, const char *text, int32_t max)
-{
-    char *end;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value < 0 || value > max)
-        argp_error(state, "'%s' is not a number from 0 to %d", text, max);
-    return (int32_t)value;
-}
+enum { MAX_SIZE = 1 << 20 };
 
-static enum bench_measure parse_measure(struct argp_state *state, const char *text)
-{
-    for (int i = MEASURE_ROWS; i <= MEASURE_IDLE; i++) {
-        if (strcmp(text, measure_names[i]) == 0)
-            return (enum bench_measure)i;
-    }
-    argp_error(state, "--measure %s: must be rows, layer, latency or idle", text);
-    return MEASURE_ROWS;
-}
+#define NUMBER(key, name, member, min, max)                                                        \
+    OPTION_NUMBER(key, name, struct bench_options, member, min, max)
 
-static void check_options(struct argp_state *state, const struct bench_options *options)
-{
-    if (options->hidden < 1 || options->num_experts < 1 || options->num_iters < 1)
-        argp_error(state, "--hidden, --experts and --iters must be 1 or more");
-    if (options->num_topk < 1 || options->num_topk > options->num_experts)
-        argp_error(state, "--topk %d: must be 1..%d", options->num_topk, options->num_experts);
-}
+static const struct stored_option stored_options[] = {
+    OPTION_CHOICE('m', "--measure", struct bench_options, measure, measure_names),
+    NUMBER(KEY_TOKENS, "--tokens", num_tokens, 0, MAX_SIZE),
+    NUMBER(KEY_HIDDEN, "--hidden", hidden, 1, MAX_SIZE),
+    NUMBER(KEY_TOPK, "--topk", num_topk, 1, WEFT_MAX_TOPK),
+    NUMBER(KEY_EXPERTS, "--experts", num_experts, 1, MAX_SIZE),
+    NUMBER(KEY_ITERS, "--iters", num_iters, 1, MAX_SIZE),
+    NUMBER(KEY_WARMUP, "--warmup", num_warmups, 0, MAX_SIZE),
+    NUMBER(KEY_SEED, "--seed", seed, 0, INT64_MAX),
+    {0}};
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
-    struct bench_options *options = state->input;
-    const int32_t max_size = 1 << 20;
-    switch (key) {
-    case 'm':
-        options->measure = parse_measure(state, text);
-        return 0;
-    case KEY_TOKENS:
-        options->num_tokens = parse_number(state, text, max_size);
-        return 0;
-    case KEY_HIDDEN:
-        options->hidden = parse_number(state, text, max_size);
-        return 0;
-    case KEY_TOPK:
-        options->num_topk = parse_number(state, text, WEFT_MAX_TOPK);
-        return 0;
-    case KEY_EXPERTS:
-        options->num_experts = parse_number(state, text, max_size);
-        return 0;
-    case KEY_ITERS:
-        options->num_iters = parse_number(state, text, max_size);
-        return 0;
-    case KEY_WARMUP:
-        options->num_warmups = parse_number(state, text, max_size);
-        return 0;
-    case KEY_SEED:
-        options->seed = (uint64_t)parse_number(state, text, INT_MAX);
-        return 0;
-    case ARGP_KEY_END:
-        check_options(state, options);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct bench_options *options = state->input;
+    if (key != ARGP_KEY_END)
+        return option_store(stored_options, key, text, state);
+    if (options->num_topk > options->num_experts)
+        argp_error(state, "--topk %d: must be 1..%d", options->num_topk, options->num_experts);
+    return 0;
 }
 
 void bench_options_parse(struct bench_options *options, int argc, char **argv)

@@ -173,10 +173,10 @@ static int measure_way(struct job *job, const struct collective *collective, con
 static int list_ways(struct job *job, weft_collective kind)
 {
     const struct collective_options *options = job->options;
-    const int32_t num_blocks = options->num_blocks.num_values;
-    const int32_t num_grids = num_blocks * options->num_warps.num_values;
+    const int32_t num_blocks = options->num_blocks.count;
+    const int32_t num_grids = num_blocks * options->num_warps.count;
     job->num_ways = 0;
-    for (int32_t i = 0; i < options->algorithms.num_values * num_grids; i++) {
+    for (int32_t i = 0; i < options->algorithms.count * num_grids; i++) {
         const struct way way = {
             .algorithm = (weft_algorithm)options->algorithms.values[i / num_grids],
             .num_blocks = (int32_t)options->num_blocks.values[i % num_blocks],
@@ -213,8 +213,8 @@ static int measure_op(struct job *job, weft_collective kind)
     TRY(list_ways(job, kind));
     if (is_matrix(job) && job->rank.rank == 0)
         coll_matrix_heading(&collective, job->ways, job->num_ways);
-    for (int32_t i = 0; i < options->sizes.num_values; i++) {
-        collective.count = collective_count(&collective, options->sizes.values[i]);
+    for (int32_t i = 0; i < options->sizes.count; i++) {
+        collective.count = collective_count(&collective, (uint64_t)options->sizes.values[i]);
         TRY(measure_size(job, &collective));
     }
     return 0;
@@ -249,7 +249,7 @@ static int run(struct job *job)
     TRY(open_memory(job));
     if (options->form == FORM_TABLE && job->rank.rank == 0)
         collective_report_heading();
-    for (int32_t i = 0; i < options->ops.num_values; i++)
+    for (int32_t i = 0; i < options->ops.count; i++)
         TRY(measure_op(job, (weft_collective)options->ops.values[i]));
     if (job->num_wrong == 0)
         return 0;

@@ -4,13 +4,7 @@
 #define BENCH_CUDA_COLLECTIVE_OPTIONS_H
 
 #include "workload/collective.h"
-
-enum { MAX_LISTED_VALUES = 32 };
-
-struct value_list {
-    int32_t num_values;
-    uint64_t values[MAX_LISTED_VALUES];
-};
+#include "workload/options.h"
 
 enum form {
     FORM_TABLE,
@@ -19,12 +13,12 @@ enum form {
 };
 
 struct collective_options {
-    struct value_list ops;        /* weft_collective */
-    struct value_list algorithms; /* weft_algorithm; those that serve an operation */
-    struct value_list sizes;      /* bytes, as nccl-tests counts */
-    struct value_list num_blocks; /* 0: the library's choice */
-    struct value_list num_warps;  /* the same */
-    uint64_t packet_bytes;        /* the same */
+    struct option_list ops;        /* weft_collective */
+    struct option_list algorithms; /* weft_algorithm; those that serve an operation */
+    struct option_list sizes;      /* bytes, as nccl-tests counts */
+    struct option_list num_blocks; /* 0: the library's choice */
+    struct option_list num_warps;  /* the same */
+    uint64_t packet_bytes;         /* the same */
     weft_dtype dtype;
     int32_t num_iters, num_warmups;
     enum form form;

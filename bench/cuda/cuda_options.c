@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cuda_options.h"
 
-#include <argp.h>
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "weft.h"
@@ -67,17 +63,7 @@ static const struct argp_option options_table[] = {
             "experts it takes, with rows of the first of --rows and the first of --blocks"},
     {0}};
 
-static int32_t parse_number(struct argp_state *state, const char *text, int32_t min, int32_t max)
-{
-    char *end;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value < min || value > max)
-        argp_error(state, "'%s' is not a number from %d to %d", text, min, max);
-    return (int32_t)value;
-}
-
-/* The next member of a list separated by `separators`, which is cut up; NULL after the last. */
+/* The next member of a list with so many already, which is cut up; NULL after the last. */
 static char *next_of(struct argp_state *state, char **list, const char *separator, int32_t count,
                      int32_t max)
 {
@@ -87,22 +73,14 @@ static char *next_of(struct argp_state *state, char **list, const char *separato
     return member;
 }
 
-static void parse_list(struct argp_state *state, char *text, int32_t min, int32_t max,
-                       struct number_list *list)
-{
-    char *member;
-    list->num_numbers = 0;
-    while ((member = next_of(state, &text, ",", list->num_numbers, MAX_LISTED)) != NULL)
-        list->numbers[list->num_numbers++] = parse_number(state, member, min, max);
-}
-
 static void parse_format(struct argp_state *state, char *text, struct row_format *format)
 {
     char *member;
     format->num_planes = 0;
     format->text = strdup(text); /* lives as long as the process */
     while ((member = next_of(state, &text, "+", format->num_planes, MAX_PLANES)) != NULL) {
-        const int32_t row_bytes = parse_number(state, member, UNIT_BYTES, MAX_ROW_BYTES);
+        const int32_t row_bytes =
+            (int32_t)option_integer(state, "--rows", member, UNIT_BYTES, MAX_ROW_BYTES);
         if (row_bytes % UNIT_BYTES != 0)
             argp_error(state, "--rows %d: must be a multiple of %d", row_bytes, UNIT_BYTES);
         format->row_bytes[format->num_planes++] = row_bytes;
@@ -128,76 +106,56 @@ static void parse_traces(struct argp_state *state, char *text, struct cuda_optio
         options->traces[options->num_traces++] = member;
 }
 
-static enum measure parse_measure(struct argp_state *state, const char *text)
-{
-    static const char *const names[] = {[MEASURE_ALL] = "all",
-                                        [MEASURE_PUSH] = "push",
-                                        [MEASURE_PULL] = "pull",
-                                        [MEASURE_COPY] = "copy"};
-    for (int i = MEASURE_ALL; i <= MEASURE_COPY; i++) {
-        if (strcmp(text, names[i]) == 0)
-            return (enum measure)i;
-    }
-    argp_error(state, "--measure %s: must be all, push, pull or copy", text);
-    return MEASURE_ALL;
-}
+enum { MAX_TOKENS = 1 << 16, MAX_EXPERTS = 1 << 16, MAX_ITERS = 10000, MAX_SMS = 1024 };
+static const char *const measure_names[] = {[MEASURE_ALL] = "all",
+                                            [MEASURE_PUSH] = "push",
+                                            [MEASURE_PULL] = "pull",
+                                            [MEASURE_COPY] = "copy",
+                                            NULL};
+
+#define NUMBER(key, name, member, min, max)                                                        \
+    OPTION_NUMBER(key, name, struct cuda_options, member, min, max)
+
+static const struct stored_option stored_options[] = {
+    NUMBER(KEY_GPUS, "--gpus", num_gpus, 1, MAX_RANKS),
+    OPTION_CHOICE(KEY_MEASURE, "--measure", struct cuda_options, measure, measure_names),
+    NUMBER(KEY_WARPS, "--warps", num_warps, 0, 32),
+    NUMBER(KEY_TOPK, "--topk", num_topk, 1, WEFT_MAX_TOPK),
+    NUMBER(KEY_EXPERTS, "--experts", num_experts, 1, MAX_EXPERTS),
+    NUMBER(KEY_ITERS, "--iters", num_iters, 1, MAX_ITERS),
+    NUMBER(KEY_WARMUP, "--warmup", num_warmups, 0, MAX_ITERS),
+    NUMBER(KEY_PART, "--part-mib", part_mib, 1, 1024),
+    NUMBER(KEY_SEED, "--seed", seed, 0, INT64_MAX),
+    OPTION_FLAG(KEY_JSON, "--json", struct cuda_options, output),
+    {0}};
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
+    static const struct option_members tokens = {.min = 1, .max = MAX_TOKENS};
+    static const struct option_members sms = {.min = 1, .max = MAX_SMS}, blocks = {.max = MAX_SMS};
     struct cuda_options *options = state->input;
-    const int32_t max_tokens = 1 << 16, max_experts = 1 << 16, max_iters = 10000, max_sms = 1024;
     switch (key) {
-    case KEY_GPUS:
-        options->num_gpus = parse_number(state, text, 1, MAX_RANKS);
-        return 0;
-    case KEY_MEASURE:
-        options->measure = parse_measure(state, text);
-        return 0;
     case KEY_TOKENS:
-        parse_list(state, text, 1, max_tokens, &options->num_tokens);
+        option_list(state, "--tokens", text, &tokens, &options->num_tokens);
         return 0;
     case KEY_ROWS:
         parse_formats(state, text, options);
         return 0;
     case KEY_SMS:
-        parse_list(state, text, 1, max_sms, &options->num_sms);
+        option_list(state, "--sms", text, &sms, &options->num_sms);
         return 0;
     case KEY_BLOCKS:
-        parse_list(state, text, 0, max_sms, &options->num_blocks);
-        return 0;
-    case KEY_WARPS:
-        options->num_warps = parse_number(state, text, 0, 32);
+        option_list(state, "--blocks", text, &blocks, &options->num_blocks);
         return 0;
     case KEY_TRACE:
         parse_traces(state, text, options);
-        return 0;
-    case KEY_TOPK:
-        options->num_topk = parse_number(state, text, 1, WEFT_MAX_TOPK);
-        return 0;
-    case KEY_EXPERTS:
-        options->num_experts = parse_number(state, text, 1, max_experts);
-        return 0;
-    case KEY_ITERS:
-        options->num_iters = parse_number(state, text, 1, max_iters);
-        return 0;
-    case KEY_WARMUP:
-        options->num_warmups = parse_number(state, text, 0, max_iters);
-        return 0;
-    case KEY_PART:
-        options->part_mib = parse_number(state, text, 1, 1024);
-        return 0;
-    case KEY_SEED:
-        options->seed = (uint64_t)parse_number(state, text, 0, INT_MAX);
-        return 0;
-    case KEY_JSON:
-        options->output = OUTPUT_JSON;
         return 0;
     case ARGP_KEY_END:
         if (options->num_topk > options->num_experts)
             argp_error(state, "--topk %d: must be 1..%d", options->num_topk, options->num_experts);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return option_store(stored_options, key, text, state);
     }
 }
 

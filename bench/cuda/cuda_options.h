@@ -6,13 +6,9 @@
 #include <stdint.h>
 
 #include "kernels.h"
+#include "workload/options.h"
 
 enum { MAX_LISTED = 16 };
-
-struct number_list {
-    int32_t num_numbers;
-    int32_t numbers[MAX_LISTED];
-};
 
 struct row_format {
     int32_t num_planes;
@@ -26,9 +22,9 @@ enum output { OUTPUT_TABLE, OUTPUT_JSON };
 struct cuda_options {
     int32_t num_gpus; /* 0: all */
     enum measure measure;
-    struct number_list num_tokens; /* per rank */
-    struct number_list num_sms;
-    struct number_list num_blocks; /* of weft; 0: its choice */
+    struct option_list num_tokens; /* per rank */
+    struct option_list num_sms;
+    struct option_list num_blocks; /* of weft; 0: its choice */
     int32_t num_warps;             /* the same */
     int32_t num_traces;
     const char *traces[MAX_LISTED]; /* files of routing; none: the seeded gate's */

@@ -118,7 +118,7 @@ static int measure_format(struct job *job, struct ep_batch *batch, int32_t num_b
 {
     int result = ep_batch_init(batch);
     for (int32_t i = 0; i < num_blocks_listed && result == 0; i++)
-        result = measure_operations(job, batch, job->options->num_blocks.numbers[i],
+        result = measure_operations(job, batch, (int32_t)job->options->num_blocks.values[i],
                                     i == 0 ? FIRST_BLOCKS : FURTHER_BLOCKS);
     ep_batch_destroy(batch);
     return result;
@@ -159,9 +159,9 @@ static int run(struct job *job)
     const struct ep_tracing tracing = {options, &job->rank, &job->timing};
     for (int32_t i = 0; i < options->num_traces; i++)
         TRY(ep_trace_measure(&tracing, options->traces[i], &job->num_wrong));
-    for (int32_t i = 0; i < options->num_tokens.num_numbers && options->num_traces == 0; i++)
-        TRY(measure_tokens(job, options->num_tokens.numbers[i],
-                           i == 0 ? options->num_blocks.num_numbers : 1));
+    for (int32_t i = 0; i < options->num_tokens.count && options->num_traces == 0; i++)
+        TRY(measure_tokens(job, (int32_t)options->num_tokens.values[i],
+                           i == 0 ? options->num_blocks.count : 1));
     if (job->num_wrong == 0)
         return 0;
     if (job->rank.rank == 0)

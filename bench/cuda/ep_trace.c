@@ -151,7 +151,7 @@ static int measure(struct trace_job *job, const char *path, int64_t *num_wrong)
                                         .rows = batch.format->text,
                                         .row_bytes = {[TRACE_DISPATCH] = row_bytes_of(batch.format),
                                                       [TRACE_COMBINE] = batch.format->row_bytes[0]},
-                                        .num_blocks = job->options->num_blocks.numbers[0]};
+                                        .num_blocks = (int32_t)job->options->num_blocks.values[0]};
     const int result = measure_layers(job, &batch, num_wrong);
     ep_batch_close(&batch);
     ep_batch_destroy(&batch);

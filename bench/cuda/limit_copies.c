@@ -173,9 +173,9 @@ static int measure_one(struct parts *parts, struct measured *measured, struct re
 
 static int measure_kernel(struct parts *parts, struct measured measured, struct report *report)
 {
-    const struct number_list *num_sms = &parts->options->num_sms;
-    for (int32_t i = 0; i < num_sms->num_numbers; i++) {
-        parts->num_blocks = num_sms->numbers[i];
+    const struct option_list *num_sms = &parts->options->num_sms;
+    for (int32_t i = 0; i < num_sms->count; i++) {
+        parts->num_blocks = (int32_t)num_sms->values[i];
         if (parts->num_blocks <= parts->gpus->num_sms)
             TRY(measure_one(parts, &measured, report));
     }

@@ -155,8 +155,8 @@ static int measure(struct batch *batch, const struct limit *limit, struct report
 {
     const struct cuda_options *options = batch->options;
     batch->kernel = limit->kernel;
-    for (int32_t i = 0; i < options->num_sms.num_numbers; i++) {
-        batch->num_blocks = options->num_sms.numbers[i];
+    for (int32_t i = 0; i < options->num_sms.count; i++) {
+        batch->num_blocks = (int32_t)options->num_sms.values[i];
         if (batch->num_blocks > batch->gpus->num_sms)
             continue;
         const struct timing timing = {
@@ -223,9 +223,9 @@ static int measure_formats(struct gpus *gpus, const struct cuda_options *options
 int limit_rows(struct gpus *gpus, const struct cuda_options *options, struct report *report)
 {
     int result = 0;
-    for (int32_t i = 0; i < options->num_tokens.num_numbers && result == 0; i++) {
+    for (int32_t i = 0; i < options->num_tokens.count && result == 0; i++) {
         struct plan plan;
-        TRY(routing_init(&plan, options, options->num_tokens.numbers[i], gpus->num_gpus));
+        TRY(routing_init(&plan, options, (int32_t)options->num_tokens.values[i], gpus->num_gpus));
         result = measure_formats(gpus, options, &plan, report);
         plan_destroy(&plan);
     }

@@ -159,8 +159,8 @@ static int run(struct job *job)
                                   .num_ranks = job->rank.num_ranks,
                                   .num_topk = job->options->num_topk,
                                   .num_experts = job->options->num_experts};
-    for (int32_t i = 0; i < job->options->num_tokens.num_numbers; i++)
-        TRY(measure_tokens(job, job->options->num_tokens.numbers[i]));
+    for (int32_t i = 0; i < job->options->num_tokens.count; i++)
+        TRY(measure_tokens(job, (int32_t)job->options->num_tokens.values[i]));
     return 0;
 }
 

@@ -191,8 +191,8 @@ static int measure_op(struct job *job, weft_collective kind)
 {
     struct collective collective = {
         .kind = kind, .source = job->source, .redop = WEFT_SUM, .num_ranks = job->rank.num_ranks};
-    for (int32_t i = 0; i < job->options->sizes.num_values; i++) {
-        collective.count = collective_count(&collective, job->options->sizes.values[i]);
+    for (int32_t i = 0; i < job->options->sizes.count; i++) {
+        collective.count = collective_count(&collective, (uint64_t)job->options->sizes.values[i]);
         TRY(measure_collective(job, &collective));
     }
     return 0;
@@ -203,7 +203,7 @@ static int measure_ops(struct job *job)
     const struct collective_options *options = job->options;
     TRY(job->variant->open(&job->rank, &job->memory));
     TRY(collective_memory_init(&job->memory, &job->source));
-    for (int32_t i = 0; i < options->ops.num_values; i++)
+    for (int32_t i = 0; i < options->ops.count; i++)
         TRY(measure_op(job, (weft_collective)options->ops.values[i]));
     return 0;
 }

@@ -80,15 +80,21 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
     return WEFT_OK;
 }
 
+static uint64_t oneshot_bytes(const struct weft__coll_defaults *defaults,
+                              weft_collective collective)
+{
+    if (collective == WEFT_ALL_REDUCE)
+        return defaults->all_reduce_packets_bytes;
+    return collective == WEFT_BROADCAST ? defaults->broadcast_packets_bytes
+                                        : defaults->other_packets_bytes;
+}
+
 static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective collective,
                                         uint64_t row_bytes)
 {
     const uint64_t num_peers = (uint64_t)coll->comm->num_ranks - 1;
     const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
-    const uint64_t oneshot_bytes = collective == WEFT_ALL_REDUCE
-                                       ? defaults->all_reduce_packets_bytes
-                                       : defaults->other_packets_bytes;
-    if (row_bytes * num_peers <= oneshot_bytes &&
+    if (row_bytes * num_peers <= oneshot_bytes(defaults, collective) &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_ONESHOT))
         return WEFT_ALGORITHM_ONESHOT;
     if (collective == WEFT_REDUCE_SCATTER)

@@ -59,9 +59,10 @@ struct weft__coll_defaults {
     uint64_t chunk_bytes;
     int32_t max_blocks; /* that the machine chooses */
     /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
-     * steps, and of the others. */
+     * steps, of broadcasts, and of the others. */
     uint64_t all_reduce_packets_bytes;
     uint64_t two_step_packets_bytes;
+    uint64_t broadcast_packets_bytes;
     uint64_t other_packets_bytes;
 };
 const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm);

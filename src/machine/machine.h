@@ -55,7 +55,10 @@
  * send what it has just reduced, and reduce into what it has just sent. The last packet of a row may be
  * short. Rows in memory may start at any byte, and be in memory of the block or the
  * arguments, too; 16-byte aligned ones are fastest.
- *   weft_packets_send     sends a row from memory to some ranks, and wakes them
+ *   weft_packets_load     begins to read a row in memory that is to be sent, and does not change until
+ *                         then; what is read before other loads, such as weft_packets_begin's
+ *                         (programs/packet_area.h), comes while they do
+ *   weft_packets_send     sends such a row to some ranks, and wakes them
  *   weft_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WEFT_STATUS_OK, as
  *                         weft_wait does, all lanes the same

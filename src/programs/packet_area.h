@@ -151,15 +151,24 @@ WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
     return weft_packets_of(area, is_good ? sequence : WEFT_PACKETS_FAILED);
 }
 
-/* By one warp of each of num_blocks blocks that have the same number, once all its warps have read it:
- * writes it for the block, and its share of those for blocks that did not run. */
-WEFT_FN void weft_packets_advance(struct weft_warp *warp, const struct weft_packet_area *area,
-                                  uint64_t sequence, int32_t num_blocks)
+/* The i-th rank after the own one. */
+WEFT_FN int32_t weft_rank_after(const struct weft_exchange *exchange, int32_t i)
 {
-    for (int32_t i = weft_block_idx(warp) + weft_lane_idx(warp) * num_blocks; i < area->max_blocks;
-         i += WEFT_WARP_SIZE * num_blocks)
+    const int32_t rank = exchange->rank + i;
+    return rank < exchange->num_ranks ? rank : rank - exchange->num_ranks;
+}
+
+/* By every warp of the block, once all of them have read the number: writes it for the block, and the
+ * block's share of those for blocks that did not run. By one warp it takes 0.13 us longer on H200. */
+WEFT_FN void weft_packets_advance(struct weft_warp *warp, const struct weft_packet_area *area,
+                                  uint64_t sequence)
+{
+    const int32_t lane = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t num_blocks = weft_num_blocks(warp);
+    for (int32_t i = weft_block_idx(warp) + lane * num_blocks; i < area->max_blocks;
+         i += weft_num_warps(warp) * WEFT_WARP_SIZE * num_blocks)
         area->block_sequences[i] = sequence;
-    if (weft_block_idx(warp) == 0 && weft_lane_idx(warp) == 0)
+    if (weft_block_idx(warp) == 0 && lane == 0)
         area->num_units_taken[(sequence + 1) % 2] = 0; /* the next operation's */
 }
 
@@ -171,8 +180,7 @@ WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
 {
     weft_exchange_note(warp, &area->exchange, packets->sequence, status);
     weft_block_sync(warp);
-    if (weft_warp_idx(warp) == 0)
-        weft_packets_advance(warp, area, packets->sequence, weft_num_blocks(warp));
+    weft_packets_advance(warp, area, packets->sequence);
     return status;
 }
 
@@ -314,9 +322,11 @@ WEFT_FN struct weft_span weft_share_row(uint64_t row_bytes, int32_t idx, int32_t
 {
     enum { STEP_BYTES = WEFT_WARP_SIZE * WEFT_PACKET_BYTES };
     const uint64_t num_steps = (row_bytes + STEP_BYTES - 1) / STEP_BYTES;
-    const uint64_t share_bytes =
-        (num_steps + (uint64_t)num_shares - 1) / (uint64_t)num_shares * STEP_BYTES;
-    return weft_span_of_row(row_bytes, (uint64_t)idx * share_bytes, share_bytes);
+    /* Short rows are spared the division. */
+    const uint64_t share_steps =
+        num_steps <= (uint64_t)num_shares ? 1 : (num_steps - 1) / (uint64_t)num_shares + 1;
+    return weft_span_of_row(row_bytes, (uint64_t)idx * share_steps * STEP_BYTES,
+                            share_steps * STEP_BYTES);
 }
 
 /* This warp's share of a row that all warps of the launch share. */

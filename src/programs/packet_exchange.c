@@ -41,7 +41,8 @@ WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_
     if (span.bytes == 0)
         return;
     if (rank != packets->rank) {
-        weft_packets_send(warp, packets, one, src, span.bytes);
+        const struct weft_packet_row loaded = weft_packets_load(warp, src, span.bytes);
+        weft_packets_send(warp, packets, one, &loaded);
         return;
     }
     char *dst = args->out + args->rows.received[rank].offset + span.begin;
@@ -105,10 +106,10 @@ WEFT_FN enum weft_status check_headers(struct weft_warp *warp,
 
 WEFT_PROGRAM(packet_exchange, warp, args)
 {
+    const struct warp_group group = group_of_warp(warp, args->area.exchange.num_ranks);
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     if (packets.sequence == WEFT_PACKETS_FAILED)
         return WEFT_STATUS_FAILED;
-    const struct warp_group group = group_of_warp(warp, packets.num_ranks);
     for (int32_t rank = group.first_rank; rank < packets.num_ranks; rank += group.rank_step)
         send_row(warp, args, &packets, rank, group);
     send_headers(warp, args, &packets);

@@ -6,31 +6,43 @@
  */
 #include "programs/packet_reduce.h"
 
+/* This warp's share of the row for the i-th rank after this one. */
+WEFT_FN struct weft_packet_row load_row(struct weft_warp *warp,
+                                        const struct weft_packet_reduce_args *args,
+                                        struct weft_span span, int32_t i)
+{
+    const uint64_t rank = (uint64_t)weft_rank_after(&args->area.exchange, i);
+    return weft_packets_load(warp, args->in + rank * args->in_stride_bytes + span.begin,
+                             span.bytes);
+}
+
 /* One call for both, since each is much code, which GPUs fetch anew in every launch. */
 WEFT_FN void send_rows(struct weft_warp *warp, const struct weft_packet_reduce_args *args,
-                       const struct weft_packets *packets, struct weft_span span)
+                       const struct weft_packets *packets, struct weft_span span,
+                       struct weft_packet_row row)
 {
     const int same_for_all = args->in_stride_bytes == 0;
-    const int32_t num_ranks = packets->num_ranks;
-    for (int32_t i = 1; i < (same_for_all ? 2 : num_ranks); i++) {
-        const int32_t rank = (packets->rank + i) % num_ranks;
+    const int32_t num_rows = same_for_all ? 1 : packets->num_ranks - 1;
+    for (int32_t i = 1; i <= num_rows; i++) {
+        const int32_t rank = weft_rank_after(&args->area.exchange, i);
         const struct weft_packet_targets to = {
-            same_for_all ? 0 : rank, same_for_all ? num_ranks : rank + 1,
+            same_for_all ? 0 : rank, same_for_all ? packets->num_ranks : rank + 1,
             weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES};
-        weft_packets_send(warp, packets, to,
-                          args->in + (uint64_t)rank * args->in_stride_bytes + span.begin,
-                          span.bytes);
+        weft_packets_send(warp, packets, to, &row);
+        if (i < num_rows)
+            row = load_row(warp, args, span, i + 1);
     }
 }
 
 WEFT_PROGRAM(packet_reduce, warp, args)
 {
+    const struct weft_span span = weft_warp_share(warp, args->row_bytes);
+    const struct weft_packet_row row = load_row(warp, args, span, 1);
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     if (packets.sequence == WEFT_PACKETS_FAILED)
         return WEFT_STATUS_FAILED;
-    const struct weft_span span = weft_warp_share(warp, args->row_bytes);
     if (span.bytes > 0)
-        send_rows(warp, args, &packets, span);
+        send_rows(warp, args, &packets, span, row);
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
     weft_headers_send(warp, &packets, duty, args->header);
     enum weft_status status = weft_headers_check(warp, &packets, duty, &args->header);

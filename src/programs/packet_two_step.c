@@ -30,16 +30,26 @@ WEFT_FN uint64_t share_slot(struct weft_warp *warp, const struct weft_packet_two
            (uint64_t)step * weft_region_slots(&args->area) / 2 + offset;
 }
 
+/* This warp's share of the part of the i-th rank after this one. */
+WEFT_FN struct weft_packet_row load_part(struct weft_warp *warp,
+                                         const struct weft_packet_two_step_args *args, int32_t i)
+{
+    const int32_t rank = weft_rank_after(&args->area.exchange, i);
+    const struct weft_span span = warp_share_of_part(warp, args, rank);
+    return weft_packets_load(warp, args->in + span.begin, span.bytes);
+}
+
 WEFT_FN void send_parts(struct weft_warp *warp, const struct weft_packet_two_step_args *args,
-                        const struct weft_packets *packets)
+                        const struct weft_packets *packets, struct weft_packet_row row)
 {
     for (int32_t i = 1; i < packets->num_ranks; i++) {
-        const int32_t rank = (packets->rank + i) % packets->num_ranks;
-        const struct weft_span span = warp_share_of_part(warp, args, rank);
+        const int32_t rank = weft_rank_after(&args->area.exchange, i);
         const struct weft_packet_targets one = {rank, rank + 1,
                                                 share_slot(warp, args, packets->rank, 0)};
-        if (span.bytes > 0)
-            weft_packets_send(warp, packets, one, args->in + span.begin, span.bytes);
+        if (row.bytes > 0)
+            weft_packets_send(warp, packets, one, &row);
+        if (i + 1 < packets->num_ranks)
+            row = load_part(warp, args, i + 1);
     }
 }
 
@@ -57,8 +67,11 @@ WEFT_FN enum weft_status reduce_part(struct weft_warp *warp,
     const enum weft_status status =
         weft_packets_reduce(warp, packets, &from, args->out + span.begin, args->reduction,
                             span.bytes / weft_dtype_bytes(args->reduction.dtype));
-    if (status == WEFT_STATUS_OK)
-        weft_packets_send(warp, packets, all, args->out + span.begin, span.bytes);
+    if (status == WEFT_STATUS_OK) {
+        const struct weft_packet_row row =
+            weft_packets_load(warp, args->out + span.begin, span.bytes);
+        weft_packets_send(warp, packets, all, &row);
+    }
     return status;
 }
 
@@ -68,7 +81,7 @@ WEFT_FN enum weft_status receive_parts(struct weft_warp *warp,
 {
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t i = 1; i < packets->num_ranks && status == WEFT_STATUS_OK; i++) {
-        const int32_t rank = (packets->rank + i) % packets->num_ranks;
+        const int32_t rank = weft_rank_after(&args->area.exchange, i);
         const struct weft_span span = warp_share_of_part(warp, args, rank);
         if (span.bytes > 0)
             status = weft_packets_receive(warp, packets, rank, share_slot(warp, args, rank, 1),
@@ -79,10 +92,11 @@ WEFT_FN enum weft_status receive_parts(struct weft_warp *warp,
 
 WEFT_PROGRAM(packet_two_step, warp, args)
 {
+    const struct weft_packet_row row = load_part(warp, args, 1);
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
     if (packets.sequence == WEFT_PACKETS_FAILED)
         return WEFT_STATUS_FAILED;
-    send_parts(warp, args, &packets);
+    send_parts(warp, args, &packets, row);
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
     weft_headers_send(warp, &packets, duty, args->header);
     enum weft_status status = weft_headers_check(warp, &packets, duty, &args->header);

@@ -21,6 +21,7 @@
     X(stream_begin_capture, cuStreamBeginCapture)                                                  \
     X(stream_end_capture, cuStreamEndCapture)                                                      \
     X(graph_instantiate, cuGraphInstantiateWithFlags)                                              \
+    X(graph_upload, cuGraphUpload)                                                                 \
     X(graph_launch, cuGraphLaunch)                                                                 \
     X(graph_destroy, cuGraphDestroy)                                                               \
     X(graph_exec_destroy, cuGraphExecDestroy)                                                      \
@@ -31,6 +32,7 @@
     X(mem_free, cuMemFree)                                                                         \
     X(mem_alloc_async, cuMemAllocAsync)                                                            \
     X(mem_free_async, cuMemFreeAsync)                                                              \
+    X(memcpy_async, cuMemcpyAsync)                                                                 \
     X(mem_get_info, cuMemGetInfo)                                                                  \
     X(mem_get_allocation_granularity, cuMemGetAllocationGranularity)                               \
     X(mem_address_reserve, cuMemAddressReserve)                                                    \

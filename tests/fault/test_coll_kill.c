@@ -12,10 +12,9 @@
 #include "harness/machine.h"
 #include "harness/stock.h"
 #include "harness/victim.h"
-#include "oracle/coll_call.h"
+#include "oracle/coll_seat.h"
 
-enum { NUM_RANKS = 4, MAX_CALLS = 1000000, PACKET_BYTES = 4096 };
-enum { SMALL = 200, LARGE = 50000 }; /* elements of 4 bytes: by packets, and not */
+enum { NUM_RANKS = 4 };
 
 enum moment {
     BEFORE_OPERATION, /* the others wait for it to start */
@@ -31,90 +30,44 @@ struct plan {
     uint64_t seed;
 };
 
-/* What one rank has. */
-struct seat {
-    struct ep_rank rank;
-    weft_coll *coll;
-    struct coll_call call;
-};
-
-static struct coll_case case_of(const struct plan *plan, int32_t num_ranks)
+static int seat_open(struct coll_seat *seat, struct ranks_context *context)
 {
-    struct coll_case spec =
-        coll_case_random(plan->seed, num_ranks, plan->operation, WEFT_FP32, WEFT_SUM, plan->count);
-    spec.root = num_ranks - 1;
-    return spec;
-}
-
-static int seat_open(struct seat *seat, struct ranks_context *context, const struct plan *plan)
-{
-    enum { ARENA_BYTES = 4 << 20 };
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
-    const struct coll_case spec = case_of(plan, context->num_ranks);
-    config.packet_bytes = PACKET_BYTES;
-    config.num_blocks = 2;
-    config.num_warps = 2;
-    if (ep_rank_open(&seat->rank, context, 0, ARENA_BYTES))
-        return 1;
-    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, &config, &seat->coll));
-    return coll_check(&seat->rank, seat->coll, &spec, "before") ||
-           coll_call_create(&seat->rank, &spec, &seat->call);
-}
-
-static weft_result call_once(const struct seat *seat)
-{
-    const weft_result result =
-        coll_call_issue(&seat->call, seat->rank.context->rank, seat->coll, seat->rank.stream);
-    return result != WEFT_OK ? result : weft_stream_synchronize(seat->rank.stream);
-}
-
-static weft_result call_until_failure(const struct seat *seat)
-{
-    weft_result result = WEFT_OK;
-    for (int i = 0; i < MAX_CALLS && result == WEFT_OK; i++)
-        result = call_once(seat);
-    return result;
+    const struct plan *plan = context->argument;
+    struct coll_case spec = coll_case_random(plan->seed, context->num_ranks, plan->operation,
+                                             WEFT_FP32, WEFT_SUM, plan->count);
+    spec.root = context->num_ranks - 1;
+    return coll_seat_open(seat, context, 0, &spec);
 }
 
 /* From now on everything fails at once. */
-static int check_calls_fail(const struct seat *seat)
+static int check_calls_fail(const struct coll_seat *seat)
 {
-    RANK_CHECK_ERROR(seat->rank.context, call_once(seat), WEFT_ERROR_RANK_FAILED, "died");
+    RANK_CHECK_ERROR(seat->rank.context, coll_seat_call(seat), WEFT_ERROR_RANK_FAILED, "died");
     return 0;
-}
-
-static int seat_close(struct seat *seat)
-{
-    /* An error of a call can come before those of what it has enqueued already. */
-    (void)weft_stream_synchronize(seat->rank.stream);
-    if (coll_call_destroy(&seat->rank, &seat->call))
-        return 1;
-    RANK_CHECK_OK(seat->rank.context, weft_coll_destroy(seat->coll));
-    return ep_rank_close(&seat->rank);
 }
 
 static int begin(struct ranks_context *context)
 {
-    struct seat seat;
-    return seat_open(&seat, context, context->argument) || seat_close(&seat);
+    struct coll_seat seat;
+    return seat_open(&seat, context) || coll_seat_close(&seat);
 }
 
 static int survive(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct seat seat;
+    struct coll_seat seat;
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
     const struct stock before = stock_take();
-    if (seat_open(&seat, context, plan))
+    if (seat_open(&seat, context))
         return 1;
     victim_choose(context, plan->victim);
     if (victim_is_self(context) && plan->moment == BEFORE_OPERATION)
         victim_strike(context, SIGKILL);
     if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
         return 1;
-    const weft_result result = call_until_failure(&seat);
+    const weft_result result = coll_seat_call_until_failure(&seat);
     if (victim_check_death(context, seat.rank.comm, result) || check_calls_fail(&seat) ||
-        seat_close(&seat))
+        coll_seat_close(&seat))
         return 1;
     return stock_check(context, before, stock_take()) || victim_go_on_without(context, begin);
 }
@@ -140,7 +93,7 @@ static void before_each_operation(void **state)
         run((struct plan){.operation = (enum coll_operation)operation,
                           .moment = BEFORE_OPERATION,
                           .victim = operation % NUM_RANKS,
-                          .count = operation % 2 == 0 ? SMALL : LARGE});
+                          .count = operation % 2 == 0 ? COLL_SEAT_SMALL : COLL_SEAT_LARGE});
 }
 
 static void at_random_moments(void **state)
@@ -151,10 +104,10 @@ static void at_random_moments(void **state)
             struct plan plan = {.operation = (enum coll_operation)operation,
                                 .moment = AT_RANDOM,
                                 .victim = (seed + operation) % NUM_RANKS,
-                                .count = SMALL,
+                                .count = COLL_SEAT_SMALL,
                                 .seed = 100 + (uint64_t)seed};
             run(plan);
-            plan.count = LARGE;
+            plan.count = COLL_SEAT_LARGE;
             run(plan);
         }
 }
@@ -166,7 +119,7 @@ static void together_with_the_rendezvous(void **state)
     run((struct plan){.operation = COLL_ALL_REDUCE,
                       .moment = AT_RANDOM,
                       .id = RANKS_ID_BY_RANK_0,
-                      .count = SMALL,
+                      .count = COLL_SEAT_SMALL,
                       .seed = 5});
 }
 

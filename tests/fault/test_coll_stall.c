@@ -12,10 +12,9 @@
 
 #include "harness/machine.h"
 #include "harness/victim.h"
-#include "oracle/coll_call.h"
+#include "oracle/coll_seat.h"
 
-enum { NUM_RANKS = 4, MAX_CALLS = 1000000, TIMEOUT_MS = 800, PACKET_BYTES = 4096 };
-enum { SMALL = 200, LARGE = 50000 }; /* elements of 4 bytes: by packets, and not */
+enum { NUM_RANKS = 4, TIMEOUT_MS = 800 };
 
 enum moment {
     BEFORE_OPERATION, /* the others wait for it to start */
@@ -31,44 +30,12 @@ struct plan {
     uint64_t seed;
 };
 
-struct seat {
-    struct ep_rank rank;
-    weft_coll *coll;
-    struct coll_call call;
-};
-
-static int seat_open(struct seat *seat, struct ranks_context *context, const struct plan *plan)
+static int seat_open(struct coll_seat *seat, struct ranks_context *context, const struct plan *plan)
 {
-    enum { ARENA_BYTES = 4 << 20 };
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
     struct coll_case spec =
         coll_case_random(plan->seed, NUM_RANKS, plan->operation, WEFT_FP32, WEFT_SUM, plan->count);
     spec.root = plan->victim; /* of a broadcast nobody else is waited for */
-    config.timeout_ms = TIMEOUT_MS;
-    coll_config.packet_bytes = PACKET_BYTES;
-    coll_config.num_blocks = 2;
-    coll_config.num_warps = 2;
-    if (ep_rank_open_with(&seat->rank, context, &config, ARENA_BYTES))
-        return 1;
-    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, &coll_config, &seat->coll));
-    return coll_check(&seat->rank, seat->coll, &spec, "before") ||
-           coll_call_create(&seat->rank, &spec, &seat->call);
-}
-
-static int seat_close(struct seat *seat)
-{
-    /* The stopped rank has an error of its own when it goes on, or none. */
-    (void)weft_stream_synchronize(seat->rank.stream);
-    if (coll_call_destroy(&seat->rank, &seat->call))
-        return 1;
-    RANK_CHECK_OK(seat->rank.context, weft_coll_destroy(seat->coll));
-    return ep_rank_close(&seat->rank);
-}
-
-static weft_result issue(const struct seat *seat)
-{
-    return coll_call_issue(&seat->call, seat->rank.context->rank, seat->coll, seat->rank.stream);
+    return coll_seat_open(seat, context, TIMEOUT_MS, &spec);
 }
 
 static void pause_ms(long ms)
@@ -84,7 +51,7 @@ static int32_t front_of(const struct plan *plan)
 
 /* The collective waits for the victim. The front rank is also in a barrier, on another stream: there it
  * waits for others, which are in the collective and not in the barrier. */
-static weft_result call_behind_another(const struct seat *seat, const struct plan *plan)
+static weft_result call_behind_another(const struct coll_seat *seat, const struct plan *plan)
 {
     weft_stream *other;
     weft_result result = weft_stream_create(seat->rank.comm, &other);
@@ -95,7 +62,7 @@ static weft_result call_behind_another(const struct seat *seat, const struct pla
         pause_ms(200); /* so that its deadline passes first */
     }
     if (result == WEFT_OK)
-        result = issue(seat);
+        result = coll_seat_issue(seat);
     const weft_result waited = weft_stream_synchronize(other);
     const weft_result worked = weft_stream_synchronize(seat->rank.stream);
     (void)weft_stream_destroy(other);
@@ -103,34 +70,28 @@ static weft_result call_behind_another(const struct seat *seat, const struct pla
     return result == WEFT_OK ? worked : result;
 }
 
-static weft_result call_until_failure(const struct seat *seat, const struct plan *plan)
+static weft_result call_until_failure(const struct coll_seat *seat, const struct plan *plan)
 {
-    weft_result result = WEFT_OK;
-    if (plan->moment == BEHIND_ANOTHER)
-        return call_behind_another(seat, plan);
-    for (int i = 0; i < MAX_CALLS && result == WEFT_OK; i++) {
-        result = issue(seat);
-        if (result == WEFT_OK)
-            result = weft_stream_synchronize(seat->rank.stream);
-    }
-    return result;
+    return plan->moment == BEHIND_ANOTHER ? call_behind_another(seat, plan)
+                                          : coll_seat_call_until_failure(seat);
 }
 
-static int be_stopped(struct seat *seat, const struct plan *plan)
+/* It has an error of its own when it goes on, or none. */
+static int be_stopped(struct coll_seat *seat, const struct plan *plan)
 {
     struct ranks_context *context = seat->rank.context;
     if (plan->moment != AT_RANDOM) {
         victim_strike(context, SIGSTOP);
-        return seat_close(seat);
+        return coll_seat_close(seat);
     }
     if (victim_strike_later(context, SIGSTOP, plan->seed))
         return 1;
     (void)call_until_failure(seat, plan);
     victim_await_strike(context);
-    return seat_close(seat);
+    return coll_seat_close(seat);
 }
 
-static int check_failure(struct seat *seat, weft_result result)
+static int check_failure(struct coll_seat *seat, weft_result result)
 {
     struct ranks_context *context = seat->rank.context;
     RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
@@ -142,14 +103,14 @@ static int check_failure(struct seat *seat, weft_result result)
 static int live_through_a_stall(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct seat seat;
+    struct coll_seat seat;
     if (seat_open(&seat, context, plan))
         return 1;
     victim_choose(context, plan->victim);
     if (victim_is_self(context))
         return be_stopped(&seat, plan);
     const weft_result result = call_until_failure(&seat, plan);
-    const int failed = check_failure(&seat, result) || seat_close(&seat);
+    const int failed = check_failure(&seat, result) || coll_seat_close(&seat);
     victim_leave(context);
     return failed;
 }
@@ -170,16 +131,16 @@ static void run(struct plan plan)
 static void before_operations(void **state)
 {
     (void)state;
-    run((struct plan){COLL_ALL_REDUCE, BEFORE_OPERATION, .victim = 2, .count = SMALL});
-    run((struct plan){COLL_BROADCAST, BEFORE_OPERATION, .victim = 1, .count = LARGE});
+    run((struct plan){COLL_ALL_REDUCE, BEFORE_OPERATION, .victim = 2, .count = COLL_SEAT_SMALL});
+    run((struct plan){COLL_BROADCAST, BEFORE_OPERATION, .victim = 1, .count = COLL_SEAT_LARGE});
 }
 
 static void at_random_moments(void **state)
 {
     (void)state;
-    static const struct plan plans[] = {{COLL_REDUCE_SCATTER, AT_RANDOM, 0, SMALL, 12},
-                                        {COLL_ALL_GATHER, AT_RANDOM, 1, LARGE, 13},
-                                        {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, SMALL, 14}};
+    static const struct plan plans[] = {{COLL_REDUCE_SCATTER, AT_RANDOM, 0, COLL_SEAT_SMALL, 12},
+                                        {COLL_ALL_GATHER, AT_RANDOM, 1, COLL_SEAT_LARGE, 13},
+                                        {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, COLL_SEAT_SMALL, 14}};
     const int num_plans = tests_rounds(ep_grid_size(3, 1), 1);
     for (int i = 0; i < num_plans; i++)
         run(plans[i]);
@@ -188,8 +149,8 @@ static void at_random_moments(void **state)
 static void behind_another_rank(void **state)
 {
     (void)state;
-    run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = SMALL});
-    run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 0, .count = LARGE});
+    run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = COLL_SEAT_SMALL});
+    run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 0, .count = COLL_SEAT_LARGE});
 }
 
 int main(void)

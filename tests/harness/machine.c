@@ -84,6 +84,11 @@ int tests_on_cuda(void)
     return machine != NULL && strcmp(machine, "cuda") == 0;
 }
 
+int32_t tests_num_devices(void)
+{
+    return num_devices;
+}
+
 void tests_expect_ranks(int32_t num_ranks)
 {
     enum { QUEUES_PER_RANK = 8, MAX_QUEUES = 32 };

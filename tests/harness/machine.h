@@ -17,6 +17,8 @@ void tests_expect_ranks(int32_t num_ranks);
 
 /* 1 if the ranks are on GPUs; once the machine is chosen. */
 int tests_on_cuda(void);
+/* Which ranks take in turn; 0 on cpu. */
+int32_t tests_num_devices(void);
 
 /* `on_cpu` or, if the ranks are on GPUs, `on_cuda`: how often to do the same again where starting a
  * process takes a second or two. */

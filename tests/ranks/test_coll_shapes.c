@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every collective with every element type, operator, algorithm and count, on 1 to 9 ranks; memory,
- * alignment, values and form are drawn at random for each. */
+/* Every collective with every element type, operator, algorithm and count, on 1 to 9 ranks, and some of
+ * them on up to 32; memory, alignment, values and form are drawn at random for each, unless said
+ * otherwise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,15 +38,22 @@ static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation o
     coll_trials_add(trials, coll_trial_of(&spec, setup));
 }
 
+/* On one to nine ranks every operator of every type is done in every setup, and every type in every setup
+ * with every kind of values. */
 static void add_every_dtype_and_op(struct coll_trials *trials)
 {
-    struct rng rng = {rng_key(1, (uint64_t)trials->num_ranks)};
+    const int32_t num_ranks = trials->num_ranks;
+    struct rng rng = {rng_key(1, (uint64_t)num_ranks)};
     for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
         const int num_ops = coll_is_reduction((enum coll_operation)operation) ? NUM_OPS : 1;
-        for (int i = 0; i < NUM_DTYPES * num_ops; i++)
-            add(trials, rng_next(&rng), (enum coll_operation)operation,
-                (weft_dtype)(i % NUM_DTYPES), (weft_reduce_op)(i / NUM_DTYPES),
-                counts[rng_below(&rng, NUM_SMALL_COUNTS)], rng_next(&rng));
+        for (int i = 0; i < NUM_DTYPES * num_ops; i++) {
+            const int dtype = i % NUM_DTYPES, op = i / NUM_DTYPES;
+            struct coll_case spec = coll_case_random(
+                rng_next(&rng), num_ranks, (enum coll_operation)operation, (weft_dtype)dtype,
+                (weft_reduce_op)op, counts[rng_below(&rng, NUM_SMALL_COUNTS)]);
+            spec.values = (enum coll_values)((num_ranks + op) % COLL_NUM_VALUES);
+            coll_trials_add(trials, coll_trial_of(&spec, (uint64_t)num_ranks + (uint64_t)dtype));
+        }
     }
 }
 
@@ -75,24 +83,26 @@ static void on_one_to_nine_ranks(void **state)
     }
 }
 
-/* More than the buffers of every setup hold. */
+/* More than the buffers of most setups hold, up to LARGE_COUNT where that is no more than MAX_BYTES. */
 static void large(void **state)
 {
     (void)state;
     enum { MAX_BYTES = 9 << 20 };
-    const int32_t num_ranks_of[] = {3, 2};
-    for (int i = 0; i < ep_grid_size(2, 1); i++) {
-        struct coll_trials trials = coll_trials_create(num_ranks_of[i]);
-        struct rng rng = {rng_key(3, (uint64_t)num_ranks_of[i])};
-        for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++)
-            for (int setup = operation % 2; setup < COLL_NUM_SETUPS; setup += 2) {
-                const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
-                add(&trials, rng_next(&rng), (enum coll_operation)operation, dtype,
-                    (weft_reduce_op)rng_below(&rng, NUM_OPS),
-                    limited((enum coll_operation)operation, dtype, LARGE_COUNT, num_ranks_of[i],
-                            MAX_BYTES),
-                    (uint64_t)setup);
-            }
+    const uint64_t smallest = counts[NUM_COUNTS - 1];
+    for (int32_t num_ranks = ep_grid_size(1, 3); num_ranks <= MAX_RANKS;
+         num_ranks += ep_grid_size(1, MAX_RANKS)) {
+        struct coll_trials trials = coll_trials_create(num_ranks);
+        struct rng rng = {rng_key(3, (uint64_t)num_ranks)};
+        for (int i = 0; i < COLL_NUM_OPERATIONS; i++) {
+            const enum coll_operation operation = (enum coll_operation)i;
+            const weft_dtype dtype = (weft_dtype)((num_ranks + 3 * i) % NUM_DTYPES);
+            const uint64_t count = (num_ranks + i) % 2 == 0
+                                       ? LARGE_COUNT
+                                       : smallest + rng_next(&rng) % (LARGE_COUNT - smallest);
+            add(&trials, rng_next(&rng), operation, dtype, (weft_reduce_op)rng_below(&rng, NUM_OPS),
+                limited(operation, dtype, count, num_ranks, MAX_BYTES),
+                (uint64_t)num_ranks + (uint64_t)i);
+        }
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
 }
@@ -114,10 +124,23 @@ static void in_processes(void **state)
         random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(300, 50));
 }
 
+static void every_operation_and_setup(int32_t num_ranks)
+{
+    struct coll_trials trials = coll_trials_create(num_ranks);
+    struct rng rng = {rng_key(4, (uint64_t)num_ranks)};
+    for (int i = 0; i < COLL_NUM_OPERATIONS * COLL_NUM_SETUPS; i++)
+        add(&trials, rng_next(&rng), (enum coll_operation)(i % COLL_NUM_OPERATIONS),
+            (weft_dtype)rng_below(&rng, NUM_DTYPES), (weft_reduce_op)rng_below(&rng, NUM_OPS),
+            counts[rng_below(&rng, NUM_SMALL_COUNTS)], (uint64_t)(i / COLL_NUM_OPERATIONS));
+    assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
+}
+
 static void many_ranks(void **state)
 {
     (void)state;
-    random_trials(RANKS_THREADS, 16, ep_grid_size(60, 20));
+    const int32_t first = tests_rounds(ep_grid_size(MAX_RANKS + 1, 16), 16);
+    for (int32_t num_ranks = first; num_ranks <= 16; num_ranks++)
+        every_operation_and_setup(num_ranks);
     /* A GPU has 32 queues for the kernels of ranks that share it, and needs some for itself. */
     if (!tests_on_cuda())
         random_trials(RANKS_THREADS, WEFT_COLL_MAX_RANKS, ep_grid_size(20, 5));

@@ -152,10 +152,11 @@ WEFT_PROGRAM(planted_packets, warp, args)
     if (weft_warp_idx(warp) > 0)
         return take_all(warp, args, &packets);
     write_data(warp, args);
-    weft_packets_send(warp, &packets, to, args->own, PACKET_ROW_BYTES);
+    const struct weft_packet_row row = weft_packets_load(warp, args->own, PACKET_ROW_BYTES);
+    weft_packets_send(warp, &packets, to, &row);
     enum weft_status status = take_all(warp, args, &packets);
     if (args->form == PACKETS_SENT_TWICE && status == WEFT_STATUS_OK) {
-        weft_packets_send(warp, &packets, to, args->own, PACKET_ROW_BYTES);
+        weft_packets_send(warp, &packets, to, &row);
         status = take_all(warp, args, &packets);
     }
     if (status != WEFT_STATUS_OK)
@@ -175,7 +176,9 @@ WEFT_PROGRAM(late_packets, warp, args)
                                          .exchange = 1};
     for (uint64_t i = 0; i < JOB_SLOTS && args->rank == 0; i++) {
         const struct weft_packet_targets to = {0, JOB_RANKS, i * JOB_SLOT_WORDS};
-        weft_packets_send(warp, &packets, to, args->own->slots[0], WEFT_PACKET_BYTES);
+        const struct weft_packet_row row =
+            weft_packets_load(warp, args->own->slots[0], WEFT_PACKET_BYTES);
+        weft_packets_send(warp, &packets, to, &row);
     }
     for (int32_t i = 0; i < JOB_LOOKS; i++)
         job_look(warp, args, i);

@@ -65,7 +65,8 @@ static enum weft_status exchange(struct weft_warp *warp, const void *arguments)
     const uint64_t row_bytes = args->num_elements * weft_dtype_bytes(args->reduction.dtype);
     const struct weft_packet_targets to = {
         0, args->packets.num_ranks, row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW};
-    weft_packets_send(warp, &args->packets, to, row->src, row_bytes);
+    const struct weft_packet_row loaded = weft_packets_load(warp, row->src, row_bytes);
+    weft_packets_send(warp, &args->packets, to, &loaded);
     if (args->operation == ALL_GATHER)
         return gather(warp, args, row, row_bytes);
     const struct weft_packet_sources from = {row->slot, SLOTS_PER_ROW, row->src};
@@ -86,7 +87,9 @@ static enum weft_status send_row(struct weft_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
     const struct weft_packet_targets to = {0, args->packets.num_ranks, args->rows[0].slot};
-    weft_packets_send(warp, &args->packets, to, args->rows[0].src, args->num_elements);
+    const struct weft_packet_row row =
+        weft_packets_load(warp, args->rows[0].src, args->num_elements);
+    weft_packets_send(warp, &args->packets, to, &row);
     return WEFT_STATUS_OK;
 }
 

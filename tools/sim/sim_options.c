@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "options.h"
+#include "workload/options.h"
 
 enum {
     DEFAULT_SCHEDULES = 2000,

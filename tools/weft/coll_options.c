@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-#include "options.h"
+#include "job.h"
+#include "workload/options.h"
 
 enum key {
     KEY_RANKS = 256,
@@ -70,14 +71,6 @@ static const char documentation[] =
 
 const char *const coll_memory_names[] = {"heap", "other", NULL};
 
-static weft_algorithm parse_algorithm(const char *text, struct argp_state *state)
-{
-    const char *names[WEFT_NUM_ALGORITHMS + 1] = {NULL};
-    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++)
-        names[i] = weft_algorithm_name((weft_algorithm)i);
-    return (weft_algorithm)option_choice(state, "--algo", text, names);
-}
-
 void coll_options_parse_sizes(struct coll_options *options, const char *text,
                               struct argp_state *state)
 {
@@ -107,7 +100,7 @@ static const char *const check_modes[] = {"full", "none", NULL};
 
 static const struct stored_option stored_options[] = {
     NUMBER(KEY_RANKS, "--ranks", num_ranks, 1, WEFT_COLL_MAX_RANKS),
-    CHOICE(KEY_MACHINE, "--machine", machine, machine_names),
+    CHOICE(KEY_MACHINE, "--machine", machine, job_machine_names),
     NUMBER(KEY_TIMEOUT, "--timeout-ms", timeout_ms, 1, MAX_TIMEOUT_MS),
     CHOICE(KEY_OP, "--op", op, collective_names),
     CHOICE(KEY_DTYPE, "--dtype", dtype, dtype_names),
@@ -129,7 +122,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     struct coll_options *options = state->input;
     switch (key) {
     case KEY_ALGO:
-        options->algorithm = parse_algorithm(text, state);
+        options->algorithm =
+            (weft_algorithm)option_choice(state, "--algo", text, collective_algorithm_names());
         return 0;
     case KEY_BYTES:
         coll_options_parse_sizes(options, text, state);

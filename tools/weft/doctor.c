@@ -7,7 +7,7 @@
 #include "command.h"
 #include "doctor_report.h"
 #include "job.h"
-#include "options.h"
+#include "workload/options.h"
 
 enum { MAX_RANKS = 64, HOST_RANKS = 2, KEY_MACHINE = 256, KEY_RANKS, KEY_LINKS, KEY_JSON };
 
@@ -38,7 +38,7 @@ static const char documentation[] =
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     static const struct stored_option stored_options[] = {
-        OPTION_CHOICE(KEY_MACHINE, "--machine", struct doctor, machine, machine_names),
+        OPTION_CHOICE(KEY_MACHINE, "--machine", struct doctor, machine, job_machine_names),
         OPTION_NUMBER(KEY_RANKS, "--ranks", struct doctor, num_ranks, 1, MAX_RANKS),
         OPTION_FLAG(KEY_LINKS, "--links", struct doctor, scope),
         OPTION_FLAG(KEY_JSON, "--json", struct doctor, format),

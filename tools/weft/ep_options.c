@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options.h"
+#include "job.h"
 #include "weft.h"
+#include "workload/options.h"
 
 enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };
 enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EXPERTS = 256 };
@@ -151,7 +152,7 @@ static const char *const check_modes[] = {"full", "sample", "none", NULL};
 static const struct stored_option stored_options[] = {
     NUMBER(KEY_RANKS, "--ranks", num_ranks, 1, MAX_RANKS),
     NUMBER(KEY_NODES, "--nodes", num_nodes, 1, MAX_RANKS),
-    CHOICE(KEY_MACHINE, "--machine", machine, machine_names),
+    CHOICE(KEY_MACHINE, "--machine", machine, job_machine_names),
     NUMBER(KEY_TIMEOUT, "--timeout-ms", timeout_ms, 1, MAX_TIMEOUT_MS),
     NUMBER(KEY_TOKENS, "--tokens", num_tokens, 0, MAX_TOKENS),
     NUMBER(KEY_HIDDEN, "--hidden", hidden, 1, INT32_MAX),

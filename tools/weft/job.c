@@ -8,6 +8,8 @@
 #include "command.h"
 #include "launch.h"
 
+const char *const job_machine_names[] = {"auto", "cpu", "cuda", NULL};
+
 int job_has_rank(void)
 {
     static const char *const marks[][2] = {

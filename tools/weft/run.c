@@ -4,7 +4,7 @@
 
 #include "command.h"
 #include "launch.h"
-#include "options.h"
+#include "workload/options.h"
 
 enum { MAX_RANKS = 1024, MAX_GRACE_S = 86400, KEY_GRACE = 256, KEY_NO_PREFIX };
 

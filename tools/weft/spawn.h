@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Starts one rank of a job as a process in a session of its own. */
+/* Starts one rank of a job as a process in a process group of its own. */
 #ifndef WEFT_TOOL_SPAWN_H
 #define WEFT_TOOL_SPAWN_H
 
@@ -24,7 +24,7 @@ struct spawn {
 };
 
 struct spawned {
-    pid_t pid;                /* also its session and process group */
+    pid_t pid;                /* also its process group */
     int stdout_fd, stderr_fd; /* nonblocking read ends, -1 if SPAWN_OUTPUT_SHARED */
 };
 

@@ -33,8 +33,8 @@ static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
  * a device, whose blocks must all run at once. */
 static weft_result choose_lists(weft_comm *comm, struct tune_options *options)
 {
-    static const struct tune_values machines_choice = {1, {0}};
-    static const struct tune_values cuda_blocks = {4, {0, 16, 32, 64}}, cuda_warps = {2, {0, 16}};
+    static const struct option_list machines_choice = {1, {0}};
+    static const struct option_list cuda_blocks = {4, {0, 16, 32, 64}}, cuda_warps = {2, {0, 16}};
     int has_own_device = 0;
     const weft_result result = ask_for_devices(comm, &has_own_device);
     if (options->blocks.count == 0)

@@ -63,8 +63,8 @@ static weft_result measure_algorithm(weft_comm *comm, const struct tune_options 
     weft_result result = WEFT_OK;
     for (int b = 0; b < options->blocks.count; b++) {
         for (int w = 0; w < options->warps.count && result == WEFT_OK; w++) {
-            const struct tune_variant variant = {algorithm, options->blocks.values[b],
-                                                 options->warps.values[w]};
+            const struct tune_variant variant = {algorithm, (int32_t)options->blocks.values[b],
+                                                 (int32_t)options->warps.values[w]};
             result = measure_variant(comm, options, &variant, curve);
         }
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "tune_options.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "options.h"
+#include "job.h"
+#include "workload/options.h"
 
 enum key {
     KEY_RANKS = 256,
@@ -47,41 +47,14 @@ static const char documentation[] =
     "\vThe exit status is 0 only if every call succeeded and the table was written, 1 otherwise, "
     "2 for a wrong argument.";
 
-/* The next item of a comma-separated list, copied to `item`; 0 behind the last. */
-static int next_item(const char **list, char item[32])
-{
-    if (*list == NULL)
-        return 0;
-    const size_t length = strcspn(*list, ",");
-    snprintf(item, 32, "%.*s", (int)length, *list);
-    *list = (*list)[length] == ',' ? *list + length + 1 : NULL;
-    return 1;
-}
-
 static void parse_ops(struct tune_options *options, const char *text, struct argp_state *state)
 {
-    char item[32];
+    const struct option_members ops = {.choices = collective_names};
+    struct option_list list;
     memset(options->is_wanted, 0, sizeof options->is_wanted);
-    while (next_item(&text, item))
-        options->is_wanted[option_choice(state, "--ops", item, collective_names)] = 1;
-}
-
-struct values_option {
-    const char *name;
-    int32_t max;
-};
-
-static void parse_values(struct tune_values *values, const struct values_option *option,
-                         const char *text, struct argp_state *state)
-{
-    char item[32];
-    values->count = 0;
-    while (next_item(&text, item)) {
-        if (values->count == TUNE_MAX_VALUES)
-            argp_error(state, "%s: must be at most %d numbers", option->name, TUNE_MAX_VALUES);
-        values->values[values->count++] =
-            (int32_t)option_integer(state, option->name, item, 0, option->max);
-    }
+    option_list(state, "--ops", text, &ops, &list);
+    for (int32_t i = 0; i < list.count; i++)
+        options->is_wanted[list.values[i]] = 1;
 }
 
 /* So many rows of every operation are a table that the library takes. */
@@ -100,7 +73,7 @@ static void check_sizes(const struct coll_sizes *sizes, struct argp_state *state
 
 static const struct stored_option stored_options[] = {
     NUMBER(KEY_RANKS, "--ranks", coll.num_ranks, 1, WEFT_COLL_MAX_RANKS),
-    OPTION_CHOICE(KEY_MACHINE, "--machine", struct tune_options, coll.machine, machine_names),
+    OPTION_CHOICE(KEY_MACHINE, "--machine", struct tune_options, coll.machine, job_machine_names),
     NUMBER(KEY_TIMEOUT, "--timeout-ms", coll.timeout_ms, 1, MAX_TIMEOUT_MS),
     NUMBER(KEY_ITERS, "--iters", coll.num_iters, 1, MAX_ITERS),
     NUMBER(KEY_WARMUP, "--warmup", coll.num_warmup, 0, MAX_ITERS),
@@ -108,8 +81,7 @@ static const struct stored_option stored_options[] = {
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
-    static const struct values_option blocks = {"--blocks", MAX_BLOCKS};
-    static const struct values_option warps = {"--warps", MAX_WARPS};
+    static const struct option_members blocks = {.max = MAX_BLOCKS}, warps = {.max = MAX_WARPS};
     struct tune_options *options = state->input;
     switch (key) {
     case KEY_OPS:
@@ -119,10 +91,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         coll_options_parse_sizes(&options->coll, text, state);
         return 0;
     case KEY_BLOCKS:
-        parse_values(&options->blocks, &blocks, text, state);
+        option_list(state, "--blocks", text, &blocks, &options->blocks);
         return 0;
     case KEY_WARPS:
-        parse_values(&options->warps, &warps, text, state);
+        option_list(state, "--warps", text, &warps, &options->warps);
         return 0;
     case KEY_OUTPUT:
         options->output = text;

@@ -4,20 +4,15 @@
 #define WEFT_TOOL_TUNE_OPTIONS_H
 
 #include "coll_options.h"
+#include "workload/options.h"
 
-enum { TUNE_MAX_VALUES = 16, TUNE_MAX_SIZES = 25 };
-
-/* Numbers to try; none: the tool chooses them by the machine. */
-struct tune_values {
-    int32_t count;
-    int32_t values[TUNE_MAX_VALUES];
-};
+enum { TUNE_MAX_SIZES = 25 };
 
 struct tune_options {
     struct coll_options coll; /* of every run, but for operation, algorithm, blocks and warps */
     int is_wanted[WEFT_NUM_COLLECTIVES];
-    struct tune_values blocks, warps;
-    const char *output; /* NULL: standard output */
+    struct option_list blocks, warps; /* none: the tool chooses them by the machine */
+    const char *output;               /* NULL: standard output */
 };
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */

@@ -57,7 +57,16 @@ static inline int collective_has_in_place(weft_collective kind)
     return kind != WEFT_ALL_TO_ALL;
 }
 
-/* Enqueues it. Inline, so that this library does not need weft. */
+/* By weft_algorithm; NULL behind the last. Inline, so that this library does not need weft. */
+static inline const char *const *collective_algorithm_names(void)
+{
+    static const char *names[WEFT_NUM_ALGORITHMS + 1];
+    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++)
+        names[i] = weft_algorithm_name((weft_algorithm)i);
+    return names;
+}
+
+/* Enqueues it. Inline for the same reason. */
 static inline weft_result collective_enqueue(const struct collective *collective, weft_coll *coll,
                                              const void *send, void *recv, weft_stream *stream)
 {

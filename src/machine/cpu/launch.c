@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The scheduler of one launch. A fiber that waits leaves what it waits for in its entry; the
- * scheduler resumes only fibers whose word has come. When none can go on, the thread spins for a
- * short time if the host has a core for every rank, then sleeps on the rank's doorbell.
+ * scheduler resumes only fibers whose word has come. When none can go on, the thread polls (polling.h),
+ * then sleeps on the rank's doorbell.
  */
 #include "machine/cpu/launch.h"
 
@@ -10,16 +10,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "comm/thread.h"
+#include "machine/cpu/polling.h"
 #include "machine/fiber.h"
-
-enum {
-    /* A signal between two running ranks takes well under this; longer than that, sleeping and
-     * waking (about 10 us) costs less than it saves. */
-    SPIN_NS = 30 * 1000,
-    POLLS_PER_CLOCK_READ = 64
-};
 
 struct weft__cpu_block {
     uint32_t num_arrived;
@@ -43,6 +37,7 @@ struct weft__cpu_runner {
     int32_t num_fibers;
     int32_t num_blocks;
     int32_t num_cores;
+    struct weft__polling polling;
 };
 
 struct weft__cpu_launch {
@@ -63,13 +58,6 @@ static void destroy_fibers(struct weft__cpu_runner *runner)
         free(runner->fibers[i]);
     }
     runner->num_fibers = 0;
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* ------------------------------------------------------------------ called by the programs */
@@ -229,7 +217,7 @@ static int check_failure(struct weft__cpu_launch *run, int64_t deadline_ns)
         run->failure = describe_wait(left, WEFT_FAILURE_RANK_LEFT);
         return 1;
     }
-    if (now_ns() < deadline_ns || any_can_go_on(run))
+    if (weft__now_ns() < deadline_ns || any_can_go_on(run))
         return 0;
     const struct warp_fiber *waiting = first_waiting_for_rank(run);
     run->failure =
@@ -261,19 +249,18 @@ static void end_all_waits(struct weft__cpu_launch *run)
     run->num_live = 0;
 }
 
-static int spin(struct weft__cpu_launch *run)
+static int is_word_there(void *run)
 {
-    const int64_t end_ns = now_ns() + SPIN_NS;
-    do {
-        for (int i = 0; i < POLLS_PER_CLOCK_READ; i++) {
-            if (any_can_go_on(run))
-                return 1;
-#ifdef __x86_64__
-            __builtin_ia32_pause();
-#endif
-        }
-    } while (now_ns() < end_ns);
-    return 0;
+    return any_can_go_on(run);
+}
+
+static enum weft__cores cores_of(const struct weft__cpu_launch *run)
+{
+    const weft_comm *comm = run->launch->comm;
+    weft_team_info local;
+    weft__topology_team(&comm->topology, comm->rank, WEFT_TEAM_LOCAL, &local);
+    return local.num_ranks <= run->runner->num_cores ? WEFT__CORE_FOR_EACH_RANK
+                                                     : WEFT__FEWER_CORES_THAN_RANKS;
 }
 
 /* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD. */
@@ -315,16 +302,16 @@ static void untell_wait(struct weft__cpu_launch *run)
 /* Returns when a fiber may go on or the waits may have to end. */
 static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
 {
-    const weft_comm *comm = run->launch->comm;
-    if (comm->num_ranks <= run->runner->num_cores && spin(run))
+    const struct weft__condition condition = {is_word_there, run};
+    if (weft__poll(&run->runner->polling, cores_of(run), condition))
         return;
     tell_wait(run);
-    struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[comm->rank]);
+    struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[run->launch->comm->rank]);
     const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
     if (any_can_go_on(run) || check_failure(run, deadline_ns))
         weft__doorbell_cancel(bell);
     else
-        weft__doorbell_sleep(bell, prepared, deadline_ns - now_ns());
+        weft__doorbell_sleep(bell, prepared, deadline_ns - weft__now_ns());
 }
 
 static void run_fibers(struct weft__cpu_launch *run)
@@ -333,7 +320,7 @@ static void run_fibers(struct weft__cpu_launch *run)
     while (run->num_live > 0) {
         if (run_ready_fibers(run))
             continue;
-        const int64_t deadline_ns = now_ns() + timeout_ns;
+        const int64_t deadline_ns = weft__now_ns() + timeout_ns;
         while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
             idle(run, deadline_ns);
         untell_wait(run);

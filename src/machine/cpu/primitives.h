@@ -206,10 +206,24 @@ WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, in
     weft__cpu_row_reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
 }
 
-WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
-                               struct weft_packet_targets to, const void *src, uint64_t bytes)
+/* A row that is to be sent. */
+struct weft_packet_row {
+    const void *src;
+    uint64_t bytes;
+};
+
+WEFT_FN struct weft_packet_row weft_packets_load(struct weft_warp *warp, const void *src,
+                                                 uint64_t bytes)
 {
-    weft__cpu_packets_send(warp, packets, to, src, bytes);
+    (void)warp;
+    const struct weft_packet_row row = {src, bytes};
+    return row;
+}
+
+WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                               struct weft_packet_targets to, const struct weft_packet_row *row)
+{
+    weft__cpu_packets_send(warp, packets, to, row->src, row->bytes);
 }
 
 WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,

@@ -59,16 +59,35 @@ weft__cuda_reduce_packets(struct weft_warp *warp, const struct weft_packets *pac
     return WEFT_STATUS_OK;
 }
 
-/* The same for sums of a type among at most MAX_RANKS, without a choice on the way: what is done most, and
- * where every instruction counts. */
+enum weft__cuda_ranks { WEFT__CUDA_RANKS_ARE_MAX, WEFT__CUDA_RANKS_AT_MOST_MAX };
+
+/* The sum of what the ranks that are present have, in their order. */
 template <typename E, int MAX_RANKS>
+WEFT_FN int4 weft__cuda_sum_chunks(const int4 (&chunks)[MAX_RANKS], uint32_t present)
+{
+    enum { PER_CHUNK = 16 / sizeof(E) };
+    float sum[PER_CHUNK], values[PER_CHUNK];
+    weft__cuda_decode(sum, chunks[0], E()); /* rank 0 is always there */
+#pragma unroll
+    for (int s = 1; s < MAX_RANKS; s++) {
+        weft__cuda_decode(values, chunks[s], E());
+#pragma unroll
+        for (int e = 0; e < PER_CHUNK; e++)
+            sum[e] = present >> s & 1u ? __fadd_rn(sum[e], values[e]) : sum[e];
+    }
+    return weft__cuda_encode(sum, E());
+}
+
+/* The same for sums of a type without a choice on the way: what is done most, and where every instruction
+ * counts. */
+template <typename E, int MAX_RANKS, weft__cuda_ranks RANKS>
 WEFT_FN enum weft_status
 weft__cuda_sum_packets(struct weft_warp *warp, const struct weft_packets *packets,
                        const struct weft_packet_sources *from, void *dst, uint64_t bytes)
 {
-    enum { PER_CHUNK = 16 / sizeof(E) };
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
-    const uint32_t present = (1u << packets->num_ranks) - 1, own_bit = 1u << packets->rank;
+    const int32_t num_ranks = RANKS == WEFT__CUDA_RANKS_ARE_MAX ? MAX_RANKS : packets->num_ranks;
+    const uint32_t present = (1u << num_ranks) - 1, own_bit = 1u << packets->rank;
 #pragma unroll 1
     for (uint64_t i = (uint64_t)weft_lane_idx(warp); i < num_packets; i += WEFT_WARP_SIZE) {
         const struct weft__cuda_slots slots = {from->slot + i, from->slots_per_rank, 0, 1,
@@ -78,18 +97,10 @@ weft__cuda_sum_packets(struct weft_warp *warp, const struct weft_packets *packet
         const enum weft_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
         if (status != WEFT_STATUS_OK)
             return status;
-        float sum[PER_CHUNK], values[PER_CHUNK];
 #pragma unroll
-        for (int e = 0; e < PER_CHUNK; e++)
-            sum[e] = -0.0f;
-#pragma unroll
-        for (int s = 0; s < MAX_RANKS; s++) {
-            weft__cuda_decode(values, s == packets->rank ? own : chunks[s], E());
-#pragma unroll
-            for (int e = 0; e < PER_CHUNK; e++)
-                sum[e] = present >> s & 1u ? __fadd_rn(sum[e], values[e]) : sum[e];
-        }
-        weft__cuda_write_packet(dst, i, bytes, weft__cuda_encode(sum, E()));
+        for (int s = 0; s < MAX_RANKS; s++)
+            chunks[s] = s == packets->rank ? own : chunks[s];
+        weft__cuda_write_packet(dst, i, bytes, weft__cuda_sum_chunks<E>(chunks, present));
     }
     return WEFT_STATUS_OK;
 }
@@ -99,8 +110,20 @@ WEFT_FN enum weft_status
 weft__cuda_sum_packets_of(struct weft_warp *warp, const struct weft_packets *packets,
                           const struct weft_packet_sources *from, void *dst, uint64_t bytes)
 {
-    return packets->num_ranks <= 4 ? weft__cuda_sum_packets<E, 4>(warp, packets, from, dst, bytes)
-                                   : weft__cuda_sum_packets<E, 8>(warp, packets, from, dst, bytes);
+    switch (packets->num_ranks) {
+    case 2:
+        return weft__cuda_sum_packets<E, 2, WEFT__CUDA_RANKS_ARE_MAX>(warp, packets, from, dst,
+                                                                      bytes);
+    case 4:
+        return weft__cuda_sum_packets<E, 4, WEFT__CUDA_RANKS_ARE_MAX>(warp, packets, from, dst,
+                                                                      bytes);
+    case 8:
+        return weft__cuda_sum_packets<E, 8, WEFT__CUDA_RANKS_ARE_MAX>(warp, packets, from, dst,
+                                                                      bytes);
+    default:
+        return weft__cuda_sum_packets<E, 8, WEFT__CUDA_RANKS_AT_MOST_MAX>(warp, packets, from, dst,
+                                                                          bytes);
+    }
 }
 
 WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype); /* machine.h */
@@ -119,8 +142,14 @@ WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
         status = weft__cuda_sum_packets_of<__half>(warp, packets, from, dst, bytes);
     else if (is_sum && reduction.dtype == WEFT_FP32)
         status = weft__cuda_sum_packets_of<float>(warp, packets, from, dst, bytes);
-    else
-        status = weft__cuda_reduce_packets(warp, packets, from, dst, reduction, bytes);
+    else {
+        /* Copies, so that what the others use can be in registers. */
+        struct weft_warp called_warp = *warp;
+        const struct weft_packets called_packets = *packets;
+        const struct weft_packet_sources called_from = *from;
+        status = weft__cuda_reduce_packets(&called_warp, &called_packets, &called_from, dst,
+                                           reduction, bytes);
+    }
     return weft__cuda_same_status(status);
 }
 

@@ -41,55 +41,78 @@ WEFT_FN struct weft__cuda_packet weft__cuda_encode_packet(struct weft_warp *warp
     return {{WEFT_PACKET_ESCAPE, WEFT_PACKET_ESCAPE}};
 }
 
-/* Packets first, first + WEFT_WARP_SIZE, ...: those that are there before num_packets. */
+/* Packets first, first + WEFT_WARP_SIZE, ... */
 template <int NUM>
 WEFT_FN void weft__cuda_send_some(struct weft_warp *warp, const struct weft_packets *packets,
                                   struct weft_packet_targets to, uint64_t first,
-                                  uint64_t num_packets, const int4 (&chunks)[NUM])
+                                  const int4 (&chunks)[NUM])
 {
     struct weft__cuda_packet sent[NUM];
 #pragma unroll
-    for (int u = 0; u < NUM; u++) {
-        if (first + (uint64_t)u * WEFT_WARP_SIZE < num_packets)
-            sent[u] =
-                weft__cuda_encode_packet(warp, packets, to, first + u * WEFT_WARP_SIZE, chunks[u]);
-    }
+    for (int u = 0; u < NUM; u++)
+        sent[u] =
+            weft__cuda_encode_packet(warp, packets, to, first + u * WEFT_WARP_SIZE, chunks[u]);
     weft__cuda_for_targets(packets, to, [&](int32_t rank) {
         char *slot = weft__cuda_slot(packets, rank, to.slot + first);
 #pragma unroll
-        for (int u = 0; u < NUM; u++) {
-            if (first + (uint64_t)u * WEFT_WARP_SIZE < num_packets)
-                weft__cuda_store_packet(slot + u * WEFT_WARP_SIZE * WEFT_PACKET_BYTES, sent[u]);
-        }
+        for (int u = 0; u < NUM; u++)
+            weft__cuda_store_packet(slot + u * WEFT_WARP_SIZE * WEFT_PACKET_BYTES, sent[u]);
     });
 }
 
-WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
-                               struct weft_packet_targets to, const void *src, uint64_t bytes)
+/* A row that is to be sent. Where a lane has one whole packet of it at most, that is loaded: short messages
+ * have no instructions to spare, nor time to wait for one load after the other (docs/performance.md). */
+struct weft_packet_row {
+    const void *src;
+    uint64_t bytes;
+    int4 chunk;
+    int is_loaded;
+};
+
+WEFT_FN struct weft_packet_row weft_packets_load(struct weft_warp *warp, const void *src,
+                                                 uint64_t bytes)
 {
-    enum { UNROLL = 4 };
+    enum { SHORT_BYTES = WEFT_WARP_SIZE * WEFT_PACKET_BYTES };
+    struct weft_packet_row row = {src, bytes, make_int4(0, 0, 0, 0), 0};
+    const uint32_t lane = (uint32_t)weft_lane_idx(warp);
+    row.is_loaded = bytes <= SHORT_BYTES && (uint64_t)src % 16 == 0 &&
+                    (lane + 1) * WEFT_PACKET_BYTES <= (uint32_t)bytes;
+    weft__cuda_begin_row();
+    if (row.is_loaded)
+        row.chunk = weft__cuda_load_chunk((const int4 *)src + lane);
+    return row;
+}
+
+WEFT_FN void weft__cuda_send_long(struct weft_warp *warp, const struct weft_packets *packets,
+                                  struct weft_packet_targets to, const void *src, uint64_t bytes)
+{
+    enum { UNROLL = 4, LAST = (UNROLL - 1) * WEFT_WARP_SIZE };
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
     const uint64_t num_whole = (uint64_t)src % 16 == 0 ? bytes / WEFT_PACKET_BYTES : 0;
     uint64_t first = (uint64_t)weft_lane_idx(warp);
-    weft__cuda_begin_row();
 #pragma unroll 1
-    for (; first < num_whole; first += UNROLL * WEFT_WARP_SIZE) {
+    for (; first + LAST < num_whole; first += UNROLL * WEFT_WARP_SIZE) {
         int4 chunks[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            if (first + (uint64_t)u * WEFT_WARP_SIZE < num_whole)
-                chunks[u] = weft__cuda_load_chunk((const int4 *)src + first + u * WEFT_WARP_SIZE);
-        }
-        weft__cuda_send_some(warp, packets, to, first, num_whole, chunks);
+        for (int u = 0; u < UNROLL; u++)
+            chunks[u] = weft__cuda_load_chunk((const int4 *)src + first + u * WEFT_WARP_SIZE);
+        weft__cuda_send_some(warp, packets, to, first, chunks);
     }
-    /* Of the lane's packets, those that are not whole or not aligned. */
-    first = num_whole / WEFT_WARP_SIZE * WEFT_WARP_SIZE + (uint64_t)weft_lane_idx(warp);
-    if (first < num_whole)
-        first += WEFT_WARP_SIZE;
 #pragma unroll 1
     for (; first < num_packets; first += WEFT_WARP_SIZE) {
         const int4 chunks[1] = {weft__cuda_read_packet(src, first, bytes)};
-        weft__cuda_send_some(warp, packets, to, first, num_packets, chunks);
+        weft__cuda_send_some(warp, packets, to, first, chunks);
+    }
+}
+
+WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
+                               struct weft_packet_targets to, const struct weft_packet_row *row)
+{
+    if (row->is_loaded) {
+        const int4 chunks[1] = {row->chunk};
+        weft__cuda_send_some(warp, packets, to, (uint64_t)weft_lane_idx(warp), chunks);
+    } else {
+        weft__cuda_send_long(warp, packets, to, row->src, row->bytes);
     }
 }
 
@@ -202,30 +225,37 @@ WEFT_FN enum weft_status weft__cuda_same_status(enum weft_status status)
     return __any_sync(0xffffffffu, status != WEFT_STATUS_OK) ? WEFT_STATUS_FAILED : WEFT_STATUS_OK;
 }
 
+/* Packets first, first + WEFT_WARP_SIZE, ... of a row. */
+template <int NUM>
+WEFT_FN enum weft_status
+weft__cuda_receive_some(struct weft_warp *warp, const struct weft_packets *packets, int32_t from,
+                        uint64_t slot, void *dst, uint64_t first, uint64_t bytes)
+{
+    const struct weft__cuda_slots slots = {slot + first, WEFT_WARP_SIZE, from, 0, (1u << NUM) - 1};
+    int4 chunks[NUM];
+    const enum weft_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+    if (status != WEFT_STATUS_OK)
+        return status;
+#pragma unroll
+    for (int u = 0; u < NUM; u++)
+        weft__cuda_write_packet(dst, first + u * WEFT_WARP_SIZE, bytes, chunks[u]);
+    return WEFT_STATUS_OK;
+}
+
 WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,
                                               const struct weft_packets *packets, int32_t from,
                                               uint64_t slot, void *dst, uint64_t bytes)
 {
-    enum { UNROLL = 4 };
+    enum { UNROLL = 4, LAST = (UNROLL - 1) * WEFT_WARP_SIZE };
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
+    uint64_t first = (uint64_t)weft_lane_idx(warp);
     enum weft_status status = WEFT_STATUS_OK;
 #pragma unroll 1
-    for (uint64_t first = (uint64_t)weft_lane_idx(warp); first < num_packets;
-         first += UNROLL * WEFT_WARP_SIZE) {
-        struct weft__cuda_slots slots = {slot + first, WEFT_WARP_SIZE, from, 0, 0};
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            slots.wanted |= (uint32_t)(first + (uint64_t)u * WEFT_WARP_SIZE < num_packets) << u;
-        int4 chunks[UNROLL];
-        status = weft__cuda_take_packets(warp, packets, &slots, chunks);
-        if (status != WEFT_STATUS_OK)
-            break;
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            if (slots.wanted >> u & 1u)
-                weft__cuda_write_packet(dst, first + u * WEFT_WARP_SIZE, bytes, chunks[u]);
-        }
-    }
+    for (; first + LAST < num_packets && status == WEFT_STATUS_OK; first += UNROLL * WEFT_WARP_SIZE)
+        status = weft__cuda_receive_some<UNROLL>(warp, packets, from, slot, dst, first, bytes);
+#pragma unroll 1
+    for (; first < num_packets && status == WEFT_STATUS_OK; first += WEFT_WARP_SIZE)
+        status = weft__cuda_receive_some<1>(warp, packets, from, slot, dst, first, bytes);
     return weft__cuda_same_status(status);
 }
 

@@ -45,6 +45,11 @@ void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t
 void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                           const void *const *srcs, int32_t num_srcs, struct weft_reduction how,
                           int64_t num_elements, struct weft__sim_place place);
+/* A row that is to be sent. */
+struct weft_packet_row {
+    const void *src;
+    uint64_t bytes;
+};
 void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
                             struct weft_packet_targets to, const void *src, uint64_t bytes,
                             struct weft__sim_place place);
@@ -108,8 +113,10 @@ void weft__sim_acquire_packets(struct weft__sim_place place);
 #define weft_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)             \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)
-#define weft_packets_send(warp, packets, to, src, bytes)                                           \
-    weft__sim_packets_send(warp, packets, to, src, bytes, WEFT__SIM_HERE)
+#define weft_packets_load(warp, src, bytes)                                                        \
+    ((struct weft_packet_row){(((void)(warp)), (src)), (bytes)})
+#define weft_packets_send(warp, packets, to, row)                                                  \
+    weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)
 #define weft_packets_receive(warp, packets, from, slot, dst, bytes)                                \
     weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
 #define weft_packets_reduce(warp, packets, from, dst, reduction, num_elements)                     \

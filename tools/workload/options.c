@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "options.h"
+#include "workload/options.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *const machine_names[] = {"auto", "cpu", "cuda", NULL};
 
 int64_t option_integer(struct argp_state *state, const char *option, const char *text, int64_t min,
                        int64_t max)
@@ -18,6 +17,22 @@ int64_t option_integer(struct argp_state *state, const char *option, const char 
         argp_error(state, "%s %s: must be an integer from %lld to %lld", option, text,
                    (long long)min, (long long)max);
     return value;
+}
+
+int64_t option_size(struct argp_state *state, const char *option, const char *text, int64_t min,
+                    int64_t max)
+{
+    static const char units[] = "KMG";
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    const int64_t unit_bytes = INT64_C(1) << (unit ? 10 * (unit - units + 1) : 0);
+    if (end == text || end[unit != NULL] || isspace((unsigned char)*text) || errno || value < 0 ||
+        value > max / unit_bytes || value * unit_bytes < min)
+        argp_error(state, "%s %s: must be %lld to %lld, or such a number of K, M or G", option,
+                   text, (long long)min, (long long)max);
+    return value * unit_bytes;
 }
 
 double option_number(struct argp_state *state, const char *option, const char *text, double min,
@@ -43,6 +58,33 @@ int option_choice(struct argp_state *state, const char *option, const char *text
     }
     argp_error(state, "%s %s: must be one of %s", option, text, allowed);
     return 0;
+}
+
+static int64_t member_of(struct argp_state *state, const char *option, const char *text,
+                         const struct option_members *members)
+{
+    if (members->choices)
+        return option_choice(state, option, text, members->choices);
+    if (members->unit == OPTION_BYTES)
+        return option_size(state, option, text, members->min, members->max);
+    return option_integer(state, option, text, members->min, members->max);
+}
+
+void option_list(struct argp_state *state, const char *option, const char *text,
+                 const struct option_members *members, struct option_list *list)
+{
+    char member[64];
+    size_t length;
+    list->count = 0;
+    do {
+        length = strcspn(text, ",");
+        snprintf(member, sizeof member, "%.*s", (int)length, text);
+        if (list->count == OPTION_MAX_LISTED)
+            argp_error(state, "%s: must be at most %d, separated by commas", option,
+                       OPTION_MAX_LISTED);
+        list->values[list->count++] = member_of(state, option, member, members);
+        text += length;
+    } while (*text++ == ',');
 }
 
 error_t option_store(const struct stored_option *table, int key, const char *text,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Values of command-line options: a bad one ends the process with STATUS_USAGE and a message that
+/* Values of command-line options: a bad one ends the process, with argp_err_exit_status and a message that
  * names option, value and allowed range. */
-#ifndef WEFT_TOOL_OPTIONS_H
-#define WEFT_TOOL_OPTIONS_H
+#ifndef WEFT_WORKLOAD_OPTIONS_H
+#define WEFT_WORKLOAD_OPTIONS_H
 
 #include <argp.h>
 #include <stddef.h>
@@ -10,11 +10,30 @@
 
 int64_t option_integer(struct argp_state *state, const char *option, const char *text, int64_t min,
                        int64_t max);
+/* Of bytes; K, M or G behind the number are powers of 1024. */
+int64_t option_size(struct argp_state *state, const char *option, const char *text, int64_t min,
+                    int64_t max);
 double option_number(struct argp_state *state, const char *option, const char *text, double min,
                      double max);
 /* The index of text among `choices`, which a NULL ends. */
 int option_choice(struct argp_state *state, const char *option, const char *text,
                   const char *const *choices);
+
+enum { OPTION_MAX_LISTED = 32 };
+struct option_list {
+    int32_t count;
+    int64_t values[OPTION_MAX_LISTED];
+};
+
+enum option_unit { OPTION_PLAIN, OPTION_BYTES };
+/* What the members of a list, separated by commas, may be: numbers, or one of `choices`. */
+struct option_members {
+    int64_t min, max;
+    enum option_unit unit;
+    const char *const *choices; /* a NULL ends them; NULL: numbers */
+};
+void option_list(struct argp_state *state, const char *option, const char *text,
+                 const struct option_members *members, struct option_list *list);
 
 /* An option whose value is stored in state->input, as an integer of 4 or 8 bytes: a number, the index of a
  * name, or 1 if the option has no argument. Tables of them end with a key of 0. */
@@ -40,10 +59,5 @@ struct stored_option {
  * such. Arguments that are no options are wrong. */
 error_t option_store(const struct stored_option *table, int key, const char *text,
                      struct argp_state *state);
-
-/* Limits and names that several commands have. MAX_ITERS doubles are one gathered blob, of which the library
- * takes at most 1 MiB. */
-enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 86400000 };
-extern const char *const machine_names[]; /* by weft_machine */
 
 #endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle/coll_seat.h"
+
+enum { MAX_CALLS = 1000000, PACKET_BYTES = 4096, ARENA_BYTES = 4 << 20 };
+
+int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32_t timeout_ms,
+                   const struct coll_case *spec)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
+    config.timeout_ms = timeout_ms;
+    coll_config.packet_bytes = PACKET_BYTES;
+    coll_config.num_blocks = 2;
+    coll_config.num_warps = 2;
+    if (ep_rank_open_with(&seat->rank, context, &config, ARENA_BYTES))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, &coll_config, &seat->coll));
+    return coll_check(&seat->rank, seat->coll, spec, "before") ||
+           coll_call_create(&seat->rank, spec, &seat->call);
+}
+
+int coll_seat_close(struct coll_seat *seat)
+{
+    /* An error of a call can come before those of what it has enqueued already. */
+    (void)weft_stream_synchronize(seat->rank.stream);
+    if (coll_call_destroy(&seat->rank, &seat->call))
+        return 1;
+    RANK_CHECK_OK(seat->rank.context, weft_coll_destroy(seat->coll));
+    return ep_rank_close(&seat->rank);
+}
+
+weft_result coll_seat_issue(const struct coll_seat *seat)
+{
+    return coll_call_issue(&seat->call, seat->rank.context->rank, seat->coll, seat->rank.stream);
+}
+
+weft_result coll_seat_call(const struct coll_seat *seat)
+{
+    const weft_result result = coll_seat_issue(seat);
+    return result != WEFT_OK ? result : weft_stream_synchronize(seat->rank.stream);
+}
+
+weft_result coll_seat_call_until_failure(const struct coll_seat *seat)
+{
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < MAX_CALLS && result == WEFT_OK; i++)
+        result = coll_seat_call(seat);
+    return result;
+}

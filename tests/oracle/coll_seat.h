@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank that makes one and the same collective call again and again until it fails. Functions that return
+ * int return 0, or 1 with context->failure set. */
+#ifndef TESTS_COLL_SEAT_H
+#define TESTS_COLL_SEAT_H
+
+#include "oracle/coll_call.h"
+
+/* Elements of 4 bytes: by packets, and not. */
+enum { COLL_SEAT_SMALL = 200, COLL_SEAT_LARGE = 50000 };
+
+struct coll_seat {
+    struct ep_rank rank;
+    weft_coll *coll;
+    struct coll_call call;
+};
+
+/* The call is made once, and its results compared. timeout_ms 0: the usual deadline. */
+int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32_t timeout_ms,
+                   const struct coll_case *spec);
+/* Also after a failure. */
+int coll_seat_close(struct coll_seat *seat);
+
+weft_result coll_seat_issue(const struct coll_seat *seat);
+/* Issues and waits; the first error of either. */
+weft_result coll_seat_call(const struct coll_seat *seat);
+weft_result coll_seat_call_until_failure(const struct coll_seat *seat);
+
+#endif
