@@ -55,7 +55,7 @@ weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
 
 /* defaults.c */
 struct weft__coll_defaults {
-    uint64_t packet_bytes;
+    uint64_t packet_bytes; /* of the regions of all ranks together */
     uint64_t chunk_bytes;
     /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
      * steps, of broadcasts, and of the others. */
