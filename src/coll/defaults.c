@@ -7,7 +7,6 @@ static const struct weft__coll_defaults defaults[] = {
         {
             .packet_bytes = 512 << 10,
             .chunk_bytes = 128 << 10,
-            .max_blocks = 1,
             /* Of rows behind each other, among 2 to 8 ranks on 2 cores; packets cost a copy word by word,
              * direct access a second signal. What is staged would gain from packets up to 8 KiB. */
             .all_reduce_packets_bytes = 3 << 10,
@@ -19,7 +18,6 @@ static const struct weft__coll_defaults defaults[] = {
         {
             .packet_bytes = 16 << 20,
             .chunk_bytes = 8 << 10,
-            .max_blocks = 256,
             .all_reduce_packets_bytes = 768 << 10,
             /* Among 2: 8 MiB take 27.8 us in packets, 33.9 by direct access. */
             .two_step_packets_bytes = 12 << 20,
