@@ -46,6 +46,7 @@ set(sim_sources
   machine/sim/shadow.c
   machine/sim/sites.c
   machine/sim/slots.c
+  machine/sim/tagged.c
   machine/sim/stores.c
   machine/sim/stream.c
   machine/sim/words.c

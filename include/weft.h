@@ -361,7 +361,7 @@ typedef enum weft_algorithm {
 typedef struct weft_coll_config {
     size_t size;
     /* Bytes that a rank can have under way to each other rank in packets; the heap memory for them is
-     * about 3 (on cpu 4) times this per rank. 0: 1 MiB on cuda, 128 KiB on cpu. */
+     * about 3 (on cpu 4) times this per rank. 0: 16 MiB on cuda, 512 KiB on cpu, over the ranks. */
     uint64_t packet_bytes;
     /* Heap memory per rank through which data goes that peers cannot reach; larger data goes through
      * it piece by piece. 0: 8 MiB */

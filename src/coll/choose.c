@@ -145,7 +145,7 @@ struct weft__grid weft__coll_grid(const struct weft__coll_call *call, const stru
         grid.num_blocks = num_blocks;
     if (num_warps > 0)
         grid.num_warps = num_warps;
-    if (grid.num_blocks > coll->area.max_blocks)
-        grid.num_blocks = coll->area.max_blocks;
+    if (grid.num_blocks > coll->area.exchange.max_blocks)
+        grid.num_blocks = coll->area.exchange.max_blocks;
     return grid;
 }

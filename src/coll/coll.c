@@ -100,8 +100,8 @@ static void read_tuning(const weft_comm *comm, struct told_tuning *told)
 static void make_room_for_blocks(weft_coll *coll)
 {
     for (int32_t i = 0; i < coll->tuning.num_rows && coll->num_blocks == 0; i++) {
-        if (coll->tuning.rows[i].num_blocks > coll->area.max_blocks)
-            coll->area.max_blocks = coll->tuning.rows[i].num_blocks;
+        if (coll->tuning.rows[i].num_blocks > coll->area.exchange.max_blocks)
+            coll->area.exchange.max_blocks = coll->tuning.rows[i].num_blocks;
     }
 }
 
@@ -142,19 +142,6 @@ static void find_areas(weft_coll *coll)
         coll->area.areas[rank] = heap_bases[rank] + offset;
 }
 
-/* What the programs count in; zero at first. */
-static weft_result allocate_counters(weft_coll *coll)
-{
-    const struct weft__machine *machine = weft__machine_of(coll->comm);
-    void *sequences, *taken;
-    WEFT__TRY(
-        machine->alloc(coll->comm, (uint64_t)coll->area.max_blocks * sizeof(uint64_t), &sequences));
-    coll->area.block_sequences = sequences;
-    WEFT__TRY(machine->alloc(coll->comm, 2 * sizeof(int32_t), &taken));
-    coll->area.num_units_taken = taken;
-    return WEFT_OK;
-}
-
 static weft_result set_up(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
@@ -162,8 +149,8 @@ static weft_result set_up(weft_coll *coll)
     WEFT__TRY(check_reach(comm));
     WEFT__TRY(agree(coll));
     WEFT__TRY(agree_on_tuning(coll));
-    WEFT__TRY(weft__comm_agree(comm, allocate_counters(coll), "have a weft_coll"));
-    WEFT__TRY(weft__exchange_create(comm, weft_packet_area_bytes(&coll->area), &coll->exchange));
+    WEFT__TRY(weft__exchange_create(comm, coll->area.exchange.max_blocks,
+                                    weft_packet_area_bytes(&coll->area), &coll->exchange));
     WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));
     coll->staging = staging;
     find_areas(coll);
@@ -184,7 +171,7 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     uint64_t packet_bytes = config->packet_bytes;
     uint64_t staging_bytes = config->staging_bytes;
     if (packet_bytes == 0)
-        packet_bytes = defaults->packet_bytes;
+        packet_bytes = defaults->packet_bytes / (uint64_t)coll->comm->num_ranks;
     if (staging_bytes == 0)
         staging_bytes = STAGING_BYTES;
     coll->num_blocks = config->num_blocks;
@@ -193,9 +180,9 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     coll->staging_bytes = round_up(staging_bytes, STAGING_MULTIPLE);
     coll->area.exchange.num_ranks = coll->comm->num_ranks;
     coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
-    coll->area.max_blocks = defaults->max_blocks;
+    coll->area.exchange.max_blocks = weft__machine_of(coll->comm)->max_blocks;
     if (coll->num_blocks > 0)
-        coll->area.max_blocks = coll->num_blocks;
+        coll->area.exchange.max_blocks = coll->num_blocks;
 }
 
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
@@ -217,13 +204,10 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
 
 void weft__coll_destroy(weft_coll *coll)
 {
-    const struct weft__machine *machine = weft__machine_of(coll->comm);
     if (coll->exchange != NULL)
         weft__exchange_wait(coll->exchange);
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__exchange_destroy(coll->exchange);
-    machine->free(coll->comm, coll->area.num_units_taken);
-    machine->free(coll->comm, coll->area.block_sequences);
     free(coll);
 }

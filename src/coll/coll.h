@@ -55,9 +55,8 @@ weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
 
 /* defaults.c */
 struct weft__coll_defaults {
-    uint64_t packet_bytes;
+    uint64_t packet_bytes; /* of the regions of all ranks together */
     uint64_t chunk_bytes;
-    int32_t max_blocks; /* that the machine chooses */
     /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
      * steps, of broadcasts, and of the others. */
     uint64_t all_reduce_packets_bytes;

@@ -10,6 +10,7 @@
 #include "comm/bootstrap.h"
 #include "comm/fd_exchange.h"
 #include "comm/heap_kind.h"
+#include "comm/heartbeat.h"
 #include "comm/identity.h"
 #include "comm/link.h"
 #include "comm/log.h"
@@ -111,6 +112,20 @@ static weft_result init_topology(weft_comm *comm, const struct origin *origin)
     return result;
 }
 
+static weft_result read_heartbeat(uint32_t *limit_ms)
+{
+    const int64_t most_ms = 86400000;
+    int64_t limit = 0;
+    weft_result result = weft__setting_number(WEFT__SETTING_HEARTBEAT_MS, 0, most_ms, &limit);
+    if (result == WEFT_OK && limit != 0 && limit < WEFT__HEARTBEAT_MIN_LIMIT_MS)
+        result = weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                             "%s is %" PRId64 "; it must be 0, or %d..%" PRId64,
+                             weft__settings[WEFT__SETTING_HEARTBEAT_MS].name, limit,
+                             WEFT__HEARTBEAT_MIN_LIMIT_MS, most_ms);
+    *limit_ms = (uint32_t)limit;
+    return result;
+}
+
 /* Opens the link and fills the identities; a rank alone knows its own already. */
 static weft_result meet(weft_comm *comm, const struct origin *origin)
 {
@@ -119,7 +134,9 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
                                 .num_ranks = origin->num_ranks,
                                 .num_nodes = origin->num_nodes,
                                 .timeout_ms = comm->timeout_ms};
-    weft_result result = weft__identity_of_process(&hello.identity);
+    weft_result result = read_heartbeat(&hello.heartbeat_ms);
+    if (result == WEFT_OK)
+        result = weft__identity_of_process(&hello.identity);
     hello.identity.node_key = node_key(origin, &hello.identity);
     if (result != WEFT_OK || origin->num_ranks == 1) {
         comm->identities[0] = hello.identity;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm/group_internal.h"
+#include "comm/listener.h"
 #include "comm/log.h"
 #include "comm/status.h"
 #include "comm/thread.h"
@@ -50,10 +51,8 @@ static void broadcast_body(struct weft__group *group, enum weft__frame_type type
     weft__message_release(message);
 }
 
-static struct weft__failure_notice failure(weft_result result, int32_t rank, const char *format,
-                                           ...) __attribute__((format(printf, 3, 4)));
-static struct weft__failure_notice failure(weft_result result, int32_t rank, const char *format,
-                                           ...)
+struct weft__failure_notice weft__group_failure(weft_result result, int32_t rank,
+                                                const char *format, ...)
 {
     struct weft__failure_notice notice = {.result = result, .rank = rank};
     va_list arguments;
@@ -63,7 +62,7 @@ static struct weft__failure_notice failure(weft_result result, int32_t rank, con
     return notice;
 }
 
-static void fail_group(struct weft__group *group, const struct weft__failure_notice *notice)
+void weft__group_fail(struct weft__group *group, const struct weft__failure_notice *notice)
 {
     weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "communicator %016llx: %s",
               (unsigned long long)group->key, notice->text);
@@ -127,9 +126,9 @@ static void expire(struct weft__group *group, int32_t first_rank, const char *wh
     char missing[192];
     int32_t culprit = list_missing(group, missing, sizeof(missing));
     struct weft__failure_notice notice =
-        failure(WEFT_ERROR_TIMEOUT, culprit, "%s did not come%s within %u ms", missing, where,
-                group->members[first_rank].hello.timeout_ms);
-    fail_group(group, &notice);
+        weft__group_failure(WEFT_ERROR_TIMEOUT, culprit, "%s did not come%s within %u ms", missing,
+                            where, group->members[first_rank].hello.timeout_ms);
+    weft__group_fail(group, &notice);
 }
 
 /* ---------------------------------------------------------------- meeting */
@@ -168,18 +167,20 @@ static struct weft__failure_notice check_hello(const struct weft__group *group,
     if (group->phase == WEFT__GROUP_FAILED_TO_MEET)
         return group->failure;
     if (group->num_came > 0 && hello->num_ranks != group->num_ranks)
-        return failure(WEFT_ERROR_MISMATCH, hello->rank,
-                       "ranks disagree: num_ranks is %d on rank %d and %d on rank %d",
-                       group->num_ranks, group->first_rank, hello->num_ranks, hello->rank);
+        return weft__group_failure(WEFT_ERROR_MISMATCH, hello->rank,
+                                   "ranks disagree: num_ranks is %d on rank %d and %d on rank %d",
+                                   group->num_ranks, group->first_rank, hello->num_ranks,
+                                   hello->rank);
     if (group->num_came > 0 && hello->num_nodes != first->num_nodes)
-        return failure(WEFT_ERROR_MISMATCH, hello->rank,
-                       "ranks disagree: num_nodes is %d on rank %d and %d on rank %d",
-                       first->num_nodes, group->first_rank, hello->num_nodes, hello->rank);
+        return weft__group_failure(WEFT_ERROR_MISMATCH, hello->rank,
+                                   "ranks disagree: num_nodes is %d on rank %d and %d on rank %d",
+                                   first->num_nodes, group->first_rank, hello->num_nodes,
+                                   hello->rank);
     if (claimed->presence != WEFT__ABSENT)
-        return failure(WEFT_ERROR_MISMATCH, hello->rank,
-                       "two processes say that they are rank %d: pid %d and pid %d", hello->rank,
-                       claimed->hello.identity.pid, hello->identity.pid);
-    return failure(WEFT_OK, -1, "%s", "");
+        return weft__group_failure(WEFT_ERROR_MISMATCH, hello->rank,
+                                   "two processes say that they are rank %d: pid %d and pid %d",
+                                   hello->rank, claimed->hello.identity.pid, hello->identity.pid);
+    return weft__group_failure(WEFT_OK, -1, "%s", "");
 }
 
 static void send_table(struct weft__group *group)
@@ -196,6 +197,7 @@ static void send_table(struct weft__group *group)
                &group->members[rank].hello.identity, sizeof(struct weft__identity));
     group->phase = WEFT__GROUP_MET;
     group->deadline_ns = INT64_MAX;
+    weft__group_start_heartbeats(group);
     broadcast(group, message);
     weft__message_release(message);
 }
@@ -233,9 +235,15 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
         return;
     }
     weft__group_send(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
+    if (group->phase == WEFT__GROUP_MET) {
+        char name[WEFT__PEER_NAME_BYTES];
+        weft__listener_name_peer(client->wire.fd, name);
+        weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK, "refused a late rank %d (pid %d) from %s: %s",
+                  hello->rank, hello->identity.pid, name, notice.text);
+    }
     /* A communicator that is complete does not care who knocks. */
     if (group->phase == WEFT__GROUP_MEETING)
-        fail_group(group, &notice);
+        weft__group_fail(group, &notice);
 }
 
 /* ---------------------------------------------------------------- all-gather */
@@ -267,9 +275,9 @@ static void fail_if_departed(struct weft__group *group)
     int32_t departed = group->gather.message != NULL ? find_departed(group) : -1;
     if (departed < 0)
         return;
-    struct weft__failure_notice notice =
-        failure(WEFT_ERROR_RANK_FAILED, departed, "rank %d has left the communicator", departed);
-    fail_group(group, &notice);
+    struct weft__failure_notice notice = weft__group_failure(
+        WEFT_ERROR_RANK_FAILED, departed, "rank %d has left the communicator", departed);
+    weft__group_fail(group, &notice);
 }
 
 static enum weft__wire_result contribute(struct weft__group *group, int32_t rank,
@@ -318,12 +326,12 @@ static void remove_member(struct weft__client *client, enum weft__presence prese
         fail_if_departed(group);
     if (group->phase != WEFT__GROUP_MEETING)
         return;
-    struct weft__failure_notice failed =
-        failure(WEFT_ERROR_RANK_FAILED, client->rank,
-                presence == WEFT__LEFT ? "rank %d (pid %d) gave up before all ranks had met"
-                                       : "rank %d died (pid %d) before all ranks had met",
-                client->rank, notice.pid);
-    fail_group(group, &failed);
+    struct weft__failure_notice failed = weft__group_failure(
+        WEFT_ERROR_RANK_FAILED, client->rank,
+        presence == WEFT__LEFT ? "rank %d (pid %d) gave up before all ranks had met"
+                               : "rank %d died (pid %d) before all ranks had met",
+        client->rank, notice.pid);
+    weft__group_fail(group, &failed);
 }
 
 static enum weft__wire_result leave(struct weft__client *client, const struct weft__frame *frame)
@@ -349,7 +357,7 @@ static enum weft__wire_result give_up(struct weft__group *group, const struct we
         return WEFT__WIRE_GARBAGE;
     memcpy(&notice, frame->body, sizeof(notice));
     notice.text[sizeof(notice.text) - 1] = '\0';
-    fail_group(group, &notice);
+    weft__group_fail(group, &notice);
     return WEFT__WIRE_OK;
 }
 
@@ -367,6 +375,8 @@ enum weft__wire_result weft__group_receive(struct weft__client *client,
         return weft__group_pass_question(client->group, client->rank, frame);
     case WEFT__FRAME_ANSWER:
         return weft__group_pass_answer(client->group, client->rank, frame);
+    case WEFT__FRAME_ALIVE: /* that bytes have come is all there is to it */
+        return frame->body_bytes == 0 ? WEFT__WIRE_OK : WEFT__WIRE_GARBAGE;
     default:
         return WEFT__WIRE_GARBAGE;
     }
@@ -388,7 +398,7 @@ static int is_over(const struct weft__group *group, int64_t now_ns)
     return group->num_present == 0 && !waits_for_late_comers;
 }
 
-void weft__groups_tick(struct weft__group **groups)
+void weft__groups_tick(struct weft__group **groups, int64_t read_ns)
 {
     int64_t now_ns = weft__now_ns();
     while (*groups != NULL) {
@@ -398,6 +408,7 @@ void weft__groups_tick(struct weft__group **groups)
         if (group->gather.message != NULL && now_ns >= group->gather.deadline_ns &&
             !weft__group_inquire(group))
             expire(group, group->gather.first_rank, " to the host's all-gather or barrier");
+        weft__group_tick_heartbeats(group, read_ns);
         if (is_over(group, now_ns)) {
             *groups = group->next;
             weft__gather_drop(&group->gather);
@@ -418,6 +429,9 @@ int64_t weft__groups_deadline_ns(const struct weft__group *groups)
             deadline_ns = group->deadline_ns;
         if (group->gather.message != NULL && group->gather.deadline_ns < deadline_ns)
             deadline_ns = group->gather.deadline_ns;
+        const int64_t heartbeat_ns = weft__group_heartbeat_deadline_ns(group);
+        if (heartbeat_ns < deadline_ns)
+            deadline_ns = heartbeat_ns;
     }
     return deadline_ns;
 }

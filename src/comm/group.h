@@ -4,6 +4,7 @@
 #ifndef WEFT_COMM_GROUP_H
 #define WEFT_COMM_GROUP_H
 
+#include "comm/heartbeat.h"
 #include "comm/wire.h"
 
 struct weft__group;
@@ -14,7 +15,8 @@ struct weft__client {
     struct weft__wire wire;
     int process_fd; /* readable when the member's process has ended; -1: not watched */
     struct weft__group *group;
-    int32_t rank;        /* in the group */
+    int32_t rank;                     /* in the group */
+    struct weft__heartbeat heartbeat; /* of a member, once all have met */
     int64_t deadline_ns; /* of a stranger: to introduce itself, or to go after it was refused */
     enum { WEFT__CLIENT_OPEN, WEFT__CLIENT_BROKEN } state; /* broken: to be removed by the loop */
 };
@@ -30,8 +32,9 @@ enum weft__wire_result weft__group_receive(struct weft__client *client,
 /* The connection of a member has ended without a goodbye. */
 void weft__group_lose(struct weft__client *client);
 
-/* Lets expired waits fail, and frees the groups that are over. */
-void weft__groups_tick(struct weft__group **groups);
+/* Lets expired waits fail, and silent members, and frees the groups that are over. All that had come by
+ * read_ns has been read. */
+void weft__groups_tick(struct weft__group **groups, int64_t read_ns);
 /* When to tick at the latest; INT64_MAX: never. */
 int64_t weft__groups_deadline_ns(const struct weft__group *groups);
 void weft__groups_free(struct weft__group **groups);

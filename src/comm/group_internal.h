@@ -38,6 +38,17 @@ struct weft__group {
 void weft__group_send(struct weft__client *client, enum weft__frame_type type, const void *body,
                       size_t body_bytes);
 
+struct weft__failure_notice weft__group_failure(weft_result result, int32_t rank,
+                                                const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Tells all members. */
+void weft__group_fail(struct weft__group *group, const struct weft__failure_notice *notice);
+
+/* group_heartbeat.c */
+void weft__group_start_heartbeats(struct weft__group *group);
+void weft__group_tick_heartbeats(struct weft__group *group, int64_t now_ns);
+int64_t weft__group_heartbeat_deadline_ns(const struct weft__group *group);
+
 /* Whether the rank has not come to the meeting, or then to the all-gather under way. */
 int weft__group_is_missing(const struct weft__group *group, int32_t rank);
 

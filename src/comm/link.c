@@ -10,6 +10,7 @@
 
 #include "comm/connect.h"
 #include "comm/error.h"
+#include "comm/heartbeat.h"
 #include "comm/identity.h"
 #include "comm/questions.h"
 #include "comm/thread.h"
@@ -33,6 +34,7 @@ struct weft__link {
     pthread_mutex_t send_mutex; /* of the wire's sending side and what follows */
     struct weft__wire wire;
     int64_t close_ns; /* when the monitor gives up waiting for the goodbye's effect */
+    struct weft__heartbeat heartbeat; /* the monitor's */
 
     /* The all-gather that a caller waits for; with the status's mutex and condition. */
     struct {
@@ -166,6 +168,8 @@ static enum weft__wire_result take_frame(struct weft__link *link, const struct w
         return take_question(link, frame);
     case WEFT__FRAME_ANSWER:
         return take_answer(link, frame);
+    case WEFT__FRAME_ALIVE: /* that bytes have come is all there is to it */
+        return frame->body_bytes == 0 ? WEFT__WIRE_OK : WEFT__WIRE_GARBAGE;
     default:
         return WEFT__WIRE_GARBAGE;
     }
@@ -177,25 +181,44 @@ static int lives_with_server(const struct weft__link *link, int32_t rank)
            link->table[rank].host_key == link->server.host_key;
 }
 
+enum loss { SERVER_DIED, SERVER_SILENT };
+
+/* The rank, in whose process the rendezvous is, is gone with it. */
+static void lose_rank_of_server(struct weft__link *link, int32_t rank, enum loss loss)
+{
+    weft__status_set_rank(link->status, rank, WEFT__RANK_DEAD);
+    if (loss == SERVER_DIED)
+        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, rank,
+                          "rank %d died (pid %d), and with it the rendezvous", rank,
+                          link->server.pid);
+    else
+        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, rank,
+                          "rank %d (pid %d), and with it the rendezvous, has shown no sign of life "
+                          "for %u ms: it is stopped, or cut off",
+                          rank, link->server.pid, link->heartbeat.limit_ms);
+}
+
 /* The rendezvous is gone: with a rank, if it lived in the process of one. */
-static void lose_server(struct weft__link *link)
+static void lose_server(struct weft__link *link, enum loss loss)
 {
     int num_left = 0;
     for (int32_t rank = 0; rank < link->num_ranks; rank++) {
         if (!lives_with_server(link, rank))
             continue;
         if (atomic_load(&link->status->rank_states[rank]) == WEFT__RANK_ALIVE) {
-            weft__status_set_rank(link->status, rank, WEFT__RANK_DEAD);
-            weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, rank,
-                              "rank %d died (pid %d), and with it the rendezvous", rank,
-                              link->server.pid);
+            lose_rank_of_server(link, rank, loss);
             return;
         }
         num_left++;
     }
-    if (num_left == 0)
+    if (num_left == 0 && loss == SERVER_DIED)
         weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1, "the rendezvous (pid %d) is gone",
                           link->server.pid);
+    else if (num_left == 0)
+        weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1,
+                          "the rendezvous (pid %d) has shown no sign of life for %u ms: it is "
+                          "stopped, or cut off",
+                          link->server.pid, link->heartbeat.limit_ms);
     pthread_mutex_lock(&link->status->mutex);
     link->server_state = SERVER_GONE;
     pthread_cond_broadcast(&link->status->changed);
@@ -222,32 +245,60 @@ static enum weft__wire_result exchange(struct weft__link *link)
     return result;
 }
 
+static void beat(struct weft__link *link)
+{
+    struct weft__message *message = weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0);
+    if (message == NULL)
+        return;
+    pthread_mutex_lock(&link->send_mutex);
+    weft__wire_send(&link->wire, message);
+    weft__message_release(message);
+    pthread_mutex_unlock(&link->send_mutex);
+}
+
+/* Until there is something to read or to send, or the clock demands something. */
+static void sleep_until_news(struct weft__link *link, int64_t close_ns, int *server_has_ended)
+{
+    const int64_t beat_ns = weft__heartbeat_deadline_ns(&link->heartbeat);
+    pthread_mutex_lock(&link->send_mutex);
+    short events = weft__wire_has_output(&link->wire) ? POLLIN | POLLOUT : POLLIN;
+    pthread_mutex_unlock(&link->send_mutex);
+    struct pollfd set[] = {{.fd = link->wire.fd, .events = events},
+                           {.fd = link->wake_fd, .events = POLLIN},
+                           {.fd = link->process_fd, .events = POLLIN}};
+    uint64_t num_wakes;
+    if (poll(set, 3, weft__poll_timeout_ms(close_ns < beat_ns ? close_ns : beat_ns)) <= 0)
+        return;
+    if (set[1].revents != 0)
+        (void)!read(link->wake_fd, &num_wakes, sizeof(num_wakes));
+    if (set[2].revents != 0)
+        *server_has_ended = 1;
+}
+
 static void *monitor(void *argument)
 {
     struct weft__link *link = argument;
-    enum { SERVER_RUNS, SERVER_ENDED } process_state = SERVER_RUNS;
+    int server_has_ended = 0;
     for (;;) {
+        const int64_t now_ns = weft__now_ns(); /* before it reads: it may be stopped in between */
         enum weft__wire_result result = exchange(link);
-        if (result == WEFT__WIRE_EMPTY && process_state == SERVER_ENDED)
+        if (result == WEFT__WIRE_EMPTY && server_has_ended)
             result = WEFT__WIRE_CLOSED;
         pthread_mutex_lock(&link->send_mutex);
-        short events = weft__wire_has_output(&link->wire) ? POLLIN | POLLOUT : POLLIN;
         int64_t close_ns = link->close_ns;
         pthread_mutex_unlock(&link->send_mutex);
-        if (result != WEFT__WIRE_EMPTY && close_ns == INT64_MAX)
-            lose_server(link);
-        if (result != WEFT__WIRE_EMPTY || weft__now_ns() >= close_ns)
+        const int is_silent =
+            weft__heartbeat_is_silent(&link->heartbeat, link->wire.num_received, now_ns);
+        const int is_lost = result != WEFT__WIRE_EMPTY || is_silent;
+        if (is_lost && close_ns == INT64_MAX)
+            lose_server(link, result != WEFT__WIRE_EMPTY ? SERVER_DIED : SERVER_SILENT);
+        if (is_silent && close_ns == INT64_MAX && atomic_load(&link->status->result) != WEFT_OK)
+            weft__link_tell_failure(link); /* should it wake up: it goes on without this rank */
+        if (is_lost || now_ns >= close_ns)
             return NULL;
-        struct pollfd set[] = {{.fd = link->wire.fd, .events = events},
-                               {.fd = link->wake_fd, .events = POLLIN},
-                               {.fd = link->process_fd, .events = POLLIN}};
-        uint64_t num_wakes;
-        if (poll(set, 3, weft__poll_timeout_ms(close_ns)) <= 0)
-            continue;
-        if (set[1].revents != 0)
-            (void)!read(link->wake_fd, &num_wakes, sizeof(num_wakes));
-        if (set[2].revents != 0)
-            process_state = SERVER_ENDED;
+        if (weft__heartbeat_is_due(&link->heartbeat, now_ns))
+            beat(link);
+        sleep_until_news(link, close_ns, &server_has_ended);
     }
 }
 
@@ -415,6 +466,7 @@ static weft_result start(struct weft__link *link, const struct weft__link_option
         return result;
     memcpy(table, link->table, table_bytes);
     link->process_fd = weft__identity_watch(&hello->identity, &link->server);
+    weft__heartbeat_start(&link->heartbeat, hello->heartbeat_ms, weft__now_ns());
     return weft__thread_start(&link->monitor, monitor, link);
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "comm/error.h"
+#include "comm/log.h"
 #include "comm/thread.h"
 
 static int open_at(const struct addrinfo *at)
@@ -59,23 +60,67 @@ static weft_result open_named(const char *name, uint16_t port, int *fd)
                    : WEFT_OK;
 }
 
-static int means_the_same_everywhere(const char *address)
+static int is_number(const char *address)
 {
     struct in6_addr number;
-    return strcmp(address, "localhost") == 0 || inet_pton(AF_INET, address, &number) == 1 ||
-           inet_pton(AF_INET6, address, &number) == 1;
+    return inet_pton(AF_INET, address, &number) == 1 || inet_pton(AF_INET6, address, &number) == 1;
+}
+
+static int is_loopback(const struct sockaddr *address)
+{
+    const uint32_t loopback_net = 127;
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == loopback_net;
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+/* Whether another host can mean this one by the name as this one knows it. */
+static int is_known_outside(const char *name)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    if (getaddrinfo(name, NULL, &hints, &found) != 0)
+        return 0;
+    int is_known = 1;
+    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
+        if (is_loopback(at->ai_addr))
+            is_known = 0;
+    freeaddrinfo(found);
+    return is_known;
 }
 
 static weft_result open_point(const struct weft__meeting_point *point,
                               enum weft__listen_on listen_on, int *fd)
 {
-    int can_be_named =
-        listen_on == WEFT__LISTEN_ON_ADDRESS || means_the_same_everywhere(point->address);
-    weft_result result = open_named(can_be_named ? point->address : NULL, point->port, fd);
+    const char *address = point->address;
+    int can_be_named = listen_on == WEFT__LISTEN_ON_ADDRESS || is_number(address) ||
+                       strcmp(address, "localhost") == 0 || is_known_outside(address);
+    weft_result result = open_named(can_be_named ? address : NULL, point->port, fd);
     if (result == WEFT_ERROR_SYSTEM && errno == EADDRNOTAVAIL &&
-        listen_on == WEFT__LISTEN_ON_REACHABLE)
+        listen_on == WEFT__LISTEN_ON_REACHABLE) {
+        can_be_named = 0;
         result = open_named(NULL, point->port, fd);
+    }
+    if (result == WEFT_OK && !can_be_named)
+        weft__log(
+            WEFT__LOG_INFO, WEFT__LOG_NO_RANK,
+            "the rendezvous listens on all addresses: %s is none that is this host's and means "
+            "the same to others; WEFT_ADDR can name one",
+            address);
     return result;
+}
+
+void weft__listener_name_peer(int fd, char name[WEFT__PEER_NAME_BYTES])
+{
+    struct sockaddr_storage address = {0};
+    socklen_t address_bytes = sizeof(address);
+    char host[WEFT__PEER_NAME_BYTES - 16], service[8];
+    if (getpeername(fd, (struct sockaddr *)&address, &address_bytes) != 0 ||
+        getnameinfo((struct sockaddr *)&address, address_bytes, host, sizeof(host), service,
+                    sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        snprintf(name, WEFT__PEER_NAME_BYTES, "somebody who is gone");
+    else
+        snprintf(name, WEFT__PEER_NAME_BYTES, "%s, port %s", host, service);
 }
 
 weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,

@@ -7,13 +7,17 @@
 
 enum weft__listen_on {
     WEFT__LISTEN_ON_ADDRESS, /* the point's address, or not at all */
-    /* The point's address if it is a number (or localhost) and this host's; else all addresses,
-     * because a name may mean another address to the other hosts. */
+    /* The point's address if it is this host's, and the others can mean the same by it: a number, localhost,
+     * or a name that is not this host itself again (127.0.1.1, say). Else all addresses. */
     WEFT__LISTEN_ON_REACHABLE
 };
 
 /* A nonblocking listening socket for `point`; port 0 is replaced by the one that the system chose. */
 weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
                                 int *fd);
+
+/* The other end of a connection, for messages: "192.0.2.1, port 4242". */
+enum { WEFT__PEER_NAME_BYTES = 72 };
+void weft__listener_name_peer(int fd, char name[WEFT__PEER_NAME_BYTES]);
 
 #endif

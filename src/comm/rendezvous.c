@@ -46,8 +46,10 @@ static struct {
 
 static void drop_stranger(struct weft__client *client, const char *reason)
 {
-    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "dropped a connection to the rendezvous: %s",
-              reason);
+    char name[WEFT__PEER_NAME_BYTES];
+    weft__listener_name_peer(client->wire.fd, name);
+    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK,
+              "dropped a connection to the rendezvous from %s: %s", name, reason);
     client->state = WEFT__CLIENT_BROKEN;
 }
 
@@ -55,6 +57,7 @@ static void introduce(struct rendezvous *server, struct weft__client *client,
                       const struct weft__frame *frame)
 {
     struct weft__hello hello;
+    char name[WEFT__PEER_NAME_BYTES];
     if (frame->type != WEFT__FRAME_HELLO || frame->body_bytes != sizeof(hello)) {
         drop_stranger(client, "it does not speak the protocol");
         return;
@@ -67,9 +70,10 @@ static void introduce(struct rendezvous *server, struct weft__client *client,
         return;
     }
     if (memcmp(hello.nonce, server->point.nonce, sizeof(hello.nonce)) != 0) {
+        weft__listener_name_peer(client->wire.fd, name);
         weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
-                  "refused rank %d (pid %d): its unique id is not that of this rendezvous",
-                  hello.rank, hello.identity.pid);
+                  "refused rank %d (pid %d) from %s: its unique id is not that of this rendezvous",
+                  hello.rank, hello.identity.pid, name);
         client->state = WEFT__CLIENT_BROKEN;
         return;
     }
@@ -261,6 +265,7 @@ static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
 /* One round; 0 when the server is to end. */
 static int serve_round(struct rendezvous *server, struct pollfd *set)
 {
+    const int64_t read_ns = weft__now_ns();
     fill_poll_set(server, set);
     int num_ready =
         poll(set, (nfds_t)poll_set_size(server), weft__poll_timeout_ms(next_deadline_ns(server)));
@@ -272,7 +277,7 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
     if (num_ready > 0 && set[1].revents != 0)
         accept_clients(server);
     drop_silent_strangers(server);
-    weft__groups_tick(&server->groups);
+    weft__groups_tick(&server->groups, read_ns);
     sweep(server);
     return 1;
 }

@@ -16,6 +16,10 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                             "environment; without it one derived from the job"},
     [WEFT__SETTING_TIMEOUT_MS] = {"WEFT_TIMEOUT_MS", "30000",
                                   "deadline of every wait for another rank, in milliseconds"},
+    [WEFT__SETTING_HEARTBEAT_MS] = {"WEFT_HEARTBEAT_MS", "10000",
+                                    "how long a rank, or the rendezvous, may show no sign of life "
+                                    "before it counts as failed, in milliseconds, at least 100; 0: "
+                                    "for ever, as for debuggers"},
     [WEFT__SETTING_LOG] = {"WEFT_LOG", "warn",
                            "what is written to standard error: error, warn, info or debug"},
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
@@ -30,6 +34,14 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_CUDA_HEAP] = {"WEFT_CUDA_HEAP", "auto",
                                  "how heaps of GPUs are shared: auto, or ipc for CUDA IPC even "
                                  "where file descriptors would do"},
+    [WEFT__SETTING_NET] = {"WEFT_NET", "auto",
+                           "engine of the network between nodes: ucx, shm (ranks of one host), or "
+                           "auto, the first of these that can be had; the same on all ranks"},
+    [WEFT__SETTING_NET_DEVICES] = {"WEFT_NET_DEVICES", NULL,
+                                   "devices that engine ucx uses, as UCX names them: eth0, "
+                                   "mlx5_0:1; without it all"},
+    [WEFT__SETTING_NET_TRANSPORT] = {"WEFT_NET_TRANSPORT", "any",
+                                     "any, or rdma: then whatever has no RDMA is an error"},
     [WEFT__SETTING_TUNING] = {"WEFT_TUNING", NULL,
                               "file of weft tune that chooses the algorithms of collectives; only "
                               "rank 0's counts"},

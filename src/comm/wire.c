@@ -136,6 +136,7 @@ static enum weft__wire_result fill_input(struct weft__wire *wire, size_t num_byt
         if (received <= 0)
             return WEFT__WIRE_CLOSED;
         wire->in_end += (size_t)received;
+        wire->num_received += (uint64_t)received;
     }
     return WEFT__WIRE_OK;
 }

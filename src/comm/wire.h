@@ -15,7 +15,7 @@
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(2)
+#define WEFT__HELLO_VERSION UINT32_C(3)
 
 enum weft__frame_type {
     /* rank to rendezvous */
@@ -34,6 +34,8 @@ enum weft__frame_type {
     /* rank to rendezvous to rank */
     WEFT__FRAME_QUESTION = 10, /* struct weft__question */
     WEFT__FRAME_ANSWER = 11,   /* struct weft__answer */
+    /* either way */
+    WEFT__FRAME_ALIVE = 12, /* without a body (comm/heartbeat.h) */
     WEFT__NUM_FRAME_TYPES
 };
 
@@ -52,6 +54,8 @@ struct weft__hello {
     uint64_t key; /* which communicator of those that meet here */
     int32_t rank, num_ranks, num_nodes;
     uint32_t timeout_ms;
+    uint32_t heartbeat_ms; /* how long either end may be silent; 0: for ever */
+    uint32_t unused;
     struct weft__identity identity;
 };
 
@@ -115,6 +119,7 @@ struct weft__wire {
     uint64_t max_body_bytes; /* of received frames; a longer one is garbage */
     unsigned char *in;
     size_t in_begin, in_end, in_capacity;
+    uint64_t num_received; /* bytes */
     struct weft__queued_message *out_first, *out_last;
     size_t out_sent_bytes; /* of out_first */
 };

@@ -11,6 +11,8 @@ struct terms {
     int64_t max_topk;
     int64_t num_entries;
     uint64_t placement_hash;
+    int32_t max_blocks; /* may differ: the most count */
+    int32_t unused;
 };
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
@@ -37,17 +39,33 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
     return WEFT_OK;
 }
 
-static weft_result agree(const weft_ep *ep)
+static int32_t most_blocks(const weft_comm *comm, const struct terms *all)
+{
+    int32_t most = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        most = all[rank].max_blocks > most ? all[rank].max_blocks : most;
+    return most;
+}
+
+static weft_result agree(weft_ep *ep)
 {
     weft_comm *comm = ep->comm;
-    const struct terms own = {ep->placement.host.num_experts, ep->max_topk,
-                              ep->placement.num_entries, weft__placement_hash(&ep->placement)};
+    const struct terms own = {
+        .num_experts = ep->placement.host.num_experts,
+        .max_topk = ep->max_topk,
+        .num_entries = ep->placement.num_entries,
+        .placement_hash = weft__placement_hash(&ep->placement),
+        .max_blocks =
+            ep->grid.num_blocks > 0 ? ep->grid.num_blocks : weft__machine_of(comm)->max_blocks,
+    };
     struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
     if (all == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
     weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
     if (result == WEFT_OK)
         result = compare_terms(comm, all);
+    if (result == WEFT_OK)
+        ep->max_blocks = most_blocks(comm, all);
     free(all);
     return result;
 }
@@ -72,7 +90,8 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         return result;
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
     ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
-    return weft__exchange_create(comm, weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
+    return weft__exchange_create(comm, ep->max_blocks,
+                                 weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
                                  &ep->exchange);
 }
 

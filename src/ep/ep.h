@@ -12,6 +12,7 @@ struct weft_ep {
     struct weft__placement placement;
     void *node_of_rank;     /* [num_ranks] int32_t, for the programs */
     struct weft__grid grid; /* as configured: 0 for what suits each operation */
+    int32_t max_blocks;     /* of any launch, on any rank */
     int32_t max_topk;
     int32_t counts_stride; /* of notify's counts */
 };

@@ -46,7 +46,8 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
     const struct weft_notify_args program_args = {
         .exchange = ep->exchange->device,
         .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_notify,
-                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk}},
+                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
+                    .num_blocks = 1},
         .routing = handle->routing,
         .placement = ep->placement.device,
         .counts_offset = weft__exchange_extra_offset(ep->exchange),
@@ -156,8 +157,10 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
         return result;
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
                                     largest_row_bytes(args)};
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch,
-                                 weft__ep_grid(ep, &work), &program_args, sizeof program_args);
+    const struct weft__grid grid = weft__ep_grid(ep, &work);
+    program_args.message.num_blocks = grid.num_blocks;
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch, grid, &program_args,
+                                 sizeof program_args);
 }
 
 static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_combine_args *args)
@@ -201,6 +204,8 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     if (result != WEFT_OK)
         return result;
     const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens, row_bytes};
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine,
-                                 weft__ep_grid(ep, &work), &program_args, sizeof program_args);
+    const struct weft__grid grid = weft__ep_grid(ep, &work);
+    message->num_blocks = grid.num_blocks;
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine, grid, &program_args,
+                                 sizeof program_args);
 }

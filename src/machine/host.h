@@ -111,6 +111,7 @@ struct weft__machine {
     void (*close_block)(weft_comm *comm, const struct weft__block *block);
 
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
+    int32_t max_blocks; /* that it chooses */
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on cuda its
      * waits end then. */
     weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);

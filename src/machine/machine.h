@@ -40,6 +40,8 @@
  *   weft_fail           records why the launch fails and returns WEFT_STATUS_FAILED
  *
  * Row operations, by all lanes of a warp together, as fast as the machine can:
+ *   weft_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies is this one,
+ *                       which does not change until then
  *   weft_row_copy       copies row_bytes from src to each non-null dst
  *   weft_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
  *                       weft_reduction says
@@ -68,6 +70,17 @@
  *   weft_packets_take_words  as weft_packets_receive, of such a row; all lanes get the words
  *   weft_acquire_packets  an acquire fence: what the packets taken by this lane tell of launches before
  *                         holds from here on, not only in the next launch
+ *
+ * Tagged rows, by all lanes of a warp together: rows of 32-bit words in WEFT_TAGGED_BYTES(num_words) of a
+ * heap, aligned to 16, zero at first. They are made of packets which carry the number of the operation, so that
+ * they tell by themselves that they have come, any warp may take them, and nobody empties them. Who sends a
+ * row over another must know that nobody reads that any more.
+ *   weft_tagged_send      sends a row from memory of any kind to a rank, and wakes it; orders nothing that
+ *                         this launch did
+ *   weft_tagged_take      waits for the row of operation site->sequence, as weft_wait does, all lanes the same,
+ *                         and copies it to memory of this rank. What the sender's rank did before its launch is
+ *                         ordered before what the lanes do that have copied a part; before all after a sync
+ *   weft_tagged_word      a word of a row that a warp of the block has taken, by one lane
  *
  * Launches: a launch begins with a fence, acquire and release, and ends with a release fence of all its
  * lanes. So what was done before a launch, is ordered before what a peer does in the launches after the one

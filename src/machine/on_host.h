@@ -37,8 +37,8 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .free = weft__on_host_free, .copy = weft__on_host_copy,                                    \
         .check_pointer = weft__on_host_check_pointer, .find_block = weft__on_host_find_block,      \
         .share_block = weft__on_host_share_block, .close_block = weft__on_host_close_block,        \
-        .choose_grid = weft__on_host_choose_grid, .collect_failure = weft__on_host_do_nothing,     \
-        .stream_wrap = weft__on_host_stream_wrap,                                                  \
+        .choose_grid = weft__on_host_choose_grid, .max_blocks = 1,                                 \
+        .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
         .stream_create = stream_create, .stream_destroy = stream_destroy,                          \
         .stream_synchronize = stream_synchronize, .stream_call = stream_call,                      \

@@ -51,7 +51,10 @@ static weft_result set_up_own(struct weft__exchange *exchange)
         WEFT__TRY(weft__windows_create(comm));
     exchange->device.bases = comm->windows->table;
     WEFT__TRY(machine->event_create(comm, WEFT__EVENT_ORDERS, &exchange->last_operation));
-    WEFT__TRY(machine->alloc(comm, sizeof *exchange->device.state, &state));
+    WEFT__TRY(machine->alloc(comm,
+                             sizeof *exchange->device.state +
+                                 (uint64_t)exchange->device.max_blocks * sizeof(uint64_t),
+                             &state));
     exchange->device.state = state;
     return WEFT_OK;
 }
@@ -60,10 +63,11 @@ static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
 {
     weft_comm *comm = exchange->comm;
     WEFT__TRY(weft__comm_agree(comm, set_up_own(exchange), "have an exchange"));
-    return allocate_mailbox(exchange, weft_mailbox_bytes(comm->num_ranks) + extra_bytes);
+    return allocate_mailbox(
+        exchange, weft_mailbox_bytes(comm->num_ranks, exchange->device.max_blocks) + extra_bytes);
 }
 
-weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
+weft_result weft__exchange_create(weft_comm *comm, int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **out)
 {
     struct weft__exchange *exchange = calloc(1, sizeof *exchange);
@@ -72,6 +76,7 @@ weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
     exchange->comm = comm;
     exchange->device.rank = comm->rank;
     exchange->device.num_ranks = comm->num_ranks;
+    exchange->device.max_blocks = max_blocks;
     const weft_result result = set_up(exchange, extra_bytes);
     if (result != WEFT_OK) {
         weft__exchange_destroy(exchange);
@@ -102,7 +107,8 @@ void weft__exchange_wait(struct weft__exchange *exchange)
 
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)
 {
-    return exchange->device.mailbox_offset + weft_mailbox_bytes(exchange->device.num_ranks);
+    return exchange->device.mailbox_offset +
+           weft_mailbox_bytes(exchange->device.num_ranks, exchange->device.max_blocks);
 }
 
 /* What is captured runs whenever its graph does: its order among other operations is the user's. */

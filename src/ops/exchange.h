@@ -18,8 +18,9 @@ struct weft__exchange {
 /* Whether this rank maps the memory of all ranks, as `what` needs it. */
 weft_result weft__exchange_check_reach(weft_comm *comm, const char *what);
 
-/* Collective. Allocates a zeroed mailbox, followed by `extra_bytes` of zeroes in every heap. */
-weft_result weft__exchange_create(weft_comm *comm, uint64_t extra_bytes,
+/* Collective, for launches of at most max_blocks, the same on all ranks. Allocates a zeroed mailbox, followed
+ * by `extra_bytes` of zeroes in every heap. */
+weft_result weft__exchange_create(weft_comm *comm, int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **exchange);
 void weft__exchange_destroy(struct weft__exchange *exchange);
 /* Waits on the host for the operations issued so far. */

@@ -4,8 +4,11 @@
 
 WEFT_PROGRAM(barrier, warp, args)
 {
-    const enum weft_status status = weft_exchange_start(warp, &args->exchange, &args->message);
-    if (status != WEFT_STATUS_OK)
-        return status;
-    return weft_exchange_end(warp, &args->exchange);
+    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_STATUS_FAILED;
+    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    const enum weft_status status =
+        weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
+    return weft_exchange_end(warp, &args->exchange, sequence, status);
 }

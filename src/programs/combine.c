@@ -10,6 +10,7 @@
 enum { MAX_BIASES = 2 };
 
 struct row_sum {
+    uint64_t sequence;
     int array; /* of the messages: whose rows are summed */
     weft_dtype dtype;
     uint64_t row_bytes;
@@ -18,33 +19,46 @@ struct row_sum {
     char *out;
 };
 
-/* The token's row at the rank of `route`, or null if the rank has no such row. */
-WEFT_FN const char *source_row(const struct weft_combine_args *args, const struct row_sum *sum,
-                               int32_t token, struct weft_route route)
-{
-    const int32_t row = weft_route_row(&args->routing, token, route);
-    if (row >= weft_exchange_message(&args->exchange, route.rank)->capacity)
-        return NULL;
-    return weft_exchange_array(&args->exchange, route.rank, sum->array) +
-           (uint64_t)row * sum->row_bytes;
-}
-
-WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *args, int32_t token,
-                      const struct row_sum *sum, struct weft_span span)
+/* Of a token: the rows that it has at the ranks of its routes (weft_target), among the warp's pointers behind
+ * the biases. Returns how many. */
+WEFT_FN int32_t find_sources(struct weft_warp *warp, const struct weft_combine_args *args,
+                             int32_t num_biases, int32_t token)
 {
     const struct weft_route *routes = weft_token_routes(&args->routing, token);
     const int32_t num_routes = weft_num_routes(&args->routing, routes);
+    const void **srcs = weft_warp_pointers(warp) + num_biases;
+    weft_warp_sync(warp); /* the previous row's pointers have been used */
+    for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE)
+        srcs[j] = weft_target(routes[j].rank, weft_route_row(&args->routing, token, routes[j]));
+    return num_routes;
+}
+
+/* Where a target's row is, or null if the rank has no such row. */
+WEFT_FN const char *source_row(struct weft_warp *warp, const struct weft_combine_args *args,
+                               const struct row_sum *sum, const void *target)
+{
+    const struct weft_exchange *exchange = &args->exchange;
+    const int32_t rank = weft_target_rank(target), row = weft_target_row(target);
+    if (row >= weft_exchange_capacity(warp, exchange, sum->sequence, rank))
+        return NULL;
+    return weft_exchange_array(warp, exchange, sum->sequence, rank, sum->array) +
+           (uint64_t)row * sum->row_bytes;
+}
+
+/* Of the sources that find_sources has found. */
+WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *args, int32_t token,
+                      int32_t num_routes, const struct row_sum *sum, struct weft_span span)
+{
     const uint64_t own_offset = (uint64_t)token * sum->row_bytes + span.begin;
     const void **srcs = weft_warp_pointers(warp);
     const void **dst = srcs + WEFT_WARP_POINTERS - 1;
-    weft_warp_sync(warp); /* the previous row's pointers have been used */
     if (weft_lane_idx(warp) == 0)
         *dst = sum->out + own_offset;
     for (int32_t i = weft_lane_idx(warp); i < sum->num_biases && i < MAX_BIASES;
          i += WEFT_WARP_SIZE)
         srcs[i] = sum->biases[i] + own_offset;
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
-        const char *row = source_row(args, sum, token, routes[j]);
+        const char *row = source_row(warp, args, sum, srcs[sum->num_biases + j]);
         srcs[sum->num_biases + j] = row == NULL ? NULL : row + span.begin;
     }
     weft_warp_sync(warp);
@@ -53,16 +67,20 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
                     (int64_t)(span.bytes / weft_dtype_bytes(sum->dtype)));
 }
 
+/* The token's sources have been found. */
 WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args *args,
-                          const struct weft_share *share, struct weft_part part)
+                          uint64_t sequence, const struct weft_share *share, struct weft_part part,
+                          int32_t num_routes)
 {
-    const struct row_sum payload = {WEFT_ARRAY_PLANE,
+    const struct row_sum payload = {sequence,
+                                    WEFT_ARRAY_PLANE,
                                     args->dtype,
                                     args->message.call[WEFT_CALL_ROW_BYTES],
                                     {args->biases[0], args->biases[1]},
                                     args->num_biases,
                                     args->out};
-    const struct row_sum weights = {WEFT_ARRAY_TOPK_WEIGHTS,
+    const struct row_sum weights = {sequence,
+                                    WEFT_ARRAY_TOPK_WEIGHTS,
                                     WEFT_FP32,
                                     (uint64_t)args->routing.num_topk * sizeof(float),
                                     {NULL, NULL},
@@ -70,24 +88,39 @@ WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args
                                     (char *)args->out_topk_weights};
     const struct weft_span span = weft_part_span(share, part.part, payload.row_bytes);
     if (span.bytes > 0)
-        sum_rows(warp, args, part.token, &payload, span);
+        sum_rows(warp, args, part.token, num_routes, &payload, span);
     if (args->out_topk_weights != NULL && part.part == 0) {
         const struct weft_span all = {0, weights.row_bytes};
-        sum_rows(warp, args, part.token, &weights, all);
+        find_sources(warp, args, weights.num_biases, part.token);
+        sum_rows(warp, args, part.token, num_routes, &weights, all);
     }
 }
 
 WEFT_PROGRAM(combine, warp, args)
 {
-    const enum weft_status status = weft_exchange_start(warp, &args->exchange, &args->message);
+    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_STATUS_FAILED;
+    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    /* What needs no other rank is done while the messages are under way. */
+    const struct weft_share share = weft_share_rows(
+        warp, args->routing.num_tokens, &args->exchange.state->num_units_taken[sequence % 2]);
+    const int32_t first = weft_first_unit(warp);
+    int32_t num_routes = 0;
+    if (first < share.num_units)
+        num_routes =
+            find_sources(warp, args, args->num_biases, weft_unit_part(&share, first).token);
+    const enum weft_status status =
+        weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
     if (status != WEFT_STATUS_OK)
-        return status;
-    const struct weft_share share =
-        weft_share_rows(warp, args->routing.num_tokens, &args->exchange.state->num_units_taken);
-    for (int32_t unit = weft_first_unit(warp); unit < share.num_units;) {
+        return weft_exchange_end(warp, &args->exchange, sequence, status);
+    for (int32_t unit = first; unit < share.num_units;) {
+        const struct weft_part part = weft_unit_part(&share, unit);
         const int32_t next = weft_take_unit(warp, &share);
-        combine_part(warp, args, &share, weft_unit_part(&share, unit));
+        if (unit != first)
+            num_routes = find_sources(warp, args, args->num_biases, part.token);
+        combine_part(warp, args, sequence, &share, part, num_routes);
         unit = weft_taken_unit(warp, next);
     }
-    return weft_exchange_finish(warp, &args->exchange);
+    return weft_exchange_finish(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_TOLD);
 }

@@ -90,38 +90,13 @@ WEFT_FN char *weft_direct_output(struct weft_warp *warp, const struct weft_direc
                               weft_direct_peer(warp, rank)->places[1]);
 }
 
-WEFT_FN enum weft_status weft_direct_await_others(struct weft_warp *warp,
-                                                  const struct weft_direct *direct,
-                                                  const struct weft_packets *packets)
-{
-    const int32_t block_idx = weft_block_idx(warp);
-    for (int32_t i = 1 + weft_lane_idx(warp); i < packets->num_ranks; i += WEFT_WARP_SIZE) {
-        const int32_t rank = (packets->rank + i) % packets->num_ranks;
-        weft_signal(warp, rank, weft_finished_word(&direct->area, rank, block_idx, packets->rank),
-                    packets->sequence);
-    }
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t i = 1 + weft_lane_idx(warp); i < packets->num_ranks && status == WEFT_STATUS_OK;
-         i += WEFT_WARP_SIZE) {
-        const int32_t rank = (packets->rank + i) % packets->num_ranks;
-        const struct weft_wait_site site = {WEFT_PHASE_FINISH, rank, packets->sequence,
-                                            packets->exchange};
-        status = weft_wait(warp, weft_finished_word(&direct->area, packets->rank, block_idx, rank),
-                           packets->sequence, &site);
-    }
-    return (enum weft_status)weft_max_u32(warp, (uint32_t)status);
-}
-
 /* Called by every warp last. */
 WEFT_FN enum weft_status weft_direct_finish(struct weft_warp *warp,
                                             const struct weft_direct *direct,
                                             const struct weft_packets *packets)
 {
-    enum weft_status status = WEFT_STATUS_OK;
-    weft_block_sync(warp);
-    if (weft_warp_idx(warp) == 0)
-        status = weft_direct_await_others(warp, direct, packets);
-    return weft_packets_end(warp, &direct->area, packets, status);
+    return weft_exchange_finish(warp, &direct->area.exchange, packets->sequence,
+                                WEFT_BLOCKS_AS_HERE);
 }
 
 /* The rows of an operation, cut into chunks, which the warps take as share.h says. */
@@ -132,7 +107,7 @@ WEFT_FN struct weft_share weft_direct_share(struct weft_warp *warp,
 {
     const uint64_t num_chunks = (row_bytes + direct->chunk_bytes - 1) / direct->chunk_bytes;
     return weft_share_rows(warp, (int32_t)num_chunks * num_rows,
-                           &direct->area.num_units_taken[packets->sequence % 2]);
+                           &direct->area.exchange.state->num_units_taken[packets->sequence % 2]);
 }
 
 /* What a unit covers of a row: a part of chunk `chunk`. */

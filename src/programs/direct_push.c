@@ -76,7 +76,7 @@ WEFT_PROGRAM(direct_push, warp, args)
 {
     const struct weft_direct *direct = &args->direct;
     const struct weft_packets packets = weft_packets_begin(warp, &direct->area);
-    if (packets.sequence == WEFT_PACKETS_FAILED)
+    if (packets.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     const enum weft_status status = meet(warp, args, &packets);
     if (status != WEFT_STATUS_OK)

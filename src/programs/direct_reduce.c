@@ -34,7 +34,7 @@ WEFT_PROGRAM(direct_reduce, warp, args)
 {
     const struct weft_direct *direct = &args->direct;
     const struct weft_packets packets = weft_packets_begin(warp, &direct->area);
-    if (packets.sequence == WEFT_PACKETS_FAILED)
+    if (packets.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     const struct weft_header_duty duty = weft_header_duty(warp);
     weft_headers_send(warp, &packets, duty, direct->header);

@@ -9,33 +9,74 @@
 
 enum { NO_ROOM = -1 };
 
-/* The row at the rank of route j, or NO_ROOM if the rank's outputs end before it. */
-WEFT_FN int32_t target_row(const struct weft_dispatch_args *args, int32_t token,
-                           struct weft_route route)
+struct sending {
+    const struct weft_dispatch_args *args;
+    uint64_t sequence;
+    struct weft_share share;
+};
+
+/* Array `array` of the rank of a route. */
+WEFT_FN char *target_array(struct weft_warp *warp, const struct sending *sending,
+                           struct weft_route route, int array)
 {
-    const int32_t row = weft_route_row(&args->routing, token, route);
-    return row < weft_exchange_message(&args->exchange, route.rank)->capacity ? row : NO_ROOM;
+    return weft_exchange_array(warp, &sending->args->exchange, sending->sequence, route.rank,
+                               array);
 }
 
-WEFT_FN void send_plane(struct weft_warp *warp, const struct weft_dispatch_args *args,
-                        const struct weft_share *share, struct weft_part part, int32_t num_routes,
-                        int32_t plane)
+/* The row at the rank of a route, or NO_ROOM if the rank's outputs end before it. */
+WEFT_FN int32_t target_row(struct weft_warp *warp, const struct sending *sending, int32_t token,
+                           struct weft_route route)
 {
-    const struct weft_route *routes = weft_token_routes(&args->routing, part.token);
+    const struct weft_dispatch_args *args = sending->args;
+    const int32_t row = weft_route_row(&args->routing, token, route);
+    return row < weft_exchange_capacity(warp, &args->exchange, sending->sequence, route.rank)
+               ? row
+               : NO_ROOM;
+}
+
+/* The rows that a token goes to at the ranks of its routes (weft_target), in the warp's pointers. Returns how many.
+ * Tokens begin with different ranks, lest all ranks write to the same one first. */
+WEFT_FN int32_t find_targets(struct weft_warp *warp, const struct weft_dispatch_args *args,
+                             int32_t token)
+{
+    const struct weft_route *routes = weft_token_routes(&args->routing, token);
+    const int32_t num_routes = weft_num_routes(&args->routing, routes);
+    const void **targets = weft_warp_pointers(warp);
+    if (num_routes == 0)
+        return 0;
+    weft_warp_sync(warp); /* the previous row's pointers have been used */
+    for (int32_t i = weft_lane_idx(warp); i < num_routes; i += WEFT_WARP_SIZE) {
+        const struct weft_route route = routes[(token + i) % num_routes];
+        targets[i] = weft_target(route.rank, weft_route_row(&args->routing, token, route));
+    }
+    return num_routes;
+}
+
+/* Where a target's row is, or null if the rank's outputs end before it. */
+WEFT_FN char *target_address(struct weft_warp *warp, const struct sending *sending,
+                             const void *target, int32_t plane)
+{
+    const struct weft_exchange *exchange = &sending->args->exchange;
+    const int32_t rank = weft_target_rank(target), row = weft_target_row(target);
+    if (row >= weft_exchange_capacity(warp, exchange, sending->sequence, rank))
+        return NULL;
+    return weft_exchange_array(warp, exchange, sending->sequence, rank, WEFT_ARRAY_PLANE + plane) +
+           (uint64_t)row * sending->args->message.call[WEFT_CALL_ROW_BYTES + plane];
+}
+
+/* To the targets that find_targets has found. */
+WEFT_FN void send_plane(struct weft_warp *warp, const struct sending *sending,
+                        struct weft_part part, int32_t num_routes, int32_t plane)
+{
+    const struct weft_dispatch_args *args = sending->args;
     const uint64_t row_bytes = args->message.call[WEFT_CALL_ROW_BYTES + plane];
-    const struct weft_span span = weft_part_span(share, part.part, row_bytes);
+    const struct weft_span span = weft_part_span(&sending->share, part.part, row_bytes);
     if (span.bytes == 0 || num_routes == 0)
         return;
     const void **dsts = weft_warp_pointers(warp);
-    weft_warp_sync(warp); /* the previous row's pointers have been used */
-    for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
-        const int32_t row = target_row(args, part.token, routes[j]);
-        /* Tokens begin with different ranks, lest all ranks write to the same one first. */
-        dsts[(j + part.token) % num_routes] =
-            row == NO_ROOM
-                ? NULL
-                : weft_exchange_array(&args->exchange, routes[j].rank, WEFT_ARRAY_PLANE + plane) +
-                      (uint64_t)row * row_bytes + span.begin;
+    for (int32_t i = weft_lane_idx(warp); i < num_routes; i += WEFT_WARP_SIZE) {
+        char *row = target_address(warp, sending, dsts[i], plane);
+        dsts[i] = row == NULL ? NULL : row + span.begin;
     }
     weft_warp_sync(warp);
     weft_row_copy(warp, dsts, num_routes,
@@ -44,10 +85,9 @@ WEFT_FN void send_plane(struct weft_warp *warp, const struct weft_dispatch_args 
                   span.bytes);
 }
 
-WEFT_FN void store_expert_id(const struct weft_dispatch_args *args, int32_t rank, int64_t i,
+WEFT_FN void store_expert_id(const struct weft_dispatch_args *args, char *ids, int64_t i,
                              int32_t local_expert)
 {
-    char *ids = weft_exchange_array(&args->exchange, rank, WEFT_ARRAY_TOPK_IDX);
     if (args->message.call[WEFT_CALL_OPTIONS] & WEFT_OPTION_INT64)
         ((int64_t *)(void *)ids)[i] = local_expert;
     else
@@ -60,10 +100,11 @@ WEFT_FN weft_dtype index_type_of(const struct weft_dispatch_args *args)
 }
 
 /* Tells the rank of `route` which of the token's choices are experts of its own. */
-WEFT_FN void send_choice(const struct weft_dispatch_args *args, int32_t token,
+WEFT_FN void send_choice(struct weft_warp *warp, const struct sending *sending, int32_t token,
                          struct weft_route route, int32_t k)
 {
-    const int32_t row = target_row(args, token, route);
+    const struct weft_dispatch_args *args = sending->args;
+    const int32_t row = target_row(warp, sending, token, route);
     if (row == NO_ROOM)
         return;
     const int32_t num_topk = args->routing.num_topk;
@@ -73,42 +114,48 @@ WEFT_FN void send_choice(const struct weft_dispatch_args *args, int32_t token,
         args->routing.rank, token);
     const int is_there = entry >= 0 && args->placement.entry_ranks[entry] == route.rank;
     const int64_t target = (int64_t)row * num_topk + k;
-    store_expert_id(args, route.rank, target, is_there ? args->placement.entry_local[entry] : -1);
+    store_expert_id(args, target_array(warp, sending, route, WEFT_ARRAY_TOPK_IDX), target,
+                    is_there ? args->placement.entry_local[entry] : -1);
     if (args->topk_weights != NULL)
-        ((float *)(void *)weft_exchange_array(&args->exchange, route.rank,
-                                              WEFT_ARRAY_TOPK_WEIGHTS))[target] =
+        ((float *)(void *)target_array(warp, sending, route, WEFT_ARRAY_TOPK_WEIGHTS))[target] =
             is_there ? args->topk_weights[choice] : 0.0f;
 }
 
-WEFT_FN void send_src_token(const struct weft_dispatch_args *args, int32_t token,
+WEFT_FN void send_src_token(struct weft_warp *warp, const struct sending *sending, int32_t token,
                             struct weft_route route)
 {
-    const int32_t row = target_row(args, token, route);
-    const struct weft_message *message = weft_exchange_message(&args->exchange, route.rank);
-    if (message->array_offsets[WEFT_ARRAY_SRC_TOKEN] != 0 && row != NO_ROOM)
-        ((int32_t *)(void *)weft_exchange_array(&args->exchange, route.rank,
-                                                WEFT_ARRAY_SRC_TOKEN))[row] = token;
+    const int32_t row = target_row(warp, sending, token, route);
+    char *src_tokens = target_array(warp, sending, route, WEFT_ARRAY_SRC_TOKEN);
+    if (src_tokens != NULL && row != NO_ROOM)
+        ((int32_t *)(void *)src_tokens)[row] = token;
 }
 
-WEFT_FN void send_part(struct weft_warp *warp, const struct weft_dispatch_args *args,
-                       const struct weft_share *share, struct weft_part part)
+WEFT_FN void send_topk(struct weft_warp *warp, const struct sending *sending, int32_t token,
+                       int32_t num_routes)
 {
-    const int32_t token = part.token;
+    const struct weft_dispatch_args *args = sending->args;
     const struct weft_route *routes = weft_token_routes(&args->routing, token);
-    const int32_t num_routes = weft_num_routes(&args->routing, routes);
-    const uint32_t options = args->message.call[WEFT_CALL_OPTIONS];
-    for (int32_t plane = 0; plane < (int32_t)args->message.call[WEFT_CALL_NUM_PLANES]; plane++)
-        send_plane(warp, args, share, part, num_routes, plane);
-    if (part.part != 0)
-        return;
-    if (options & WEFT_OPTION_TOPK_IDX) {
-        for (int32_t i = weft_lane_idx(warp); i < num_routes * args->routing.num_topk;
-             i += WEFT_WARP_SIZE)
-            send_choice(args, token, routes[i / args->routing.num_topk],
-                        i % args->routing.num_topk);
+    const int32_t num_topk = args->routing.num_topk;
+    if (args->message.call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_IDX) {
+        for (int32_t i = weft_lane_idx(warp); i < num_routes * num_topk; i += WEFT_WARP_SIZE)
+            send_choice(warp, sending, token, routes[i / num_topk], i % num_topk);
     }
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE)
-        send_src_token(args, token, routes[j]);
+        send_src_token(warp, sending, token, routes[j]);
+}
+
+/* The targets of the token have been found. */
+WEFT_FN void send_part(struct weft_warp *warp, const struct sending *sending, struct weft_part part,
+                       int32_t num_routes)
+{
+    const int32_t num_planes = (int32_t)sending->args->message.call[WEFT_CALL_NUM_PLANES];
+    for (int32_t plane = 0; plane < num_planes; plane++) {
+        if (plane > 0)
+            find_targets(warp, sending->args, part.token);
+        send_plane(warp, sending, part, num_routes, plane);
+    }
+    if (part.part == 0)
+        send_topk(warp, sending, part.token, num_routes);
 }
 
 /* Own outputs that no rank writes: expert ids after the last row, and the count of drops. */
@@ -123,24 +170,57 @@ WEFT_FN void complete_outputs(struct weft_warp *warp, const struct weft_dispatch
     if (!(args->message.call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_IDX))
         return;
     const int64_t num_topk = args->routing.num_topk;
+    char *ids =
+        args->exchange.bases[args->routing.rank] + args->message.array_offsets[WEFT_ARRAY_TOPK_IDX];
     for (int64_t i =
              num_rows * num_topk + (int64_t)global_warp * WEFT_WARP_SIZE + weft_lane_idx(warp);
          i < capacity * num_topk; i += (int64_t)num_global_warps * WEFT_WARP_SIZE)
-        store_expert_id(args, args->routing.rank, i, -1);
+        store_expert_id(args, ids, i, -1);
+}
+
+/* What the warp sends first comes, and where it goes is found, while the messages are under way. Returns how many
+ * targets it has. */
+WEFT_FN int32_t prepare_first(struct weft_warp *warp, const struct sending *sending)
+{
+    const struct weft_dispatch_args *args = sending->args;
+    const int32_t unit = weft_first_unit(warp);
+    if (unit >= sending->share.num_units)
+        return 0;
+    const struct weft_part part = weft_unit_part(&sending->share, unit);
+    const struct weft_span span =
+        weft_part_span(&sending->share, part.part, args->message.call[WEFT_CALL_ROW_BYTES]);
+    if (span.bytes > 0)
+        weft_row_prefetch(warp,
+                          args->planes[0].rows +
+                              (uint64_t)part.token * args->planes[0].stride_bytes + span.begin,
+                          span.bytes);
+    return find_targets(warp, args, part.token);
 }
 
 WEFT_PROGRAM(dispatch, warp, args)
 {
-    const enum weft_status status = weft_exchange_start(warp, &args->exchange, &args->message);
+    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_STATUS_FAILED;
+    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    const struct sending sending = {
+        args, sequence,
+        weft_share_rows(warp, args->routing.num_tokens,
+                        &args->exchange.state->num_units_taken[sequence % 2])};
+    const int32_t first = weft_first_unit(warp);
+    int32_t num_routes = prepare_first(warp, &sending);
+    const enum weft_status status =
+        weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
     if (status != WEFT_STATUS_OK)
-        return status;
-    const struct weft_share share =
-        weft_share_rows(warp, args->routing.num_tokens, &args->exchange.state->num_units_taken);
-    for (int32_t unit = weft_first_unit(warp); unit < share.num_units;) {
-        const int32_t next = weft_take_unit(warp, &share);
-        send_part(warp, args, &share, weft_unit_part(&share, unit));
+        return weft_exchange_end(warp, &args->exchange, sequence, status);
+    for (int32_t unit = first; unit < sending.share.num_units;) {
+        const struct weft_part part = weft_unit_part(&sending.share, unit);
+        const int32_t next = weft_take_unit(warp, &sending.share);
+        if (unit != first)
+            num_routes = find_targets(warp, args, part.token);
+        send_part(warp, &sending, part, num_routes);
         unit = weft_taken_unit(warp, next);
     }
-    complete_outputs(warp, args, weft_first_unit(warp), share.num_warps);
-    return weft_exchange_finish(warp, &args->exchange);
+    complete_outputs(warp, args, first, sending.share.num_warps);
+    return weft_exchange_finish(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_TOLD);
 }

@@ -6,11 +6,10 @@
  */
 #include "programs/notify.h"
 
-WEFT_FN int32_t *counts_of(const struct weft_notify_args *args, int32_t owner, int32_t source)
+WEFT_FN int32_t *counts_of(const struct weft_notify_args *args, uint64_t sequence, int32_t owner,
+                           int32_t source)
 {
-    const uint64_t buffer =
-        (weft_exchange_sequence(&args->exchange) % 2) * (uint64_t)args->exchange.num_ranks +
-        (uint64_t)source;
+    const uint64_t buffer = (sequence % 2) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
     return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
            buffer * (uint64_t)args->counts_stride;
 }
@@ -20,11 +19,12 @@ WEFT_FN int32_t num_local_experts(const struct weft_placement *placement, int32_
     return placement->rank_offsets[rank + 1] - placement->rank_offsets[rank];
 }
 
-WEFT_FN void send_counts(struct weft_warp *warp, const struct weft_notify_args *args, int32_t rank)
+WEFT_FN void send_counts(struct weft_warp *warp, const struct weft_notify_args *args,
+                         uint64_t sequence, int32_t rank)
 {
     const struct weft_routing *routing = &args->routing;
     const struct weft_placement *placement = &args->placement;
-    int32_t *counts = counts_of(args, rank, routing->rank);
+    int32_t *counts = counts_of(args, sequence, rank, routing->rank);
     for (int32_t i = weft_lane_idx(warp); i < routing->num_ranks; i += WEFT_WARP_SIZE)
         counts[i] = routing->send_rows[i];
     const int32_t *entries = placement->rank_entries + placement->rank_offsets[rank];
@@ -33,46 +33,66 @@ WEFT_FN void send_counts(struct weft_warp *warp, const struct weft_notify_args *
         counts[routing->num_ranks + i] = routing->entry_selections[entries[i]];
 }
 
-WEFT_FN int32_t sum_of_sources(const struct weft_notify_args *args, int32_t num_sources,
-                               int32_t column)
+WEFT_FN int32_t sum_of_sources(const struct weft_notify_args *args, uint64_t sequence,
+                               int32_t num_sources, int32_t column)
 {
     int32_t sum = 0;
     for (int32_t source = 0; source < num_sources; source++)
-        sum += counts_of(args, args->exchange.rank, source)[column];
+        sum += counts_of(args, sequence, args->exchange.rank, source)[column];
     return sum;
 }
 
-WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_args *args)
+WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_args *args,
+                            uint64_t sequence)
 {
     const struct weft_routing *routing = &args->routing;
     const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
     const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
     for (int32_t rank = thread; rank < routing->num_ranks; rank += num_threads) {
-        routing->rank_base[rank] = sum_of_sources(args, routing->rank, rank);
-        routing->recv_rank_rows[rank] = counts_of(args, routing->rank, rank)[routing->rank];
+        routing->rank_base[rank] = sum_of_sources(args, sequence, routing->rank, rank);
+        routing->recv_rank_rows[rank] =
+            counts_of(args, sequence, routing->rank, rank)[routing->rank];
     }
     if (thread == 0) {
-        *routing->recv_rows = sum_of_sources(args, routing->num_ranks, routing->rank);
+        *routing->recv_rows = sum_of_sources(args, sequence, routing->num_ranks, routing->rank);
         *routing->dropped_rows = 0;
     }
     const int32_t alignment = args->expert_alignment;
     for (int32_t i = thread; i < num_local_experts(&args->placement, routing->rank);
          i += num_threads) {
         const int32_t num_selections =
-            sum_of_sources(args, routing->num_ranks, routing->num_ranks + i);
+            sum_of_sources(args, sequence, routing->num_ranks, routing->num_ranks + i);
         routing->recv_expert_rows[i] = (num_selections + alignment - 1) / alignment * alignment;
     }
 }
 
-WEFT_PROGRAM(notify, warp, args)
+/* What the block's warps have sent is signalled at once, and awaited when the calls have been compared. */
+WEFT_FN enum weft_status exchange_counts(struct weft_warp *warp,
+                                         const struct weft_notify_args *args, uint64_t sequence)
 {
-    const enum weft_status before = weft_exchange_check(warp, &args->exchange);
-    for (int32_t rank = weft_warp_idx(warp);
-         before == WEFT_STATUS_OK && rank < args->exchange.num_ranks; rank += weft_num_warps(warp))
-        send_counts(warp, args, rank);
-    const enum weft_status status = weft_exchange_start(warp, &args->exchange, &args->message);
+    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    for (int32_t rank = weft_warp_idx(warp); rank < args->exchange.num_ranks;
+         rank += weft_num_warps(warp))
+        send_counts(warp, args, sequence, rank);
+    weft_block_sync(warp);
+    if (weft_warp_idx(warp) == 0)
+        weft_exchange_signal(warp, &args->exchange, sequence);
+    enum weft_status status = weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
     if (status != WEFT_STATUS_OK)
         return status;
-    receive_counts(warp, args);
-    return weft_exchange_end(warp, &args->exchange);
+    weft_block_sync(warp);
+    if (weft_warp_idx(warp) == 0)
+        status = weft_exchange_await(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_HERE);
+    return (enum weft_status)weft_block_max(warp, (uint32_t)status);
+}
+
+WEFT_PROGRAM(notify, warp, args)
+{
+    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_STATUS_FAILED;
+    const enum weft_status status = exchange_counts(warp, args, sequence);
+    if (status == WEFT_STATUS_OK)
+        receive_counts(warp, args, sequence);
+    return weft_exchange_end(warp, &args->exchange, sequence, status);
 }

@@ -11,9 +11,6 @@
  * takes all headers and data that it is sent. Two buffers suffice: a rank sends in operation n + 2 into
  * the slots of operation n only after its launch of n + 1 has taken the peer's header; the peer sent
  * that after its launch of n had ended, hence after it had emptied the slots of n.
- *
- * The number of the last operation is in memory of the device, so that a captured launch can be replayed,
- * and once for each block, so that each can read its own and write it without waiting for others.
  */
 #ifndef WEFT_PROGRAMS_PACKET_AREA_H
 #define WEFT_PROGRAMS_PACKET_AREA_H
@@ -36,11 +33,7 @@ struct weft_call_header {
 
 struct weft_packet_area {
     struct weft_exchange exchange; /* its name is in reports */
-    /* Of this rank alone, zero at first. */
-    uint64_t *block_sequences; /* [max_blocks] */
-    int32_t *num_units_taken;  /* [2], of operations in turn: share.h */
-    int32_t max_blocks;        /* of any launch, on any rank */
-    uint64_t region_bytes;     /* a multiple of 2 * WEFT_PACKET_BYTES */
+    uint64_t region_bytes;         /* a multiple of 2 * WEFT_PACKET_BYTES */
     char *areas[WEFT_COLL_MAX_RANKS];
 };
 
@@ -72,7 +65,8 @@ enum { WEFT_HEADER_SLOTS = sizeof(struct weft_call_header) / WEFT_PACKET_BYTES }
 WEFT_FN uint64_t weft_packet_buffer_bytes(const struct weft_packet_area *area)
 {
     return (uint64_t)area->exchange.num_ranks *
-           ((uint64_t)area->max_blocks * sizeof(struct weft_call_header) + area->region_bytes);
+           ((uint64_t)area->exchange.max_blocks * sizeof(struct weft_call_header) +
+            area->region_bytes);
 }
 
 WEFT_FN uint64_t weft_packet_escapes_bytes(const struct weft_packet_area *area)
@@ -80,25 +74,10 @@ WEFT_FN uint64_t weft_packet_escapes_bytes(const struct weft_packet_area *area)
     return weft_packet_buffer_bytes(area) / WEFT_PACKET_BYTES * sizeof(uint64_t);
 }
 
-/* Two buffers and their escape words, then the words of weft_finished_word. */
-WEFT_FN uint64_t weft_finished_words_offset(const struct weft_packet_area *area)
-{
-    return 2 * (weft_packet_buffer_bytes(area) + weft_packet_escapes_bytes(area));
-}
-
-/* As much or more than any machine needs, on the host. */
+/* Two buffers, then their escape words: as much or more than any machine needs, on the host. */
 WEFT_FN uint64_t weft_packet_area_bytes(const struct weft_packet_area *area)
 {
-    return weft_finished_words_offset(area) +
-           (uint64_t)area->exchange.num_ranks * (uint64_t)area->max_blocks * sizeof(uint64_t);
-}
-
-/* In the area of `owner`: the last operation that block `block_idx` of `rank` has finished. */
-WEFT_FN uint64_t *weft_finished_word(const struct weft_packet_area *area, int32_t owner,
-                                     int32_t block_idx, int32_t rank)
-{
-    char *words = area->areas[owner] + weft_finished_words_offset(area);
-    return (uint64_t *)(void *)words + (int64_t)block_idx * area->exchange.num_ranks + rank;
+    return 2 * (weft_packet_buffer_bytes(area) + weft_packet_escapes_bytes(area));
 }
 
 /* Where `rank` sends its header to block `block_idx`. */
@@ -115,7 +94,7 @@ WEFT_FN uint64_t weft_region_slots(const struct weft_packet_area *area)
 /* Where what `rank` sends begins. */
 WEFT_FN uint64_t weft_region_slot(const struct weft_packet_area *area, int32_t rank)
 {
-    return weft_header_slot(area->exchange.num_ranks, area->max_blocks, 0) +
+    return weft_header_slot(area->exchange.num_ranks, area->exchange.max_blocks, 0) +
            (uint64_t)rank * weft_region_slots(area);
 }
 
@@ -136,52 +115,20 @@ WEFT_FN struct weft_packets weft_packets_of(const struct weft_packet_area *area,
     return packets;
 }
 
-/* Of no operation: an operation before has failed. What it has left undone, others could take for done. */
-enum { WEFT_PACKETS_FAILED = 0 };
-
-/* Called by every warp first. If the sequence is WEFT_PACKETS_FAILED, the program fails without a word. */
+/* As weft_exchange_begin. */
 WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
                                                const struct weft_packet_area *area)
 {
-    /* Both loads are under way together. */
-    const uint64_t sequence = area->block_sequences[weft_block_idx(warp)] + 1;
-    const int32_t failed = weft_load_relaxed(&area->exchange.state->failed_sequence);
-    /* A failure of this very operation does not count, so that all warps see the same. */
-    const int is_good = failed == 0 || failed == (int32_t)sequence;
-    return weft_packets_of(area, is_good ? sequence : WEFT_PACKETS_FAILED);
+    return weft_packets_of(area, weft_exchange_begin(warp, &area->exchange));
 }
 
-/* The i-th rank after the own one. */
-WEFT_FN int32_t weft_rank_after(const struct weft_exchange *exchange, int32_t i)
-{
-    const int32_t rank = exchange->rank + i;
-    return rank < exchange->num_ranks ? rank : rank - exchange->num_ranks;
-}
-
-/* By every warp of the block, once all of them have read the number: writes it for the block, and the
- * block's share of those for blocks that did not run. By one warp it takes 0.13 us longer on H200. */
-WEFT_FN void weft_packets_advance(struct weft_warp *warp, const struct weft_packet_area *area,
-                                  uint64_t sequence)
-{
-    const int32_t lane = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
-    const int32_t num_blocks = weft_num_blocks(warp);
-    for (int32_t i = weft_block_idx(warp) + lane * num_blocks; i < area->max_blocks;
-         i += weft_num_warps(warp) * WEFT_WARP_SIZE * num_blocks)
-        area->block_sequences[i] = sequence;
-    if (weft_block_idx(warp) == 0 && lane == 0)
-        area->num_units_taken[(sequence + 1) % 2] = 0; /* the next operation's */
-}
-
-/* Called by every warp last. */
+/* As weft_exchange_end. */
 WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
                                           const struct weft_packet_area *area,
                                           const struct weft_packets *packets,
                                           enum weft_status status)
 {
-    weft_exchange_note(warp, &area->exchange, packets->sequence, status);
-    weft_block_sync(warp);
-    weft_packets_advance(warp, area, packets->sequence);
-    return status;
+    return weft_exchange_end(warp, &area->exchange, packets->sequence, status);
 }
 
 /* ------------------------------------------------------------------ headers */

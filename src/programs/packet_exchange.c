@@ -108,7 +108,7 @@ WEFT_PROGRAM(packet_exchange, warp, args)
 {
     const struct warp_group group = group_of_warp(warp, args->area.exchange.num_ranks);
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
-    if (packets.sequence == WEFT_PACKETS_FAILED)
+    if (packets.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     for (int32_t rank = group.first_rank; rank < packets.num_ranks; rank += group.rank_step)
         send_row(warp, args, &packets, rank, group);

@@ -39,7 +39,7 @@ WEFT_PROGRAM(packet_reduce, warp, args)
     const struct weft_span span = weft_warp_share(warp, args->row_bytes);
     const struct weft_packet_row row = load_row(warp, args, span, 1);
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
-    if (packets.sequence == WEFT_PACKETS_FAILED)
+    if (packets.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     if (span.bytes > 0)
         send_rows(warp, args, &packets, span, row);

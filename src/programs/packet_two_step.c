@@ -94,7 +94,7 @@ WEFT_PROGRAM(packet_two_step, warp, args)
 {
     const struct weft_packet_row row = load_part(warp, args, 1);
     const struct weft_packets packets = weft_packets_begin(warp, &args->area);
-    if (packets.sequence == WEFT_PACKETS_FAILED)
+    if (packets.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     send_parts(warp, args, &packets, row);
     const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);

@@ -93,4 +93,18 @@ WEFT_FN int32_t weft_route_row(const struct weft_routing *routing, int32_t token
            routing->chunk_base[(int64_t)chunk * routing->num_ranks + route.rank] + route.slot;
 }
 
+/* A rank and a row there, in place of the row's address until the rank has told where its rows are. */
+WEFT_FN const void *weft_target(int32_t rank, int32_t row)
+{
+    return (const void *)(uintptr_t)((uint64_t)(uint32_t)rank << 32 | (uint32_t)row);
+}
+WEFT_FN int32_t weft_target_rank(const void *target)
+{
+    return (int32_t)((uint64_t)(uintptr_t)target >> 32);
+}
+WEFT_FN int32_t weft_target_row(const void *target)
+{
+    return (int32_t)(uint32_t)(uintptr_t)target;
+}
+
 #endif

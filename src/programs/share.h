@@ -73,10 +73,12 @@ WEFT_FN struct weft_part weft_unit_part(const struct weft_share *share, int32_t 
 WEFT_FN struct weft_span weft_part_span(const struct weft_share *share, int32_t part,
                                         uint64_t row_bytes)
 {
-    enum { ALIGNMENT = 512 }; /* what a warp of a GPU loads at a time */
-    const uint64_t num_parts = (uint64_t)share->num_parts;
-    const uint64_t part_bytes =
-        ((row_bytes + num_parts - 1) / num_parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    /* What a warp of a GPU has under way at a time, when it reduces: less takes as long. */
+    enum { STEP_BYTES = 2048 };
+    const uint32_t num_steps = (uint32_t)((row_bytes + STEP_BYTES - 1) / STEP_BYTES);
+    const uint32_t num_parts = (uint32_t)share->num_parts;
+    /* Divided in 32 bits, which GPUs do in place. */
+    const uint64_t part_bytes = (uint64_t)((num_steps + num_parts - 1) / num_parts) * STEP_BYTES;
     return weft_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
 }
 

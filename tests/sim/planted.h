@@ -48,6 +48,8 @@ struct job_args {
 #define weft_planted_row_source_args job_args
 #define weft_planted_row_signal_args job_args
 #define weft_planted_known_args      job_args
+#define weft_planted_row_reuse_args  job_args
+#define weft_planted_row_news_args   job_args
 #define weft_late_rows_args          job_args
 #define weft_planted_tickets_args    job_args
 #define weft_unordered_args          job_args

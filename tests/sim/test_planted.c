@@ -56,6 +56,19 @@ static void a_signal_before_its_data_is_found(void **state)
     check_both_forms((struct planted){weft__sim_planted_signal, 4, 1, NULL});
 }
 
+static void a_row_sent_over_another_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_reuse, 4, 1,
+                                      "row sent over one that may still be read"});
+}
+
+static void a_row_taken_for_a_signal_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_news, 4, 1, "is not ordered after"});
+}
+
 static void a_parity_per_handle_is_found(void **state)
 {
     (void)state;
@@ -153,6 +166,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_signal_before_its_data_is_found),
+        cmocka_unit_test(a_row_sent_over_another_is_found),
+        cmocka_unit_test(a_row_taken_for_a_signal_is_found),
         cmocka_unit_test(a_parity_per_handle_is_found),
         cmocka_unit_test(a_counter_without_an_epoch_is_found),
         cmocka_unit_test(a_barrier_that_pairs_different_calls_is_found),

@@ -188,6 +188,13 @@ WEFT_FN enum weft_status weft_fail(struct weft_warp *warp, const struct weft_fai
     return weft__cpu_fail(warp, failure);
 }
 
+WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t row_bytes)
+{
+    (void)warp;
+    (void)src;
+    (void)row_bytes;
+}
+
 WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                            const void *src, uint64_t row_bytes)
 {
@@ -258,6 +265,30 @@ WEFT_FN void weft_acquire_packets(struct weft_warp *warp)
 {
     (void)warp;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
+/* A tagged row: its words behind the number of the operation, which is signalled. */
+#define WEFT_TAGGED_BYTES(num_words) (sizeof(uint64_t) + (num_words) * sizeof(uint32_t))
+
+WEFT_FN void weft_tagged_send(struct weft_warp *warp, int32_t rank, void *row, const void *words,
+                              int32_t num_words, uint64_t sequence)
+{
+    memcpy((uint64_t *)row + 1, words, (size_t)num_words * sizeof(uint32_t));
+    weft_signal(warp, rank, (uint64_t *)row, sequence);
+}
+
+WEFT_FN enum weft_status weft_tagged_take(struct weft_warp *warp, const void *row, void *words,
+                                          int32_t num_words, const struct weft_wait_site *site)
+{
+    const enum weft_status status = weft_wait(warp, (const uint64_t *)row, site->sequence, site);
+    if (status == WEFT_STATUS_OK)
+        memcpy(words, (const uint64_t *)row + 1, (size_t)num_words * sizeof(uint32_t));
+    return status;
+}
+
+WEFT_FN uint32_t weft_tagged_word(const void *row, int32_t word)
+{
+    return ((const uint32_t *)((const uint64_t *)row + 1))[word];
 }
 
 #endif

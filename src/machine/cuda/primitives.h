@@ -40,8 +40,11 @@ struct weft_warp {
     const struct weft__cuda_launch *launch;
     struct weft__cuda_block *block;
     struct weft__cuda_warp_memory *memory;
-    uint32_t num_loads;  /* bulk loads so far; their parity tells them apart */
-    uint32_t has_stores; /* bulk stores may be under way; known to lane 0, which started them */
+    /* Known to lane 0, which drives the bulk copies. */
+    uint32_t num_loads;     /* that have come; their parity tells them apart */
+    uint32_t has_stores;    /* some may be under way */
+    const void *prefetched; /* on its way to the slot, or there; NULL: nothing is */
+    uint32_t prefetched_bytes;
 };
 
 #define WEFT_PROGRAM(name, warp, args)                                                             \
@@ -55,7 +58,7 @@ struct weft_warp {
         struct weft_warp this_warp;                                                                \
         weft__cuda_begin(&this_warp, &launch, &block);                                             \
         (void)name##_body(&this_warp, &name_args);                                                 \
-        weft__cuda_complete_stores(&this_warp);                                                    \
+        weft__cuda_end(&this_warp);                                                                \
     }                                                                                              \
     static __device__ __forceinline__ enum weft_status name##_body(                                \
         struct weft_warp *warp, const struct weft_##name##_args *args)
@@ -300,6 +303,8 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
                                                      threadIdx.x / WEFT_WARP_SIZE * warp_bytes);
     warp->num_loads = 0;
     warp->has_stores = 0;
+    warp->prefetched = NULL;
+    warp->prefetched_bytes = 0;
 #if WEFT__CUDA_BULK
     /* Without a slot no row is copied in bulk, and short operations are spared the fences. */
     if (launch->copy_slot_bytes > 0 && threadIdx.x % WEFT_WARP_SIZE == 0) {
@@ -318,5 +323,6 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
 #include "machine/cuda/packets.h"
 #include "machine/cuda/reduce.h"
 #include "machine/cuda/rows.h"
+#include "machine/cuda/tagged.h"
 
 #endif

@@ -26,6 +26,7 @@ WEFT_FN void weft__cuda_store16(int4 *dst, int4 v)
 WEFT_FN int weft__cuda_all_aligned(const void *const *ptrs, int32_t num_ptrs, const void *other)
 {
     uint64_t bits = (uint64_t)other;
+#pragma unroll 1
     for (int32_t i = 0; i < num_ptrs; i++)
         bits |= (uint64_t)ptrs[i];
     return bits % 16 == 0;
@@ -41,6 +42,7 @@ WEFT_FN void weft__cuda_copy_bytes(struct weft_warp *warp, const void *const *ds
 #pragma unroll 1
     for (uint64_t i = begin + (uint64_t)weft_lane_idx(warp); i < row_bytes; i += WEFT_WARP_SIZE) {
         const char byte = ((const char *)src)[i];
+#pragma unroll 1
         for (int32_t d = 0; d < num_dsts; d++) {
             if (dsts[d] != NULL)
                 ((char *)dsts[d])[i] = byte;
@@ -75,13 +77,16 @@ WEFT_FN void weft__cuda_copy_chunks(struct weft_warp *warp, const void *const *d
 }
 
 #if WEFT__CUDA_BULK
-/* Lane 0: fills the slot, once what was in it has been read by the stores before. */
-WEFT_FN void weft__cuda_bulk_load(struct weft_warp *warp, uint32_t slot, const char *src,
-                                  uint32_t bytes)
+WEFT_FN uint32_t weft__cuda_arrival(struct weft_warp *warp)
 {
-    const uint32_t arrival =
-        (uint32_t)__cvta_generic_to_shared(&warp->block->arrivals[weft_warp_idx(warp)]);
-    const uint32_t parity = warp->num_loads % 2;
+    return (uint32_t)__cvta_generic_to_shared(&warp->block->arrivals[weft_warp_idx(warp)]);
+}
+
+/* Lane 0: begins to fill the slot, once what was in it has been read by the stores before. */
+WEFT_FN void weft__cuda_bulk_load(struct weft_warp *warp, const void *src, uint32_t bytes)
+{
+    const uint32_t slot = (uint32_t)__cvta_generic_to_shared(warp->memory->slot);
+    const uint32_t arrival = weft__cuda_arrival(warp);
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  :
@@ -92,6 +97,13 @@ WEFT_FN void weft__cuda_bulk_load(struct weft_warp *warp, uint32_t slot, const c
                  :
                  : "r"(slot), "l"(src), "r"(bytes), "r"(arrival)
                  : "memory");
+}
+
+/* Lane 0: waits until the slot is full. */
+WEFT_FN void weft__cuda_await_load(struct weft_warp *warp)
+{
+    const uint32_t arrival = weft__cuda_arrival(warp);
+    const uint32_t parity = warp->num_loads % 2;
     uint32_t has_come = 0;
     while (!has_come)
         asm volatile("{\n .reg .pred p;\n"
@@ -103,20 +115,49 @@ WEFT_FN void weft__cuda_bulk_load(struct weft_warp *warp, uint32_t slot, const c
     warp->num_loads++;
 }
 
-/* Lane 0 drives the copy engine; the stores are still under way when this returns. The row is cut into
- * equal parts that fit the slot. */
+/* Lane 0: what was prefetched is not wanted. */
+WEFT_FN void weft__cuda_drop_prefetched(struct weft_warp *warp)
+{
+    if (warp->prefetched != NULL)
+        weft__cuda_await_load(warp);
+    warp->prefetched = NULL;
+}
+
+/* Lane 0: the slot gets what is at src, unless it has been prefetched. */
+WEFT_FN void weft__cuda_fill_slot(struct weft_warp *warp, const void *src, uint32_t bytes)
+{
+    const int is_prefetched = warp->prefetched == src && warp->prefetched_bytes == bytes;
+    if (!is_prefetched) {
+        weft__cuda_drop_prefetched(warp);
+        weft__cuda_bulk_load(warp, src, bytes);
+    }
+    weft__cuda_await_load(warp);
+    warp->prefetched = NULL;
+}
+
+/* How many bytes of a row of so many chunks are copied at a time: it is cut into equal parts that fit the
+ * slot. */
+WEFT_FN uint32_t weft__cuda_bulk_part_bytes(const struct weft_warp *warp, uint32_t num_chunks)
+{
+    const uint32_t most_chunks = warp->launch->copy_slot_bytes / 16;
+    if (num_chunks <= most_chunks)
+        return num_chunks * 16;
+    const uint32_t num_parts = (num_chunks + most_chunks - 1) / most_chunks;
+    return (num_chunks + num_parts - 1) / num_parts * 16;
+}
+
+/* Lane 0 drives the copy engine; the stores are still under way when this returns. */
 WEFT_FN void weft__cuda_copy_bulk(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                                  const void *src, uint64_t num_chunks)
+                                  const void *src, uint32_t num_chunks)
 {
     const uint32_t slot = (uint32_t)__cvta_generic_to_shared(warp->memory->slot);
-    const uint64_t most_chunks = warp->launch->copy_slot_bytes / 16;
-    const uint64_t num_parts = (num_chunks + most_chunks - 1) / most_chunks;
-    const uint64_t part_bytes = (num_chunks + num_parts - 1) / num_parts * 16;
+    const uint32_t part_bytes = weft__cuda_bulk_part_bytes(warp, num_chunks);
     if (weft_lane_idx(warp) == 0) {
-        for (uint64_t begin = 0; begin < num_chunks * 16; begin += part_bytes) {
-            const uint64_t rest = num_chunks * 16 - begin;
+        for (uint64_t begin = 0; begin < (uint64_t)num_chunks * 16; begin += part_bytes) {
+            const uint64_t rest = (uint64_t)num_chunks * 16 - begin;
             const uint32_t bytes = (uint32_t)(rest < part_bytes ? rest : part_bytes);
-            weft__cuda_bulk_load(warp, slot, (const char *)src + begin, bytes);
+            weft__cuda_fill_slot(warp, (const char *)src + begin, bytes);
+#pragma unroll 1
             for (int32_t d = 0; d < num_dsts; d++) {
                 if (dsts[d] != NULL)
                     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
@@ -132,11 +173,45 @@ WEFT_FN void weft__cuda_copy_bulk(struct weft_warp *warp, const void *const *dst
 }
 #endif
 
+/* Below this the engine's latency costs more than its width gains. */
+enum { WEFT__CUDA_LEAST_BULK_BYTES = 1024 };
+
+WEFT_FN int weft__cuda_goes_by_bulk(const struct weft_warp *warp, uint64_t row_bytes)
+{
+    return WEFT__CUDA_BULK && row_bytes >= WEFT__CUDA_LEAST_BULK_BYTES &&
+           warp->launch->copy_slot_bytes >= WEFT__CUDA_LEAST_BULK_BYTES;
+}
+
+WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t row_bytes)
+{
+#if WEFT__CUDA_BULK
+    if (!weft__cuda_goes_by_bulk(warp, row_bytes) || (uint64_t)src % 16 != 0)
+        return;
+    const uint32_t bytes = weft__cuda_bulk_part_bytes(warp, (uint32_t)(row_bytes / 16));
+    if (weft_lane_idx(warp) == 0) {
+        weft__cuda_drop_prefetched(warp);
+        weft__cuda_bulk_load(warp, src, bytes);
+        warp->prefetched = src;
+        warp->prefetched_bytes = bytes;
+    }
+#endif
+}
+
+/* Without a slot nothing is under way. */
+WEFT_FN void weft__cuda_end(struct weft_warp *warp)
+{
+#if WEFT__CUDA_BULK
+    if (warp->launch->copy_slot_bytes == 0)
+        return;
+    weft__cuda_complete_stores(warp);
+    if (weft_lane_idx(warp) == 0)
+        weft__cuda_drop_prefetched(warp);
+#endif
+}
+
 WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                            const void *src, uint64_t row_bytes)
 {
-    /* Below this the engine's latency costs more than its width gains. */
-    enum { LEAST_BULK_BYTES = 1024 };
     if (num_dsts == 0)
         return;
     if (!weft__cuda_all_aligned(dsts, num_dsts, src)) {
@@ -145,8 +220,8 @@ WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int3
     }
     const uint64_t num_chunks = row_bytes / 16;
 #if WEFT__CUDA_BULK
-    if (row_bytes >= LEAST_BULK_BYTES && warp->launch->copy_slot_bytes >= LEAST_BULK_BYTES)
-        weft__cuda_copy_bulk(warp, dsts, num_dsts, src, num_chunks);
+    if (weft__cuda_goes_by_bulk(warp, row_bytes))
+        weft__cuda_copy_bulk(warp, dsts, num_dsts, src, (uint32_t)num_chunks);
     else
 #endif
         weft__cuda_copy_chunks(warp, dsts, num_dsts, src, num_chunks);

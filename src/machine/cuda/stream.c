@@ -317,6 +317,7 @@ static const struct weft__machine machine = {
     .share_block = weft__cuda_share_block,
     .close_block = weft__cuda_close_block,
     .choose_grid = weft__cuda_choose_grid,
+    .max_blocks = 256,
     .launch = launch,
     .collect_failure = weft__cuda_collect_failure,
     .stream_create = stream_create,

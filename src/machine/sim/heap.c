@@ -145,6 +145,7 @@ weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
             sim_slots_check_taken(ptr, bytes);
     }
     sim_slots_forget(ptr, bytes);
+    sim_tagged_forget(ptr, bytes);
     return WEFT_OK;
 }
 

@@ -71,6 +71,24 @@ enum weft_status weft__sim_packets_take_words(struct weft_warp *warp,
                                               uint64_t slot, uint64_t words[2],
                                               struct weft__sim_place place);
 void weft__sim_acquire_packets(struct weft__sim_place place);
+void weft__sim_tagged_send(struct weft_warp *warp, int32_t rank, void *row, const void *words,
+                           int32_t num_words, uint64_t sequence, struct weft__sim_place place);
+enum weft_status weft__sim_tagged_take(struct weft_warp *warp, const void *row, void *words,
+                                       int32_t num_words, const struct weft_wait_site *site,
+                                       struct weft__sim_place place);
+uint32_t weft__sim_tagged_word(const void *row, int32_t word);
+
+enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
+#define WEFT_TAGGED_BYTES(num_words)                                                               \
+    (((num_words) + WEFT__SIM_TAGGED_WORDS - 1) / WEFT__SIM_TAGGED_WORDS * (4 * sizeof(uint32_t)))
+
+/* The copy reads the row whatever was prefetched. */
+WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t row_bytes)
+{
+    (void)warp;
+    (void)src;
+    (void)row_bytes;
+}
 
 #define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
 
@@ -127,5 +145,10 @@ void weft__sim_acquire_packets(struct weft__sim_place place);
 #define weft_packets_take_words(warp, packets, from, slot, words)                                  \
     weft__sim_packets_take_words(warp, packets, from, slot, words, WEFT__SIM_HERE)
 #define weft_acquire_packets(warp) weft__sim_acquire_packets(WEFT__SIM_HERE)
+#define weft_tagged_send(warp, rank, row, words, num_words, sequence)                              \
+    weft__sim_tagged_send(warp, rank, row, words, num_words, sequence, WEFT__SIM_HERE)
+#define weft_tagged_take(warp, row, words, num_words, site)                                        \
+    weft__sim_tagged_take(warp, row, words, num_words, site, WEFT__SIM_HERE)
+#define weft_tagged_word(row, word) weft__sim_tagged_word(row, word)
 
 #endif

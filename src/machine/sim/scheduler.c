@@ -392,6 +392,7 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
     sim_comm_reset();
     sim_words_reset();
     sim_slots_reset();
+    sim_tagged_reset();
     sim_fences_reset();
     free_fibers(world);
     free(world);

@@ -246,6 +246,10 @@ void sim_slots_check_taken(const void *address, size_t num_bytes);
 void sim_slots_forget(const void *address, size_t num_bytes);
 void sim_slots_reset(void);
 
+/* tagged.c: the same of tagged rows */
+void sim_tagged_forget(const void *address, size_t num_bytes);
+void sim_tagged_reset(void);
+
 void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value);
 void sim_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_report_traces(void);

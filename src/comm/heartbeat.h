@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* One end of a connection that shows each second that it is alive, and expects the same of the other: a
+ * stopped process and a cut link keep a connection open. Anything that is received counts. */
+#ifndef WEFT_COMM_HEARTBEAT_H
+#define WEFT_COMM_HEARTBEAT_H
+
+#include <stdint.h>
+
+enum { WEFT__HEARTBEAT_MIN_LIMIT_MS = 100 };
+
+struct weft__heartbeat {
+    uint32_t limit_ms;     /* 0: there is none */
+    uint64_t num_received; /* bytes, when it last looked */
+    int64_t heard_ns;      /* when they had come */
+    int64_t looked_ns;     /* when it last looked */
+    int64_t next_beat_ns;
+};
+
+void weft__heartbeat_start(struct weft__heartbeat *heartbeat, uint32_t limit_ms, int64_t now_ns);
+/* Whether the other end has been silent for too long. `num_received` are the bytes of the connection, all that
+ * can be read included. Who was stopped itself, perhaps with all others, listens for the whole limit again. */
+int weft__heartbeat_is_silent(struct weft__heartbeat *heartbeat, uint64_t num_received,
+                              int64_t now_ns);
+/* Whether it is time to send something. */
+int weft__heartbeat_is_due(struct weft__heartbeat *heartbeat, int64_t now_ns);
+/* When to ask again at the latest; INT64_MAX: never. */
+int64_t weft__heartbeat_deadline_ns(const struct weft__heartbeat *heartbeat);
+
+#endif

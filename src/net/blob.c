@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* What ranks tell each other before they connect. It comes from other hosts, so every length is checked. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/error.h"
+#include "net/net_internal.h"
+
+static const char blob_magic[8] = "weftnet1";
+
+struct blob_header {
+    char magic[8];
+    char engine[8];
+    int32_t rank;
+    uint32_t num_signals;
+    uint32_t num_regions;
+    uint32_t address_bytes;
+    struct {
+        uint64_t num_bytes;
+        uint64_t key_bytes;
+    } regions[WEFT__NET_MAX_REGIONS];
+};
+
+weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *blob)
+{
+    struct blob_header header = {.rank = net->config.rank,
+                                 .num_signals = net->config.num_signals,
+                                 .num_regions = net->num_regions};
+    size_t address_bytes = WEFT__NET_MAX_ADDRESS_BYTES;
+    size_t most_bytes = sizeof(header) + address_bytes + sizeof(net->regions) +
+                        (size_t)WEFT__NET_MAX_REGIONS * WEFT__NET_MAX_KEY_BYTES;
+    free(net->address);
+    net->address = calloc(1, most_bytes);
+    if (net->address == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an address");
+    weft_result result =
+        net->engine->address(net->state, net->address + sizeof(header), &address_bytes);
+    if (result != WEFT_OK)
+        return result;
+    memcpy(header.magic, blob_magic, sizeof(header.magic));
+    memcpy(header.engine, net->engine->name, strlen(net->engine->name));
+    header.address_bytes = (uint32_t)address_bytes;
+    unsigned char *end = net->address + sizeof(header) + address_bytes;
+    for (uint32_t region = 0; region < net->num_regions; region++) {
+        header.regions[region].num_bytes = net->regions[region].num_bytes;
+        header.regions[region].key_bytes = net->key_bytes[region];
+        if (net->key_bytes[region] > 0)
+            memcpy(end, net->keys[region], net->key_bytes[region]);
+        end += net->key_bytes[region];
+    }
+    memcpy(net->address, &header, sizeof(header));
+    *blob = (struct weft__net_blob){net->address, (size_t)(end - net->address)};
+    return WEFT_OK;
+}
+
+static int is_well_formed(const struct blob_header *header, size_t num_bytes)
+{
+    if (memcmp(header->magic, blob_magic, sizeof(header->magic)) != 0 ||
+        header->num_regions > WEFT__NET_MAX_REGIONS ||
+        header->address_bytes > WEFT__NET_MAX_ADDRESS_BYTES ||
+        memchr(header->engine, '\0', sizeof(header->engine)) == NULL)
+        return 0;
+    uint64_t expected_bytes = sizeof(*header) + header->address_bytes;
+    for (uint32_t region = 0; region < header->num_regions; region++) {
+        if (header->regions[region].key_bytes > WEFT__NET_MAX_KEY_BYTES ||
+            header->regions[region].num_bytes >> WEFT__NET_PLACE_OFFSET_BITS != 0)
+            return 0;
+        expected_bytes += header->regions[region].key_bytes;
+    }
+    return expected_bytes == num_bytes;
+}
+
+weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
+                                const struct weft__net_blob *blob,
+                                struct weft__net_peer_address *address)
+{
+    struct blob_header header = {.num_regions = UINT32_MAX};
+    struct weft__net_peer *peer = &net->peers[rank];
+    if (blob->num_bytes >= sizeof(header))
+        memcpy(&header, blob->bytes, sizeof(header));
+    if (!is_well_formed(&header, blob->num_bytes) || header.rank != rank)
+        return weft__error(WEFT_ERROR_MISMATCH,
+                           "the network address of rank %d is not one (%zu bytes)", rank,
+                           blob->num_bytes);
+    if (strcmp(header.engine, net->engine->name) != 0)
+        return weft__error(WEFT_ERROR_MISMATCH,
+                           "ranks disagree: the network engine is %s on rank %d and %s on rank %d; "
+                           "WEFT_NET chooses it",
+                           net->engine->name, net->config.rank, header.engine, rank);
+    const unsigned char *at = (const unsigned char *)blob->bytes + sizeof(header);
+    address->address = (struct weft__net_blob){at, header.address_bytes};
+    address->num_regions = peer->num_regions = header.num_regions;
+    peer->num_signals = header.num_signals;
+    at += header.address_bytes;
+    for (uint32_t region = 0; region < header.num_regions; region++) {
+        peer->region_bytes[region] = header.regions[region].num_bytes;
+        address->regions[region] =
+            (struct weft__net_remote_region){.num_bytes = header.regions[region].num_bytes,
+                                             .key = {at, header.regions[region].key_bytes}};
+        at += header.regions[region].key_bytes;
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an engine must provide: messages, which are small, arrive once and whole, and in any order; and, if
+ * it can, writes into a region of a peer with a flush that says that they have arrived. Everything that the
+ * contract of net.h promises beyond that is made of these, above the engine.
+ */
+#ifndef WEFT_NET_ENGINE_H
+#define WEFT_NET_ENGINE_H
+
+#include "net/net.h"
+
+enum weft__net_kind {
+    WEFT__NET_PUT = 1,    /* bytes for a place, and perhaps a signal */
+    WEFT__NET_SIGNAL = 2, /* takes effect when all messages with lower numbers have */
+    WEFT__NET_FLUSH = 3,  /* likewise, and is acknowledged then */
+    /* Without a number of their own. */
+    WEFT__NET_ACKNOWLEDGE = 4, /* of the flush with this number */
+    WEFT__NET_GOODBYE = 5
+};
+
+#define WEFT__NET_NO_SIGNAL UINT32_MAX
+
+/* In front of every message, in the byte order of the ranks. */
+struct weft__net_header {
+    uint8_t secret[WEFT__NONCE_BYTES];
+    int32_t source; /* rank */
+    uint32_t kind;
+    uint64_t sequence; /* of the messages from source to target, from 0 */
+    uint64_t place;
+    uint64_t num_bytes; /* that follow */
+    uint32_t signal, add;
+};
+
+/* Something that the engine does, in memory that stays until it is done. */
+struct weft__net_operation {
+    struct weft__net_operation *next; /* the net's */
+    struct weft__net *net;
+    int32_t peer;
+    enum { WEFT__NET_MESSAGE, WEFT__NET_WRITE, WEFT__NET_WRITE_FLUSH } type;
+    struct weft__net_header header; /* of a message; of a write place and num_bytes */
+    const void *payload;            /* [header.num_bytes] */
+    uint32_t region;                /* that the payload is in */
+    uint64_t num_writes;            /* the net's: of the peer, before this operation */
+    struct weft__net_request *request;
+    void *engine; /* the engine's own */
+};
+
+enum weft__net_start {
+    WEFT__NET_DONE,    /* at once: the payload may be reused */
+    WEFT__NET_STARTED, /* weft__net_done follows */
+    WEFT__NET_FULL,    /* not now: again after a progress (messages only) */
+    WEFT__NET_LOST     /* the peer has failed, by weft__net_fail_peer */
+};
+
+struct weft__net_remote_region {
+    uint64_t num_bytes;
+    struct weft__net_blob key; /* of the engine's making; valid during connect */
+};
+
+struct weft__net_peer_address {
+    struct weft__net_blob address;
+    uint32_t num_regions;
+    struct weft__net_remote_region regions[WEFT__NET_MAX_REGIONS];
+};
+
+enum { WEFT__NET_MAX_ADDRESS_BYTES = 4096, WEFT__NET_MAX_KEY_BYTES = 512 };
+
+struct weft__net_engine {
+    const char *name;
+    /* UNSUPPORTED, with a message that says why, if this engine cannot be had here. */
+    weft_result (*probe)(void);
+    weft_result (*open)(struct weft__net *net, const struct weft__net_config *config, void **state);
+    size_t (*max_message_bytes)(void *state);
+    /* From which a put goes by `write`; shorter ones, and without it all, go in messages of at most
+     * max_message_bytes. */
+    size_t (*min_write_bytes)(void *state);
+    /* Makes memory known; writes the key for peers. Optional. */
+    weft_result (*reg)(void *state, uint32_t region, void *memory, size_t num_bytes, void *key,
+                       size_t *key_bytes);
+    weft_result (*address)(void *state, void *address, size_t *address_bytes);
+    /* peers[num_ranks]; no address: no peer. */
+    weft_result (*connect)(void *state, const struct weft__net_peer_address *peers);
+
+    enum weft__net_start (*send)(void *state, struct weft__net_operation *operation);
+    /* All three NULL, with min_write_bytes: it has no writes. */
+    enum weft__net_start (*write)(void *state, struct weft__net_operation *operation);
+    enum weft__net_start (*flush_writes)(void *state, struct weft__net_operation *operation);
+
+    int (*progress)(void *state);
+    enum weft__net_armed (*arm)(void *state);
+    int (*fd)(const void *state);
+    /* Ends what is under way with the peer, now or in later calls of progress. */
+    void (*disconnect)(void *state, int32_t peer);
+    /* Hands out what it has taken, until the deadline; then every operation is done. */
+    void (*close)(void *state, int64_t deadline_ns);
+};
+
+extern const struct weft__net_engine weft__net_ucx, weft__net_shm, weft__net_fake_engine;
+
+/* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
+void weft__net_done(struct weft__net_operation *operation, weft_result result);
+/* `peer` is who sent it, if the engine can tell, else -1. The header may be anything; it is copied, and the
+ * payload is read once. */
+void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,
+                       const void *payload, size_t payload_bytes);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Which engine a net has. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/error.h"
+#include "comm/settings.h"
+#include "net/net_internal.h"
+
+/* In the order in which "auto" tries them. */
+static const struct weft__net_engine *const automatic[] = {&weft__net_ucx, &weft__net_shm};
+enum { NUM_AUTOMATIC = sizeof(automatic) / sizeof(automatic[0]) };
+
+static weft_result choose_named(const char *name, const struct weft__net_engine **engine)
+{
+    if (strcmp(name, weft__net_fake_engine.name) == 0) {
+        *engine = &weft__net_fake_engine;
+        return WEFT_OK;
+    }
+    for (size_t index = 0; index < NUM_AUTOMATIC; index++)
+        if (strcmp(name, automatic[index]->name) == 0) {
+            *engine = automatic[index];
+            return (*engine)->probe();
+        }
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "the network engine is \"%.32s\"; it must be auto, ucx or shm", name);
+}
+
+weft_result weft__net_choose(const char *name, const struct weft__net_engine **engine, char *reason,
+                             size_t reason_bytes)
+{
+    if (name != NULL && strcmp(name, "auto") != 0) {
+        snprintf(reason, reason_bytes, "as it was asked for");
+        return choose_named(name, engine);
+    }
+    snprintf(reason, reason_bytes, "the first that can be had");
+    for (size_t index = 0; index < NUM_AUTOMATIC; index++) {
+        if (automatic[index]->probe() == WEFT_OK) {
+            *engine = automatic[index];
+            return WEFT_OK;
+        }
+        snprintf(reason, reason_bytes, "because %s", weft__last_error());
+    }
+    return weft__error(WEFT_ERROR_UNSUPPORTED, "no network engine can be had: %s", reason);
+}
+
+weft_result weft__net_read_settings(struct weft__net_config *config)
+{
+    const char *transport = weft__setting_text(WEFT__SETTING_NET_TRANSPORT);
+    const int is_rdma = strcmp(transport, "rdma") == 0;
+    if (!is_rdma && strcmp(transport, "any") != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is \"%.32s\"; it must be any or rdma",
+                           weft__settings[WEFT__SETTING_NET_TRANSPORT].name, transport);
+    config->engine = weft__setting_text(WEFT__SETTING_NET);
+    config->devices = weft__setting_text(WEFT__SETTING_NET_DEVICES);
+    config->demand = is_rdma ? WEFT__NET_RDMA : WEFT__NET_ANY_TRANSPORT;
+    return WEFT_OK;
+}
+
+weft_result weft__net_probe(const char *name, char *reason, size_t reason_bytes)
+{
+    const struct weft__net_engine *engine;
+    weft_result result = choose_named(name, &engine);
+    snprintf(reason, reason_bytes, "%s", result == WEFT_OK ? "" : weft__last_error());
+    return result;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Traffic between ranks that cannot reach each other's memory. The contract is counted signals, never the
+ * order of the wire; it is kept in one place (send.c, receive.c) for every engine below it (engine.h).
+ *
+ *   put         copies bytes into a region of a peer. Puts are unordered, also with one another. Its request
+ *               is done when the source may be reused, and that says nothing about the target.
+ *   put_signal  a put, and an add to a signal word of the peer that is visible only after the bytes of this
+ *               put. It is unordered with everything else.
+ *   signal      an add that is visible only after all earlier puts and signals to that peer on this net.
+ *   flush       its request is done when all earlier operations to the peer are visible there.
+ *
+ * Adds commute, and are releases: whoever sees the word (acquire) sees the bytes. Signal words are added to
+ * by the target's progress alone, so no NIC needs atomics; and nothing arrives, nor is any flush done,
+ * unless the target calls weft__net_progress.
+ *
+ * A peer that failed stays failed: every pending request to it ends, and every later one is refused, with
+ * its name. What it was writing when it died is undefined. A peer that is stopped, or cut off, is not
+ * noticed here: the heartbeat of comm is for that, and its news come by weft__net_fail_peer.
+ *
+ * Nothing that arrives is trusted: regions, offsets, sizes, signals and sequence numbers are checked, and
+ * who sends one that is wrong has failed. Who lacks the job's secret is a stranger and not heard.
+ *
+ * A net belongs to one thread (progress.h has it). Only open, connect and close block.
+ */
+#ifndef WEFT_NET_NET_H
+#define WEFT_NET_NET_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/doorbell.h"
+#include "comm/meeting_point.h"
+#include "weft.h"
+
+struct weft__net;
+struct weft__net_fake;
+
+enum {
+    WEFT__NET_MAX_REGIONS = 8,
+    WEFT__NET_ALL_PEERS = -1,
+    WEFT__NET_PLACE_OFFSET_BITS = 48,
+    WEFT__NET_REASON_BYTES = 256
+};
+
+enum weft__net_demand {
+    WEFT__NET_ANY_TRANSPORT,
+    WEFT__NET_RDMA /* connect fails, and names the transport, where there is none */
+};
+
+struct weft__net_config {
+    const char *engine; /* "ucx", "shm" or "fake"; "auto" or NULL: the first that can be had */
+    int32_t rank, num_ranks;
+    uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
+    enum weft__net_demand demand;
+    const char *devices;    /* of the network, as the engine calls them; NULL: all that there are */
+    const char *transports; /* likewise */
+    _Atomic uint64_t *signals; /* [num_signals], for peers to add to */
+    uint32_t num_signals;
+    uint32_t timeout_ms; /* of connect; 0: 30 s */
+    uint32_t close_ms;   /* how long close waits for peers to take what is under way; 0: 1 s */
+    size_t max_message_bytes, min_write_bytes; /* see engine.h; 0: as the engine likes it */
+    struct weft__doorbell *bell;               /* rung after each add; NULL: nobody sleeps */
+    uint64_t bell_word;          /* of signal 0, for weft__doorbell_ring; 8 more for each signal */
+    struct weft__net_fake *fake; /* the world of engine "fake" */
+};
+
+/* What a rank tells the others at start-up. No bytes: no peer, neither here nor there. */
+struct weft__net_blob {
+    const void *bytes;
+    size_t num_bytes;
+};
+
+/* A region and an offset in it in one word, as programs/window.h writes places. Regions have the same
+ * numbers on all ranks. */
+static inline uint64_t weft__net_place(uint32_t region, uint64_t offset)
+{
+    return (uint64_t)region << WEFT__NET_PLACE_OFFSET_BITS | offset;
+}
+
+/* Memory of the caller's, which must stay until the request is done. */
+struct weft__net_request {
+    uint32_t num_left; /* parts under way; 0: done */
+    int32_t result;    /* weft_result of the first part that failed */
+};
+
+static inline int weft__net_is_done(const struct weft__net_request *request)
+{
+    return request->num_left == 0;
+}
+
+struct weft__net_put {
+    int32_t peer;
+    uint64_t source, target; /* places, here and at the peer */
+    uint64_t num_bytes;
+    uint32_t signal, add; /* weft__net_put_signal only */
+};
+
+/* Engine, devices and demand, as the settings say (WEFT_NET, WEFT_NET_DEVICES, WEFT_NET_TRANSPORT). */
+weft_result weft__net_read_settings(struct weft__net_config *config);
+
+/* Logs which engine it is, and why. */
+weft_result weft__net_open(const struct weft__net_config *config, struct weft__net **net);
+/* Whether an engine ("ucx", "shm") can be had here; if not, why. */
+weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
+
+/* Before connect: memory that peers may write, and puts read. */
+weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes, uint32_t *region);
+/* What the others need for their connect. After all regions; the bytes are the net's. */
+weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
+/* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at.
+ * Logs the transport. */
+weft_result weft__net_connect(struct weft__net *net, const struct weft__net_blob *blobs);
+
+/* A request of NULL: nobody asks. A failed call leaves the request done. */
+weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put,
+                          struct weft__net_request *request);
+weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
+                                 struct weft__net_request *request);
+weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint32_t signal, uint32_t add);
+weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
+
+/* The number of events that were handled. */
+int weft__net_progress(struct weft__net *net);
+
+enum weft__net_armed {
+    WEFT__NET_ARMED, /* sleep: the descriptor gets readable when there is something to do */
+    WEFT__NET_BUSY   /* there is something to do already */
+};
+enum weft__net_armed weft__net_arm(struct weft__net *net);
+int weft__net_fd(const struct weft__net *net);
+
+/* WEFT_OK, or why the peer has failed, with the message. */
+weft_result weft__net_peer_error(const struct weft__net *net, int32_t peer);
+/* The lowest peer that has failed; -1: none. */
+int32_t weft__net_failed_peer(const struct weft__net *net);
+/* The peer is gone, says the engine, or somebody else who knows. The first reason is kept; what is under
+ * way ends in the next calls of progress. */
+void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+const char *weft__net_engine_name(const struct weft__net *net);
+
+/* Waits up to close_ms until the peers that live have taken what was sent to them, then takes leave. */
+void weft__net_close(struct weft__net *net);
+
+#endif

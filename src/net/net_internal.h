@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files that keep the contract share. */
+#ifndef WEFT_NET_NET_INTERNAL_H
+#define WEFT_NET_NET_INTERNAL_H
+
+#include "net/engine.h"
+#include "net/ledger.h"
+
+enum { WEFT__NET_MAX_WAITING = 1 << 16 }; /* messages of a peer that wait for others */
+
+struct weft__net_operations {
+    struct weft__net_operation *first, *last;
+};
+
+/* At the target a message that waits for those before it, at the source a flush that waits for its
+ * acknowledgement. */
+struct weft__net_waiting {
+    struct weft__net_waiting *next;
+    struct weft__net_header header;
+    struct weft__net_request *request;
+};
+
+struct weft__net_peer {
+    enum {
+        WEFT__NET_NO_PEER,
+        WEFT__NET_CONNECTED,
+        WEFT__NET_LEFT, /* in good order: what it signalled stands */
+        WEFT__NET_FAILED
+    } state;
+    enum { WEFT__NET_NOTHING_LEFT, WEFT__NET_TO_BE_DROPPED } rest; /* of a peer that is gone */
+    char reason[WEFT__NET_REASON_BYTES];
+    uint32_t num_regions, num_signals;
+    uint64_t region_bytes[WEFT__NET_MAX_REGIONS];
+
+    /* As the source. A message is `held` until the writes before it have been flushed, and `unsent` while
+     * the engine is full; it gets its number when it stops being held. */
+    uint64_t next_sequence, num_acknowledged;
+    struct weft__net_operations held, unsent;
+    uint64_t num_writes, num_writes_flushed;
+    enum { WEFT__NET_NOT_FLUSHING, WEFT__NET_FLUSHING } write_flush;
+    struct weft__net_waiting *flushes;
+
+    /* As the target. */
+    struct weft__ledger ledger;
+    struct weft__net_waiting *waiting; /* ascending by sequence */
+    size_t num_waiting;
+};
+
+struct weft__net {
+    const struct weft__net_engine *engine;
+    void *state; /* the engine's */
+    struct weft__net_config config;
+    size_t max_message_bytes, min_write_bytes;
+    struct {
+        unsigned char *memory;
+        uint64_t num_bytes;
+    } regions[WEFT__NET_MAX_REGIONS];
+    uint32_t num_regions;
+    unsigned char *keys[WEFT__NET_MAX_REGIONS];
+    size_t key_bytes[WEFT__NET_MAX_REGIONS];
+    unsigned char *address;       /* the blob for the others */
+    struct weft__net_peer *peers; /* [num_ranks] */
+    struct weft__net_operation *unused;
+    uint64_t num_under_way; /* operations */
+    uint64_t num_flushes;   /* names them */
+    uint64_t num_unsent, num_to_be_dropped, num_strangers;
+};
+
+/* net.c */
+void weft__net_finish(struct weft__net_request *request, weft_result result);
+
+/* send.c */
+/* NULL: no memory. The request has one part more. */
+struct weft__net_operation *weft__net_operation_new(struct weft__net *net, int32_t peer,
+                                                    struct weft__net_request *request);
+void weft__net_operation_delete_all(struct weft__net *net);
+/* Gives the message its number if its kind has one, and it to the engine. */
+void weft__net_send(struct weft__net_operation *operation);
+/* The same once all writes to the peer until now have been flushed. */
+void weft__net_hold(struct weft__net_operation *operation);
+/* A message without a number: kind, sequence and place are the header's. */
+void weft__net_send_control(struct weft__net *net, int32_t peer,
+                            const struct weft__net_header *header);
+int weft__net_send_unsent(struct weft__net *net);
+int weft__net_has_unflushed(const struct weft__net_peer *peer);
+/* 0 if there is no such flush. */
+int weft__net_take_acknowledgement(struct weft__net_peer *peer,
+                                   const struct weft__net_header *header);
+void weft__net_drop_source(struct weft__net *net, int32_t rank);
+weft_result weft__net_lose_memory(struct weft__net *net, int32_t peer);
+
+/* put.c: a flush that adds a part to the request, of a peer that is connected. */
+weft_result weft__net_flush_peer(struct weft__net *net, int32_t peer,
+                                 struct weft__net_request *request);
+
+/* engines.c: writes why it is this one. */
+weft_result weft__net_choose(const char *name, const struct weft__net_engine **engine, char *reason,
+                             size_t reason_bytes);
+
+/* receive.c */
+void weft__net_drop_target(struct weft__net_peer *peer);
+
+/* blob.c */
+weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *blob);
+/* Into the peer, and into the address, which points into the blob. */
+weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
+                                const struct weft__net_blob *blob,
+                                struct weft__net_peer_address *address);
+
+#endif

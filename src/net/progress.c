@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+#include "net/progress.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+#include "comm/thread.h"
+
+enum {
+    NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
+    DEFAULT_SLEEP_MS =
+        100,       /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
+    END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
+    NUM_TAKEN_PER_ROUND = 64
+};
+
+struct peer_state {
+    weft_result result;
+    enum { NOT_TOLD, TOLD } news; /* of its failure, to on_failure */
+    enum { NO_ORDER, TO_BE_FAILED } order;
+    char message[WEFT__NET_REASON_BYTES];
+};
+
+struct weft__progress {
+    struct weft__net *net;
+    struct weft__progress_options options;
+    struct weft__work_queue *queue;
+    struct weft__net_request *requests; /* [num_slots], of those under way */
+    pthread_t thread;
+    int event_fd;
+    _Atomic int should_stop, has_orders;
+    _Atomic uint64_t num_rounds;
+
+    pthread_mutex_t mutex;    /* of what follows */
+    struct peer_state *peers; /* [num_ranks] */
+    weft_result result;       /* of what was posted, the first failure */
+    char message[WEFT__ERROR_BYTES];
+};
+
+static struct weft__net_request *request_of(struct weft__progress *progress, uint64_t number)
+{
+    return &progress->requests[number % progress->options.num_slots];
+}
+
+/* ---------------------------------------------------------------- the thread: work */
+
+static void note_failure(struct weft__progress *progress, weft_result result, const char *message)
+{
+    pthread_mutex_lock(&progress->mutex);
+    if (progress->result == WEFT_OK) {
+        progress->result = result;
+        snprintf(progress->message, sizeof(progress->message), "%s", message);
+    }
+    pthread_mutex_unlock(&progress->mutex);
+}
+
+static weft_result start_work(struct weft__progress *progress, const struct weft__work *work,
+                              struct weft__net_request *request)
+{
+    const struct weft__net_put put = {.peer = work->peer,
+                                      .source = work->source,
+                                      .target = work->target,
+                                      .num_bytes = work->num_bytes,
+                                      .signal = work->signal,
+                                      .add = work->add};
+    *request = (struct weft__net_request){.num_left = 0};
+    switch (work->operation) {
+    case WEFT__WORK_PUT:
+        return weft__net_put(progress->net, &put, request);
+    case WEFT__WORK_PUT_SIGNAL:
+        return weft__net_put_signal(progress->net, &put, request);
+    case WEFT__WORK_SIGNAL:
+        return weft__net_signal(progress->net, work->peer, work->signal, work->add);
+    case WEFT__WORK_FLUSH:
+        return weft__net_flush(progress->net, work->peer, request);
+    default:
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "operation is %u", work->operation);
+    }
+}
+
+static const struct weft__work *next_work(const struct weft__progress *progress)
+{
+    const struct weft__work_queue *queue = progress->queue;
+    uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
+    const struct weft__work *work = &queue->slots[number % progress->options.num_slots];
+    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
+}
+
+static int take_work(struct weft__progress *progress)
+{
+    struct weft__work_queue *queue = progress->queue;
+    int num_taken = 0;
+    const struct weft__work *work;
+    while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(progress)) != NULL) {
+        uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
+        /* Its request may still be that of an operation a lap ago. */
+        if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
+            progress->options.num_slots)
+            break;
+        weft_result result = start_work(progress, work, request_of(progress, number));
+        if (result != WEFT_OK)
+            note_failure(progress, result, weft__last_error());
+        /* Release: who posts may write the slot again. */
+        atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
+        num_taken++;
+    }
+    return num_taken;
+}
+
+static int complete_work(struct weft__progress *progress)
+{
+    struct weft__work_queue *queue = progress->queue;
+    uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
+    uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
+    while (number < end && weft__net_is_done(request_of(progress, number))) {
+        weft_result result = (weft_result)request_of(progress, number)->result;
+        if (result != WEFT_OK)
+            note_failure(progress, result, "a peer failed before what was sent to it was done");
+        number++;
+    }
+    if (number == first)
+        return 0;
+    atomic_store_explicit(&queue->num_completed, number, memory_order_release);
+    weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
+    return 1;
+}
+
+/* ---------------------------------------------------------------- the thread: peers */
+
+static void fail_as_ordered(struct weft__progress *progress)
+{
+    if (!atomic_exchange(&progress->has_orders, 0))
+        return;
+    pthread_mutex_lock(&progress->mutex);
+    for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
+        if (progress->peers[peer].order == TO_BE_FAILED) {
+            progress->peers[peer].order = NO_ORDER;
+            weft__net_fail_peer(progress->net, peer, "%s", progress->peers[peer].message);
+        }
+    pthread_mutex_unlock(&progress->mutex);
+}
+
+static void tell_failures(struct weft__progress *progress)
+{
+    for (int32_t peer = weft__net_failed_peer(progress->net);
+         peer >= 0 && peer < progress->options.num_ranks; peer++) {
+        struct peer_state *state = &progress->peers[peer];
+        if (state->news == TOLD || weft__net_peer_error(progress->net, peer) == WEFT_OK)
+            continue;
+        pthread_mutex_lock(&progress->mutex);
+        state->news = TOLD;
+        state->result = WEFT_ERROR_RANK_FAILED;
+        snprintf(state->message, sizeof(state->message), "%s", weft__last_error());
+        pthread_mutex_unlock(&progress->mutex);
+        if (progress->options.on_failure != NULL)
+            progress->options.on_failure(progress->options.context, peer, state->message);
+    }
+}
+
+/* ---------------------------------------------------------------- the thread: its loop */
+
+static void sleep_until_woken(struct weft__progress *progress)
+{
+    struct weft__work_queue *queue = progress->queue;
+    uint64_t num_wakes;
+    atomic_store(&queue->is_asleep, 1);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with that of ring */
+    if (next_work(progress) == NULL && !atomic_load(&progress->should_stop) &&
+        !atomic_load(&progress->has_orders) && weft__net_arm(progress->net) == WEFT__NET_ARMED) {
+        struct pollfd set[] = {{.fd = weft__net_fd(progress->net), .events = POLLIN},
+                               {.fd = progress->event_fd, .events = POLLIN}};
+        poll(set, 2, (int)progress->options.sleep_ms);
+        if (set[1].revents != 0)
+            (void)!read(progress->event_fd, &num_wakes, sizeof(num_wakes));
+    }
+    atomic_store(&queue->is_asleep, 0);
+}
+
+static int run_once(struct weft__progress *progress)
+{
+    int num_events = take_work(progress);
+    fail_as_ordered(progress);
+    num_events += weft__net_progress(progress->net);
+    num_events += complete_work(progress);
+    tell_failures(progress);
+    atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
+    return num_events;
+}
+
+/* What is not done when the net is closed has failed. */
+static void end(struct weft__progress *progress)
+{
+    const int64_t deadline_ns = weft__now_ns() + END_MS * WEFT__NS_PER_MS;
+    while (next_work(progress) != NULL && weft__now_ns() < deadline_ns) {
+        take_work(progress);
+        weft__net_progress(progress->net);
+        complete_work(progress);
+    }
+    weft__net_close(progress->net);
+    complete_work(progress);
+}
+
+static void *run(void *argument)
+{
+    struct weft__progress *progress = argument;
+    int num_empty = 0;
+    while (!atomic_load(&progress->should_stop)) {
+        if (run_once(progress) > 0)
+            num_empty = 0;
+        else if (++num_empty >= NUM_EMPTY_ROUNDS) {
+            sleep_until_woken(progress);
+            num_empty = 0;
+        }
+    }
+    end(progress);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- starting and stopping */
+
+static void free_progress(struct weft__progress *progress)
+{
+    if (progress->event_fd >= 0)
+        close(progress->event_fd);
+    pthread_mutex_destroy(&progress->mutex);
+    free(progress->queue);
+    free(progress->requests);
+    free(progress->peers);
+    free(progress);
+}
+
+static weft_result allocate(const struct weft__progress_options *options,
+                            struct weft__progress **allocated)
+{
+    struct weft__progress *progress = calloc(1, sizeof(*progress));
+    if (progress == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
+    const size_t queue_bytes =
+        sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work);
+    progress->options = *options;
+    progress->net = options->net;
+    if (progress->options.sleep_ms == 0)
+        progress->options.sleep_ms = DEFAULT_SLEEP_MS;
+    pthread_mutex_init(&progress->mutex, NULL);
+    progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    progress->queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes);
+    progress->requests = calloc(options->num_slots, sizeof(*progress->requests));
+    progress->peers = calloc((size_t)options->num_ranks, sizeof(*progress->peers));
+    *allocated = progress;
+    if (progress->event_fd < 0)
+        return weft__system_error("eventfd");
+    if (progress->queue == NULL || progress->requests == NULL || progress->peers == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
+                           options->num_slots);
+    memset(progress->queue, 0, queue_bytes);
+    return WEFT_OK;
+}
+
+weft_result weft__progress_start(const struct weft__progress_options *options,
+                                 struct weft__progress **started)
+{
+    struct weft__progress *progress = NULL;
+    if (options->num_slots == 0 || (options->num_slots & (options->num_slots - 1)) != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "num_slots is %u; it must be a power of two", options->num_slots);
+    weft_result result = allocate(options, &progress);
+    if (result == WEFT_OK)
+        result = weft__thread_start(&progress->thread, run, progress);
+    if (result == WEFT_OK)
+        *started = progress;
+    else if (progress != NULL)
+        free_progress(progress);
+    return result;
+}
+
+static void wake(struct weft__progress *progress)
+{
+    const uint64_t one = 1;
+    (void)!write(progress->event_fd, &one, sizeof(one));
+}
+
+void weft__progress_stop(struct weft__progress *progress)
+{
+    atomic_store(&progress->should_stop, 1);
+    wake(progress);
+    pthread_join(progress->thread, NULL);
+    free_progress(progress);
+}
+
+/* ---------------------------------------------------------------- other threads */
+
+/* After the store that the thread looks at before it sleeps. */
+static void ring(struct weft__progress *progress)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&progress->queue->is_asleep, memory_order_relaxed))
+        wake(progress);
+}
+
+weft_result weft__progress_post(struct weft__progress *progress,
+                                const struct weft__work_request *request, uint64_t *number)
+{
+    struct weft__work_queue *queue = progress->queue;
+    if (atomic_load(&progress->should_stop))
+        return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
+    const uint64_t own = atomic_fetch_add_explicit(&queue->num_reserved, 1, memory_order_relaxed);
+    struct weft__work *work = &queue->slots[own % progress->options.num_slots];
+    /* The thread takes what is there, whatever peers do, as long as what was taken completes; and the
+     * failure of a peer completes it. */
+    while (own - atomic_load_explicit(&queue->num_taken, memory_order_acquire) >=
+           progress->options.num_slots)
+        sched_yield();
+    work->source = request->source;
+    work->target = request->target;
+    work->num_bytes = request->num_bytes;
+    work->operation = request->operation;
+    work->peer = request->peer;
+    work->signal = request->signal;
+    work->add = request->add;
+    atomic_store_explicit(&work->ready, own + 1, memory_order_release);
+    ring(progress);
+    if (number != NULL)
+        *number = own;
+    return WEFT_OK;
+}
+
+weft_result weft__progress_await(struct weft__progress *progress, uint64_t number,
+                                 int64_t deadline_ns)
+{
+    struct weft__work_queue *queue = progress->queue;
+    while (atomic_load_explicit(&queue->num_completed, memory_order_acquire) <= number) {
+        uint32_t prepared = weft__doorbell_prepare(&queue->completed, WEFT__ANY_WORD);
+        int64_t left_ns = deadline_ns - weft__now_ns();
+        if (atomic_load_explicit(&queue->num_completed, memory_order_acquire) > number ||
+            left_ns <= 0)
+            weft__doorbell_cancel(&queue->completed);
+        else
+            weft__doorbell_sleep(&queue->completed, prepared, left_ns);
+        if (left_ns <= 0)
+            return weft__error(WEFT_ERROR_TIMEOUT, "what was sent is not done in time");
+    }
+    return WEFT_OK;
+}
+
+weft_result weft__progress_error(struct weft__progress *progress)
+{
+    pthread_mutex_lock(&progress->mutex);
+    weft_result result = progress->result;
+    if (result != WEFT_OK)
+        weft__error(result, "%s", progress->message);
+    pthread_mutex_unlock(&progress->mutex);
+    return result;
+}
+
+weft_result weft__progress_peer_error(struct weft__progress *progress, int32_t peer)
+{
+    pthread_mutex_lock(&progress->mutex);
+    weft_result result = progress->peers[peer].result;
+    if (result != WEFT_OK)
+        weft__error(result, "%s", progress->peers[peer].message);
+    pthread_mutex_unlock(&progress->mutex);
+    return result;
+}
+
+void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, const char *why)
+{
+    pthread_mutex_lock(&progress->mutex);
+    struct peer_state *state = &progress->peers[peer];
+    if (state->result == WEFT_OK && state->order == NO_ORDER) {
+        snprintf(state->message, sizeof(state->message), "%s", why);
+        state->order = TO_BE_FAILED;
+    }
+    pthread_mutex_unlock(&progress->mutex);
+    atomic_store(&progress->has_orders, 1);
+    ring(progress);
+}
+
+struct weft__work_queue *weft__progress_queue(struct weft__progress *progress)
+{
+    return progress->queue;
+}
+
+uint64_t weft__progress_num_rounds(const struct weft__progress *progress)
+{
+    return atomic_load_explicit(&progress->num_rounds, memory_order_relaxed);
+}

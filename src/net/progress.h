@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank's progress thread: the owner of its net. Everything here may be called from any thread. */
+#ifndef WEFT_NET_PROGRESS_H
+#define WEFT_NET_PROGRESS_H
+
+#include "net/net.h"
+#include "net/work_queue.h"
+
+struct weft__progress;
+
+struct weft__progress_options {
+    struct weft__net *net; /* connected; the thread's from now on, which closes it */
+    int32_t rank, num_ranks;
+    uint32_t num_slots; /* of the queue, a power of two */
+    uint32_t sleep_ms;  /* the longest sleep; 0: 100 */
+    /* Called by the thread, once for each peer that fails; NULL: nobody is told. */
+    void (*on_failure)(void *context, int32_t peer, const char *message);
+    void *context;
+};
+
+/* What to post; as struct weft__net_put where it has the same fields. */
+struct weft__work_request {
+    enum weft__work_operation operation;
+    int32_t peer;
+    uint64_t source, target;
+    uint64_t num_bytes;
+    uint32_t signal, add;
+};
+
+/* On failure the net is still the caller's. */
+weft_result weft__progress_start(const struct weft__progress_options *options,
+                                 struct weft__progress **progress);
+/* Takes what has been posted, closes the net, and ends the thread. Nobody may post any more. */
+void weft__progress_stop(struct weft__progress *progress);
+
+/* Waits while the queue is full. What is wrong with the request shows in weft__progress_error. */
+weft_result weft__progress_post(struct weft__progress *progress,
+                                const struct weft__work_request *request, uint64_t *number);
+/* Until all up to `number` are completed, failed ones included; WEFT_ERROR_TIMEOUT after the deadline. */
+weft_result weft__progress_await(struct weft__progress *progress, uint64_t number,
+                                 int64_t deadline_ns);
+/* WEFT_OK, or the first failure of what was posted, with its message. */
+weft_result weft__progress_error(struct weft__progress *progress);
+
+/* As weft__net_peer_error and weft__net_fail_peer. */
+weft_result weft__progress_peer_error(struct weft__progress *progress, int32_t peer);
+void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, const char *why);
+
+struct weft__work_queue *weft__progress_queue(struct weft__progress *progress);
+/* Of the thread's loop; grows slowly while nothing happens. */
+uint64_t weft__progress_num_rounds(const struct weft__progress *progress);
+
+#endif

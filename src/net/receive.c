@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* The target's half of the contract: checks what comes, and lets it take effect in an order that the numbers
+ * allow. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/log.h"
+#include "net/net_internal.h"
+
+static void blame(struct weft__net *net, int32_t rank, const char *offence)
+{
+    weft__net_fail_peer(net, rank, "rank %d sent a message that makes no sense: %s", rank, offence);
+}
+
+/* ---------------------------------------------------------------- checks */
+
+/* NULL: nothing is wrong with it. */
+static const char *find_offence(const struct weft__net *net, const struct weft__net_header *header,
+                                size_t payload_bytes)
+{
+    uint64_t region = header->place >> WEFT__NET_PLACE_OFFSET_BITS;
+    uint64_t offset = header->place & (weft__net_place(1, 0) - 1);
+    if (header->kind < WEFT__NET_PUT || header->kind > WEFT__NET_GOODBYE)
+        return "its kind is unknown";
+    if (header->num_bytes != payload_bytes)
+        return "its length is wrong";
+    if (header->kind != WEFT__NET_PUT && payload_bytes != 0)
+        return "it has bytes";
+    if (header->kind == WEFT__NET_PUT &&
+        (region >= net->num_regions || payload_bytes > net->regions[region].num_bytes ||
+         offset > net->regions[region].num_bytes - payload_bytes))
+        return "its place is outside of what is registered";
+    if ((header->kind == WEFT__NET_SIGNAL ||
+         (header->kind == WEFT__NET_PUT && header->signal != WEFT__NET_NO_SIGNAL)) &&
+        header->signal >= net->config.num_signals)
+        return "there is no such signal";
+    return NULL;
+}
+
+/* Who does not know the secret may claim any rank. */
+static int is_stranger(const struct weft__net *net, const struct weft__net_header *header)
+{
+    return memcmp(header->secret, net->config.secret, sizeof(header->secret)) != 0 ||
+           header->source < 0 || header->source >= net->config.num_ranks ||
+           net->peers[header->source].state == WEFT__NET_NO_PEER;
+}
+
+static void refuse_stranger(struct weft__net *net, int32_t claimed)
+{
+    if (net->num_strangers++ == 0)
+        weft__log(
+            WEFT__LOG_WARN, net->config.rank,
+            "refused a message of a stranger, who does not know the job's secret or is no peer "
+            "(it says that it is rank %d); further ones are not reported",
+            claimed);
+}
+
+/* ---------------------------------------------------------------- effects */
+
+static void add_to_signal(struct weft__net *net, const struct weft__net_header *header)
+{
+    if (header->signal == WEFT__NET_NO_SIGNAL)
+        return;
+    /* Release: whoever waits for the word has the bytes that were copied before. An addition, since
+     * ranks of the host may add to the word too. */
+    atomic_fetch_add_explicit(&net->config.signals[header->signal], header->add,
+                              memory_order_release);
+    if (net->config.bell != NULL)
+        weft__doorbell_ring(net->config.bell,
+                            net->config.bell_word + sizeof(uint64_t) * header->signal);
+}
+
+static void take_effect(struct weft__net *net, int32_t rank, const struct weft__net_header *header)
+{
+    if (header->kind == WEFT__NET_SIGNAL)
+        add_to_signal(net, header);
+    else if (net->peers[rank].state == WEFT__NET_CONNECTED) {
+        const struct weft__net_header acknowledgement = {
+            .kind = WEFT__NET_ACKNOWLEDGE, .sequence = header->sequence, .place = header->place};
+        weft__net_send_control(net, rank, &acknowledgement);
+    }
+}
+
+/* Returns 0, and the peer has failed, if the number cannot be. */
+static int mark(struct weft__net *net, int32_t rank, uint64_t sequence)
+{
+    switch (weft__ledger_mark(&net->peers[rank].ledger, sequence)) {
+    case WEFT__LEDGER_MARKED:
+        return 1;
+    case WEFT__LEDGER_TWICE:
+        blame(net, rank, "its number was there already");
+        return 0;
+    case WEFT__LEDGER_TOO_FAR:
+        blame(net, rank, "too many before it are missing");
+        return 0;
+    default:
+        weft__net_lose_memory(net, rank);
+        return 0;
+    }
+}
+
+/* Those for which the numbers below are complete now. */
+static void release_waiting(struct weft__net *net, int32_t rank)
+{
+    struct weft__net_peer *peer = &net->peers[rank];
+    while (peer->waiting != NULL && peer->waiting->header.sequence == peer->ledger.prefix) {
+        struct weft__net_waiting *first = peer->waiting;
+        peer->waiting = first->next;
+        peer->num_waiting--;
+        take_effect(net, rank, &first->header);
+        mark(net, rank, first->header.sequence);
+        free(first);
+    }
+}
+
+static void take_put(struct weft__net *net, int32_t rank, const struct weft__net_header *header,
+                     const void *payload)
+{
+    uint64_t region = header->place >> WEFT__NET_PLACE_OFFSET_BITS;
+    uint64_t offset = header->place & (weft__net_place(1, 0) - 1);
+    if (!mark(net, rank, header->sequence))
+        return;
+    if (header->num_bytes > 0)
+        memcpy(net->regions[region].memory + offset, payload, header->num_bytes);
+    add_to_signal(net, header);
+    release_waiting(net, rank);
+}
+
+static void wait_for_earlier(struct weft__net *net, int32_t rank,
+                             const struct weft__net_header *header)
+{
+    struct weft__net_peer *peer = &net->peers[rank];
+    struct weft__net_waiting **link = &peer->waiting;
+    while (*link != NULL && (*link)->header.sequence < header->sequence)
+        link = &(*link)->next;
+    if (*link != NULL && (*link)->header.sequence == header->sequence) {
+        blame(net, rank, "its number was there already");
+        return;
+    }
+    if (peer->num_waiting == WEFT__NET_MAX_WAITING) {
+        blame(net, rank, "too many before it are missing");
+        return;
+    }
+    struct weft__net_waiting *waiting = malloc(sizeof(*waiting));
+    if (waiting == NULL) {
+        weft__net_lose_memory(net, rank);
+        return;
+    }
+    *waiting = (struct weft__net_waiting){.next = *link, .header = *header};
+    *link = waiting;
+    peer->num_waiting++;
+    release_waiting(net, rank);
+}
+
+static void take_ordered(struct weft__net *net, int32_t rank, const struct weft__net_header *header)
+{
+    const struct weft__ledger *ledger = &net->peers[rank].ledger;
+    if (weft__ledger_look(ledger, header->sequence) == WEFT__LEDGER_MARKED)
+        wait_for_earlier(net, rank, header);
+    else
+        mark(net, rank, header->sequence); /* which says what is wrong */
+}
+
+static void take_leave(struct weft__net *net, int32_t rank)
+{
+    struct weft__net_peer *peer = &net->peers[rank];
+    if (peer->state != WEFT__NET_CONNECTED)
+        return;
+    peer->state = WEFT__NET_LEFT;
+    peer->rest = WEFT__NET_TO_BE_DROPPED;
+    net->num_to_be_dropped++;
+}
+
+static void take_message(struct weft__net *net, int32_t rank, const struct weft__net_header *header,
+                         const void *payload)
+{
+    switch (header->kind) {
+    case WEFT__NET_PUT:
+        take_put(net, rank, header, payload);
+        break;
+    case WEFT__NET_ACKNOWLEDGE:
+        if (!weft__net_take_acknowledgement(&net->peers[rank], header))
+            blame(net, rank, "it acknowledges what was not asked");
+        break;
+    case WEFT__NET_GOODBYE:
+        take_leave(net, rank);
+        break;
+    default:
+        take_ordered(net, rank, header);
+        break;
+    }
+}
+
+void weft__net_receive(struct weft__net *net, int32_t peer, const void *header_memory,
+                       size_t header_bytes, const void *payload, size_t payload_bytes)
+{
+    struct weft__net_header header = {.source = peer};
+    /* Copied before it is checked: the sender may share this memory, and change it in between. */
+    if (header_bytes == sizeof(header))
+        memcpy(&header, header_memory, sizeof(header));
+    if (header_bytes != sizeof(header) || is_stranger(net, &header) ||
+        (peer >= 0 && peer != header.source)) {
+        if (peer >= 0)
+            blame(net, peer, "it lacks the job's secret or comes under another name");
+        else
+            refuse_stranger(net, header.source);
+        return;
+    }
+    if (net->peers[header.source].state == WEFT__NET_FAILED)
+        return;
+    const char *offence = find_offence(net, &header, payload_bytes);
+    if (offence != NULL)
+        blame(net, header.source, offence);
+    else
+        take_message(net, header.source, &header, payload);
+}
+
+void weft__net_drop_target(struct weft__net_peer *peer)
+{
+    while (peer->waiting != NULL) {
+        struct weft__net_waiting *first = peer->waiting;
+        peer->waiting = first->next;
+        free(first);
+    }
+    peer->num_waiting = 0;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* Which engine and which transport: what is asked for, or an error that says what there is. Each test is a
+ * process of its own, since UCX stays in the one that loads it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+#include "comm/log.h"
+#include "net_world.h"
+
+static void run_child(int (*child)(void))
+{
+    int status = -1;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int failed_line = child();
+        if (failed_line != 0)
+            fprintf(stderr, "line %d: %s\n", failed_line, weft__last_error());
+        fflush(NULL);
+        _exit(failed_line != 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return __LINE__;                                                                       \
+    } while (0)
+
+/* Two nets of this process, connected as far as that goes. */
+static weft_result connect_pair(const struct weft__net_config *config, struct weft__net **nets)
+{
+    struct weft__net_blob blobs[2];
+    weft_result result = WEFT_OK;
+    for (int32_t rank = 0; rank < 2 && result == WEFT_OK; rank++) {
+        struct weft__net_config own = *config;
+        own.rank = rank;
+        own.num_ranks = 2;
+        result = weft__net_open(&own, &nets[rank]);
+        if (result == WEFT_OK)
+            result = weft__net_address(nets[rank], &blobs[rank]);
+    }
+    for (int32_t rank = 0; rank < 2 && result == WEFT_OK; rank++)
+        result = weft__net_connect(nets[rank], blobs);
+    return result;
+}
+
+static int names_must_be_known(void)
+{
+    struct weft__net *net;
+    const struct weft__net_config config = {.engine = "carrier pigeon", .num_ranks = 1};
+    CHECK(weft__net_open(&config, &net) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(weft__last_error(), "carrier pigeon") != NULL);
+    return 0;
+}
+
+static int settings_are_read(void)
+{
+    struct weft__net_config config = {.num_ranks = 1};
+    CHECK(weft__net_read_settings(&config) == WEFT_OK);
+    CHECK(strcmp(config.engine, "auto") == 0 && config.devices == NULL);
+    CHECK(config.demand == WEFT__NET_ANY_TRANSPORT);
+    setenv("WEFT_NET", "shm", 1);
+    setenv("WEFT_NET_DEVICES", "eth0", 1);
+    setenv("WEFT_NET_TRANSPORT", "rdma", 1);
+    CHECK(weft__net_read_settings(&config) == WEFT_OK);
+    CHECK(strcmp(config.engine, "shm") == 0 && strcmp(config.devices, "eth0") == 0);
+    CHECK(config.demand == WEFT__NET_RDMA);
+    setenv("WEFT_NET_TRANSPORT", "carrier pigeon", 1);
+    CHECK(weft__net_read_settings(&config) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(weft__last_error(), "WEFT_NET_TRANSPORT is \"carrier pigeon\"") != NULL);
+    return 0;
+}
+
+static int shm_is_no_rdma(void)
+{
+    struct weft__net *net;
+    const struct weft__net_config config = {
+        .engine = "shm", .num_ranks = 1, .demand = WEFT__NET_RDMA};
+    CHECK(weft__net_open(&config, &net) == WEFT_ERROR_UNSUPPORTED);
+    CHECK(strstr(weft__last_error(), "shared memory") != NULL);
+    return 0;
+}
+
+static int automatic_takes_ucx_if_it_is_there(void)
+{
+    struct weft__net *net;
+    char reason[WEFT__NET_REASON_BYTES];
+    const struct weft__net_config config = {.num_ranks = 1};
+    int has_ucx = weft__net_probe("ucx", reason, sizeof(reason)) == WEFT_OK;
+    CHECK(has_ucx || reason[0] != '\0');
+    CHECK(weft__net_open(&config, &net) == WEFT_OK);
+    CHECK(strcmp(weft__net_engine_name(net), has_ucx ? "ucx" : "shm") == 0);
+    weft__net_close(net);
+    return 0;
+}
+
+static int engines_must_agree(void)
+{
+    struct weft__net *nets[2];
+    struct weft__net_blob blobs[2];
+    struct weft__net_fake_options options = {.seed = 1};
+    struct weft__net_fake *world = weft__net_fake_create(&options);
+    for (int32_t rank = 0; rank < 2; rank++) {
+        const struct weft__net_config config = {
+            .engine = rank == 0 ? "fake" : "shm", .rank = rank, .num_ranks = 2, .fake = world};
+        CHECK(weft__net_open(&config, &nets[rank]) == WEFT_OK);
+        CHECK(weft__net_address(nets[rank], &blobs[rank]) == WEFT_OK);
+    }
+    CHECK(weft__net_connect(nets[0], blobs) == WEFT_ERROR_MISMATCH);
+    CHECK(strstr(weft__last_error(), "fake on rank 0 and shm on rank 1") != NULL);
+    weft__net_close(nets[0]);
+    weft__net_close(nets[1]);
+    weft__net_fake_destroy(world);
+    return 0;
+}
+
+static int rdma_is_refused_over_tcp(void)
+{
+    struct weft__net *nets[2];
+    const struct weft__net_config config = {
+        .engine = "ucx", .transports = "tcp", .devices = "lo", .demand = WEFT__NET_RDMA};
+    CHECK(connect_pair(&config, nets) == WEFT_ERROR_UNSUPPORTED);
+    CHECK(strstr(weft__last_error(), "RDMA is demanded") != NULL);
+    CHECK(strstr(weft__last_error(), "tcp/lo") != NULL);
+    weft__net_close(nets[0]);
+    weft__net_close(nets[1]);
+    return 0;
+}
+
+/* What is the default must connect processes of one host too, without UCX's shared memory. */
+static int default_transports_are_not_shared_memory(void)
+{
+    static char log[1 << 16];
+    struct weft__net *nets[2];
+    const struct weft__net_config config = {.engine = "ucx"};
+    int out[2];
+    CHECK(pipe(out) == 0);
+    int saved = dup(STDERR_FILENO);
+    dup2(out[1], STDERR_FILENO);
+    setenv("WEFT_LOG", "info", 1);
+    weft__log_configure();
+    weft_result result = connect_pair(&config, nets);
+    dup2(saved, STDERR_FILENO);
+    close(out[1]);
+    CHECK(read(out[0], log, sizeof(log) - 1) > 0);
+    CHECK(result == WEFT_OK);
+    CHECK(strstr(log, "network engine ucx") != NULL);
+    CHECK(strstr(log, "network transport to rank 1: ") != NULL);
+    CHECK(strstr(log, "posix") == NULL && strstr(log, "sysv") == NULL &&
+          strstr(log, "cma") == NULL);
+    weft__net_close(nets[0]);
+    weft__net_close(nets[1]);
+    return 0;
+}
+
+static int ucx_leaves_the_signals_alone(void)
+{
+    enum { NUM_CRASHES = 4 };
+    struct weft__net *nets[2];
+    const int crashes[NUM_CRASHES] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
+    struct sigaction before[NUM_CRASHES], after[NUM_CRASHES];
+    const struct weft__net_config config = {.engine = "ucx", .transports = "tcp"};
+    for (int index = 0; index < NUM_CRASHES; index++)
+        CHECK(sigaction(crashes[index], NULL, &before[index]) == 0);
+    CHECK(connect_pair(&config, nets) == WEFT_OK);
+    for (int index = 0; index < NUM_CRASHES; index++) {
+        CHECK(sigaction(crashes[index], NULL, &after[index]) == 0);
+        CHECK(after[index].sa_handler == before[index].sa_handler);
+    }
+    weft__net_close(nets[0]);
+    weft__net_close(nets[1]);
+    return 0;
+}
+
+static void engines_are_chosen_by_name(void **state)
+{
+    (void)state;
+    run_child(names_must_be_known);
+    run_child(settings_are_read);
+    run_child(shm_is_no_rdma);
+    run_child(automatic_takes_ucx_if_it_is_there);
+    run_child(engines_must_agree);
+}
+
+static void ucx_says_and_does_what_it_may(void **state)
+{
+    (void)state;
+    if (!net_engine_is_there("ucx"))
+        skip();
+    run_child(rdma_is_refused_over_tcp);
+    run_child(default_transports_are_not_shared_memory);
+    run_child(ucx_leaves_the_signals_alone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engines_are_chosen_by_name),
+        cmocka_unit_test(ucx_says_and_does_what_it_may),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/* Nothing that arrives is trusted: messages, addresses and rings filled at random. Memory beside what is
+ * registered must stay as it is (with sanitizers also memory beside the arrays), and who sent what is wrong
+ * must be named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "comm/error.h"
+#include "net/engine.h"
+#include "net/ledger.h"
+#include "net/shm_ring.h"
+#include "net_world.h"
+
+enum { NUM_RANKS = 3, HEAP_BYTES = 4096, GUARD_BYTES = 256, NUM_SIGNALS = 4, GUARD = 0xa5 };
+
+/* Rank 0 of three; the other two are whatever sends to it. */
+struct target {
+    struct weft__net_fake *world;
+    struct weft__net *nets[NUM_RANKS];
+    unsigned char memory[GUARD_BYTES + HEAP_BYTES + GUARD_BYTES];
+    _Atomic uint64_t signals[NUM_SIGNALS + 1]; /* the last is a guard */
+};
+
+static const uint8_t secret[WEFT__NONCE_BYTES] = {9, 8, 7};
+
+static void open_target(struct target *target)
+{
+    const struct weft__net_fake_options options = {.seed = 1};
+    struct weft__net_blob blobs[NUM_RANKS];
+    uint32_t region;
+    memset(target, 0, sizeof(*target));
+    memset(target->memory, GUARD, sizeof(target->memory));
+    target->world = weft__net_fake_create(&options);
+    assert_non_null(target->world);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+        struct weft__net_config config = {.engine = "fake",
+                                          .rank = rank,
+                                          .num_ranks = NUM_RANKS,
+                                          .signals = target->signals,
+                                          .num_signals = NUM_SIGNALS,
+                                          .close_ms = 1,
+                                          .fake = target->world};
+        memcpy(config.secret, secret, sizeof(secret));
+        assert_int_equal(weft__net_open(&config, &target->nets[rank]), WEFT_OK);
+        assert_int_equal(
+            weft__net_reg(target->nets[rank], target->memory + GUARD_BYTES, HEAP_BYTES, &region),
+            WEFT_OK);
+        assert_int_equal(weft__net_address(target->nets[rank], &blobs[rank]), WEFT_OK);
+    }
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        assert_int_equal(weft__net_connect(target->nets[rank], blobs), WEFT_OK);
+}
+
+static void close_target(struct target *target)
+{
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        weft__net_close(target->nets[rank]);
+    weft__net_fake_destroy(target->world);
+}
+
+static void check_guards(struct target *target)
+{
+    for (size_t byte = 0; byte < GUARD_BYTES; byte++) {
+        assert_int_equal(target->memory[byte], GUARD);
+        assert_int_equal(target->memory[GUARD_BYTES + HEAP_BYTES + byte], GUARD);
+    }
+    assert_int_equal(atomic_load(&target->signals[NUM_SIGNALS]), 0);
+}
+
+static struct weft__net_header good_put(int32_t source, uint64_t sequence)
+{
+    struct weft__net_header header = {.source = source,
+                                      .kind = WEFT__NET_PUT,
+                                      .sequence = sequence,
+                                      .place = weft__net_place(0, 64),
+                                      .num_bytes = 32,
+                                      .signal = 1,
+                                      .add = 5};
+    memcpy(header.secret, secret, sizeof(secret));
+    return header;
+}
+
+static void give(struct target *target, const struct weft__net_header *header)
+{
+    static const unsigned char payload[1024];
+    weft__net_receive(target->nets[0], -1, header, sizeof(*header), payload,
+                      header->num_bytes < sizeof(payload) ? header->num_bytes : sizeof(payload));
+}
+
+/* ---------------------------------------------------------------- one thing wrong */
+
+static void expect_blame(const char *offence, void (*spoil)(struct weft__net_header *header))
+{
+    struct target target;
+    open_target(&target);
+    struct weft__net_header header = good_put(1, 0);
+    give(&target, &header);
+    assert_int_equal(atomic_load(&target.signals[1]), 5);
+    header = good_put(1, 1);
+    spoil(&header);
+    give(&target, &header);
+    assert_int_equal(weft__net_peer_error(target.nets[0], 1), WEFT_ERROR_RANK_FAILED);
+    assert_non_null(strstr(weft__last_error(), "rank 1 sent a message that makes no sense"));
+    assert_non_null(strstr(weft__last_error(), offence));
+    assert_int_equal(weft__net_peer_error(target.nets[0], 2), WEFT_OK);
+    /* It is not heard any more. */
+    header = good_put(1, 1);
+    give(&target, &header);
+    assert_int_equal(atomic_load(&target.signals[1]), 5);
+    check_guards(&target);
+    close_target(&target);
+}
+
+#define SPOIL(name, statement)                                                                     \
+    static void name(struct weft__net_header *header)                                              \
+    {                                                                                              \
+        statement;                                                                                 \
+    }
+SPOIL(kind_zero, header->kind = 0)
+SPOIL(kind_unknown, header->kind = 6)
+SPOIL(region_unknown, header->place = weft__net_place(1, 0))
+SPOIL(end_outside, header->place = HEAP_BYTES - 31)
+SPOIL(offset_wraps, header->place = (UINT64_C(1) << WEFT__NET_PLACE_OFFSET_BITS) - 16)
+SPOIL(longer_than_it_is, header->num_bytes = 4000)
+SPOIL(signal_unknown, header->signal = NUM_SIGNALS)
+SPOIL(signal_without_one, header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0;
+      header->signal = WEFT__NET_NO_SIGNAL)
+SPOIL(signal_with_bytes, header->kind = WEFT__NET_SIGNAL)
+SPOIL(number_again, header->sequence = 0)
+SPOIL(number_far, header->sequence = UINT64_MAX)
+SPOIL(signal_again, header->sequence = 0; header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0)
+SPOIL(unasked, header->kind = WEFT__NET_ACKNOWLEDGE; header->num_bytes = 0)
+
+static void what_is_wrong_is_its_senders_failure(void **state)
+{
+    (void)state;
+    expect_blame("kind", kind_zero);
+    expect_blame("kind", kind_unknown);
+    expect_blame("outside", region_unknown);
+    expect_blame("outside", end_outside);
+    expect_blame("outside", offset_wraps);
+    expect_blame("length", longer_than_it_is);
+    expect_blame("no such signal", signal_unknown);
+    expect_blame("no such signal", signal_without_one);
+    expect_blame("it has bytes", signal_with_bytes);
+    expect_blame("there already", number_again);
+    expect_blame("missing", number_far);
+    expect_blame("there already", signal_again);
+    expect_blame("not asked", unasked);
+}
+
+static void strangers_are_refused_and_harm_nobody(void **state)
+{
+    (void)state;
+    struct target target;
+    open_target(&target);
+    struct weft__net_header header = good_put(1, 0);
+    header.secret[15] ^= 1;
+    give(&target, &header);
+    header = good_put(0, 0); /* itself */
+    give(&target, &header);
+    header = good_put(NUM_RANKS, 0);
+    give(&target, &header);
+    header = good_put(-1, 0);
+    give(&target, &header);
+    header = good_put(1, 0);
+    weft__net_receive(target.nets[0], -1, &header, sizeof(header) - 1, NULL, 0);
+    assert_int_equal(weft__net_failed_peer(target.nets[0]), -1);
+    assert_int_equal(atomic_load(&target.signals[1]), 0);
+    give(&target, &header);
+    assert_int_equal(atomic_load(&target.signals[1]), 5);
+    /* Where the engine knows who it is, pretending does not help. */
+    header = good_put(1, 1);
+    weft__net_receive(target.nets[0], 2, &header, sizeof(header), NULL, 0);
+    assert_int_equal(weft__net_failed_peer(target.nets[0]), 2);
+    close_target(&target);
+}
+
+/* ---------------------------------------------------------------- at random */
+
+static struct weft__net_header draw_header(uint64_t *random)
+{
+    struct weft__net_header header = good_put(1 + (int32_t)net_draw(random, 2), 0);
+    unsigned char *bytes = (unsigned char *)&header;
+    const size_t first = offsetof(struct weft__net_header, kind); /* else it is a stranger's */
+    header.kind = 1 + (uint32_t)net_draw(random, 4);
+    header.sequence = net_draw(random, 64);
+    header.num_bytes = net_draw(random, 3) == 0 ? 0 : net_draw(random, 1024);
+    header.place = weft__net_place(net_draw(random, 20) == 0, net_draw(random, HEAP_BYTES + 100));
+    header.signal = net_draw(random, 2) == 0 ? WEFT__NET_NO_SIGNAL : net_draw(random, 5);
+    for (uint64_t num_spoiled = net_draw(random, 3); num_spoiled > 0; num_spoiled--)
+        bytes[first + net_draw(random, sizeof(header) - first)] =
+            (unsigned char)net_draw(random, 256);
+    return header;
+}
+
+static void random_messages_stay_within_what_is_registered(void **state)
+{
+    (void)state;
+    enum { NUM_MESSAGES = 100000 };
+    struct target target;
+    uint64_t random = 5, num_targets = 0;
+    open_target(&target);
+    for (int message = 0; message < NUM_MESSAGES; message++) {
+        struct weft__net_header header = draw_header(&random);
+        give(&target, &header);
+        weft__net_progress(target.nets[0]);
+        if (weft__net_peer_error(target.nets[0], 1) == WEFT_OK ||
+            weft__net_peer_error(target.nets[0], 2) == WEFT_OK)
+            continue;
+        check_guards(&target);
+        close_target(&target);
+        open_target(&target);
+        num_targets++;
+    }
+    check_guards(&target);
+    close_target(&target);
+    assert_true(num_targets > 1000);
+}
+
+static void random_addresses_are_refused(void **state)
+{
+    (void)state;
+    enum { NUM_ADDRESSES = 20000 };
+    struct target target;
+    struct weft__net_blob good;
+    uint64_t random = 3;
+    int num_refused = 0;
+    open_target(&target);
+    assert_int_equal(weft__net_address(target.nets[1], &good), WEFT_OK);
+    unsigned char *bytes = malloc(good.num_bytes);
+    assert_non_null(bytes);
+    for (int address = 0; address < NUM_ADDRESSES; address++) {
+        memcpy(bytes, good.bytes, good.num_bytes);
+        for (uint64_t num_spoiled = net_draw(&random, 6); num_spoiled > 0; num_spoiled--)
+            bytes[net_draw(&random, good.num_bytes)] = (unsigned char)net_draw(&random, 256);
+        size_t num_bytes =
+            net_draw(&random, 2) ? good.num_bytes : net_draw(&random, good.num_bytes);
+        /* A copy of its own length, so that reading past its end shows. */
+        unsigned char *exact = malloc(num_bytes + 1);
+        assert_non_null(exact);
+        memcpy(exact, bytes, num_bytes);
+        const struct weft__net_blob blobs[NUM_RANKS] = {{NULL, 0}, {exact, num_bytes}, {NULL, 0}};
+        num_refused += weft__net_connect(target.nets[0], blobs) != WEFT_OK;
+        free(exact);
+    }
+    assert_true(num_refused > NUM_ADDRESSES / 2);
+    assert_true(num_refused < NUM_ADDRESSES);
+    free(bytes);
+    close_target(&target);
+}
+
+static void a_spoiled_ring_never_leads_outside(void **state)
+{
+    (void)state;
+    enum { NUM_RINGS = 3000 };
+    struct weft__ring *ring = aligned_alloc(WEFT__RING_LINE_BYTES, sizeof(*ring));
+    assert_non_null(ring);
+    uint64_t random = 11;
+    int num_broken = 0;
+    for (int attempt = 0; attempt < NUM_RINGS; attempt++) {
+        uint64_t own = net_draw(&random, 1 << 20) * 8, put = own;
+        const struct weft__record *record;
+        size_t payload_bytes;
+        memset(ring, 0, sizeof(*ring));
+        atomic_store(&ring->published, own);
+        atomic_store(&ring->taken, own);
+        static const unsigned char payload[WEFT__RING_MAX_PAYLOAD_BYTES];
+        struct weft__net_header header = good_put(1, 0);
+        for (int index = 0; index < 3; index++) {
+            header.num_bytes = net_draw(&random, sizeof(payload));
+            assert_true(weft__ring_put(ring, &put, &header, payload));
+        }
+        for (int spoiled = 0; spoiled < 4; spoiled++) {
+            uint64_t at = (own + net_draw(&random, put - own)) / 8 * 8 % WEFT__RING_BYTES;
+            uint64_t word = net_draw(&random, 2) ? net_draw(&random, 1 << 20) : UINT64_MAX;
+            memcpy(ring->records + (spoiled == 0 ? own % WEFT__RING_BYTES : at), &word,
+                   sizeof(word));
+        }
+        if (net_draw(&random, 3) == 0)
+            atomic_store(&ring->published, own + net_draw(&random, UINT32_MAX));
+        enum weft__ring_result result;
+        while ((result = weft__ring_next(ring, &own, &record, &payload_bytes)) ==
+               WEFT__RING_RECORD) {
+            const unsigned char *begin = (const unsigned char *)record;
+            assert_true(begin >= ring->records);
+            assert_true(begin + sizeof(*record) + payload_bytes <=
+                        ring->records + WEFT__RING_BYTES);
+            weft__ring_take(ring, &own, payload_bytes);
+        }
+        num_broken += result == WEFT__RING_BROKEN;
+    }
+    assert_true(num_broken > 100);
+    free(ring);
+}
+
+static void the_ledger_agrees_with_a_table(void **state)
+{
+    (void)state;
+    enum { NUM_NUMBERS = 300, NUM_ROUNDS = 300 };
+    uint64_t random = 17;
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        struct weft__ledger ledger = {0};
+        uint8_t table[NUM_NUMBERS + 1] = {0};
+        uint64_t prefix = 0;
+        for (int step = 0; step < 4 * NUM_NUMBERS; step++) {
+            uint64_t number = net_draw(&random, NUM_NUMBERS);
+            enum weft__ledger_result expected =
+                table[number] ? WEFT__LEDGER_TWICE : WEFT__LEDGER_MARKED;
+            assert_int_equal(weft__ledger_look(&ledger, number), expected);
+            assert_int_equal(weft__ledger_mark(&ledger, number), expected);
+            table[number] = 1;
+            while (table[prefix])
+                prefix++;
+            assert_int_equal(ledger.prefix, prefix);
+        }
+        assert_int_equal(weft__ledger_mark(&ledger, prefix + WEFT__LEDGER_WINDOW),
+                         WEFT__LEDGER_TOO_FAR);
+        weft__ledger_destroy(&ledger);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ledger_agrees_with_a_table),
+        cmocka_unit_test(what_is_wrong_is_its_senders_failure),
+        cmocka_unit_test(strangers_are_refused_and_harm_nobody),
+        cmocka_unit_test(random_messages_stay_within_what_is_registered),
+        cmocka_unit_test(random_addresses_are_refused),
+        cmocka_unit_test(a_spoiled_ring_never_leads_outside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* The progress thread and its queue: ranks as threads of one process, each with a progress thread, and
+ * several threads that post. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+#include "comm/thread.h"
+#include "net/progress.h"
+#include "net_world.h"
+
+enum {
+    NUM_RANKS = 3,
+    NUM_POSTERS = 2, /* of a rank */
+    NUM_PUTS = 150,  /* of a poster to each other rank */
+    SLOT_BYTES = 12000,
+    NUM_WORDS = NUM_RANKS * NUM_POSTERS + 1,
+    DONE_WORD = NUM_WORDS - 1,
+    NUM_QUEUE_SLOTS = 16,
+    DEADLINE_MS = 20000,
+    SLEEP_MS = 2 * DEADLINE_MS /* so that whoever is not woken is too late */
+};
+
+struct rank {
+    struct job *job;
+    int32_t rank;
+    struct weft__progress *progress;
+    _Atomic uint64_t words[NUM_WORDS];
+    /* heap: a slot per put of each poster of each rank. staging: likewise for each target. */
+    unsigned char *heap, *staging;
+    _Atomic int32_t failed_peer;
+    _Atomic int num_failures;
+};
+
+struct job {
+    struct rank ranks[NUM_RANKS];
+};
+
+struct poster {
+    struct rank *rank;
+    int32_t number;
+    int failed_line;
+    pthread_t thread;
+};
+
+static int failed_line;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            failed_line = __LINE__;                                                                \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+
+static int64_t deadline(void)
+{
+    return weft__now_ns() + DEADLINE_MS * WEFT__NS_PER_MS;
+}
+
+static size_t heap_bytes(void)
+{
+    return (size_t)NUM_RANKS * NUM_POSTERS * NUM_PUTS * SLOT_BYTES / 4;
+}
+
+/* Sizes of four puts in a row share four slots. */
+static size_t put_bytes(int index)
+{
+    static const size_t bytes[] = {8, 1000, 64, SLOT_BYTES - 1072};
+    return bytes[index % 4];
+}
+
+static size_t put_offset(int32_t rank, int32_t poster, int index)
+{
+    static const size_t offsets[] = {0, 8, 1008, 1072};
+    return ((size_t)(rank * NUM_POSTERS + poster) * NUM_PUTS + (size_t)index / 4 * 4) *
+               (SLOT_BYTES / 4) +
+           offsets[index % 4];
+}
+
+static void note_failure(void *context, int32_t peer, const char *message)
+{
+    struct rank *rank = context;
+    (void)message;
+    atomic_store(&rank->failed_peer, peer);
+    atomic_fetch_add(&rank->num_failures, 1);
+}
+
+struct connection {
+    struct weft__net *net;
+    const struct weft__net_blob *blobs;
+    weft_result result;
+    pthread_t thread;
+};
+
+static void *connect_one(void *argument)
+{
+    struct connection *connection = argument;
+    connection->result = weft__net_connect(connection->net, connection->blobs);
+    return NULL;
+}
+
+/* Connecting waits for the others. */
+static void connect_together(struct weft__net *const *nets, const struct weft__net_blob *blobs)
+{
+    struct connection connections[NUM_RANKS];
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+        connections[rank] = (struct connection){.net = nets[rank], .blobs = blobs};
+        pthread_create(&connections[rank].thread, NULL, connect_one, &connections[rank]);
+    }
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        pthread_join(connections[rank].thread, NULL);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        CHECK(connections[rank].result == WEFT_OK);
+}
+
+static void start_job(struct job *job, const char *engine)
+{
+    struct weft__net *nets[NUM_RANKS];
+    struct weft__net_blob blobs[NUM_RANKS];
+    uint32_t region;
+    memset(job, 0, sizeof(*job));
+    for (int32_t index = 0; index < NUM_RANKS; index++) {
+        struct rank *rank = &job->ranks[index];
+        const struct weft__net_config config = {.engine = engine,
+                                                .rank = index,
+                                                .num_ranks = NUM_RANKS,
+                                                .transports = "tcp",
+                                                .signals = rank->words,
+                                                .num_signals = NUM_WORDS,
+                                                .timeout_ms = DEADLINE_MS};
+        *rank = (struct rank){.job = job, .rank = index, .failed_peer = -1};
+        rank->heap = calloc(1, heap_bytes());
+        rank->staging = calloc(1, heap_bytes());
+        CHECK(rank->heap != NULL && rank->staging != NULL);
+        CHECK(weft__net_open(&config, &nets[index]) == WEFT_OK);
+        CHECK(weft__net_reg(nets[index], rank->heap, heap_bytes(), &region) == WEFT_OK);
+        CHECK(weft__net_reg(nets[index], rank->staging, heap_bytes(), &region) == WEFT_OK);
+        CHECK(weft__net_address(nets[index], &blobs[index]) == WEFT_OK);
+    }
+    connect_together(nets, blobs);
+    for (int32_t index = 0; index < NUM_RANKS; index++) {
+        const struct weft__progress_options options = {.net = nets[index],
+                                                       .rank = index,
+                                                       .num_ranks = NUM_RANKS,
+                                                       .num_slots = NUM_QUEUE_SLOTS,
+                                                       .sleep_ms = SLEEP_MS,
+                                                       .on_failure = note_failure,
+                                                       .context = &job->ranks[index]};
+        CHECK(weft__progress_start(&options, &job->ranks[index].progress) == WEFT_OK);
+    }
+}
+
+static void stop_job(struct job *job)
+{
+    for (int32_t index = 0; index < NUM_RANKS; index++)
+        if (job->ranks[index].progress != NULL)
+            weft__progress_stop(job->ranks[index].progress);
+    for (int32_t index = 0; index < NUM_RANKS; index++) {
+        free(job->ranks[index].heap);
+        free(job->ranks[index].staging);
+    }
+}
+
+/* ---------------------------------------------------------------- traffic */
+
+static void *post_all(void *argument)
+{
+    struct poster *poster = argument;
+    struct rank *rank = poster->rank;
+    uint64_t number = 0;
+    for (int index = 0; index < NUM_PUTS; index++) {
+        size_t offset = put_offset(rank->rank, poster->number, index);
+        memset(rank->staging + offset, 1 + (index + rank->rank) % 250, put_bytes(index));
+        for (int32_t peer = 0; peer < NUM_RANKS; peer++) {
+            const struct weft__work_request request = {
+                .operation = WEFT__WORK_PUT_SIGNAL,
+                .peer = peer,
+                .source = weft__net_place(1, offset),
+                .target = weft__net_place(0, offset),
+                .num_bytes = put_bytes(index),
+                .signal = (uint32_t)(rank->rank * NUM_POSTERS + poster->number),
+                .add = 1};
+            if (peer != rank->rank &&
+                weft__progress_post(rank->progress, &request, &number) != WEFT_OK)
+                poster->failed_line = __LINE__;
+        }
+    }
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
+                                             .peer = WEFT__NET_ALL_PEERS};
+    if (weft__progress_post(rank->progress, &flush, &number) != WEFT_OK ||
+        weft__progress_await(rank->progress, number, deadline()) != WEFT_OK)
+        poster->failed_line = __LINE__;
+    /* Flushed: all is there, whoever looks. */
+    for (int32_t peer = 0; peer < NUM_RANKS; peer++)
+        if (peer != rank->rank &&
+            atomic_load_explicit(
+                &rank->job->ranks[peer].words[rank->rank * NUM_POSTERS + poster->number],
+                memory_order_acquire) != NUM_PUTS)
+            poster->failed_line = __LINE__;
+    return NULL;
+}
+
+static void wait_for_word(const struct rank *rank, int word, uint64_t at_least)
+{
+    int64_t end_ns = deadline();
+    while (atomic_load_explicit(&rank->words[word], memory_order_acquire) < at_least &&
+           weft__now_ns() < end_ns)
+        poll(NULL, 0, 1);
+    CHECK(atomic_load_explicit(&rank->words[word], memory_order_acquire) == at_least);
+}
+
+static void check_puts(const struct rank *target, int32_t from, int32_t poster)
+{
+    for (int index = 0; index < NUM_PUTS; index++) {
+        const unsigned char *bytes = target->heap + put_offset(from, poster, index);
+        for (size_t byte = 0; byte < put_bytes(index); byte++)
+            CHECK(bytes[byte] == 1 + (index + from) % 250);
+    }
+}
+
+static void all_that_is_posted_arrives(struct job *job)
+{
+    struct poster posters[NUM_RANKS * NUM_POSTERS];
+    for (int32_t index = 0; index < NUM_RANKS * NUM_POSTERS; index++) {
+        posters[index] = (struct poster){.rank = &job->ranks[index / NUM_POSTERS],
+                                         .number = index % NUM_POSTERS};
+        pthread_create(&posters[index].thread, NULL, post_all, &posters[index]);
+    }
+    for (int32_t index = 0; index < NUM_RANKS * NUM_POSTERS && failed_line == 0; index++)
+        for (int32_t rank = 0; rank < NUM_RANKS && failed_line == 0; rank++)
+            if (rank != index / NUM_POSTERS) {
+                wait_for_word(&job->ranks[rank], index, NUM_PUTS);
+                if (failed_line == 0)
+                    check_puts(&job->ranks[rank], index / NUM_POSTERS, index % NUM_POSTERS);
+            }
+    for (int32_t index = 0; index < NUM_RANKS * NUM_POSTERS; index++) {
+        pthread_join(posters[index].thread, NULL);
+        if (posters[index].failed_line != 0)
+            failed_line = posters[index].failed_line;
+    }
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        CHECK(weft__progress_error(job->ranks[rank].progress) == WEFT_OK);
+}
+
+/* ---------------------------------------------------------------- the rest */
+
+static void who_waits_sleeps(struct job *job)
+{
+    enum { IDLE_MS = 300, MANY_ROUNDS = 2000 };
+    poll(NULL, 0, IDLE_MS); /* what was under way is done then, or else there are more rounds */
+    uint64_t before = weft__progress_num_rounds(job->ranks[0].progress);
+    poll(NULL, 0, IDLE_MS);
+    CHECK(weft__progress_num_rounds(job->ranks[0].progress) - before < MANY_ROUNDS);
+}
+
+static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
+{
+    uint64_t number;
+    struct weft__progress *progress = job->ranks[1].progress;
+    const struct weft__work_request bad[] = {
+        {.operation = WEFT__WORK_SIGNAL, .peer = 0, .signal = NUM_WORDS, .add = 1},
+        {.operation = (enum weft__work_operation)77, .peer = 0},
+        {.operation = WEFT__WORK_PUT, .peer = 1},
+        {.operation = WEFT__WORK_PUT, .peer = 0, .num_bytes = UINT64_MAX}};
+    for (size_t index = 0; index < sizeof(bad) / sizeof(bad[0]); index++)
+        CHECK(weft__progress_post(progress, &bad[index], &number) == WEFT_OK);
+    CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
+    CHECK(weft__progress_error(progress) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(weft__last_error(), "signal is 7") != NULL);
+    CHECK(weft__progress_peer_error(progress, 0) == WEFT_OK);
+}
+
+static void a_peer_is_failed_from_another_thread(struct job *job)
+{
+    uint64_t number;
+    struct weft__progress *progress = job->ranks[0].progress;
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH, .peer = 2};
+    weft__progress_fail_peer(progress, 2, "rank 2 does not answer");
+    int64_t end_ns = deadline();
+    while (atomic_load(&job->ranks[0].failed_peer) != 2 && weft__now_ns() < end_ns)
+        poll(NULL, 0, 1);
+    CHECK(atomic_load(&job->ranks[0].failed_peer) == 2);
+    CHECK(weft__progress_peer_error(progress, 2) == WEFT_ERROR_RANK_FAILED);
+    CHECK(strcmp(weft__last_error(), "rank 2 does not answer") == 0);
+    CHECK(weft__progress_post(progress, &flush, &number) == WEFT_OK);
+    CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
+    CHECK(weft__progress_error(progress) == WEFT_ERROR_RANK_FAILED);
+    CHECK(atomic_load(&job->ranks[0].num_failures) == 1);
+}
+
+static void what_is_posted_before_a_stop_arrives(struct job *job)
+{
+    struct weft__progress *progress = job->ranks[0].progress;
+    const struct weft__work_request signal = {
+        .operation = WEFT__WORK_SIGNAL, .peer = 1, .signal = DONE_WORD, .add = 3};
+    for (int index = 0; index < 4 * NUM_QUEUE_SLOTS; index++)
+        CHECK(weft__progress_post(progress, &signal, NULL) == WEFT_OK);
+    weft__progress_stop(progress);
+    job->ranks[0].progress = NULL;
+    wait_for_word(&job->ranks[1], DONE_WORD, (uint64_t)3 * 4 * NUM_QUEUE_SLOTS);
+}
+
+static int run_all(const char *engine)
+{
+    static void (*const parts[])(struct job *) = {
+        all_that_is_posted_arrives, who_waits_sleeps, a_bad_request_is_an_error_and_holds_nobody_up,
+        a_peer_is_failed_from_another_thread, what_is_posted_before_a_stop_arrives};
+    static struct job job;
+    start_job(&job, engine);
+    for (size_t part = 0; part < sizeof(parts) / sizeof(parts[0]) && failed_line == 0; part++)
+        parts[part](&job);
+    if (failed_line != 0)
+        fprintf(stderr, "%s: line %d: %s\n", engine, failed_line, weft__last_error());
+    stop_job(&job);
+    return failed_line != 0;
+}
+
+/* In a process of its own, where UCX can stay. */
+static void run_engine(const char *engine)
+{
+    int status = -1;
+    if (!net_engine_is_there(engine))
+        skip();
+    pid_t pid = fork();
+    if (pid == 0) {
+        int failed = run_all(engine);
+        fflush(NULL);
+        exit(failed);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void progress_over_shm(void **state)
+{
+    (void)state;
+    run_engine("shm");
+}
+
+static void progress_over_ucx(void **state)
+{
+    (void)state;
+    run_engine("ucx");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress_over_shm),
+        cmocka_unit_test(progress_over_ucx),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
