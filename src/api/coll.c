@@ -118,6 +118,8 @@ static struct arrays arrays_of(const struct weft__coll_call *call)
 
 static weft_result check_and_run(const struct weft__coll_call *call)
 {
+    if (call->coll == NULL)
+        return weft__check_not_null(call->coll, "coll");
     WEFT__TRY(check_call(call));
     const struct arrays arrays = arrays_of(call);
     const uint64_t row_bytes = weft__coll_row_bytes(call);

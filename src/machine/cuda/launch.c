@@ -78,7 +78,7 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
 static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_t row_bytes)
 {
     enum { NUM_WARPS = 8, BLOCKS_PER_SM = 2, BLOCK_BYTES = NUM_WARPS / 2 * WARP_THREADS * 16 };
-    const int64_t quarter = cuda->num_sms / 4 * BLOCKS_PER_SM;
+    const int64_t quarter = (int64_t)(cuda->num_sms / 4) * BLOCKS_PER_SM;
     int64_t num_blocks = (int64_t)((row_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
     if (num_blocks > quarter)
         num_blocks = num_blocks / 2 > quarter ? num_blocks / 2 : quarter;
