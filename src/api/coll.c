@@ -74,7 +74,8 @@ static weft_result check_overlap(const struct weft__coll_call *call, uint64_t se
 
 static weft_result check_call(const struct weft__coll_call *call)
 {
-    WEFT__TRY(weft__check_not_null(call->coll, "coll"));
+    if (call->coll == NULL)
+        return weft__check_not_null(call->coll, "coll");
     WEFT__TRY(weft__check_not_null(call->stream, "stream"));
     WEFT__TRY(weft__check_range((int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
     WEFT__TRY(weft__check_range((int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
@@ -118,8 +119,6 @@ static struct arrays arrays_of(const struct weft__coll_call *call)
 
 static weft_result check_and_run(const struct weft__coll_call *call)
 {
-    if (call->coll == NULL)
-        return weft__check_not_null(call->coll, "coll");
     WEFT__TRY(check_call(call));
     const struct arrays arrays = arrays_of(call);
     const uint64_t row_bytes = weft__coll_row_bytes(call);
