@@ -63,15 +63,22 @@ static CUresult end_capture(CUstream stream, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    *status =
+        stream->capture_id != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+/* Asked only while there is a capture. */
 static CUresult get_capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
                                  CUgraph *graph, const CUgraphNode **dependencies,
                                  size_t *num_dependencies)
 {
     assert_true(graph == NULL && dependencies == NULL && num_dependencies == NULL);
-    if (stream->capture_id != 0)
-        *id = stream->capture_id;
-    *status =
-        stream->capture_id != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    assert_int_not_equal(stream->capture_id, 0);
+    *id = stream->capture_id;
+    *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return CUDA_SUCCESS;
 }
 
@@ -282,6 +289,7 @@ int main(void)
     weft__cu.get_error_string = name_error;
     weft__cu.stream_begin_capture = begin_capture;
     weft__cu.stream_end_capture = end_capture;
+    weft__cu.stream_is_capturing = is_capturing;
     weft__cu.stream_get_capture_info = get_capture_info;
     weft__cu.graph_instantiate = instantiate;
     weft__cu.graph_upload = upload;

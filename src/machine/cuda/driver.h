@@ -62,6 +62,7 @@
     X(stream_destroy, cuStreamDestroy)                                                             \
     X(stream_synchronize, cuStreamSynchronize)                                                     \
     X(stream_get_ctx, cuStreamGetCtx)                                                              \
+    X(stream_is_capturing, cuStreamIsCapturing)                                                    \
     X(stream_begin_capture, cuStreamBeginCapture)                                                  \
     X(stream_end_capture, cuStreamEndCapture)                                                      \
     X(stream_wait_event, cuStreamWaitEvent)                                                        \

@@ -112,10 +112,12 @@ struct weft__cuda_capture weft__cuda_capture_of(const struct weft__cuda_stream *
     struct weft__cuda_capture capture = {0};
     if (weft__cuda_enter_context(stream->context) != WEFT_OK)
         return capture;
-    (void)weft__cu.stream_get_capture_info(stream->queue.stream, &status, &capture.id, NULL, NULL,
-                                           NULL);
-    weft__cuda_leave();
+    (void)weft__cu.stream_is_capturing(stream->queue.stream, &status);
     capture.is_going_on = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (capture.is_going_on)
+        (void)weft__cu.stream_get_capture_info(stream->queue.stream, &status, &capture.id, NULL,
+                                               NULL, NULL);
+    weft__cuda_leave();
     return capture;
 }
 
