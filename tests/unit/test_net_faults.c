@@ -22,10 +22,12 @@ enum {
     PUT_BYTES = 3000,
     WORD = 1,
     DONE_WORD = 2,
+    HELLO_WORD = 3,
     NUM_LARGE = 12
 };
 
 struct story {
+    int has_greeted;
     int num_steps;
     int num_puts[NUM_RANKS];
     struct weft__net_request puts[NUM_RANKS][NUM_PUTS], flushes[NUM_RANKS], stuck, last;
@@ -126,11 +128,25 @@ static weft_result start_what_gets_stuck(struct net_party *party)
     return result == WEFT_OK ? weft__net_flush(party->net, VICTIM, &story->stuck) : result;
 }
 
+static int has_greeted_all(struct net_party *party)
+{
+    struct story *story = party->own;
+    for (int32_t peer = 0; peer < NUM_RANKS && !story->has_greeted; peer++)
+        if (peer != party->rank && weft__net_signal(party->net, peer, HELLO_WORD, 1) != WEFT_OK)
+            return 0;
+    story->has_greeted = 1;
+    return 1;
+}
+
 static enum net_verdict survive(struct net_party *party)
 {
     struct story *story = party->own;
+    if (!has_greeted_all(party))
+        return net_fail(party, "%s", weft__last_error());
     if (party->rank == VICTIM) {
-        if (++story->num_steps == 30) {
+        /* Not before all are connected: UCX 1.13 ends whoever connects to a peer that dies meanwhile. */
+        const int is_known = atomic_load(&party->signals[HELLO_WORD]) == NUM_RANKS - 1;
+        if (is_known && ++story->num_steps == 30) {
             if (how == IS_KILLED)
                 net_kill_self(party);
             else
