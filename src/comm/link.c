@@ -57,7 +57,7 @@ static void wake_monitor(struct weft__link *link)
 }
 
 /* Takes over the message; NULL, for lack of memory, sends nothing. */
-static void send_message(struct weft__link *link, struct weft__message *message)
+static void put_on_wire(struct weft__link *link, struct weft__message *message)
 {
     if (message == NULL)
         return;
@@ -66,6 +66,11 @@ static void send_message(struct weft__link *link, struct weft__message *message)
     weft__wire_send(&link->wire, message);
     weft__message_release(message);
     pthread_mutex_unlock(&link->send_mutex);
+}
+
+static void send_message(struct weft__link *link, struct weft__message *message)
+{
+    put_on_wire(link, message);
     wake_monitor(link);
 }
 
@@ -247,13 +252,7 @@ static enum weft__wire_result exchange(struct weft__link *link)
 
 static void beat(struct weft__link *link)
 {
-    struct weft__message *message = weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0);
-    if (message == NULL)
-        return;
-    pthread_mutex_lock(&link->send_mutex);
-    weft__wire_send(&link->wire, message);
-    weft__message_release(message);
-    pthread_mutex_unlock(&link->send_mutex);
+    put_on_wire(link, weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0));
 }
 
 /* Until there is something to read or to send, or the clock demands something. */
