@@ -47,10 +47,20 @@
  *                       weft_reduction says
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
- * weft_block_sync or weft_signal, before what that orders, or with the launch; which part of a row
+ * weft_block_sync, weft_row_sync, weft_remote_put or weft_signal, before what that orders, or with the launch; which part of a row
  * is whose is the machine's choice, so that one lane's signal tells of all only after a block sync.
  * weft_warp_sync and weft_add_acq_rel end nothing. The arrays of pointers (weft_warp_pointers) have
  * been read when the call returns: after a weft_warp_sync they can be written again.
+ *
+ *   weft_row_sync       weft_warp_sync, before which the lanes' parts of row operations end
+ *
+ * The network (remote.h), by all lanes of a warp together:
+ *   weft_remote_put     sends bytes to a rank of another node, and adds to a word of it. The lanes' parts of row
+ *                       operations end; what the lanes have written, or ordered before by syncs and acquires, is
+ *                       sent, and what they have read has been read. It returns at once: the source must stay
+ *                       as it is until its target tells, by a put of its own, that the bytes have come. Whoever
+ *                       waits for the word (weft_wait) sees the bytes of this put, and all that its sender
+ *                       had ordered before it in memory that both can access. Puts are not ordered among each other
  *
  * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane
  * i % WEFT_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
@@ -95,6 +105,7 @@
 #include "weft.h"
 
 #include "machine/packets.h"
+#include "machine/remote.h"
 
 #define WEFT_BLOCK_SHARED_BYTES 8192
 /* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
