@@ -12,9 +12,9 @@ struct blob_header {
     char magic[8];
     char engine[8];
     int32_t rank;
-    uint32_t num_signals;
     uint32_t num_regions;
     uint32_t address_bytes;
+    uint32_t unused;
     struct {
         uint64_t num_bytes;
         uint64_t key_bytes;
@@ -23,9 +23,7 @@ struct blob_header {
 
 weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *blob)
 {
-    struct blob_header header = {.rank = net->config.rank,
-                                 .num_signals = net->config.num_signals,
-                                 .num_regions = net->num_regions};
+    struct blob_header header = {.rank = net->config.rank, .num_regions = net->num_regions};
     size_t address_bytes = WEFT__NET_MAX_ADDRESS_BYTES;
     size_t most_bytes = sizeof(header) + address_bytes + sizeof(net->regions) +
                         (size_t)WEFT__NET_MAX_REGIONS * WEFT__NET_MAX_KEY_BYTES;
@@ -90,7 +88,6 @@ weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
     const unsigned char *at = (const unsigned char *)blob->bytes + sizeof(header);
     address->address = (struct weft__net_blob){at, header.address_bytes};
     address->num_regions = peer->num_regions = header.num_regions;
-    peer->num_signals = header.num_signals;
     at += header.address_bytes;
     for (uint32_t region = 0; region < header.num_regions; region++) {
         peer->region_bytes[region] = header.regions[region].num_bytes;

@@ -10,7 +10,7 @@
 #include "net/net.h"
 
 enum weft__net_kind {
-    WEFT__NET_PUT = 1,    /* bytes for a place, and perhaps a signal */
+    WEFT__NET_PUT = 1,    /* bytes for a place, and perhaps an add */
     WEFT__NET_SIGNAL = 2, /* takes effect when all messages with lower numbers have */
     WEFT__NET_FLUSH = 3,  /* likewise, and is acknowledged then */
     /* Without a number of their own. */
@@ -18,7 +18,7 @@ enum weft__net_kind {
     WEFT__NET_GOODBYE = 5
 };
 
-#define WEFT__NET_NO_SIGNAL UINT32_MAX
+#define WEFT__NET_NO_WORD UINT64_MAX
 
 /* In front of every message, in the byte order of the ranks. */
 struct weft__net_header {
@@ -28,7 +28,7 @@ struct weft__net_header {
     uint64_t sequence; /* of the messages from source to target, from 0 */
     uint64_t place;
     uint64_t num_bytes; /* that follow */
-    uint32_t signal, add;
+    uint64_t word, add; /* a place, or WEFT__NET_NO_WORD */
 };
 
 /* Something that the engine does, in memory that stays until it is done. */

@@ -29,9 +29,6 @@ static weft_result check_config(const struct weft__net_config *config)
     if (config->num_ranks < 1 || config->rank < 0 || config->rank >= config->num_ranks)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "rank %d of %d", config->rank,
                            config->num_ranks);
-    if (config->num_signals > 0 && config->signals == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "signals is NULL; num_signals is %u",
-                           config->num_signals);
     return WEFT_OK;
 }
 
@@ -91,6 +88,9 @@ weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes,
     if (number == WEFT__NET_MAX_REGIONS)
         return weft__error(WEFT_ERROR_CAPACITY, "a network has at most %d regions",
                            WEFT__NET_MAX_REGIONS);
+    if ((uintptr_t)memory % sizeof(uint64_t) != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "memory is %p; a region must be aligned to 8", memory);
     if (net->engine->reg != NULL) {
         size_t key_bytes = WEFT__NET_MAX_KEY_BYTES;
         unsigned char *key = malloc(key_bytes);

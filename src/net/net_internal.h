@@ -29,7 +29,7 @@ struct weft__net_peer {
     } state;
     enum { WEFT__NET_NOTHING_LEFT, WEFT__NET_TO_BE_DROPPED } rest; /* of a peer that is gone */
     char reason[WEFT__NET_REASON_BYTES];
-    uint32_t num_regions, num_signals;
+    uint32_t num_regions;
     uint64_t region_bytes[WEFT__NET_MAX_REGIONS];
 
     /* As the source. A message is `held` until the writes before it have been flushed, and `unsent` while

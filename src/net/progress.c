@@ -61,14 +61,14 @@ static void note_failure(struct weft__progress *progress, weft_result result, co
     pthread_mutex_unlock(&progress->mutex);
 }
 
-static weft_result start_work(struct weft__progress *progress, const struct weft__work *work,
+static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
                               struct weft__net_request *request)
 {
     const struct weft__net_put put = {.peer = work->peer,
                                       .source = work->source,
                                       .target = work->target,
                                       .num_bytes = work->num_bytes,
-                                      .signal = work->signal,
+                                      .word = work->word,
                                       .add = work->add};
     *request = (struct weft__net_request){.num_left = 0};
     switch (work->operation) {
@@ -77,7 +77,7 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
     case WEFT__WORK_PUT_SIGNAL:
         return weft__net_put_signal(progress->net, &put, request);
     case WEFT__WORK_SIGNAL:
-        return weft__net_signal(progress->net, work->peer, work->signal, work->add);
+        return weft__net_signal(progress->net, work->peer, work->word, work->add);
     case WEFT__WORK_FLUSH:
         return weft__net_flush(progress->net, work->peer, request);
     default:
@@ -85,11 +85,11 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
     }
 }
 
-static const struct weft__work *next_work(const struct weft__progress *progress)
+static const struct weft__work_slot *next_work(const struct weft__progress *progress)
 {
     const struct weft__work_queue *queue = progress->queue;
     uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work *work = &queue->slots[number % progress->options.num_slots];
+    const struct weft__work_slot *work = &queue->slots[number % progress->options.num_slots];
     return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
 }
 
@@ -97,7 +97,7 @@ static int take_work(struct weft__progress *progress)
 {
     struct weft__work_queue *queue = progress->queue;
     int num_taken = 0;
-    const struct weft__work *work;
+    const struct weft__work_slot *work;
     while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(progress)) != NULL) {
         uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
         /* Its request may still be that of an operation a lap ago. */
@@ -243,7 +243,7 @@ static weft_result allocate(const struct weft__progress_options *options,
     if (progress == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
     const size_t queue_bytes =
-        sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work);
+        sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work_slot);
     progress->options = *options;
     progress->net = options->net;
     if (progress->options.sleep_ms == 0)
@@ -311,7 +311,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
     if (atomic_load(&progress->should_stop))
         return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
     const uint64_t own = atomic_fetch_add_explicit(&queue->num_reserved, 1, memory_order_relaxed);
-    struct weft__work *work = &queue->slots[own % progress->options.num_slots];
+    struct weft__work_slot *work = &queue->slots[own % progress->options.num_slots];
     /* The thread takes what is there, whatever peers do, as long as what was taken completes; and the
      * failure of a peer completes it. */
     while (own - atomic_load_explicit(&queue->num_taken, memory_order_acquire) >=
@@ -322,7 +322,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
     work->num_bytes = request->num_bytes;
     work->operation = request->operation;
     work->peer = request->peer;
-    work->signal = request->signal;
+    work->word = request->word;
     work->add = request->add;
     atomic_store_explicit(&work->ready, own + 1, memory_order_release);
     ring(progress);

@@ -24,7 +24,7 @@ struct weft__work_request {
     int32_t peer;
     uint64_t source, target;
     uint64_t num_bytes;
-    uint32_t signal, add;
+    uint64_t word, add;
 };
 
 /* On failure the net is still the caller's. */
