@@ -25,12 +25,12 @@ weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream
 int weft__on_host_stream_is_capturing(weft_stream *stream);
 
 /* The table of a machine, in the file that has its stream_* and event_* functions. */
-#define WEFT__ON_HOST_MACHINE(machine_name)                                                        \
+#define WEFT__ON_HOST_MACHINE(machine_name, machine_start, machine_stop)                           \
     {                                                                                              \
         .hooks = {.name = machine_name,                                                            \
                   .attach = weft__on_host_attach,                                                  \
-                  .start = weft__on_host_start,                                                    \
-                  .stop = weft__on_host_do_nothing,                                                \
+                  .start = machine_start,                                                          \
+                  .stop = machine_stop,                                                            \
                   .detach = weft__on_host_do_nothing},                                             \
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
         .describe = weft__on_host_describe, .alloc = weft__on_host_alloc,                          \

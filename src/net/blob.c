@@ -17,7 +17,8 @@ struct blob_header {
     uint32_t unused;
     struct {
         uint64_t num_bytes;
-        uint64_t key_bytes;
+        uint32_t key_bytes;
+        uint32_t access; /* enum weft__net_access */
     } regions[WEFT__NET_MAX_REGIONS];
 };
 
@@ -41,7 +42,9 @@ weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *b
     unsigned char *end = net->address + sizeof(header) + address_bytes;
     for (uint32_t region = 0; region < net->num_regions; region++) {
         header.regions[region].num_bytes = net->regions[region].num_bytes;
-        header.regions[region].key_bytes = net->key_bytes[region];
+        header.regions[region].key_bytes = (uint32_t)net->key_bytes[region];
+        header.regions[region].access =
+            net->regions[region].num_there == NULL ? WEFT__NET_BY_WRITES : WEFT__NET_BY_MESSAGES;
         if (net->key_bytes[region] > 0)
             memcpy(end, net->keys[region], net->key_bytes[region]);
         end += net->key_bytes[region];
@@ -61,6 +64,7 @@ static int is_well_formed(const struct blob_header *header, size_t num_bytes)
     uint64_t expected_bytes = sizeof(*header) + header->address_bytes;
     for (uint32_t region = 0; region < header->num_regions; region++) {
         if (header->regions[region].key_bytes > WEFT__NET_MAX_KEY_BYTES ||
+            header->regions[region].access > WEFT__NET_BY_MESSAGES ||
             header->regions[region].num_bytes >> WEFT__NET_PLACE_OFFSET_BITS != 0)
             return 0;
         expected_bytes += header->regions[region].key_bytes;
@@ -91,6 +95,7 @@ weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
     at += header.address_bytes;
     for (uint32_t region = 0; region < header.num_regions; region++) {
         peer->region_bytes[region] = header.regions[region].num_bytes;
+        peer->region_access[region] = (uint8_t)header.regions[region].access;
         address->regions[region] =
             (struct weft__net_remote_region){.num_bytes = header.regions[region].num_bytes,
                                              .key = {at, header.regions[region].key_bytes}};

@@ -99,6 +99,8 @@ extern const struct weft__net_engine weft__net_ucx, weft__net_shm, weft__net_fak
 
 /* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
 void weft__net_done(struct weft__net_operation *operation, weft_result result);
+/* How it reaches the peer, when it connects. */
+void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport);
 /* `peer` is who sent it, if the engine can tell, else -1. The header may be anything; it is copied, and the
  * payload is read once. */
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,

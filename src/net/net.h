@@ -110,11 +110,18 @@ weft_result weft__net_read_settings(struct weft__net_config *config);
 
 /* Logs which engine it is, and why. */
 weft_result weft__net_open(const struct weft__net_config *config, struct weft__net **net);
+/* The engine that a config with this name ("auto", "ucx" ...) gets here, and why this one. */
+weft_result weft__net_choice(const char *engine, const char **chosen, char *reason,
+                             size_t reason_bytes);
 /* Whether an engine ("ucx", "shm") can be had here; if not, why. */
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 
 /* Before connect: memory that peers may write, and puts read; aligned to 8. */
 weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes, uint32_t *region);
+/* The same of memory that grows up to max_bytes: only the first *num_bytes are there. The engine is not told, so
+ * that all goes in messages, which are checked against what is there when they come. */
+weft_result weft__net_reg_growing(struct weft__net *net, void *memory, uint64_t max_bytes,
+                                  const _Atomic uint64_t *num_bytes, uint32_t *region);
 /* What the others need for their connect. After all regions; the bytes are the net's. */
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
 /* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at.
@@ -149,6 +156,8 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
     __attribute__((format(printf, 3, 4)));
 
 const char *weft__net_engine_name(const struct weft__net *net);
+/* "tcp/eth0", as far as the peers that are connected have the same; else several. */
+const char *weft__net_transport(const struct weft__net *net);
 
 /* Waits up to close_ms until the peers that live have taken what was sent to them, then takes leave. */
 void weft__net_close(struct weft__net *net);

@@ -46,7 +46,7 @@ static weft_result check_word(const struct weft__net *net, int32_t rank, uint64_
 static weft_result check_bytes(const struct weft__net *net, const struct weft__net_put *put)
 {
     const uint32_t region = weft__net_region_of(put->source);
-    const uint64_t region_bytes = region < net->num_regions ? net->regions[region].num_bytes : 0;
+    const uint64_t region_bytes = weft__net_region_bytes(net, region);
     if (put->num_bytes == 0)
         return WEFT_OK;
     if (!is_within(put->source, put->num_bytes, region_bytes))
@@ -123,7 +123,9 @@ static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t wor
 static weft_result start_put(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
                              struct weft__net_request *request)
 {
-    int is_write = put->num_bytes >= net->min_write_bytes;
+    const uint8_t *access = net->peers[put->peer].region_access;
+    int is_write = put->num_bytes >= net->min_write_bytes &&
+                   access[weft__net_region_of(put->target)] == WEFT__NET_BY_WRITES;
     if (!is_write && put->num_bytes <= net->max_message_bytes)
         return send_bytes(net, put, word, request);
     weft_result result = is_write ? write_bytes(net, put, request)

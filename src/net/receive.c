@@ -16,10 +16,7 @@ static void blame(struct weft__net *net, int32_t rank, const char *offence)
 
 static int is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes)
 {
-    const uint32_t region = weft__net_region_of(place);
-    if (region >= net->num_regions)
-        return 0;
-    const uint64_t region_bytes = net->regions[region].num_bytes;
+    const uint64_t region_bytes = weft__net_region_bytes(net, weft__net_region_of(place));
     return num_bytes <= region_bytes && weft__net_offset_of(place) <= region_bytes - num_bytes;
 }
 

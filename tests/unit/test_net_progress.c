@@ -40,7 +40,7 @@ struct rank {
     _Atomic uint64_t words[NUM_WORDS];
     /* heap: a slot per put of each poster of each rank. staging: likewise for each target. */
     unsigned char *heap, *staging;
-    _Atomic int32_t failed_peer;
+    _Atomic int32_t own_failure, failed_peer;
     _Atomic int num_failures;
 };
 
@@ -90,10 +90,14 @@ static size_t put_offset(int32_t rank, int32_t poster, int index)
            offsets[index % 4];
 }
 
-static void note_failure(void *context, int32_t peer, const char *message)
+static void note_failure(void *context, int32_t peer, weft_result result, const char *message)
 {
     struct rank *rank = context;
     (void)message;
+    if (peer < 0) { /* a request of its own */
+        atomic_store(&rank->own_failure, result);
+        return;
+    }
     atomic_store(&rank->failed_peer, peer);
     atomic_fetch_add(&rank->num_failures, 1);
 }
@@ -283,6 +287,7 @@ static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
         CHECK(weft__progress_post(progress, &bad[index], &number) == WEFT_OK);
     CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
     CHECK(weft__progress_error(progress) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(atomic_load(&job->ranks[1].own_failure) == WEFT_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(weft__last_error(), "word is byte 56 of region 2, 8 bytes; rank 0 has 56 there") !=
           NULL);
     CHECK(weft__progress_peer_error(progress, 0) == WEFT_OK);
