@@ -6,7 +6,7 @@
 
 #include "machine/sim/comm.h"
 
-enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256, NUM_REGIONS = 64 };
+enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256, NUM_REGIONS = 2 * SIM_MAX_RANKS };
 
 /* A heap's memory lasts as long as the run, since peers keep it mapped after its owner has gone; it is
  * used again in the next. */

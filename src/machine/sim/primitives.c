@@ -27,7 +27,7 @@ static uint64_t meet(struct sim_meeting *meeting)
     }
     meeting->num_arrived = 0;
     meeting->number++;
-    memset(&meeting->clocks[meeting->number % 2], 0, sizeof meeting->clocks[0]);
+    sim_clock_clear(&meeting->clocks[meeting->number % 2]);
     meeting->values[meeting->number % 2] = 0;
     sim_yield();
     return wait.number;

@@ -59,9 +59,9 @@ void sim_fiber_restart(struct sim_fiber *fiber, void (*main)(struct sim_fiber *)
     /* Whoever starts a fiber is in its past. */
     if (sim_current() != NULL) {
         sim_clock_join(&fiber->clock, &sim_current()->clock);
-        sim_current()->clock.of[sim_current()->id]++;
+        sim_tick(sim_current());
     }
-    fiber->clock.of[fiber->id]++;
+    sim_tick(fiber);
     weft__fiber_start(fiber->stack, enter_fiber, fiber);
 }
 
@@ -394,6 +394,7 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
     sim_slots_reset();
     sim_tagged_reset();
     sim_fences_reset();
+    sim_run_memory_reset();
     free_fibers(world);
     free(world);
     sim_world = NULL;

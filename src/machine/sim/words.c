@@ -60,14 +60,14 @@ struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value)
     struct sim_signal *signal = &word->signals[word->num_signals++ % SIM_KEPT_SIGNALS];
     signal->value = value;
     signal->fiber = fiber->id;
-    signal->time = fiber->clock.of[fiber->id];
-    memset(&signal->clock, 0, sizeof signal->clock);
+    signal->time = sim_now(fiber);
+    sim_clock_clear(&signal->clock);
     return signal;
 }
 
 static int is_past(const struct sim_signal *signal)
 {
-    return sim_current()->clock.of[signal->fiber] >= signal->time;
+    return sim_clock_of(&sim_current()->clock, signal->fiber) >= signal->time;
 }
 
 const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at_least)

@@ -10,7 +10,7 @@
 #include "machine/sim/sim.h"
 
 enum {
-    SIM_MAX_FIBERS = 256,
+    SIM_MAX_FIBERS = 2048,
     SIM_TRACE_EVENTS = 32, /* kept per fiber */
     SIM_HOST_STACK_BYTES = 512 * 1024,
     SIM_STEP_NS = 1000, /* of virtual time */
@@ -22,9 +22,17 @@ enum {
 
 /* ---------------------------------------------------------------- vector clocks */
 
+/* Of each fiber, the time up to which all that it did is in the past. Its memory lasts as long as the run:
+ * a clock of zeroes is empty, and is not freed. */
 struct sim_clock {
-    uint32_t of[SIM_MAX_FIBERS];
+    uint32_t *of;
+    int32_t size; /* the times of other fibers are 0 */
 };
+
+static inline uint32_t sim_clock_of(const struct sim_clock *clock, int32_t fiber)
+{
+    return fiber < clock->size ? clock->of[fiber] : 0;
+}
 
 /* ---------------------------------------------------------------- fibers */
 
@@ -117,6 +125,12 @@ int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int6
 
 /* clock.c */
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
+void sim_clock_set(struct sim_clock *clock, int32_t fiber, uint32_t time);
+void sim_clock_clear(struct sim_clock *clock);
+/* Its own time. */
+uint32_t sim_now(const struct sim_fiber *fiber);
+/* What the fiber does from here on is later than what it has done. */
+void sim_tick(struct sim_fiber *fiber);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
 void sim_acquire(const struct sim_clock *clock);
@@ -124,6 +138,9 @@ void sim_acquire(const struct sim_clock *clock);
 uint32_t sim_rows_time(void);
 /* They have ended, before what the fiber does next. */
 void sim_rows_end(struct sim_fiber *fiber);
+/* Memory that lasts as long as the run; zeroed. Ends the process if there is none. */
+void *sim_run_alloc(size_t num_bytes);
+void sim_run_memory_reset(void);
 
 /* words.c: words that ordered operations are made on */
 enum { SIM_KEPT_SIGNALS = 4 };
