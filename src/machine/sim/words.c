@@ -65,6 +65,16 @@ struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value)
     return signal;
 }
 
+struct sim_signal *sim_signal_add_to(struct sim_word *word, uint64_t before, uint64_t value)
+{
+    struct sim_signal *signal = sim_signal_add(word, value);
+    const struct sim_signal *last =
+        word->num_signals > 1 ? kept_signal(word, word->num_signals - 2) : NULL;
+    if (last != NULL && last->value == before)
+        sim_clock_join(&signal->clock, &last->clock);
+    return signal;
+}
+
 static int is_past(const struct sim_signal *signal)
 {
     return sim_clock_of(&sim_current()->clock, signal->fiber) >= signal->time;

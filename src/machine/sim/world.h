@@ -14,7 +14,8 @@ enum {
     SIM_TRACE_EVENTS = 32, /* kept per fiber */
     SIM_HOST_STACK_BYTES = 512 * 1024,
     SIM_STEP_NS = 1000, /* of virtual time */
-    SIM_MAX_RANKS = 64
+    SIM_MAX_RANKS = 64,
+    SIM_NO_RANK = -1 /* of the network's fibers */
 };
 
 /* Longer than any deadline of the suite. */
@@ -122,6 +123,8 @@ void sim_fiber_restart(struct sim_fiber *fiber, void (*main)(struct sim_fiber *)
 void sim_yield(void);
 /* Suspends the running fiber until is_over(fiber) or the deadline; returns 0 at the deadline. */
 int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int64_t timeout_ms);
+/* Suspends the running fiber for so many steps of the others, or as long as there are any. */
+void sim_sleep(uint64_t num_steps);
 
 /* clock.c */
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
@@ -159,6 +162,8 @@ struct sim_word {
 };
 struct sim_word *sim_word_of(const void *address);
 struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value);
+/* The same by an addition to the value `before`: it brings what the signal of that value brings. */
+struct sim_signal *sim_signal_add_to(struct sim_word *word, uint64_t before, uint64_t value);
 /* The signal that the running fiber's wait sees: one of those that it may; NULL if the word has its
  * value from elsewhere. */
 const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at_least);
@@ -229,7 +234,8 @@ enum sim_site_kind {
     SIM_SITE_ACQUIRE,
     SIM_SITE_ACQUIRE_RELEASE,
     SIM_SITE_BLOCK_SYNC,
-    SIM_SITE_WARP_SYNC
+    SIM_SITE_WARP_SYNC,
+    SIM_SITE_ROW_SYNC /* weakened, it is a warp sync */
 };
 /* Counts a pass; returns 1 if the site is weakened in this run. */
 int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind);
@@ -262,6 +268,9 @@ void sim_slots_check_taken(const void *address, size_t num_bytes);
 /* The past of the slots there no longer counts. */
 void sim_slots_forget(const void *address, size_t num_bytes);
 void sim_slots_reset(void);
+
+/* wire.c: puts on their way to ranks of other nodes */
+void sim_wire_reset(void);
 
 /* tagged.c: the same of tagged rows */
 void sim_tagged_forget(const void *address, size_t num_bytes);
