@@ -22,7 +22,7 @@ enum put_form {
 };
 
 enum {
-    PUT_MAX_NODES = 4,
+    PUT_MAX_NODES = 16,
     PUT_SLOTS = 2,
     PUT_ROW_BYTES = 56, /* the lanes have different shares */
     PUT_ROWS = 3,       /* to every node, in a launch */

@@ -10,7 +10,7 @@
 
 #include "put_job.h"
 
-enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 1000, NUM_LAUNCHES = 2 };
+enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 1000, NUM_SEEDS_LARGE = 2, NUM_LAUNCHES = 2 };
 
 static struct weft__sim_result result; /* large */
 
@@ -43,6 +43,18 @@ static void a_right_program_is_clean(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
         struct put_job job = job_of(PUTS_RIGHT, seed);
+        put_job_run(&job, seed, &result);
+        expect_sound(seed);
+    }
+}
+
+static void sixteen_nodes_of_four_ranks_are_clean(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < NUM_SEEDS_LARGE; seed++) {
+        struct put_job job = job_of(PUTS_RIGHT, seed);
+        job.num_nodes = PUT_MAX_NODES;
+        job.ranks_per_node = 4;
         put_job_run(&job, seed, &result);
         expect_sound(seed);
     }
@@ -175,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_program_is_clean),
+        cmocka_unit_test(sixteen_nodes_of_four_ranks_are_clean),
         cmocka_unit_test(a_row_read_before_it_has_come_is_found),
         cmocka_unit_test(a_source_written_before_it_has_been_sent_is_found),
         cmocka_unit_test(a_slot_sent_to_while_it_is_read_is_found),

@@ -11,7 +11,7 @@
 
 #include "machine/sim/world.h"
 
-enum { NUM_WORD_SLOTS = 1 << 12, OLDER_ONE_IN = 2 };
+enum { WORD_HASH_BITS = 16, NUM_WORD_SLOTS = 1 << WORD_HASH_BITS, OLDER_ONE_IN = 2 };
 
 /* Open addressing; words are few, and forgotten after each run. Not allocated one by one: that would
  * move the programs' own allocations from run to run. */
@@ -21,7 +21,7 @@ static int32_t num_used_slots;
 
 struct sim_word *sim_word_of(const void *word)
 {
-    size_t slot = ((uintptr_t)word >> 3) * 0x9e3779b97f4a7c15u >> 52;
+    size_t slot = ((uintptr_t)word >> 3) * 0x9e3779b97f4a7c15u >> (64 - WORD_HASH_BITS);
     while (words[slot].address != NULL && words[slot].address != word)
         slot = (slot + 1) % NUM_WORD_SLOTS;
     if (words[slot].address == NULL) {
