@@ -49,6 +49,7 @@ set(sim_sources
   machine/sim/tagged.c
   machine/sim/stores.c
   machine/sim/stream.c
+  machine/sim/wire.c
   machine/sim/words.c
   ${ops_sources} ${ep_sources} ${coll_sources} ${api_sources})
 list(APPEND sim_sources ${wide_row_sources})
