@@ -226,6 +226,20 @@ typedef struct weft_machine_info {
  * rank. A process that has asked for CUDA must not fork ranks that use it. */
 weft_result weft_machine_query(weft_machine machine, weft_machine_info *info);
 
+/* ---------------------------------------------------------------- network */
+
+typedef struct weft_net_info {
+    char engine[16];     /* "ucx", "shm"; "" if there is none */
+    char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
+    char reason[256];    /* why this engine, or why none */
+    uint64_t sent_bytes; /* that this rank has put to ranks of other nodes */
+    uint64_t sent_messages; /* puts and signals that they were sent in */
+} weft_net_info;
+
+/* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes would get in this
+ * process, on machine cpu. */
+weft_result weft_net_query(const weft_comm *comm, weft_net_info *info);
+
 /* ---------------------------------------------------------------- symmetric heap */
 
 /* Collective. Allocates `bytes` (the same on all ranks, else WEFT_ERROR_MISMATCH) at the same
