@@ -133,10 +133,10 @@ typedef struct weft_comm_config {
      * Where GPUs can share memory by CUDA IPC only, all of it is committed at once (0: a sixteenth of
      * the device) and goes when its rank does: nobody may use the heap of a rank that has left. */
     uint64_t heap_max_bytes;
-    uint32_t timeout_ms; /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
-    int32_t num_nodes;   /* declares that many virtual nodes of consecutive ranks; 0: WEFT_NODES, or
-                                one node per host; of a split: its parent's nodes. Must divide the
-                                number of ranks */
+    uint32_t timeout_ms;  /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
+    int32_t num_nodes;    /* declares that many virtual nodes of consecutive ranks, whose memory is
+                                mapped within the node only; 0: WEFT_NODES, or one node per host; of a
+                                split: its parent's nodes. Must divide the number of ranks */
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
 } weft_comm_config;
 
@@ -335,7 +335,8 @@ weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
 weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
 /* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
- * wrote to heap memory before it, on its stream, all ranks read after it. */
+ * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes on machine cpu, if
+ * all have the same number of ranks. */
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- collectives */

@@ -9,7 +9,11 @@
 #include "comm/thread.h"
 #include "net/devices.h"
 
-enum { NUM_SLOTS = 1024, ENGINE_BYTES = 16 };
+enum {
+    NUM_SLOTS = 1024,
+    ENGINE_BYTES = 16,
+    NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
+};
 
 struct weft__network {
     struct weft__net *net; /* the progress thread's once there is one */
@@ -149,11 +153,12 @@ static weft_result connect_net(weft_comm *comm)
 
 /* ---------------------------------------------------------------- progress */
 
-/* By the progress thread. The others have their own news, or not yet. */
+/* By the progress thread. The rendezvous knows more of a peer that is gone: that it died, and its pid. */
 static void fail_comm(void *context, int32_t peer, weft_result result, const char *message)
 {
     weft_comm *comm = context;
-    if (weft__status_check(&comm->status) != WEFT_OK)
+    const int64_t news_ns = peer >= 0 ? NEWS_MS * WEFT__NS_PER_MS : 0;
+    if (weft__status_await_failure(&comm->status, news_ns) != WEFT_OK)
         return;
     weft__status_fail(&comm->status, result, peer >= 0 ? peer : comm->rank,
                       "network of rank %d: %s", comm->rank, message);
