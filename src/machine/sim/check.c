@@ -160,6 +160,16 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
     }
 }
 
+void sim_check_packet_alignment(const void *slots, const void *code)
+{
+    enum { ALIGNMENT = 16 };
+    if ((uintptr_t)slots % ALIGNMENT != 0 && sim_world->result->num_races++ == 0)
+        sim_report(
+            "the slots at %s are not aligned to %d bytes, as packets on GPUs must be; used at "
+            "%s\n",
+            sim_name_of(slots), ALIGNMENT, sim_line_of(code));
+}
+
 void weft__sim_host_reads(const void *address, size_t num_bytes)
 {
     sim_check_access(address, num_bytes, SIM_READ, __builtin_return_address(0));

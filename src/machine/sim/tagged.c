@@ -109,6 +109,7 @@ void weft__sim_tagged_send(struct weft_warp *warp, int32_t rank, void *row, cons
     if (warp->lane_idx == 0) {
         struct row *sent = row_of(row);
         check_readers(sent, &access);
+        sim_check_packet_alignment(row, code);
         sent->released = &warp->shared->launch->fences->released;
         send_packets(row, words, num_words, sequence, code);
     }

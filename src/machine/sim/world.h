@@ -210,6 +210,8 @@ enum sim_access {
 };
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
+/* Packets here are smaller than on GPUs, but where they are must do for both. */
+void sim_check_packet_alignment(const void *slots, const void *code);
 
 /* shadow.c */
 void sim_shadow_reset(void);
