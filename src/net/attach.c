@@ -12,6 +12,8 @@
 enum {
     NUM_SLOTS = 1024,
     ENGINE_BYTES = 16,
+    CLOSE_MS =
+        5000, /* for the others to take what they may wait for, before they hear that this rank has left */
     NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
 };
 

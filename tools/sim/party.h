@@ -18,6 +18,8 @@ struct scenario {
     weft_unique_id id, survivors_id;
     enum weft__sim_fault fault;
     int32_t fault_rank;
+    /* That each rank has started; then of the survivors. */
+    uint64_t barriers[2][PARTY_NUM_WORDS][SCENARIO_MAX_RANKS];
     int has_disagreed; /* the struck rank, with a call that does not fit the others' */
     struct guarded memory;
     char message[256]; /* of the first wrong result; "" if none */

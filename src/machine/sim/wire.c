@@ -31,7 +31,7 @@ struct origin {
 
 struct parcel {
     struct parcel *next;
-    const struct weft__link *link;
+    struct weft__link *link;
     int32_t sender; /* in the communicator */
     const char *source;
     struct weft_remote_put put;
@@ -158,6 +158,7 @@ static void run_wire(struct sim_fiber *wire)
     for (struct parcel *parcel = wire->argument; parcel != NULL; parcel = take_waiting()) {
         begin_with_past(wire, &parcel->past);
         deliver(parcel);
+        parcel->link->num_parcels[parcel->sender]--;
         give_back(parcel);
     }
 }
@@ -249,7 +250,20 @@ static void post(const weft_comm *comm, const struct weft_remote_put *put,
     parcel->origin = origin;
     sim_clock_clear(&parcel->past);
     sim_clock_join(&parcel->past, past);
+    parcel->link->num_parcels[parcel->sender]++;
     start(parcel);
+}
+
+static int have_all_come(struct sim_fiber *fiber)
+{
+    const weft_comm *comm = fiber->wait_argument;
+    return comm->link->num_parcels[comm->rank] == 0;
+}
+
+/* As a network does when it is closed: what a rank sent before it left stands. */
+void sim_wire_drain(weft_comm *comm)
+{
+    sim_wait_until(have_all_come, comm, comm->timeout_ms);
 }
 
 /* The lanes meet, so that what all of them did is before the put; that orders nothing among them. */

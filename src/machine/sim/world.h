@@ -282,6 +282,8 @@ void sim_slots_reset(void);
 
 /* wire.c: puts on their way to ranks of other nodes */
 void sim_wire_reset(void);
+/* Until all that the rank has put has come. */
+void sim_wire_drain(weft_comm *comm);
 
 /* tagged.c: the same of tagged rows */
 void sim_tagged_forget(const void *address, size_t num_bytes);
