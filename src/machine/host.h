@@ -157,6 +157,8 @@ static inline weft_result weft__machine_check(weft_comm *comm)
 
 /* A copy, in memory that programs access, of what the host has. */
 weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t bytes, void **copy);
+/* Zeroes memory that programs access. */
+weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes);
 
 /* For streams of every machine. */
 uint64_t weft__stream_new_id(void);

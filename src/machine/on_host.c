@@ -83,8 +83,8 @@ weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **
     void *allocated;
     WEFT__TRY(weft__heap_alloc(comm, bytes, &allocated));
     weft_result result = weft__heap_offset(comm->heap, allocated, bytes, "memory", offset);
-    if (result == WEFT_OK && bytes > 0)
-        memset(allocated, 0, bytes);
+    if (result == WEFT_OK)
+        result = weft__machine_zero(comm, allocated, bytes);
     /* Nobody may send before everybody has zeroed. */
     result = weft__comm_agree(comm, result, "have memory for the network");
     if (result == WEFT_OK)

@@ -354,4 +354,5 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 
 const struct weft__machine weft__host_machine =
 
-    WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach, weft__net_describe);
+    WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach, weft__net_describe,
+                          weft__on_host_copy);
