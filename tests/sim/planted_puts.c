@@ -55,13 +55,19 @@ WEFT_FN enum weft_status for_all(struct weft_warp *warp, const struct put_args *
     return status;
 }
 
+/* Whether one word counts the rows of all slots. */
+WEFT_FN int are_counted(const struct put_args *args)
+{
+    return args->form == PUTS_COUNTED || args->form == PUTS_ALL_COUNTED;
+}
+
 /* ---------------------------------------------------------------- the sender */
 
 WEFT_FN void put_row(struct weft_warp *warp, const struct put_args *args, int32_t node, int32_t row)
 {
     struct put_area *area = args->area;
     const int32_t slot = row % PUT_SLOTS, own = own_node(args);
-    const int32_t word = args->form == PUTS_COUNTED ? 0 : slot;
+    const int32_t word = are_counted(args) ? 0 : slot;
     const int32_t source = args->form == PUTS_SLOT_REUSED ? row : slot;
     const struct weft_remote_put put = {.rank = rank_on(args, node),
                                         .add = 1,
@@ -118,8 +124,12 @@ WEFT_FN enum weft_status await_row(struct weft_warp *warp, const struct put_args
                                    int32_t node, int32_t row)
 {
     const uint64_t *arrived = args->area->arrived[node];
+    const int32_t end = (args->launch + 1) * PUT_ROWS;
+    const int32_t num_sent = row + PUT_SLOTS < end ? row + PUT_SLOTS : end;
     if (args->form == PUTS_NOT_AWAITED)
         return WEFT_STATUS_OK;
+    if (args->form == PUTS_ALL_COUNTED)
+        return await(warp, args, node, &arrived[0], (uint64_t)num_sent);
     if (args->form == PUTS_COUNTED)
         return await(warp, args, node, &arrived[0], (uint64_t)row + 1);
     return await(warp, args, node, &arrived[row % PUT_SLOTS], (uint64_t)(row / PUT_SLOTS) + 1);

@@ -8,6 +8,7 @@
 
 enum put_form {
     PUTS_RIGHT,
+    PUTS_ALL_COUNTED,   /* right too: rows are read when all that can be under way have come */
     PUTS_NOT_AWAITED,   /* a row is read without a wait for its word */
     PUTS_SOURCE_REUSED, /* the next row is written to the source before the credit has come */
     PUTS_SLOT_REUSED,   /* the next row is sent to the slot before the credit has come */

@@ -38,14 +38,25 @@ static void expect_sound(uint64_t seed)
     assert_false(is_caught());
 }
 
-static void a_right_program_is_clean(void **state)
+static void check_clean(enum put_form form, uint64_t num_seeds)
 {
-    (void)state;
-    for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
-        struct put_job job = job_of(PUTS_RIGHT, seed);
+    for (uint64_t seed = 0; seed < num_seeds; seed++) {
+        struct put_job job = job_of(form, seed);
         put_job_run(&job, seed, &result);
         expect_sound(seed);
     }
+}
+
+static void a_right_program_is_clean(void **state)
+{
+    (void)state;
+    check_clean(PUTS_RIGHT, NUM_SEEDS_RIGHT);
+}
+
+static void the_number_of_all_puts_tells_of_them_all(void **state)
+{
+    (void)state;
+    check_clean(PUTS_ALL_COUNTED, NUM_SEEDS);
 }
 
 static void sixteen_nodes_of_four_ranks_are_clean(void **state)
@@ -187,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_program_is_clean),
+        cmocka_unit_test(the_number_of_all_puts_tells_of_them_all),
         cmocka_unit_test(sixteen_nodes_of_four_ranks_are_clean),
         cmocka_unit_test(a_row_read_before_it_has_come_is_found),
         cmocka_unit_test(a_source_written_before_it_has_been_sent_is_found),
