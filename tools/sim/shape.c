@@ -180,6 +180,8 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     shape->num_rounds = draw(&rng, 2, SCENARIO_MAX_ROUNDS);
     shape->num_repeats = draw(&rng, 1, 2);
     shape->num_handles = draw(&rng, 1, 2);
+    shape->combine_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP32 : WEFT_BF16;
+    shape->num_biases = draw(&rng, 0, 2);
     shape->max_tokens = request->max_tokens;
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         shape->num_blocks[rank] = draw(&rng, 1, 2);

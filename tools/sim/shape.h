@@ -19,6 +19,8 @@ struct shape {
     int32_t num_rounds;
     int32_t num_repeats; /* of dispatch and combine, and the calls of collectives, in a round; not
                             synchronised in between */
+    weft_dtype combine_dtype; /* FP32 or BF16 */
+    int32_t num_biases;
     int32_t num_handles; /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
