@@ -233,6 +233,18 @@ void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
     (void)weft__progress_post(comm->network->progress, request, NULL);
 }
 
+void weft__net_drain(weft_comm *comm)
+{
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
+                                             .peer = WEFT__NET_ALL_PEERS};
+    uint64_t number;
+    if (comm->network == NULL || weft__status_check(&comm->status) != WEFT_OK ||
+        weft__progress_post(comm->network->progress, &flush, &number) != WEFT_OK)
+        return;
+    (void)weft__progress_await(comm->network->progress, number,
+                               weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
+}
+
 /* What the settings choose. */
 static weft_result describe_choice(weft_net_info *info)
 {

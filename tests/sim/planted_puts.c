@@ -180,9 +180,14 @@ WEFT_FN enum weft_status give_credit(struct weft_warp *warp, const struct put_ar
 /* One more put, which nobody may ask for. */
 WEFT_FN void put_wrongly(struct weft_warp *warp, const struct put_args *args)
 {
-    const uint64_t word = offset_of(args, &args->area->unused);
+    const uint64_t word = offset_of(args, args->area->unused);
     const int32_t other = rank_on(args, (own_node(args) + 1) % args->num_nodes);
-    struct weft_remote_put put = {.rank = other, .add = 1, .word = word};
+    struct weft_remote_put put = {.rank = other,
+                                  .add = 1,
+                                  .source = word,
+                                  .target = word + sizeof(uint64_t),
+                                  .num_bytes = sizeof(uint64_t),
+                                  .word = word};
     if (args->form == PUTS_TO_OWN_NODE)
         put.rank = args->rank;
     if (args->form == PUTS_TO_NOBODY)
@@ -190,8 +195,7 @@ WEFT_FN void put_wrongly(struct weft_warp *warp, const struct put_args *args)
     if (args->form == PUTS_UNALIGNED)
         put.word += 4;
     if (args->form == PUTS_FROM_OUTSIDE) {
-        put.source = word + 2 * sizeof(struct put_area);
-        put.num_bytes = 1;
+        put.source += 2 * sizeof(struct put_area);
     }
     weft_remote_put(warp, &put);
 }
@@ -203,7 +207,7 @@ WEFT_PROGRAM(planted_puts, warp, args)
     if (weft_warp_idx(warp) == 2)
         return for_all(warp, args, give_credit);
     enum weft_status status = for_all(warp, args, send_row);
-    if (status == WEFT_STATUS_OK)
+    if (status == WEFT_STATUS_OK && args->form != PUTS_CREDITS_LEFT)
         status = await_credits(warp, args);
     if (args->form >= PUTS_TO_OWN_NODE && args->rank == 0)
         put_wrongly(warp, args);

@@ -306,6 +306,13 @@ static weft_result copy_on_host(weft_comm *comm, void *dst, const void *src, uin
     return weft__on_host_copy(comm, dst, src, bytes);
 }
 
+static void free_network(weft_comm *comm, void *memory)
+{
+    if (memory != NULL)
+        sim_wire_drain(comm);
+    weft__on_host_network_free(comm, memory);
+}
+
 const struct weft__machine weft__host_machine =
     WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing,
-                          weft__on_host_describe_no_network, copy_on_host);
+                          weft__on_host_describe_no_network, copy_on_host, free_network);

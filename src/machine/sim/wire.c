@@ -96,23 +96,39 @@ static void land_bytes(const struct parcel *parcel)
     }
 }
 
+static int has_freed(const struct parcel *parcel, int32_t rank)
+{
+    return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, parcel->put.word,
+                                 sizeof(uint64_t));
+}
+
+/* That comes to memory which only its target has freed already: it cannot have been allocated again. */
+static int is_left_credit(const struct parcel *parcel)
+{
+    return parcel->put.num_bytes == 0 && has_freed(parcel, parcel->put.rank) &&
+           !has_freed(parcel, parcel->sender);
+}
+
 static void add_to_word(const struct parcel *parcel)
 {
     uint64_t *word = (uint64_t *)(void *)target_of(parcel, parcel->put.word);
+    if (is_left_credit(parcel))
+        return;
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
     const uint64_t value = *word + parcel->put.add;
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), *word, value);
     sim_clock_join(&signal->clock, &sim_current()->clock);
+    signal->is_credit = parcel->put.num_bytes == 0;
     *word = value;
     sim_trace("arrive", parcel->origin.place, word, value);
 }
 
-/* Nothing may be under way to a rank that leaves a communicator in which nothing has failed. */
+/* Only credits may be under way to a rank that leaves a communicator in which nothing has failed. */
 static void check_is_awaited(const struct parcel *parcel)
 {
     const struct weft__link *link = parcel->link;
     const struct sim_access_record access = {sim_current(), SIM_WRITE, parcel->origin.code};
-    if (link->comms[parcel->put.rank] == NULL && !link->has_failed &&
+    if (parcel->put.num_bytes > 0 && link->comms[parcel->put.rank] == NULL && !link->has_failed &&
         !sim_world->result->fault_struck)
         sim_report_bad_access(parcel->source, &access, NULL,
                               "put that was under way when its target left the communicator");

@@ -10,7 +10,7 @@
 #include "machine/sim/sim.h"
 
 enum {
-    SIM_MAX_FIBERS = 2048,
+    SIM_MAX_FIBERS = 8192,
     SIM_TRACE_EVENTS = 32, /* kept per fiber */
     SIM_HOST_STACK_BYTES = 512 * 1024,
     SIM_STEP_NS = 1000, /* of virtual time */
@@ -161,6 +161,7 @@ struct sim_signal {
     int32_t fiber; /* who signalled, and when in its time */
     uint32_t time;
     struct sim_clock clock; /* what whoever sees the value acquires */
+    int is_credit;          /* a put of no bytes */
 };
 struct sim_word {
     const void *address;
