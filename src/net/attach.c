@@ -12,6 +12,8 @@
 enum {
     NUM_SLOTS = 1024,
     ENGINE_BYTES = 16,
+    CLOSE_MS =
+        5000, /* for the others to take what they may wait for, before they hear that this rank has left */
     NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
 };
 
@@ -229,6 +231,18 @@ void weft__net_detach(weft_comm *comm)
 void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
 {
     (void)weft__progress_post(comm->network->progress, request, NULL);
+}
+
+void weft__net_drain(weft_comm *comm)
+{
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
+                                             .peer = WEFT__NET_ALL_PEERS};
+    uint64_t number;
+    if (comm->network == NULL || weft__status_check(&comm->status) != WEFT_OK ||
+        weft__progress_post(comm->network->progress, &flush, &number) != WEFT_OK)
+        return;
+    (void)weft__progress_await(comm->network->progress, number,
+                               weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
 }
 
 /* What the settings choose. */
