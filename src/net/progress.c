@@ -75,6 +75,12 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
                                       .num_bytes = work->num_bytes,
                                       .word = work->word,
                                       .add = work->add};
+    const struct weft__net_get get = {.peer = work->peer,
+                                      .source = work->source,
+                                      .target = work->target,
+                                      .num_bytes = work->num_bytes};
+    const struct weft__net_fetch_add fetch_add = {
+        .peer = work->peer, .word = work->word, .add = work->add, .target = work->target};
     *request = (struct weft__net_request){.num_left = 0};
     switch (work->operation) {
     case WEFT__WORK_PUT:
@@ -85,6 +91,10 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
         return weft__net_signal(progress->net, work->peer, work->word, work->add);
     case WEFT__WORK_FLUSH:
         return weft__net_flush(progress->net, work->peer, request);
+    case WEFT__WORK_GET:
+        return weft__net_get(progress->net, &get, request);
+    case WEFT__WORK_FETCH_ADD:
+        return weft__net_fetch_add(progress->net, &fetch_add, request);
     default:
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "operation is %u", work->operation);
     }
@@ -92,10 +102,12 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
 
 static void count(struct weft__progress *progress, const struct weft__work_slot *work)
 {
-    if (work->operation == WEFT__WORK_FLUSH)
+    const int is_put =
+        work->operation == WEFT__WORK_PUT || work->operation == WEFT__WORK_PUT_SIGNAL;
+    if (!is_put && work->operation != WEFT__WORK_SIGNAL)
         return;
     atomic_fetch_add_explicit(&progress->num_messages, 1, memory_order_relaxed);
-    if (work->operation != WEFT__WORK_SIGNAL)
+    if (is_put)
         atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
 }
 
