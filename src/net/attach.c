@@ -48,6 +48,7 @@ static weft_result open_net(weft_comm *comm)
         .num_ranks = comm->num_ranks,
         .timeout_ms = comm->timeout_ms,
         .close_ms = CLOSE_MS,
+        .order = &comm->num_gathers,
         .bell = weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank])};
     derive_secret(comm, config.secret);
     WEFT__TRY(weft__net_read_settings(&config));

@@ -65,6 +65,9 @@ struct weft__net_config {
     uint32_t timeout_ms;    /* of connect; 0: 30 s */
     uint32_t close_ms;      /* how long close waits for peers to take what is under way; 0: 1 s */
     size_t max_message_bytes, min_write_bytes; /* see engine.h; 0: as the engine likes it */
+    /* Read (acquire) with each message; what its writers did before is ordered before what the message does. NULL:
+     * nobody needs that. */
+    const _Atomic uint64_t *order;
     /* Rung after each add, NULL: nobody sleeps. The bell's words are offsets in region 0. */
     struct weft__doorbell *bell;
     struct weft__net_fake *fake; /* the world of engine "fake" */

@@ -228,6 +228,8 @@ void weft__net_receive(struct weft__net *net, int32_t peer, const void *header_m
     }
     if (net->peers[header.source].state == WEFT__NET_FAILED)
         return;
+    if (net->config.order != NULL)
+        (void)atomic_load_explicit(net->config.order, memory_order_acquire);
     const char *offence = find_offence(net, &header, payload_bytes);
     if (offence != NULL)
         blame(net, header.source, offence);

@@ -13,7 +13,7 @@
 #include "machine/host.h"
 #include "ops/programs.h"
 
-enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_SLOTS = 4, NUM_ROWS = 300, MAX_ROW_BYTES = 100000 };
+enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_SLOTS = 4, NUM_ROWS = 100, MAX_ROW_BYTES = 100000 };
 
 /* In memory of the network. */
 struct area {
@@ -77,6 +77,16 @@ static enum weft_status receive_row(struct weft_warp *warp, const struct ring_ar
     return WEFT_STATUS_OK;
 }
 
+/* Until the partner has read all rows: before that the slots must not be freed. */
+static enum weft_status await_all_credits(struct weft_warp *warp, const struct ring_args *args)
+{
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t slot = 0; slot < NUM_SLOTS && status == WEFT_STATUS_OK; slot++)
+        status = weft_wait(warp, &args->area->num_credits[slot], NUM_ROWS / NUM_SLOTS, &site);
+    return status;
+}
+
 /* Warp 0 sends, warp 1 receives. */
 static enum weft_status pass_rows(struct weft_warp *warp, const void *untyped)
 {
@@ -85,6 +95,8 @@ static enum weft_status pass_rows(struct weft_warp *warp, const void *untyped)
     for (int32_t row = 0; row < NUM_ROWS && status == WEFT_STATUS_OK; row++)
         status =
             weft_warp_idx(warp) == 0 ? send_row(warp, args, row) : receive_row(warp, args, row);
+    if (status == WEFT_STATUS_OK && weft_warp_idx(warp) == 0)
+        status = await_all_credits(warp, args);
     return status;
 }
 
