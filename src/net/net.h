@@ -187,6 +187,8 @@ const char *weft__net_reason(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 
+/* Of what close may take, from now on. */
+void weft__net_set_close_ms(struct weft__net *net, uint32_t close_ms);
 /* Waits up to close_ms until the peers that live have taken what was sent to them, then takes leave. */
 void weft__net_close(struct weft__net *net);
 

@@ -16,7 +16,9 @@
 enum {
     NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
     DEFAULT_SLEEP_MS =
-        100,       /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
+        100, /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
+    FAILED_CLOSE_MS =
+        200,       /* when nobody waits for what was sent, and some do not take it any more */
     END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
     NUM_TAKEN_PER_ROUND = 64
 };
@@ -175,11 +177,17 @@ static void fail_as_ordered(struct weft__progress *progress)
     pthread_mutex_unlock(&progress->mutex);
 }
 
+static int has_failed(const struct weft__progress *progress)
+{
+    const struct weft__status *status = progress->options.status;
+    return status != NULL && atomic_load_explicit(&status->result, memory_order_acquire) != WEFT_OK;
+}
+
 /* Else what was sent to them would never be done: that a peer is stopped, the engine does not notice. */
 static void fail_as_known(struct weft__progress *progress)
 {
     const struct weft__status *status = progress->options.status;
-    if (status == NULL || atomic_load_explicit(&status->result, memory_order_acquire) == WEFT_OK)
+    if (!has_failed(progress))
         return;
     for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
         if (atomic_load(&status->rank_states[peer]) == WEFT__RANK_DEAD)
@@ -244,6 +252,8 @@ static void end(struct weft__progress *progress)
         weft__net_progress(progress->net);
         complete_work(progress);
     }
+    if (has_failed(progress))
+        weft__net_set_close_ms(progress->net, FAILED_CLOSE_MS);
     weft__net_close(progress->net);
     complete_work(progress);
 }
