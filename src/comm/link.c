@@ -25,6 +25,7 @@ struct weft__link {
     uint32_t timeout_ms;
     struct weft__status *status;
     struct weft__waits *waits;
+    const struct weft__meeting_point *point;
     struct weft__identity server;
     struct weft__identity *table; /* [num_ranks] */
     pthread_t monitor;
@@ -217,13 +218,15 @@ static void lose_server(struct weft__link *link, enum loss loss)
         num_left++;
     }
     if (num_left == 0 && loss == SERVER_DIED)
-        weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1, "the rendezvous (pid %d) is gone",
-                          link->server.pid);
+        weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1,
+                          "the rendezvous at %s, port %u (pid %d) is gone", link->point->address,
+                          link->point->port, link->server.pid);
     else if (num_left == 0)
         weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1,
-                          "the rendezvous (pid %d) has shown no sign of life for %u ms: it is "
-                          "stopped, or cut off",
-                          link->server.pid, link->heartbeat.limit_ms);
+                          "the rendezvous at %s, port %u (pid %d) has shown no sign of life for %u "
+                          "ms: it is stopped, or cut off",
+                          link->point->address, link->point->port, link->server.pid,
+                          link->heartbeat.limit_ms);
     pthread_mutex_lock(&link->status->mutex);
     link->server_state = SERVER_GONE;
     pthread_cond_broadcast(&link->status->changed);
@@ -477,6 +480,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a connection");
     link->num_ranks = options->hello->num_ranks;
     link->timeout_ms = options->hello->timeout_ms;
+    link->point = options->point;
     link->status = options->status;
     link->questions.status = options->status;
     link->waits = options->waits;
