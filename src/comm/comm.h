@@ -15,6 +15,7 @@
 struct weft__link;     /* the connection to the rendezvous, and its monitor thread */
 struct weft__exchange; /* host side of device signals, of a layer above */
 struct weft__windows;  /* memory that all ranks have mapped, of a layer above */
+struct weft__network;  /* traffic between nodes, of a layer above */
 struct weft__heap_kind;
 
 /* What a machine (of the layer above) adds to a communicator. */
@@ -44,6 +45,7 @@ struct weft_comm {
     void *machine_state;
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
+    struct weft__network *network;    /* NULL: one node, or the machine has none */
     struct weft__exchange *barrier;   /* of weft_barrier: made and destroyed by the api layer */
     struct weft__windows *windows;    /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
@@ -79,6 +81,10 @@ static inline int weft__comm_is_in_process(const weft_comm *comm, int32_t rank)
 
 /* Collective: fds[num_ranks] get what the ranks of this host give (comm/fd_exchange.h). */
 weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds);
+
+/* The interface, up and by its name, through which this rank reaches the rendezvous; that of loopback where all
+ * ranks are on one host. UNSUPPORTED if there is no telling. */
+weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_bytes);
 
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);

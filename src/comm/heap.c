@@ -68,6 +68,11 @@ char *const *weft__heap_bases(const struct weft__heap *heap)
     return heap->memory.bases;
 }
 
+const _Atomic uint64_t *weft__heap_backed_bytes(const struct weft__heap *heap)
+{
+    return &heap->memory.backed_bytes;
+}
+
 /* ---------------------------------------------------------------- alloc and grow */
 
 static weft_result check_requests(const struct request *requests, int32_t num_ranks,

@@ -4,6 +4,8 @@
 #ifndef WEFT_COMM_HEAP_H
 #define WEFT_COMM_HEAP_H
 
+#include <stdatomic.h>
+
 #include "comm/doorbell.h"
 #include "weft.h"
 
@@ -17,6 +19,9 @@ struct weft__heap_header {
 /* [num_ranks] where each rank's heap is mapped here, NULL where it cannot be; stable until the heap
  * is destroyed. bases[own rank] is the own heap. */
 char *const *weft__heap_bases(const struct weft__heap *heap);
+
+/* How many bytes of this rank's heap are there, for those who reach it by the network. */
+const _Atomic uint64_t *weft__heap_backed_bytes(const struct weft__heap *heap);
 
 /* WEFT_OK and the offset, or INVALID_ARGUMENT naming `argument` unless [ptr, ptr + bytes) lies in
  * this rank's allocated part of the heap. ptr NULL with bytes 0 is legal: offset 0. */

@@ -2,6 +2,7 @@
 #include "comm/heap_memory.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -179,6 +180,7 @@ static void take_back(struct weft__heap_memory *memory, const struct weft__heap_
                       weft_result own_result)
 {
     weft_comm *comm = memory->comm;
+    atomic_store(&memory->backed_bytes, own->begin_bytes);
     if (own_result == WEFT_OK)
         comm->heap_kind->release(comm, own);
     if (comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_NAME)
@@ -199,6 +201,8 @@ static weft_result add_part(struct weft__heap_memory *memory, uint64_t bytes)
     const enum weft__heap_sharing sharing = comm->heap_kind->sharing;
     struct weft__heap_part part = own_part(memory, bytes);
     const weft_result mine = comm->heap_kind->commit(comm, &part);
+    if (mine == WEFT_OK)
+        atomic_store(&memory->backed_bytes, part.end_bytes);
     weft_result result = weft__comm_agree(comm, mine, "have its heap");
     if (mine == WEFT_OK && sharing == WEFT__HEAP_SHARED_ONCE)
         memory->fd = part.handle.fd;

@@ -10,6 +10,9 @@ struct weft__heap_memory {
     int fd;              /* of this rank's memory, where one serves all of its growth; else -1 */
     uint64_t page_bytes; /* the unit of growth, the same on all ranks */
     uint64_t committed_bytes, max_bytes;
+    /* Of this rank's memory: grows before the others hear that they have it, so that what they send to it by
+     * the network does not come too early. */
+    _Atomic uint64_t backed_bytes;
     char **bases; /* [num_ranks] NULL: cannot be mapped */
 };
 

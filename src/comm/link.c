@@ -417,6 +417,11 @@ int32_t weft__link_rank_of_server(const struct weft__link *link)
     return WEFT__NOBODY;
 }
 
+int weft__link_fd(const struct weft__link *link)
+{
+    return link->wire.fd;
+}
+
 /* ---------------------------------------------------------------- opening and closing */
 
 static void free_link(struct weft__link *link)

@@ -37,6 +37,9 @@ enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft_
 /* The lowest rank that lives in the process of the rendezvous, or WEFT__NOBODY. */
 int32_t weft__link_rank_of_server(const struct weft__link *link);
 
+/* The connected socket. */
+int weft__link_fd(const struct weft__link *link);
+
 /* Says goodbye, waits a moment until the rendezvous has passed it on, and joins the monitor. */
 void weft__link_close(struct weft__link *link);
 

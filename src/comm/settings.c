@@ -42,7 +42,8 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                            "auto, the first of these that can be had; the same on all ranks"},
     [WEFT__SETTING_NET_DEVICES] = {"WEFT_NET_DEVICES", NULL,
                                    "devices that engine ucx uses, as UCX names them: eth0, "
-                                   "mlx5_0:1; without it all"},
+                                   "mlx5_0:1; without it the interface towards the rendezvous, "
+                                   "loopback if all ranks are on one host, and the ports for RDMA"},
     [WEFT__SETTING_NET_TRANSPORT] = {"WEFT_NET_TRANSPORT", "any",
                                      "any, or rdma: then whatever has no RDMA is an error"},
     [WEFT__SETTING_TUNING] = {"WEFT_TUNING", NULL,

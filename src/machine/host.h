@@ -93,6 +93,10 @@ struct weft__machine {
     /* Memory of this rank that programs access; zeroed. */
     weft_result (*alloc)(weft_comm *comm, uint64_t bytes, void **memory);
     void (*free)(weft_comm *comm, void *memory);
+    /* Memory of this rank that programs access and the network reaches, zeroed on all ranks when it returns;
+     * `offset` is its place for weft_remote_put, the same on all ranks. Collective, with the same bytes. */
+    weft_result (*network_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset);
+    void (*network_free)(weft_comm *comm, void *memory);
     /* Between any two places that host or programs access, on the host's own time. */
     weft_result (*copy)(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
     /* INVALID_ARGUMENT naming `argument` if programs cannot access ptr. */

@@ -69,6 +69,27 @@ void weft__on_host_free(weft_comm *comm, void *memory)
     free(memory);
 }
 
+/* The heap, which the network has as its region 0. */
+weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                        uint64_t *offset)
+{
+    WEFT__TRY(weft__heap_alloc(comm, bytes, memory));
+    weft_result result = weft__heap_offset(comm->heap, *memory, bytes, "memory", offset);
+    if (result == WEFT_OK && bytes > 0)
+        memset(*memory, 0, bytes);
+    /* Nobody may send before everybody has zeroed. */
+    result = weft__comm_agree(comm, result, "have memory for the network");
+    if (result != WEFT_OK)
+        weft__on_host_network_free(comm, *memory);
+    return result;
+}
+
+void weft__on_host_network_free(weft_comm *comm, void *memory)
+{
+    if (memory != NULL)
+        (void)weft__heap_free(comm->heap, memory);
+}
+
 weft_result weft__on_host_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes)
 {
     (void)comm;

@@ -13,6 +13,9 @@ void weft__on_host_do_nothing(weft_comm *comm);
 void weft__on_host_describe(weft_machine_info *info);
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__on_host_free(weft_comm *comm, void *memory);
+weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                        uint64_t *offset);
+void weft__on_host_network_free(weft_comm *comm, void *memory);
 weft_result weft__on_host_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 weft_result weft__on_host_check_pointer(weft_comm *comm, const void *ptr, const char *argument);
 weft_result weft__on_host_find_block(weft_comm *comm, const void *ptr, uint64_t bytes,
@@ -25,16 +28,17 @@ weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream
 int weft__on_host_stream_is_capturing(weft_stream *stream);
 
 /* The table of a machine, in the file that has its stream_* and event_* functions. */
-#define WEFT__ON_HOST_MACHINE(machine_name)                                                        \
+#define WEFT__ON_HOST_MACHINE(machine_name, machine_start, machine_stop)                           \
     {                                                                                              \
         .hooks = {.name = machine_name,                                                            \
                   .attach = weft__on_host_attach,                                                  \
-                  .start = weft__on_host_start,                                                    \
-                  .stop = weft__on_host_do_nothing,                                                \
+                  .start = machine_start,                                                          \
+                  .stop = machine_stop,                                                            \
                   .detach = weft__on_host_do_nothing},                                             \
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
         .describe = weft__on_host_describe, .alloc = weft__on_host_alloc,                          \
-        .free = weft__on_host_free, .copy = weft__on_host_copy,                                    \
+        .free = weft__on_host_free, .network_alloc = weft__on_host_network_alloc,                  \
+        .network_free = weft__on_host_network_free, .copy = weft__on_host_copy,                    \
         .check_pointer = weft__on_host_check_pointer, .find_block = weft__on_host_find_block,      \
         .share_block = weft__on_host_share_block, .close_block = weft__on_host_close_block,        \
         .choose_grid = weft__on_host_choose_grid, .max_blocks = 1,                                 \

@@ -12,20 +12,19 @@ struct blob_header {
     char magic[8];
     char engine[8];
     int32_t rank;
-    uint32_t num_signals;
     uint32_t num_regions;
     uint32_t address_bytes;
+    uint32_t unused;
     struct {
         uint64_t num_bytes;
-        uint64_t key_bytes;
+        uint32_t key_bytes;
+        uint32_t access; /* enum weft__net_access */
     } regions[WEFT__NET_MAX_REGIONS];
 };
 
 weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *blob)
 {
-    struct blob_header header = {.rank = net->config.rank,
-                                 .num_signals = net->config.num_signals,
-                                 .num_regions = net->num_regions};
+    struct blob_header header = {.rank = net->config.rank, .num_regions = net->num_regions};
     size_t address_bytes = WEFT__NET_MAX_ADDRESS_BYTES;
     size_t most_bytes = sizeof(header) + address_bytes + sizeof(net->regions) +
                         (size_t)WEFT__NET_MAX_REGIONS * WEFT__NET_MAX_KEY_BYTES;
@@ -43,7 +42,9 @@ weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *b
     unsigned char *end = net->address + sizeof(header) + address_bytes;
     for (uint32_t region = 0; region < net->num_regions; region++) {
         header.regions[region].num_bytes = net->regions[region].num_bytes;
-        header.regions[region].key_bytes = net->key_bytes[region];
+        header.regions[region].key_bytes = (uint32_t)net->key_bytes[region];
+        header.regions[region].access =
+            net->regions[region].num_there == NULL ? WEFT__NET_BY_WRITES : WEFT__NET_BY_MESSAGES;
         if (net->key_bytes[region] > 0)
             memcpy(end, net->keys[region], net->key_bytes[region]);
         end += net->key_bytes[region];
@@ -63,6 +64,7 @@ static int is_well_formed(const struct blob_header *header, size_t num_bytes)
     uint64_t expected_bytes = sizeof(*header) + header->address_bytes;
     for (uint32_t region = 0; region < header->num_regions; region++) {
         if (header->regions[region].key_bytes > WEFT__NET_MAX_KEY_BYTES ||
+            header->regions[region].access > WEFT__NET_BY_MESSAGES ||
             header->regions[region].num_bytes >> WEFT__NET_PLACE_OFFSET_BITS != 0)
             return 0;
         expected_bytes += header->regions[region].key_bytes;
@@ -90,10 +92,10 @@ weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
     const unsigned char *at = (const unsigned char *)blob->bytes + sizeof(header);
     address->address = (struct weft__net_blob){at, header.address_bytes};
     address->num_regions = peer->num_regions = header.num_regions;
-    peer->num_signals = header.num_signals;
     at += header.address_bytes;
     for (uint32_t region = 0; region < header.num_regions; region++) {
         peer->region_bytes[region] = header.regions[region].num_bytes;
+        peer->region_access[region] = (uint8_t)header.regions[region].access;
         address->regions[region] =
             (struct weft__net_remote_region){.num_bytes = header.regions[region].num_bytes,
                                              .key = {at, header.regions[region].key_bytes}};

@@ -10,7 +10,7 @@
 #include "net/net.h"
 
 enum weft__net_kind {
-    WEFT__NET_PUT = 1,    /* bytes for a place, and perhaps a signal */
+    WEFT__NET_PUT = 1,    /* bytes for a place, and perhaps an add */
     WEFT__NET_SIGNAL = 2, /* takes effect when all messages with lower numbers have */
     WEFT__NET_FLUSH = 3,  /* likewise, and is acknowledged then */
     /* Without a number of their own. */
@@ -18,7 +18,7 @@ enum weft__net_kind {
     WEFT__NET_GOODBYE = 5
 };
 
-#define WEFT__NET_NO_SIGNAL UINT32_MAX
+#define WEFT__NET_NO_WORD UINT64_MAX
 
 /* In front of every message, in the byte order of the ranks. */
 struct weft__net_header {
@@ -28,7 +28,7 @@ struct weft__net_header {
     uint64_t sequence; /* of the messages from source to target, from 0 */
     uint64_t place;
     uint64_t num_bytes; /* that follow */
-    uint32_t signal, add;
+    uint64_t word, add; /* a place, or WEFT__NET_NO_WORD */
 };
 
 /* Something that the engine does, in memory that stays until it is done. */
@@ -99,6 +99,8 @@ extern const struct weft__net_engine weft__net_ucx, weft__net_shm, weft__net_fak
 
 /* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
 void weft__net_done(struct weft__net_operation *operation, weft_result result);
+/* How it reaches the peer, when it connects. */
+void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport);
 /* `peer` is who sent it, if the engine can tell, else -1. The header may be anything; it is copied, and the
  * payload is read once. */
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,

@@ -44,6 +44,16 @@ weft_result weft__net_choose(const char *name, const struct weft__net_engine **e
     return weft__error(WEFT_ERROR_UNSUPPORTED, "no network engine can be had: %s", reason);
 }
 
+weft_result weft__net_choice(const char *name, const char **chosen, char *reason,
+                             size_t reason_bytes)
+{
+    const struct weft__net_engine *engine = NULL;
+    weft_result result = weft__net_choose(name, &engine, reason, reason_bytes);
+    if (result == WEFT_OK)
+        *chosen = engine->name;
+    return result;
+}
+
 weft_result weft__net_read_settings(struct weft__net_config *config)
 {
     const char *transport = weft__setting_text(WEFT__SETTING_NET_TRANSPORT);

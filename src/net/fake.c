@@ -162,9 +162,8 @@ static void land(struct weft__net_fake *world, struct packet *packet)
     uint64_t num_bytes = packet->header.num_bytes;
     uint64_t begin = num_bytes * packet->num_pieces_landed / NUM_PIECES;
     uint64_t end = num_bytes * (packet->num_pieces_landed + 1) / NUM_PIECES;
-    uint64_t offset = packet->header.place & (weft__net_place(1, 0) - 1);
-    unsigned char *memory =
-        target->regions[packet->header.place >> WEFT__NET_PLACE_OFFSET_BITS].memory + offset;
+    unsigned char *memory = target->regions[weft__net_region_of(packet->header.place)].memory +
+                            weft__net_offset_of(packet->header.place);
     if (end > begin)
         memcpy(memory + begin, bytes_of(packet) + begin, end - begin);
     packet->due_at = world->now + draw(world, world->options.max_delay / NUM_PIECES + 1);

@@ -29,9 +29,6 @@ static weft_result check_config(const struct weft__net_config *config)
     if (config->num_ranks < 1 || config->rank < 0 || config->rank >= config->num_ranks)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "rank %d of %d", config->rank,
                            config->num_ranks);
-    if (config->num_signals > 0 && config->signals == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "signals is NULL; num_signals is %u",
-                           config->num_signals);
     return WEFT_OK;
 }
 
@@ -85,31 +82,72 @@ weft_result weft__net_open(const struct weft__net_config *config, struct weft__n
     return result;
 }
 
-weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes, uint32_t *region)
+/* Tells the engine; keeps the key for the peers. */
+static weft_result make_known(struct weft__net *net, uint32_t number, void *memory,
+                              size_t num_bytes)
 {
-    uint32_t number = net->num_regions;
-    if (number == WEFT__NET_MAX_REGIONS)
+    if (net->engine->reg == NULL)
+        return WEFT_OK;
+    size_t key_bytes = WEFT__NET_MAX_KEY_BYTES;
+    unsigned char *key = malloc(key_bytes);
+    if (key == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a region");
+    weft_result result = net->engine->reg(net->state, number, memory, num_bytes, key, &key_bytes);
+    if (result != WEFT_OK) {
+        free(key);
+        return result;
+    }
+    net->keys[number] = key;
+    net->key_bytes[number] = key_bytes;
+    return WEFT_OK;
+}
+
+static weft_result check_region(const struct weft__net *net, const void *memory)
+{
+    if (net->num_regions == WEFT__NET_MAX_REGIONS)
         return weft__error(WEFT_ERROR_CAPACITY, "a network has at most %d regions",
                            WEFT__NET_MAX_REGIONS);
-    if (net->engine->reg != NULL) {
-        size_t key_bytes = WEFT__NET_MAX_KEY_BYTES;
-        unsigned char *key = malloc(key_bytes);
-        if (key == NULL)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a region");
-        weft_result result =
-            net->engine->reg(net->state, number, memory, num_bytes, key, &key_bytes);
-        if (result != WEFT_OK) {
-            free(key);
-            return result;
-        }
-        net->keys[number] = key;
-        net->key_bytes[number] = key_bytes;
-    }
-    net->regions[number].memory = memory;
-    net->regions[number].num_bytes = num_bytes;
-    net->num_regions++;
-    *region = number;
+    if ((uintptr_t)memory % sizeof(uint64_t) != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "memory is %p; a region must be aligned to 8", memory);
     return WEFT_OK;
+}
+
+static void add_region(struct weft__net *net, void *memory, uint64_t num_bytes,
+                       const _Atomic uint64_t *num_there, uint32_t *region)
+{
+    net->regions[net->num_regions].memory = memory;
+    net->regions[net->num_regions].num_bytes = num_bytes;
+    net->regions[net->num_regions].num_there = num_there;
+    *region = net->num_regions++;
+}
+
+weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes, uint32_t *region)
+{
+    weft_result result = check_region(net, memory);
+    if (result == WEFT_OK)
+        result = make_known(net, net->num_regions, memory, num_bytes);
+    if (result == WEFT_OK)
+        add_region(net, memory, num_bytes, NULL, region);
+    return result;
+}
+
+weft_result weft__net_reg_growing(struct weft__net *net, void *memory, uint64_t max_bytes,
+                                  const _Atomic uint64_t *num_bytes, uint32_t *region)
+{
+    weft_result result = check_region(net, memory);
+    if (result == WEFT_OK)
+        add_region(net, memory, max_bytes, num_bytes, region);
+    return result;
+}
+
+uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region)
+{
+    if (region >= net->num_regions)
+        return 0;
+    const _Atomic uint64_t *num_there = net->regions[region].num_there;
+    return num_there != NULL ? atomic_load_explicit(num_there, memory_order_acquire)
+                             : net->regions[region].num_bytes;
 }
 
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob)
@@ -213,6 +251,21 @@ int weft__net_fd(const struct weft__net *net)
 const char *weft__net_engine_name(const struct weft__net *net)
 {
     return net->engine->name;
+}
+
+void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport)
+{
+    const size_t length = strlen(net->transport);
+    weft__log(WEFT__LOG_INFO, net->config.rank, "network transport to rank %d: %s", peer,
+              transport);
+    if (strstr(net->transport, transport) == NULL)
+        snprintf(net->transport + length, sizeof(net->transport) - length, "%s%s",
+                 length > 0 ? "; " : "", transport);
+}
+
+const char *weft__net_transport(const struct weft__net *net)
+{
+    return net->transport;
 }
 
 /* ---------------------------------------------------------------- closing */

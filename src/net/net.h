@@ -5,20 +5,20 @@
  *
  *   put         copies bytes into a region of a peer. Puts are unordered, also with one another. Its request
  *               is done when the source may be reused, and that says nothing about the target.
- *   put_signal  a put, and an add to a signal word of the peer that is visible only after the bytes of this
- *               put. It is unordered with everything else.
+ *   put_signal  a put, and an add to a word of the peer that is visible only after the bytes of this put. It
+ *               is unordered with everything else. Without bytes it is the add alone.
  *   signal      an add that is visible only after all earlier puts and signals to that peer on this net.
  *   flush       its request is done when all earlier operations to the peer are visible there.
  *
- * Adds commute, and are releases: whoever sees the word (acquire) sees the bytes. Signal words are added to
- * by the target's progress alone, so no NIC needs atomics; and nothing arrives, nor is any flush done,
- * unless the target calls weft__net_progress.
+ * Words are 64 bits, aligned, anywhere in the peer's regions. Adds commute, and are releases: whoever sees the
+ * word (acquire) sees the bytes. They are made by the target's progress alone, so no NIC needs atomics; and
+ * nothing arrives, nor is any flush done, unless the target calls weft__net_progress.
  *
  * A peer that failed stays failed: every pending request to it ends, and every later one is refused, with
  * its name. What it was writing when it died is undefined. A peer that is stopped, or cut off, is not
  * noticed here: the heartbeat of comm is for that, and its news come by weft__net_fail_peer.
  *
- * Nothing that arrives is trusted: regions, offsets, sizes, signals and sequence numbers are checked, and
+ * Nothing that arrives is trusted: regions, offsets, sizes, words and sequence numbers are checked, and
  * who sends one that is wrong has failed. Who lacks the job's secret is a stranger and not heard.
  *
  * A net belongs to one thread (progress.h has it). Only open, connect and close block.
@@ -56,13 +56,11 @@ struct weft__net_config {
     enum weft__net_demand demand;
     const char *devices;    /* of the network, as the engine calls them; NULL: all that there are */
     const char *transports; /* likewise */
-    _Atomic uint64_t *signals; /* [num_signals], for peers to add to */
-    uint32_t num_signals;
-    uint32_t timeout_ms; /* of connect; 0: 30 s */
-    uint32_t close_ms;   /* how long close waits for peers to take what is under way; 0: 1 s */
+    uint32_t timeout_ms;    /* of connect; 0: 30 s */
+    uint32_t close_ms;      /* how long close waits for peers to take what is under way; 0: 1 s */
     size_t max_message_bytes, min_write_bytes; /* see engine.h; 0: as the engine likes it */
-    struct weft__doorbell *bell;               /* rung after each add; NULL: nobody sleeps */
-    uint64_t bell_word;          /* of signal 0, for weft__doorbell_ring; 8 more for each signal */
+    /* Rung after each add, NULL: nobody sleeps. The bell's words are offsets in region 0. */
+    struct weft__doorbell *bell;
     struct weft__net_fake *fake; /* the world of engine "fake" */
 };
 
@@ -77,6 +75,16 @@ struct weft__net_blob {
 static inline uint64_t weft__net_place(uint32_t region, uint64_t offset)
 {
     return (uint64_t)region << WEFT__NET_PLACE_OFFSET_BITS | offset;
+}
+
+static inline uint32_t weft__net_region_of(uint64_t place)
+{
+    return (uint32_t)(place >> WEFT__NET_PLACE_OFFSET_BITS);
+}
+
+static inline uint64_t weft__net_offset_of(uint64_t place)
+{
+    return place & (weft__net_place(1, 0) - 1);
 }
 
 /* Memory of the caller's, which must stay until the request is done. */
@@ -94,7 +102,7 @@ struct weft__net_put {
     int32_t peer;
     uint64_t source, target; /* places, here and at the peer */
     uint64_t num_bytes;
-    uint32_t signal, add; /* weft__net_put_signal only */
+    uint64_t word, add; /* weft__net_put_signal only: a place at the peer */
 };
 
 /* Engine, devices and demand, as the settings say (WEFT_NET, WEFT_NET_DEVICES, WEFT_NET_TRANSPORT). */
@@ -102,11 +110,18 @@ weft_result weft__net_read_settings(struct weft__net_config *config);
 
 /* Logs which engine it is, and why. */
 weft_result weft__net_open(const struct weft__net_config *config, struct weft__net **net);
+/* The engine that a config with this name ("auto", "ucx" ...) gets here, and why this one. */
+weft_result weft__net_choice(const char *engine, const char **chosen, char *reason,
+                             size_t reason_bytes);
 /* Whether an engine ("ucx", "shm") can be had here; if not, why. */
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 
-/* Before connect: memory that peers may write, and puts read. */
+/* Before connect: memory that peers may write, and puts read; aligned to 8. */
 weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes, uint32_t *region);
+/* The same of memory that grows up to max_bytes: only the first *num_bytes are there. The engine is not told, so
+ * that all goes in messages, which are checked against what is there when they come. */
+weft_result weft__net_reg_growing(struct weft__net *net, void *memory, uint64_t max_bytes,
+                                  const _Atomic uint64_t *num_bytes, uint32_t *region);
 /* What the others need for their connect. After all regions; the bytes are the net's. */
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
 /* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at.
@@ -118,7 +133,7 @@ weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put
                           struct weft__net_request *request);
 weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
                                  struct weft__net_request *request);
-weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint32_t signal, uint32_t add);
+weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add);
 weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
 
 /* The number of events that were handled. */
@@ -141,6 +156,8 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
     __attribute__((format(printf, 3, 4)));
 
 const char *weft__net_engine_name(const struct weft__net *net);
+/* "tcp/eth0", as far as the peers that are connected have the same; else several. */
+const char *weft__net_transport(const struct weft__net *net);
 
 /* Waits up to close_ms until the peers that live have taken what was sent to them, then takes leave. */
 void weft__net_close(struct weft__net *net);

@@ -20,6 +20,8 @@ struct weft__net_waiting {
     struct weft__net_request *request;
 };
 
+enum weft__net_access { WEFT__NET_BY_WRITES, WEFT__NET_BY_MESSAGES };
+
 struct weft__net_peer {
     enum {
         WEFT__NET_NO_PEER,
@@ -29,8 +31,9 @@ struct weft__net_peer {
     } state;
     enum { WEFT__NET_NOTHING_LEFT, WEFT__NET_TO_BE_DROPPED } rest; /* of a peer that is gone */
     char reason[WEFT__NET_REASON_BYTES];
-    uint32_t num_regions, num_signals;
+    uint32_t num_regions;
     uint64_t region_bytes[WEFT__NET_MAX_REGIONS];
+    uint8_t region_access[WEFT__NET_MAX_REGIONS]; /* enum weft__net_access */
 
     /* As the source. A message is `held` until the writes before it have been flushed, and `unsent` while
      * the engine is full; it gets its number when it stops being held. */
@@ -53,7 +56,8 @@ struct weft__net {
     size_t max_message_bytes, min_write_bytes;
     struct {
         unsigned char *memory;
-        uint64_t num_bytes;
+        uint64_t num_bytes;                /* at most */
+        const _Atomic uint64_t *num_there; /* bytes; NULL: all */
     } regions[WEFT__NET_MAX_REGIONS];
     uint32_t num_regions;
     unsigned char *keys[WEFT__NET_MAX_REGIONS];
@@ -64,9 +68,12 @@ struct weft__net {
     uint64_t num_under_way; /* operations */
     uint64_t num_flushes;   /* names them */
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
+    char transport[WEFT__NET_REASON_BYTES];
 };
 
 /* net.c */
+/* Of this rank's; 0: there is no such region. */
+uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
 void weft__net_finish(struct weft__net_request *request, weft_result result);
 
 /* send.c */

@@ -37,6 +37,7 @@ struct weft__progress {
     int event_fd;
     _Atomic int should_stop, has_orders;
     _Atomic uint64_t num_rounds;
+    _Atomic uint64_t num_bytes, num_messages; /* sent */
 
     pthread_mutex_t mutex;    /* of what follows */
     struct peer_state *peers; /* [num_ranks] */
@@ -51,24 +52,28 @@ static struct weft__net_request *request_of(struct weft__progress *progress, uin
 
 /* ---------------------------------------------------------------- the thread: work */
 
+/* Of a request; that a peer has failed is told for itself, and that one has left harms nobody. */
 static void note_failure(struct weft__progress *progress, weft_result result, const char *message)
 {
     pthread_mutex_lock(&progress->mutex);
-    if (progress->result == WEFT_OK) {
+    const int is_first = progress->result == WEFT_OK;
+    if (is_first) {
         progress->result = result;
         snprintf(progress->message, sizeof(progress->message), "%s", message);
     }
     pthread_mutex_unlock(&progress->mutex);
+    if (is_first && result != WEFT_ERROR_RANK_FAILED && progress->options.on_failure != NULL)
+        progress->options.on_failure(progress->options.context, -1, result, progress->message);
 }
 
-static weft_result start_work(struct weft__progress *progress, const struct weft__work *work,
+static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
                               struct weft__net_request *request)
 {
     const struct weft__net_put put = {.peer = work->peer,
                                       .source = work->source,
                                       .target = work->target,
                                       .num_bytes = work->num_bytes,
-                                      .signal = work->signal,
+                                      .word = work->word,
                                       .add = work->add};
     *request = (struct weft__net_request){.num_left = 0};
     switch (work->operation) {
@@ -77,7 +82,7 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
     case WEFT__WORK_PUT_SIGNAL:
         return weft__net_put_signal(progress->net, &put, request);
     case WEFT__WORK_SIGNAL:
-        return weft__net_signal(progress->net, work->peer, work->signal, work->add);
+        return weft__net_signal(progress->net, work->peer, work->word, work->add);
     case WEFT__WORK_FLUSH:
         return weft__net_flush(progress->net, work->peer, request);
     default:
@@ -85,11 +90,20 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
     }
 }
 
-static const struct weft__work *next_work(const struct weft__progress *progress)
+static void count(struct weft__progress *progress, const struct weft__work_slot *work)
+{
+    if (work->operation == WEFT__WORK_FLUSH)
+        return;
+    atomic_fetch_add_explicit(&progress->num_messages, 1, memory_order_relaxed);
+    if (work->operation != WEFT__WORK_SIGNAL)
+        atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
+}
+
+static const struct weft__work_slot *next_work(const struct weft__progress *progress)
 {
     const struct weft__work_queue *queue = progress->queue;
     uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work *work = &queue->slots[number % progress->options.num_slots];
+    const struct weft__work_slot *work = &queue->slots[number % progress->options.num_slots];
     return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
 }
 
@@ -97,7 +111,7 @@ static int take_work(struct weft__progress *progress)
 {
     struct weft__work_queue *queue = progress->queue;
     int num_taken = 0;
-    const struct weft__work *work;
+    const struct weft__work_slot *work;
     while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(progress)) != NULL) {
         uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
         /* Its request may still be that of an operation a lap ago. */
@@ -105,7 +119,9 @@ static int take_work(struct weft__progress *progress)
             progress->options.num_slots)
             break;
         weft_result result = start_work(progress, work, request_of(progress, number));
-        if (result != WEFT_OK)
+        if (result == WEFT_OK)
+            count(progress, work);
+        else
             note_failure(progress, result, weft__last_error());
         /* Release: who posts may write the slot again. */
         atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
@@ -147,6 +163,17 @@ static void fail_as_ordered(struct weft__progress *progress)
     pthread_mutex_unlock(&progress->mutex);
 }
 
+/* Else what was sent to them would never be done: that a peer is stopped, the engine does not notice. */
+static void fail_as_known(struct weft__progress *progress)
+{
+    const struct weft__status *status = progress->options.status;
+    if (status == NULL || atomic_load_explicit(&status->result, memory_order_acquire) == WEFT_OK)
+        return;
+    for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
+        if (atomic_load(&status->rank_states[peer]) == WEFT__RANK_DEAD)
+            weft__net_fail_peer(progress->net, peer, "%s", status->message);
+}
+
 static void tell_failures(struct weft__progress *progress)
 {
     for (int32_t peer = weft__net_failed_peer(progress->net);
@@ -160,7 +187,8 @@ static void tell_failures(struct weft__progress *progress)
         snprintf(state->message, sizeof(state->message), "%s", weft__last_error());
         pthread_mutex_unlock(&progress->mutex);
         if (progress->options.on_failure != NULL)
-            progress->options.on_failure(progress->options.context, peer, state->message);
+            progress->options.on_failure(progress->options.context, peer, state->result,
+                                         state->message);
     }
 }
 
@@ -187,6 +215,7 @@ static int run_once(struct weft__progress *progress)
 {
     int num_events = take_work(progress);
     fail_as_ordered(progress);
+    fail_as_known(progress);
     num_events += weft__net_progress(progress->net);
     num_events += complete_work(progress);
     tell_failures(progress);
@@ -243,7 +272,7 @@ static weft_result allocate(const struct weft__progress_options *options,
     if (progress == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
     const size_t queue_bytes =
-        sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work);
+        sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work_slot);
     progress->options = *options;
     progress->net = options->net;
     if (progress->options.sleep_ms == 0)
@@ -311,7 +340,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
     if (atomic_load(&progress->should_stop))
         return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
     const uint64_t own = atomic_fetch_add_explicit(&queue->num_reserved, 1, memory_order_relaxed);
-    struct weft__work *work = &queue->slots[own % progress->options.num_slots];
+    struct weft__work_slot *work = &queue->slots[own % progress->options.num_slots];
     /* The thread takes what is there, whatever peers do, as long as what was taken completes; and the
      * failure of a peer completes it. */
     while (own - atomic_load_explicit(&queue->num_taken, memory_order_acquire) >=
@@ -322,7 +351,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
     work->num_bytes = request->num_bytes;
     work->operation = request->operation;
     work->peer = request->peer;
-    work->signal = request->signal;
+    work->word = request->word;
     work->add = request->add;
     atomic_store_explicit(&work->ready, own + 1, memory_order_release);
     ring(progress);
@@ -385,6 +414,13 @@ void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, con
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress)
 {
     return progress->queue;
+}
+
+struct weft__progress_counts weft__progress_counts(const struct weft__progress *progress)
+{
+    return (struct weft__progress_counts){
+        .num_bytes = atomic_load_explicit(&progress->num_bytes, memory_order_relaxed),
+        .num_messages = atomic_load_explicit(&progress->num_messages, memory_order_relaxed)};
 }
 
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress)

@@ -3,6 +3,7 @@
 #ifndef WEFT_NET_PROGRESS_H
 #define WEFT_NET_PROGRESS_H
 
+#include "comm/status.h"
 #include "net/net.h"
 #include "net/work_queue.h"
 
@@ -13,8 +14,11 @@ struct weft__progress_options {
     int32_t rank, num_ranks;
     uint32_t num_slots; /* of the queue, a power of two */
     uint32_t sleep_ms;  /* the longest sleep; 0: 100 */
-    /* Called by the thread, once for each peer that fails; NULL: nobody is told. */
-    void (*on_failure)(void *context, int32_t peer, const char *message);
+    /* Of a communicator, or NULL: a peer that it knows to be dead has failed here too. */
+    const struct weft__status *status;
+    /* Called by the thread, once for each peer that fails, and with peer -1 for the first request that is
+     * wrong; NULL: nobody is told. */
+    void (*on_failure)(void *context, int32_t peer, weft_result result, const char *message);
     void *context;
 };
 
@@ -24,7 +28,7 @@ struct weft__work_request {
     int32_t peer;
     uint64_t source, target;
     uint64_t num_bytes;
-    uint32_t signal, add;
+    uint64_t word, add;
 };
 
 /* On failure the net is still the caller's. */
@@ -47,6 +51,10 @@ weft_result weft__progress_peer_error(struct weft__progress *progress, int32_t p
 void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, const char *why);
 
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress);
+struct weft__progress_counts {
+    uint64_t num_bytes, num_messages; /* puts and signals that were started */
+};
+struct weft__progress_counts weft__progress_counts(const struct weft__progress *progress);
 /* Of the thread's loop; grows slowly while nothing happens. */
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress);
 

@@ -14,56 +14,65 @@ static weft_result check_peer(const struct weft__net *net, int32_t peer)
     return weft__net_peer_error(net, peer);
 }
 
-static weft_result check_signal(const struct weft__net *net, int32_t peer, uint32_t signal)
+static int is_within(uint64_t place, uint64_t num_bytes, uint64_t region_bytes)
 {
-    if (signal < net->peers[peer].num_signals)
+    return num_bytes <= region_bytes && weft__net_offset_of(place) <= region_bytes - num_bytes;
+}
+
+static weft_result check_remote(const struct weft__net *net, int32_t rank, const char *name,
+                                uint64_t place, uint64_t num_bytes)
+{
+    const struct weft__net_peer *peer = &net->peers[rank];
+    const uint32_t region = weft__net_region_of(place);
+    const uint64_t region_bytes = region < peer->num_regions ? peer->region_bytes[region] : 0;
+    if (region < peer->num_regions && is_within(place, num_bytes, region_bytes))
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "signal is %u; rank %d has %u", signal, peer,
-                       net->peers[peer].num_signals);
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "%s is byte %llu of region %u, %llu bytes; rank %d has %llu there", name,
+                       (unsigned long long)weft__net_offset_of(place), region,
+                       (unsigned long long)num_bytes, rank, (unsigned long long)region_bytes);
 }
 
-static int is_within(uint64_t offset, uint64_t num_bytes, uint64_t region_bytes)
+static weft_result check_word(const struct weft__net *net, int32_t rank, uint64_t word)
 {
-    return num_bytes <= region_bytes && offset <= region_bytes - num_bytes;
+    if (word % sizeof(uint64_t) != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "word is byte %llu of region %u; it must be a multiple of 8",
+                           (unsigned long long)weft__net_offset_of(word),
+                           weft__net_region_of(word));
+    return check_remote(net, rank, "word", word, sizeof(uint64_t));
 }
 
-static weft_result check_put(const struct weft__net *net, const struct weft__net_put *put)
+static weft_result check_bytes(const struct weft__net *net, const struct weft__net_put *put)
 {
-    const struct weft__net_peer *peer = &net->peers[put->peer];
-    const uint64_t offset_mask = weft__net_place(1, 0) - 1;
-    uint64_t from = put->source >> WEFT__NET_PLACE_OFFSET_BITS;
-    uint64_t to = put->target >> WEFT__NET_PLACE_OFFSET_BITS;
-    uint64_t from_bytes = from < net->num_regions ? net->regions[from].num_bytes : 0;
-    uint64_t to_bytes = to < peer->num_regions ? peer->region_bytes[to] : 0;
-    if (from >= net->num_regions ||
-        !is_within(put->source & offset_mask, put->num_bytes, from_bytes))
+    const uint32_t region = weft__net_region_of(put->source);
+    const uint64_t region_bytes = weft__net_region_bytes(net, region);
+    if (put->num_bytes == 0)
+        return WEFT_OK;
+    if (!is_within(put->source, put->num_bytes, region_bytes))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "source is byte %llu of region %u, %llu bytes; the region has %llu",
-                           (unsigned long long)(put->source & offset_mask), (unsigned)from,
-                           (unsigned long long)put->num_bytes, (unsigned long long)from_bytes);
-    if (to >= peer->num_regions || !is_within(put->target & offset_mask, put->num_bytes, to_bytes))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "target is byte %llu of region %u, %llu bytes; rank %d has %llu there",
-                           (unsigned long long)(put->target & offset_mask), (unsigned)to,
-                           (unsigned long long)put->num_bytes, put->peer,
-                           (unsigned long long)to_bytes);
-    return WEFT_OK;
+                           (unsigned long long)weft__net_offset_of(put->source), region,
+                           (unsigned long long)put->num_bytes, (unsigned long long)region_bytes);
+    return check_remote(net, put->peer, "target", put->target, put->num_bytes);
 }
 
 /* Bytes [begin, begin + num_bytes) of the put. */
 static void describe_bytes(struct weft__net_operation *operation, const struct weft__net_put *put,
                            uint64_t begin, uint64_t num_bytes)
 {
-    const uint64_t offset = put->source & (weft__net_place(1, 0) - 1);
-    operation->region = (uint32_t)(put->source >> WEFT__NET_PLACE_OFFSET_BITS);
-    operation->payload = operation->net->regions[operation->region].memory + offset + begin;
     operation->header.kind = WEFT__NET_PUT;
+    if (num_bytes == 0)
+        return;
+    operation->region = weft__net_region_of(put->source);
+    operation->payload = operation->net->regions[operation->region].memory +
+                         weft__net_offset_of(put->source) + begin;
     operation->header.place = put->target + begin;
     operation->header.num_bytes = num_bytes;
 }
 
-static weft_result send_bytes(struct weft__net *net, const struct weft__net_put *put,
-                              uint32_t signal, struct weft__net_request *request)
+static weft_result send_bytes(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
+                              struct weft__net_request *request)
 {
     uint64_t begin = 0;
     do {
@@ -74,7 +83,7 @@ static weft_result send_bytes(struct weft__net *net, const struct weft__net_put 
         if (operation == NULL)
             return weft__net_lose_memory(net, put->peer);
         describe_bytes(operation, put, begin, num_bytes);
-        operation->header.signal = signal;
+        operation->header.word = word;
         operation->header.add = put->add;
         weft__net_send(operation);
         begin += num_bytes;
@@ -99,67 +108,63 @@ static weft_result write_bytes(struct weft__net *net, const struct weft__net_put
     return WEFT_OK;
 }
 
-static weft_result send_signal(struct weft__net *net, int32_t peer, uint32_t signal, uint32_t add)
+static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add)
 {
     struct weft__net_operation *operation = weft__net_operation_new(net, peer, NULL);
     if (operation == NULL)
         return weft__net_lose_memory(net, peer);
     operation->header.kind = WEFT__NET_SIGNAL;
-    operation->header.signal = signal;
+    operation->header.word = word;
     operation->header.add = add;
     weft__net_hold(operation);
     return WEFT_OK;
 }
 
-static weft_result start_put(struct weft__net *net, const struct weft__net_put *put,
-                             uint32_t signal, struct weft__net_request *request)
+static weft_result start_put(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
+                             struct weft__net_request *request)
 {
-    int is_write = put->num_bytes >= net->min_write_bytes;
+    const uint8_t *access = net->peers[put->peer].region_access;
+    int is_write = put->num_bytes >= net->min_write_bytes &&
+                   access[weft__net_region_of(put->target)] == WEFT__NET_BY_WRITES;
     if (!is_write && put->num_bytes <= net->max_message_bytes)
-        return send_bytes(net, put, signal, request);
+        return send_bytes(net, put, word, request);
     weft_result result = is_write ? write_bytes(net, put, request)
-                                  : send_bytes(net, put, WEFT__NET_NO_SIGNAL, request);
-    if (result == WEFT_OK && signal != WEFT__NET_NO_SIGNAL)
-        result = send_signal(net, put->peer, signal, put->add);
+                                  : send_bytes(net, put, WEFT__NET_NO_WORD, request);
+    if (result == WEFT_OK && word != WEFT__NET_NO_WORD)
+        result = send_signal(net, put->peer, word, put->add);
     return result;
-}
-
-static weft_result check_and_start(struct weft__net *net, const struct weft__net_put *put,
-                                   uint32_t signal, struct weft__net_request *request)
-{
-    if (request != NULL)
-        *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = check_peer(net, put->peer);
-    if (result == WEFT_OK)
-        result = check_put(net, put);
-    if (result == WEFT_OK && signal != WEFT__NET_NO_SIGNAL)
-        result = check_signal(net, put->peer, signal);
-    return result == WEFT_OK ? start_put(net, put, signal, request) : result;
 }
 
 weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put,
                           struct weft__net_request *request)
 {
-    return check_and_start(net, put, WEFT__NET_NO_SIGNAL, request);
+    if (request != NULL)
+        *request = (struct weft__net_request){.num_left = 0};
+    weft_result result = check_peer(net, put->peer);
+    if (result == WEFT_OK)
+        result = check_bytes(net, put);
+    return result == WEFT_OK ? start_put(net, put, WEFT__NET_NO_WORD, request) : result;
 }
 
 weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
                                  struct weft__net_request *request)
 {
+    if (request != NULL)
+        *request = (struct weft__net_request){.num_left = 0};
     weft_result result = check_peer(net, put->peer);
     if (result == WEFT_OK)
-        result = check_signal(net, put->peer, put->signal);
-    if (result != WEFT_OK && request != NULL)
-        *request = (struct weft__net_request){.num_left = 0};
-    return result == WEFT_OK ? check_and_start(net, put, put->signal, request) : result;
+        result = check_bytes(net, put);
+    if (result == WEFT_OK)
+        result = check_word(net, put->peer, put->word);
+    return result == WEFT_OK ? start_put(net, put, put->word, request) : result;
 }
 
-weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint32_t signal, uint32_t add)
+weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add)
 {
     weft_result result = check_peer(net, peer);
     if (result == WEFT_OK)
-        result = check_signal(net, peer, signal);
-    return result == WEFT_OK ? send_signal(net, peer, signal, add) : result;
+        result = check_word(net, peer, word);
+    return result == WEFT_OK ? send_signal(net, peer, word, add) : result;
 }
 
 /* ---------------------------------------------------------------- flush */

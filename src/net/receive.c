@@ -14,26 +14,29 @@ static void blame(struct weft__net *net, int32_t rank, const char *offence)
 
 /* ---------------------------------------------------------------- checks */
 
+static int is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes)
+{
+    const uint64_t region_bytes = weft__net_region_bytes(net, weft__net_region_of(place));
+    return num_bytes <= region_bytes && weft__net_offset_of(place) <= region_bytes - num_bytes;
+}
+
 /* NULL: nothing is wrong with it. */
 static const char *find_offence(const struct weft__net *net, const struct weft__net_header *header,
                                 size_t payload_bytes)
 {
-    uint64_t region = header->place >> WEFT__NET_PLACE_OFFSET_BITS;
-    uint64_t offset = header->place & (weft__net_place(1, 0) - 1);
     if (header->kind < WEFT__NET_PUT || header->kind > WEFT__NET_GOODBYE)
         return "its kind is unknown";
     if (header->num_bytes != payload_bytes)
         return "its length is wrong";
     if (header->kind != WEFT__NET_PUT && payload_bytes != 0)
         return "it has bytes";
-    if (header->kind == WEFT__NET_PUT &&
-        (region >= net->num_regions || payload_bytes > net->regions[region].num_bytes ||
-         offset > net->regions[region].num_bytes - payload_bytes))
+    if (payload_bytes != 0 && !is_registered(net, header->place, payload_bytes))
         return "its place is outside of what is registered";
     if ((header->kind == WEFT__NET_SIGNAL ||
-         (header->kind == WEFT__NET_PUT && header->signal != WEFT__NET_NO_SIGNAL)) &&
-        header->signal >= net->config.num_signals)
-        return "there is no such signal";
+         (header->kind == WEFT__NET_PUT && header->word != WEFT__NET_NO_WORD)) &&
+        (header->word % sizeof(uint64_t) != 0 ||
+         !is_registered(net, header->word, sizeof(uint64_t))))
+        return "its word is none";
     return NULL;
 }
 
@@ -57,23 +60,29 @@ static void refuse_stranger(struct weft__net *net, int32_t claimed)
 
 /* ---------------------------------------------------------------- effects */
 
-static void add_to_signal(struct weft__net *net, const struct weft__net_header *header)
+static unsigned char *address_of(const struct weft__net *net, uint64_t place)
 {
-    if (header->signal == WEFT__NET_NO_SIGNAL)
+    return net->regions[weft__net_region_of(place)].memory + weft__net_offset_of(place);
+}
+
+static void add_to_word(struct weft__net *net, const struct weft__net_header *header)
+{
+    if (header->word == WEFT__NET_NO_WORD)
         return;
     /* Release: whoever waits for the word has the bytes that were copied before. An addition, since
      * ranks of the host may add to the word too. */
-    atomic_fetch_add_explicit(&net->config.signals[header->signal], header->add,
-                              memory_order_release);
+    _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)address_of(net, header->word);
+    atomic_fetch_add_explicit(word, header->add, memory_order_release);
     if (net->config.bell != NULL)
-        weft__doorbell_ring(net->config.bell,
-                            net->config.bell_word + sizeof(uint64_t) * header->signal);
+        weft__doorbell_ring(net->config.bell, weft__net_region_of(header->word) == 0
+                                                  ? weft__net_offset_of(header->word)
+                                                  : WEFT__ANY_WORD);
 }
 
 static void take_effect(struct weft__net *net, int32_t rank, const struct weft__net_header *header)
 {
     if (header->kind == WEFT__NET_SIGNAL)
-        add_to_signal(net, header);
+        add_to_word(net, header);
     else if (net->peers[rank].state == WEFT__NET_CONNECTED) {
         const struct weft__net_header acknowledgement = {
             .kind = WEFT__NET_ACKNOWLEDGE, .sequence = header->sequence, .place = header->place};
@@ -116,13 +125,11 @@ static void release_waiting(struct weft__net *net, int32_t rank)
 static void take_put(struct weft__net *net, int32_t rank, const struct weft__net_header *header,
                      const void *payload)
 {
-    uint64_t region = header->place >> WEFT__NET_PLACE_OFFSET_BITS;
-    uint64_t offset = header->place & (weft__net_place(1, 0) - 1);
     if (!mark(net, rank, header->sequence))
         return;
     if (header->num_bytes > 0)
-        memcpy(net->regions[region].memory + offset, payload, header->num_bytes);
-    add_to_signal(net, header);
+        memcpy(address_of(net, header->place), payload, header->num_bytes);
+    add_to_word(net, header);
     release_waiting(net, rank);
 }
 

@@ -20,7 +20,7 @@ struct weft__net_operation *weft__net_operation_new(struct weft__net *net, int32
     *operation = (struct weft__net_operation){.net = net, .peer = peer, .request = request};
     memcpy(operation->header.secret, net->config.secret, sizeof(operation->header.secret));
     operation->header.source = net->config.rank;
-    operation->header.signal = WEFT__NET_NO_SIGNAL;
+    operation->header.word = WEFT__NET_NO_WORD;
     if (request != NULL)
         request->num_left++;
     net->num_under_way++;

@@ -13,7 +13,6 @@
 #include "comm/error.h"
 #include "comm/fd_exchange.h"
 #include "comm/identity.h"
-#include "comm/log.h"
 #include "net/engine.h"
 #include "net/shm_ring.h"
 
@@ -217,6 +216,7 @@ static weft_result attach(struct shm *shm, int32_t rank, const struct weft__iden
     memcpy(peer->socket_id, identity->socket_id, sizeof(peer->socket_id));
     peer->process_fd = weft__identity_watch(&shm->identity, identity);
     peer->state = THERE;
+    weft__net_found_transport(shm->net, rank, "shared memory");
     return peer->process_fd < 0 ? WEFT_OK : watch(shm, peer->process_fd, rank);
 }
 
@@ -255,8 +255,6 @@ static weft_result connect_all(void *state, const struct weft__net_peer_address 
         result = connect_to(shm, peers, table, fds);
     free(table);
     free(fds);
-    if (result == WEFT_OK)
-        weft__log(WEFT__LOG_INFO, shm->rank, "network transport: shared memory");
     return result;
 }
 

@@ -66,8 +66,8 @@ static enum weft__net_start write_bytes(void *state, struct weft__net_operation 
 {
     struct weft__ucx_engine *engine = state;
     const struct weft__ucx_peer *peer = &engine->peers[operation->peer];
-    const uint64_t region = operation->header.place >> WEFT__NET_PLACE_OFFSET_BITS;
-    const uint64_t offset = operation->header.place & (weft__net_place(1, 0) - 1);
+    const uint32_t region = weft__net_region_of(operation->header.place);
+    const uint64_t offset = weft__net_offset_of(operation->header.place);
     if (peer->endpoint == NULL)
         return WEFT__NET_LOST;
     ucp_request_param_t params = operation_params(engine, operation);

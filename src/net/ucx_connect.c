@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "comm/error.h"
-#include "comm/log.h"
 #include "net/ucx_internal.h"
 #include "net/ucx_transports.h"
 
@@ -233,7 +232,7 @@ static weft_result check_transport(const struct weft__ucx_engine *engine,
     weft_result result = weft__ucx_transports(engine->ucx, peer->endpoint, names, sizeof(names));
     if (result != WEFT_OK)
         return result;
-    weft__log(WEFT__LOG_INFO, engine->rank, "network transport to rank %d: %s", peer->rank, names);
+    weft__net_found_transport(engine->net, peer->rank, names);
     if (engine->demand == WEFT__NET_RDMA && !weft__ucx_is_rdma(names))
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "RDMA is demanded; between rank %d and rank %d UCX found %s",

@@ -30,17 +30,18 @@ enum weft__work_operation {
 };
 
 /* One cache line. */
-struct weft__work {
+struct weft__work_slot {
     _Alignas(
         WEFT__WORK_LINE_BYTES) _Atomic uint64_t ready; /* number + 1 once the rest is written */
     uint64_t source, target;                           /* places */
     uint64_t num_bytes;
+    uint64_t word, add;
     uint32_t operation;
     int32_t peer;
-    uint32_t signal, add;
 };
 
-_Static_assert(sizeof(struct weft__work) == WEFT__WORK_LINE_BYTES, "a descriptor is a cache line");
+_Static_assert(sizeof(struct weft__work_slot) == WEFT__WORK_LINE_BYTES,
+               "a descriptor is a cache line");
 
 struct weft__work_queue {
     _Alignas(WEFT__WORK_LINE_BYTES) _Atomic uint64_t num_reserved; /* by those who post */
@@ -48,7 +49,7 @@ struct weft__work_queue {
     _Atomic uint64_t num_completed;
     _Atomic uint32_t is_asleep;      /* who posts must ring */
     struct weft__doorbell completed; /* rung for those who sleep until num_completed has grown */
-    _Alignas(WEFT__WORK_LINE_BYTES) struct weft__work slots[];
+    _Alignas(WEFT__WORK_LINE_BYTES) struct weft__work_slot slots[];
 };
 
 #endif

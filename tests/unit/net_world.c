@@ -42,6 +42,11 @@ enum net_verdict net_fail(const struct net_party *party, const char *format, ...
     return NET_FAILED;
 }
 
+uint64_t net_word(uint32_t number)
+{
+    return weft__net_place(NET_WORDS_REGION, number * sizeof(uint64_t));
+}
+
 unsigned char *net_heap(const struct net_party *party, int32_t rank)
 {
     return heaps + (size_t)rank * party->world->heap_bytes;
@@ -53,14 +58,12 @@ static int open_party(struct net_party *party, struct weft__net_fake *fake)
 {
     const struct net_world *world = party->world;
     struct weft__net_blob blob;
-    uint32_t heap, staging;
+    uint32_t heap, staging, words;
     const struct weft__net_config config = {.engine = world->engine,
                                             .rank = party->rank,
                                             .num_ranks = world->num_ranks,
                                             .secret = {1, 2, 3},
                                             .transports = world->transports,
-                                            .signals = party->signals,
-                                            .num_signals = NET_MAX_SIGNALS,
                                             .timeout_ms = DEADLINE_S * 1000,
                                             .close_ms = fake != NULL ? 5 : DEADLINE_S * 1000 / 2,
                                             .max_message_bytes = world->max_message_bytes,
@@ -70,8 +73,10 @@ static int open_party(struct net_party *party, struct weft__net_fake *fake)
         return -1;
     if (weft__net_reg(party->net, party->heap, world->heap_bytes, &heap) != WEFT_OK ||
         weft__net_reg(party->net, party->staging, world->staging_bytes, &staging) != WEFT_OK ||
+        weft__net_reg(party->net, party->words, sizeof(shared->words[0]), &words) != WEFT_OK ||
         weft__net_address(party->net, &blob) != WEFT_OK ||
-        blob.num_bytes > sizeof(shared->blobs[0].bytes) || heap != 0 || staging != 1)
+        blob.num_bytes > sizeof(shared->blobs[0].bytes) || heap != 0 || staging != 1 ||
+        words != NET_WORDS_REGION)
         return -1;
     memcpy(shared->blobs[party->rank].bytes, blob.bytes, blob.num_bytes);
     shared->blobs[party->rank].num_bytes = blob.num_bytes;
@@ -93,7 +98,7 @@ static int make_party(struct net_party *party, const struct net_world *world, in
                                 .num_ranks = world->num_ranks,
                                 .world = world,
                                 .shared = shared,
-                                .signals = shared->signals[rank],
+                                .words = shared->words[rank],
                                 .random = world->seed * 1000 + (uint64_t)rank};
     party->heap = net_heap(party, rank);
     party->staging = malloc(world->staging_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs one scenario on every engine of src/net: step by step, as parties of one thread (engine fake), or
- * each in a process of its own. Heaps and signals are memory that all processes share, so that a source can
+ * each in a process of its own. Heaps and words are memory that all processes share, so that a source can
  * look at what has arrived at its target. */
 #ifndef TESTS_NET_WORLD_H
 #define TESTS_NET_WORLD_H
@@ -12,7 +12,7 @@
 #include "net/fake.h"
 #include "net/net.h"
 
-enum { NET_MAX_PARTIES = 16, NET_MAX_SIGNALS = 256, NET_HEAP_FILL = 0xa5 };
+enum { NET_MAX_PARTIES = 16, NET_MAX_WORDS = 256, NET_WORDS_REGION = 2, NET_HEAP_FILL = 0xa5 };
 
 enum net_verdict {
     NET_AGAIN,
@@ -24,7 +24,7 @@ enum net_verdict {
 struct net_shared { /* by all parties */
     _Atomic int32_t num_passed, num_failed, num_arrived, num_connected;
     _Atomic uint32_t killed; /* bit per rank */
-    _Atomic uint64_t signals[NET_MAX_PARTIES][NET_MAX_SIGNALS];
+    _Atomic uint64_t words[NET_MAX_PARTIES][NET_MAX_WORDS];
     struct {
         size_t num_bytes;
         unsigned char bytes[16384];
@@ -36,9 +36,9 @@ struct net_party {
     const struct net_world *world;
     struct net_shared *shared;
     struct weft__net *net;
-    unsigned char *heap;    /* region 0 */
-    unsigned char *staging; /* region 1, which nobody else writes */
-    _Atomic uint64_t *signals;
+    unsigned char *heap;     /* region 0 */
+    unsigned char *staging;  /* region 1, which nobody else writes */
+    _Atomic uint64_t *words; /* region 2 */
     uint64_t random;
     void *own; /* the scenario's */
 };
@@ -75,6 +75,9 @@ int net_is_over(const struct net_party *party, int32_t rank);
 
 /* Whether the engine can be had; if not, says why. */
 int net_engine_is_there(const char *engine);
+
+/* Place of the word with this number, at any party. */
+uint64_t net_word(uint32_t number);
 
 uint64_t net_draw(uint64_t *random, uint64_t below);
 

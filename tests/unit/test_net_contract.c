@@ -17,7 +17,7 @@
 
 enum {
     NUM_OPERATIONS = 48, /* from each to each */
-    WORDS_PER_SOURCE = NET_MAX_SIGNALS / NET_MAX_PARTIES,
+    WORDS_PER_SOURCE = NET_MAX_WORDS / NET_MAX_PARTIES,
     GUARD_BYTES = 24,
     GUARD = NET_HEAP_FILL,
     USED = 0xee
@@ -134,7 +134,7 @@ static enum net_verdict look_at_ordered(struct net_party *party, int32_t from)
     struct traffic *traffic = party->own;
     const struct plan *plan = &traffic->in[from];
     uint64_t value =
-        atomic_load_explicit(&party->signals[from * WORDS_PER_SOURCE], memory_order_acquire);
+        atomic_load_explicit(&party->words[from * WORDS_PER_SOURCE], memory_order_acquire);
     int begin = traffic->num_seen[from], end = begin;
     uint64_t seen = begin > 0 ? plan->operations[begin - 1].ordered : 0;
     while (end < NUM_OPERATIONS && seen != value) {
@@ -157,7 +157,7 @@ static enum net_verdict look_at_own_words(struct net_party *party, int32_t from,
         const struct planned *planned = &plan->operations[index];
         if (planned->kind != PUT_SIGNAL)
             continue;
-        uint64_t value = atomic_load_explicit(&party->signals[planned->word], memory_order_acquire);
+        uint64_t value = atomic_load_explicit(&party->words[planned->word], memory_order_acquire);
         if (value == 0)
             (*num_left)++;
         else if (value != planned->add)
@@ -198,7 +198,7 @@ static enum net_verdict look_after_flush(struct net_party *party, int32_t to, in
     struct traffic *traffic = party->own;
     int begin = traffic->num_flushed[to]; /* what was there then stays */
     const struct plan *plan = &traffic->out[to];
-    const _Atomic uint64_t *words = party->shared->signals[to];
+    const _Atomic uint64_t *words = party->shared->words[to];
     uint64_t expected = end > 0 ? plan->operations[end - 1].ordered : 0;
     uint64_t value =
         atomic_load_explicit(&words[party->rank * WORDS_PER_SOURCE], memory_order_acquire);
@@ -246,7 +246,7 @@ static weft_result start_operation(struct net_party *party, int32_t to, int inde
         .source = weft__net_place(1, (uint64_t)to * area + planned->offset),
         .target = weft__net_place(0, (uint64_t)party->rank * area + planned->offset),
         .num_bytes = planned->num_bytes,
-        .signal = planned->word,
+        .word = net_word(planned->word),
         .add = planned->add};
     switch (planned->kind) {
     case PUT:
@@ -254,7 +254,7 @@ static weft_result start_operation(struct net_party *party, int32_t to, int inde
     case PUT_SIGNAL:
         return weft__net_put_signal(party->net, &put, request);
     case SIGNAL:
-        return weft__net_signal(party->net, to, planned->word, planned->add);
+        return weft__net_signal(party->net, to, net_word(planned->word), planned->add);
     default:
         return weft__net_flush(party->net, to, request);
     }
@@ -320,7 +320,7 @@ static enum net_verdict look_around(struct net_party *party, int *num_left)
         if (verdict == NET_AGAIN)
             verdict = look_at_own_words(party, from, num_left);
         uint64_t all = traffic->in[from].operations[NUM_OPERATIONS - 1].ordered;
-        *num_left += atomic_load(&party->signals[from * WORDS_PER_SOURCE]) != all;
+        *num_left += atomic_load(&party->words[from * WORDS_PER_SOURCE]) != all;
     }
     return verdict;
 }

@@ -49,7 +49,7 @@ static weft_result put_to(struct net_party *party, int32_t peer, struct weft__ne
                                       .target =
                                           weft__net_place(0, (uint64_t)party->rank * PUT_BYTES),
                                       .num_bytes = PUT_BYTES,
-                                      .signal = WORD,
+                                      .word = net_word(WORD),
                                       .add = 1};
     return weft__net_put_signal(party->net, &put, request);
 }
@@ -91,12 +91,12 @@ static enum net_verdict look_after_failure(struct net_party *party)
     int32_t other = 1 - party->rank;
     if (story->survivor == NOT_ASKED) {
         story->survivor = ASKED;
-        if (weft__net_signal(party->net, other, DONE_WORD, 7) != WEFT_OK ||
+        if (weft__net_signal(party->net, other, net_word(DONE_WORD), 7) != WEFT_OK ||
             weft__net_flush(party->net, other, &story->last) != WEFT_OK)
             return net_fail(party, "%s", weft__last_error());
     }
     if (!are_done(story, other) || !weft__net_is_done(&story->last) ||
-        atomic_load(&party->signals[DONE_WORD]) != 7)
+        atomic_load(&party->words[DONE_WORD]) != 7)
         return NET_IDLE;
     return story->last.result == WEFT_OK && story->flushes[other].result == WEFT_OK
                ? NET_PASSED
@@ -132,7 +132,8 @@ static int has_greeted_all(struct net_party *party)
 {
     struct story *story = party->own;
     for (int32_t peer = 0; peer < NUM_RANKS && !story->has_greeted; peer++)
-        if (peer != party->rank && weft__net_signal(party->net, peer, HELLO_WORD, 1) != WEFT_OK)
+        if (peer != party->rank &&
+            weft__net_signal(party->net, peer, net_word(HELLO_WORD), 1) != WEFT_OK)
             return 0;
     story->has_greeted = 1;
     return 1;
@@ -145,7 +146,7 @@ static enum net_verdict survive(struct net_party *party)
         return net_fail(party, "%s", weft__last_error());
     if (party->rank == VICTIM) {
         /* Not before all are connected: UCX 1.13 ends whoever connects to a peer that dies meanwhile. */
-        const int is_known = atomic_load(&party->signals[HELLO_WORD]) == NUM_RANKS - 1;
+        const int is_known = atomic_load(&party->words[HELLO_WORD]) == NUM_RANKS - 1;
         if (is_known && ++story->num_steps == 30) {
             if (how == IS_KILLED)
                 net_kill_self(party);
@@ -180,16 +181,16 @@ static enum net_verdict leave_early(struct net_party *party)
             for (int index = 0; index < NUM_PUTS; index++)
                 if (put_to(party, peer, &story->puts[peer][index]) != WEFT_OK)
                     return net_fail(party, "%s", weft__last_error());
-            if (weft__net_signal(party->net, peer, DONE_WORD, 1) != WEFT_OK)
+            if (weft__net_signal(party->net, peer, net_word(DONE_WORD), 1) != WEFT_OK)
                 return net_fail(party, "%s", weft__last_error());
         }
         return NET_PASSED;
     }
-    if (atomic_load_explicit(&party->signals[DONE_WORD], memory_order_acquire) == 0)
+    if (atomic_load_explicit(&party->words[DONE_WORD], memory_order_acquire) == 0)
         return NET_IDLE;
-    if (atomic_load(&party->signals[WORD]) != NUM_PUTS)
+    if (atomic_load(&party->words[WORD]) != NUM_PUTS)
         return net_fail(party, "only %llu puts came",
-                        (unsigned long long)atomic_load(&party->signals[WORD]));
+                        (unsigned long long)atomic_load(&party->words[WORD]));
     for (size_t byte = 0; byte < PUT_BYTES; byte++)
         if (party->heap[byte] != 1)
             return net_fail(party, "byte %zu did not come", byte);
@@ -202,7 +203,7 @@ static enum net_verdict leave_early(struct net_party *party)
 static enum net_verdict look_after_leaving(const struct net_party *party)
 {
     for (int32_t peer = 1; party->rank == 0 && peer < NUM_RANKS; peer++)
-        if (atomic_load(&party->shared->signals[peer][DONE_WORD]) == 0)
+        if (atomic_load(&party->shared->words[peer][DONE_WORD]) == 0)
             return net_fail(party, "closed before rank %d had taken all", peer);
     return NET_PASSED;
 }

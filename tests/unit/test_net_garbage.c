@@ -18,14 +18,14 @@
 #include "net/shm_ring.h"
 #include "net_world.h"
 
-enum { NUM_RANKS = 3, HEAP_BYTES = 4096, GUARD_BYTES = 256, NUM_SIGNALS = 4, GUARD = 0xa5 };
+enum { NUM_RANKS = 3, HEAP_BYTES = 4096, GUARD_BYTES = 256, NUM_WORDS = 4, GUARD = 0xa5 };
 
 /* Rank 0 of three; the other two are whatever sends to it. */
 struct target {
     struct weft__net_fake *world;
     struct weft__net *nets[NUM_RANKS];
     unsigned char memory[GUARD_BYTES + HEAP_BYTES + GUARD_BYTES];
-    _Atomic uint64_t signals[NUM_SIGNALS + 1]; /* the last is a guard */
+    _Atomic uint64_t words[NUM_WORDS + 1]; /* the last is a guard */
 };
 
 static const uint8_t secret[WEFT__NONCE_BYTES] = {9, 8, 7};
@@ -43,8 +43,6 @@ static void open_target(struct target *target)
         struct weft__net_config config = {.engine = "fake",
                                           .rank = rank,
                                           .num_ranks = NUM_RANKS,
-                                          .signals = target->signals,
-                                          .num_signals = NUM_SIGNALS,
                                           .close_ms = 1,
                                           .fake = target->world};
         memcpy(config.secret, secret, sizeof(secret));
@@ -52,6 +50,9 @@ static void open_target(struct target *target)
         assert_int_equal(
             weft__net_reg(target->nets[rank], target->memory + GUARD_BYTES, HEAP_BYTES, &region),
             WEFT_OK);
+        assert_int_equal(weft__net_reg(target->nets[rank], target->words,
+                                       NUM_WORDS * sizeof(target->words[0]), &region),
+                         WEFT_OK);
         assert_int_equal(weft__net_address(target->nets[rank], &blobs[rank]), WEFT_OK);
     }
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
@@ -71,7 +72,7 @@ static void check_guards(struct target *target)
         assert_int_equal(target->memory[byte], GUARD);
         assert_int_equal(target->memory[GUARD_BYTES + HEAP_BYTES + byte], GUARD);
     }
-    assert_int_equal(atomic_load(&target->signals[NUM_SIGNALS]), 0);
+    assert_int_equal(atomic_load(&target->words[NUM_WORDS]), 0);
 }
 
 static struct weft__net_header good_put(int32_t source, uint64_t sequence)
@@ -81,7 +82,7 @@ static struct weft__net_header good_put(int32_t source, uint64_t sequence)
                                       .sequence = sequence,
                                       .place = weft__net_place(0, 64),
                                       .num_bytes = 32,
-                                      .signal = 1,
+                                      .word = weft__net_place(1, sizeof(uint64_t)),
                                       .add = 5};
     memcpy(header.secret, secret, sizeof(secret));
     return header;
@@ -102,7 +103,7 @@ static void expect_blame(const char *offence, void (*spoil)(struct weft__net_hea
     open_target(&target);
     struct weft__net_header header = good_put(1, 0);
     give(&target, &header);
-    assert_int_equal(atomic_load(&target.signals[1]), 5);
+    assert_int_equal(atomic_load(&target.words[1]), 5);
     header = good_put(1, 1);
     spoil(&header);
     give(&target, &header);
@@ -113,7 +114,7 @@ static void expect_blame(const char *offence, void (*spoil)(struct weft__net_hea
     /* It is not heard any more. */
     header = good_put(1, 1);
     give(&target, &header);
-    assert_int_equal(atomic_load(&target.signals[1]), 5);
+    assert_int_equal(atomic_load(&target.words[1]), 5);
     check_guards(&target);
     close_target(&target);
 }
@@ -125,13 +126,16 @@ static void expect_blame(const char *offence, void (*spoil)(struct weft__net_hea
     }
 SPOIL(kind_zero, header->kind = 0)
 SPOIL(kind_unknown, header->kind = 6)
-SPOIL(region_unknown, header->place = weft__net_place(1, 0))
+SPOIL(region_unknown, header->place = weft__net_place(2, 0))
 SPOIL(end_outside, header->place = HEAP_BYTES - 31)
 SPOIL(offset_wraps, header->place = (UINT64_C(1) << WEFT__NET_PLACE_OFFSET_BITS) - 16)
 SPOIL(longer_than_it_is, header->num_bytes = 4000)
-SPOIL(signal_unknown, header->signal = NUM_SIGNALS)
+SPOIL(word_outside, header->word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
+SPOIL(word_of_no_region, header->word = weft__net_place(2, 0))
+SPOIL(word_misaligned, header->word = weft__net_place(1, 4))
 SPOIL(signal_without_one, header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0;
-      header->signal = WEFT__NET_NO_SIGNAL)
+      header->word = WEFT__NET_NO_WORD)
+SPOIL(add_outside, header->num_bytes = 0; header->word = weft__net_place(0, HEAP_BYTES))
 SPOIL(signal_with_bytes, header->kind = WEFT__NET_SIGNAL)
 SPOIL(number_again, header->sequence = 0)
 SPOIL(number_far, header->sequence = UINT64_MAX)
@@ -147,8 +151,11 @@ static void what_is_wrong_is_its_senders_failure(void **state)
     expect_blame("outside", end_outside);
     expect_blame("outside", offset_wraps);
     expect_blame("length", longer_than_it_is);
-    expect_blame("no such signal", signal_unknown);
-    expect_blame("no such signal", signal_without_one);
+    expect_blame("its word is none", word_outside);
+    expect_blame("its word is none", word_of_no_region);
+    expect_blame("its word is none", word_misaligned);
+    expect_blame("its word is none", signal_without_one);
+    expect_blame("its word is none", add_outside);
     expect_blame("it has bytes", signal_with_bytes);
     expect_blame("there already", number_again);
     expect_blame("missing", number_far);
@@ -173,9 +180,9 @@ static void strangers_are_refused_and_harm_nobody(void **state)
     header = good_put(1, 0);
     weft__net_receive(target.nets[0], -1, &header, sizeof(header) - 1, NULL, 0);
     assert_int_equal(weft__net_failed_peer(target.nets[0]), -1);
-    assert_int_equal(atomic_load(&target.signals[1]), 0);
+    assert_int_equal(atomic_load(&target.words[1]), 0);
     give(&target, &header);
-    assert_int_equal(atomic_load(&target.signals[1]), 5);
+    assert_int_equal(atomic_load(&target.words[1]), 5);
     /* Where the engine knows who it is, pretending does not help. */
     header = good_put(1, 1);
     weft__net_receive(target.nets[0], 2, &header, sizeof(header), NULL, 0);
@@ -194,7 +201,9 @@ static struct weft__net_header draw_header(uint64_t *random)
     header.sequence = net_draw(random, 64);
     header.num_bytes = net_draw(random, 3) == 0 ? 0 : net_draw(random, 1024);
     header.place = weft__net_place(net_draw(random, 20) == 0, net_draw(random, HEAP_BYTES + 100));
-    header.signal = net_draw(random, 2) == 0 ? WEFT__NET_NO_SIGNAL : net_draw(random, 5);
+    header.word = net_draw(random, 2) == 0
+                      ? WEFT__NET_NO_WORD
+                      : weft__net_place(1, net_draw(random, 5) * sizeof(uint64_t));
     for (uint64_t num_spoiled = net_draw(random, 3); num_spoiled > 0; num_spoiled--)
         bytes[first + net_draw(random, sizeof(header) - first)] =
             (unsigned char)net_draw(random, 256);

@@ -40,7 +40,7 @@ struct rank {
     _Atomic uint64_t words[NUM_WORDS];
     /* heap: a slot per put of each poster of each rank. staging: likewise for each target. */
     unsigned char *heap, *staging;
-    _Atomic int32_t failed_peer;
+    _Atomic int32_t own_failure, failed_peer;
     _Atomic int num_failures;
 };
 
@@ -90,10 +90,14 @@ static size_t put_offset(int32_t rank, int32_t poster, int index)
            offsets[index % 4];
 }
 
-static void note_failure(void *context, int32_t peer, const char *message)
+static void note_failure(void *context, int32_t peer, weft_result result, const char *message)
 {
     struct rank *rank = context;
     (void)message;
+    if (peer < 0) { /* a request of its own */
+        atomic_store(&rank->own_failure, result);
+        return;
+    }
     atomic_store(&rank->failed_peer, peer);
     atomic_fetch_add(&rank->num_failures, 1);
 }
@@ -138,8 +142,6 @@ static void start_job(struct job *job, const char *engine)
                                                 .rank = index,
                                                 .num_ranks = NUM_RANKS,
                                                 .transports = "tcp",
-                                                .signals = rank->words,
-                                                .num_signals = NUM_WORDS,
                                                 .timeout_ms = DEADLINE_MS};
         *rank = (struct rank){.job = job, .rank = index, .failed_peer = -1};
         rank->heap = calloc(1, heap_bytes());
@@ -148,6 +150,7 @@ static void start_job(struct job *job, const char *engine)
         CHECK(weft__net_open(&config, &nets[index]) == WEFT_OK);
         CHECK(weft__net_reg(nets[index], rank->heap, heap_bytes(), &region) == WEFT_OK);
         CHECK(weft__net_reg(nets[index], rank->staging, heap_bytes(), &region) == WEFT_OK);
+        CHECK(weft__net_reg(nets[index], rank->words, sizeof(rank->words), &region) == WEFT_OK);
         CHECK(weft__net_address(nets[index], &blobs[index]) == WEFT_OK);
     }
     connect_together(nets, blobs);
@@ -176,6 +179,11 @@ static void stop_job(struct job *job)
 
 /* ---------------------------------------------------------------- traffic */
 
+static uint64_t word_place(int32_t number)
+{
+    return weft__net_place(2, (uint64_t)number * sizeof(uint64_t));
+}
+
 static void *post_all(void *argument)
 {
     struct poster *poster = argument;
@@ -191,7 +199,7 @@ static void *post_all(void *argument)
                 .source = weft__net_place(1, offset),
                 .target = weft__net_place(0, offset),
                 .num_bytes = put_bytes(index),
-                .signal = (uint32_t)(rank->rank * NUM_POSTERS + poster->number),
+                .word = word_place(rank->rank * NUM_POSTERS + poster->number),
                 .add = 1};
             if (peer != rank->rank &&
                 weft__progress_post(rank->progress, &request, &number) != WEFT_OK)
@@ -271,7 +279,7 @@ static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
     uint64_t number;
     struct weft__progress *progress = job->ranks[1].progress;
     const struct weft__work_request bad[] = {
-        {.operation = WEFT__WORK_SIGNAL, .peer = 0, .signal = NUM_WORDS, .add = 1},
+        {.operation = WEFT__WORK_SIGNAL, .peer = 0, .word = word_place(NUM_WORDS), .add = 1},
         {.operation = (enum weft__work_operation)77, .peer = 0},
         {.operation = WEFT__WORK_PUT, .peer = 1},
         {.operation = WEFT__WORK_PUT, .peer = 0, .num_bytes = UINT64_MAX}};
@@ -279,7 +287,9 @@ static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
         CHECK(weft__progress_post(progress, &bad[index], &number) == WEFT_OK);
     CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
     CHECK(weft__progress_error(progress) == WEFT_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(weft__last_error(), "signal is 7") != NULL);
+    CHECK(atomic_load(&job->ranks[1].own_failure) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(weft__last_error(), "word is byte 56 of region 2, 8 bytes; rank 0 has 56 there") !=
+          NULL);
     CHECK(weft__progress_peer_error(progress, 0) == WEFT_OK);
 }
 
@@ -305,7 +315,7 @@ static void what_is_posted_before_a_stop_arrives(struct job *job)
 {
     struct weft__progress *progress = job->ranks[0].progress;
     const struct weft__work_request signal = {
-        .operation = WEFT__WORK_SIGNAL, .peer = 1, .signal = DONE_WORD, .add = 3};
+        .operation = WEFT__WORK_SIGNAL, .peer = 1, .word = word_place(DONE_WORD), .add = 3};
     for (int index = 0; index < 4 * NUM_QUEUE_SLOTS; index++)
         CHECK(weft__progress_post(progress, &signal, NULL) == WEFT_OK);
     weft__progress_stop(progress);

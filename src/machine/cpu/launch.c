@@ -14,6 +14,7 @@
 #include "comm/thread.h"
 #include "machine/cpu/polling.h"
 #include "machine/fiber.h"
+#include "net/attach.h"
 
 struct weft__cpu_block {
     uint32_t num_arrived;
@@ -100,6 +101,19 @@ void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words,
     const uint64_t begin = (uintptr_t)words - (uintptr_t)base;
     if (rank != warp->launch->launch->comm->rank)
         weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
+}
+
+void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
+{
+    /* Region 0 is the heap. */
+    const struct weft__work_request request = {.operation = WEFT__WORK_PUT_SIGNAL,
+                                               .peer = put->rank,
+                                               .source = put->source,
+                                               .target = put->target,
+                                               .num_bytes = put->num_bytes,
+                                               .word = put->word,
+                                               .add = put->add};
+    weft__net_post(warp->launch->launch->comm, &request);
 }
 
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -254,13 +268,17 @@ static int is_word_there(void *run)
     return any_can_go_on(run);
 }
 
+/* A rank that has a network needs a second core, for the thread that drives it. */
 static enum weft__cores cores_of(const struct weft__cpu_launch *run)
 {
     const weft_comm *comm = run->launch->comm;
-    weft_team_info local;
-    weft__topology_team(&comm->topology, comm->rank, WEFT_TEAM_LOCAL, &local);
-    return local.num_ranks <= run->runner->num_cores ? WEFT__CORE_FOR_EACH_RANK
-                                                     : WEFT__FEWER_CORES_THAN_RANKS;
+    const uint64_t host_key = comm->identities[comm->rank].host_key;
+    const int32_t num_threads = comm->network != NULL ? 2 : 1;
+    int32_t num_here = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        num_here += comm->identities[rank].host_key == host_key;
+    return num_here * num_threads <= run->runner->num_cores ? WEFT__CORE_FOR_EACH_RANK
+                                                            : WEFT__FEWER_CORES_THAN_RANKS;
 }
 
 /* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD. */

@@ -34,6 +34,9 @@ enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, ui
                                 const struct weft_wait_site *site);
 enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure);
 
+/* Gives it to the rank's progress thread, as a release. */
+void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put);
+
 /* packets.c */
 void weft__cpu_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
                             struct weft_packet_targets to, const void *src, uint64_t bytes);
@@ -166,6 +169,18 @@ WEFT_FN void weft__cpu_order_row_stores(void)
 #ifdef __x86_64__
     __builtin_ia32_sfence();
 #endif
+}
+
+WEFT_FN void weft_row_sync(struct weft_warp *warp)
+{
+    (void)warp;
+    weft__cpu_order_row_stores();
+}
+
+WEFT_FN void weft_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
+{
+    weft__cpu_order_row_stores();
+    weft__cpu_remote_put(warp, put);
 }
 
 WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)

@@ -9,6 +9,7 @@
 #include "comm/thread.h"
 #include "machine/cpu/launch.h"
 #include "machine/on_host.h"
+#include "net/attach.h"
 
 struct own_stream;
 
@@ -351,4 +352,5 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 
 /* ---------------------------------------------------------------- the machine */
 
-const struct weft__machine weft__host_machine = WEFT__ON_HOST_MACHINE("cpu");
+const struct weft__machine weft__host_machine =
+    WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach);

@@ -94,6 +94,9 @@ weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct we
 /* Of the machine's table. */
 void weft__cuda_describe(weft_machine_info *info);
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);
+weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                     uint64_t *offset);
+void weft__cuda_network_free(weft_comm *comm, void *memory);
 void weft__cuda_free(weft_comm *comm, void *memory);
 weft_result weft__cuda_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 weft_result weft__cuda_check_pointer(weft_comm *comm, const void *ptr, const char *argument);

@@ -31,6 +31,23 @@ weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
     return WEFT_OK;
 }
 
+weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                     uint64_t *offset)
+{
+    (void)comm;
+    (void)bytes;
+    (void)memory;
+    (void)offset;
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "machine cuda does not reach other nodes yet: only machine cpu does");
+}
+
+void weft__cuda_network_free(weft_comm *comm, void *memory)
+{
+    (void)comm;
+    (void)memory; /* NULL, as there is none */
+}
+
 void weft__cuda_free(weft_comm *comm, void *memory)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+#include "net/attach.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/log.h"
+#include "comm/thread.h"
+#include "net/devices.h"
+
+enum { NUM_SLOTS = 1024, ENGINE_BYTES = 16 };
+
+struct weft__network {
+    struct weft__net *net; /* the progress thread's once there is one */
+    struct weft__progress *progress;
+    const char *engine;
+    char devices[WEFT__NET_DEVICES_BYTES];
+    char transport[WEFT__NET_REASON_BYTES];
+};
+
+/* ---------------------------------------------------------------- opening */
+
+/* Not the nonce itself, which is the rendezvous's; one for each communicator. */
+static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTES])
+{
+    uint64_t halves[2];
+    halves[0] = weft__hash(WEFT__HASH_SEED, comm->point.nonce, sizeof(comm->point.nonce));
+    halves[0] = weft__hash(halves[0], &comm->key, sizeof(comm->key));
+    halves[1] = weft__hash(halves[0], comm->point.nonce, sizeof(comm->point.nonce));
+    memcpy(secret, halves, WEFT__NONCE_BYTES);
+}
+
+static weft_result open_net(weft_comm *comm)
+{
+    char *devices = comm->network->devices;
+    uint32_t region;
+    weft_heap_info heap;
+    struct weft__net_config config = {
+        .rank = comm->rank,
+        .num_ranks = comm->num_ranks,
+        .timeout_ms = comm->timeout_ms,
+        .bell = weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank])};
+    derive_secret(comm, config.secret);
+    WEFT__TRY(weft__net_read_settings(&config));
+    if (config.devices == NULL && weft__net_default_devices(comm, devices) == WEFT_OK)
+        config.devices = devices;
+    WEFT__TRY(weft__net_open(&config, &comm->network->net));
+    comm->network->engine = weft__net_engine_name(comm->network->net);
+    weft__heap_query(comm->heap, &heap);
+    return weft__net_reg_growing(comm->network->net, weft__heap_bases(comm->heap)[comm->rank],
+                                 heap.max_bytes, weft__heap_backed_bytes(comm->heap), &region);
+}
+
+/* ---------------------------------------------------------------- connecting */
+
+/* What the ranks compare before they exchange addresses. */
+struct card {
+    char engine[ENGINE_BYTES];
+    uint64_t num_bytes;
+};
+
+static weft_result check_cards(const struct card *cards, int32_t num_ranks, uint64_t *most_bytes)
+{
+    *most_bytes = 0;
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        if (strncmp(cards[rank].engine, cards[0].engine, ENGINE_BYTES) != 0)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree: the network engine is %.*s on rank 0 and %.*s on "
+                               "rank %d; WEFT_NET chooses it",
+                               ENGINE_BYTES, cards[0].engine, ENGINE_BYTES, cards[rank].engine,
+                               rank);
+        if (cards[rank].num_bytes > *most_bytes)
+            *most_bytes = cards[rank].num_bytes;
+    }
+    return WEFT_OK;
+}
+
+static weft_result gather_cards(weft_comm *comm, const struct weft__net_blob *own,
+                                struct card *cards)
+{
+    struct card mine = {.num_bytes = own->num_bytes};
+    snprintf(mine.engine, sizeof(mine.engine), "%s", comm->network->engine);
+    return weft__comm_all_gather(comm, &mine, sizeof(mine), cards);
+}
+
+/* Ranks of the own node are no peers: they have no blobs. */
+static void choose_peers(const weft_comm *comm, const struct card *cards, const char *bytes,
+                         uint64_t most_bytes, struct weft__net_blob *blobs)
+{
+    const int32_t *node_of_rank = comm->topology.node_of_rank;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        if (node_of_rank[rank] != node_of_rank[comm->rank])
+            blobs[rank] =
+                (struct weft__net_blob){bytes + (uint64_t)rank * most_bytes, cards[rank].num_bytes};
+}
+
+/* Gathers what the others need to connect; `all` is what the blobs point into. */
+static weft_result gather_blobs(weft_comm *comm, const struct weft__net_blob *own,
+                                struct card *cards, char **all, struct weft__net_blob *blobs)
+{
+    uint64_t most_bytes;
+    WEFT__TRY(gather_cards(comm, own, cards));
+    WEFT__TRY(check_cards(cards, comm->num_ranks, &most_bytes));
+    char *padded = calloc(1, most_bytes + 1);
+    *all = malloc((uint64_t)comm->num_ranks * most_bytes + 1);
+    weft_result result =
+        padded == NULL || *all == NULL
+            ? weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d addresses", comm->num_ranks)
+            : WEFT_OK;
+    if (result == WEFT_OK)
+        memcpy(padded, own->bytes, own->num_bytes);
+    result = weft__comm_agree(comm, result, "have memory for addresses");
+    if (result == WEFT_OK)
+        result = weft__comm_all_gather(comm, padded, most_bytes, *all);
+    if (result == WEFT_OK)
+        choose_peers(comm, cards, *all, most_bytes, blobs);
+    free(padded);
+    return result;
+}
+
+static weft_result connect_net(weft_comm *comm)
+{
+    struct weft__net_blob own = {NULL, 0};
+    struct weft__net_blob *blobs = calloc((size_t)comm->num_ranks, sizeof(*blobs));
+    struct card *cards = calloc((size_t)comm->num_ranks, sizeof(*cards));
+    char *all = NULL;
+    weft_result result =
+        blobs == NULL || cards == NULL
+            ? weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks)
+            : weft__net_address(comm->network->net, &own);
+    result = weft__comm_agree(comm, result, "tell its network address");
+    if (result == WEFT_OK)
+        result = gather_blobs(comm, &own, cards, &all, blobs);
+    if (result == WEFT_OK)
+        result = weft__comm_agree(comm, weft__net_connect(comm->network->net, blobs),
+                                  "connect its network");
+    if (result == WEFT_OK)
+        snprintf(comm->network->transport, sizeof(comm->network->transport), "%s",
+                 weft__net_transport(comm->network->net));
+    free(all);
+    free(cards);
+    free(blobs);
+    return result;
+}
+
+/* ---------------------------------------------------------------- progress */
+
+/* By the progress thread. The others have their own news, or not yet. */
+static void fail_comm(void *context, int32_t peer, weft_result result, const char *message)
+{
+    weft_comm *comm = context;
+    if (weft__status_check(&comm->status) != WEFT_OK)
+        return;
+    weft__status_fail(&comm->status, result, peer >= 0 ? peer : comm->rank,
+                      "network of rank %d: %s", comm->rank, message);
+    weft__comm_tell_failure(comm);
+}
+
+static weft_result start_progress(weft_comm *comm)
+{
+    const struct weft__progress_options options = {.net = comm->network->net,
+                                                   .rank = comm->rank,
+                                                   .num_ranks = comm->num_ranks,
+                                                   .num_slots = NUM_SLOTS,
+                                                   .status = &comm->status,
+                                                   .on_failure = fail_comm,
+                                                   .context = comm};
+    return weft__progress_start(&options, &comm->network->progress);
+}
+
+/* UCX connects by its first messages, and ends a process whose peer dies meanwhile (docs/network.md): better here
+ * than in an operation. */
+static weft_result greet_all(weft_comm *comm)
+{
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
+                                             .peer = WEFT__NET_ALL_PEERS};
+    const int64_t deadline_ns = weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS;
+    uint64_t number;
+    WEFT__TRY(weft__progress_post(comm->network->progress, &flush, &number));
+    WEFT__TRY(weft__progress_await(comm->network->progress, number, deadline_ns));
+    return weft__progress_error(comm->network->progress);
+}
+
+static weft_result attach(weft_comm *comm)
+{
+    WEFT__TRY(weft__comm_agree(comm, open_net(comm), "open its network"));
+    WEFT__TRY(connect_net(comm));
+    WEFT__TRY(weft__comm_agree(comm, start_progress(comm), "run its network"));
+    return weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes");
+}
+
+weft_result weft__net_attach(weft_comm *comm)
+{
+    if (comm->topology.num_nodes == 1)
+        return WEFT_OK;
+    comm->network = calloc(1, sizeof(*comm->network));
+    WEFT__TRY(weft__comm_agree(
+        comm,
+        comm->network != NULL ? WEFT_OK
+                              : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network"),
+        "have a network"));
+    return attach(comm);
+}
+
+void weft__net_detach(weft_comm *comm)
+{
+    struct weft__network *network = comm->network;
+    if (network == NULL)
+        return;
+    if (network->progress != NULL)
+        weft__progress_stop(network->progress);
+    else if (network->net != NULL)
+        weft__net_close(network->net);
+    free(network);
+    comm->network = NULL;
+}
+
+/* ---------------------------------------------------------------- use */
+
+void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
+{
+    (void)weft__progress_post(comm->network->progress, request, NULL);
+}
+
+struct weft__network_info weft__net_info(const weft_comm *comm)
+{
+    return (struct weft__network_info){.engine = comm->network->engine,
+                                       .transport = comm->network->transport,
+                                       .counts = weft__progress_counts(comm->network->progress)};
+}

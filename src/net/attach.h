@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The network of a communicator that has several nodes: the heaps are its region 0, and its peers are the ranks
+ * of other nodes. What fails here fails the communicator, and the other way round. */
+#ifndef WEFT_NET_ATTACH_H
+#define WEFT_NET_ATTACH_H
+
+#include "comm/comm.h"
+#include "net/progress.h"
+
+/* Collective, when the heap is up; fills comm->network, unless there is one node only. The settings choose the
+ * engine; by default UCX uses the interface towards the rendezvous, and RDMA devices. */
+weft_result weft__net_attach(weft_comm *comm);
+/* The reverse. Ranks that leave are no failure, in whatever order they do. */
+void weft__net_detach(weft_comm *comm);
+
+/* Of a communicator that has a network. Posts, and makes what cannot be posted the communicator's failure. */
+void weft__net_post(weft_comm *comm, const struct weft__work_request *request);
+
+struct weft__network_info {
+    const char *engine, *transport;
+    struct weft__progress_counts counts;
+};
+struct weft__network_info weft__net_info(const weft_comm *comm);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* Which of the host's network devices a communicator uses when nobody says. */
+#ifndef WEFT_NET_DEVICES_H
+#define WEFT_NET_DEVICES_H
+
+#include "comm/comm.h"
+
+enum { WEFT__NET_DEVICES_BYTES = 512 };
+
+/* "eth0,mlx5_0:1", as UCX names them: the interface towards the rendezvous, since UCX listens on what it uses, and
+ * the ports for RDMA. */
+weft_result weft__net_default_devices(const weft_comm *comm, char devices[WEFT__NET_DEVICES_BYTES]);
+
+#endif
