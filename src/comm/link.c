@@ -217,16 +217,14 @@ static void lose_server(struct weft__link *link, enum loss loss)
         }
         num_left++;
     }
-    if (num_left == 0 && loss == SERVER_DIED)
+    char how[80] = "is gone";
+    if (loss == SERVER_SILENT)
+        snprintf(how, sizeof(how), "has shown no sign of life for %u ms: it is stopped, or cut off",
+                 link->heartbeat.limit_ms);
+    if (num_left == 0)
         weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1,
-                          "the rendezvous at %s, port %u (pid %d) is gone", link->point->address,
-                          link->point->port, link->server.pid);
-    else if (num_left == 0)
-        weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1,
-                          "the rendezvous at %s, port %u (pid %d) has shown no sign of life for %u "
-                          "ms: it is stopped, or cut off",
-                          link->point->address, link->point->port, link->server.pid,
-                          link->heartbeat.limit_ms);
+                          "the rendezvous at %s, port %u (pid %d) %s", link->point->address,
+                          link->point->port, link->server.pid, how);
     pthread_mutex_lock(&link->status->mutex);
     link->server_state = SERVER_GONE;
     pthread_cond_broadcast(&link->status->changed);
