@@ -31,7 +31,6 @@ struct weft__link {
     pthread_t monitor;
     int wake_fd;    /* makes the monitor look again */
     int process_fd; /* readable when the process of the rendezvous has ended; -1: not watched */
-
     pthread_mutex_t send_mutex; /* of the wire's sending side and what follows */
     struct weft__wire wire;
     int64_t close_ns; /* when the monitor gives up waiting for the goodbye's effect */
