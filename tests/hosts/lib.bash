@@ -2,8 +2,8 @@
 # Jobs on several hosts (hosts.bash) and what is expected of them. A test sources this with its own arguments, of
 # which the first is the tool; port and network are where jobs meet.
 
-. "$(dirname "$0")/hosts.bash"
-. "$(dirname "$0")/../tool/lib.bash"
+. "$(dirname "${BASH_SOURCE[0]}")/hosts.bash"
+. "$(dirname "${BASH_SOURCE[0]}")/../tool/lib.bash"
 
 WEFT_SECRET=$(od -An -N16 -tx8 /dev/urandom | tr -d ' ')
 export WEFT_SECRET
