@@ -133,10 +133,10 @@ typedef struct weft_comm_config {
      * Where GPUs can share memory by CUDA IPC only, all of it is committed at once (0: a sixteenth of
      * the device) and goes when its rank does: nobody may use the heap of a rank that has left. */
     uint64_t heap_max_bytes;
-    uint32_t timeout_ms; /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
-    int32_t num_nodes;   /* declares that many virtual nodes of consecutive ranks; 0: WEFT_NODES, or
-                                one node per host; of a split: its parent's nodes. Must divide the
-                                number of ranks */
+    uint32_t timeout_ms;  /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
+    int32_t num_nodes;    /* declares that many virtual nodes of consecutive ranks, whose memory is
+                                mapped within the node only; 0: WEFT_NODES, or one node per host; of a
+                                split: its parent's nodes. Must divide the number of ranks */
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
 } weft_comm_config;
 
@@ -240,6 +240,20 @@ typedef struct weft_machine_info {
  * rank. A process that has asked for CUDA must not fork ranks that use it. */
 weft_result weft_machine_query(weft_machine machine, weft_machine_info *info);
 
+/* ---------------------------------------------------------------- network */
+
+typedef struct weft_net_info {
+    char engine[16];     /* "ucx", "shm"; "" if there is none */
+    char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
+    char reason[256];    /* why this engine, or why none */
+    uint64_t sent_bytes; /* that this rank has put to ranks of other nodes */
+    uint64_t sent_messages; /* puts and signals that they were sent in */
+} weft_net_info;
+
+/* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes would get in this
+ * process, on machine cpu. */
+weft_result weft_net_query(const weft_comm *comm, weft_net_info *info);
+
 /* ---------------------------------------------------------------- symmetric heap */
 
 /* Collective. Allocates `bytes` (the same on all ranks, else WEFT_ERROR_MISMATCH) at the same
@@ -335,7 +349,8 @@ weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
 weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
 /* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
- * wrote to heap memory before it, on its stream, all ranks read after it. */
+ * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes on machine cpu, if
+ * all have the same number of ranks. */
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- collectives */

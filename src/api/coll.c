@@ -197,7 +197,7 @@ weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64
 /* The array's bytes from its beginning to the end of its last row. */
 static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_ranks,
                                const uint64_t *counts, const uint64_t *offsets, const char *name,
-                               struct weft_exchanged_row *rows, uint64_t *extent_bytes)
+                               struct weft_span *rows, uint64_t *extent_bytes)
 {
     const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
     const uint64_t most = max_row_bytes / element_bytes;
@@ -209,9 +209,9 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
                                "0..%llu",
                                name, rank, (unsigned long long)counts[rank], name, rank,
                                (unsigned long long)offsets[rank], (unsigned long long)most);
-        rows[rank] = (struct weft_exchanged_row){offsets[rank] * element_bytes,
-                                                 counts[rank] * element_bytes};
-        const uint64_t end = rows[rank].offset + rows[rank].bytes;
+        rows[rank] =
+            (struct weft_span){offsets[rank] * element_bytes, counts[rank] * element_bytes};
+        const uint64_t end = rows[rank].begin + rows[rank].bytes;
         if (counts[rank] > 0 && end > *extent_bytes)
             *extent_bytes = end;
     }

@@ -1,27 +1,130 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll/barrier.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "ops/exchange.h"
 #include "programs/barrier.h"
+#include "programs/internode_barrier.h"
+
+struct weft__barrier {
+    struct weft__exchange *exchange;
+    /* Between several nodes. */
+    void *ranks; /* int32_t [num_nodes][ranks per node], in memory of the machine */
+    void *words; /* in memory of the network */
+    uint64_t words_offset;
+    weft_result obstacle; /* why there is none, with the message */
+    char message[WEFT__MAX_TEXT_BYTES];
+};
+
+/* ---------------------------------------------------------------- several nodes */
+
+/* By node and index in it; all nodes must have as many. */
+static weft_result list_ranks(const weft_comm *comm, int32_t *ranks)
+{
+    const struct weft__topology *topology = &comm->topology;
+    const int32_t num_local = comm->num_ranks / topology->num_nodes;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const int32_t local = topology->local_of_rank[rank];
+        if (num_local * topology->num_nodes != comm->num_ranks || local >= num_local)
+            return weft__error(WEFT_ERROR_UNSUPPORTED,
+                               "the %d nodes have different numbers of ranks: there is no barrier "
+                               "between such",
+                               topology->num_nodes);
+        ranks[topology->node_of_rank[rank] * num_local + local] = rank;
+    }
+    return WEFT_OK;
+}
+
+static weft_result upload_ranks(weft_comm *comm)
+{
+    const size_t bytes = (size_t)comm->num_ranks * sizeof(int32_t);
+    int32_t *ranks = malloc(bytes);
+    if (ranks == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    weft_result result = list_ranks(comm, ranks);
+    if (result == WEFT_OK)
+        result = weft__machine_duplicate(comm, ranks, bytes, &comm->barrier->ranks);
+    free(ranks);
+    return result;
+}
+
+static weft_result reach_nodes(weft_comm *comm)
+{
+    struct weft__barrier *barrier = comm->barrier;
+    WEFT__TRY(weft__comm_agree(comm, upload_ranks(comm), "have a barrier between nodes"));
+    return weft__machine_of(comm)->network_alloc(
+        comm, (uint64_t)comm->topology.num_nodes * sizeof(uint64_t), &barrier->words,
+        &barrier->words_offset);
+}
+
+/* A communicator without it is of use all the same. */
+static weft_result try_to_reach_nodes(weft_comm *comm)
+{
+    struct weft__barrier *barrier = comm->barrier;
+    barrier->obstacle = reach_nodes(comm);
+    if (barrier->obstacle == WEFT_OK)
+        return WEFT_OK;
+    snprintf(barrier->message, sizeof barrier->message, "%s", weft__last_error());
+    return barrier->obstacle == WEFT_ERROR_UNSUPPORTED ? WEFT_OK : barrier->obstacle;
+}
+
+static weft_result launch_between_nodes(weft_comm *comm, weft_stream *stream,
+                                        struct weft__grid grid)
+{
+    const struct weft__barrier *barrier = comm->barrier;
+    const struct weft__topology *topology = &comm->topology;
+    if (barrier->obstacle != WEFT_OK)
+        return weft__error(barrier->obstacle, "%s", barrier->message);
+    const struct weft_internode_barrier_args args = {
+        .exchange = barrier->exchange->device,
+        .node = topology->node_of_rank[comm->rank],
+        .num_nodes = topology->num_nodes,
+        .local_idx = topology->local_of_rank[comm->rank],
+        .num_local = comm->num_ranks / topology->num_nodes,
+        .ranks = barrier->ranks,
+        .words = barrier->words,
+        .words_offset = barrier->words_offset,
+    };
+    return weft__exchange_launch(barrier->exchange, stream, WEFT_PROGRAM_internode_barrier, grid,
+                                 &args, sizeof args);
+}
+
+/* ---------------------------------------------------------------- life and launch */
 
 weft_result weft__barrier_create(weft_comm *comm)
 {
-    return weft__exchange_create(comm, 1, 0, &comm->barrier);
+    struct weft__barrier *barrier = calloc(1, sizeof *barrier);
+    if (barrier == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a barrier");
+    comm->barrier = barrier;
+    WEFT__TRY(weft__exchange_create(comm, 1, 0, &barrier->exchange));
+    return comm->topology.num_nodes > 1 ? try_to_reach_nodes(comm) : WEFT_OK;
 }
 
 void weft__barrier_destroy(weft_comm *comm)
 {
-    weft__exchange_destroy(comm->barrier);
+    struct weft__barrier *barrier = comm->barrier;
+    if (barrier == NULL)
+        return;
+    if (barrier->words != NULL)
+        weft__machine_of(comm)->network_free(comm, barrier->words);
+    weft__machine_of(comm)->free(comm, barrier->ranks);
+    weft__exchange_destroy(barrier->exchange);
+    free(barrier);
     comm->barrier = NULL;
 }
 
 weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
 {
+    const struct weft__grid grid = {.num_blocks = 1, .num_warps = 1};
+    if (comm->topology.num_nodes > 1)
+        return launch_between_nodes(comm, stream, grid);
     const struct weft_barrier_args args = {
-        .exchange = comm->barrier->device,
+        .exchange = comm->barrier->exchange->device,
         .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_barrier}, .num_blocks = 1},
     };
-    const struct weft__grid grid = {.num_blocks = 1, .num_warps = 1};
-    return weft__exchange_launch(comm->barrier, stream, WEFT_PROGRAM_barrier, grid, &args,
+    return weft__exchange_launch(comm->barrier->exchange, stream, WEFT_PROGRAM_barrier, grid, &args,
                                  sizeof args);
 }

@@ -101,7 +101,7 @@ struct weft__coll_places {
 };
 /* How many bytes of a row of row_bytes a warp takes at a time: so many chunks as programs can count. */
 uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes);
-uint64_t weft__coll_longest_row(const struct weft_exchanged_row *rows, int32_t num_rows);
+uint64_t weft__coll_longest_row(const struct weft_span *rows, int32_t num_rows);
 void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,

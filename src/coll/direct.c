@@ -91,7 +91,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
     return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_TENSOR, &args, sizeof args);
 }
 
-uint64_t weft__coll_longest_row(const struct weft_exchanged_row *rows, int32_t num_rows)
+uint64_t weft__coll_longest_row(const struct weft_span *rows, int32_t num_rows)
 {
     uint64_t longest = 0;
     for (int32_t i = 0; i < num_rows; i++)

@@ -28,9 +28,9 @@ static void find_rows(const struct weft__coll_call *call, struct weft_exchanged_
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const uint64_t place = (uint64_t)rank * row_bytes;
         rows->sent[rank] =
-            (struct weft_exchanged_row){call->collective == WEFT_ALL_TO_ALL ? place : 0,
-                                        is_broadcast && comm->rank != call->root ? 0 : row_bytes};
-        rows->received[rank] = (struct weft_exchanged_row){
+            (struct weft_span){call->collective == WEFT_ALL_TO_ALL ? place : 0,
+                               is_broadcast && comm->rank != call->root ? 0 : row_bytes};
+        rows->received[rank] = (struct weft_span){
             is_broadcast ? 0 : place, is_broadcast && rank != call->root ? 0 : row_bytes};
     }
 }

@@ -120,9 +120,9 @@ static uint64_t extent(const struct weft__coll_call *call, const struct weft_exc
 {
     uint64_t end = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        const struct weft_exchanged_row *row = &rows->received[rank];
-        if (row->bytes > 0 && row->offset + row->bytes > end)
-            end = row->offset + row->bytes;
+        const struct weft_span *row = &rows->received[rank];
+        if (row->bytes > 0 && row->begin + row->bytes > end)
+            end = row->begin + row->bytes;
     }
     return end;
 }
@@ -136,11 +136,10 @@ static uint64_t received_bytes(const struct weft__coll_call *call,
     return bytes;
 }
 
-static struct weft_exchanged_row part_of(const struct weft_exchanged_row *row, uint64_t begin,
-                                         uint64_t bytes)
+static struct weft_span part_of(const struct weft_span *row, uint64_t begin, uint64_t bytes)
 {
     const struct weft_span span = weft_span_of_row(row->bytes, begin, bytes);
-    return (struct weft_exchanged_row){row->offset + (span.bytes > 0 ? span.begin : 0), span.bytes};
+    return (struct weft_span){row->begin + (span.bytes > 0 ? span.begin : 0), span.bytes};
 }
 
 /* Bytes [begin, begin + bytes) of every row; they are staged one after the other. */
@@ -154,10 +153,10 @@ static weft_result push_piece(const struct weft__coll_call *call,
     struct weft_copy_args after = {0};
     uint64_t staged_bytes = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        const struct weft_exchanged_row received = part_of(&rows->received[rank], begin, bytes);
+        const struct weft_span received = part_of(&rows->received[rank], begin, bytes);
         piece.sent[rank] = part_of(&rows->sent[rank], begin, bytes);
-        piece.received[rank] = (struct weft_exchanged_row){staged_bytes, received.bytes};
-        add_copy(&after, call->recv + received.offset, call->coll->staging + staged_bytes,
+        piece.received[rank] = (struct weft_span){staged_bytes, received.bytes};
+        add_copy(&after, call->recv + received.begin, call->coll->staging + staged_bytes,
                  received.bytes);
         staged_bytes += received.bytes;
     }

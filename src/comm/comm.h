@@ -13,7 +13,7 @@
 #include "weft.h"
 
 struct weft__link;     /* the connection to the rendezvous, and its monitor thread */
-struct weft__exchange; /* host side of device signals, of a layer above */
+struct weft__barrier;  /* of weft_barrier, of a layer above */
 struct weft__windows;  /* memory that all ranks have mapped, of a layer above */
 struct weft__network;  /* traffic between nodes, of a layer above */
 struct weft__heap_kind;
@@ -46,7 +46,7 @@ struct weft_comm {
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
     struct weft__network *network;    /* NULL: one node, or the machine has none */
-    struct weft__exchange *barrier;   /* of weft_barrier: made and destroyed by the api layer */
+    struct weft__barrier *barrier;    /* of weft_barrier: made and destroyed by the api layer */
     struct weft__windows *windows;    /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The symmetric heap: memory of each rank, mapped by every rank of the host into a reserved address
+/* The symmetric heap: memory of each rank, mapped by every rank of the node into a reserved address
  * range, so that growth never moves an address. Offset 0 holds the heap header. */
 #ifndef WEFT_COMM_HEAP_H
 #define WEFT_COMM_HEAP_H

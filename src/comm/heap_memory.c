@@ -99,10 +99,11 @@ static weft_result agree(struct weft__heap_memory *memory, const weft_comm_confi
 
 /* ---------------------------------------------------------------- sharing */
 
+/* Of the same node, also where several nodes are on one host. */
 static int is_neighbour(const weft_comm *comm, int32_t rank)
 {
-    return rank != comm->rank &&
-           comm->identities[rank].host_key == comm->identities[comm->rank].host_key;
+    const int32_t *node_of_rank = comm->topology.node_of_rank;
+    return rank != comm->rank && node_of_rank[rank] == node_of_rank[comm->rank];
 }
 
 static weft_result exchange_descriptors(struct weft__heap_memory *memory, int fd,

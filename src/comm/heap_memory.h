@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory under a symmetric heap: this rank's, and the mappings of the other ranks of the host. */
+/* The memory under a symmetric heap: this rank's, and the mappings of the other ranks of the node. */
 #ifndef WEFT_COMM_HEAP_MEMORY_H
 #define WEFT_COMM_HEAP_MEMORY_H
 

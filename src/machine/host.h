@@ -90,6 +90,9 @@ struct weft__machine {
     /* Versions and devices, all of which are 0. */
     void (*describe)(weft_machine_info *info);
 
+    /* Semantics: weft_net_query; *info is zero. */
+    weft_result (*describe_network)(const weft_comm *comm, weft_net_info *info);
+
     /* Memory of this rank that programs access; zeroed. */
     weft_result (*alloc)(weft_comm *comm, uint64_t bytes, void **memory);
     void (*free)(weft_comm *comm, void *memory);

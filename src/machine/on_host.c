@@ -53,6 +53,13 @@ void weft__on_host_describe(weft_machine_info *info)
     info->num_devices = 1;
 }
 
+weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_info *info)
+{
+    (void)comm;
+    snprintf(info->reason, sizeof info->reason, "the network is simulated");
+    return WEFT_OK;
+}
+
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     (void)comm;

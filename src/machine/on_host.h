@@ -11,6 +11,7 @@ weft_result weft__on_host_attach(weft_comm *comm);
 weft_result weft__on_host_start(weft_comm *comm);
 void weft__on_host_do_nothing(weft_comm *comm);
 void weft__on_host_describe(weft_machine_info *info);
+weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_info *info);
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__on_host_free(weft_comm *comm, void *memory);
 weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
@@ -28,7 +29,7 @@ weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream
 int weft__on_host_stream_is_capturing(weft_stream *stream);
 
 /* The table of a machine, in the file that has its stream_* and event_* functions. */
-#define WEFT__ON_HOST_MACHINE(machine_name, machine_start, machine_stop)                           \
+#define WEFT__ON_HOST_MACHINE(machine_name, machine_start, machine_stop, machine_describe_network) \
     {                                                                                              \
         .hooks = {.name = machine_name,                                                            \
                   .attach = weft__on_host_attach,                                                  \
@@ -36,13 +37,14 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
                   .stop = machine_stop,                                                            \
                   .detach = weft__on_host_do_nothing},                                             \
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
-        .describe = weft__on_host_describe, .alloc = weft__on_host_alloc,                          \
-        .free = weft__on_host_free, .network_alloc = weft__on_host_network_alloc,                  \
-        .network_free = weft__on_host_network_free, .copy = weft__on_host_copy,                    \
-        .check_pointer = weft__on_host_check_pointer, .find_block = weft__on_host_find_block,      \
-        .share_block = weft__on_host_share_block, .close_block = weft__on_host_close_block,        \
-        .choose_grid = weft__on_host_choose_grid, .max_blocks = 1,                                 \
-        .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
+        .describe = weft__on_host_describe, .describe_network = machine_describe_network,          \
+        .alloc = weft__on_host_alloc, .free = weft__on_host_free,                                  \
+        .network_alloc = weft__on_host_network_alloc, .network_free = weft__on_host_network_free,  \
+        .copy = weft__on_host_copy, .check_pointer = weft__on_host_check_pointer,                  \
+        .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \
+        .close_block = weft__on_host_close_block, .choose_grid = weft__on_host_choose_grid,        \
+        .max_blocks = 1, .collect_failure = weft__on_host_do_nothing,                              \
+        .stream_wrap = weft__on_host_stream_wrap,                                                  \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
         .stream_create = stream_create, .stream_destroy = stream_destroy,                          \
         .stream_synchronize = stream_synchronize, .stream_call = stream_call,                      \

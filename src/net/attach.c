@@ -9,14 +9,19 @@
 #include "comm/thread.h"
 #include "net/devices.h"
 
-enum { NUM_SLOTS = 1024, ENGINE_BYTES = 16 };
+enum {
+    NUM_SLOTS = 1024,
+    ENGINE_BYTES = 16,
+    NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
+};
 
 struct weft__network {
     struct weft__net *net; /* the progress thread's once there is one */
     struct weft__progress *progress;
     const char *engine;
     char devices[WEFT__NET_DEVICES_BYTES];
-    char transport[WEFT__NET_REASON_BYTES];
+    char transport[WEFT__NET_TRANSPORT_BYTES];
+    char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
 };
 
 /* ---------------------------------------------------------------- opening */
@@ -47,6 +52,8 @@ static weft_result open_net(weft_comm *comm)
         config.devices = devices;
     WEFT__TRY(weft__net_open(&config, &comm->network->net));
     comm->network->engine = weft__net_engine_name(comm->network->net);
+    snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
+             weft__net_reason(comm->network->net));
     weft__heap_query(comm->heap, &heap);
     return weft__net_reg_growing(comm->network->net, weft__heap_bases(comm->heap)[comm->rank],
                                  heap.max_bytes, weft__heap_backed_bytes(comm->heap), &region);
@@ -146,11 +153,12 @@ static weft_result connect_net(weft_comm *comm)
 
 /* ---------------------------------------------------------------- progress */
 
-/* By the progress thread. The others have their own news, or not yet. */
+/* By the progress thread. The rendezvous knows more of a peer that is gone: that it died, and its pid. */
 static void fail_comm(void *context, int32_t peer, weft_result result, const char *message)
 {
     weft_comm *comm = context;
-    if (weft__status_check(&comm->status) != WEFT_OK)
+    const int64_t news_ns = peer >= 0 ? NEWS_MS * WEFT__NS_PER_MS : 0;
+    if (weft__status_await_failure(&comm->status, news_ns) != WEFT_OK)
         return;
     weft__status_fail(&comm->status, result, peer >= 0 ? peer : comm->rank,
                       "network of rank %d: %s", comm->rank, message);
@@ -223,9 +231,36 @@ void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
     (void)weft__progress_post(comm->network->progress, request, NULL);
 }
 
-struct weft__network_info weft__net_info(const weft_comm *comm)
+/* What the settings choose. */
+static weft_result describe_choice(weft_net_info *info)
 {
-    return (struct weft__network_info){.engine = comm->network->engine,
-                                       .transport = comm->network->transport,
-                                       .counts = weft__progress_counts(comm->network->progress)};
+    struct weft__net_config config = {.engine = NULL};
+    const char *engine = "";
+    WEFT__TRY(weft__net_read_settings(&config));
+    const weft_result result =
+        weft__net_choice(config.engine, &engine, info->reason, sizeof(info->reason));
+    if (result == WEFT_ERROR_UNSUPPORTED)
+        snprintf(info->reason, sizeof(info->reason), "%s", weft__last_error());
+    else if (result != WEFT_OK)
+        return result;
+    snprintf(info->engine, sizeof(info->engine), "%s", engine);
+    return WEFT_OK;
+}
+
+weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info)
+{
+    if (comm == NULL)
+        return describe_choice(info);
+    const struct weft__network *network = comm->network;
+    if (network == NULL) {
+        snprintf(info->reason, sizeof(info->reason), "the communicator has one node");
+        return WEFT_OK;
+    }
+    const struct weft__progress_counts counts = weft__progress_counts(network->progress);
+    snprintf(info->engine, sizeof(info->engine), "%s", network->engine);
+    snprintf(info->transport, sizeof(info->transport), "%s", network->transport);
+    snprintf(info->reason, sizeof(info->reason), "%s", network->reason);
+    info->sent_bytes = counts.num_bytes;
+    info->sent_messages = counts.num_messages;
+    return WEFT_OK;
 }

@@ -13,13 +13,10 @@ weft_result weft__net_attach(weft_comm *comm);
 /* The reverse. Ranks that leave are no failure, in whatever order they do. */
 void weft__net_detach(weft_comm *comm);
 
-/* Of a communicator that has a network. Posts, and makes what cannot be posted the communicator's failure. */
+/* Of a communicator that has a network. What is wrong with the request becomes the communicator's failure. */
 void weft__net_post(weft_comm *comm, const struct weft__work_request *request);
 
-struct weft__network_info {
-    const char *engine, *transport;
-    struct weft__progress_counts counts;
-};
-struct weft__network_info weft__net_info(const weft_comm *comm);
+/* As weft_net_query; *info is zero. */
+weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info);
 
 #endif

@@ -34,8 +34,8 @@ static weft_result check_config(const struct weft__net_config *config)
 
 static weft_result open_engine(struct weft__net *net)
 {
-    char reason[WEFT__NET_REASON_BYTES];
-    weft_result result = weft__net_choose(net->config.engine, &net->engine, reason, sizeof(reason));
+    weft_result result =
+        weft__net_choose(net->config.engine, &net->engine, net->reason, sizeof(net->reason));
     if (result == WEFT_OK)
         result = net->engine->open(net, &net->config, &net->state);
     if (result != WEFT_OK)
@@ -49,7 +49,8 @@ static weft_result open_engine(struct weft__net *net)
         net->min_write_bytes = net->config.min_write_bytes != 0
                                    ? net->config.min_write_bytes
                                    : net->engine->min_write_bytes(net->state);
-    weft__log(WEFT__LOG_INFO, net->config.rank, "network engine %s, %s", net->engine->name, reason);
+    weft__log(WEFT__LOG_INFO, net->config.rank, "network engine %s, %s", net->engine->name,
+              net->reason);
     return WEFT_OK;
 }
 
@@ -251,6 +252,11 @@ int weft__net_fd(const struct weft__net *net)
 const char *weft__net_engine_name(const struct weft__net *net)
 {
     return net->engine->name;
+}
+
+const char *weft__net_reason(const struct weft__net *net)
+{
+    return net->reason;
 }
 
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport)

@@ -41,7 +41,8 @@ enum {
     WEFT__NET_MAX_REGIONS = 8,
     WEFT__NET_ALL_PEERS = -1,
     WEFT__NET_PLACE_OFFSET_BITS = 48,
-    WEFT__NET_REASON_BYTES = 256
+    WEFT__NET_REASON_BYTES = 256,
+    WEFT__NET_TRANSPORT_BYTES = 112
 };
 
 enum weft__net_demand {
@@ -156,6 +157,8 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
     __attribute__((format(printf, 3, 4)));
 
 const char *weft__net_engine_name(const struct weft__net *net);
+/* Why it is this one. */
+const char *weft__net_reason(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 

@@ -68,7 +68,8 @@ struct weft__net {
     uint64_t num_under_way; /* operations */
     uint64_t num_flushes;   /* names them */
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
-    char transport[WEFT__NET_REASON_BYTES];
+    char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
+    char transport[WEFT__NET_TRANSPORT_BYTES];
 };
 
 /* net.c */

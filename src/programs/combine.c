@@ -7,30 +7,22 @@
 
 #include "programs/share.h"
 
-enum { MAX_BIASES = 2 };
-
 struct row_sum {
     uint64_t sequence;
     int array; /* of the messages: whose rows are summed */
     weft_dtype dtype;
     uint64_t row_bytes;
-    const char *biases[MAX_BIASES]; /* [num_biases] */
+    const char *const *biases; /* [num_biases] */
     int32_t num_biases;
     char *out;
 };
 
-/* Of a token: the rows that it has at the ranks of its routes (weft_target), among the warp's pointers behind
- * the biases. Returns how many. */
+/* The token's rows, among the warp's pointers behind the biases. Returns how many. */
 WEFT_FN int32_t find_sources(struct weft_warp *warp, const struct weft_combine_args *args,
                              int32_t num_biases, int32_t token)
 {
-    const struct weft_route *routes = weft_token_routes(&args->routing, token);
-    const int32_t num_routes = weft_num_routes(&args->routing, routes);
-    const void **srcs = weft_warp_pointers(warp) + num_biases;
-    weft_warp_sync(warp); /* the previous row's pointers have been used */
-    for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE)
-        srcs[j] = weft_target(routes[j].rank, weft_route_row(&args->routing, token, routes[j]));
-    return num_routes;
+    return weft_find_targets(warp, &args->routing, token, WEFT_ROUTES_ASCENDING,
+                             weft_warp_pointers(warp) + num_biases);
 }
 
 /* Where a target's row is, or null if the rank has no such row. */
@@ -54,8 +46,7 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
     const void **dst = srcs + WEFT_WARP_POINTERS - 1;
     if (weft_lane_idx(warp) == 0)
         *dst = sum->out + own_offset;
-    for (int32_t i = weft_lane_idx(warp); i < sum->num_biases && i < MAX_BIASES;
-         i += WEFT_WARP_SIZE)
+    for (int32_t i = weft_lane_idx(warp); i < sum->num_biases; i += WEFT_WARP_SIZE)
         srcs[i] = sum->biases[i] + own_offset;
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
         const char *row = source_row(warp, args, sum, srcs[sum->num_biases + j]);
@@ -72,18 +63,15 @@ WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args
                           uint64_t sequence, const struct weft_share *share, struct weft_part part,
                           int32_t num_routes)
 {
-    const struct row_sum payload = {sequence,
-                                    WEFT_ARRAY_PLANE,
-                                    args->dtype,
-                                    args->message.call[WEFT_CALL_ROW_BYTES],
-                                    {args->biases[0], args->biases[1]},
-                                    args->num_biases,
-                                    args->out};
+    const struct row_sum payload = {
+        sequence,     WEFT_ARRAY_PLANE, args->dtype, args->message.call[WEFT_CALL_ROW_BYTES],
+        args->biases, args->num_biases, args->out,
+    };
     const struct row_sum weights = {sequence,
                                     WEFT_ARRAY_TOPK_WEIGHTS,
                                     WEFT_FP32,
                                     (uint64_t)args->routing.num_topk * sizeof(float),
-                                    {NULL, NULL},
+                                    NULL,
                                     0,
                                     (char *)args->out_topk_weights};
     const struct weft_span span = weft_part_span(share, part.part, payload.row_bytes);

@@ -12,8 +12,8 @@ WEFT_FN const void *destination(struct weft_warp *warp, const struct weft_direct
 {
     if (rank != args->direct.area.exchange.rank)
         return weft_direct_output(warp, &args->direct, rank) + span.begin;
-    const char *src = args->in + args->rows.sent[rank].offset;
-    const char *dst = args->out + args->rows.received[rank].offset;
+    const char *src = args->in + args->rows.sent[rank].begin;
+    const char *dst = args->out + args->rows.received[rank].begin;
     return dst == src ? NULL : dst + span.begin;
 }
 
@@ -26,7 +26,7 @@ WEFT_FN void push_span(struct weft_warp *warp, const struct weft_direct_push_arg
     for (int32_t i = weft_lane_idx(warp); i < num_dsts; i += WEFT_WARP_SIZE)
         dsts[i] = destination(warp, args, (first_rank + i) % num_ranks, span);
     weft_warp_sync(warp);
-    weft_row_copy(warp, dsts, num_dsts, args->in + args->rows.sent[first_rank].offset + span.begin,
+    weft_row_copy(warp, dsts, num_dsts, args->in + args->rows.sent[first_rank].begin + span.begin,
                   span.bytes);
 }
 
@@ -47,12 +47,12 @@ WEFT_FN void push_unit(struct weft_warp *warp, const struct weft_direct_push_arg
 
 /* Of this rank's call, for `rank`: what goes there; or what must come from there. */
 WEFT_FN struct weft_call_header header_for(const struct weft_direct_push_args *args, int32_t rank,
-                                           const struct weft_exchanged_row *rows)
+                                           const struct weft_span *rows)
 {
     struct weft_call_header header = args->direct.header;
     if (header.num_bytes == 0)
         header.num_bytes = rows[rank].bytes;
-    header.output += args->rows.received[rank].offset;
+    header.output += args->rows.received[rank].begin;
     return header;
 }
 

@@ -34,22 +34,12 @@ WEFT_FN int32_t target_row(struct weft_warp *warp, const struct sending *sending
                : NO_ROOM;
 }
 
-/* The rows that a token goes to at the ranks of its routes (weft_target), in the warp's pointers. Returns how many.
- * Tokens begin with different ranks, lest all ranks write to the same one first. */
+/* The rows that the token goes to, in the warp's pointers. Returns how many. */
 WEFT_FN int32_t find_targets(struct weft_warp *warp, const struct weft_dispatch_args *args,
                              int32_t token)
 {
-    const struct weft_route *routes = weft_token_routes(&args->routing, token);
-    const int32_t num_routes = weft_num_routes(&args->routing, routes);
-    const void **targets = weft_warp_pointers(warp);
-    if (num_routes == 0)
-        return 0;
-    weft_warp_sync(warp); /* the previous row's pointers have been used */
-    for (int32_t i = weft_lane_idx(warp); i < num_routes; i += WEFT_WARP_SIZE) {
-        const struct weft_route route = routes[(token + i) % num_routes];
-        targets[i] = weft_target(route.rank, weft_route_row(&args->routing, token, route));
-    }
-    return num_routes;
+    return weft_find_targets(warp, &args->routing, token, WEFT_ROUTES_ROTATED,
+                             weft_warp_pointers(warp));
 }
 
 /* Where a target's row is, or null if the rank's outputs end before it. */

@@ -110,10 +110,14 @@ WEFT_STATIC_ASSERT(WEFT_NUM_MESSAGES * sizeof(uint32_t) <= WEFT_MESSAGES_OFFSET 
                            WEFT_BLOCK_SHARED_BYTES,
                    "they fit the memory of a block");
 
+/* A multiple of a message's slot: what follows may be slots of packets, which are aligned on every machine. */
 WEFT_FN uint64_t weft_mailbox_bytes(int32_t num_ranks, int32_t max_blocks)
 {
-    return (uint64_t)num_ranks *
-           (2 * (uint64_t)WEFT_MESSAGE_SLOT_BYTES + (uint64_t)max_blocks * sizeof(uint64_t));
+    const uint64_t finished_bytes = (uint64_t)num_ranks * (uint64_t)max_blocks * sizeof(uint64_t);
+    const uint64_t num_slots =
+        2 * (uint64_t)num_ranks +
+        (finished_bytes + WEFT_MESSAGE_SLOT_BYTES - 1) / WEFT_MESSAGE_SLOT_BYTES;
+    return num_slots * WEFT_MESSAGE_SLOT_BYTES;
 }
 
 /* In the mailbox of `owner`: the message of `writer`. */

@@ -9,6 +9,7 @@
     X(dispatch)                                                                                    \
     X(combine)                                                                                     \
     X(barrier)                                                                                     \
+    X(internode_barrier)                                                                           \
     X(packet_reduce)                                                                               \
     X(packet_two_step)                                                                             \
     X(packet_exchange)                                                                             \

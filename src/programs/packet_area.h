@@ -37,14 +37,10 @@ struct weft_packet_area {
     char *areas[WEFT_COLL_MAX_RANKS];
 };
 
-/* What goes between this rank and each other, in bytes from the beginning of its input and output. */
-struct weft_exchanged_row {
-    uint64_t offset;
-    uint64_t bytes;
-};
+/* What goes between this rank and each other: parts of its input and output. */
 struct weft_exchanged_rows {
-    struct weft_exchanged_row sent[WEFT_COLL_MAX_RANKS];
-    struct weft_exchanged_row received[WEFT_COLL_MAX_RANKS];
+    struct weft_span sent[WEFT_COLL_MAX_RANKS];
+    struct weft_span received[WEFT_COLL_MAX_RANKS];
 };
 
 /* What ranks can disagree on, in failures: the bytes of a header's kind, and what follows them. */

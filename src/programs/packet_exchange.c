@@ -32,9 +32,9 @@ WEFT_FN struct warp_group group_of_warp(struct weft_warp *warp, int32_t num_rank
 WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_args *args,
                       const struct weft_packets *packets, int32_t rank, struct warp_group group)
 {
-    const struct weft_exchanged_row row = args->rows.sent[rank];
+    const struct weft_span row = args->rows.sent[rank];
     const struct weft_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
-    const char *src = args->in + row.offset + span.begin;
+    const char *src = args->in + row.begin + span.begin;
     const uint64_t slot =
         weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES;
     const struct weft_packet_targets one = {rank, rank + 1, slot};
@@ -45,7 +45,7 @@ WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_
         weft_packets_send(warp, packets, one, &loaded);
         return;
     }
-    char *dst = args->out + args->rows.received[rank].offset + span.begin;
+    char *dst = args->out + args->rows.received[rank].begin + span.begin;
     const void **dsts = weft_warp_pointers(warp);
     if (weft_lane_idx(warp) == 0)
         dsts[0] = dst;
@@ -59,13 +59,13 @@ WEFT_FN enum weft_status receive_row(struct weft_warp *warp,
                                      const struct weft_packets *packets, int32_t rank,
                                      struct warp_group group)
 {
-    const struct weft_exchanged_row row = args->rows.received[rank];
+    const struct weft_span row = args->rows.received[rank];
     const struct weft_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
     if (span.bytes == 0 || rank == packets->rank)
         return WEFT_STATUS_OK;
     return weft_packets_receive(
         warp, packets, rank, weft_region_slot(&args->area, rank) + span.begin / WEFT_PACKET_BYTES,
-        args->out + row.offset + span.begin, span.bytes);
+        args->out + row.begin + span.begin, span.bytes);
 }
 
 /* In a broadcast also ranks between which nothing goes tell each other the row's bytes. */

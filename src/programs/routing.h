@@ -107,4 +107,25 @@ WEFT_FN int32_t weft_target_row(const void *target)
     return (int32_t)(uint32_t)(uintptr_t)target;
 }
 
+enum weft_route_order {
+    WEFT_ROUTES_ASCENDING,
+    WEFT_ROUTES_ROTATED /* tokens begin with different ranks, lest all ranks write to the same one first */
+};
+
+/* The warp's pointers from `targets` on become the token's targets at the ranks of its routes. Returns how many. */
+WEFT_FN int32_t weft_find_targets(struct weft_warp *warp, const struct weft_routing *routing,
+                                  int32_t token, enum weft_route_order order, const void **targets)
+{
+    const struct weft_route *routes = weft_token_routes(routing, token);
+    const int32_t num_routes = weft_num_routes(routing, routes);
+    const int32_t first = order == WEFT_ROUTES_ROTATED && num_routes > 0 ? token % num_routes : 0;
+    weft_warp_sync(warp); /* the previous row's pointers have been used */
+    for (int32_t i = weft_lane_idx(warp); i < num_routes; i += WEFT_WARP_SIZE) {
+        const struct weft_route route =
+            routes[first + i < num_routes ? first + i : first + i - num_routes];
+        targets[i] = weft_target(route.rank, weft_route_row(routing, token, route));
+    }
+    return num_routes;
+}
+
 #endif

@@ -9,7 +9,7 @@
 
 #include "programs/block.h"
 
-/* The bytes of a row that a warp or a part covers; none, for the later ones of a short row. */
+/* Bytes of a row or an array: those that a warp or a part covers, none for the later ones of a short row. */
 struct weft_span {
     uint64_t begin;
     uint64_t bytes;

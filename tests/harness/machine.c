@@ -115,6 +115,30 @@ weft_result tests_warm_up(const weft_unique_id *id)
     return result == WEFT_OK ? weft_comm_destroy(comm) : result;
 }
 
+/* In a process of its own: what an engine loads must not be there in the processes that fork. */
+int tests_network_is_there(const char *engine)
+{
+    int status = -1;
+    tests_choose_machine();
+    if (tests_on_cuda())
+        return 0;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        weft_net_info info = {.engine = ""};
+        setenv("WEFT_NET", engine, 1);
+        const weft_result result = weft_net_query(NULL, &info);
+        const int is_there = result == WEFT_OK && info.engine[0] != '\0';
+        if (!is_there)
+            printf("no network engine %s: %s\n", engine,
+                   result == WEFT_OK ? info.reason : weft_last_error());
+        fflush(NULL);
+        _exit(!is_there);
+    }
+    waitpid(pid, &status, 0);
+    return status == 0;
+}
+
 void tests_need_one_mapping(void)
 {
 #ifdef __SANITIZE_THREAD__

@@ -24,6 +24,10 @@ int32_t tests_num_devices(void);
  * process takes a second or two. */
 int tests_rounds(int on_cpu, int on_cuda);
 
+/* Whether communicators of several nodes can have a network with this engine ("auto", "ucx", "shm"); if not, says
+ * why. */
+int tests_network_is_there(const char *engine);
+
 /* For tests whose ranks are threads that access each other's memory where it is. Ends the test as skipped
  * under the thread sanitizer: ranks signal each other in heaps, which each has mapped elsewhere, so that to
  * the sanitizer nothing orders those accesses. */

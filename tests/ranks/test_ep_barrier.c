@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* weft_barrier: nobody passes before all have come, and memory written before it is read after. */
+/* weft_barrier: nobody passes before all have come, of all nodes, and memory written before it is read after, where
+ * ranks can reach it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -32,7 +34,7 @@ static uint64_t word_value(uint64_t round, int32_t from, int32_t to, int i)
     return round * 1000003 + (uint64_t)(from * 97 + to) * 4096 + (uint64_t)i;
 }
 
-/* Writes this rank's row in the heap of every rank, its own included. */
+/* Writes this rank's row in the heap of every rank of its node, its own included. */
 static void write_to_all(void *argument)
 {
     struct visitor *visitor = argument;
@@ -40,12 +42,20 @@ static void write_to_all(void *argument)
     visitor->round++;
     for (int32_t rank = 0; rank < visitor->rank.context->num_ranks; rank++) {
         uint64_t *words = weft_ptr(visitor->rank.comm, visitor->words, rank);
+        if (words == NULL)
+            continue;
         for (int i = 0; i < WORDS_PER_RANK; i++)
             visitor->copy[i] = word_value(visitor->round, own, rank, i);
         visitor->num_wrong += ep_rank_copy(&visitor->rank, words + own * WORDS_PER_RANK,
                                            visitor->copy, ROW_BYTES) != WEFT_OK;
     }
     atomic_fetch_add(visitor->num_arrived, 1);
+}
+
+static int is_neighbour(const struct visitor *visitor, int32_t rank)
+{
+    return weft_comm_node(visitor->rank.comm, rank) ==
+           weft_comm_node(visitor->rank.comm, visitor->rank.context->rank);
 }
 
 static void read_from_all(void *argument)
@@ -57,7 +67,7 @@ static void read_from_all(void *argument)
     visitor->num_wrong += ep_rank_copy(&visitor->rank, visitor->copy, visitor->words,
                                        (size_t)num_ranks * ROW_BYTES) != WEFT_OK;
     for (int32_t rank = 0; rank < num_ranks; rank++)
-        for (int i = 0; i < WORDS_PER_RANK; i++)
+        for (int i = 0; i < WORDS_PER_RANK && is_neighbour(visitor, rank); i++)
             visitor->num_wrong += visitor->copy[rank * WORDS_PER_RANK + i] !=
                                   word_value(visitor->round, rank, own, i);
 }
@@ -76,11 +86,12 @@ static int step(struct visitor *visitor)
 
 static int visit(struct ranks_context *context)
 {
-    /* Ranks of several processes take turns on a GPU, by the millisecond. */
-    const int32_t num_steps = tests_rounds(ep_grid_size(1000, 100), 200);
+    const int32_t num_nodes = context->argument != NULL ? *(const int32_t *)context->argument : 1;
+    /* Ranks of several processes take turns on a GPU, by the millisecond; others sleep in the network. */
+    const int32_t num_steps = num_nodes > 1 ? 200 : tests_rounds(ep_grid_size(1000, 100), 200);
     struct visitor *visitor = oracle_alloc(sizeof *visitor);
     void *words;
-    if (ep_rank_open(&visitor->rank, context, 0, 4096))
+    if (ep_rank_open(&visitor->rank, context, num_nodes, 4096))
         return 1;
     visitor->num_arrived = context->shared;
     const size_t bytes = (size_t)context->num_ranks * ROW_BYTES;
@@ -103,11 +114,18 @@ static int visit(struct ranks_context *context)
     return 0;
 }
 
+static void run_on_nodes(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
+{
+    const struct ranks_options options = {.mode = mode,
+                                          .num_ranks = num_ranks,
+                                          .argument = &num_nodes,
+                                          .shared_bytes = sizeof(uint64_t)};
+    assert_int_equal(ranks_run_with(&options, visit), 0);
+}
+
 static void run(enum ranks_mode mode, int32_t num_ranks)
 {
-    const struct ranks_options options = {
-        .mode = mode, .num_ranks = num_ranks, .shared_bytes = sizeof(uint64_t)};
-    assert_int_equal(ranks_run_with(&options, visit), 0);
+    run_on_nodes(mode, num_ranks, 1);
 }
 
 static void in_threads(void **state)
@@ -124,12 +142,36 @@ static void in_processes(void **state)
     run(RANKS_PROCESSES, 3);
 }
 
+static void between_nodes(const char *engine)
+{
+    if (!tests_network_is_there(engine))
+        skip();
+    setenv("WEFT_NET", engine, 1);
+    run_on_nodes(RANKS_PROCESSES, 2, 2);
+    run_on_nodes(RANKS_PROCESSES, 4, 2);
+    run_on_nodes(RANKS_PROCESSES, 4, 4);
+    run_on_nodes(RANKS_THREADS, 6, 3);
+    unsetenv("WEFT_NET");
+}
+
+static void between_nodes_over_shm(void **state)
+{
+    (void)state;
+    between_nodes("shm");
+}
+
+static void between_nodes_over_ucx(void **state)
+{
+    (void)state;
+    between_nodes("ucx");
+}
+
 /* Barriers given to different streams are still ordered among each other. */
 static int alternate(struct ranks_context *context)
 {
     struct ep_rank self;
     weft_stream *other;
-    if (ep_rank_open(&self, context, 0, 4096))
+    if (ep_rank_open(&self, context, *(const int32_t *)context->argument, 4096))
         return 1;
     RANK_CHECK_OK(context, weft_stream_create(self.comm, &other));
     for (int i = 0; i < 300; i++)
@@ -144,7 +186,11 @@ static int alternate(struct ranks_context *context)
 static void on_alternating_streams(void **state)
 {
     (void)state;
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, alternate, NULL), 0);
+    int32_t num_nodes = 1;
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, alternate, &num_nodes), 0);
+    num_nodes = 2;
+    if (tests_network_is_there("auto"))
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, alternate, &num_nodes), 0);
 }
 
 int main(void)
@@ -152,6 +198,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_threads),
         cmocka_unit_test(in_processes),
+        cmocka_unit_test(between_nodes_over_shm),
+        cmocka_unit_test(between_nodes_over_ucx),
         cmocka_unit_test(on_alternating_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,7 +127,8 @@ static void ranks_see_each_others_memory(void **state)
         run_in_both_modes(counts[index], share_memory);
 }
 
-static int map_other_nodes(struct ranks_context *context)
+/* Also where they are on one host. */
+static int map_own_node(struct ranks_context *context)
 {
     weft_comm *comm;
     void *words;
@@ -136,16 +137,31 @@ static int map_other_nodes(struct ranks_context *context)
     RANK_CHECK_OK(
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
     RANK_CHECK_OK(context, weft_heap_alloc(comm, 8000, &words));
-    if (write_all_check_own(context, comm, words, 1000) != 0)
-        return 1;
+    RANK_CHECK_OK(context, weft_heap_grow(comm, 8 << 20));
+    for (int32_t rank = 0; rank < context->num_ranks; rank++) {
+        const int is_mapped = weft_ptr(comm, words, rank) != NULL;
+        const int is_neighbour = weft_comm_node(comm, rank) == weft_comm_node(comm, context->rank);
+        RANK_CHECK(context, is_mapped == is_neighbour, "rank %d's memory is%s mapped", rank,
+                   is_mapped ? "" : " not");
+    }
+    weft_comm *node;
+    RANK_CHECK_OK(context,
+                  weft_comm_split(comm, weft_comm_node(comm, context->rank), 0, NULL, &node));
+    struct ranks_context of_node = *context;
+    of_node.num_ranks = context->num_ranks / 2;
+    of_node.rank = context->rank % of_node.num_ranks;
+    RANK_CHECK_OK(context, weft_heap_alloc(node, 8000, &words));
+    RANK_CHECK(context, write_all_check_own(&of_node, node, words, 1000) == 0, "%.900s",
+               of_node.failure);
+    RANK_CHECK_OK(context, weft_comm_destroy(node));
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
 }
 
-static void virtual_nodes_of_a_host_share_memory(void **state)
+static void nodes_map_their_own_memory_alone(void **state)
 {
     (void)state;
-    run_in_both_modes(4, map_other_nodes);
+    run_in_both_modes(4, map_own_node);
 }
 
 static int alloc_and_free(struct ranks_context *context)
@@ -398,7 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_see_each_others_memory),
-        cmocka_unit_test(virtual_nodes_of_a_host_share_memory),
+        cmocka_unit_test(nodes_map_their_own_memory_alone),
         cmocka_unit_test(what_is_freed_can_be_had_again),
         cmocka_unit_test(heaps_grow_to_their_limit),
         cmocka_unit_test(lack_of_memory_is_an_error),

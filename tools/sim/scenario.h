@@ -48,7 +48,7 @@ struct scenario_request {
     enum scenario_op op;
     uint64_t seed;      /* of shape and schedule */
     int32_t num_ranks;  /* or SCENARIO_DRAWN: 2 to 4, for layout also 1, for collectives 1 to 5 */
-    int32_t num_nodes;  /* or SCENARIO_DRAWN: a divisor of the ranks */
+    int32_t num_nodes;  /* or SCENARIO_DRAWN: 1 */
     int32_t max_tokens; /* per rank and round */
     int32_t max_count;  /* elements of a collective's row */
     enum weft__sim_policy policy;

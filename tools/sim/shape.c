@@ -89,15 +89,6 @@ static int32_t draw(struct rng *rng, int32_t min, int32_t max)
     return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
 }
 
-static int32_t draw_nodes(struct rng *rng, int32_t num_ranks)
-{
-    int32_t num_nodes;
-    do
-        num_nodes = draw(rng, 1, num_ranks);
-    while (num_ranks % num_nodes != 0);
-    return num_nodes;
-}
-
 static int32_t draw_ranks(struct rng *rng, const struct scenario_request *request)
 {
     const int is_collective = scenario_is_collective(request->op);
@@ -134,8 +125,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     struct rng rng = {rng_key(request->seed, request->op)};
     *shape = (struct shape){.op = request->op, .seed = request->seed};
     shape->num_ranks = draw_ranks(&rng, request);
-    const int32_t drawn_nodes = draw_nodes(&rng, shape->num_ranks);
-    shape->num_nodes = request->num_nodes == SCENARIO_DRAWN ? drawn_nodes : request->num_nodes;
+    shape->num_nodes = request->num_nodes == SCENARIO_DRAWN ? 1 : request->num_nodes;
     shape->num_topk = draw(&rng, 1, SHAPE_MAX_TOPK);
     shape->num_experts = draw(&rng, shape->num_ranks, 2 * shape->num_ranks + MORE_EXPERTS);
     shape->expert_alignment = draw(&rng, 1, 4);

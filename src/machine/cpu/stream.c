@@ -353,4 +353,5 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 /* ---------------------------------------------------------------- the machine */
 
 const struct weft__machine weft__host_machine =
-    WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach);
+
+    WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach, weft__net_describe);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "machine/cuda/device.h"
 
@@ -31,6 +32,16 @@ weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
     return WEFT_OK;
 }
 
+static const char no_network[] =
+    "machine cuda does not reach other nodes yet: only machine cpu does";
+
+weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info)
+{
+    (void)comm;
+    snprintf(info->reason, sizeof info->reason, "%s", no_network);
+    return WEFT_OK;
+}
+
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
                                      uint64_t *offset)
 {
@@ -38,8 +49,7 @@ weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **mem
     (void)bytes;
     (void)memory;
     (void)offset;
-    return weft__error(WEFT_ERROR_UNSUPPORTED,
-                       "machine cuda does not reach other nodes yet: only machine cpu does");
+    return weft__error(WEFT_ERROR_UNSUPPORTED, "%s", no_network);
 }
 
 void weft__cuda_network_free(weft_comm *comm, void *memory)

@@ -311,6 +311,7 @@ static const struct weft__machine machine = {
     .kind = WEFT_MACHINE_CUDA,
     .max_windows = 1024,
     .describe = weft__cuda_describe,
+    .describe_network = weft__cuda_describe_network,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,
     .network_alloc = weft__cuda_network_alloc,

@@ -34,7 +34,8 @@ static void report_race(const void *address, const struct sim_last *earlier,
 
 static int is_before(const struct sim_last *earlier, const struct sim_fiber *fiber)
 {
-    return earlier->fiber == SIM_NOBODY || fiber->clock.of[earlier->fiber] >= earlier->time;
+    return earlier->fiber == SIM_NOBODY ||
+           sim_clock_of(&fiber->clock, earlier->fiber) >= earlier->time;
 }
 
 static int conflicts(const struct sim_last *earlier, const struct sim_last *later)
@@ -51,8 +52,8 @@ static int check_readers(const void *address, const struct sim_cell *cell,
         report_race(address, &cell->read, write);
         return 1;
     }
-    for (int32_t id = 0; id < sim_world->num_fibers; id++) {
-        const struct sim_last reader = {(int16_t)id, cell->read.access, cell->read_times[id],
+    for (int32_t id = 0; id < cell->readers->size; id++) {
+        const struct sim_last reader = {(int16_t)id, cell->read.access, cell->readers->of[id],
                                         cell->read.code};
         if (conflicts(&reader, write)) {
             report_race(address, &reader, write);
@@ -73,17 +74,17 @@ static void note_read(struct sim_cell *cell, const struct sim_last *read)
         return;
     }
     if (cell->read.fiber != SIM_MANY) {
-        if (cell->read_times == NULL)
-            cell->read_times = sim_new_read_vector();
-        memset(cell->read_times, 0, SIM_MAX_FIBERS * sizeof *cell->read_times);
-        cell->read_times[cell->read.fiber] = cell->read.time;
+        if (cell->readers == NULL)
+            cell->readers = sim_run_alloc(sizeof *cell->readers);
+        sim_clock_clear(cell->readers);
+        sim_clock_set(cell->readers, cell->read.fiber, cell->read.time);
         cell->read.fiber = SIM_MANY;
     }
     if (!is_atomic(read))
         cell->read.access = read->access;
     cell->read.code = read->code;
-    if (cell->read_times[read->fiber] < read->time)
-        cell->read_times[read->fiber] = read->time;
+    if (sim_clock_of(cell->readers, read->fiber) < read->time)
+        sim_clock_set(cell->readers, read->fiber, read->time);
 }
 
 /* What is wrong with an access to such memory; NULL if nothing. */
@@ -144,7 +145,7 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
     const struct sim_fiber *fiber = sim_current();
     const int is_of_rows = access == SIM_ROW_READ || access == SIM_ROW_WRITE;
     const struct sim_last last = {(int16_t)fiber->id, (uint8_t)access,
-                                  is_of_rows ? sim_rows_time() : fiber->clock.of[fiber->id], code};
+                                  is_of_rows ? sim_rows_time() : sim_now(fiber), code};
     const uintptr_t end = (uintptr_t)address + num_bytes;
     int is_reported = num_bytes > 0 && check_mapping(address, &last);
     size_t num_cell_bytes;
@@ -157,6 +158,16 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
             cell->content = SIM_CONTENT_ANY;
         }
     }
+}
+
+void sim_check_packet_alignment(const void *slots, const void *code)
+{
+    enum { ALIGNMENT = 16 };
+    if ((uintptr_t)slots % ALIGNMENT != 0 && sim_world->result->num_races++ == 0)
+        sim_report(
+            "the slots at %s are not aligned to %d bytes, as packets on GPUs must be; used at "
+            "%s\n",
+            sim_name_of(slots), ALIGNMENT, sim_line_of(code));
 }
 
 void weft__sim_host_reads(const void *address, size_t num_bytes)

@@ -74,6 +74,16 @@ static void note_early_deaths(weft_comm *comm)
     }
 }
 
+/* Ranks of other nodes are reached by puts only. */
+static void map_node(weft_comm *comm)
+{
+    const int32_t *node_of_rank = comm->topology.node_of_rank;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (node_of_rank[rank] == node_of_rank[comm->rank])
+            comm->heap->bases[rank] = comm->link->comms[rank]->heap->bases[rank];
+    }
+}
+
 static weft_result join(weft_comm *comm)
 {
     struct weft__link *link = comm->link;
@@ -95,8 +105,7 @@ static weft_result join(weft_comm *comm)
         if (link->comms[rank] == NULL)
             return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d has left the communicator", rank);
     }
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        comm->heap->bases[rank] = link->comms[rank]->heap->bases[rank];
+    map_node(comm);
     return weft__comm_all_gather(comm, NULL, 0, NULL); /* nobody leaves before all have looked */
 }
 
@@ -183,6 +192,7 @@ void weft__comm_destroy(weft_comm *comm)
 {
     struct weft__link *link = comm->link;
     link->comms[comm->rank] = NULL;
+    link->has_failed |= atomic_load(&comm->status.result) != WEFT_OK;
     link->last_waits[comm->rank] = weft__waits_find(&comm->waits, 0);
     link->is_member[sim_current()->rank] = 0;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {

@@ -16,6 +16,7 @@ struct weft__link {
     weft_comm *comms[SIM_MAX_RANKS];             /* NULL before creation, and after destruction */
     struct weft__wait last_waits[SIM_MAX_RANKS]; /* of those destroyed */
     int32_t world_ranks[SIM_MAX_RANKS];
+    int has_failed;               /* for a rank that has left since */
     int is_member[SIM_MAX_RANKS]; /* [world rank]: from creation to destruction; maps all heaps */
     /* The all-gather that is going on. */
     uint64_t gather_number;

@@ -15,7 +15,8 @@ static struct sim_fences *all; /* of the run, the last launch first */
 /* Whether the launch has ended in the past of the running fiber. */
 static int is_past(const struct sim_fences *launch)
 {
-    return launch->end_time > 0 && sim_current()->clock.of[launch->fiber] >= launch->end_time;
+    return launch->end_time > 0 &&
+           sim_clock_of(&sim_current()->clock, launch->fiber) >= launch->end_time;
 }
 
 struct sim_fences *sim_fences_begin(void)
@@ -39,7 +40,7 @@ struct sim_fences *sim_fences_begin(void)
 
 void sim_fences_end(struct sim_fences *launch)
 {
-    launch->end_time = sim_current()->clock.of[launch->fiber];
+    launch->end_time = sim_now(sim_current());
     sim_release(&launch->ended);
 }
 

@@ -6,7 +6,7 @@
 
 #include "machine/sim/comm.h"
 
-enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256, NUM_REGIONS = 64 };
+enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256, NUM_REGIONS = 2 * SIM_MAX_RANKS };
 
 /* A heap's memory lasts as long as the run, since peers keep it mapped after its owner has gone; it is
  * used again in the next. */
@@ -169,9 +169,8 @@ void weft__heap_query(struct weft__heap *heap, weft_heap_info *info)
 void *weft__heap_peer(const struct weft__heap *heap, const void *ptr, int32_t rank)
 {
     const uint64_t offset = (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank];
-    return offset < (uint64_t)HEAP_BYTES && rank >= 0 && rank < heap->num_ranks
-               ? heap->bases[rank] + offset
-               : NULL;
+    const int is_mapped = rank >= 0 && rank < heap->num_ranks && heap->bases[rank] != NULL;
+    return offset < (uint64_t)HEAP_BYTES && is_mapped ? heap->bases[rank] + offset : NULL;
 }
 
 int32_t sim_heap_rank(const void *address, uint64_t *offset)
@@ -184,5 +183,5 @@ int sim_heap_is_mapped(const void *address, int32_t world_rank)
 {
     uint64_t offset;
     const struct region *region = region_of(address, &offset);
-    return region == NULL || region->link->is_member[world_rank];
+    return region == NULL || world_rank == SIM_NO_RANK || region->link->is_member[world_rank];
 }

@@ -26,6 +26,7 @@ static weft_result prepare(struct sim_launch *launch)
         warp->block->sync.num_members = num_warps * WEFT_WARP_SIZE;
         warp->sync.num_members = WEFT_WARP_SIZE;
         warp->ballot.num_members = WEFT_WARP_SIZE;
+        warp->put.num_members = WEFT_WARP_SIZE;
     }
     return WEFT_OK;
 }

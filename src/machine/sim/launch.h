@@ -26,6 +26,7 @@ struct weft__sim_warp {
     struct sim_launch *launch;
     struct sim_meeting sync;
     struct sim_meeting ballot;
+    struct sim_meeting put;
     const void *pointers[WEFT_WARP_POINTERS];
     uint64_t words[2]; /* that lane 0 has taken */
 };
@@ -50,7 +51,9 @@ weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *r
                            struct weft_failure *failure);
 void sim_lanes_free(struct sim_lanes *lanes);
 
-/* primitives.c: waits until *word >= at_least, as weft_wait, but acquires nothing. */
+/* primitives.c: meets the others; returns the number of the meeting, once all have come. */
+uint64_t sim_meet(struct sim_meeting *meeting);
+/* Waits until *word >= at_least, as weft_wait, but acquires nothing. */
 enum weft_status sim_await(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                            const struct weft_wait_site *site);
 

@@ -20,8 +20,10 @@ static uint64_t *word_of(const struct call *call, int32_t rank, uint64_t array_o
     return (uint64_t *)(void *)(call->packets->areas[rank] + array_offset) + i;
 }
 
+/* Slots are 8 bytes here, but their area must also do for GPUs. */
 static uint64_t *slot_of(const struct call *call, int32_t rank, uint64_t slot)
 {
+    sim_check_packet_alignment(word_of(call, rank, call->packets->slots_offset, 0), call->code);
     return word_of(call, rank, call->packets->slots_offset, slot);
 }
 

@@ -17,8 +17,7 @@ static int meeting_is_over(struct sim_fiber *fiber)
     return wait->meeting->number != wait->number;
 }
 
-/* Returns the number of the meeting, once all members have come. */
-static uint64_t meet(struct sim_meeting *meeting)
+uint64_t sim_meet(struct sim_meeting *meeting)
 {
     struct meeting_wait wait = {meeting, meeting->number};
     if (++meeting->num_arrived < meeting->num_members) {
@@ -27,35 +26,45 @@ static uint64_t meet(struct sim_meeting *meeting)
     }
     meeting->num_arrived = 0;
     meeting->number++;
-    memset(&meeting->clocks[meeting->number % 2], 0, sizeof meeting->clocks[0]);
+    sim_clock_clear(&meeting->clocks[meeting->number % 2]);
     meeting->values[meeting->number % 2] = 0;
     sim_yield();
     return wait.number;
 }
 
-static void sync(struct sim_meeting *meeting, struct weft__sim_place place, enum sim_site_kind kind)
+static void meet_in_order(struct sim_meeting *meeting, struct weft__sim_place place)
 {
-    if (sim_site_pass(place, kind)) {
-        sim_yield(); /* weakened: as if it were not there */
-        return;
-    }
     sim_trace("sync", place, NULL, meeting->number);
-    if (kind == SIM_SITE_BLOCK_SYNC)
-        sim_rows_end(sim_current());
     sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
     sim_release(&meeting->clocks[meeting->number % 2]);
-    const uint64_t number = meet(meeting);
+    const uint64_t number = sim_meet(meeting);
     sim_acquire(&meeting->clocks[number % 2]);
 }
 
+/* A sync that is weakened is as if it were not there. */
 void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place)
 {
-    sync(&warp->shared->sync, place, SIM_SITE_WARP_SYNC);
+    if (sim_site_pass(place, SIM_SITE_WARP_SYNC))
+        sim_yield();
+    else
+        meet_in_order(&warp->shared->sync, place);
 }
 
 void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place)
 {
-    sync(&warp->shared->block->sync, place, SIM_SITE_BLOCK_SYNC);
+    if (sim_site_pass(place, SIM_SITE_BLOCK_SYNC)) {
+        sim_yield();
+        return;
+    }
+    sim_rows_end(sim_current());
+    meet_in_order(&warp->shared->block->sync, place);
+}
+
+void weft__sim_row_sync(struct weft_warp *warp, struct weft__sim_place place)
+{
+    if (!sim_site_pass(place, SIM_SITE_ROW_SYNC))
+        sim_rows_end(sim_current());
+    meet_in_order(&warp->shared->sync, place);
 }
 
 /* The lanes exchange a value; that orders nothing else. */
@@ -63,7 +72,7 @@ uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate)
 {
     struct sim_meeting *meeting = &warp->shared->ballot;
     meeting->values[meeting->number % 2] |= (uint64_t)(predicate != 0) << warp->lane_idx;
-    const uint64_t number = meet(meeting);
+    const uint64_t number = sim_meet(meeting);
     return (uint32_t)meeting->values[number % 2];
 }
 
@@ -72,7 +81,7 @@ uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value)
     struct sim_meeting *meeting = &warp->shared->ballot;
     uint64_t *largest = &meeting->values[meeting->number % 2];
     *largest = value > *largest ? value : *largest;
-    const uint64_t number = meet(meeting);
+    const uint64_t number = sim_meet(meeting);
     return (uint32_t)meeting->values[number % 2];
 }
 
@@ -83,7 +92,7 @@ int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *tot
     struct sim_meeting *meeting = &warp->shared->ballot;
     meeting->values[meeting->number % 2] |= (uint64_t)(uint32_t)value
                                             << (VALUE_BITS * warp->lane_idx);
-    const uint64_t values = meeting->values[meet(meeting) % 2];
+    const uint64_t values = meeting->values[sim_meet(meeting) % 2];
     int32_t num_before = 0;
     *total = 0;
     for (int32_t lane = 0; lane < WEFT_WARP_SIZE; lane++) {

@@ -27,6 +27,9 @@ struct weft__sim_place {
 
 void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place);
 void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place);
+void weft__sim_row_sync(struct weft_warp *warp, struct weft__sim_place place);
+void weft__sim_remote_put(struct weft_warp *warp, const struct weft_remote_put *put,
+                          struct weft__sim_place place);
 uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate);
 uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value);
 int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total);
@@ -110,6 +113,8 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
 #define weft_lane_idx(warp)          ((warp)->lane_idx)
 #define weft_warp_sync(warp)         weft__sim_warp_sync(warp, WEFT__SIM_HERE)
 #define weft_block_sync(warp)        weft__sim_block_sync(warp, WEFT__SIM_HERE)
+#define weft_row_sync(warp)          weft__sim_row_sync(warp, WEFT__SIM_HERE)
+#define weft_remote_put(warp, put)   weft__sim_remote_put(warp, put, WEFT__SIM_HERE)
 #define weft_ballot(warp, predicate) weft__sim_ballot(warp, predicate)
 #define weft_lanes_below(warp, ballot)                                                             \
     __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))

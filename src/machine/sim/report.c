@@ -61,6 +61,11 @@ static void report_access(const struct sim_access_record *access)
                                         [SIM_ROW_READ] = "row read",
                                         [SIM_ROW_WRITE] = "row write"};
     const struct sim_fiber *fiber = access->fiber;
+    if (fiber->rank == SIM_NO_RANK) {
+        sim_report("%s by the network for the put at %s", names[access->access],
+                   sim_line_of(access->code));
+        return;
+    }
     sim_report("%s by rank %d block %d warp %d lane %d at %s", names[access->access], fiber->rank,
                fiber->warp.block_idx, fiber->warp.warp_idx, fiber->warp.lane_idx,
                sim_line_of(access->code));
@@ -113,9 +118,12 @@ static void report_trace(const struct sim_fiber *fiber, uint64_t num_events)
         num_events = fiber->num_events;
     if (num_events > SIM_TRACE_EVENTS)
         num_events = SIM_TRACE_EVENTS;
-    sim_report("rank %d block %d warp %d lane %d, last %llu events:\n", fiber->rank,
-               fiber->warp.block_idx, fiber->warp.warp_idx, fiber->warp.lane_idx,
-               (unsigned long long)num_events);
+    if (fiber->rank == SIM_NO_RANK)
+        sim_report("network, path %d", fiber->id);
+    else
+        sim_report("rank %d block %d warp %d lane %d", fiber->rank, fiber->warp.block_idx,
+                   fiber->warp.warp_idx, fiber->warp.lane_idx);
+    sim_report(", last %llu events:\n", (unsigned long long)num_events);
     for (uint64_t i = fiber->num_events - num_events; i < fiber->num_events; i++) {
         const struct sim_event *event = &fiber->trace[i % SIM_TRACE_EVENTS];
         sim_report("  step %llu %s:%d %s %s = %llu\n", (unsigned long long)event->step,

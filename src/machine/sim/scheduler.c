@@ -59,9 +59,9 @@ void sim_fiber_restart(struct sim_fiber *fiber, void (*main)(struct sim_fiber *)
     /* Whoever starts a fiber is in its past. */
     if (sim_current() != NULL) {
         sim_clock_join(&fiber->clock, &sim_current()->clock);
-        sim_current()->clock.of[sim_current()->id]++;
+        sim_tick(sim_current());
     }
-    fiber->clock.of[fiber->id]++;
+    sim_tick(fiber);
     weft__fiber_start(fiber->stack, enter_fiber, fiber);
 }
 
@@ -122,24 +122,46 @@ void sim_yield(void)
     weft__fiber_yield(sim_current()->stack);
 }
 
-int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int64_t timeout_ms)
+static int wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int64_t deadline_ns)
 {
     struct sim_fiber *fiber = sim_current();
     fiber->is_over = is_over;
     fiber->wait_argument = argument;
-    fiber->deadline_ns =
-        timeout_ms == INT64_MAX ? INT64_MAX : sim_world->now_ns + timeout_ms * 1000000;
+    fiber->deadline_ns = deadline_ns;
     fiber->state = SIM_WAITING;
     sim_yield();
     return fiber->wait_ended;
 }
 
+int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int64_t timeout_ms)
+{
+    return wait_until(is_over, argument,
+                      timeout_ms == INT64_MAX ? INT64_MAX
+                                              : sim_world->now_ns + timeout_ms * 1000000);
+}
+
+static int never(struct sim_fiber *fiber)
+{
+    (void)fiber;
+    return 0;
+}
+
+void sim_sleep(uint64_t num_steps)
+{
+    wait_until(never, NULL, sim_world->now_ns + (int64_t)num_steps * SIM_STEP_NS);
+}
+
 /* ---------------------------------------------------------------- who can go on */
+
+static int64_t stalled_until_ns(const struct sim_fiber *fiber)
+{
+    return fiber->rank == SIM_NO_RANK ? 0 : sim_world->rank_stalled_until_ns[fiber->rank];
+}
 
 static int is_stopped(const struct sim_fiber *fiber)
 {
     return fiber->state == SIM_DONE || fiber->state == SIM_KILLED ||
-           sim_world->now_ns < sim_world->rank_stalled_until_ns[fiber->rank];
+           sim_world->now_ns < stalled_until_ns(fiber);
 }
 
 static int can_go_on(struct sim_fiber *fiber)
@@ -186,10 +208,10 @@ static int advance_time(void)
         const struct sim_fiber *fiber = sim_world->fibers[i];
         if (fiber->state == SIM_DONE || fiber->state == SIM_KILLED)
             continue;
-        const int64_t stalled_until_ns = sim_world->rank_stalled_until_ns[fiber->rank];
-        if (stalled_until_ns > sim_world->now_ns && stalled_until_ns < next_ns)
-            next_ns = stalled_until_ns;
-        if (fiber->state == SIM_WAITING && stalled_until_ns <= sim_world->now_ns &&
+        const int64_t stalled_ns = stalled_until_ns(fiber);
+        if (stalled_ns > sim_world->now_ns && stalled_ns < next_ns)
+            next_ns = stalled_ns;
+        if (fiber->state == SIM_WAITING && stalled_ns <= sim_world->now_ns &&
             fiber->deadline_ns < next_ns)
             next_ns = fiber->deadline_ns;
     }
@@ -394,6 +416,8 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
     sim_slots_reset();
     sim_tagged_reset();
     sim_fences_reset();
+    sim_wire_reset();
+    sim_run_memory_reset();
     free_fibers(world);
     free(world);
     sim_world = NULL;

@@ -9,10 +9,9 @@
 enum {
     WORD_BYTES = 4,
     PAGE_WORDS = 16,
-    PAGE_HASH_BITS = 16,
+    PAGE_HASH_BITS = 18,
     NUM_PAGES = 1 << PAGE_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
-    NUM_SPLIT_WORDS = 1 << 17,
-    NUM_READ_VECTORS = 1 << 16 /* of bytes that several fibers have read */
+    NUM_SPLIT_WORDS = 1 << 17
 };
 
 struct word {
@@ -32,8 +31,6 @@ static struct page pages[NUM_PAGES]; /* open addressing */
 static int32_t num_pages;
 static struct sim_cell split_words[NUM_SPLIT_WORDS][WORD_BYTES];
 static int32_t num_split_words;
-static uint32_t read_vectors[NUM_READ_VECTORS][SIM_MAX_FIBERS];
-static int32_t num_read_vectors;
 static uint32_t run_number = 1;
 
 void sim_shadow_reset(void)
@@ -41,7 +38,6 @@ void sim_shadow_reset(void)
     run_number++;
     num_pages = 0;
     num_split_words = 0;
-    num_read_vectors = 0;
 }
 
 static void clear_cell(struct sim_cell *cell, enum sim_content content)
@@ -98,15 +94,15 @@ static struct word *word_of(uintptr_t number)
     word->bytes = NULL;
     /* What is allocated has been set since. */
     clear_cell(&word->whole, is_in_heap ? SIM_CONTENT_UNALLOCATED : SIM_CONTENT_ANY);
-    word->whole.read_times = NULL;
+    word->whole.readers = NULL;
     return word;
 }
 
-uint32_t *sim_new_read_vector(void)
+static struct sim_clock *copy_of(const struct sim_clock *clock)
 {
-    if (num_read_vectors == NUM_READ_VECTORS)
-        abort(); /* as above */
-    return read_vectors[num_read_vectors++];
+    struct sim_clock *copy = sim_run_alloc(sizeof *copy);
+    sim_clock_join(copy, clock);
+    return copy;
 }
 
 static void split(struct word *word)
@@ -116,9 +112,8 @@ static void split(struct word *word)
     word->bytes = split_words[num_split_words++];
     for (int i = 0; i < WORD_BYTES; i++) {
         word->bytes[i] = word->whole;
-        if (word->whole.read_times != NULL)
-            word->bytes[i].read_times =
-                memcpy(sim_new_read_vector(), word->whole.read_times, sizeof *read_vectors);
+        if (word->whole.readers != NULL)
+            word->bytes[i].readers = copy_of(word->whole.readers);
     }
 }
 

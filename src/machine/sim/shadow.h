@@ -17,14 +17,11 @@ struct sim_last {   /* access */
 struct sim_cell { /* of one byte, or of a whole word */
     struct sim_last write;
     struct sim_last read;
-    uint32_t *read_times; /* [SIM_MAX_FIBERS] once read.fiber was SIM_MANY in this run */
+    struct sim_clock *readers; /* when each read last; once read.fiber was SIM_MANY in this run */
     enum sim_content content;
 };
 
 /* The cell of the bytes from `address` on, of which it stands for *num_bytes. */
 struct sim_cell *sim_cell_of(uintptr_t address, uintptr_t end, size_t *num_bytes);
-
-/* [SIM_MAX_FIBERS], for read_times; lives as long as the run. */
-uint32_t *sim_new_read_vector(void);
 
 #endif

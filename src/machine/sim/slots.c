@@ -44,7 +44,8 @@ void sim_slot_send(const void *address, const struct sim_packet *packet,
     const struct sim_access_record *taken = &slot->taken;
     if (slot->sent.fiber != NULL && taken->fiber == NULL)
         sim_report_bad_access(address, access, &slot->sent, "packet sent to a slot that is full");
-    else if (taken->fiber != NULL && access->fiber->clock.of[taken->fiber->id] < slot->taken_time)
+    else if (taken->fiber != NULL &&
+             sim_clock_of(&access->fiber->clock, taken->fiber->id) < slot->taken_time)
         sim_report_bad_access(address, access, taken,
                               "packet sent to a slot that may not have been taken: the sender did "
                               "not learn that it was emptied");
@@ -76,7 +77,7 @@ const struct sim_clock *sim_slot_take(const void *address, const struct sim_pack
              packet->exchange != awaited->exchange)
         report_mix_up(slot, awaited, access);
     slot->taken = *access;
-    slot->taken_time = access->fiber->clock.of[access->fiber->id];
+    slot->taken_time = sim_now(access->fiber);
     return packet->released;
 }
 

@@ -298,5 +298,5 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 
 /* ---------------------------------------------------------------- the machine */
 
-const struct weft__machine weft__host_machine =
-    WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing);
+const struct weft__machine weft__host_machine = WEFT__ON_HOST_MACHINE(
+    "sim", weft__on_host_start, weft__on_host_do_nothing, weft__on_host_describe_no_network);

@@ -61,14 +61,14 @@ void sim_tagged_reset(void)
 static void note_reader(struct row *row)
 {
     const struct sim_fiber *fiber = sim_current();
-    row->readers.of[fiber->id] = fiber->clock.of[fiber->id];
+    sim_clock_set(&row->readers, fiber->id, sim_now(fiber));
 }
 
 static void check_readers(const struct row *row, const struct sim_access_record *access)
 {
     const struct sim_clock *past = &access->fiber->clock;
-    for (int32_t i = 0; i < SIM_MAX_FIBERS; i++) {
-        if (row->readers.of[i] > past->of[i]) {
+    for (int32_t i = 0; i < row->readers.size; i++) {
+        if (row->readers.of[i] > sim_clock_of(past, i)) {
             sim_report_bad_access(row->address, access, NULL,
                                   "row sent over one that may still be read: the sender did not "
                                   "learn that its readers have ended");
@@ -109,6 +109,7 @@ void weft__sim_tagged_send(struct weft_warp *warp, int32_t rank, void *row, cons
     if (warp->lane_idx == 0) {
         struct row *sent = row_of(row);
         check_readers(sent, &access);
+        sim_check_packet_alignment(row, code);
         sent->released = &warp->shared->launch->fences->released;
         send_packets(row, words, num_words, sequence, code);
     }

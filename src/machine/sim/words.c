@@ -11,7 +11,7 @@
 
 #include "machine/sim/world.h"
 
-enum { NUM_WORD_SLOTS = 1 << 12, OLDER_ONE_IN = 2 };
+enum { WORD_HASH_BITS = 16, NUM_WORD_SLOTS = 1 << WORD_HASH_BITS, OLDER_ONE_IN = 2 };
 
 /* Open addressing; words are few, and forgotten after each run. Not allocated one by one: that would
  * move the programs' own allocations from run to run. */
@@ -21,7 +21,7 @@ static int32_t num_used_slots;
 
 struct sim_word *sim_word_of(const void *word)
 {
-    size_t slot = ((uintptr_t)word >> 3) * 0x9e3779b97f4a7c15u >> 52;
+    size_t slot = ((uintptr_t)word >> 3) * 0x9e3779b97f4a7c15u >> (64 - WORD_HASH_BITS);
     while (words[slot].address != NULL && words[slot].address != word)
         slot = (slot + 1) % NUM_WORD_SLOTS;
     if (words[slot].address == NULL) {
@@ -60,14 +60,24 @@ struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value)
     struct sim_signal *signal = &word->signals[word->num_signals++ % SIM_KEPT_SIGNALS];
     signal->value = value;
     signal->fiber = fiber->id;
-    signal->time = fiber->clock.of[fiber->id];
-    memset(&signal->clock, 0, sizeof signal->clock);
+    signal->time = sim_now(fiber);
+    sim_clock_clear(&signal->clock);
+    return signal;
+}
+
+struct sim_signal *sim_signal_add_to(struct sim_word *word, uint64_t before, uint64_t value)
+{
+    struct sim_signal *signal = sim_signal_add(word, value);
+    const struct sim_signal *last =
+        word->num_signals > 1 ? kept_signal(word, word->num_signals - 2) : NULL;
+    if (last != NULL && last->value == before)
+        sim_clock_join(&signal->clock, &last->clock);
     return signal;
 }
 
 static int is_past(const struct sim_signal *signal)
 {
-    return sim_current()->clock.of[signal->fiber] >= signal->time;
+    return sim_clock_of(&sim_current()->clock, signal->fiber) >= signal->time;
 }
 
 const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at_least)

@@ -10,11 +10,12 @@
 #include "machine/sim/sim.h"
 
 enum {
-    SIM_MAX_FIBERS = 256,
+    SIM_MAX_FIBERS = 2048,
     SIM_TRACE_EVENTS = 32, /* kept per fiber */
     SIM_HOST_STACK_BYTES = 512 * 1024,
     SIM_STEP_NS = 1000, /* of virtual time */
-    SIM_MAX_RANKS = 64
+    SIM_MAX_RANKS = 64,
+    SIM_NO_RANK = -1 /* of the network's fibers */
 };
 
 /* Longer than any deadline of the suite. */
@@ -22,9 +23,17 @@ enum {
 
 /* ---------------------------------------------------------------- vector clocks */
 
+/* Of each fiber, the time up to which all that it did is in the past. Its memory lasts as long as the run:
+ * a clock of zeroes is empty, and is not freed. */
 struct sim_clock {
-    uint32_t of[SIM_MAX_FIBERS];
+    uint32_t *of;
+    int32_t size; /* the times of other fibers are 0 */
 };
+
+static inline uint32_t sim_clock_of(const struct sim_clock *clock, int32_t fiber)
+{
+    return fiber < clock->size ? clock->of[fiber] : 0;
+}
 
 /* ---------------------------------------------------------------- fibers */
 
@@ -114,9 +123,17 @@ void sim_fiber_restart(struct sim_fiber *fiber, void (*main)(struct sim_fiber *)
 void sim_yield(void);
 /* Suspends the running fiber until is_over(fiber) or the deadline; returns 0 at the deadline. */
 int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int64_t timeout_ms);
+/* Suspends the running fiber for so many steps of the others, or as long as there are any. */
+void sim_sleep(uint64_t num_steps);
 
 /* clock.c */
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
+void sim_clock_set(struct sim_clock *clock, int32_t fiber, uint32_t time);
+void sim_clock_clear(struct sim_clock *clock);
+/* Its own time. */
+uint32_t sim_now(const struct sim_fiber *fiber);
+/* What the fiber does from here on is later than what it has done. */
+void sim_tick(struct sim_fiber *fiber);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
 void sim_acquire(const struct sim_clock *clock);
@@ -124,6 +141,9 @@ void sim_acquire(const struct sim_clock *clock);
 uint32_t sim_rows_time(void);
 /* They have ended, before what the fiber does next. */
 void sim_rows_end(struct sim_fiber *fiber);
+/* Memory that lasts as long as the run; zeroed. Ends the process if there is none. */
+void *sim_run_alloc(size_t num_bytes);
+void sim_run_memory_reset(void);
 
 /* words.c: words that ordered operations are made on */
 enum { SIM_KEPT_SIGNALS = 4 };
@@ -142,6 +162,8 @@ struct sim_word {
 };
 struct sim_word *sim_word_of(const void *address);
 struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value);
+/* The same by an addition to the value `before`: it brings what the signal of that value brings. */
+struct sim_signal *sim_signal_add_to(struct sim_word *word, uint64_t before, uint64_t value);
 /* The signal that the running fiber's wait sees: one of those that it may; NULL if the word has its
  * value from elsewhere. */
 const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at_least);
@@ -179,6 +201,8 @@ enum sim_access {
 };
 void sim_check_access(const void *address, size_t num_bytes, enum sim_access access,
                       const void *code);
+/* Packets here are smaller than on GPUs, but where they are must do for both. */
+void sim_check_packet_alignment(const void *slots, const void *code);
 
 /* shadow.c */
 void sim_shadow_reset(void);
@@ -212,7 +236,8 @@ enum sim_site_kind {
     SIM_SITE_ACQUIRE,
     SIM_SITE_ACQUIRE_RELEASE,
     SIM_SITE_BLOCK_SYNC,
-    SIM_SITE_WARP_SYNC
+    SIM_SITE_WARP_SYNC,
+    SIM_SITE_ROW_SYNC /* weakened, it is a warp sync */
 };
 /* Counts a pass; returns 1 if the site is weakened in this run. */
 int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind);
@@ -245,6 +270,9 @@ void sim_slots_check_taken(const void *address, size_t num_bytes);
 /* The past of the slots there no longer counts. */
 void sim_slots_forget(const void *address, size_t num_bytes);
 void sim_slots_reset(void);
+
+/* wire.c: puts on their way to ranks of other nodes */
+void sim_wire_reset(void);
 
 /* tagged.c: the same of tagged rows */
 void sim_tagged_forget(const void *address, size_t num_bytes);

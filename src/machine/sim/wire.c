@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The network: puts on their way to ranks of other nodes.
+ *
+ * Each put has a fiber of its own while it is under way, so that puts come in any order, also between the same two
+ * ranks. It begins with the past of the put, and nothing else: so what it reads at the source and writes at the
+ * target is ordered neither with what the ranks do later nor with other puts, but by the word that it adds to.
+ * That brings its past, bytes included, to whoever waits for the word.
+ *
+ * A fiber that is done carries another put only if that put's sender knows of all that it did: then nothing is
+ * taken for ordered because the same fiber did both.
+ */
+#include <string.h>
+
+#include "machine/sim/comm.h"
+#include "machine/sim/launch.h"
+
+enum {
+    MAX_WIRES = 512,
+    MAX_PIECES = 3, /* in which the bytes come */
+    PIECE_ALIGNMENT = 16,
+    LATE_ONE_IN = 4, /* puts */
+    LATE_STEPS = 400,
+    LOST_ONE_IN = 2 /* of those that are under way when their sender dies, at each piece */
+};
+
+struct origin {
+    struct weft__sim_place place;
+    const void *code;
+};
+
+struct parcel {
+    struct parcel *next;
+    const struct weft__link *link;
+    int32_t sender; /* in the communicator */
+    const char *source;
+    struct weft_remote_put put;
+    struct sim_clock past;
+    struct origin origin;
+};
+
+static struct sim_fiber *wires[MAX_WIRES];
+static int32_t num_wires;
+static struct parcel *waiting; /* for a fiber; the last one first */
+static struct parcel *unused;
+
+void sim_wire_reset(void)
+{
+    num_wires = 0;
+    waiting = NULL;
+    unused = NULL;
+}
+
+/* ---------------------------------------------------------------- delivery */
+
+static int is_dead(const struct parcel *parcel, int32_t rank)
+{
+    return sim_world->rank_is_dead[parcel->link->world_ranks[rank]];
+}
+
+static int is_lost(const struct parcel *parcel)
+{
+    const int32_t target = parcel->put.rank;
+    return parcel->link->comms[target] == NULL || is_dead(parcel, target) ||
+           (is_dead(parcel, parcel->sender) && sim_random(LOST_ONE_IN) == 0);
+}
+
+static char *target_of(const struct parcel *parcel, uint64_t offset)
+{
+    const int32_t rank = parcel->put.rank;
+    return parcel->link->comms[rank]->heap->bases[rank] + offset;
+}
+
+static void land_piece(const struct parcel *parcel, uint64_t begin, uint64_t end)
+{
+    char *target = target_of(parcel, parcel->put.target);
+    sim_trace("land", parcel->origin.place, target + begin, end - begin);
+    sim_check_access(parcel->source + begin, end - begin, SIM_READ, parcel->origin.code);
+    sim_check_access(target + begin, end - begin, SIM_WRITE, parcel->origin.code);
+    memcpy(target + begin, parcel->source + begin, end - begin);
+    sim_yield();
+}
+
+static void land_bytes(const struct parcel *parcel)
+{
+    const uint64_t num_bytes = parcel->put.num_bytes;
+    const uint64_t num_pieces = 1 + sim_random(MAX_PIECES), first = sim_random(num_pieces);
+    for (uint64_t i = 0; i < num_pieces; i++) {
+        const uint64_t piece = (first + i) % num_pieces;
+        const uint64_t begin = num_bytes * piece / num_pieces / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
+        const uint64_t after =
+            num_bytes * (piece + 1) / num_pieces / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
+        const uint64_t end = piece + 1 == num_pieces ? num_bytes : after;
+        if (begin < end && !is_lost(parcel))
+            land_piece(parcel, begin, end);
+    }
+}
+
+static void add_to_word(const struct parcel *parcel)
+{
+    uint64_t *word = (uint64_t *)(void *)target_of(parcel, parcel->put.word);
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
+    const uint64_t value = *word + parcel->put.add;
+    struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), *word, value);
+    sim_clock_join(&signal->clock, &sim_current()->clock);
+    *word = value;
+    sim_trace("arrive", parcel->origin.place, word, value);
+}
+
+/* Nothing may be under way to a rank that leaves a communicator in which nothing has failed. */
+static void check_is_awaited(const struct parcel *parcel)
+{
+    const struct weft__link *link = parcel->link;
+    const struct sim_access_record access = {sim_current(), SIM_WRITE, parcel->origin.code};
+    if (link->comms[parcel->put.rank] == NULL && !link->has_failed &&
+        !sim_world->result->fault_struck)
+        sim_report_bad_access(parcel->source, &access, NULL,
+                              "put that was under way when its target left the communicator");
+}
+
+static void deliver(const struct parcel *parcel)
+{
+    if (sim_random(LATE_ONE_IN) == 0)
+        sim_sleep(sim_random(LATE_STEPS));
+    land_bytes(parcel);
+    if (is_lost(parcel))
+        check_is_awaited(parcel);
+    else
+        add_to_word(parcel);
+}
+
+/* ---------------------------------------------------------------- who delivers what */
+
+static void begin_with_past(struct sim_fiber *wire, const struct sim_clock *past)
+{
+    const uint32_t now = sim_now(wire);
+    sim_clock_clear(&wire->clock);
+    sim_clock_join(&wire->clock, past);
+    sim_clock_set(&wire->clock, wire->id, now + 1);
+}
+
+static void give_back(struct parcel *parcel)
+{
+    parcel->next = unused;
+    unused = parcel;
+}
+
+static struct parcel *take_waiting(void)
+{
+    struct parcel *parcel = waiting;
+    if (parcel != NULL)
+        waiting = parcel->next;
+    return parcel;
+}
+
+static void run_wire(struct sim_fiber *wire)
+{
+    for (struct parcel *parcel = wire->argument; parcel != NULL; parcel = take_waiting()) {
+        begin_with_past(wire, &parcel->past);
+        deliver(parcel);
+        give_back(parcel);
+    }
+}
+
+/* NULL: all are under way, or have done what the sender does not know of. */
+static struct sim_fiber *find_wire(const struct sim_clock *past)
+{
+    for (int32_t i = 0; i < num_wires; i++) {
+        if (wires[i]->state == SIM_DONE && sim_clock_of(past, wires[i]->id) >= sim_now(wires[i]))
+            return wires[i];
+    }
+    return NULL;
+}
+
+static struct sim_fiber *find_idle_wire(void)
+{
+    for (int32_t i = 0; i < num_wires; i++) {
+        if (wires[i]->state == SIM_DONE)
+            return wires[i];
+    }
+    return NULL;
+}
+
+static void start(struct parcel *parcel)
+{
+    struct sim_fiber *wire = find_wire(&parcel->past);
+    if (wire == NULL && num_wires < MAX_WIRES) {
+        wire = sim_fiber_start(SIM_NO_RANK, SIM_LANE_STACK, run_wire, parcel);
+        if (wire != NULL)
+            wires[num_wires++] = wire;
+    } else {
+        /* So many that some of their orders are missed rather than that one is made up. */
+        wire = wire != NULL ? wire : find_idle_wire();
+        if (wire != NULL)
+            sim_fiber_restart(wire, run_wire, parcel);
+    }
+    if (wire == NULL) {
+        parcel->next = waiting;
+        waiting = parcel;
+    }
+}
+
+/* ---------------------------------------------------------------- puts */
+
+/* What is wrong with a put; NULL if nothing. */
+static const char *mistake_in(const weft_comm *comm, const struct weft_remote_put *put)
+{
+    const struct weft__ranges *heap = &comm->heap->ranges;
+    const int32_t *node_of_rank = comm->topology.node_of_rank;
+    if (put->rank < 0 || put->rank >= comm->num_ranks)
+        return "put to a rank that does not exist";
+    if (node_of_rank[put->rank] == node_of_rank[comm->rank])
+        return "put to a rank of the own node";
+    if (put->word % sizeof(uint64_t) != 0)
+        return "put whose word is not aligned to 8 bytes";
+    if (!weft__ranges_contain(heap, put->word, sizeof(uint64_t)))
+        return "put whose word is not in memory that the network reaches";
+    if (put->num_bytes > 0 && !weft__ranges_contain(heap, put->source, put->num_bytes))
+        return "put from memory that the network does not reach";
+    if (put->num_bytes > 0 && !weft__ranges_contain(heap, put->target, put->num_bytes))
+        return "put to memory that the network does not reach";
+    return NULL;
+}
+
+static struct parcel *new_parcel(void)
+{
+    struct parcel *parcel = unused;
+    if (parcel == NULL)
+        return sim_run_alloc(sizeof *parcel);
+    unused = parcel->next;
+    return parcel;
+}
+
+static void post(const weft_comm *comm, const struct weft_remote_put *put,
+                 const struct sim_clock *past, struct origin origin)
+{
+    const char *base = comm->heap->bases[comm->rank];
+    const char *mistake = mistake_in(comm, put);
+    if (mistake != NULL) {
+        const struct sim_access_record access = {sim_current(), SIM_WRITE, origin.code};
+        sim_report_bad_access(base + put->source, &access, NULL, mistake);
+        return;
+    }
+    struct parcel *parcel = new_parcel();
+    parcel->link = comm->link;
+    parcel->sender = comm->rank;
+    parcel->source = base + put->source;
+    parcel->put = *put;
+    parcel->origin = origin;
+    sim_clock_clear(&parcel->past);
+    sim_clock_join(&parcel->past, past);
+    start(parcel);
+}
+
+/* The lanes meet, so that what all of them did is before the put; that orders nothing among them. */
+void weft__sim_remote_put(struct weft_warp *warp, const struct weft_remote_put *put,
+                          struct weft__sim_place place)
+{
+    struct sim_meeting *meeting = &warp->shared->put;
+    const weft_comm *comm = warp->shared->launch->request->comm;
+    const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
+    sim_yield();
+    if (!is_weakened) {
+        sim_rows_end(sim_current());
+        sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
+        sim_release(&meeting->clocks[meeting->number % 2]);
+    }
+    sim_trace("put", place, comm->heap->bases[comm->rank] + put->source, put->num_bytes);
+    const uint64_t number = sim_meet(meeting);
+    if (warp->lane_idx == 0)
+        post(comm, put, &meeting->clocks[number % 2],
+             (struct origin){place, __builtin_return_address(0)});
+}

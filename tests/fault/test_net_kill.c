@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank is killed, or stopped, in the middle of barriers between nodes. Every survivor learns of it by number, gets
+ * rid of its communicator, and goes on with one of the survivors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/stock.h"
+#include "harness/victim.h"
+
+enum { NUM_RANKS = 4, MAX_BARRIERS = 1000000 };
+
+struct plan {
+    const char *engine;
+    int32_t num_nodes, victim;
+    int signal;
+    uint64_t seed;
+};
+
+struct party {
+    weft_comm *comm;
+    weft_stream *stream;
+};
+
+static int open_party(struct ranks_context *context, int32_t num_nodes, struct party *party)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = num_nodes;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &party->comm));
+    RANK_CHECK_OK(context, weft_stream_create(party->comm, &party->stream));
+    return 0;
+}
+
+static int close_party(struct ranks_context *context, struct party *party)
+{
+    RANK_CHECK_OK(context, weft_stream_destroy(party->stream));
+    RANK_CHECK_OK(context, weft_comm_destroy(party->comm));
+    return 0;
+}
+
+static weft_result meet(struct party *party, int num_barriers)
+{
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < num_barriers && result == WEFT_OK; i++) {
+        result = weft_barrier(party->comm, party->stream);
+        if (result == WEFT_OK)
+            result = weft_stream_synchronize(party->stream);
+    }
+    return result;
+}
+
+static int begin_anew(struct ranks_context *context)
+{
+    struct party party;
+    if (open_party(context, NUM_RANKS - 1, &party) != 0)
+        return 1;
+    RANK_CHECK_OK(context, meet(&party, 20));
+    return close_party(context, &party);
+}
+
+static int check_blame(struct ranks_context *context, const struct plan *plan, weft_comm *comm,
+                       weft_result result)
+{
+    if (plan->signal == SIGKILL)
+        return victim_check_death(context, comm, result);
+    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "%s", weft_last_error());
+    return victim_check_blamed(context, comm, WEFT_ERROR_RANK_FAILED);
+}
+
+static int survive(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct party party;
+    setenv("WEFT_NET", plan->engine, 1);
+    setenv("WEFT_HEARTBEAT_MS", plan->signal == SIGSTOP ? "500" : "10000", 1);
+    const struct stock before = stock_take();
+    if (open_party(context, plan->num_nodes, &party) != 0)
+        return 1;
+    RANK_CHECK_OK(context, meet(&party, 20));
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context) && victim_strike_later(context, plan->signal, plan->seed))
+        return 1;
+    const weft_result result = meet(&party, MAX_BARRIERS);
+    if (victim_is_self(context)) { /* it was stopped, and is awake again */
+        RANK_CHECK(context, result != WEFT_OK, "nobody missed it");
+        victim_await_strike(context);
+        return close_party(context, &party);
+    }
+    if (check_blame(context, plan, party.comm, result) || close_party(context, &party))
+        return 1;
+    if (plan->signal == SIGSTOP) {
+        victim_leave(context);
+        return 0;
+    }
+    /* UCX keeps threads and descriptors of its own. */
+    if (strcmp(plan->engine, "shm") == 0 && stock_check(context, before, stock_take()) != 0)
+        return 1;
+    return victim_go_on_without(context, begin_anew);
+}
+
+static void run(struct plan plan)
+{
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = &plan,
+                                          .shared_bytes = sizeof(struct victim),
+                                          .may_die = 1u << plan.victim,
+                                          .deadline_s = 60};
+    if (ranks_run_with(&options, survive) != 0)
+        fail_msg("%s, %d nodes, victim %d, signal %d, seed %llu", plan.engine, plan.num_nodes,
+                 plan.victim, plan.signal, (unsigned long long)plan.seed);
+}
+
+static void kill_over(const char *engine)
+{
+    if (!tests_network_is_there(engine))
+        skip();
+    for (int32_t victim = 0; victim < NUM_RANKS; victim++)
+        run((struct plan){.engine = engine,
+                          .num_nodes = victim % 2 == 0 ? 2 : 4,
+                          .victim = victim,
+                          .signal = SIGKILL,
+                          .seed = 50 + (uint64_t)victim});
+}
+
+static void killed_over_shm(void **state)
+{
+    (void)state;
+    kill_over("shm");
+}
+
+static void killed_over_ucx(void **state)
+{
+    (void)state;
+    kill_over("ucx");
+}
+
+/* What the engines do not notice, the heartbeat does. */
+static void stopped(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("shm"))
+        skip();
+    run((struct plan){.engine = "shm", .num_nodes = 4, .victim = 2, .signal = SIGSTOP});
+    if (tests_network_is_there("ucx"))
+        run((struct plan){.engine = "ucx", .num_nodes = 2, .victim = 1, .signal = SIGSTOP});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_over_shm),
+        cmocka_unit_test(killed_over_ucx),
+        cmocka_unit_test(stopped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* The network of a communicator: which one it has, who has none, and what it says when it cannot be had. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/ranks.h"
+
+static int open_comm(struct ranks_context *context, int32_t num_nodes, weft_comm **comm)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = num_nodes;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, &config, comm));
+    return 0;
+}
+
+static int check_engine(struct ranks_context *context, const weft_comm *comm, const char *engine,
+                        const char *transport)
+{
+    weft_net_info info;
+    RANK_CHECK_OK(context, weft_net_query(comm, &info));
+    RANK_CHECK(context, strcmp(info.engine, engine) == 0, "engine is %s (%s)", info.engine,
+               info.reason);
+    RANK_CHECK(context, strstr(info.transport, transport) != NULL, "transport is %s",
+               info.transport);
+    RANK_CHECK(context, info.reason[0] != '\0', "no reason");
+    return 0;
+}
+
+/* A split has a network of its own if it has several nodes; ranks leave in any order. */
+static int see_networks(struct ranks_context *context, const char *engine, const char *transport)
+{
+    weft_comm *comm, *node, *rail;
+    if (open_comm(context, 2, &comm) != 0)
+        return 1;
+    RANK_CHECK_OK(context,
+                  weft_comm_split(comm, weft_comm_node(comm, context->rank), 0, NULL, &node));
+    RANK_CHECK_OK(context, weft_comm_split(comm, context->rank % 2, 0, NULL, &rail));
+    if (check_engine(context, comm, engine, transport) || check_engine(context, node, "", "") ||
+        check_engine(context, rail, engine, transport))
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(context->rank % 2 ? comm : rail));
+    RANK_CHECK_OK(context, weft_comm_destroy(node));
+    RANK_CHECK_OK(context, weft_comm_destroy(context->rank % 2 ? rail : comm));
+    return 0;
+}
+
+static int see_shm(struct ranks_context *context)
+{
+    return see_networks(context, "shm", "shared memory");
+}
+
+/* Of one host: UCX listens on loopback alone. */
+static int see_ucx(struct ranks_context *context)
+{
+    return see_networks(context, "ucx", "tcp/lo");
+}
+
+static void run_with(const char *engine, rank_function function)
+{
+    if (!tests_network_is_there(engine))
+        skip();
+    setenv("WEFT_NET", engine, 1);
+    assert_int_equal(ranks_run(RANKS_THREADS, 4, function, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, function, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+static void communicators_of_several_nodes_have_one_over_shm(void **state)
+{
+    (void)state;
+    run_with("shm", see_shm);
+}
+
+static void communicators_of_several_nodes_have_one_over_ucx(void **state)
+{
+    (void)state;
+    run_with("ucx", see_ucx);
+}
+
+static int disagree(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = 2;
+    setenv("WEFT_NET", context->rank == 3 ? "ucx" : "shm", 1);
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_MISMATCH,
+        "the network engine is shm on rank 0 and ucx on rank 3; WEFT_NET chooses it");
+    return 0;
+}
+
+static void ranks_must_have_the_same_engine(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("ucx"))
+        skip();
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, disagree, NULL), 0);
+}
+
+static int demand_what_there_is_not(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = 2;
+    setenv("WEFT_NET", "shm", 1);
+    setenv("WEFT_NET_TRANSPORT", "rdma", 1);
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_UNSUPPORTED, "RDMA is demanded");
+    return 0;
+}
+
+static int ask_wrongly(struct ranks_context *context)
+{
+    weft_net_info info;
+    RANK_CHECK_ERROR(context, weft_net_query(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT, "info");
+    setenv("WEFT_NET", "pigeons", 1);
+    RANK_CHECK_ERROR(context, weft_net_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT,
+                     "\"pigeons\"; it must be auto, ucx or shm");
+    return 0;
+}
+
+static void what_cannot_be_had_is_an_error(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("shm"))
+        skip();
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, demand_what_there_is_not, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 1, ask_wrongly, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communicators_of_several_nodes_have_one_over_shm),
+        cmocka_unit_test(communicators_of_several_nodes_have_one_over_ucx),
+        cmocka_unit_test(ranks_must_have_the_same_engine),
+        cmocka_unit_test(what_cannot_be_had_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

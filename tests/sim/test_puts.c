@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* Puts to other nodes on the sim: a program that uses them rightly is clean, wrong ones are found by name, each of
+ * their ordering sites is needed, and a rank that dies ends the waits of the others, who blame it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "put_job.h"
+
+enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 1000, NUM_SEEDS_LARGE = 2, NUM_LAUNCHES = 2 };
+
+static struct weft__sim_result result; /* large */
+
+static struct put_job job_of(enum put_form form, uint64_t seed)
+{
+    static const struct {
+        int32_t num_nodes, ranks_per_node;
+    } shapes[] = {{2, 1}, {3, 1}, {4, 1}, {2, 2}};
+    return (struct put_job){.form = form,
+                            .num_nodes = shapes[seed % 4].num_nodes,
+                            .ranks_per_node = shapes[seed % 4].ranks_per_node,
+                            .num_launches = form == PUTS_UNAWAITED ? 1 : NUM_LAUNCHES,
+                            .weakened_site = WEFT__SIM_NO_SITE};
+}
+
+static int is_caught(void)
+{
+    return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
+}
+
+static void expect_sound(uint64_t seed)
+{
+    if (is_caught())
+        print_message("seed %d: %s\n", (int)seed, result.report);
+    assert_false(is_caught());
+}
+
+static void a_right_program_is_clean(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
+        struct put_job job = job_of(PUTS_RIGHT, seed);
+        put_job_run(&job, seed, &result);
+        expect_sound(seed);
+    }
+}
+
+static void sixteen_nodes_of_four_ranks_are_clean(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < NUM_SEEDS_LARGE; seed++) {
+        struct put_job job = job_of(PUTS_RIGHT, seed);
+        job.num_nodes = PUT_MAX_NODES;
+        job.ranks_per_node = 4;
+        put_job_run(&job, seed, &result);
+        expect_sound(seed);
+    }
+}
+
+/* What is wrong is told of in as many words, in every schedule or at least in some. */
+enum frequency { IN_ALL, IN_SOME };
+
+static void check_found(enum put_form form, enum frequency frequency, const char *told)
+{
+    int num_found = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        struct put_job job = job_of(form, seed);
+        put_job_run(&job, seed, &result);
+        num_found += result.num_races > 0 && strstr(result.report, told) != NULL;
+    }
+    print_message("found in %d of %d schedules: %s\n", num_found, NUM_SEEDS, told);
+    assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
+}
+
+static void a_row_read_before_it_has_come_is_found(void **state)
+{
+    (void)state;
+    check_found(PUTS_NOT_AWAITED, IN_ALL, "by the network for the put at planted_puts.c");
+}
+
+static void a_source_written_before_it_has_been_sent_is_found(void **state)
+{
+    (void)state;
+    check_found(PUTS_SOURCE_REUSED, IN_ALL, "read by the network for the put");
+}
+
+static void a_slot_sent_to_while_it_is_read_is_found(void **state)
+{
+    (void)state;
+    check_found(PUTS_SLOT_REUSED, IN_SOME, ": write by the network for the put");
+    check_found(PUTS_SLOT_REUSED, IN_SOME, "the two writes are not ordered");
+    check_found(PUTS_SLOT_REUSED, IN_ALL, "by the network for the put");
+}
+
+static void a_credit_given_too_early_is_found(void **state)
+{
+    (void)state;
+    check_found(PUTS_CREDIT_FIRST, IN_ALL, "by the network for the put");
+    check_found(PUTS_ROW_NOT_ENDED, IN_ALL, "by the network for the put");
+}
+
+static void puts_taken_to_come_in_order_are_found(void **state)
+{
+    (void)state;
+    check_found(PUTS_COUNTED, IN_SOME, "by the network for the put");
+}
+
+static void what_the_network_cannot_do_is_found(void **state)
+{
+    (void)state;
+    check_found(PUTS_TO_OWN_NODE, IN_ALL, "put to a rank of the own node");
+    check_found(PUTS_TO_NOBODY, IN_ALL, "put to a rank that does not exist");
+    check_found(PUTS_UNALIGNED, IN_ALL, "put whose word is not aligned to 8 bytes");
+    check_found(PUTS_FROM_OUTSIDE, IN_ALL, "put from memory that the network does not reach");
+}
+
+static void a_put_that_nobody_waits_for_is_found(void **state)
+{
+    (void)state;
+    check_found(PUTS_UNAWAITED, IN_SOME, "signal that no one waits for");
+    check_found(PUTS_UNAWAITED, IN_SOME, "put that was under way when its target left");
+    check_found(PUTS_UNAWAITED, IN_ALL, "");
+}
+
+static int is_of_puts(const struct weft__sim_site *site)
+{
+    return strstr(site->file, "planted_puts.c") != NULL;
+}
+
+/* How many schedules it takes until the weakened site is caught; 0: it is not. */
+static int schedules_until_caught(int32_t site)
+{
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        struct put_job job = job_of(PUTS_RIGHT, seed);
+        job.weakened_site = site;
+        put_job_run(&job, seed, &result);
+        if (is_caught())
+            return (int)seed + 1;
+    }
+    return 0;
+}
+
+static void every_ordering_site_is_needed(void **state)
+{
+    (void)state;
+    int num_row_syncs = 0;
+    struct put_job job = job_of(PUTS_RIGHT, 0);
+    put_job_run(&job, 0, &result);
+    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
+        const struct weft__sim_site *site = weft__sim_site(i);
+        const uint64_t num_passes = site->num_passes;
+        put_job_run(&job, 0, &result);
+        if (!is_of_puts(site) || site->num_passes == num_passes)
+            continue; /* of another program, or another form of this one */
+        const int num_schedules = schedules_until_caught(i);
+        print_message("line %d, %s: caught in schedule %d\n", site->line, site->kind,
+                      num_schedules);
+        assert_true(num_schedules > 0);
+        num_row_syncs += strcmp(site->kind, "row sync") == 0;
+    }
+    assert_int_equal(num_row_syncs, 1);
+}
+
+static void who_waits_for_a_dead_rank_blames_it(void **state)
+{
+    (void)state;
+    int num_struck = 0, num_failed = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        struct put_job job = job_of(PUTS_RIGHT, seed);
+        put_job_run(&job, seed, &result);
+        job.fault = seed % 8 < 4 ? WEFT__SIM_KILL : WEFT__SIM_STALL;
+        job.fault_rank = (int32_t)(seed / 8) % (job.num_nodes * job.ranks_per_node);
+        job.fault_step = result.num_steps * (seed % 100) / 100;
+        put_job_run(&job, seed, &result);
+        expect_sound(seed);
+        num_struck += result.fault_struck;
+        num_failed += job.num_failed;
+    }
+    print_message("%d faults, %d launches of survivors failed\n", num_struck, num_failed);
+    assert_true(num_struck > NUM_SEEDS / 2 && num_failed > NUM_SEEDS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_right_program_is_clean),
+        cmocka_unit_test(sixteen_nodes_of_four_ranks_are_clean),
+        cmocka_unit_test(a_row_read_before_it_has_come_is_found),
+        cmocka_unit_test(a_source_written_before_it_has_been_sent_is_found),
+        cmocka_unit_test(a_slot_sent_to_while_it_is_read_is_found),
+        cmocka_unit_test(a_credit_given_too_early_is_found),
+        cmocka_unit_test(puts_taken_to_come_in_order_are_found),
+        cmocka_unit_test(what_the_network_cannot_do_is_found),
+        cmocka_unit_test(a_put_that_nobody_waits_for_is_found),
+        cmocka_unit_test(every_ordering_site_is_needed),
+        cmocka_unit_test(who_waits_for_a_dead_rank_blames_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
