@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "weft.h"
@@ -84,19 +85,22 @@ static int gather_until(weft_comm *comm, const char *file)
     return status == 0 ? gather(comm, NUM_ROUNDS) : status;
 }
 
+static int tell_failure(weft_comm *comm)
+{
+    int32_t failed_rank = -1;
+    const weft_result result = weft_comm_status(comm, &failed_rank);
+    printf("told of rank %d: %s: %s\n", failed_rank, weft_result_string(result), weft_last_error());
+    return 0;
+}
+
 /* Waits for the news of a failure, without calling anything that would wait for another rank. */
 static int watch(weft_comm *comm, const char *limit)
 {
     enum { LOOK_MS = 10 };
     const int32_t limit_ms = number(limit);
-    int32_t failed_rank = -1;
     for (int32_t waited_ms = 0; waited_ms < limit_ms; waited_ms += LOOK_MS) {
-        const weft_result result = weft_comm_status(comm, &failed_rank);
-        if (result != WEFT_OK) {
-            printf("told of rank %d: %s: %s\n", failed_rank, weft_result_string(result),
-                   weft_last_error());
-            return 0;
-        }
+        if (weft_comm_status(comm, NULL) != WEFT_OK)
+            return tell_failure(comm);
         poll(NULL, 0, LOOK_MS);
     }
     printf("failed: was told nothing within %d ms\n", limit_ms);
@@ -118,6 +122,90 @@ static int outlive(weft_comm *comm, const char *ms)
     return status;
 }
 
+struct visit { /* of a barrier, by a clock that all hosts have in common here */
+    int64_t enter_ns, leave_ns;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static weft_result visit_barrier(weft_comm *comm, weft_stream *stream, struct visit *visit)
+{
+    visit->enter_ns = now_ns();
+    weft_result result = weft_barrier(comm, stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(stream);
+    visit->leave_ns = now_ns();
+    return result;
+}
+
+/* Nobody has left a barrier before all had come to it. */
+static int check_visits(weft_comm *comm, const struct visit *visits, int32_t num_visits)
+{
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    const size_t bytes = (size_t)num_visits * sizeof(*visits);
+    struct visit *all = malloc((size_t)num_ranks * bytes);
+    int status = all == NULL || weft_host_all_gather(comm, visits, bytes, all) != WEFT_OK
+                     ? fail("weft_host_all_gather")
+                     : 0;
+    for (int32_t i = 0; i < num_visits * num_ranks && status == 0; i++)
+        for (int32_t rank = 0; rank < num_ranks && status == 0; rank++)
+            if (all[i].leave_ns < all[rank * num_visits + i % num_visits].enter_ns) {
+                printf("failed: rank %d has left barrier %d before rank %d came\n", i / num_visits,
+                       i % num_visits, rank);
+                status = 1;
+            }
+    free(all);
+    return status;
+}
+
+/* Ranks come one after the other, a different one last each time. */
+static int visit_barriers(weft_comm *comm, const char *count)
+{
+    enum { MAX_VISITS = 1000, PAUSE_US = 500 };
+    static struct visit visits[MAX_VISITS];
+    const int32_t num_visits = number(count) < MAX_VISITS ? number(count) : MAX_VISITS;
+    weft_stream *stream;
+    if (weft_stream_create(comm, &stream) != WEFT_OK)
+        return fail("weft_stream_create");
+    for (int32_t i = 0; i < num_visits; i++) {
+        const int32_t turn = (weft_comm_rank(comm) + i) % weft_comm_num_ranks(comm);
+        usleep((unsigned)turn * PAUSE_US);
+        if (visit_barrier(comm, stream, &visits[i]) != WEFT_OK)
+            return fail("weft_barrier");
+    }
+    const int status = check_visits(comm, visits, num_visits);
+    if (status == 0)
+        printf("visited %d barriers\n", num_visits);
+    weft_stream_destroy(stream);
+    return status;
+}
+
+/* Until one fails. */
+static int go_on_visiting(weft_comm *comm, const char *limit)
+{
+    enum { NUM_BEFORE_NEWS = 20 };
+    const int64_t deadline_ns = now_ns() + (int64_t)number(limit) * 1000000;
+    weft_stream *stream;
+    struct visit visit;
+    if (weft_stream_create(comm, &stream) != WEFT_OK)
+        return fail("weft_stream_create");
+    for (int32_t i = 0; now_ns() < deadline_ns; i++) {
+        if (i == NUM_BEFORE_NEWS)
+            printf("visits barriers\n");
+        if (visit_barrier(comm, stream, &visit) == WEFT_OK)
+            continue;
+        weft_stream_destroy(stream);
+        return tell_failure(comm);
+    }
+    printf("failed: was told nothing within %s ms\n", limit);
+    return 1;
+}
+
 struct duty {
     const char *name;
     int (*function)(weft_comm *comm, const char *argument);
@@ -126,7 +214,8 @@ struct duty {
 int main(int argc, char **argv)
 {
     static const struct duty duties[] = {
-        {"gather", gather_times}, {"until", gather_until}, {"watch", watch}, {"outlive", outlive}};
+        {"gather", gather_times}, {"until", gather_until},      {"watch", watch},
+        {"outlive", outlive},     {"barriers", visit_barriers}, {"visit", go_on_visiting}};
     weft_comm *comm;
     int status = 2;
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
