@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ops/exchange.h"
+#include "ops/nodes.h"
 #include "programs/barrier.h"
 #include "programs/internode_barrier.h"
 
 struct weft__barrier {
     struct weft__exchange *exchange;
     /* Between several nodes. */
-    void *ranks; /* int32_t [num_nodes][ranks per node], in memory of the machine */
+    struct weft__nodes nodes;
     void *words; /* in memory of the network */
     uint64_t words_offset;
     weft_result obstacle; /* why there is none, with the message */
@@ -20,40 +20,11 @@ struct weft__barrier {
 
 /* ---------------------------------------------------------------- several nodes */
 
-/* By node and index in it; all nodes must have as many. */
-static weft_result list_ranks(const weft_comm *comm, int32_t *ranks)
-{
-    const struct weft__topology *topology = &comm->topology;
-    const int32_t num_local = comm->num_ranks / topology->num_nodes;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        const int32_t local = topology->local_of_rank[rank];
-        if (num_local * topology->num_nodes != comm->num_ranks || local >= num_local)
-            return weft__error(WEFT_ERROR_UNSUPPORTED,
-                               "the %d nodes have different numbers of ranks: there is no barrier "
-                               "between such",
-                               topology->num_nodes);
-        ranks[topology->node_of_rank[rank] * num_local + local] = rank;
-    }
-    return WEFT_OK;
-}
-
-static weft_result upload_ranks(weft_comm *comm)
-{
-    const size_t bytes = (size_t)comm->num_ranks * sizeof(int32_t);
-    int32_t *ranks = malloc(bytes);
-    if (ranks == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = list_ranks(comm, ranks);
-    if (result == WEFT_OK)
-        result = weft__machine_duplicate(comm, ranks, bytes, &comm->barrier->ranks);
-    free(ranks);
-    return result;
-}
-
 static weft_result reach_nodes(weft_comm *comm)
 {
     struct weft__barrier *barrier = comm->barrier;
-    WEFT__TRY(weft__comm_agree(comm, upload_ranks(comm), "have a barrier between nodes"));
+    WEFT__TRY(weft__nodes_create(comm, "barrier", &barrier->nodes));
+    weft__exchange_stay_in_node(barrier->exchange, &barrier->nodes);
     return weft__machine_of(comm)->network_alloc(
         comm, (uint64_t)comm->topology.num_nodes * sizeof(uint64_t), &barrier->words,
         &barrier->words_offset);
@@ -74,16 +45,13 @@ static weft_result launch_between_nodes(weft_comm *comm, weft_stream *stream,
                                         struct weft__grid grid)
 {
     const struct weft__barrier *barrier = comm->barrier;
-    const struct weft__topology *topology = &comm->topology;
     if (barrier->obstacle != WEFT_OK)
         return weft__error(barrier->obstacle, "%s", barrier->message);
     const struct weft_internode_barrier_args args = {
         .exchange = barrier->exchange->device,
-        .node = topology->node_of_rank[comm->rank],
-        .num_nodes = topology->num_nodes,
-        .local_idx = topology->local_of_rank[comm->rank],
-        .num_local = comm->num_ranks / topology->num_nodes,
-        .ranks = barrier->ranks,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_barrier},
+                    .num_blocks = 1},
+        .nodes = barrier->nodes.device,
         .words = barrier->words,
         .words_offset = barrier->words_offset,
     };
@@ -110,7 +78,7 @@ void weft__barrier_destroy(weft_comm *comm)
         return;
     if (barrier->words != NULL)
         weft__machine_of(comm)->network_free(comm, barrier->words);
-    weft__machine_of(comm)->free(comm, barrier->ranks);
+    weft__nodes_destroy(comm, &barrier->nodes);
     weft__exchange_destroy(barrier->exchange);
     free(barrier);
     comm->barrier = NULL;

@@ -76,6 +76,8 @@ weft_result weft__exchange_create(weft_comm *comm, int32_t max_blocks, uint64_t 
     exchange->comm = comm;
     exchange->device.rank = comm->rank;
     exchange->device.num_ranks = comm->num_ranks;
+    exchange->device.num_members = comm->num_ranks;
+    exchange->device.member_idx = comm->rank;
     exchange->device.max_blocks = max_blocks;
     const weft_result result = set_up(exchange, extra_bytes);
     if (result != WEFT_OK) {

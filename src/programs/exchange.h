@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the ranks start and finish an operation together.
+ * How the ranks, or those of a node among themselves, start and finish an operation together.
  *
  * The operations of one exchange are numbered. The number of the last one is in memory of the device, so
  * that a captured launch can be replayed, and once for each block, so that each can read its own and write it
@@ -72,7 +72,11 @@ struct weft_exchange_state {    /* local to the rank, zero at first */
 struct weft_exchange {
     int32_t rank;
     int32_t num_ranks;
-    int32_t max_blocks; /* of any launch, on any rank */
+    int32_t
+        num_members; /* who exchange messages and signals: all ranks, or those of this rank's node */
+    int32_t member_idx;     /* of this rank */
+    const int32_t *members; /* [num_members] their ranks; NULL: all */
+    int32_t max_blocks;     /* of any launch, on any rank */
     struct weft_exchange_state *state;
     char *const
         *bases; /* [windows][num_ranks] where they are mapped here; the first row: the heaps */
@@ -84,6 +88,18 @@ WEFT_FN int32_t weft_rank_after(const struct weft_exchange *exchange, int32_t i)
 {
     const int32_t rank = exchange->rank + i;
     return rank < exchange->num_ranks ? rank : rank - exchange->num_ranks;
+}
+
+WEFT_FN int32_t weft_member(const struct weft_exchange *exchange, int32_t idx)
+{
+    return exchange->members == NULL ? idx : exchange->members[idx];
+}
+
+/* The i-th member after the own rank. */
+WEFT_FN int32_t weft_member_after(const struct weft_exchange *exchange, int32_t i)
+{
+    const int32_t idx = exchange->member_idx + i;
+    return weft_member(exchange, idx < exchange->num_members ? idx : idx - exchange->num_members);
 }
 
 /* ------------------------------------------------------------------ layout */
@@ -266,11 +282,11 @@ WEFT_FN uint32_t weft_exchange_gravity(const struct weft_exchange *exchange,
 WEFT_FN void weft_exchange_tell(struct weft_warp *warp, const struct weft_exchange *exchange,
                                 uint64_t sequence, const struct weft_message *message)
 {
-    const int32_t num_ranks = exchange->num_ranks;
+    const int32_t num_members = exchange->num_members;
     if (weft_block_idx(warp) != 0)
         return;
-    for (int32_t i = 1 + weft_warp_idx(warp); i <= num_ranks; i += weft_num_warps(warp)) {
-        const int32_t rank = weft_rank_after(exchange, i); /* not all to rank 0 first */
+    for (int32_t i = 1 + weft_warp_idx(warp); i <= num_members; i += weft_num_warps(warp)) {
+        const int32_t rank = weft_member_after(exchange, i); /* not all to rank 0 first */
         weft_tagged_send(warp, rank, weft_mailbox_message(exchange, sequence, rank, exchange->rank),
                          message, WEFT_MESSAGE_WORDS, sequence);
     }
@@ -284,11 +300,11 @@ WEFT_FN enum weft_status weft_exchange_meet(struct weft_warp *warp,
 {
     struct weft_failure mismatch = {WEFT_FAILURE_NONE, {WEFT_PHASE_START, 0, 0, 0}, 0, 0, 0};
     enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t rank = weft_warp_idx(warp);
-         rank < exchange->num_ranks && status == WEFT_STATUS_OK &&
-         mismatch.kind == WEFT_FAILURE_NONE;
-         rank += weft_num_warps(warp))
-        status = weft_exchange_hear(warp, exchange, sequence, rank, message, &mismatch);
+    for (int32_t i = weft_warp_idx(warp); i < exchange->num_members && status == WEFT_STATUS_OK &&
+                                          mismatch.kind == WEFT_FAILURE_NONE;
+         i += weft_num_warps(warp))
+        status = weft_exchange_hear(warp, exchange, sequence, weft_member(exchange, i), message,
+                                    &mismatch);
     const uint32_t own = weft_exchange_gravity(exchange, status, &mismatch);
     const uint32_t gravest = weft_block_max(warp, own);
     if (gravest > 0 && own == gravest && status == WEFT_STATUS_OK)
@@ -343,8 +359,8 @@ WEFT_FN char *weft_exchange_array(struct weft_warp *warp, const struct weft_exch
 WEFT_FN void weft_exchange_signal(struct weft_warp *warp, const struct weft_exchange *exchange,
                                   uint64_t sequence)
 {
-    for (int32_t i = 1 + weft_lane_idx(warp); i < exchange->num_ranks; i += WEFT_WARP_SIZE) {
-        const int32_t rank = weft_rank_after(exchange, i);
+    for (int32_t i = 1 + weft_lane_idx(warp); i < exchange->num_members; i += WEFT_WARP_SIZE) {
+        const int32_t rank = weft_member_after(exchange, i);
         weft_signal(warp, rank,
                     weft_mailbox_finished(exchange, rank, weft_block_idx(warp), exchange->rank),
                     sequence);
@@ -376,9 +392,9 @@ WEFT_FN enum weft_status weft_exchange_await(struct weft_warp *warp,
                                              uint64_t sequence, enum weft_other_blocks blocks)
 {
     enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t i = 1 + weft_lane_idx(warp); i < exchange->num_ranks && status == WEFT_STATUS_OK;
+    for (int32_t i = 1 + weft_lane_idx(warp); i < exchange->num_members && status == WEFT_STATUS_OK;
          i += WEFT_WARP_SIZE) {
-        const int32_t rank = weft_rank_after(exchange, i);
+        const int32_t rank = weft_member_after(exchange, i);
         const int32_t num_blocks = blocks == WEFT_BLOCKS_AS_HERE
                                        ? weft_num_blocks(warp)
                                        : weft_exchange_num_blocks(warp, exchange, sequence, rank);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+#include "ops/nodes.h"
+
+#include <stdlib.h>
+
+/* By node and index in it. */
+static weft_result list_ranks(const weft_comm *comm, const char *what, int32_t *ranks)
+{
+    const struct weft__topology *topology = &comm->topology;
+    const int32_t num_local = comm->num_ranks / topology->num_nodes;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const int32_t local = topology->local_of_rank[rank];
+        if (num_local * topology->num_nodes != comm->num_ranks || local >= num_local)
+            return weft__error(WEFT_ERROR_UNSUPPORTED,
+                               "the %d nodes have different numbers of ranks: there is no %s "
+                               "between such",
+                               topology->num_nodes, what);
+        ranks[topology->node_of_rank[rank] * num_local + local] = rank;
+    }
+    return WEFT_OK;
+}
+
+static weft_result upload_ranks(weft_comm *comm, const char *what, void **uploaded)
+{
+    const size_t bytes = (size_t)comm->num_ranks * sizeof(int32_t);
+    int32_t *ranks = malloc(bytes);
+    if (ranks == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    weft_result result = list_ranks(comm, what, ranks);
+    if (result == WEFT_OK)
+        result = weft__machine_duplicate(comm, ranks, bytes, uploaded);
+    free(ranks);
+    return result;
+}
+
+weft_result weft__nodes_create(weft_comm *comm, const char *what, struct weft__nodes *nodes)
+{
+    const struct weft__topology *topology = &comm->topology;
+    WEFT__TRY(weft__comm_agree(comm, upload_ranks(comm, what, &nodes->ranks), "have its nodes"));
+    nodes->device = (struct weft_nodes){
+        .node = topology->node_of_rank[comm->rank],
+        .num_nodes = topology->num_nodes,
+        .local_idx = topology->local_of_rank[comm->rank],
+        .num_local = comm->num_ranks / topology->num_nodes,
+        .ranks = nodes->ranks,
+    };
+    return WEFT_OK;
+}
+
+void weft__nodes_destroy(weft_comm *comm, struct weft__nodes *nodes)
+{
+    weft__machine_of(comm)->free(comm, nodes->ranks);
+    nodes->ranks = NULL;
+}
+
+void weft__exchange_stay_in_node(struct weft__exchange *exchange, const struct weft__nodes *nodes)
+{
+    const struct weft_nodes *own = &nodes->device;
+    exchange->device.num_members = own->num_local;
+    exchange->device.member_idx = own->local_idx;
+    exchange->device.members = own->ranks + (int64_t)own->node * own->num_local;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* The nodes of a communicator as programs see them (programs/nodes.h). */
+#ifndef WEFT_OPS_NODES_H
+#define WEFT_OPS_NODES_H
+
+#include "ops/exchange.h"
+#include "programs/nodes.h"
+
+struct weft__nodes {
+    struct weft_nodes device;
+    void *ranks; /* device.ranks, in memory of the machine */
+};
+
+/* Collective. UNSUPPORTED on all ranks, naming `what`, if the nodes have different numbers of ranks. */
+weft_result weft__nodes_create(weft_comm *comm, const char *what, struct weft__nodes *nodes);
+void weft__nodes_destroy(weft_comm *comm, struct weft__nodes *nodes);
+
+/* From now on only the ranks of this node exchange messages and signals. */
+void weft__exchange_stay_in_node(struct weft__exchange *exchange, const struct weft__nodes *nodes);
+
+#endif
