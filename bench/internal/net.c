@@ -186,8 +186,9 @@ static weft_result go_to_and_fro(struct bench *bench, struct flow *flow, double 
 {
     const int32_t num_trips = bench->options.num_messages;
     double *times = malloc((size_t)num_trips * sizeof(*times));
-    weft_result result =
-        times != NULL ? WEFT_OK : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for times");
+    weft_result result = WEFT_OK;
+    if (times == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for times");
     for (int32_t i = 0; i < num_trips && result == WEFT_OK; i++) {
         const double start_us = clock_us();
         if (bench->node == 0)

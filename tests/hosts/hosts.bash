@@ -3,8 +3,10 @@
 # a bridge. All of it, the bridge too, is in a network and a process namespace of the script's own: whatever ends
 # the script ends all that it has started, and nothing outside is touched or left behind.
 #
-# A script sources this first, with its own arguments, sets `scratch` to a directory, calls open_hosts, and then
+# A script sources this first, with its own arguments, sets `scratch` to a directory and `weft` to the tool, calls
+# open_hosts, and then
 #   on_host K COMMAND...             runs a command on host K, whose address is host_address K
+#   run_on_host K N R PROGRAM...     runs weft run as host K of N, with R ranks
 #   mpirun_on_hosts N R ARGUMENT...  mpirun on host 0, with R ranks on each of N hosts
 
 # The whole script once more, inside.
@@ -17,7 +19,10 @@ if [ -z "${WEFT_HOSTS_INSIDE-}" ]; then
     WEFT_HOSTS_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- \
         bash "$0" "$@"
 fi
-network=10.77.0 # the one that jobs use
+WEFT_SECRET=$(od -An -N16 -tx8 /dev/urandom | tr -d ' ')
+export WEFT_SECRET
+network=10.77.0 # the one that jobs use, and where they meet
+port=4700
 host_pids=()
 
 host_address() { echo "$network.$(($1 + 1))"; }
@@ -68,6 +73,15 @@ join_by_lossy_link() { # LOSSY_LINK LOSS_PERCENT JITTER_MS SEED
 
 cut_host() { ip link set "host$1" down; }
 
+
+# weft run on one of several hosts; what its ranks write goes to $scratch/out.HOST and err.HOST.
+run_on_host() { # HOST NUM_HOSTS RANKS_PER_HOST PROGRAM...
+    local host=$1 num_hosts=$2 num_ranks=$3
+    shift 3
+    on_host "$host" "$weft" run --rendezvous "$(host_address 0):$port" --nodes "$num_hosts" \
+        --node-rank "$host" -n "$num_ranks" -- "$@" \
+        >"$scratch/out.$host" 2>"$scratch/err.$host"
+}
 
 # Open MPI starts its daemons through a stand-in for ssh, and tells hosts apart by their names.
 open_mpi() {

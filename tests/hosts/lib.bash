@@ -1,23 +1,11 @@
 # SPDX-License-Identifier: MIT
 # Jobs on several hosts (hosts.bash) and what is expected of them. A test sources this with its own arguments, of
-# which the first is the tool; port and network are where jobs meet.
+# which the first is the tool.
 
 . "$(dirname "${BASH_SOURCE[0]}")/hosts.bash"
 . "$(dirname "${BASH_SOURCE[0]}")/../tool/lib.bash"
 
-WEFT_SECRET=$(od -An -N16 -tx8 /dev/urandom | tr -d ' ')
-export WEFT_SECRET
 export WEFT_MACHINE=cpu
-port=4700
-
-# weft run on one of several hosts; what its ranks write goes to $scratch/out.HOST and err.HOST.
-run_on_host() { # HOST NUM_HOSTS RANKS_PER_HOST PROGRAM...
-    local host=$1 num_hosts=$2 num_ranks=$3
-    shift 3
-    on_host "$host" "$weft" run --rendezvous "$(host_address 0):$port" --nodes "$num_hosts" \
-        --node-rank "$host" -n "$num_ranks" -- "$@" \
-        >"$scratch/out.$host" 2>"$scratch/err.$host"
-}
 
 # A job of hosts 0 to NUM_HOSTS - 1; job_pids are the processes of weft run, host by host. A job has a port of
 # its own.
