@@ -36,9 +36,26 @@ endforeach()
 list(APPEND gpu_flags -gencode arch=compute_${newest_gpu},code=compute_${newest_gpu})
 
 # No fused multiply-add where none is written: results are the same on every machine.
-set(nvcc_flags -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings
+set(WEFT_NVCC_FLAGS -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings
   -I${PROJECT_SOURCE_DIR}/src/machine/cuda -I${PROJECT_SOURCE_DIR}/include
-  -I${PROJECT_SOURCE_DIR}/src)
+  -I${PROJECT_SOURCE_DIR}/src ${gpu_flags} CACHE INTERNAL "How programs are compiled for GPUs")
+
+# weft_compile_for_gpus(PROGRAM FATBIN): FATBIN.c defines the bytes as weft__fatbin_<stem of PROGRAM>.
+function(weft_compile_for_gpus program fatbin)
+  cmake_path(GET program STEM name)
+  cmake_path(GET fatbin PARENT_PATH folder)
+  add_custom_command(
+    OUTPUT ${fatbin}.c
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+    COMMAND ${NVCC} ${WEFT_NVCC_FLAGS} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
+      -o ${fatbin} ${program}
+    COMMAND ${BIN2C} --const --name weft__fatbin_${name} ${fatbin} > ${fatbin}.c
+    DEPENDS ${program}
+    DEPFILE ${fatbin}.d
+    COMMENT "Compiling program ${name} for GPUs"
+    VERBATIM)
+endfunction()
+
 set(fatbin_dir ${PROJECT_BINARY_DIR}/fatbins)
 set(cuda_program_sources)
 foreach(program ${program_sources} machine/cuda/link_rate.cu machine/cuda/probe.cu)
@@ -51,16 +68,7 @@ set(fatbin_objects)
 foreach(program ${cuda_program_sources})
   cmake_path(GET program STEM name)
   set(fatbin ${fatbin_dir}/${name}.fatbin)
-  add_custom_command(
-    OUTPUT ${fatbin}.c
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${fatbin_dir}
-    COMMAND ${NVCC} ${nvcc_flags} ${gpu_flags} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
-      -o ${fatbin} ${program}
-    COMMAND ${BIN2C} --const --name weft__fatbin_${name} ${fatbin} > ${fatbin}.c
-    DEPENDS ${program}
-    DEPFILE ${fatbin}.d
-    COMMENT "Compiling program ${name} for GPUs"
-    VERBATIM)
+  weft_compile_for_gpus(${program} ${fatbin})
   list(APPEND fatbin_objects ${fatbin}.c)
   string(APPEND fatbin_list "extern const unsigned long long weft__fatbin_${name}[];\n")
   string(APPEND fatbin_entries "    {\"${name}\", weft__fatbin_${name}},\n")

@@ -45,6 +45,8 @@
  *   weft_row_copy       copies row_bytes from src to each non-null dst
  *   weft_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
  *                       weft_reduction says
+ *   weft_row_sum_mixed  dst = the sum of the non-null srcs, in order, of types that struct weft_mixed_sum
+ *                       says; dst may be one of the srcs that have its type
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
  * weft_block_sync, weft_row_sync, weft_remote_put or weft_signal, before what that orders, or with the launch; which part of a row
@@ -129,6 +131,15 @@ enum weft_reduction_op {
 struct weft_reduction {
     weft_dtype dtype;
     enum weft_reduction_op op;
+};
+
+/* The types of rows that are summed as by WEFT_REDUCTION_SUM_FROM_ZERO: bf16, fp16, fp32 or FP8. A sum in fp32
+ * is not rounded, so that it can be a source of another one. */
+struct weft_mixed_sum {
+    int32_t num_first;      /* of the sources, null ones included, */
+    weft_dtype first_dtype; /* which have this type */
+    weft_dtype rest_dtype;  /* and the others this */
+    weft_dtype dst_dtype;
 };
 
 enum weft_status {

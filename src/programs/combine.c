@@ -71,7 +71,7 @@ WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args
                                     WEFT_ARRAY_TOPK_WEIGHTS,
                                     WEFT_FP32,
                                     (uint64_t)args->routing.num_topk * sizeof(float),
-                                    NULL,
+                                    args->biases,
                                     0,
                                     (char *)args->out_topk_weights};
     const struct weft_span span = weft_part_span(share, part.part, payload.row_bytes);

@@ -25,9 +25,10 @@ int job_is_caught(const struct weft__sim_result *result);
 weft__program_fn weft__sim_planted_signal, weft__sim_planted_parity, weft__sim_planted_epoch,
     weft__sim_planted_barrier, weft__sim_planted_unwritten, weft__sim_planted_freed,
     weft__sim_planted_unawaited, weft__sim_planted_overwrite, weft__sim_planted_stale,
-    weft__sim_planted_row_read, weft__sim_planted_row_reduce, weft__sim_planted_row_source,
-    weft__sim_planted_row_signal, weft__sim_planted_known, weft__sim_planted_tickets,
-    weft__sim_late_rows, weft__sim_unordered, weft__sim_relaxed, weft__sim_late_write,
-    weft__sim_late_packets, weft__sim_planted_row_reuse, weft__sim_planted_row_news;
+    weft__sim_planted_row_read, weft__sim_planted_row_reduce, weft__sim_planted_row_sum,
+    weft__sim_planted_row_source, weft__sim_planted_row_signal, weft__sim_planted_known,
+    weft__sim_planted_tickets, weft__sim_late_rows, weft__sim_unordered, weft__sim_relaxed,
+    weft__sim_late_write, weft__sim_late_packets, weft__sim_planted_row_reuse,
+    weft__sim_planted_row_news;
 
 #endif

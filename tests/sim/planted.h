@@ -45,6 +45,7 @@ struct job_args {
 #define weft_planted_stale_args      job_args
 #define weft_planted_row_read_args   job_args
 #define weft_planted_row_reduce_args job_args
+#define weft_planted_row_sum_args    job_args
 #define weft_planted_row_source_args job_args
 #define weft_planted_row_signal_args job_args
 #define weft_planted_known_args      job_args

@@ -61,6 +61,40 @@ WEFT_PROGRAM(planted_row_reduce, warp, args)
     return WEFT_STATUS_OK;
 }
 
+/* Two rows of bf16 become one of fp32, twice as long, and that with a third one bf16 again. Their words are
+ * different: 1, 2, 3 and 4. */
+WEFT_PROGRAM(planted_row_sum, warp, args)
+{
+    enum { NUM_ELEMENTS = 4 * JOB_SLOT_WORDS }; /* of bf16, in a slot */
+    static const uint64_t once[JOB_SLOT_WORDS] = {0x3f803f803f803f80, 0x4000400040004000,
+                                                  0x4040404040404040, 0x4080408040804080};
+    static const uint64_t thrice[JOB_SLOT_WORDS] = {0x4040404040404040, 0x40c040c040c040c0,
+                                                    0x4110411041104110, 0x4140414041404140};
+    uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
+    const struct weft_mixed_sum to_fp32 = {3, WEFT_BF16, WEFT_FP32, WEFT_FP32};
+    const struct weft_mixed_sum to_bf16 = {1, WEFT_BF16, WEFT_FP32, WEFT_BF16};
+    const void **pointers = weft_warp_pointers(warp);
+    if (weft_lane_idx(warp) == 0) {
+        for (int32_t i = 0; i < JOB_SLOT_WORDS; i++)
+            src[i] = once[i];
+        pointers[0] = src;
+        pointers[1] = NULL;
+        pointers[2] = src;
+        pointers[3] = args->unwritten->slots; /* both */
+    }
+    weft_warp_sync(warp);
+    weft_row_sum_mixed(warp, args->unwritten->slots, pointers, 3, to_fp32, NUM_ELEMENTS);
+    sync_as(warp, args->form);
+    weft_row_sum_mixed(warp, dst, pointers + 2, 2, to_bf16, NUM_ELEMENTS);
+    weft_block_sync(warp);
+    for (int32_t i = 0; i < JOB_SLOT_WORDS; i++) {
+        if (dst[i] != thrice[i])
+            weft_add_relaxed(&args->state->num_wrong, 1);
+    }
+    weft_warp_sync(warp);
+    return WEFT_STATUS_OK;
+}
+
 /* What is read is overwritten. */
 WEFT_PROGRAM(planted_row_source, warp, args)
 {

@@ -149,6 +149,13 @@ static void a_sum_read_while_it_is_written_is_found(void **state)
                                       "the row operation may still be under way"});
 }
 
+static void a_partial_sum_read_while_it_is_written_is_found(void **state)
+{
+    (void)state;
+    check_both_forms((struct planted){weft__sim_planted_row_sum, 2, 1,
+                                      "the row operation may still be under way"});
+}
+
 static void a_row_overwritten_while_it_is_read_is_found(void **state)
 {
     (void)state;
@@ -180,6 +187,7 @@ int main(void)
         cmocka_unit_test(tickets_taken_one_by_one_are_found),
         cmocka_unit_test(a_row_read_while_it_is_written_is_found),
         cmocka_unit_test(a_sum_read_while_it_is_written_is_found),
+        cmocka_unit_test(a_partial_sum_read_while_it_is_written_is_found),
         cmocka_unit_test(a_row_overwritten_while_it_is_read_is_found),
         cmocka_unit_test(a_row_told_of_while_it_is_written_is_found),
     };

@@ -216,4 +216,22 @@ static inline uint64_t reduce_reference(struct weft_reduction reduction, const u
     }
 }
 
+static inline weft_dtype mixed_src_dtype(struct weft_mixed_sum sum, int32_t i)
+{
+    return i < sum.num_first ? sum.first_dtype : sum.rest_dtype;
+}
+
+/* Of element i of the rows. */
+static inline uint64_t sum_mixed_reference(struct weft_mixed_sum sum, const void *const *srcs,
+                                           int32_t num_srcs, int64_t i)
+{
+    float result = 0;
+    for (int32_t s = 0; s < num_srcs; s++) {
+        const weft_dtype dtype = mixed_src_dtype(sum, s);
+        if (srcs[s] != NULL)
+            result += float_of(dtype, load_bits(dtype, srcs[s], i));
+    }
+    return bits_of_float(sum.dst_dtype, result);
+}
+
 #endif

@@ -228,6 +228,13 @@ WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, in
     weft__cpu_row_reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
 }
 
+WEFT_FN void weft_row_sum_mixed(struct weft_warp *warp, void *dst, const void *const *srcs,
+                                int32_t num_srcs, struct weft_mixed_sum sum, int64_t num_elements)
+{
+    (void)warp;
+    weft__cpu_row_sum_mixed(dst, srcs, num_srcs, sum, num_elements);
+}
+
 /* A row that is to be sent. */
 struct weft_packet_row {
     const void *src;

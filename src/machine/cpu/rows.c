@@ -9,14 +9,16 @@
 
 struct variant {
     weft__row_reduce_fn *reduce;
+    weft__row_sum_mixed_fn *sum_mixed;
     const struct weft__tile_functions *tile;
 };
 
 #define DECLARE_VARIANT(name)                                                                      \
     extern weft__row_reduce_fn weft__row_reduce_##name;                                            \
+    extern weft__row_sum_mixed_fn weft__row_sum_mixed_##name;                                      \
     extern const struct weft__tile_functions weft__tile_functions_##name;                          \
-    static const struct variant variant_##name = {weft__row_reduce_##name,                         \
-                                                  &weft__tile_functions_##name};
+    static const struct variant variant_##name = {                                                 \
+        weft__row_reduce_##name, weft__row_sum_mixed_##name, &weft__tile_functions_##name};
 
 DECLARE_VARIANT(base)
 #ifdef __x86_64__
@@ -72,6 +74,18 @@ void weft__cpu_row_reduce(const void *const *dsts, int32_t num_dsts, const void 
                           int32_t num_srcs, struct weft_reduction reduction, int64_t num_elements)
 {
     chosen_variant()->reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
+}
+
+weft__row_sum_mixed_fn *weft__cpu_row_sum_mixed_variant(enum weft__row_variant variant)
+{
+    const struct variant *found = find_variant(variant);
+    return found == NULL ? NULL : found->sum_mixed;
+}
+
+void weft__cpu_row_sum_mixed(void *dst, const void *const *srcs, int32_t num_srcs,
+                             struct weft_mixed_sum sum, int64_t num_elements)
+{
+    chosen_variant()->sum_mixed(dst, srcs, num_srcs, sum, num_elements);
 }
 
 const struct weft__tile_functions *weft__cpu_tile_functions(void)

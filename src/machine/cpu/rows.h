@@ -11,13 +11,19 @@
 void weft__cpu_row_copy(void *dst, const void *src, uint64_t row_bytes);
 
 struct weft_reduction; /* machine/machine.h, which includes this file */
+struct weft_mixed_sum;
 
 typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
                                  int32_t num_srcs, struct weft_reduction reduction,
                                  int64_t num_elements);
 
-/* weft_row_reduce, in the widest vectors that the processor has. Same bits in every variant. */
+typedef void weft__row_sum_mixed_fn(void *dst, const void *const *srcs, int32_t num_srcs,
+                                    struct weft_mixed_sum sum, int64_t num_elements);
+
+/* weft_row_reduce and weft_row_sum_mixed, in the widest vectors that the processor has. Same bits in every
+ * variant. */
 weft__row_reduce_fn weft__cpu_row_reduce;
+weft__row_sum_mixed_fn weft__cpu_row_sum_mixed;
 
 /* The variants, for tests: NULL when this processor cannot run one. */
 enum weft__row_variant {
@@ -27,5 +33,6 @@ enum weft__row_variant {
     WEFT__NUM_ROW_VARIANTS
 };
 weft__row_reduce_fn *weft__cpu_row_reduce_variant(enum weft__row_variant variant);
+weft__row_sum_mixed_fn *weft__cpu_row_sum_mixed_variant(enum weft__row_variant variant);
 
 #endif

@@ -9,6 +9,10 @@
 
 enum { LINE_BYTES = 64 };
 
+/* What is done for every tile of every row: sums of 8 rows that are in the cache take 6 % longer with calls. Of a
+ * function that does nothing but prefetch, gcc 12 even drops the calls. */
+#define EACH_TILE __attribute__((always_inline)) static inline
+
 static void tile_begin(struct weft__tile *tile, struct weft_reduction reduction,
                        int64_t num_elements)
 {
@@ -20,11 +24,12 @@ static void tile_begin(struct weft__tile *tile, struct weft_reduction reduction,
                (size_t)num_elements * element_types[reduction.dtype]->accumulator_bytes);
 }
 
-/* Rows may start at any byte; elements that are not aligned are first copied to where they are. */
-static void tile_add(struct weft__tile *tile, const void *src)
+/* A row of any type that has the tile's accumulators. Rows may start at any byte; elements that are not aligned are
+ * first copied to where they are. */
+EACH_TILE void tile_add_type(struct weft__tile *tile, const struct element_type *type,
+                             const void *src)
 {
     _Alignas(LINE_BYTES) char aligned[WEFT__TILE_BYTES];
-    const struct element_type *type = element_types[tile->reduction.dtype];
     const int is_first =
         tile->num_rows++ == 0 && tile->reduction.op != WEFT_REDUCTION_SUM_FROM_ZERO;
     accumulate_fn *accumulate =
@@ -32,6 +37,11 @@ static void tile_add(struct weft__tile *tile, const void *src)
     if ((uintptr_t)src % type->element_bytes != 0)
         src = memcpy(aligned, src, (size_t)tile->num_elements * type->element_bytes);
     accumulate(tile->accumulators, src, tile->num_elements);
+}
+
+static void tile_add(struct weft__tile *tile, const void *src)
+{
+    tile_add_type(tile, element_types[tile->reduction.dtype], src);
 }
 
 static void tile_store(struct weft__tile *tile, void *dst)
@@ -52,7 +62,8 @@ const struct weft__tile_functions VARIANT(weft__tile_functions) = {
 
 /* The rows of a token lie far apart, so the processor does not see what comes next: while one row's
  * tile is added, the next row's is fetched. */
-static void prefetch(const void *const *srcs, int32_t num_srcs, size_t offset_bytes, size_t bytes)
+EACH_TILE void prefetch(const void *const *srcs, int32_t num_srcs, size_t offset_bytes,
+                        size_t bytes)
 {
     for (int32_t i = 0; i < num_srcs; i++) {
         if (srcs[i] == NULL)
@@ -61,6 +72,27 @@ static void prefetch(const void *const *srcs, int32_t num_srcs, size_t offset_by
             __builtin_prefetch((const char *)srcs[i] + offset_bytes + line);
         return;
     }
+}
+
+/* The rows' elements from `begin` on. */
+EACH_TILE void tile_add_rows(struct weft__tile *tile, const struct element_type *type,
+                             const void *const *rows, int32_t num_rows, int64_t begin)
+{
+    const size_t offset_bytes = (size_t)begin * type->element_bytes;
+    for (int32_t i = 0; i < num_rows; i++) {
+        if (rows[i] == NULL)
+            continue;
+        prefetch(rows + i + 1, num_rows - i - 1, offset_bytes,
+                 (size_t)tile->num_elements * type->element_bytes);
+        tile_add_type(tile, type, (const char *)rows[i] + offset_bytes);
+    }
+}
+
+/* Of a row's elements from `begin` on, how many are the next tile's. */
+static int64_t next_elements(int64_t num_elements, int64_t begin)
+{
+    const int64_t rest = num_elements - begin;
+    return rest < WEFT__TILE_ELEMENTS ? rest : WEFT__TILE_ELEMENTS;
 }
 
 /* The tile goes to the first dst and is copied from there to the others. */
@@ -88,19 +120,26 @@ void VARIANT(weft__row_reduce)(const void *const *dsts, int32_t num_dsts, const 
                                int32_t num_srcs, struct weft_reduction reduction,
                                int64_t num_elements)
 {
-    const size_t element_bytes = element_types[reduction.dtype]->element_bytes;
+    const struct element_type *type = element_types[reduction.dtype];
     for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
-        const int64_t rest = num_elements - begin;
-        const size_t offset_bytes = (size_t)begin * element_bytes;
         struct weft__tile tile;
-        tile_begin(&tile, reduction, rest < WEFT__TILE_ELEMENTS ? rest : WEFT__TILE_ELEMENTS);
-        for (int32_t i = 0; i < num_srcs; i++) {
-            if (srcs[i] == NULL)
-                continue;
-            prefetch(srcs + i + 1, num_srcs - i - 1, offset_bytes,
-                     (size_t)tile.num_elements * element_bytes);
-            tile_add(&tile, (const char *)srcs[i] + offset_bytes);
-        }
-        store_to_all(&tile, dsts, num_dsts, offset_bytes);
+        tile_begin(&tile, reduction, next_elements(num_elements, begin));
+        tile_add_rows(&tile, type, srcs, num_srcs, begin);
+        store_to_all(&tile, dsts, num_dsts, (size_t)begin * type->element_bytes);
+    }
+}
+
+weft__row_sum_mixed_fn VARIANT(weft__row_sum_mixed);
+void VARIANT(weft__row_sum_mixed)(void *dst, const void *const *srcs, int32_t num_srcs,
+                                  struct weft_mixed_sum sum, int64_t num_elements)
+{
+    const struct weft_reduction reduction = {sum.dst_dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
+    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
+        struct weft__tile tile;
+        tile_begin(&tile, reduction, next_elements(num_elements, begin));
+        tile_add_rows(&tile, element_types[sum.first_dtype], srcs, sum.num_first, begin);
+        tile_add_rows(&tile, element_types[sum.rest_dtype], srcs + sum.num_first,
+                      num_srcs - sum.num_first, begin);
+        tile_store(&tile, (char *)dst + (size_t)begin * weft_dtype_bytes(sum.dst_dtype));
     }
 }

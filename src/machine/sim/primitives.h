@@ -48,6 +48,9 @@ void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t
 void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                           const void *const *srcs, int32_t num_srcs, struct weft_reduction how,
                           int64_t num_elements, struct weft__sim_place place);
+void weft__sim_row_sum_mixed(struct weft_warp *warp, void *dst, const void *const *srcs,
+                             int32_t num_srcs, struct weft_mixed_sum sum, int64_t num_elements,
+                             struct weft__sim_place place);
 /* A row that is to be sent. */
 struct weft_packet_row {
     const void *src;
@@ -136,6 +139,8 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
 #define weft_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)             \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)
+#define weft_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                           \
+    weft__sim_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements, WEFT__SIM_HERE)
 #define weft_packets_load(warp, src, bytes)                                                        \
     ((struct weft_packet_row){(((void)(warp)), (src)), (bytes)})
 #define weft_packets_send(warp, packets, to, row)                                                  \

@@ -9,10 +9,10 @@
 
 /* A lane's share of a row: chunks a warp apart. Which ones is not the program's business, so it is the
  * other lane's share the next time. */
-static uint64_t first_chunk_offset(const struct weft_warp *warp)
+static uint64_t first_chunk_idx(const struct weft_warp *warp)
 {
     const uint32_t turn = sim_current()->num_row_operations;
-    return ((uint32_t)warp->lane_idx + turn) % WEFT_WARP_SIZE * ROW_CHUNK_BYTES;
+    return ((uint32_t)warp->lane_idx + turn) % WEFT_WARP_SIZE;
 }
 
 static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
@@ -25,7 +25,7 @@ static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
 static void copy_row(struct weft_warp *warp, char *dst, const char *src, uint64_t row_bytes,
                      const void *code)
 {
-    for (uint64_t i = first_chunk_offset(warp); i < row_bytes;
+    for (uint64_t i = first_chunk_idx(warp) * ROW_CHUNK_BYTES; i < row_bytes;
          i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
         const size_t n = chunk_bytes(row_bytes, i);
         sim_check_access(src + i, n, SIM_ROW_READ, code);
@@ -53,15 +53,31 @@ void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t
 struct reduction {
     const void *const *dsts;
     int32_t num_dsts;
+    uint64_t dst_bytes; /* of an element */
     const void *const *srcs;
     int32_t num_srcs;
+    int32_t num_first; /* of the srcs */
+    uint64_t first_bytes, rest_bytes;
+    uint64_t num_elements;
     const void *code;
 };
 
 struct chunk {
-    uint64_t offset;
-    size_t num_bytes;
+    uint64_t idx;
+    uint64_t first_element;
+    uint64_t num_elements;
 };
+
+/* Chunk `idx` of the row; of no elements behind its end. The widest have ROW_CHUNK_BYTES. */
+static struct chunk chunk_at(const struct reduction *reduction, uint64_t idx)
+{
+    uint64_t widest = reduction->dst_bytes;
+    widest = reduction->first_bytes > widest ? reduction->first_bytes : widest;
+    widest = reduction->rest_bytes > widest ? reduction->rest_bytes : widest;
+    const uint64_t most = ROW_CHUNK_BYTES / widest, first = idx * most;
+    const uint64_t num_left = first < reduction->num_elements ? reduction->num_elements - first : 0;
+    return (struct chunk){idx, first, num_left < most ? num_left : most};
+}
 
 /* A row that is read and written in one operation is read before it is written. */
 static int is_written(const struct reduction *reduction, const void *src)
@@ -73,56 +89,97 @@ static int is_written(const struct reduction *reduction, const void *src)
     return 0;
 }
 
-/* Returns how many rows there are at this chunk. */
-static int32_t read_chunk(const struct reduction *reduction, struct chunk chunk, const void **rows)
+/* Where the rows are at this chunk. */
+static void read_chunk(const struct reduction *reduction, struct chunk chunk, const void **rows)
 {
-    int32_t num_rows = 0;
     for (int32_t i = 0; i < reduction->num_srcs; i++) {
         const char *src = reduction->srcs[i];
-        sim_check_access(&reduction->srcs[i], sizeof src, SIM_READ, reduction->code);
-        if (src == NULL)
-            continue;
-        sim_check_access(src + chunk.offset, chunk.num_bytes,
-                         is_written(reduction, src) ? SIM_READ : SIM_ROW_READ, reduction->code);
-        rows[num_rows++] = src + chunk.offset;
+        const uint64_t bytes =
+            i < reduction->num_first ? reduction->first_bytes : reduction->rest_bytes;
+        rows[i] = src == NULL ? NULL : src + chunk.first_element * bytes;
+        if (src != NULL)
+            sim_check_access(rows[i], chunk.num_elements * bytes,
+                             is_written(reduction, src) ? SIM_READ : SIM_ROW_READ, reduction->code);
     }
-    return num_rows;
 }
 
-static int32_t begin_writing_chunk(const struct reduction *reduction, struct chunk chunk,
-                                   const void **rows)
+static void begin_writing_chunk(const struct reduction *reduction, struct chunk chunk,
+                                const void **rows)
 {
-    int32_t num_rows = 0;
+    const uint64_t num_bytes = chunk.num_elements * reduction->dst_bytes;
     for (int32_t i = 0; i < reduction->num_dsts; i++) {
         char *dst = (char *)(uintptr_t)reduction->dsts[i];
-        sim_check_access(&reduction->dsts[i], sizeof dst, SIM_READ, reduction->code);
+        rows[i] = dst == NULL ? NULL : dst + chunk.first_element * reduction->dst_bytes;
         if (dst == NULL)
             continue;
-        sim_check_access(dst + chunk.offset, chunk.num_bytes, SIM_ROW_WRITE, reduction->code);
-        sim_store_begin(dst + chunk.offset, chunk.num_bytes, SIM_ROW_STORE);
-        rows[num_rows++] = dst + chunk.offset;
+        sim_check_access(rows[i], num_bytes, SIM_ROW_WRITE, reduction->code);
+        sim_store_begin(dst + chunk.first_element * reduction->dst_bytes, num_bytes, SIM_ROW_STORE);
     }
-    return num_rows;
+}
+
+static void read_pointers(const void *const *pointers, int32_t num_pointers, const void *code)
+{
+    sim_check_access(pointers, (size_t)num_pointers * sizeof *pointers, SIM_READ, code);
+}
+
+/* Reads and writes the lane's chunks, and calls one of the two functions for each. */
+static void reduce_row(struct weft_warp *warp, const struct reduction *reduction,
+                       const struct weft_reduction *how, const struct weft_mixed_sum *mixed)
+{
+    const void *from[WEFT_WARP_POINTERS], *to[WEFT_WARP_POINTERS];
+    read_pointers(reduction->srcs, reduction->num_srcs, reduction->code);
+    for (struct chunk chunk = chunk_at(reduction, first_chunk_idx(warp)); chunk.num_elements > 0;
+         chunk = chunk_at(reduction, chunk.idx + WEFT_WARP_SIZE)) {
+        read_chunk(reduction, chunk, from);
+        begin_writing_chunk(reduction, chunk, to);
+        if (mixed != NULL)
+            weft__cpu_row_sum_mixed_variant(WEFT__ROWS_BASE)((void *)(uintptr_t)to[0], from,
+                                                             reduction->num_srcs, *mixed,
+                                                             (int64_t)chunk.num_elements);
+        else
+            weft__cpu_row_reduce_variant(WEFT__ROWS_BASE)(to, reduction->num_dsts, from,
+                                                          reduction->num_srcs, *how,
+                                                          (int64_t)chunk.num_elements);
+    }
+    sim_current()->num_row_operations++;
+    sim_yield();
 }
 
 void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                           const void *const *srcs, int32_t num_srcs, struct weft_reduction how,
                           int64_t num_elements, struct weft__sim_place place)
 {
-    const struct reduction reduction = {dsts, num_dsts, srcs, num_srcs,
-                                        __builtin_return_address(0)};
-    const uint64_t element_bytes = weft_dtype_bytes(how.dtype);
-    const uint64_t row_bytes = (uint64_t)num_elements * element_bytes;
-    weft__row_reduce_fn *reduce = weft__cpu_row_reduce_variant(WEFT__ROWS_BASE);
-    const void *from[WEFT_WARP_POINTERS], *to[WEFT_WARP_POINTERS];
+    const uint64_t bytes = weft_dtype_bytes(how.dtype);
+    const struct reduction reduction = {.dsts = dsts,
+                                        .num_dsts = num_dsts,
+                                        .dst_bytes = bytes,
+                                        .srcs = srcs,
+                                        .num_srcs = num_srcs,
+                                        .num_first = num_srcs,
+                                        .first_bytes = bytes,
+                                        .rest_bytes = bytes,
+                                        .num_elements = (uint64_t)num_elements,
+                                        .code = __builtin_return_address(0)};
     sim_trace("reduce", place, num_dsts > 0 ? dsts[0] : NULL, (uint64_t)num_elements);
-    for (uint64_t i = first_chunk_offset(warp); i < row_bytes;
-         i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
-        const struct chunk chunk = {i, chunk_bytes(row_bytes, i)};
-        const int32_t num_from = read_chunk(&reduction, chunk, from);
-        const int32_t num_to = begin_writing_chunk(&reduction, chunk, to);
-        reduce(to, num_to, from, num_from, how, (int64_t)(chunk.num_bytes / element_bytes));
-    }
-    sim_current()->num_row_operations++;
-    sim_yield();
+    read_pointers(dsts, num_dsts, reduction.code);
+    reduce_row(warp, &reduction, &how, NULL);
+}
+
+void weft__sim_row_sum_mixed(struct weft_warp *warp, void *dst, const void *const *srcs,
+                             int32_t num_srcs, struct weft_mixed_sum sum, int64_t num_elements,
+                             struct weft__sim_place place)
+{
+    const void *const dsts[] = {dst};
+    const struct reduction reduction = {.dsts = dsts,
+                                        .num_dsts = 1,
+                                        .dst_bytes = weft_dtype_bytes(sum.dst_dtype),
+                                        .srcs = srcs,
+                                        .num_srcs = num_srcs,
+                                        .num_first = sum.num_first,
+                                        .first_bytes = weft_dtype_bytes(sum.first_dtype),
+                                        .rest_bytes = weft_dtype_bytes(sum.rest_dtype),
+                                        .num_elements = (uint64_t)num_elements,
+                                        .code = __builtin_return_address(0)};
+    sim_trace("reduce", place, dst, (uint64_t)num_elements);
+    reduce_row(warp, &reduction, NULL, &sum);
 }

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Sums of rows of different types on a GPU: the same rows as in unit/test_row_sums.c give the same bits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "machine/cuda/driver.h"
+#include "machine/cuda/launch_params.h"
+#include "row_sums.h"
+#include "unit/mixed_rows.h"
+
+_Static_assert((int)ROW_SUMS_MAX_SRCS == (int)MIXED_MAX_SRCS,
+               "rows that are drawn fit the arguments");
+
+extern const unsigned long long weft__fatbin_row_sums[];
+
+struct gpu {
+    CUfunction function;
+    CUdeviceptr memory; /* as large as struct mixed_rows.memory */
+};
+
+static struct gpu gpu;
+static struct mixed_rows rows;
+
+static void check_call(CUresult result, const char *call, int line)
+{
+    const char *name = NULL;
+    if (result == CUDA_SUCCESS)
+        return;
+    (void)weft__cu.get_error_name(result, &name);
+    fail_msg("line %d: %s gave %s", line, call, name != NULL ? name : "an unknown error");
+}
+#define CHECK_CALL(call) check_call((call), #call, __LINE__)
+
+static int open_gpu(void **state)
+{
+    CUdevice device;
+    CUcontext context;
+    CUlibrary library;
+    CUkernel kernel;
+    (void)state;
+    assert_non_null(weft__cuda_load());
+    CHECK_CALL(weft__cu.device_get(&device, 0));
+    CHECK_CALL(weft__cu.device_primary_ctx_retain(&context, device));
+    CHECK_CALL(weft__cu.ctx_push_current(context));
+    CHECK_CALL(
+        weft__cu.library_load_data(&library, weft__fatbin_row_sums, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK_CALL(weft__cu.library_get_kernel(&kernel, library, "weft__cuda_row_sums"));
+    CHECK_CALL(weft__cu.kernel_get_function(&gpu.function, kernel));
+    CHECK_CALL(weft__cu.mem_alloc(&gpu.memory, sizeof rows.memory));
+    return 0;
+}
+
+static int close_gpu(void **state)
+{
+    (void)state;
+    CHECK_CALL(weft__cu.mem_free(gpu.memory));
+    return 0;
+}
+
+/* Where on the GPU a byte of rows.memory is; NULL for NULL. */
+static void *on_gpu(const void *byte)
+{
+    const uint64_t offset = (uint64_t)((const char *)byte - rows.memory[0]);
+    return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
+}
+
+static void copy_to_host(void)
+{
+    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)rows.memory, gpu.memory,
+                                     sizeof rows.memory, NULL));
+    CHECK_CALL(weft__cu.stream_synchronize(NULL));
+}
+
+static void launch(const struct weft_row_sums_args *args)
+{
+    /* Of bulk copies and waits, for which the rest is, the program has none. */
+    struct weft__cuda_launch params = {.copy_slot_bytes = 0};
+    struct weft_row_sums_args copy = *args;
+    void *arguments[] = {&params, &copy};
+    const CUlaunchConfig config = {.gridDimX = 1,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = 32,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = WEFT__CUDA_WARP_BYTES};
+    CHECK_CALL(weft__cu.launch_kernel_ex(&config, gpu.function, arguments, NULL));
+}
+
+/* Of `rows`, whose sum is then on the host. */
+static void sum_on_gpu(void)
+{
+    struct weft_row_sums_args args = {.dst = on_gpu(rows.dst),
+                                      .num_srcs = rows.num_srcs,
+                                      .sum = rows.sum,
+                                      .num_elements = rows.num_elements};
+    for (int32_t i = 0; i < rows.num_srcs; i++)
+        args.srcs[i] = on_gpu(rows.srcs[i]);
+    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)rows.memory,
+                                     sizeof rows.memory, NULL));
+    launch(&args);
+    copy_to_host();
+}
+
+static void a_gpu_gives_the_reference_bits(void **state)
+{
+    (void)state;
+    uint64_t random = 1;
+    for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
+        draw_mixed_rows(&rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
+        sum_on_gpu();
+        check_mixed_rows(&rows);
+    }
+}
+
+static void all_pairs_of_special_values(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NUM_MIXED_SUMS; i++) {
+        pair_special_values(&rows, mixed_sum(i));
+        sum_on_gpu();
+        check_mixed_rows(&rows);
+    }
+}
+
+static void a_source_can_be_written_over(void **state)
+{
+    (void)state;
+    uint64_t random = 1;
+    for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
+        draw_mixed_rows(&rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
+        if (!sum_into_a_source(&rows, &random))
+            continue;
+        sum_on_gpu();
+        check_mixed_rows(&rows);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gpu_gives_the_reference_bits),
+        cmocka_unit_test(all_pairs_of_special_values),
+        cmocka_unit_test(a_source_can_be_written_over),
+    };
+    tests_choose_machine();
+    if (!tests_on_cuda())
+        return 77; /* tests take no GPU unasked */
+    return cmocka_run_group_tests(tests, open_gpu, close_gpu);
+}
