@@ -144,6 +144,20 @@ typedef struct weft_comm_config {
  * process ends. The environment variable WEFT_ADDR sets the address it listens on (127.0.0.1). */
 weft_result weft_unique_id_create(weft_unique_id *id);
 
+/* The id of a rendezvous whose place has been agreed on: ranks of several hosts make it from the same three
+ * arguments, so that nothing has to be copied to them. address is that of the host that serves it (a name or a
+ * number), as the others know it, port 1..65535; secret is 32 hexadecimal digits, random and of this job
+ * alone: who knows them can join. */
+weft_result weft_unique_id_at(const char *address, int32_t port, const char *secret,
+                              weft_unique_id *id);
+/* Starts the rendezvous of an id of weft_unique_id_at, as weft_unique_id_create does. It listens on the id's
+ * address and port alone. */
+weft_result weft_rendezvous_serve(const weft_unique_id *id);
+/* How many ranks, those of split communicators counted again, are connected to the rendezvous of `id` that
+ * this process serves; -1 if it serves none. Without it they have no failure detector: a process that serves
+ * others ends after the last of them has gone. */
+int32_t weft_rendezvous_num_ranks(const weft_unique_id *id);
+
 /* Collective over the `num_ranks` ranks that share `id`. config may be NULL. Returns when all
  * ranks have met; fails with WEFT_ERROR_TIMEOUT naming the ranks that did not come, and with
  * WEFT_ERROR_MISMATCH when ranks disagree on num_ranks or num_nodes, or two claim one number. */

@@ -146,7 +146,7 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
     if (result != WEFT_OK)
         return result;
     const struct weft__link_options options = {
-        .point = &origin->point,
+        .point = &comm->point,
         .hello = &hello,
         .status = &comm->status,
         .waits = &comm->waits,
