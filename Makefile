@@ -15,7 +15,7 @@ build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test soak bench bench-cuda install format lint sanitize asan-ubsan tsan clean help
+.PHONY: all demo test soak bench bench-hosts bench-cuda install format lint sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -37,6 +37,11 @@ bench: ## measure against memcpy and Open MPI; writes build/bench.json
 	@scripts/setup build bench
 	@$(call build,release)
 	bench/run build
+
+bench-hosts: ## the same between hosts (network namespaces, as root); writes build/bench-hosts.json
+	@scripts/setup build bench
+	@$(call build,release)
+	bench/run-hosts build
 
 bench-cuda: ## measure weft on NVIDIA GPUs, their limits, and NCCL; writes build/bench-cuda.json
 	@scripts/setup build

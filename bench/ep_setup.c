@@ -129,8 +129,12 @@ weft_result bench_combine(struct bench *bench)
 
 weft_result bench_check(struct bench *bench, int64_t *num_errors)
 {
+    weft_team_info nodes;
+    const weft_result known = weft_comm_team(bench->comm, WEFT_TEAM_LOCAL, &nodes);
+    if (known != WEFT_OK)
+        return known;
     int64_t own = plan_check_received(&bench->plan, bench->rank, bench->recv);
-    own += plan_check_combined(&bench->plan, bench->rank, bench->out);
+    own += plan_check_combined(&bench->plan, bench->rank, nodes.num_teams, bench->out);
     int64_t *all = malloc((size_t)bench->num_ranks * sizeof(*all));
     if (all == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;

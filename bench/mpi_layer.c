@@ -76,7 +76,7 @@ static int64_t gather_results(struct measurement *m, const struct bench_options 
                               const struct plan *plan, int32_t rank)
 {
     int64_t num_errors = plan_check_received(plan, rank, m->exchange.recv_rows);
-    num_errors += plan_check_combined(plan, rank, m->out);
+    num_errors += plan_check_combined(plan, rank, 1, m->out);
     int64_t total = 0;
     MPI_Allreduce(&num_errors, &total, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, m->starts, options->num_iters, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);

@@ -140,28 +140,54 @@ int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *r
     return num_wrong;
 }
 
-int64_t plan_check_combined(const struct plan *plan, int32_t rank, const void *combined)
+struct sums { /* of a row's elements */
+    float *total, *node;
+    void *row; /* rounded */
+};
+
+/* Of a token, the owner's row x comes back from every rank that had it. A node without any adds nothing; that the
+ * sum of the only node is rounded twice changes nothing. */
+static void add_nodes(const struct plan *plan, int32_t source, int32_t token, int32_t num_nodes,
+                      const float *x, struct sums *sums)
 {
     const size_t hidden = plan->row_bytes / sizeof(uint16_t);
-    float *x = malloc(2 * hidden * sizeof(float));
-    char *expected = malloc(plan->row_bytes);
-    int64_t num_wrong = x == NULL || expected == NULL ? -1 : 0;
-    for (int32_t token = 0; token < plan->num_tokens && num_wrong >= 0; token++) {
-        float *sum = x + hidden;
-        memset(sum, 0, hidden * sizeof(float));
-        fill_row(plan, rank, token, expected);
-        payload_to_fp32(PAYLOAD_BF16, expected, hidden, x);
-        for (int32_t r = 0; r < plan->num_ranks; r++) {
-            if (plan_row(plan, rank, token, r) == PLAN_NO_ROW)
-                continue;
+    const int32_t node_size = plan->num_ranks / num_nodes;
+    memset(sums->total, 0, hidden * sizeof(float));
+    for (int32_t first = 0; first < plan->num_ranks; first += node_size) {
+        int32_t num_rows = 0;
+        for (int32_t rank = first; rank < first + node_size; rank++)
+            num_rows += plan_row(plan, source, token, rank) != PLAN_NO_ROW;
+        if (num_rows == 0)
+            continue;
+        memset(sums->node, 0, hidden * sizeof(float));
+        for (int32_t row = 0; row < num_rows; row++)
             for (size_t h = 0; h < hidden; h++)
-                sum[h] += x[h];
-        }
-        payload_from_fp32(PAYLOAD_BF16, sum, hidden, expected);
+                sums->node[h] += x[h];
+        payload_from_fp32(PAYLOAD_BF16, sums->node, hidden, sums->row);
+        payload_to_fp32(PAYLOAD_BF16, sums->row, hidden, sums->node);
+        for (size_t h = 0; h < hidden; h++)
+            sums->total[h] += sums->node[h];
+    }
+    payload_from_fp32(PAYLOAD_BF16, sums->total, hidden, sums->row);
+}
+
+int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
+                            const void *combined)
+{
+    const size_t hidden = plan->row_bytes / sizeof(uint16_t);
+    float *x = malloc(3 * hidden * sizeof(float));
+    struct sums sums = {.row = malloc(plan->row_bytes)};
+    int64_t num_wrong = x == NULL || sums.row == NULL ? -1 : 0;
+    for (int32_t token = 0; token < plan->num_tokens && num_wrong >= 0; token++) {
+        sums.total = x + hidden;
+        sums.node = x + 2 * hidden;
+        fill_row(plan, rank, token, sums.row);
+        payload_to_fp32(PAYLOAD_BF16, sums.row, hidden, x);
+        add_nodes(plan, rank, token, num_nodes, x, &sums);
         const char *seen = (const char *)combined + (size_t)token * plan->row_bytes;
-        num_wrong += memcmp(seen, expected, plan->row_bytes) != 0;
+        num_wrong += memcmp(seen, sums.row, plan->row_bytes) != 0;
     }
     free(x);
-    free(expected);
+    free(sums.row);
     return num_wrong;
 }

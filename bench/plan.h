@@ -49,9 +49,10 @@ static inline int32_t plan_most_recv(const struct plan *plan)
 /* x[num_tokens] of rank `source`. */
 void plan_fill(const struct plan *plan, int32_t source, void *x);
 
-/* How many rows are wrong: received ones, and sums of a token's received rows at its owner. -1 when
- * memory is short. */
+/* How many rows are wrong: received ones, and sums of a token's received rows at its owner, which are sums of the
+ * rounded sums of each of num_nodes nodes. -1 when memory is short. */
 int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *received);
-int64_t plan_check_combined(const struct plan *plan, int32_t rank, const void *combined);
+int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
+                            const void *combined);
 
 #endif

@@ -144,6 +144,20 @@ typedef struct weft_comm_config {
  * process ends. The environment variable WEFT_ADDR sets the address it listens on (127.0.0.1). */
 weft_result weft_unique_id_create(weft_unique_id *id);
 
+/* The id of a rendezvous whose place has been agreed on: ranks of several hosts make it from the same three
+ * arguments, so that nothing has to be copied to them. address is that of the host that serves it (a name or a
+ * number), as the others know it, port 1..65535; secret is 32 hexadecimal digits, random and of this job
+ * alone: who knows them can join. */
+weft_result weft_unique_id_at(const char *address, int32_t port, const char *secret,
+                              weft_unique_id *id);
+/* Starts the rendezvous of an id of weft_unique_id_at, as weft_unique_id_create does. It listens on the id's
+ * address and port alone. */
+weft_result weft_rendezvous_serve(const weft_unique_id *id);
+/* How many ranks, those of split communicators counted again, are connected to the rendezvous of `id` that
+ * this process serves; -1 if it serves none. Without it they have no failure detector: a process that serves
+ * others ends after the last of them has gone. */
+int32_t weft_rendezvous_num_ranks(const weft_unique_id *id);
+
 /* Collective over the `num_ranks` ranks that share `id`. config may be NULL. Returns when all
  * ranks have met; fails with WEFT_ERROR_TIMEOUT naming the ranks that did not come, and with
  * WEFT_ERROR_MISMATCH when ranks disagree on num_ranks or num_nodes, or two claim one number. */
@@ -507,8 +521,16 @@ typedef struct weft_ep_config {
     /* Per operation: on cuda the number of SMs that it uses; 0: as few as reach the speed of the links,
      * on cpu 1. The blocks of operations that run at the same time on a GPU must fit it together. */
     int32_t num_blocks;
-    /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. */
+    /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. Over several nodes there are more
+     * blocks, or warps, where rings (below) need them. */
     int32_t num_warps;
+    /* Over several nodes, the same on all ranks. Rows cross the network in chunks through rings of slots, which all
+     * operations share: num_channels rings to each other node, and as many from it, of num_staging_slots slots of
+     * staging_slot_bytes. Fewer or smaller ones are slower, never wrong: a slot must hold one row, of all planes, with
+     * its top-k data (docs/network.md). 0: 1 ring, of 8 slots, of 64 KiB. */
+    int32_t num_channels;
+    int32_t num_staging_slots;
+    uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
 } weft_ep_config;
 
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks
@@ -664,6 +686,8 @@ typedef struct weft_ep_sizes {
                                 experts of others can attract more */
     uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
     uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
+    uint64_t
+        network_bytes; /* memory that the network reaches, of the same: on cpu, more of the heap */
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);

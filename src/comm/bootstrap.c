@@ -74,17 +74,6 @@ static weft_result read_ranks(struct weft__bootstrap *bootstrap, const char *ran
     return WEFT_OK;
 }
 
-static weft_result set_address(struct weft__meeting_point *point, const char *name,
-                               const char *address)
-{
-    if (strlen(address) >= sizeof(point->address))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s has %zu characters; at most %zu are allowed", name, strlen(address),
-                           sizeof(point->address) - 1);
-    snprintf(point->address, sizeof(point->address), "%s", address);
-    return WEFT_OK;
-}
-
 /* WEFT_ADDR and WEFT_PORT go before what the launcher says. */
 static weft_result override_point(struct weft__meeting_point *point)
 {
@@ -93,17 +82,31 @@ static weft_result override_point(struct weft__meeting_point *point)
     weft_result result = weft__setting_number(WEFT__SETTING_PORT, 1, UINT16_MAX, &port);
     point->port = (uint16_t)port;
     if (result == WEFT_OK && address != NULL)
-        result = set_address(point, weft__settings[WEFT__SETTING_ADDR].name, address);
+        result = weft__meeting_point_set_address(point, weft__settings[WEFT__SETTING_ADDR].name,
+                                                 address);
     return result;
 }
 
-/* Keeps jobs apart that meet by accident; no secret from those who know the environment. */
-static void set_nonce(struct weft__meeting_point *point, const char *job)
+/* The job keeps those apart that meet by accident; it is no secret from those who know the environment, as
+ * WEFT_SECRET is. */
+static weft_result set_nonce(struct weft__bootstrap *bootstrap, const char *job)
 {
+    const char *secret = weft__setting_text(WEFT__SETTING_SECRET);
+    const char *name = weft__settings[WEFT__SETTING_SECRET].name;
     uint64_t halves[2] = {weft__hash(WEFT__HASH_SEED, job, strlen(job)), 0};
+    uint8_t secret_bytes[WEFT__NONCE_BYTES] = {0};
     halves[1] = weft__hash(halves[0], job, strlen(job));
-    _Static_assert(sizeof(halves) == sizeof(point->nonce), "a nonce is two hashes");
-    memcpy(point->nonce, halves, sizeof(halves));
+    _Static_assert(sizeof(halves) == sizeof(secret_bytes), "a nonce is two hashes");
+    weft_result result =
+        secret != NULL ? weft__secret_from_hex(secret_bytes, name, secret) : WEFT_OK;
+    if (result != WEFT_OK)
+        return result;
+    memcpy(bootstrap->point.nonce, halves, sizeof(halves));
+    for (size_t byte = 0; byte < sizeof(secret_bytes); byte++)
+        bootstrap->point.nonce[byte] ^= secret_bytes[byte];
+    if (secret != NULL)
+        bootstrap->trust = WEFT__TRUST_SECRET;
+    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- launchers */
@@ -128,9 +131,11 @@ static weft_result read_weft(struct weft__bootstrap *bootstrap)
 /* MASTER_PORT itself is taken by the store of torchrun. */
 static weft_result read_torchrun(struct weft__bootstrap *bootstrap)
 {
-    int64_t port = 0;
+    int64_t port = 0, local_size = 0;
     char job[512];
     weft_result result = read_ranks(bootstrap, "RANK", "WORLD_SIZE");
+    if (result == WEFT_OK)
+        result = weft__environment_number("LOCAL_WORLD_SIZE", 1, bootstrap->num_ranks, &local_size);
     if (result != WEFT_OK || bootstrap->num_ranks == 1)
         return result;
     const char *address = environment("MASTER_ADDR");
@@ -139,15 +144,18 @@ static weft_result read_torchrun(struct weft__bootstrap *bootstrap)
                            address == NULL ? "MASTER_ADDR" : "MASTER_PORT");
     result = weft__environment_number("MASTER_PORT", 1, UINT16_MAX - 1, &port);
     if (result == WEFT_OK)
-        result = set_address(&bootstrap->point, "MASTER_ADDR", address);
+        result = weft__meeting_point_set_address(&bootstrap->point, "MASTER_ADDR", address);
     if (result != WEFT_OK)
         return result;
+    const int one_host = local_size == bootstrap->num_ranks || strcmp(address, loopback) == 0 ||
+                         strcmp(address, "localhost") == 0;
+    bootstrap->trust = one_host ? WEFT__TRUST_SECRET : WEFT__TRUST_JOB;
     const char *run_id = environment("TORCHELASTIC_RUN_ID");
     snprintf(job, sizeof(job), "torchrun %s %lld %.256s", address, (long long)port,
              run_id != NULL ? run_id : "");
-    set_nonce(&bootstrap->point, job);
     bootstrap->point.port = (uint16_t)(port + 1);
-    return override_point(&bootstrap->point);
+    result = set_nonce(bootstrap, job);
+    return result == WEFT_OK ? override_point(&bootstrap->point) : result;
 }
 
 static weft_result is_one_host(const struct job_launcher *job, int32_t num_ranks, int *one_host)
@@ -162,13 +170,16 @@ static weft_result is_one_host(const struct job_launcher *job, int32_t num_ranks
     return result;
 }
 
-/* Without a job's id the session is what the ranks of a launcher on one host have in common. */
-static void describe_job(const struct job_launcher *launcher, char *job, size_t job_bytes)
+/* Without a job's id the session is what the ranks of a launcher on one host have in common; on several they
+ * have nothing. */
+static void describe_job(const struct job_launcher *launcher, int one_host, char *job,
+                         size_t job_bytes)
 {
     const char *id = environment(launcher->job_ids[0]);
     const char *step = environment(launcher->step_id);
-    char session[32];
-    snprintf(session, sizeof(session), "session %d", getsid(0));
+    char session[32] = "";
+    if (one_host)
+        snprintf(session, sizeof(session), "session %d", getsid(0));
     if (id == NULL)
         id = environment(launcher->job_ids[1]);
     snprintf(job, job_bytes, "%s %u %.256s %.64s", launcher->name, getuid(),
@@ -191,8 +202,11 @@ static weft_result read_job(struct weft__bootstrap *bootstrap, const struct job_
                            "%s started ranks on several hosts: WEFT_ADDR and WEFT_PORT must be set "
                            "to an address of rank 0's host and a free port there",
                            launcher->name);
-    describe_job(launcher, job, sizeof(job));
-    set_nonce(&bootstrap->point, job);
+    describe_job(launcher, one_host, job, sizeof(job));
+    bootstrap->trust = one_host ? WEFT__TRUST_SECRET : WEFT__TRUST_JOB;
+    result = set_nonce(bootstrap, job);
+    if (result != WEFT_OK)
+        return result;
     bootstrap->point.port =
         (uint16_t)(FIRST_PORT + weft__hash(WEFT__HASH_SEED, job, strlen(job)) % NUM_PORTS);
     snprintf(bootstrap->point.address, sizeof(bootstrap->point.address), "%s", loopback);
@@ -258,7 +272,12 @@ weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint64_t *k
     if (bootstrap->num_ranks == 1)
         return WEFT_OK;
     weft_result result = WEFT_OK;
-    if (bootstrap->rendezvous == WEFT__RENDEZVOUS_AT_RANK_0 && bootstrap->rank == 0)
+    int serves = bootstrap->rendezvous == WEFT__RENDEZVOUS_AT_RANK_0 && bootstrap->rank == 0;
+    if (serves && bootstrap->trust == WEFT__TRUST_JOB)
+        weft__log(WEFT__LOG_WARN, 0,
+                  "only the job's id tells ranks on other hosts from strangers, who may guess it; "
+                  "set WEFT_SECRET, on all hosts, to 32 random hexadecimal digits");
+    if (serves)
         result = weft__rendezvous_serve(&bootstrap->point, WEFT__LISTEN_ON_REACHABLE);
     return result == WEFT_OK ? count_communicator(&bootstrap->point, key) : result;
 }
@@ -271,11 +290,7 @@ weft_result weft__unique_id_create(weft_unique_id *id)
     weft__log_configure();
     if (address == NULL)
         address = loopback;
-    if (strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is %s; it must be an address that the ranks can connect to", name,
-                           address);
-    weft_result result = set_address(&point, name, address);
+    weft_result result = weft__meeting_point_set_address(&point, name, address);
     if (result == WEFT_OK)
         result = weft__random_bytes(point.nonce, sizeof(point.nonce));
     if (result == WEFT_OK)
@@ -283,4 +298,13 @@ weft_result weft__unique_id_create(weft_unique_id *id)
     if (result == WEFT_OK)
         weft__meeting_point_to_id(&point, id);
     return result;
+}
+
+weft_result weft__unique_id_serve(const weft_unique_id *id)
+{
+    struct weft__meeting_point point;
+    weft__log_configure();
+    weft_result result = weft__meeting_point_from_id(&point, id);
+    return result == WEFT_OK ? weft__rendezvous_serve(&point, WEFT__LISTEN_FOR_OTHER_HOSTS)
+                             : result;
 }

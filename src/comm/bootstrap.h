@@ -20,6 +20,10 @@ struct weft__bootstrap {
     int32_t rank, num_ranks;
     struct weft__meeting_point point; /* unless there is only one rank */
     enum {
+        WEFT__TRUST_SECRET, /* of 128 bits, or there is only one host */
+        WEFT__TRUST_JOB     /* on several hosts, by no more than the id of the job */
+    } trust;
+    enum {
         WEFT__RENDEZVOUS_ELSEWHERE, /* the launcher serves it */
         WEFT__RENDEZVOUS_AT_RANK_0
     } rendezvous;
@@ -32,7 +36,8 @@ weft_result weft__bootstrap_read(struct weft__bootstrap *bootstrap);
  * of this environment: the first has 0, as all ranks count the same. */
 weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint64_t *key);
 
-/* The work behind weft_unique_id_create. */
+/* The work behind weft_unique_id_create and weft_rendezvous_serve. */
 weft_result weft__unique_id_create(weft_unique_id *id);
+weft_result weft__unique_id_serve(const weft_unique_id *id);
 
 #endif

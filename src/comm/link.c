@@ -25,12 +25,12 @@ struct weft__link {
     uint32_t timeout_ms;
     struct weft__status *status;
     struct weft__waits *waits;
+    const struct weft__meeting_point *point;
     struct weft__identity server;
     struct weft__identity *table; /* [num_ranks] */
     pthread_t monitor;
     int wake_fd;    /* makes the monitor look again */
     int process_fd; /* readable when the process of the rendezvous has ended; -1: not watched */
-
     pthread_mutex_t send_mutex; /* of the wire's sending side and what follows */
     struct weft__wire wire;
     int64_t close_ns; /* when the monitor gives up waiting for the goodbye's effect */
@@ -216,14 +216,14 @@ static void lose_server(struct weft__link *link, enum loss loss)
         }
         num_left++;
     }
-    if (num_left == 0 && loss == SERVER_DIED)
-        weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1, "the rendezvous (pid %d) is gone",
-                          link->server.pid);
-    else if (num_left == 0)
+    char how[80] = "is gone";
+    if (loss == SERVER_SILENT)
+        snprintf(how, sizeof(how), "has shown no sign of life for %u ms: it is stopped, or cut off",
+                 link->heartbeat.limit_ms);
+    if (num_left == 0)
         weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1,
-                          "the rendezvous (pid %d) has shown no sign of life for %u ms: it is "
-                          "stopped, or cut off",
-                          link->server.pid, link->heartbeat.limit_ms);
+                          "the rendezvous at %s, port %u (pid %d) %s", link->point->address,
+                          link->point->port, link->server.pid, how);
     pthread_mutex_lock(&link->status->mutex);
     link->server_state = SERVER_GONE;
     pthread_cond_broadcast(&link->status->changed);
@@ -482,6 +482,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a connection");
     link->num_ranks = options->hello->num_ranks;
     link->timeout_ms = options->hello->timeout_ms;
+    link->point = options->point;
     link->status = options->status;
     link->questions.status = options->status;
     link->waits = options->waits;

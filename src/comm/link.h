@@ -12,7 +12,7 @@
 struct weft__link;
 
 struct weft__link_options {
-    const struct weft__meeting_point *point;
+    const struct weft__meeting_point *point; /* must outlive the link */
     struct weft__hello *hello;    /* magic, version and nonce are filled in */
     struct weft__status *status;  /* news go here; must outlive the link */
     struct weft__waits *waits;    /* what this rank answers from; as long */

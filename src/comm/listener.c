@@ -95,6 +95,11 @@ static weft_result open_point(const struct weft__meeting_point *point,
     const char *address = point->address;
     int can_be_named = listen_on == WEFT__LISTEN_ON_ADDRESS || is_number(address) ||
                        strcmp(address, "localhost") == 0 || is_known_outside(address);
+    if (!can_be_named && listen_on == WEFT__LISTEN_FOR_OTHER_HOSTS)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "cannot listen on address %s: to this host it is a loopback address or "
+                           "none at all; other hosts need one that means the same to them",
+                           address);
     weft_result result = open_named(can_be_named ? address : NULL, point->port, fd);
     if (result == WEFT_ERROR_SYSTEM && errno == EADDRNOTAVAIL &&
         listen_on == WEFT__LISTEN_ON_REACHABLE) {

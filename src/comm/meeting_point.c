@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/meeting_point.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -50,6 +51,57 @@ static int hex_digit(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
+/* The number of bytes before the first pair of characters that is no two digits. */
+static size_t parse_hex(const char *hex, uint8_t *bytes, size_t num_bytes)
+{
+    for (size_t byte = 0; byte < num_bytes; byte++) {
+        int high = hex_digit(hex[2 * byte]), low = hex_digit(hex[2 * byte + 1]);
+        if (high < 0 || low < 0)
+            return byte;
+        bytes[byte] = (uint8_t)(high << 4 | low);
+    }
+    return num_bytes;
+}
+
+weft_result weft__secret_from_hex(uint8_t secret[WEFT__NONCE_BYTES], const char *name,
+                                  const char *hex)
+{
+    if (strlen(hex) != 2 * (size_t)WEFT__NONCE_BYTES ||
+        parse_hex(hex, secret, WEFT__NONCE_BYTES) != WEFT__NONCE_BYTES)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s, of %zu characters, is not %d hexadecimal digits; random ones come "
+                           "from: od -An -N16 -tx8 /dev/urandom | tr -d ' '",
+                           name, strlen(hex), 2 * WEFT__NONCE_BYTES);
+    return WEFT_OK;
+}
+
+weft_result weft__meeting_point_set_address(struct weft__meeting_point *point, const char *name,
+                                            const char *address)
+{
+    if (address[0] == '\0' || strlen(address) >= sizeof(point->address))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s has %zu characters; 1 to %zu are allowed", name, strlen(address),
+                           sizeof(point->address) - 1);
+    if (strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s is %s; it must be an address that the ranks can connect to", name,
+                           address);
+    snprintf(point->address, sizeof(point->address), "%s", address);
+    return WEFT_OK;
+}
+
+weft_result weft__meeting_point_at(struct weft__meeting_point *point, const char *address,
+                                   int32_t port, const char *secret)
+{
+    struct weft__meeting_point at = {.port = (uint16_t)port};
+    weft_result result = weft__meeting_point_set_address(&at, "address", address);
+    if (result == WEFT_OK)
+        result = weft__secret_from_hex(at.nonce, "secret", secret);
+    if (result == WEFT_OK)
+        *point = at;
+    return result;
+}
+
 weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex)
 {
     const char *name = weft__settings[WEFT__SETTING_ID].name;
@@ -57,15 +109,12 @@ weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "%s has %zu characters; it must have %zu hexadecimal digits", name,
                            strlen(hex), 2 * sizeof(id->bytes));
-    for (size_t byte = 0; byte < sizeof(id->bytes); byte++) {
-        int high = hex_digit(hex[2 * byte]), low = hex_digit(hex[2 * byte + 1]);
-        if (high < 0 || low < 0)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s has \"%.2s\" at character %zu; it must be hexadecimal", name,
-                               hex + 2 * byte, 2 * byte);
-        id->bytes[byte] = (unsigned char)(high << 4 | low);
-    }
-    return WEFT_OK;
+    size_t num_parsed = parse_hex(hex, id->bytes, sizeof(id->bytes));
+    if (num_parsed == sizeof(id->bytes))
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "%s has \"%.2s\" at character %zu; it must be hexadecimal", name,
+                       hex + 2 * num_parsed, 2 * num_parsed);
 }
 
 uint64_t weft__hash(uint64_t seed, const void *bytes, size_t num_bytes)

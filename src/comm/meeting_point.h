@@ -19,6 +19,15 @@ struct weft__meeting_point {
 void weft__meeting_point_to_id(const struct weft__meeting_point *point, weft_unique_id *id);
 weft_result weft__meeting_point_from_id(struct weft__meeting_point *point,
                                         const weft_unique_id *id);
+/* port must fit 16 bits; the secret is 32 hexadecimal digits. */
+weft_result weft__meeting_point_at(struct weft__meeting_point *point, const char *address,
+                                   int32_t port, const char *secret);
+/* The secret's bytes; `name` is what it is called in messages, which do not tell it. */
+weft_result weft__secret_from_hex(uint8_t secret[WEFT__NONCE_BYTES], const char *name,
+                                  const char *hex);
+/* name is what the address is called in messages. */
+weft_result weft__meeting_point_set_address(struct weft__meeting_point *point, const char *name,
+                                            const char *address);
 /* From 256 hexadecimal digits, as weft run hands the id down. */
 weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,7 +22,9 @@ enum {
     MAX_STRANGERS = 512,        /* at a time; for one more, the longest waiting one goes */
     MAX_ACCEPTED = 64,          /* per round */
     PAUSE_MS = 10,              /* when there are no descriptors for new connections */
-    FIRST_CLIENT = 2            /* in the poll set, after the stop event and the listener */
+    FIRST_CLIENT = 2,           /* in the poll set, after the stop event and the listener */
+    MAX_WARNINGS = 16,          /* of refused ranks at once, */
+    WARNING_MS = 1000           /* and then one in so long: they try again and again */
 };
 
 struct rendezvous {
@@ -33,6 +36,9 @@ struct rendezvous {
     struct weft__client *clients;
     struct weft__group *groups;
     int num_strangers;
+    int num_warnings;
+    int64_t warned_ns;         /* the last time */
+    _Atomic int32_t num_ranks; /* connected, for others to read */
 };
 
 /* Servers outlive the communicators that they serve, so the process keeps a list of them. */
@@ -53,11 +59,33 @@ static void drop_stranger(struct weft__client *client, const char *reason)
     client->state = WEFT__CLIENT_BROKEN;
 }
 
+static enum weft__log_level warning_level(struct rendezvous *server)
+{
+    const int64_t now_ns = weft__now_ns();
+    if (server->num_warnings >= MAX_WARNINGS &&
+        now_ns < server->warned_ns + WARNING_MS * WEFT__NS_PER_MS)
+        return WEFT__LOG_INFO;
+    server->num_warnings++;
+    server->warned_ns = now_ns;
+    return WEFT__LOG_WARN;
+}
+
+/* It has another secret: that of another job, or none. */
+static void refuse(struct rendezvous *server, struct weft__client *client,
+                   const struct weft__hello *hello)
+{
+    char name[WEFT__PEER_NAME_BYTES];
+    weft__listener_name_peer(client->wire.fd, name);
+    weft__log(warning_level(server), WEFT__LOG_NO_RANK,
+              "refused rank %d (pid %d) from %s: its unique id is not that of this rendezvous",
+              hello->rank, hello->identity.pid, name);
+    client->state = WEFT__CLIENT_BROKEN;
+}
+
 static void introduce(struct rendezvous *server, struct weft__client *client,
                       const struct weft__frame *frame)
 {
     struct weft__hello hello;
-    char name[WEFT__PEER_NAME_BYTES];
     if (frame->type != WEFT__FRAME_HELLO || frame->body_bytes != sizeof(hello)) {
         drop_stranger(client, "it does not speak the protocol");
         return;
@@ -70,11 +98,7 @@ static void introduce(struct rendezvous *server, struct weft__client *client,
         return;
     }
     if (memcmp(hello.nonce, server->point.nonce, sizeof(hello.nonce)) != 0) {
-        weft__listener_name_peer(client->wire.fd, name);
-        weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
-                  "refused rank %d (pid %d) from %s: its unique id is not that of this rendezvous",
-                  hello.rank, hello.identity.pid, name);
-        client->state = WEFT__CLIENT_BROKEN;
+        refuse(server, client, &hello);
         return;
     }
     weft__group_join(&server->groups, client, &hello, &server->identity);
@@ -262,6 +286,14 @@ static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
     }
 }
 
+static void publish_num_ranks(struct rendezvous *server)
+{
+    int32_t num_ranks = 0;
+    for (const struct weft__client *client = server->clients; client != NULL; client = client->next)
+        num_ranks += client->group != NULL;
+    atomic_store(&server->num_ranks, num_ranks);
+}
+
 /* One round; 0 when the server is to end. */
 static int serve_round(struct rendezvous *server, struct pollfd *set)
 {
@@ -279,6 +311,7 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
     drop_silent_strangers(server);
     weft__groups_tick(&server->groups, read_ns);
     sweep(server);
+    publish_num_ranks(server);
     return 1;
 }
 
@@ -373,6 +406,15 @@ weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
     }
     pthread_mutex_unlock(&registry.mutex);
     return result;
+}
+
+int32_t weft__rendezvous_num_ranks(const struct weft__meeting_point *point)
+{
+    pthread_mutex_lock(&registry.mutex);
+    struct rendezvous *server = registry.pid == getpid() ? find_server(point) : NULL;
+    int32_t num_ranks = server != NULL ? atomic_load(&server->num_ranks) : -1;
+    pthread_mutex_unlock(&registry.mutex);
+    return num_ranks;
 }
 
 /* Without this a library that is unloaded would leave threads without code. */

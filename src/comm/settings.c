@@ -14,6 +14,9 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_PORT] = {"WEFT_PORT", NULL,
                             "port of the rendezvous when ranks start from a launcher's "
                             "environment; without it one derived from the job"},
+    [WEFT__SETTING_SECRET] = {"WEFT_SECRET", NULL,
+                              "32 hexadecimal digits, random and the same on all hosts of a job: "
+                              "tells its ranks from strangers where no unique id does"},
     [WEFT__SETTING_TIMEOUT_MS] = {"WEFT_TIMEOUT_MS", "30000",
                                   "deadline of every wait for another rank, in milliseconds"},
     [WEFT__SETTING_HEARTBEAT_MS] = {"WEFT_HEARTBEAT_MS", "10000",

@@ -20,6 +20,7 @@ static const char *const launcher_variables[] = {"RANK",
                                                  "MASTER_ADDR",
                                                  "MASTER_PORT",
                                                  "TORCHELASTIC_RUN_ID",
+                                                 "LOCAL_WORLD_SIZE",
                                                  "OMPI_COMM_WORLD_RANK",
                                                  "PMIX_NAMESPACE",
                                                  "OMPI_COMM_WORLD_SIZE",
@@ -253,6 +254,94 @@ static void job_launchers(void **state)
     check_bad("PMI_RANK=0 PMI_SIZE=x", "PMI_SIZE x");
 }
 
+#define SECRET "00112233445566778899aabbccddeeff"
+
+/* The nonce is the job's and the secret's; without one, ranks on several hosts trust whoever knows the job. */
+static void secrets(void **state)
+{
+    (void)state;
+    const char job[] = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+                       "WEFT_ADDR=head WEFT_PORT=4000";
+    char text[512];
+    struct weft__bootstrap open = read_good(job);
+    assert_int_equal(open.trust, WEFT__TRUST_JOB);
+    snprintf(text, sizeof(text), "%s WEFT_SECRET=" SECRET, job);
+    struct weft__bootstrap closed = read_good(text);
+    assert_int_equal(closed.trust, WEFT__TRUST_SECRET);
+    assert_memory_not_equal(closed.point.nonce, open.point.nonce, sizeof(open.point.nonce));
+    snprintf(text, sizeof(text), "%s WEFT_SECRET=00112233445566778899aabbccddeefe", job);
+    struct weft__bootstrap other = read_good(text);
+    assert_memory_not_equal(closed.point.nonce, other.point.nonce, sizeof(other.point.nonce));
+    snprintf(text, sizeof(text), "%s WEFT_SECRET=" SECRET " PMIX_NAMESPACE=job8", job);
+    other = read_good(text);
+    assert_memory_not_equal(closed.point.nonce, other.point.nonce, sizeof(other.point.nonce));
+
+    assert_int_equal(read_good("RANK=0 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=5").trust,
+                     WEFT__TRUST_JOB);
+    assert_int_equal(
+        read_good("RANK=0 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=5").trust,
+        WEFT__TRUST_JOB);
+    assert_int_equal(
+        read_good("RANK=0 WORLD_SIZE=8 LOCAL_WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=5").trust,
+        WEFT__TRUST_SECRET);
+    check_bad("RANK=0 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=5 WEFT_SECRET=hunter2",
+              "WEFT_SECRET 7 32");
+    check_bad("RANK=0 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=5 "
+              "WEFT_SECRET=00112233445566778899aabbccddeefg",
+              "WEFT_SECRET hexadecimal");
+    assert_null(strstr(weft__last_error(), "aabb")); /* messages do not tell it */
+}
+
+static void agreed_meeting_points(void **state)
+{
+    (void)state;
+    struct weft__meeting_point point;
+    weft_unique_id id, again;
+    assert_int_equal(weft_unique_id_at("192.0.2.1", 4711, SECRET, &id), WEFT_OK);
+    assert_int_equal(weft_unique_id_at("192.0.2.1", 4711, SECRET, &again), WEFT_OK);
+    assert_memory_equal(&id, &again, sizeof(id));
+    assert_int_equal(weft__meeting_point_from_id(&point, &id), WEFT_OK);
+    assert_string_equal(point.address, "192.0.2.1");
+    assert_int_equal(point.port, 4711);
+    assert_int_equal(point.nonce[1], 0x11);
+
+    const char *const bad_addresses[] = {"", "0.0.0.0", "::", NULL};
+    for (size_t index = 0; index < sizeof(bad_addresses) / sizeof(bad_addresses[0]); index++)
+        assert_int_equal(weft_unique_id_at(bad_addresses[index], 4711, SECRET, &id),
+                         WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_unique_id_at("a", 0, SECRET, &id), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_unique_id_at("a", 65536, SECRET, &id), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_unique_id_at("a", 1, "", &id), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_unique_id_at("a", 1, NULL, &id), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_unique_id_at("a", 1, SECRET, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_memory_equal(&id, &again, sizeof(id));
+}
+
+static void serving_an_agreed_meeting_point(void **state)
+{
+    (void)state;
+    weft_unique_id elsewhere, chosen, id;
+    struct weft__meeting_point point;
+    assert_int_equal(weft_unique_id_at("203.0.113.77", 4711, SECRET, &elsewhere), WEFT_OK);
+    assert_int_equal(weft_rendezvous_serve(&elsewhere), WEFT_ERROR_SYSTEM);
+    assert_non_null(strstr(weft_last_error(), "203.0.113.77"));
+    assert_int_equal(weft_rendezvous_num_ranks(&elsewhere), -1);
+    assert_int_equal(weft_unique_id_at("no-such-host.invalid", 4711, SECRET, &elsewhere), WEFT_OK);
+    assert_int_equal(weft_rendezvous_serve(&elsewhere), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft_last_error(), "no-such-host.invalid"));
+    assert_int_equal(weft_rendezvous_serve(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_rendezvous_num_ranks(NULL), -1);
+
+    /* On this host: on a port that is free, which the system has just chosen for another address. */
+    assert_int_equal(weft_unique_id_create(&chosen), WEFT_OK);
+    assert_int_equal(weft_rendezvous_num_ranks(&chosen), 0);
+    assert_int_equal(weft__meeting_point_from_id(&point, &chosen), WEFT_OK);
+    assert_int_equal(weft_unique_id_at("127.0.0.2", point.port, SECRET, &id), WEFT_OK);
+    assert_int_equal(weft_rendezvous_serve(&id), WEFT_OK);
+    assert_int_equal(weft_rendezvous_serve(&id), WEFT_OK); /* it does already */
+    assert_int_equal(weft_rendezvous_num_ranks(&id), 0);
+}
+
 static void addresses_that_nobody_can_connect_to(void **state)
 {
     (void)state;
@@ -280,6 +369,9 @@ int main(void)
         cmocka_unit_test_setup(torchrun, clear_environment),
         cmocka_unit_test_setup(weft_run, clear_environment),
         cmocka_unit_test_setup(job_launchers, clear_environment),
+        cmocka_unit_test_setup(secrets, clear_environment),
+        cmocka_unit_test_setup(agreed_meeting_points, clear_environment),
+        cmocka_unit_test_setup(serving_an_agreed_meeting_point, clear_environment),
         cmocka_unit_test_setup(addresses_that_nobody_can_connect_to, clear_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

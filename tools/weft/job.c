@@ -38,6 +38,7 @@ int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *con
     const struct launch launch = {
         .command = name,
         .num_ranks = num_ranks,
+        .num_job_ranks = num_ranks,
         .num_nodes = num_nodes,
         .output = SPAWN_OUTPUT_SHARED,
         .report = LAUNCH_REPORT_SIGNALS,

@@ -72,13 +72,13 @@ static void record_end(struct job *job, int32_t rank, int wait_status)
     if (WIFSIGNALED(wait_status)) {
         int signal_number = WTERMSIG(wait_status);
         if (is_first)
-            fprintf(stderr, "%s: rank %d was killed by signal %d (%s)\n", launch->command, rank,
-                    signal_number, strsignal(signal_number));
+            fprintf(stderr, "%s: rank %d was killed by signal %d (%s)\n", launch->command,
+                    launch->first_rank + rank, signal_number, strsignal(signal_number));
         record_failure(job, STATUS_SIGNAL + signal_number);
     } else if (WEXITSTATUS(wait_status) != 0) {
         if (is_first && launch->report == LAUNCH_REPORT_FAILURES)
-            fprintf(stderr, "%s: rank %d exited with status %d\n", launch->command, rank,
-                    WEXITSTATUS(wait_status));
+            fprintf(stderr, "%s: rank %d exited with status %d\n", launch->command,
+                    launch->first_rank + rank, WEXITSTATUS(wait_status));
         record_failure(job, WEXITSTATUS(wait_status));
     }
 }
@@ -175,8 +175,8 @@ static void start_failed(struct job *job, int32_t rank, int error)
     int status = error == ENOENT   ? STATUS_NOT_FOUND
                  : error == EACCES ? STATUS_NOT_EXECUTABLE
                                    : STATUS_FAILURE;
-    fprintf(stderr, "%s: cannot start rank %d, %s: %s\n", launch->command, rank, launch->argv[0],
-            strerror(error));
+    fprintf(stderr, "%s: cannot start rank %d, %s: %s\n", launch->command,
+            launch->first_rank + rank, launch->argv[0], strerror(error));
     record_failure(job, status);
     signal_all(job, SIGKILL);
     job->phase = PHASE_KILLED;
@@ -184,17 +184,18 @@ static void start_failed(struct job *job, int32_t rank, int error)
 
 static void start_ranks(struct job *job, const struct spawn *spawn)
 {
-    for (int32_t r = 0; r < spawn->num_ranks; r++) {
+    const struct launch *launch = job->launch;
+    for (int32_t r = 0; r < launch->num_ranks; r++) {
         struct spawned spawned;
-        int error = spawn_rank(spawn, r, &spawned);
+        int error = spawn_rank(spawn, launch->first_rank + r, &spawned);
         if (error != 0) {
             start_failed(job, r, error);
             return;
         }
         struct rank_process *rank = &job->ranks[r];
         rank->pid = spawned.pid;
-        lines_open(&rank->out, spawned.stdout_fd, stdout, r);
-        lines_open(&rank->err, spawned.stderr_fd, stderr, r);
+        lines_open(&rank->out, spawned.stdout_fd, stdout, launch->first_rank + r);
+        lines_open(&rank->err, spawned.stderr_fd, stderr, launch->first_rank + r);
         job->num_running++;
     }
 }
@@ -211,10 +212,40 @@ static int allocate(struct job *job)
     return 0;
 }
 
+static weft_result open_meeting(const struct launch *launch, weft_unique_id *id)
+{
+    if (launch->meeting == LAUNCH_MEET_HERE)
+        return weft_unique_id_create(id);
+    *id = launch->id;
+    return launch->meeting == LAUNCH_SERVE ? weft_rendezvous_serve(id) : WEFT_OK;
+}
+
+/* Ranks of other hosts may go on for longer, and lose their failure detector with us. They have been told of
+ * a failure; then they get no more time than our own had. A signal ends it. */
+static void serve_the_others(struct job *job)
+{
+    enum { LOOK_MS = 50 };
+    const struct launch *launch = job->launch;
+    const double deadline_s = now_s() + launch->grace_s;
+    struct signalfd_siginfo info;
+    while (weft_rendezvous_num_ranks(&launch->id) > 0) {
+        struct pollfd signals = {.fd = job->signal_fd, .events = POLLIN};
+        if (job->exit_status != 0 && now_s() >= deadline_s)
+            return;
+        if (poll(&signals, 1, LOOK_MS) <= 0)
+            continue;
+        if (read(job->signal_fd, &info, sizeof info) == sizeof info && info.ssi_signo != SIGCHLD) {
+            if (job->exit_status == 0)
+                job->exit_status = STATUS_SIGNAL + (int)info.ssi_signo;
+            return;
+        }
+    }
+}
+
 int launch_ranks(const struct launch *launch)
 {
     struct job job = {.launch = launch, .signal_fd = -1};
-    struct spawn spawn = {.num_ranks = launch->num_ranks,
+    struct spawn spawn = {.num_ranks = launch->num_job_ranks,
                           .num_nodes = launch->num_nodes,
                           .argv = launch->argv,
                           .output = launch->output};
@@ -230,12 +261,14 @@ int launch_ranks(const struct launch *launch)
     if (job.signal_fd < 0 || allocate(&job) != 0) {
         fprintf(stderr, "%s: %s\n", launch->command, strerror(errno));
         job.exit_status = STATUS_FAILURE;
-    } else if (weft_unique_id_create(&spawn.id) != WEFT_OK) {
+    } else if (open_meeting(launch, &spawn.id) != WEFT_OK) {
         fprintf(stderr, "%s: %s\n", launch->command, weft_last_error());
         job.exit_status = STATUS_FAILURE;
     } else {
         start_ranks(&job, &spawn);
         supervise(&job);
+        if (launch->meeting == LAUNCH_SERVE)
+            serve_the_others(&job);
     }
     if (job.signal_fd >= 0)
         close(job.signal_fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Starts the ranks of a job on this host, watches them, and leaves none behind. */
+/* Starts the ranks of a job, or of its part on this host, watches them, and leaves none behind. */
 #ifndef WEFT_TOOL_LAUNCH_H
 #define WEFT_TOOL_LAUNCH_H
 
@@ -13,17 +13,28 @@ enum launch_report {
     LAUNCH_REPORT_SIGNALS   /* only by a signal: ranks tell their other failures themselves */
 };
 
+/* Where the ranks meet. */
+enum launch_meeting {
+    LAUNCH_MEET_HERE, /* all ranks are of this host */
+    LAUNCH_SERVE,     /* at `id`, which this process serves, for other hosts as well */
+    LAUNCH_JOIN       /* at `id`, which that of another host serves */
+};
+
 struct launch {
-    const char *command; /* ours, in messages */
-    int32_t num_ranks;
-    int32_t num_nodes; /* divides num_ranks */
+    const char *command;   /* ours, in messages */
+    int32_t num_ranks;     /* that are started here, */
+    int32_t first_rank;    /* from this one on, */
+    int32_t num_job_ranks; /* of so many */
+    int32_t num_nodes;     /* divides num_job_ranks */
+    enum launch_meeting meeting;
+    weft_unique_id id; /* unless they meet here */
     enum spawn_output output;
     enum launch_report report;
     double grace_s; /* from the first failure until the other ranks get SIGTERM */
     char *const *argv;
 };
 
-/* The job's exit status: 0, or the first failing rank's (128 plus the number of the signal that
+/* The exit status of the job here: 0, or the first failing rank's (128 plus the number of the signal that
  * killed it); STATUS_NOT_FOUND or STATUS_NOT_EXECUTABLE when the program cannot be started. */
 int launch_ranks(const struct launch *launch);
 

@@ -1,16 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* weft run: starts a program as several ranks of one job on this host. */
+/* weft run: starts a program as several ranks of one job on this host, or of its part of a job on several. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "command.h"
 #include "launch.h"
 #include "workload/options.h"
 
-enum { MAX_RANKS = 1024, MAX_GRACE_S = 86400, KEY_GRACE = 256, KEY_NO_PREFIX };
+enum {
+    MAX_RANKS = 1024,
+    MAX_JOB_RANKS = 65536, /* that the library takes */
+    MAX_GRACE_S = 86400,
+    MAX_PORT = 65535,
+    KEY_GRACE = 256,
+    KEY_NO_PREFIX,
+    KEY_RENDEZVOUS,
+    KEY_NODE_RANK
+};
+
+struct run {
+    struct launch launch;
+    const char *rendezvous; /* HOST:PORT; NULL: the job is of this host alone */
+    int32_t node_rank;      /* -1: not given */
+};
 
 static const struct argp_option options[] = {
-    {"ranks", 'n', "R", 0, "Start R ranks (1 to 1024)", 0},
-    {"nodes", 'd', "D", 0, "Declare D virtual nodes of R/D consecutive ranks; default 1", 0},
+    {"ranks", 'n', "R", 0, "Start R ranks (1 to 1024), with --rendezvous so many on each host", 0},
+    {"nodes", 'd', "D", 0,
+     "Declare D virtual nodes of R/D consecutive ranks, default 1; with --rendezvous the number of "
+     "hosts",
+     0},
+    {"rendezvous", KEY_RENDEZVOUS, "HOST:PORT", 0,
+     "Be one of D hosts, on each of which `weft run' is started alike. Their ranks meet at HOST, "
+     "which is that of node rank 0; WEFT_SECRET must be set to the same 32 random hexadecimal "
+     "digits on all",
+     0},
+    {"node-rank", KEY_NODE_RANK, "K", 0, "Of the D hosts be number K, from 0", 0},
     {"grace", KEY_GRACE, "SECONDS", 0,
      "Let the other ranks run on for SECONDS after the first failure, then terminate them; "
      "default 5",
@@ -21,28 +46,78 @@ static const struct argp_option options[] = {
 
 static const char documentation[] =
     "Starts PROGRAM as R ranks that find each other through weft_comm_create_from_env. Ends with "
-    "the status of the first rank that fails, 128 plus the signal if one killed it.";
+    "the status of the first rank that fails here, 128 plus the signal if one killed it.";
 
-static void check(struct argp_state *state, struct launch *launch)
+/* Where the ranks of all hosts meet: nothing is open to whoever can reach the port. */
+static void read_meeting(struct argp_state *state, const char *rendezvous, weft_unique_id *id)
 {
+    char host[256];
+    const char *colon = strrchr(rendezvous, ':'), *secret = getenv("WEFT_SECRET");
+    const char *begin =
+        rendezvous[0] == '[' ? rendezvous + 1 : rendezvous; /* [IPv6 address]:PORT */
+    const char *end = colon && begin > rendezvous && colon[-1] == ']' ? colon - 1 : colon;
+    if (!colon || end <= begin || (size_t)(end - begin) >= sizeof host)
+        argp_error(state, "--rendezvous %s: must be HOST:PORT", rendezvous);
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    const int64_t port = option_integer(state, "--rendezvous, port", colon + 1, 1, MAX_PORT);
+    if (!secret || !*secret)
+        argp_error(state,
+                   "--rendezvous needs a secret that only the hosts of the job know: set "
+                   "WEFT_SECRET on all of them to the same 32 hexadecimal digits, as `od -An "
+                   "-N16 -tx8 /dev/urandom | tr -d \" \"' prints them");
+    if (weft_unique_id_at(host, (int32_t)port, secret, id) != WEFT_OK)
+        argp_error(state, "--rendezvous and WEFT_SECRET: %s", weft_last_error());
+}
+
+static void become_part(struct argp_state *state, struct run *run)
+{
+    struct launch *launch = &run->launch;
+    if (run->node_rank < 0 || run->node_rank >= launch->num_nodes)
+        argp_error(state, "--rendezvous needs --node-rank K, from 0 to %d (--nodes %d)",
+                   launch->num_nodes - 1, launch->num_nodes);
+    if (launch->num_nodes * launch->num_ranks > MAX_JOB_RANKS)
+        argp_error(state, "%d ranks on each of %d hosts: at most %d are possible",
+                   launch->num_ranks, launch->num_nodes, MAX_JOB_RANKS);
+    read_meeting(state, run->rendezvous, &launch->id);
+    launch->meeting = run->node_rank == 0 ? LAUNCH_SERVE : LAUNCH_JOIN;
+    launch->first_rank = run->node_rank * launch->num_ranks;
+    launch->num_job_ranks = launch->num_nodes * launch->num_ranks;
+}
+
+static void check(struct argp_state *state, struct run *run)
+{
+    struct launch *launch = &run->launch;
     if (!launch->argv)
         argp_error(state, "no program given");
     if (launch->num_ranks == 0)
         argp_error(state, "no number of ranks given: -n R, from 1 to %d", MAX_RANKS);
-    if (launch->num_ranks % launch->num_nodes != 0)
+    launch->num_job_ranks = launch->num_ranks;
+    if (run->rendezvous)
+        become_part(state, run);
+    else if (run->node_rank >= 0)
+        argp_error(state, "--node-rank %d: needs --rendezvous", run->node_rank);
+    else if (launch->num_ranks % launch->num_nodes != 0)
         argp_error(state, "--nodes %d: must divide the number of ranks, %d", launch->num_nodes,
                    launch->num_ranks);
 }
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
-    struct launch *launch = state->input;
+    struct run *run = state->input;
+    struct launch *launch = &run->launch;
     switch (key) {
     case 'n':
         launch->num_ranks = (int32_t)option_integer(state, "--ranks", argument, 1, MAX_RANKS);
         return 0;
     case 'd':
         launch->num_nodes = (int32_t)option_integer(state, "--nodes", argument, 1, MAX_RANKS);
+        return 0;
+    case KEY_RENDEZVOUS:
+        run->rendezvous = argument;
+        return 0;
+    case KEY_NODE_RANK:
+        run->node_rank = (int32_t)option_integer(state, "--node-rank", argument, 0, MAX_RANKS - 1);
         return 0;
     case KEY_GRACE:
         launch->grace_s = option_number(state, "--grace", argument, 0, MAX_GRACE_S);
@@ -55,7 +130,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         state->next = state->argc;
         return 0;
     case ARGP_KEY_END:
-        check(state, launch);
+        check(state, run);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -70,13 +145,12 @@ int command_run(int argc, char **argv)
         .args_doc = "[--] PROGRAM [ARGUMENT...]",
         .doc = documentation,
     };
-    struct launch launch = {
-        .command = argv[0],
-        .num_nodes = 1,
-        .output = SPAWN_OUTPUT_PIPED,
-        .report = LAUNCH_REPORT_FAILURES,
-        .grace_s = 5,
-    };
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &launch);
-    return launch_ranks(&launch);
+    struct run run = {.launch = {.command = argv[0],
+                                 .num_nodes = 1,
+                                 .output = SPAWN_OUTPUT_PIPED,
+                                 .report = LAUNCH_REPORT_FAILURES,
+                                 .grace_s = 5},
+                      .node_rank = -1};
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &run);
+    return launch_ranks(&run.launch);
 }

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/rendezvous.h"
+
+#include "api/check.h"
+#include "comm/bootstrap.h"
+
+weft_result weft_unique_id_at(const char *address, int32_t port, const char *secret,
+                              weft_unique_id *id)
+{
+    struct weft__meeting_point point;
+    WEFT__TRY(weft__check_not_null(address, "address"));
+    WEFT__TRY(weft__check_range(port, 1, UINT16_MAX, "port"));
+    WEFT__TRY(weft__check_not_null(secret, "secret"));
+    WEFT__TRY(weft__check_not_null(id, "id"));
+    WEFT__TRY(weft__meeting_point_at(&point, address, port, secret));
+    weft__meeting_point_to_id(&point, id);
+    return WEFT_OK;
+}
+
+weft_result weft_rendezvous_serve(const weft_unique_id *id)
+{
+    WEFT__TRY(weft__check_not_null(id, "id"));
+    return weft__unique_id_serve(id);
+}
+
+int32_t weft_rendezvous_num_ranks(const weft_unique_id *id)
+{
+    struct weft__meeting_point point;
+    if (id == NULL || weft__meeting_point_from_id(&point, id) != WEFT_OK)
+        return -1;
+    return weft__rendezvous_num_ranks(&point);
+}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+# Jobs on several hosts (hosts.bash) and what is expected of them. A test sources this with its own arguments, of
+# which the first is the tool.
+
+. "$(dirname "${BASH_SOURCE[0]}")/hosts.bash"
+. "$(dirname "${BASH_SOURCE[0]}")/../tool/lib.bash"
+
+export WEFT_MACHINE=cpu
+
+# A job of hosts 0 to NUM_HOSTS - 1; job_pids are the processes of weft run, host by host. A job has a port of
+# its own.
+start_job() { # NUM_HOSTS RANKS_PER_HOST PROGRAM...
+    local host
+    port=$((port + 1))
+    job_pids=()
+    rm -f "$scratch"/{out,err}.[0-9]
+    job_name="job of $1 hosts of $2: ${*:3}"
+    for ((host = 0; host < $1; host++)); do
+        : >"$scratch/out.$host"
+        run_on_host $host "$@" &
+        job_pids[host]=$!
+    done
+}
+
+# Until so many lines of the job's ranks match.
+await_lines() { # COUNT REGEX
+    local deadline=$((SECONDS + 20)) count
+    while count=$(cat "$scratch"/out.* | grep -Ec -- "$2"); [ "$count" -lt "$1" ]; do
+        if [ $SECONDS -ge $deadline ]; then
+            fail_job "$count lines, not $1, match within 20 s: $2"
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+fail_job() {
+    cat "$scratch"/out.* >"$scratch/out"
+    cat "$scratch"/err.* >"$scratch/err"
+    fail "$job_name: $*"
+}
+
+# Waits for the job's end: the status of weft run on each of its hosts, "any" for whichever.
+expect_job() { # STATUS...
+    local host=0 status
+    for wanted in "$@"; do
+        status=0
+        wait "${job_pids[host]}" || status=$?
+        [ "$wanted" = any ] || [ $status -eq "$wanted" ] ||
+            fail_job "status $status, not $wanted, on host $host"
+        host=$((host + 1))
+    done
+}
+
+# How many lines of the job's ranks, on a host or (*) on all, match.
+job_said() { # HOST COUNT REGEX
+    local count
+    count=$(cat "$scratch"/out.$1 | grep -Ec -- "$3") || true
+    [ "$count" -eq "$2" ] || fail_job "$count lines of host $1, not $2, match: $3"
+}
