@@ -237,6 +237,20 @@ static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_comb
     return options;
 }
 
+/* Combine goes back the way that the tokens came, so dispatch goes first, without rows: all ranks do. */
+static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
+{
+    const struct weft_dispatch_args args = {
+        .exchange = handle->ep->exchange->device,
+        .message = {.call = {[WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
+                    .capacity = INT32_MAX}, /* of no rows, so that none is dropped */
+        .routing = handle->routing,
+        .placement = handle->ep->placement.device,
+    };
+    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens, 0};
+    return launch_internode_dispatch(handle, &args, weft__ep_grid(handle->ep, &work), stream);
+}
+
 static weft_result launch_internode_combine(weft_ep_handle *handle,
                                             const struct weft_combine_args *args,
                                             struct weft__grid local, weft_stream *stream)
@@ -250,9 +264,7 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
     message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
     message->num_blocks = grid.num_blocks;
     if (!handle->has_relayed)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "over several nodes combine needs a dispatch of the handle since its "
-                           "last notify: it goes back the way that the tokens came");
+        WEFT__TRY(relay_routes(handle, stream));
     WEFT__TRY(weft__internode_check_row(internode, weft_wire_combine_bytes(message->call)));
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,
                                  &program_args, sizeof program_args);

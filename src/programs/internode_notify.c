@@ -75,7 +75,7 @@ WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_no
         args->told_place +
             weft_told_offset(num_nodes, args->told_bytes, WEFT_TOLD_IN, notify, nodes->node),
         (uint64_t)((char *)selections - (char *)told),
-        args->told_place + (uint64_t)nodes->node * sizeof(uint64_t)};
+        args->told_place + weft_told_word(num_nodes, notify, nodes->node)};
     weft_remote_put(warp, &put);
 }
 
@@ -119,9 +119,11 @@ WEFT_FN enum weft_status hear_partner(struct weft_warp *warp,
     const int32_t partner = weft_partner(&args->rings.nodes, node);
     const struct weft_wait_site site = {WEFT_PHASE_START, partner, sequence,
                                         args->exchange.mailbox_offset};
-    const uint64_t *word = (const uint64_t *)(const void *)args->told + node;
+    const char *word = args->told + weft_told_word(args->rings.nodes.num_nodes, notify, node);
     const struct weft_told_counts *told = told_counts(args, WEFT_TOLD_IN, notify, node);
-    if (weft_max_u32(warp, (uint32_t)weft_wait(warp, word, notify + 1, &site)) != WEFT_STATUS_OK)
+    const enum weft_status status =
+        weft_wait(warp, (const uint64_t *)(const void *)word, notify / 2 + 1, &site);
+    if (weft_max_u32(warp, (uint32_t)status) != WEFT_STATUS_OK)
         return WEFT_STATUS_FAILED;
     const int32_t field = weft_first_difference(warp, args->message.call, told->call);
     if (field < WEFT_NUM_CALL_FIELDS) {

@@ -25,8 +25,9 @@ struct weft_internode_notify_args {
     uint64_t counts_offset;
     int32_t counts_stride; /* numbers in one buffer */
     int32_t expert_alignment;
-    /* In memory of the network, at the place `told_place`: [num_nodes] words, then twice [num_nodes] buffers that come
-     * from the partners, and twice as many that go to them. */
+    /* In memory of the network, at the place `told_place`: for odd and even notifies [num_nodes] words, which count
+     * those that the partners have told, as many buffers that come from the partners, and as many that go to
+     * them. A partner tells the next but one only when it has heard the next from here. */
     char *told;
     uint64_t told_place;
     uint64_t told_bytes;    /* of one buffer */
@@ -42,12 +43,18 @@ WEFT_FN uint64_t weft_told_bytes(int32_t num_local, int32_t num_experts)
 
 enum weft_told_direction { WEFT_TOLD_IN, WEFT_TOLD_OUT };
 
+/* One word for both would not do: the next notify's put may overtake this one's. */
+WEFT_FN uint64_t weft_told_word(int32_t num_nodes, uint64_t notify, int32_t node)
+{
+    return (notify % 2 * (uint64_t)num_nodes + (uint64_t)node) * sizeof(uint64_t);
+}
+
 WEFT_FN uint64_t weft_told_offset(int32_t num_nodes, uint64_t told_bytes,
                                   enum weft_told_direction direction, uint64_t notify, int32_t node)
 {
     const uint64_t nodes = (uint64_t)num_nodes;
     const uint64_t buffer = ((uint64_t)direction * 2 + notify % 2) * nodes + (uint64_t)node;
-    return weft_wire_round_up(nodes * sizeof(uint64_t)) + buffer * told_bytes;
+    return weft_wire_round_up(2 * nodes * sizeof(uint64_t)) + buffer * told_bytes;
 }
 
 /* Of all. */
