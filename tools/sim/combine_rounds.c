@@ -164,9 +164,5 @@ weft_result party_run_combine(struct party *party, int32_t round)
 {
     fill_biases(party, round);
     PARTY_TRY(party_route(party, round));
-    if (party->shape->num_nodes > 1) { /* combine goes back the way that the tokens came */
-        PARTY_TRY(party_enqueue_dispatch(party, round, 0));
-        PARTY_TRY(weft_stream_synchronize(party->stream));
-    }
     return party_repeat(party, round, enqueue_combine, check_out);
 }

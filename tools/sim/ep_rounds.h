@@ -12,7 +12,6 @@ void party_clear_rows(const struct party *party, const struct rows *rows);
 
 /* Enqueues layout and notify of a batch. */
 weft_result party_route(struct party *party, int32_t round);
-weft_result party_enqueue_dispatch(struct party *party, int32_t round, int32_t repeat);
 
 /* Enqueues an operation several times, and checks all of them at the end. */
 weft_result party_repeat(struct party *party, int32_t round,

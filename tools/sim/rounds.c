@@ -165,7 +165,7 @@ void party_clear_rows(const struct party *party, const struct rows *rows)
     party_clear(rows->src_token, capacity * sizeof(int32_t));
 }
 
-weft_result party_enqueue_dispatch(struct party *party, int32_t round, int32_t repeat)
+static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t repeat)
 {
     const struct rows *rows = &party->recv[repeat];
     fill_x(party, round, repeat);
@@ -257,7 +257,7 @@ weft_result party_repeat(struct party *party, int32_t round,
 static weft_result run_dispatch(struct party *party, int32_t round)
 {
     PARTY_TRY(party_route(party, round));
-    return party_repeat(party, round, party_enqueue_dispatch, check_rows);
+    return party_repeat(party, round, enqueue_dispatch, check_rows);
 }
 
 /* ---------------------------------------------------------------- barrier */
