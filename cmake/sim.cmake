@@ -39,6 +39,7 @@ set(sim_sources
   machine/sim/launch.c
   machine/sim/memory.c
   machine/sim/packets.c
+  machine/sim/policy.c
   machine/sim/primitives.c
   machine/sim/report.c
   machine/sim/rows.c

@@ -522,8 +522,16 @@ typedef struct weft_ep_config {
     /* Per operation: on cuda the number of SMs that it uses; 0: as few as reach the speed of the links,
      * on cpu 1. The blocks of operations that run at the same time on a GPU must fit it together. */
     int32_t num_blocks;
-    /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. */
+    /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. Over several nodes there are more
+     * blocks, or warps, where rings (below) need them. */
     int32_t num_warps;
+    /* Over several nodes, the same on all ranks. Rows cross the network in chunks through rings of slots, which all
+     * operations share: num_channels rings to each other node, and as many from it, of num_staging_slots slots of
+     * staging_slot_bytes. Fewer or smaller ones are slower, never wrong: a slot must hold one row, of all planes, with
+     * its top-k data (docs/network.md). 0: 1 ring, of 8 slots, of 64 KiB. */
+    int32_t num_channels;
+    int32_t num_staging_slots;
+    uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
 } weft_ep_config;
 
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks
@@ -679,6 +687,8 @@ typedef struct weft_ep_sizes {
                                 experts of others can attract more */
     uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
     uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
+    uint64_t
+        network_bytes; /* memory that the network reaches, of the same: on cpu, more of the heap */
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);

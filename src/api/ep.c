@@ -4,6 +4,7 @@
 #include "api/check.h"
 
 enum { MAX_BLOCKS = 65535, MAX_EXPERTS = 1 << 20, MAX_ALIGNMENT = 1 << 20 };
+enum { MAX_CHANNELS = 64, MAX_SLOTS = 1 << 16, MAX_SLOT_BYTES = 1 << 30 };
 
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, weft_ep **ep)
 {
@@ -16,6 +17,10 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
+    WEFT__TRY(weft__check_range(config.num_channels, 0, MAX_CHANNELS, "num_channels"));
+    WEFT__TRY(weft__check_range(config.num_staging_slots, 0, MAX_SLOTS, "num_staging_slots"));
+    WEFT__TRY(weft__check_range((int64_t)config.staging_slot_bytes, 0, MAX_SLOT_BYTES,
+                                "staging_slot_bytes"));
     WEFT__TRY(weft__machine_check(comm));
     return weft__ep_create(comm, &config, ep);
 }

@@ -264,6 +264,7 @@ void weft__comm_destroy(weft_comm *comm)
 
 weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
 {
+    atomic_fetch_add_explicit(&comm->num_gathers, 1, memory_order_release);
     if (comm->link != NULL)
         return weft__link_all_gather(comm->link, send, bytes, recv);
     weft_result result = weft__status_check(&comm->status);

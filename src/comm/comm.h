@@ -12,10 +12,10 @@
 #include "comm/wire.h"
 #include "weft.h"
 
-struct weft__link;     /* the connection to the rendezvous, and its monitor thread */
-struct weft__barrier;  /* of weft_barrier, of a layer above */
-struct weft__windows;  /* memory that all ranks have mapped, of a layer above */
-struct weft__network;  /* traffic between nodes, of a layer above */
+struct weft__link;    /* the connection to the rendezvous, and its monitor thread */
+struct weft__barrier; /* of weft_barrier, of a layer above */
+struct weft__windows; /* memory that all ranks have mapped, of a layer above */
+struct weft__network; /* traffic between nodes, of a layer above */
 struct weft__heap_kind;
 
 /* What a machine (of the layer above) adds to a communicator. */
@@ -45,6 +45,9 @@ struct weft_comm {
     void *machine_state;
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
+    /* Release: what this rank's host did before a collective is ordered before what others, who have taken part in
+     * it, send; the network acquires it with each message. */
+    _Atomic uint64_t num_gathers;
     struct weft__network *network;    /* NULL: one node, or the machine has none */
     struct weft__barrier *barrier;    /* of weft_barrier: made and destroyed by the api layer */
     struct weft__windows *windows;    /* made with it, and destroyed after it */

@@ -47,6 +47,15 @@ static int32_t most_blocks(const weft_comm *comm, const struct terms *all)
     return most;
 }
 
+static int32_t max_blocks(const weft_ep *ep)
+{
+    const int32_t num_blocks =
+        ep->grid.num_blocks > 0 ? ep->grid.num_blocks : weft__machine_of(ep->comm)->max_blocks;
+    return ep->internode == NULL
+               ? num_blocks
+               : num_blocks + weft__internode_max_blocks(ep->internode, ep->grid.num_warps);
+}
+
 static weft_result agree(weft_ep *ep)
 {
     weft_comm *comm = ep->comm;
@@ -55,8 +64,7 @@ static weft_result agree(weft_ep *ep)
         .max_topk = ep->max_topk,
         .num_entries = ep->placement.num_entries,
         .placement_hash = weft__placement_hash(&ep->placement),
-        .max_blocks =
-            ep->grid.num_blocks > 0 ? ep->grid.num_blocks : weft__machine_of(comm)->max_blocks,
+        .max_blocks = max_blocks(ep),
     };
     struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
     if (all == NULL)
@@ -78,21 +86,36 @@ static weft_result upload(weft_ep *ep)
                                    (uint64_t)comm->num_ranks * sizeof(int32_t), &ep->node_of_rank);
 }
 
+static weft_result plan_internode(weft_ep *ep, const weft_ep_config *config)
+{
+    ep->internode = calloc(1, sizeof *ep->internode);
+    if (ep->internode == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ep");
+    return weft__internode_plan(ep->comm, config, ep->internode);
+}
+
 static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
 {
     weft_comm *comm = ep->comm;
-    weft_result result = weft__placement_create(&ep->placement, config, comm->num_ranks);
-    if (result == WEFT_OK)
-        result = agree(ep);
-    if (result == WEFT_OK)
-        result = weft__exchange_check_reach(comm, "expert parallelism");
-    if (result != WEFT_OK)
-        return result;
+    WEFT__TRY(weft__placement_create(&ep->placement, config, comm->num_ranks));
+    if (comm->topology.num_nodes > 1)
+        WEFT__TRY(plan_internode(ep, config));
+    WEFT__TRY(agree(ep));
+    if (ep->internode == NULL)
+        WEFT__TRY(weft__exchange_check_reach(comm, "expert parallelism"));
+    else
+        WEFT__TRY(weft__internode_create(comm, &ep->placement, ep->internode));
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
-    ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
-    return weft__exchange_create(comm, ep->max_blocks,
-                                 weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
-                                 &ep->exchange);
+    /* Each source's rows for the ranks that the exchange is of, and its choices of the local experts. */
+    ep->counts_stride =
+        (ep->internode == NULL ? comm->num_ranks : ep->internode->nodes.device.num_local) +
+        weft__placement_max_local(&ep->placement);
+    WEFT__TRY(weft__exchange_create(comm, ep->max_blocks,
+                                    weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
+                                    &ep->exchange));
+    if (ep->internode != NULL)
+        weft__exchange_stay_in_node(ep->exchange, &ep->internode->nodes);
+    return WEFT_OK;
 }
 
 weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **out)
@@ -129,6 +152,9 @@ void weft__ep_destroy(weft_ep *ep)
     if (ep->exchange != NULL)
         weft__exchange_wait(ep->exchange);
     weft__exchange_destroy(ep->exchange);
+    if (ep->internode != NULL)
+        weft__internode_destroy(comm, ep->internode);
+    free(ep->internode);
     weft__machine_of(comm)->free(comm, ep->node_of_rank);
     weft__placement_unload(&ep->placement, comm);
     weft__placement_destroy(&ep->placement);

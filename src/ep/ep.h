@@ -3,12 +3,13 @@
 #ifndef WEFT_EP_EP_H
 #define WEFT_EP_EP_H
 
-#include "ep/placement.h"
+#include "ep/internode.h"
 #include "ops/exchange.h"
 
 struct weft_ep {
     weft_comm *comm;
-    struct weft__exchange *exchange; /* its extra bytes are notify's counts */
+    struct weft__exchange *exchange;   /* of the node; its extra bytes are notify's counts */
+    struct weft__internode *internode; /* NULL: there is one node */
     struct weft__placement placement;
     void *node_of_rank;     /* [num_ranks] int32_t, for the programs */
     struct weft__grid grid; /* as configured: 0 for what suits each operation */
@@ -27,14 +28,14 @@ struct weft_ep_handle {
     struct weft_routing routing;
     uint32_t *num_blocks_done; /* of layout */
     int32_t *selections;
-    int32_t *chunk_nodes;
-    void *memory; /* the tables that routing, num_blocks_done and chunk_nodes point into */
+    void *memory; /* the tables that routing and num_blocks_done point into */
     struct weft__handle_counts {
         char *host; /* copy of the tables below, which follow each other */
         uint64_t bytes;
         uint64_t rank_rows_offset, expert_rows_offset, dropped_rows_offset; /* from recv_rows */
     } counts;
     weft_event *notified;
+    int has_relayed; /* rows of other nodes' tokens, since the last notify */
     int is_captured; /* the last notify went into a graph: the host cannot wait for it */
 };
 

@@ -17,12 +17,28 @@ enum table {
     TABLE_DROPPED_ROWS,
     TABLE_NUM_BLOCKS_DONE,
     TABLE_SELECTIONS,
+    TABLE_NODE_ROUTES, /* this and the following of several nodes only */
+    TABLE_SEND_TOKENS,
+    TABLE_NODE_TOKENS,
+    TABLE_RELAY_TOKENS,
+    TABLE_RELAY_BASE,
+    TABLE_RELAYED_ROWS,
     NUM_TABLES
 };
 
 static int32_t max_routes(const weft_ep *ep, int32_t num_topk)
 {
     return num_topk < ep->comm->num_ranks ? num_topk : ep->comm->num_ranks;
+}
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int32_t max_relayed_rows(const weft_ep *ep, int32_t num_topk)
+{
+    return least(num_topk, ep->comm->num_ranks / ep->comm->topology.num_nodes);
 }
 
 /* A chunk for every warp of the largest layout. */
@@ -56,17 +72,49 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
         [TABLE_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
     };
     uint64_t end = 0;
-    for (int i = 0; i < NUM_TABLES; i++) {
+    for (int i = 0; i < TABLE_NODE_ROUTES; i++) {
         offsets[i] = end;
         end += (bytes[i] + 63) / 64 * 64;
     }
     return end;
 }
 
+/* Those of several nodes, behind the others. */
+static uint64_t place_node_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_topk,
+                                  uint64_t begin, uint64_t offsets[NUM_TABLES])
+{
+    const int32_t num_nodes = ep->comm->topology.num_nodes;
+    const uint64_t nodes = (uint64_t)num_nodes, tokens = (uint64_t)max_tokens;
+    const uint64_t num_local = (uint64_t)(ep->comm->num_ranks / num_nodes);
+    const uint64_t bytes[NUM_TABLES] = {
+        [TABLE_NODE_ROUTES] =
+            tokens * (uint64_t)least(num_topk, num_nodes) * sizeof(struct weft_route),
+        [TABLE_SEND_TOKENS] = nodes * sizeof(int32_t),
+        [TABLE_NODE_TOKENS] = nodes * tokens * sizeof(int32_t),
+        [TABLE_RELAY_TOKENS] = nodes * sizeof(int32_t),
+        [TABLE_RELAY_BASE] = nodes * num_local * sizeof(int32_t),
+        [TABLE_RELAYED_ROWS] = nodes * tokens * (uint64_t)max_relayed_rows(ep, num_topk) *
+                               sizeof(struct weft_relayed_row),
+    };
+    uint64_t end = begin;
+    for (int i = TABLE_NODE_ROUTES; i < NUM_TABLES; i++) {
+        offsets[i] = end;
+        end += (bytes[i] + 63) / 64 * 64;
+    }
+    return end;
+}
+
+static uint64_t place_all_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_topk,
+                                 uint64_t offsets[NUM_TABLES])
+{
+    const uint64_t end = place_tables(ep, max_tokens, num_topk, offsets);
+    return ep->internode == NULL ? end : place_node_tables(ep, max_tokens, num_topk, end, offsets);
+}
+
 uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk)
 {
     uint64_t offsets[NUM_TABLES];
-    return place_tables(ep, max_tokens, num_topk, offsets);
+    return place_all_tables(ep, max_tokens, num_topk, offsets);
 }
 
 static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offsets[NUM_TABLES])
@@ -81,9 +129,26 @@ static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offs
     routing->recv_rank_rows = (void *)(memory + offsets[TABLE_RECV_RANK_ROWS]);
     routing->recv_expert_rows = (void *)(memory + offsets[TABLE_RECV_EXPERT_ROWS]);
     routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
-    handle->chunk_nodes = (void *)(memory + offsets[TABLE_CHUNK_NODES]);
+    routing->nodes.chunk_base = (void *)(memory + offsets[TABLE_CHUNK_NODES]);
     handle->selections = (void *)(memory + offsets[TABLE_SELECTIONS]);
     handle->num_blocks_done = (void *)(memory + offsets[TABLE_NUM_BLOCKS_DONE]);
+}
+
+static void point_into_node_tables(weft_ep_handle *handle, char *memory,
+                                   const uint64_t offsets[NUM_TABLES])
+{
+    const weft_ep *ep = handle->ep;
+    const int32_t num_topk = handle->routing.num_topk;
+    struct weft_node_routing *nodes = &handle->routing.nodes;
+    nodes->max_tokens = handle->max_tokens;
+    nodes->max_node_routes = least(num_topk, ep->comm->topology.num_nodes);
+    nodes->max_relayed_rows = max_relayed_rows(ep, num_topk);
+    nodes->routes = (void *)(memory + offsets[TABLE_NODE_ROUTES]);
+    nodes->send_tokens = (void *)(memory + offsets[TABLE_SEND_TOKENS]);
+    nodes->tokens = (void *)(memory + offsets[TABLE_NODE_TOKENS]);
+    nodes->relay_tokens = (void *)(memory + offsets[TABLE_RELAY_TOKENS]);
+    nodes->relay_base = (void *)(memory + offsets[TABLE_RELAY_BASE]);
+    nodes->relayed_rows = (void *)(memory + offsets[TABLE_RELAYED_ROWS]);
 }
 
 static weft_result allocate(weft_ep_handle *handle)
@@ -93,10 +158,12 @@ static weft_result allocate(weft_ep_handle *handle)
     struct weft__handle_counts *counts = &handle->counts;
     uint64_t offsets[NUM_TABLES];
     const uint64_t bytes =
-        place_tables(handle->ep, handle->max_tokens, handle->routing.num_topk, offsets);
+        place_all_tables(handle->ep, handle->max_tokens, handle->routing.num_topk, offsets);
     WEFT__TRY(machine->event_create(comm, WEFT__EVENT_ORDERS, &handle->notified));
     WEFT__TRY(machine->alloc(comm, bytes, &handle->memory));
     point_into(handle, handle->memory, offsets);
+    if (handle->ep->internode != NULL)
+        point_into_node_tables(handle, handle->memory, offsets);
     counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->expert_rows_offset = offsets[TABLE_RECV_EXPERT_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->dropped_rows_offset = offsets[TABLE_DROPPED_ROWS] - offsets[TABLE_RECV_ROWS];

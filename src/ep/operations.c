@@ -3,8 +3,13 @@
 #include "ep/ep.h"
 #include "programs/combine.h"
 #include "programs/dispatch.h"
+#include "programs/internode_combine.h"
+#include "programs/internode_dispatch.h"
 #include "programs/layout.h"
 #include "programs/notify.h"
+
+/* In which directions an operation's rings have warps of their own. */
+enum { RINGS_ONE_WAY = 1, RINGS_BOTH_WAYS = 2 };
 
 weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
                             weft_stream *stream)
@@ -23,7 +28,6 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .num_blocks_done = handle->num_blocks_done,
         .num_entries = ep->placement.num_entries,
         .selections = handle->selections,
-        .chunk_nodes = handle->chunk_nodes,
         .node_of_rank = ep->node_of_rank,
         .num_nodes = ep->comm->topology.num_nodes,
         .num_tokens_per_rank = args->num_tokens_per_rank,
@@ -40,7 +44,8 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
     return WEFT_OK;
 }
 
-weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
+static weft_result launch_notify(weft_ep_handle *handle, struct weft__grid one_block,
+                                 weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
     const struct weft_notify_args program_args = {
@@ -54,11 +59,46 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
     };
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
+                                 &program_args, sizeof program_args);
+}
+
+static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__grid one_block,
+                                           weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
+    const struct weft__internode *internode = ep->internode;
+    const uint64_t rings_bytes = weft_rings_bytes(&internode->rings);
+    const struct weft_internode_notify_args program_args = {
+        .exchange = ep->exchange->device,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_notify,
+                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
+                             [WEFT_CALL_MAX_TOKENS] = (uint32_t)handle->max_tokens},
+                    .num_blocks = 1},
+        .routing = handle->routing,
+        .placement = ep->placement.device,
+        .rings = internode->rings,
+        .counts_offset = weft__exchange_extra_offset(ep->exchange),
+        .counts_stride = ep->counts_stride,
+        .expert_alignment = handle->expert_alignment,
+        .told = (char *)internode->memory + rings_bytes,
+        .told_place = internode->place + rings_bytes,
+        .told_bytes = weft__internode_told_bytes(internode),
+        .num_notifies = internode->num_notifies,
+    };
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_notify, one_block,
+                                 &program_args, sizeof program_args);
+}
+
+weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
     struct weft__grid one_block = weft__ep_grid(ep, &(struct weft__work){.kind = WEFT__WORK_COUNT});
     one_block.num_blocks = 1;
-    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
-                                    &program_args, sizeof program_args));
+    WEFT__TRY(ep->internode == NULL ? launch_notify(handle, one_block, stream)
+                                    : launch_internode_notify(handle, one_block, stream));
     handle->state = WEFT__HANDLE_NOTIFIED;
+    handle->has_relayed = 0;
     handle->is_captured = stream->machine->stream_is_capturing(stream);
     return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
@@ -135,6 +175,28 @@ static uint64_t largest_row_bytes(const weft_ep_dispatch_args *args)
     return largest;
 }
 
+static weft_result launch_internode_dispatch(weft_ep_handle *handle,
+                                             const struct weft_dispatch_args *args,
+                                             struct weft__grid local, weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
+    const struct weft__internode *internode = ep->internode;
+    const struct weft__grid grid =
+        weft__internode_grid(internode, RINGS_BOTH_WAYS, local, ep->grid.num_warps);
+    struct weft_internode_dispatch_args program_args = {.dispatch = *args,
+                                                        .rings = internode->rings};
+    struct weft_message *message = &program_args.dispatch.message;
+    message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_dispatch;
+    message->num_blocks = grid.num_blocks;
+    WEFT__TRY(weft__internode_check_row(
+        internode,
+        weft_wire_dispatch_bytes(message->call, handle->routing.nodes.max_relayed_rows)));
+    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_dispatch, grid,
+                                    &program_args, sizeof program_args));
+    handle->has_relayed = 1;
+    return WEFT_OK;
+}
+
 weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                               weft_stream *stream)
 {
@@ -158,6 +220,8 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
                                     largest_row_bytes(args)};
     const struct weft__grid grid = weft__ep_grid(ep, &work);
+    if (ep->internode != NULL)
+        return launch_internode_dispatch(handle, &program_args, grid, stream);
     program_args.message.num_blocks = grid.num_blocks;
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch, grid, &program_args,
                                  sizeof program_args);
@@ -171,6 +235,27 @@ static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_comb
     if (handle->routing.num_tokens == 0 && args->capacity == 0)
         options |= WEFT_OPTION_NO_ROWS;
     return options;
+}
+
+static weft_result launch_internode_combine(weft_ep_handle *handle,
+                                            const struct weft_combine_args *args,
+                                            struct weft__grid local, weft_stream *stream)
+{
+    const weft_ep *ep = handle->ep;
+    const struct weft__internode *internode = ep->internode;
+    const struct weft__grid grid =
+        weft__internode_grid(internode, RINGS_ONE_WAY, local, ep->grid.num_warps);
+    struct weft_internode_combine_args program_args = {.combine = *args, .rings = internode->rings};
+    struct weft_message *message = &program_args.combine.message;
+    message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
+    message->num_blocks = grid.num_blocks;
+    if (!handle->has_relayed)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "over several nodes combine needs a dispatch of the handle since its "
+                           "last notify: it goes back the way that the tokens came");
+    WEFT__TRY(weft__internode_check_row(internode, weft_wire_combine_bytes(message->call)));
+    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,
+                                 &program_args, sizeof program_args);
 }
 
 weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
@@ -205,6 +290,8 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
         return result;
     const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens, row_bytes};
     const struct weft__grid grid = weft__ep_grid(ep, &work);
+    if (ep->internode != NULL)
+        return launch_internode_combine(handle, &program_args, grid, stream);
     message->num_blocks = grid.num_blocks;
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine, grid, &program_args,
                                  sizeof program_args);

@@ -99,6 +99,8 @@ struct weft__machine {
     /* Memory of this rank that programs access and the network reaches, zeroed on all ranks when it returns;
      * `offset` is its place for weft_remote_put, the same on all ranks. Collective, with the same bytes. */
     weft_result (*network_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset);
+    /* Waits until what this rank has sent has come. All ranks have freed the memory before it is allocated again, since
+     * they allocate together: so what was sent to it harms nobody. */
     void (*network_free)(weft_comm *comm, void *memory);
     /* Between any two places that host or programs access, on the host's own time. */
     weft_result (*copy)(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
@@ -157,6 +159,8 @@ static inline weft_result weft__machine_check(weft_comm *comm)
 
 /* A copy, in memory that programs access, of what the host has. */
 weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t bytes, void **copy);
+/* Zeroes memory that programs access. */
+weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes);
 
 /* For streams of every machine. */
 uint64_t weft__stream_new_id(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which machine a communicator runs on. */
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/log.h"
@@ -22,6 +23,17 @@ weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t b
         return WEFT_OK;
     machine->free(comm, *copy);
     *copy = NULL;
+    return result;
+}
+
+weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes)
+{
+    void *zeroes = calloc(1, bytes > 0 ? bytes : 1);
+    if (zeroes == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to zero %llu bytes",
+                           (unsigned long long)bytes);
+    const weft_result result = weft__machine_of(comm)->copy(comm, memory, zeroes, bytes);
+    free(zeroes);
     return result;
 }
 

@@ -80,14 +80,17 @@ void weft__on_host_free(weft_comm *comm, void *memory)
 weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
                                         uint64_t *offset)
 {
-    WEFT__TRY(weft__heap_alloc(comm, bytes, memory));
-    weft_result result = weft__heap_offset(comm->heap, *memory, bytes, "memory", offset);
-    if (result == WEFT_OK && bytes > 0)
-        memset(*memory, 0, bytes);
+    void *allocated;
+    WEFT__TRY(weft__heap_alloc(comm, bytes, &allocated));
+    weft_result result = weft__heap_offset(comm->heap, allocated, bytes, "memory", offset);
+    if (result == WEFT_OK)
+        result = weft__machine_zero(comm, allocated, bytes);
     /* Nobody may send before everybody has zeroed. */
     result = weft__comm_agree(comm, result, "have memory for the network");
-    if (result != WEFT_OK)
-        weft__on_host_network_free(comm, *memory);
+    if (result == WEFT_OK)
+        *memory = allocated;
+    else
+        weft__on_host_network_free(comm, allocated);
     return result;
 }
 

@@ -12,6 +12,8 @@
 enum {
     NUM_SLOTS = 1024,
     ENGINE_BYTES = 16,
+    CLOSE_MS =
+        5000, /* for the others to take what they may wait for, before they hear that this rank has left */
     NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
 };
 
@@ -45,6 +47,8 @@ static weft_result open_net(weft_comm *comm)
         .rank = comm->rank,
         .num_ranks = comm->num_ranks,
         .timeout_ms = comm->timeout_ms,
+        .close_ms = CLOSE_MS,
+        .order = &comm->num_gathers,
         .bell = weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank])};
     derive_secret(comm, config.secret);
     WEFT__TRY(weft__net_read_settings(&config));
@@ -102,52 +106,77 @@ static void choose_peers(const weft_comm *comm, const struct card *cards, const 
                 (struct weft__net_blob){bytes + (uint64_t)rank * most_bytes, cards[rank].num_bytes};
 }
 
-/* Gathers what the others need to connect; `all` is what the blobs point into. */
-static weft_result gather_blobs(weft_comm *comm, const struct weft__net_blob *own,
-                                struct card *cards, char **all, struct weft__net_blob *blobs)
+struct meeting {
+    struct weft__net_blob own;
+    struct card *cards;           /* [num_ranks] */
+    struct weft__net_blob *blobs; /* [num_ranks], of the peers; they point into `all` */
+    char *padded, *all;           /* the own one, and all, as long as the longest */
+};
+
+static weft_result start_meeting(weft_comm *comm, struct meeting *meeting)
+{
+    *meeting =
+        (struct meeting){.cards = calloc((size_t)comm->num_ranks, sizeof(struct card)),
+                         .blobs = calloc((size_t)comm->num_ranks, sizeof(struct weft__net_blob))};
+    if (meeting->cards == NULL || meeting->blobs == NULL) {
+        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    }
+    return weft__net_address(comm->network->net, &meeting->own);
+}
+
+static void end_meeting(struct meeting *meeting)
+{
+    free(meeting->all);
+    free(meeting->padded);
+    free(meeting->blobs);
+    free(meeting->cards);
+}
+
+static weft_result pad(const weft_comm *comm, uint64_t most_bytes, struct meeting *meeting)
+{
+    meeting->padded = calloc(1, most_bytes + 1);
+    meeting->all = malloc((uint64_t)comm->num_ranks * most_bytes + 1);
+    if (meeting->padded == NULL || meeting->all == NULL) {
+        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d addresses", comm->num_ranks);
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    }
+    if (meeting->own.bytes != NULL)
+        memcpy(meeting->padded, meeting->own.bytes, meeting->own.num_bytes);
+    return WEFT_OK;
+}
+
+/* What the others need to connect. */
+static weft_result gather_blobs(weft_comm *comm, struct meeting *meeting)
 {
     uint64_t most_bytes;
-    WEFT__TRY(gather_cards(comm, own, cards));
-    WEFT__TRY(check_cards(cards, comm->num_ranks, &most_bytes));
-    char *padded = calloc(1, most_bytes + 1);
-    *all = malloc((uint64_t)comm->num_ranks * most_bytes + 1);
-    weft_result result =
-        padded == NULL || *all == NULL
-            ? weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d addresses", comm->num_ranks)
-            : WEFT_OK;
-    if (result == WEFT_OK)
-        memcpy(padded, own->bytes, own->num_bytes);
-    result = weft__comm_agree(comm, result, "have memory for addresses");
-    if (result == WEFT_OK)
-        result = weft__comm_all_gather(comm, padded, most_bytes, *all);
-    if (result == WEFT_OK)
-        choose_peers(comm, cards, *all, most_bytes, blobs);
-    free(padded);
-    return result;
+    WEFT__TRY(gather_cards(comm, &meeting->own, meeting->cards));
+    WEFT__TRY(check_cards(meeting->cards, comm->num_ranks, &most_bytes));
+    WEFT__TRY(weft__comm_agree(comm, pad(comm, most_bytes, meeting), "have memory for addresses"));
+    WEFT__TRY(weft__comm_all_gather(comm, meeting->padded, most_bytes, meeting->all));
+    choose_peers(comm, meeting->cards, meeting->all, most_bytes, meeting->blobs);
+    return WEFT_OK;
+}
+
+static weft_result meet(weft_comm *comm, struct meeting *meeting)
+{
+    struct weft__network *network = comm->network;
+    const weft_result started = start_meeting(comm, meeting);
+    WEFT__TRY(weft__comm_agree(comm, started, "tell its network address"));
+    WEFT__TRY(started); /* agreed on already; for clang-tidy, which cannot know */
+    WEFT__TRY(gather_blobs(comm, meeting));
+    WEFT__TRY(weft__comm_agree(comm, weft__net_connect(network->net, meeting->blobs),
+                               "connect its network"));
+    snprintf(network->transport, sizeof(network->transport), "%s",
+             weft__net_transport(network->net));
+    return WEFT_OK;
 }
 
 static weft_result connect_net(weft_comm *comm)
 {
-    struct weft__net_blob own = {NULL, 0};
-    struct weft__net_blob *blobs = calloc((size_t)comm->num_ranks, sizeof(*blobs));
-    struct card *cards = calloc((size_t)comm->num_ranks, sizeof(*cards));
-    char *all = NULL;
-    weft_result result =
-        blobs == NULL || cards == NULL
-            ? weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks)
-            : weft__net_address(comm->network->net, &own);
-    result = weft__comm_agree(comm, result, "tell its network address");
-    if (result == WEFT_OK)
-        result = gather_blobs(comm, &own, cards, &all, blobs);
-    if (result == WEFT_OK)
-        result = weft__comm_agree(comm, weft__net_connect(comm->network->net, blobs),
-                                  "connect its network");
-    if (result == WEFT_OK)
-        snprintf(comm->network->transport, sizeof(comm->network->transport), "%s",
-                 weft__net_transport(comm->network->net));
-    free(all);
-    free(cards);
-    free(blobs);
+    struct meeting meeting;
+    const weft_result result = meet(comm, &meeting);
+    end_meeting(&meeting);
     return result;
 }
 
@@ -229,6 +258,18 @@ void weft__net_detach(weft_comm *comm)
 void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
 {
     (void)weft__progress_post(comm->network->progress, request, NULL);
+}
+
+void weft__net_drain(weft_comm *comm)
+{
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
+                                             .peer = WEFT__NET_ALL_PEERS};
+    uint64_t number;
+    if (comm->network == NULL || weft__status_check(&comm->status) != WEFT_OK ||
+        weft__progress_post(comm->network->progress, &flush, &number) != WEFT_OK)
+        return;
+    (void)weft__progress_await(comm->network->progress, number,
+                               weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
 }
 
 /* What the settings choose. */

@@ -16,6 +16,9 @@ void weft__net_detach(weft_comm *comm);
 /* Of a communicator that has a network. What is wrong with the request becomes the communicator's failure. */
 void weft__net_post(weft_comm *comm, const struct weft__work_request *request);
 
+/* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
+void weft__net_drain(weft_comm *comm);
+
 /* As weft_net_query; *info is zero. */
 weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info);
 

@@ -15,7 +15,11 @@ enum weft__net_kind {
     WEFT__NET_FLUSH = 3,  /* likewise, and is acknowledged then */
     /* Without a number of their own. */
     WEFT__NET_ACKNOWLEDGE = 4, /* of the flush with this number */
-    WEFT__NET_GOODBYE = 5
+    WEFT__NET_GOODBYE = 5,
+    WEFT__NET_GET = 6,       /* `add` bytes of a place */
+    WEFT__NET_FETCH_ADD = 7, /* to a word */
+    /* Of the one or the other with this number: bytes, and where they begin in the whole, or the value. */
+    WEFT__NET_ANSWER = 8
 };
 
 #define WEFT__NET_NO_WORD UINT64_MAX
@@ -25,7 +29,7 @@ struct weft__net_header {
     uint8_t secret[WEFT__NONCE_BYTES];
     int32_t source; /* rank */
     uint32_t kind;
-    uint64_t sequence; /* of the messages from source to target, from 0 */
+    uint64_t sequence; /* of the messages from source to target, from 0; of questions, their own */
     uint64_t place;
     uint64_t num_bytes; /* that follow */
     uint64_t word, add; /* a place, or WEFT__NET_NO_WORD */

@@ -49,7 +49,7 @@ weft_result weft__net_choice(const char *name, const char **chosen, char *reason
 {
     const struct weft__net_engine *engine = NULL;
     weft_result result = weft__net_choose(name, &engine, reason, reason_bytes);
-    if (result == WEFT_OK)
+    if (result == WEFT_OK && engine != NULL)
         *chosen = engine->name;
     return result;
 }

@@ -305,6 +305,11 @@ static void say_goodbye(struct weft__net *net)
             weft__net_send_control(net, rank, &goodbye);
 }
 
+void weft__net_set_close_ms(struct weft__net *net, uint32_t close_ms)
+{
+    net->config.close_ms = close_ms;
+}
+
 void weft__net_close(struct weft__net *net)
 {
     struct weft__net_request flushed = {.num_left = 0};

@@ -8,7 +8,12 @@
  *   put_signal  a put, and an add to a word of the peer that is visible only after the bytes of this put. It
  *               is unordered with everything else. Without bytes it is the add alone.
  *   signal      an add that is visible only after all earlier puts and signals to that peer on this net.
- *   flush       its request is done when all earlier operations to the peer are visible there.
+ *   flush       its request is done when all earlier puts, signals and adds to the peer are visible there.
+ *   get         copies bytes of a region of the peer. Its request is done when they are here.
+ *   fetch_add   an add to a word of the peer, whose value before it is here when the request is done.
+ *
+ * Gets and fetch-adds are unordered with everything else, but that they see the writes of earlier puts that have
+ * been flushed.
  *
  * Words are 64 bits, aligned, anywhere in the peer's regions. Adds commute, and are releases: whoever sees the
  * word (acquire) sees the bytes. They are made by the target's progress alone, so no NIC needs atomics; and
@@ -60,6 +65,9 @@ struct weft__net_config {
     uint32_t timeout_ms;    /* of connect; 0: 30 s */
     uint32_t close_ms;      /* how long close waits for peers to take what is under way; 0: 1 s */
     size_t max_message_bytes, min_write_bytes; /* see engine.h; 0: as the engine likes it */
+    /* Read (acquire) with each message; what its writers did before is ordered before what the message does. NULL:
+     * nobody needs that. */
+    const _Atomic uint64_t *order;
     /* Rung after each add, NULL: nobody sleeps. The bell's words are offsets in region 0. */
     struct weft__doorbell *bell;
     struct weft__net_fake *fake; /* the world of engine "fake" */
@@ -106,6 +114,18 @@ struct weft__net_put {
     uint64_t word, add; /* weft__net_put_signal only: a place at the peer */
 };
 
+struct weft__net_get {
+    int32_t peer;
+    uint64_t source, target; /* places, at the peer and here */
+    uint64_t num_bytes;
+};
+
+struct weft__net_fetch_add {
+    int32_t peer;
+    uint64_t word, add; /* a place at the peer */
+    uint64_t target;    /* a place here, for 8 bytes */
+};
+
 /* Engine, devices and demand, as the settings say (WEFT_NET, WEFT_NET_DEVICES, WEFT_NET_TRANSPORT). */
 weft_result weft__net_read_settings(struct weft__net_config *config);
 
@@ -137,6 +157,11 @@ weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_p
 weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add);
 weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
 
+weft_result weft__net_get(struct weft__net *net, const struct weft__net_get *get,
+                          struct weft__net_request *request);
+weft_result weft__net_fetch_add(struct weft__net *net, const struct weft__net_fetch_add *fetch,
+                                struct weft__net_request *request);
+
 /* The number of events that were handled. */
 int weft__net_progress(struct weft__net *net);
 
@@ -162,6 +187,8 @@ const char *weft__net_reason(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 
+/* Of what close may take, from now on. */
+void weft__net_set_close_ms(struct weft__net *net, uint32_t close_ms);
 /* Waits up to close_ms until the peers that live have taken what was sent to them, then takes leave. */
 void weft__net_close(struct weft__net *net);
 

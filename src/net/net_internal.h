@@ -42,6 +42,7 @@ struct weft__net_peer {
     uint64_t num_writes, num_writes_flushed;
     enum { WEFT__NET_NOT_FLUSHING, WEFT__NET_FLUSHING } write_flush;
     struct weft__net_waiting *flushes;
+    struct weft__net_fetch *first_fetch, *last_fetch; /* in the order in which they were asked */
 
     /* As the target. */
     struct weft__ledger ledger;
@@ -67,6 +68,7 @@ struct weft__net {
     struct weft__net_operation *unused;
     uint64_t num_under_way; /* operations */
     uint64_t num_flushes;   /* names them */
+    uint64_t num_fetches;   /* likewise */
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
     char transport[WEFT__NET_TRANSPORT_BYTES];
@@ -97,7 +99,13 @@ int weft__net_take_acknowledgement(struct weft__net_peer *peer,
 void weft__net_drop_source(struct weft__net *net, int32_t rank);
 weft_result weft__net_lose_memory(struct weft__net *net, int32_t peer);
 
-/* put.c: a flush that adds a part to the request, of a peer that is connected. */
+/* put.c */
+weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer);
+/* Whether the bytes lie in what the peer has; `name` is that of the argument. */
+weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,
+                                   uint64_t place, uint64_t num_bytes);
+weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint64_t word);
+/* A flush that adds a part to the request, of a peer that is connected. */
 weft_result weft__net_flush_peer(struct weft__net *net, int32_t peer,
                                  struct weft__net_request *request);
 
@@ -105,7 +113,20 @@ weft_result weft__net_flush_peer(struct weft__net *net, int32_t peer,
 weft_result weft__net_choose(const char *name, const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes);
 
+/* fetch.c */
+void weft__net_answer_get(struct weft__net *net, int32_t rank,
+                          const struct weft__net_header *question);
+void weft__net_answer_fetch_add(struct weft__net *net, int32_t rank,
+                                const struct weft__net_header *question);
+/* 0 if that was not asked. */
+int weft__net_take_answer(struct weft__net_peer *peer, const struct weft__net_header *header,
+                          const void *payload);
+void weft__net_drop_fetches(struct weft__net_peer *peer);
+
 /* receive.c */
+unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place);
+/* Returns the value before. */
+uint64_t weft__net_add_to_word(struct weft__net *net, uint64_t word, uint64_t add);
 void weft__net_drop_target(struct weft__net_peer *peer);
 
 /* blob.c */

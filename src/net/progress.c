@@ -16,7 +16,9 @@
 enum {
     NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
     DEFAULT_SLEEP_MS =
-        100,       /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
+        100, /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
+    FAILED_CLOSE_MS =
+        200,       /* when nobody waits for what was sent, and some do not take it any more */
     END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
     NUM_TAKEN_PER_ROUND = 64
 };
@@ -75,6 +77,12 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
                                       .num_bytes = work->num_bytes,
                                       .word = work->word,
                                       .add = work->add};
+    const struct weft__net_get get = {.peer = work->peer,
+                                      .source = work->source,
+                                      .target = work->target,
+                                      .num_bytes = work->num_bytes};
+    const struct weft__net_fetch_add fetch_add = {
+        .peer = work->peer, .word = work->word, .add = work->add, .target = work->target};
     *request = (struct weft__net_request){.num_left = 0};
     switch (work->operation) {
     case WEFT__WORK_PUT:
@@ -85,6 +93,10 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
         return weft__net_signal(progress->net, work->peer, work->word, work->add);
     case WEFT__WORK_FLUSH:
         return weft__net_flush(progress->net, work->peer, request);
+    case WEFT__WORK_GET:
+        return weft__net_get(progress->net, &get, request);
+    case WEFT__WORK_FETCH_ADD:
+        return weft__net_fetch_add(progress->net, &fetch_add, request);
     default:
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "operation is %u", work->operation);
     }
@@ -92,10 +104,12 @@ static weft_result start_work(struct weft__progress *progress, const struct weft
 
 static void count(struct weft__progress *progress, const struct weft__work_slot *work)
 {
-    if (work->operation == WEFT__WORK_FLUSH)
+    const int is_put =
+        work->operation == WEFT__WORK_PUT || work->operation == WEFT__WORK_PUT_SIGNAL;
+    if (!is_put && work->operation != WEFT__WORK_SIGNAL)
         return;
     atomic_fetch_add_explicit(&progress->num_messages, 1, memory_order_relaxed);
-    if (work->operation != WEFT__WORK_SIGNAL)
+    if (is_put)
         atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
 }
 
@@ -163,11 +177,17 @@ static void fail_as_ordered(struct weft__progress *progress)
     pthread_mutex_unlock(&progress->mutex);
 }
 
+static int has_failed(const struct weft__progress *progress)
+{
+    const struct weft__status *status = progress->options.status;
+    return status != NULL && atomic_load_explicit(&status->result, memory_order_acquire) != WEFT_OK;
+}
+
 /* Else what was sent to them would never be done: that a peer is stopped, the engine does not notice. */
 static void fail_as_known(struct weft__progress *progress)
 {
     const struct weft__status *status = progress->options.status;
-    if (status == NULL || atomic_load_explicit(&status->result, memory_order_acquire) == WEFT_OK)
+    if (!has_failed(progress))
         return;
     for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
         if (atomic_load(&status->rank_states[peer]) == WEFT__RANK_DEAD)
@@ -232,6 +252,8 @@ static void end(struct weft__progress *progress)
         weft__net_progress(progress->net);
         complete_work(progress);
     }
+    if (has_failed(progress))
+        weft__net_set_close_ms(progress->net, FAILED_CLOSE_MS);
     weft__net_close(progress->net);
     complete_work(progress);
 }

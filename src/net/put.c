@@ -5,7 +5,7 @@
 #include "comm/error.h"
 #include "net/net_internal.h"
 
-static weft_result check_peer(const struct weft__net *net, int32_t peer)
+weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer)
 {
     if (peer < 0 || peer >= net->config.num_ranks || net->peers[peer].state == WEFT__NET_NO_PEER)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "rank %d is no peer of the network", peer);
@@ -19,8 +19,8 @@ static int is_within(uint64_t place, uint64_t num_bytes, uint64_t region_bytes)
     return num_bytes <= region_bytes && weft__net_offset_of(place) <= region_bytes - num_bytes;
 }
 
-static weft_result check_remote(const struct weft__net *net, int32_t rank, const char *name,
-                                uint64_t place, uint64_t num_bytes)
+weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,
+                                   uint64_t place, uint64_t num_bytes)
 {
     const struct weft__net_peer *peer = &net->peers[rank];
     const uint32_t region = weft__net_region_of(place);
@@ -33,14 +33,14 @@ static weft_result check_remote(const struct weft__net *net, int32_t rank, const
                        (unsigned long long)num_bytes, rank, (unsigned long long)region_bytes);
 }
 
-static weft_result check_word(const struct weft__net *net, int32_t rank, uint64_t word)
+weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint64_t word)
 {
     if (word % sizeof(uint64_t) != 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "word is byte %llu of region %u; it must be a multiple of 8",
                            (unsigned long long)weft__net_offset_of(word),
                            weft__net_region_of(word));
-    return check_remote(net, rank, "word", word, sizeof(uint64_t));
+    return weft__net_check_remote(net, rank, "word", word, sizeof(uint64_t));
 }
 
 static weft_result check_bytes(const struct weft__net *net, const struct weft__net_put *put)
@@ -54,7 +54,7 @@ static weft_result check_bytes(const struct weft__net *net, const struct weft__n
                            "source is byte %llu of region %u, %llu bytes; the region has %llu",
                            (unsigned long long)weft__net_offset_of(put->source), region,
                            (unsigned long long)put->num_bytes, (unsigned long long)region_bytes);
-    return check_remote(net, put->peer, "target", put->target, put->num_bytes);
+    return weft__net_check_remote(net, put->peer, "target", put->target, put->num_bytes);
 }
 
 /* Bytes [begin, begin + num_bytes) of the put. */
@@ -140,7 +140,7 @@ weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put
 {
     if (request != NULL)
         *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = check_peer(net, put->peer);
+    weft_result result = weft__net_check_peer(net, put->peer);
     if (result == WEFT_OK)
         result = check_bytes(net, put);
     return result == WEFT_OK ? start_put(net, put, WEFT__NET_NO_WORD, request) : result;
@@ -151,19 +151,19 @@ weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_p
 {
     if (request != NULL)
         *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = check_peer(net, put->peer);
+    weft_result result = weft__net_check_peer(net, put->peer);
     if (result == WEFT_OK)
         result = check_bytes(net, put);
     if (result == WEFT_OK)
-        result = check_word(net, put->peer, put->word);
+        result = weft__net_check_word(net, put->peer, put->word);
     return result == WEFT_OK ? start_put(net, put, put->word, request) : result;
 }
 
 weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add)
 {
-    weft_result result = check_peer(net, peer);
+    weft_result result = weft__net_check_peer(net, peer);
     if (result == WEFT_OK)
-        result = check_word(net, peer, word);
+        result = weft__net_check_word(net, peer, word);
     return result == WEFT_OK ? send_signal(net, peer, word, add) : result;
 }
 
@@ -197,13 +197,13 @@ weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__ne
     if (request != NULL)
         *request = (struct weft__net_request){.num_left = 0};
     if (peer != WEFT__NET_ALL_PEERS) {
-        weft_result result = check_peer(net, peer);
+        weft_result result = weft__net_check_peer(net, peer);
         return result == WEFT_OK ? weft__net_flush_peer(net, peer, request) : result;
     }
     weft_result result = WEFT_OK;
     for (int32_t rank = 0; rank < net->config.num_ranks && result == WEFT_OK; rank++)
         if (net->peers[rank].state != WEFT__NET_NO_PEER)
-            result = check_peer(net, rank);
+            result = weft__net_check_peer(net, rank);
     for (int32_t rank = 0; rank < net->config.num_ranks && result == WEFT_OK; rank++)
         if (net->peers[rank].state == WEFT__NET_CONNECTED)
             result = weft__net_flush_peer(net, rank, request);

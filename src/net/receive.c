@@ -24,18 +24,21 @@ static int is_registered(const struct weft__net *net, uint64_t place, uint64_t n
 static const char *find_offence(const struct weft__net *net, const struct weft__net_header *header,
                                 size_t payload_bytes)
 {
-    if (header->kind < WEFT__NET_PUT || header->kind > WEFT__NET_GOODBYE)
+    const int has_word = header->kind == WEFT__NET_SIGNAL || header->kind == WEFT__NET_FETCH_ADD ||
+                         (header->kind == WEFT__NET_PUT && header->word != WEFT__NET_NO_WORD);
+    if (header->kind < WEFT__NET_PUT || header->kind > WEFT__NET_ANSWER)
         return "its kind is unknown";
     if (header->num_bytes != payload_bytes)
         return "its length is wrong";
-    if (header->kind != WEFT__NET_PUT && payload_bytes != 0)
+    if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_ANSWER && payload_bytes != 0)
         return "it has bytes";
-    if (payload_bytes != 0 && !is_registered(net, header->place, payload_bytes))
+    if ((header->kind == WEFT__NET_PUT && payload_bytes != 0 &&
+         !is_registered(net, header->place, payload_bytes)) ||
+        (header->kind == WEFT__NET_GET &&
+         (header->add == 0 || !is_registered(net, header->place, header->add))))
         return "its place is outside of what is registered";
-    if ((header->kind == WEFT__NET_SIGNAL ||
-         (header->kind == WEFT__NET_PUT && header->word != WEFT__NET_NO_WORD)) &&
-        (header->word % sizeof(uint64_t) != 0 ||
-         !is_registered(net, header->word, sizeof(uint64_t))))
+    if (has_word && (header->word % sizeof(uint64_t) != 0 ||
+                     !is_registered(net, header->word, sizeof(uint64_t))))
         return "its word is none";
     return NULL;
 }
@@ -60,29 +63,28 @@ static void refuse_stranger(struct weft__net *net, int32_t claimed)
 
 /* ---------------------------------------------------------------- effects */
 
-static unsigned char *address_of(const struct weft__net *net, uint64_t place)
+unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place)
 {
     return net->regions[weft__net_region_of(place)].memory + weft__net_offset_of(place);
 }
 
-static void add_to_word(struct weft__net *net, const struct weft__net_header *header)
+uint64_t weft__net_add_to_word(struct weft__net *net, uint64_t word, uint64_t add)
 {
-    if (header->word == WEFT__NET_NO_WORD)
-        return;
     /* Release: whoever waits for the word has the bytes that were copied before. An addition, since
      * ranks of the host may add to the word too. */
-    _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)address_of(net, header->word);
-    atomic_fetch_add_explicit(word, header->add, memory_order_release);
+    _Atomic uint64_t *counter = (_Atomic uint64_t *)(void *)weft__net_address_of(net, word);
+    const uint64_t before = atomic_fetch_add_explicit(counter, add, memory_order_acq_rel);
     if (net->config.bell != NULL)
-        weft__doorbell_ring(net->config.bell, weft__net_region_of(header->word) == 0
-                                                  ? weft__net_offset_of(header->word)
+        weft__doorbell_ring(net->config.bell, weft__net_region_of(word) == 0
+                                                  ? weft__net_offset_of(word)
                                                   : WEFT__ANY_WORD);
+    return before;
 }
 
 static void take_effect(struct weft__net *net, int32_t rank, const struct weft__net_header *header)
 {
     if (header->kind == WEFT__NET_SIGNAL)
-        add_to_word(net, header);
+        weft__net_add_to_word(net, header->word, header->add);
     else if (net->peers[rank].state == WEFT__NET_CONNECTED) {
         const struct weft__net_header acknowledgement = {
             .kind = WEFT__NET_ACKNOWLEDGE, .sequence = header->sequence, .place = header->place};
@@ -128,8 +130,9 @@ static void take_put(struct weft__net *net, int32_t rank, const struct weft__net
     if (!mark(net, rank, header->sequence))
         return;
     if (header->num_bytes > 0)
-        memcpy(address_of(net, header->place), payload, header->num_bytes);
-    add_to_word(net, header);
+        memcpy(weft__net_address_of(net, header->place), payload, header->num_bytes);
+    if (header->word != WEFT__NET_NO_WORD)
+        weft__net_add_to_word(net, header->word, header->add);
     release_waiting(net, rank);
 }
 
@@ -192,6 +195,16 @@ static void take_message(struct weft__net *net, int32_t rank, const struct weft_
     case WEFT__NET_GOODBYE:
         take_leave(net, rank);
         break;
+    case WEFT__NET_GET:
+        weft__net_answer_get(net, rank, header);
+        break;
+    case WEFT__NET_FETCH_ADD:
+        weft__net_answer_fetch_add(net, rank, header);
+        break;
+    case WEFT__NET_ANSWER:
+        if (!weft__net_take_answer(&net->peers[rank], header, payload))
+            blame(net, rank, "it answers what was not asked");
+        break;
     default:
         take_ordered(net, rank, header);
         break;
@@ -215,6 +228,8 @@ void weft__net_receive(struct weft__net *net, int32_t peer, const void *header_m
     }
     if (net->peers[header.source].state == WEFT__NET_FAILED)
         return;
+    if (net->config.order != NULL)
+        (void)atomic_load_explicit(net->config.order, memory_order_acquire);
     const char *offence = find_offence(net, &header, payload_bytes);
     if (offence != NULL)
         blame(net, header.source, offence);

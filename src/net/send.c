@@ -220,6 +220,7 @@ void weft__net_drop_source(struct weft__net *net, int32_t rank)
             weft__net_finish(flush->request, WEFT_ERROR_RANK_FAILED);
         free(flush);
     }
+    weft__net_drop_fetches(peer);
 }
 
 int weft__net_take_acknowledgement(struct weft__net_peer *peer,

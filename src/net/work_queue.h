@@ -26,7 +26,9 @@ enum weft__work_operation {
     WEFT__WORK_PUT,
     WEFT__WORK_PUT_SIGNAL,
     WEFT__WORK_SIGNAL,
-    WEFT__WORK_FLUSH /* peer: WEFT__NET_ALL_PEERS for all */
+    WEFT__WORK_FLUSH,    /* peer: WEFT__NET_ALL_PEERS for all */
+    WEFT__WORK_GET,      /* source is a place at the peer, target one here */
+    WEFT__WORK_FETCH_ADD /* target is a place here, for the value */
 };
 
 /* One cache line. */

@@ -18,17 +18,6 @@ weft_result weft__exchange_check_reach(weft_comm *comm, const char *what)
     return WEFT_OK;
 }
 
-/* The heap's memory is new or used, so it is zeroed here. */
-static weft_result zero_mailbox(weft_comm *comm, void *mailbox, uint64_t bytes)
-{
-    void *zeroes = calloc(1, bytes);
-    if (zeroes == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
-    const weft_result result = weft__machine_of(comm)->copy(comm, mailbox, zeroes, bytes);
-    free(zeroes);
-    return result;
-}
-
 static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t bytes)
 {
     weft_comm *comm = exchange->comm;
@@ -37,8 +26,8 @@ static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t by
     exchange->mailbox = mailbox;
     WEFT__TRY(
         weft__heap_offset(comm->heap, mailbox, bytes, "mailbox", &exchange->device.mailbox_offset));
-    /* Nobody may signal before everybody has zeroed. */
-    return weft__comm_agree(comm, zero_mailbox(comm, mailbox, bytes), "zero its mailbox");
+    /* The heap's memory is new or used. Nobody may signal before everybody has zeroed. */
+    return weft__comm_agree(comm, weft__machine_zero(comm, mailbox, bytes), "zero its mailbox");
 }
 
 /* The first exchange of a communicator makes its windows: ranks agree on the result in any case. */

@@ -46,13 +46,15 @@ static void field_name(const struct weft__program *program, uint32_t field, char
         [WEFT_CALL_DTYPE] = "dtype",
         [WEFT_CALL_OPTIONS] = ("which of topk_idx (1), topk_weights (2) and 64-bit indices (4) "
                                "are given"),
+        [WEFT_CALL_MAX_TOKENS] = "max_tokens of the handle",
         [WEFT_CALL_NUM_PLANES] = "num_planes",
     };
     if (is_collective(program))
         snprintf(name, name_bytes, "%s", collective_field_name(field));
     else if (field < WEFT_CALL_ROW_BYTES)
         snprintf(name, name_bytes, "%s", names[field]);
-    else if (strcmp(program->name, weft__program_name(WEFT_PROGRAM_combine)) == 0)
+    else if (strcmp(program->name, weft__program_name(WEFT_PROGRAM_combine)) == 0 ||
+             strcmp(program->name, weft__program_name(WEFT_PROGRAM_internode_combine)) == 0)
         snprintf(name, name_bytes, "the bytes of a row (hidden times those of dtype)");
     else
         snprintf(name, name_bytes, "row_bytes of plane %u", field - WEFT_CALL_ROW_BYTES);

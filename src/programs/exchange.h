@@ -31,7 +31,8 @@ enum weft_call_field {
     WEFT_CALL_PROGRAM = 0, /* enum weft_program */
     WEFT_CALL_NUM_TOPK,
     WEFT_CALL_DTYPE,
-    WEFT_CALL_OPTIONS, /* bits of enum weft_call_option */
+    WEFT_CALL_OPTIONS,    /* bits of enum weft_call_option */
+    WEFT_CALL_MAX_TOKENS, /* of a handle; between nodes only */
     WEFT_CALL_NUM_PLANES,
     WEFT_CALL_ROW_BYTES, /* of plane 0; those of the others follow */
     WEFT_NUM_CALL_FIELDS = WEFT_CALL_ROW_BYTES + WEFT_MAX_PLANES

@@ -129,15 +129,36 @@ WEFT_FN int32_t find_routes(struct weft_warp *warp, const struct weft_layout_arg
     return num_routes;
 }
 
-WEFT_FN void count_nodes(struct weft_warp *warp, const struct weft_layout_args *args, int32_t token,
-                         int32_t num_routes, int32_t *nodes)
+/* A token for each lane, or -1. nodes[node] counts the chunk's tokens for the node. */
+WEFT_FN void find_nodes(struct weft_warp *warp, const struct weft_layout_args *args, int32_t token,
+                        int32_t num_routes, int32_t *nodes)
 {
+    const struct weft_node_routing *routing = &args->routing.nodes;
     const struct weft_route *routes = weft_token_routes(&args->routing, token);
+    int32_t num_node_routes = 0;
     for (int32_t node = 0; node < args->num_nodes; node++) {
-        const uint32_t ballot = weft_ballot(warp, goes_to_node(args, routes, num_routes, node));
+        const int goes = goes_to_node(args, routes, num_routes, node);
+        const uint32_t ballot = weft_ballot(warp, goes);
+        const int32_t num_before = nodes[node];
+        if (goes && routing->routes != NULL) {
+            struct weft_route *route =
+                routing->routes + (int64_t)token * routing->max_node_routes + num_node_routes++;
+            route->rank = node;
+            route->slot = num_before + weft_lanes_below(warp, ballot);
+        }
+        weft_warp_sync(warp); /* all have read nodes[node] */
         if (weft_lane_idx(warp) == 0)
-            nodes[node] += weft_popcount(ballot);
+            nodes[node] = num_before + weft_popcount(ballot);
     }
+    if (token >= 0 && routing->routes != NULL && num_node_routes < routing->max_node_routes)
+        routing->routes[(int64_t)token * routing->max_node_routes + num_node_routes].rank =
+            WEFT_NO_ROUTE;
+    weft_warp_sync(warp);
+}
+
+WEFT_FN int wants_nodes(const struct weft_layout_args *args)
+{
+    return args->num_tokens_per_node != NULL || args->routing.nodes.routes != NULL;
 }
 
 WEFT_FN void layout_chunk(struct weft_warp *warp, const struct weft_layout_args *args,
@@ -145,7 +166,7 @@ WEFT_FN void layout_chunk(struct weft_warp *warp, const struct weft_layout_args 
 {
     const struct weft_routing *routing = &args->routing;
     int32_t *rows = routing->chunk_base + (int64_t)chunk * routing->num_ranks;
-    int32_t *nodes = args->chunk_nodes + (int64_t)chunk * args->num_nodes;
+    int32_t *nodes = routing->nodes.chunk_base + (int64_t)chunk * args->num_nodes;
     for (int32_t rank = weft_lane_idx(warp); rank < routing->num_ranks; rank += WEFT_WARP_SIZE)
         rows[rank] = 0;
     for (int32_t node = weft_lane_idx(warp); node < args->num_nodes; node += WEFT_WARP_SIZE)
@@ -159,8 +180,8 @@ WEFT_FN void layout_chunk(struct weft_warp *warp, const struct weft_layout_args 
     for (int32_t first = begin; first < end; first += WEFT_WARP_SIZE) {
         const int32_t token = first + weft_lane_idx(warp) < end ? first + weft_lane_idx(warp) : -1;
         const int32_t num_routes = find_routes(warp, args, token, rows);
-        if (args->num_tokens_per_node != NULL)
-            count_nodes(warp, args, token, num_routes, nodes);
+        if (wants_nodes(args))
+            find_nodes(warp, args, token, num_routes, nodes);
     }
 }
 
@@ -195,12 +216,14 @@ WEFT_FN void sum_chunks(struct weft_warp *warp, const struct weft_layout_args *a
         if (is_first_lane && args->num_tokens_per_rank != NULL)
             args->num_tokens_per_rank[rank] = num_rows;
     }
-    if (args->num_tokens_per_node == NULL)
+    if (!wants_nodes(args))
         return;
     for (int32_t node = weft_warp_idx(warp); node < args->num_nodes; node += weft_num_warps(warp)) {
-        const int32_t num_tokens =
-            prefix_chunks(warp, args->chunk_nodes, routing->num_chunks, args->num_nodes, node);
-        if (is_first_lane)
+        const int32_t num_tokens = prefix_chunks(warp, routing->nodes.chunk_base,
+                                                 routing->num_chunks, args->num_nodes, node);
+        if (is_first_lane && routing->nodes.send_tokens != NULL)
+            routing->nodes.send_tokens[node] = num_tokens;
+        if (is_first_lane && args->num_tokens_per_node != NULL)
             args->num_tokens_per_node[node] = num_tokens;
     }
 }

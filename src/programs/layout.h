@@ -5,7 +5,8 @@
 #include "programs/routing.h"
 
 struct weft_layout_args {
-    struct weft_routing routing; /* written: routes, chunk_base, send_rows, entry_selections */
+    struct weft_routing routing; /* written: routes, chunk_base, send_rows, entry_selections, and
+                                  * of nodes the like */
     struct weft_placement placement;
     weft_dtype index_type;
     const void *topk_idx;
@@ -13,7 +14,6 @@ struct weft_layout_args {
     int32_t num_entries;       /* of the placement */
     /* [num_entries] The choices are counted here while the launch runs; zero between launches. */
     int32_t *selections;
-    int32_t *chunk_nodes; /* [num_chunks][num_nodes] scratch */
     const int32_t *node_of_rank;
     int32_t num_nodes;
     /* Results for the user, each may be null. */

@@ -9,6 +9,9 @@
     X(dispatch)                                                                                    \
     X(combine)                                                                                     \
     X(barrier)                                                                                     \
+    X(internode_notify)                                                                            \
+    X(internode_dispatch)                                                                          \
+    X(internode_combine)                                                                           \
     X(internode_barrier)                                                                           \
     X(packet_reduce)                                                                               \
     X(packet_two_step)                                                                             \

@@ -31,6 +31,27 @@ struct weft_route {
 };
 enum { WEFT_NO_ROUTE = -1 };
 
+/* Beyond that, of a communicator with several nodes (internode_dispatch.c). A token's node routes are the nodes of
+ * its routes, with a slot among the source's tokens for that node, counted like rows. */
+struct weft_relayed_row { /* of another rank's token, at a rank of this node */
+    int32_t rank;         /* WEFT_NO_ROUTE ends the list */
+    int32_t row;
+};
+struct weft_node_routing {
+    int32_t max_tokens;        /* of every rank */
+    int32_t max_node_routes;   /* of a token: min(num_topk, num_nodes) */
+    int32_t max_relayed_rows;  /* of a token: min(num_topk, ranks of a node) */
+    struct weft_route *routes; /* [num_tokens][max_node_routes] `rank` is a node; ascending */
+    int32_t *chunk_base;       /* [num_chunks][num_nodes] */
+    int32_t *send_tokens;      /* [num_nodes] distinct tokens for each node */
+    int32_t *tokens;           /* [num_nodes][max_tokens] which token has a slot      (notify) */
+    int32_t *relay_tokens;     /* [num_nodes] that come from the partner in each node (notify) */
+    int32_t *
+        relay_base; /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify) */
+    struct weft_relayed_row
+        *relayed_rows; /* [num_nodes][max_tokens][max_relayed_rows] (dispatch) */
+};
+
 struct weft_routing { /* a handle's tables, in memory of this rank */
     int32_t rank;
     int32_t num_ranks;
@@ -38,16 +59,17 @@ struct weft_routing { /* a handle's tables, in memory of this rank */
     int32_t num_topk;
     int32_t max_routes; /* of a token: min(num_topk, num_ranks) */
     int32_t num_chunks;
-    int32_t chunk_tokens;      /* tokens per chunk; the last may have fewer, or none */
-    struct weft_route *routes; /* [num_tokens][max_routes] */
-    int32_t *chunk_base;       /* [num_chunks][num_ranks] */
-    int32_t *rank_base;        /* [num_ranks] */
-    int32_t *send_rows;        /* [num_ranks] distinct tokens for each rank */
-    int32_t *entry_selections; /* [num_entries] choices of each expert replica */
-    int32_t *recv_rows;        /* [1] rows that arrive here */
-    int32_t *recv_rank_rows;   /* [num_ranks] */
-    int32_t *recv_expert_rows; /* [local experts] selections, aligned */
-    int64_t *dropped_rows;     /* [1] the most that a dispatch since notify had no room for */
+    int32_t chunk_tokens;           /* tokens per chunk; the last may have fewer, or none */
+    struct weft_route *routes;      /* [num_tokens][max_routes] */
+    int32_t *chunk_base;            /* [num_chunks][num_ranks] */
+    int32_t *rank_base;             /* [num_ranks] */
+    int32_t *send_rows;             /* [num_ranks] distinct tokens for each rank */
+    int32_t *entry_selections;      /* [num_entries] choices of each expert replica */
+    int32_t *recv_rows;             /* [1] rows that arrive here */
+    int32_t *recv_rank_rows;        /* [num_ranks] */
+    int32_t *recv_expert_rows;      /* [local experts] selections, aligned */
+    int64_t *dropped_rows;          /* [1] the most that a dispatch since notify had no room for */
+    struct weft_node_routing nodes; /* of several nodes; else all null */
 };
 
 WEFT_FN int64_t weft_expert_id(const void *topk_idx, weft_dtype index_type, int64_t i)
@@ -91,6 +113,14 @@ WEFT_FN int32_t weft_route_row(const struct weft_routing *routing, int32_t token
     const int32_t chunk = token / routing->chunk_tokens;
     return routing->rank_base[route.rank] +
            routing->chunk_base[(int64_t)chunk * routing->num_ranks + route.rank] + route.slot;
+}
+
+/* Slot of a token among those for a node. */
+WEFT_FN int32_t weft_node_slot(const struct weft_routing *routing, int32_t num_nodes, int32_t token,
+                               struct weft_route route)
+{
+    const int32_t chunk = token / routing->chunk_tokens;
+    return routing->nodes.chunk_base[(int64_t)chunk * num_nodes + route.rank] + route.slot;
 }
 
 /* A rank and a row there, in place of the row's address until the rank has told where its rows are. */

@@ -70,9 +70,14 @@ void ep_oracle_receive(const struct ep_oracle_problem *problem, int32_t rank,
 void ep_oracle_received_free(const struct ep_oracle_problem *problem,
                              struct ep_oracle_received *received);
 
+/* What a node's sum of its ranks' rows is rounded to, on its way to the token's rank, if there are several nodes: the
+ * rows' dtype, or none. Weights travel in fp32 anyway. */
+enum ep_oracle_wire { EP_WIRE_DTYPE, EP_WIRE_FP32 };
+
 /* Rows to be combined are asked for one by one, so that nobody holds those of all ranks. */
 struct ep_oracle_combine {
     weft_dtype dtype;
+    enum ep_oracle_wire wire;
     int64_t hidden;
     const int32_t *capacities; /* [num_ranks]: rows from there on count as 0 */
     const void *bias[2];       /* [num_tokens][hidden] of the source rank, or NULL */

@@ -7,13 +7,21 @@
 #include "oracle/oracle_alloc.h"
 #include "oracle/oracle_float.h"
 
-/* The row that answers the token on `rank`, -1 if there is none or it was dropped. */
-static int32_t answering_row(const struct ep_oracle_received *received,
-                             const struct ep_oracle_combine *combine, int32_t rank,
-                             int32_t source_rank, int32_t token)
+/* Whose rows are summed: those that answer a token. */
+struct answers {
+    const struct ep_oracle_problem *problem;
+    const struct ep_oracle_received *received;
+    const struct ep_oracle_combine *combine;
+    int32_t source_rank;
+    int32_t token;
+};
+
+/* The row that answers on `rank`, -1 if there is none or it was dropped. */
+static int32_t answering_row(const struct answers *answers, int32_t rank)
 {
-    const int32_t row_idx = received[rank].row_of_source_token[source_rank][token];
-    return row_idx < combine->capacities[rank] ? row_idx : -1;
+    const int32_t row_idx =
+        answers->received[rank].row_of_source_token[answers->source_rank][answers->token];
+    return row_idx < answers->combine->capacities[rank] ? row_idx : -1;
 }
 
 static float bias_element(const struct ep_oracle_combine *combine, int which, int64_t i)
@@ -22,28 +30,74 @@ static float bias_element(const struct ep_oracle_combine *combine, int which, in
                                         : oracle_load(combine->dtype, combine->bias[which], i);
 }
 
+typedef void add_answer(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum);
+
+static void add_row(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
+{
+    const struct ep_oracle_combine *combine = answers->combine;
+    void *x = oracle_alloc(oracle_element_bytes(combine->dtype) * (size_t)combine->hidden);
+    combine->read_x(combine->reader, rank, row_idx, x);
+    for (int64_t i = 0; i < combine->hidden; i++)
+        sum[i] += oracle_load(combine->dtype, x, i);
+    free(x);
+}
+
+static void add_weights(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
+{
+    float weights[WEFT_MAX_TOPK];
+    answers->combine->read_weights(answers->combine->reader, rank, row_idx, weights);
+    for (int32_t k = 0; k < answers->problem->num_topk; k++)
+        sum[k] += weights[k];
+}
+
+static void add_node(const struct answers *answers, int32_t node, add_answer *add, float *sum)
+{
+    const int32_t ranks_per_node = answers->problem->num_ranks / answers->problem->num_nodes;
+    for (int32_t i = 0; i < ranks_per_node; i++) {
+        const int32_t rank = node * ranks_per_node + i;
+        const int32_t row_idx = answering_row(answers, rank);
+        if (row_idx >= 0)
+            add(answers, rank, row_idx, sum);
+    }
+}
+
+/* What each of several nodes sends, its ranks' sum, is of `wire`. That of a node without answers is +0, which
+ * changes no sum that began with +0. */
+static void add_answers(const struct answers *answers, add_answer *add, weft_dtype wire, int64_t n,
+                        float *sum)
+{
+    float *partial = oracle_alloc(sizeof(float) * (size_t)n);
+    for (int32_t node = 0; node < answers->problem->num_nodes; node++) {
+        if (answers->problem->num_nodes == 1) {
+            add_node(answers, node, add, sum);
+            continue;
+        }
+        for (int64_t i = 0; i < n; i++)
+            partial[i] = 0.0F;
+        add_node(answers, node, add, partial);
+        for (int64_t i = 0; i < n; i++) {
+            oracle_store(wire, &partial[i], 0, partial[i]);
+            sum[i] += oracle_load(wire, &partial[i], 0);
+        }
+    }
+    free(partial);
+}
+
 void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
                            const struct ep_oracle_received *received,
                            const struct ep_oracle_combine *combine, int32_t source_rank,
                            int32_t token, void *out)
 {
+    const struct answers answers = {problem, received, combine, source_rank, token};
     const int64_t hidden = combine->hidden;
+    const weft_dtype wire = combine->wire == EP_WIRE_FP32 ? WEFT_FP32 : combine->dtype;
     float *sum = oracle_alloc(sizeof(float) * (size_t)hidden);
-    void *x = oracle_alloc(oracle_element_bytes(combine->dtype) * (size_t)hidden);
     for (int64_t i = 0; i < hidden; i++)
         sum[i] = 0.0F + (bias_element(combine, 0, token * hidden + i) +
                          bias_element(combine, 1, token * hidden + i));
-    for (int32_t rank = 0; rank < problem->num_ranks; rank++) {
-        const int32_t row_idx = answering_row(received, combine, rank, source_rank, token);
-        if (row_idx < 0)
-            continue;
-        combine->read_x(combine->reader, rank, row_idx, x);
-        for (int64_t i = 0; i < hidden; i++)
-            sum[i] += oracle_load(combine->dtype, x, i);
-    }
+    add_answers(&answers, add_row, wire, hidden, sum);
     for (int64_t i = 0; i < hidden; i++)
         oracle_store(combine->dtype, out, i, sum[i]);
-    free(x);
     free(sum);
 }
 
@@ -52,16 +106,9 @@ void ep_oracle_combine_weights(const struct ep_oracle_problem *problem,
                                const struct ep_oracle_combine *combine, int32_t source_rank,
                                int32_t token, float *out_weights)
 {
-    float weights[WEFT_MAX_TOPK];
+    const struct answers answers = {problem, received, combine, source_rank, token};
     memset(out_weights, 0, sizeof(float) * (size_t)problem->num_topk);
-    for (int32_t rank = 0; rank < problem->num_ranks; rank++) {
-        const int32_t row_idx = answering_row(received, combine, rank, source_rank, token);
-        if (row_idx < 0)
-            continue;
-        combine->read_weights(combine->reader, rank, row_idx, weights);
-        for (int32_t k = 0; k < problem->num_topk; k++)
-            out_weights[k] += weights[k];
-    }
+    add_answers(&answers, add_weights, WEFT_FP32, problem->num_topk, out_weights);
     for (int32_t k = 0; k < problem->num_topk; k++)
         oracle_store(WEFT_FP32, out_weights, k, out_weights[k]);
 }

@@ -55,13 +55,19 @@ WEFT_FN enum weft_status for_all(struct weft_warp *warp, const struct put_args *
     return status;
 }
 
+/* Whether one word counts the rows of all slots. */
+WEFT_FN int are_counted(const struct put_args *args)
+{
+    return args->form == PUTS_COUNTED || args->form == PUTS_ALL_COUNTED;
+}
+
 /* ---------------------------------------------------------------- the sender */
 
 WEFT_FN void put_row(struct weft_warp *warp, const struct put_args *args, int32_t node, int32_t row)
 {
     struct put_area *area = args->area;
     const int32_t slot = row % PUT_SLOTS, own = own_node(args);
-    const int32_t word = args->form == PUTS_COUNTED ? 0 : slot;
+    const int32_t word = are_counted(args) ? 0 : slot;
     const int32_t source = args->form == PUTS_SLOT_REUSED ? row : slot;
     const struct weft_remote_put put = {.rank = rank_on(args, node),
                                         .add = 1,
@@ -118,8 +124,12 @@ WEFT_FN enum weft_status await_row(struct weft_warp *warp, const struct put_args
                                    int32_t node, int32_t row)
 {
     const uint64_t *arrived = args->area->arrived[node];
+    const int32_t end = (args->launch + 1) * PUT_ROWS;
+    const int32_t num_sent = row + PUT_SLOTS < end ? row + PUT_SLOTS : end;
     if (args->form == PUTS_NOT_AWAITED)
         return WEFT_STATUS_OK;
+    if (args->form == PUTS_ALL_COUNTED)
+        return await(warp, args, node, &arrived[0], (uint64_t)num_sent);
     if (args->form == PUTS_COUNTED)
         return await(warp, args, node, &arrived[0], (uint64_t)row + 1);
     return await(warp, args, node, &arrived[row % PUT_SLOTS], (uint64_t)(row / PUT_SLOTS) + 1);
@@ -170,9 +180,14 @@ WEFT_FN enum weft_status give_credit(struct weft_warp *warp, const struct put_ar
 /* One more put, which nobody may ask for. */
 WEFT_FN void put_wrongly(struct weft_warp *warp, const struct put_args *args)
 {
-    const uint64_t word = offset_of(args, &args->area->unused);
+    const uint64_t word = offset_of(args, args->area->unused);
     const int32_t other = rank_on(args, (own_node(args) + 1) % args->num_nodes);
-    struct weft_remote_put put = {.rank = other, .add = 1, .word = word};
+    struct weft_remote_put put = {.rank = other,
+                                  .add = 1,
+                                  .source = word,
+                                  .target = word + sizeof(uint64_t),
+                                  .num_bytes = sizeof(uint64_t),
+                                  .word = word};
     if (args->form == PUTS_TO_OWN_NODE)
         put.rank = args->rank;
     if (args->form == PUTS_TO_NOBODY)
@@ -180,8 +195,7 @@ WEFT_FN void put_wrongly(struct weft_warp *warp, const struct put_args *args)
     if (args->form == PUTS_UNALIGNED)
         put.word += 4;
     if (args->form == PUTS_FROM_OUTSIDE) {
-        put.source = word + 2 * sizeof(struct put_area);
-        put.num_bytes = 1;
+        put.source += 2 * sizeof(struct put_area);
     }
     weft_remote_put(warp, &put);
 }
@@ -193,7 +207,7 @@ WEFT_PROGRAM(planted_puts, warp, args)
     if (weft_warp_idx(warp) == 2)
         return for_all(warp, args, give_credit);
     enum weft_status status = for_all(warp, args, send_row);
-    if (status == WEFT_STATUS_OK)
+    if (status == WEFT_STATUS_OK && args->form != PUTS_CREDITS_LEFT)
         status = await_credits(warp, args);
     if (args->form >= PUTS_TO_OWN_NODE && args->rank == 0)
         put_wrongly(warp, args);

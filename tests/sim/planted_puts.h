@@ -8,6 +8,8 @@
 
 enum put_form {
     PUTS_RIGHT,
+    PUTS_ALL_COUNTED,   /* right too: rows are read when all that can be under way have come */
+    PUTS_CREDITS_LEFT,  /* right too: nobody waits for the last credits */
     PUTS_NOT_AWAITED,   /* a row is read without a wait for its word */
     PUTS_SOURCE_REUSED, /* the next row is written to the source before the credit has come */
     PUTS_SLOT_REUSED,   /* the next row is sent to the slot before the credit has come */
@@ -36,7 +38,7 @@ struct put_area {
     uint64_t arrived[PUT_MAX_NODES][PUT_SLOTS]; /* puts to the slot, in all */
     uint64_t credits[PUT_MAX_NODES][PUT_SLOTS]; /* rows there that have been read, in all */
     uint64_t taken[PUT_MAX_NODES]; /* rows that this rank has read, in all: its own signal */
-    uint64_t unused;
+    uint64_t unused[2];
     unsigned char sources[PUT_MAX_NODES][PUT_MAX_ROWS][PUT_ROW_BYTES];
     unsigned char slots[PUT_MAX_NODES][PUT_SLOTS][PUT_ROW_BYTES];
 };

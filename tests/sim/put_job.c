@@ -22,6 +22,7 @@ struct put_rank {
     weft_comm *comm;
     weft_stream *stream;
     void *area;
+    uint64_t area_offset;
     unsigned char rows[PUT_MAX_ROWS][PUT_ROW_BYTES];
     unsigned char received[PUT_MAX_NODES][PUT_MAX_ROWS][PUT_ROW_BYTES];
 };
@@ -46,17 +47,37 @@ static weft_result open_comm(struct put_rank *rank)
     return weft_comm_create(&job->id, rank->number, num_ranks(job), &config, &rank->comm);
 }
 
+/* Memory of the heap is the network's, too, but nothing is drained before it is freed. */
+static weft_result alloc_area(struct put_rank *rank)
+{
+    const size_t bytes = sizeof(struct put_area);
+    weft_comm *comm = rank->comm;
+    if (rank->job->memory == PUT_MEMORY_OF_NETWORK)
+        return weft__machine_of(comm)->network_alloc(comm, bytes, &rank->area, &rank->area_offset);
+    const weft_result result = weft_heap_alloc(comm, bytes, &rank->area);
+    if (result != WEFT_OK)
+        return result;
+    WEFT__TRY(weft__machine_zero(comm, rank->area, bytes));
+    return weft__heap_offset(comm->heap, rank->area, bytes, "area", &rank->area_offset);
+}
+
+static void free_area(struct put_rank *rank)
+{
+    if (rank->job->memory == PUT_MEMORY_OF_NETWORK)
+        weft__machine_of(rank->comm)->network_free(rank->comm, rank->area);
+    else
+        (void)weft_heap_free(rank->comm, rank->area);
+}
+
 static weft_result open_rank(struct put_rank *rank)
 {
     weft_result result = open_comm(rank);
     if (result == WEFT_OK)
-        result = weft_heap_alloc(rank->comm, sizeof(struct put_area), &rank->area);
+        result = alloc_area(rank);
     if (result == WEFT_OK)
         result = weft_stream_create(rank->comm, &rank->stream);
     if (result != WEFT_OK)
         return result;
-    weft__sim_host_writes(rank->area, sizeof(struct put_area));
-    memset(rank->area, 0, sizeof(struct put_area));
     weft__sim_host_writes(rank->rows, sizeof rank->rows);
     for (int32_t row = 0; row < PUT_MAX_ROWS; row++)
         fill_row(rank->rows[row], rank->number, row);
@@ -68,6 +89,7 @@ static weft_result launch_all(struct put_rank *rank)
     const struct put_job *job = rank->job;
     const struct weft__program program = {"puts", weft__sim_planted_puts};
     struct put_args args = {.area = rank->area,
+                            .area_offset = rank->area_offset,
                             .rows = rank->rows[0],
                             .received = rank->received[0][0],
                             .rank = rank->number,
@@ -80,8 +102,7 @@ static weft_result launch_all(struct put_rank *rank)
                                         .grid = {.num_blocks = 1, .num_warps = PUT_WARPS},
                                         .comm = rank->comm,
                                         .on_failure = weft__program_failed};
-    weft_result result = weft__heap_offset(rank->comm->heap, rank->area, sizeof(struct put_area),
-                                           "area", &args.area_offset);
+    weft_result result = WEFT_OK;
     for (args.launch = 0; args.launch < job->num_launches && result == WEFT_OK; args.launch++)
         result = rank->stream->machine->launch(rank->stream, &launch);
     return result == WEFT_OK ? weft_stream_synchronize(rank->stream) : result;
@@ -139,7 +160,8 @@ static int meet_survivors(const struct put_rank *rank)
 static int close_rank(struct put_rank *rank)
 {
     int failed = rank->stream != NULL && weft_stream_destroy(rank->stream) != WEFT_OK;
-    failed |= rank->area != NULL && weft_heap_free(rank->comm, rank->area) != WEFT_OK;
+    if (rank->area != NULL)
+        free_area(rank);
     return failed | (rank->comm != NULL && weft_comm_destroy(rank->comm) != WEFT_OK);
 }
 

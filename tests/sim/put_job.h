@@ -10,6 +10,7 @@ struct put_job {
     enum put_form form;
     int32_t num_nodes, ranks_per_node;
     int32_t num_launches;
+    enum put_memory { PUT_MEMORY_OF_NETWORK, PUT_MEMORY_OF_HEAP } memory;
     int32_t weakened_site;
     enum weft__sim_fault fault;
     int32_t fault_rank;

@@ -125,7 +125,8 @@ static void a_packet_taken_twice_is_found(void **state)
 static void slots_that_were_never_emptied_are_found(void **state)
 {
     (void)state;
-    check_found(PACKETS_DIRTY, IN_ALL, "what is taken for a packet was not sent");
+    /* Unless all packets came before anybody looked. */
+    check_found(PACKETS_DIRTY, IN_SOME, "what is taken for a packet was not sent");
 }
 
 static void data_read_after_a_packet_is_found(void **state)

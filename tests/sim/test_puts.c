@@ -38,14 +38,25 @@ static void expect_sound(uint64_t seed)
     assert_false(is_caught());
 }
 
-static void a_right_program_is_clean(void **state)
+static void check_clean(enum put_form form, uint64_t num_seeds)
 {
-    (void)state;
-    for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
-        struct put_job job = job_of(PUTS_RIGHT, seed);
+    for (uint64_t seed = 0; seed < num_seeds; seed++) {
+        struct put_job job = job_of(form, seed);
         put_job_run(&job, seed, &result);
         expect_sound(seed);
     }
+}
+
+static void a_right_program_is_clean(void **state)
+{
+    (void)state;
+    check_clean(PUTS_RIGHT, NUM_SEEDS_RIGHT);
+}
+
+static void the_number_of_all_puts_tells_of_them_all(void **state)
+{
+    (void)state;
+    check_clean(PUTS_ALL_COUNTED, NUM_SEEDS);
 }
 
 static void sixteen_nodes_of_four_ranks_are_clean(void **state)
@@ -58,6 +69,12 @@ static void sixteen_nodes_of_four_ranks_are_clean(void **state)
         put_job_run(&job, seed, &result);
         expect_sound(seed);
     }
+}
+
+static void the_last_credits_may_be_left(void **state)
+{
+    (void)state;
+    check_clean(PUTS_CREDITS_LEFT, NUM_SEEDS);
 }
 
 /* What is wrong is told of in as many words, in every schedule or at least in some. */
@@ -125,6 +142,22 @@ static void a_put_that_nobody_waits_for_is_found(void **state)
     check_found(PUTS_UNAWAITED, IN_ALL, "");
 }
 
+/* If its sender, too, has freed it, it may be another's by then. */
+static void credits_that_come_to_freed_memory_are_found(void **state)
+{
+    (void)state;
+    int num_found = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        struct put_job job = job_of(PUTS_CREDITS_LEFT, seed);
+        job.memory = PUT_MEMORY_OF_HEAP;
+        job.num_launches = 1;
+        put_job_run(&job, seed, &result);
+        num_found += strstr(result.report, "access to memory that has been freed") != NULL;
+    }
+    print_message("found in %d of %d schedules\n", num_found, NUM_SEEDS);
+    assert_true(num_found > 0);
+}
+
 static int is_of_puts(const struct weft__sim_site *site)
 {
     return strstr(site->file, "planted_puts.c") != NULL;
@@ -187,6 +220,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_program_is_clean),
+        cmocka_unit_test(the_number_of_all_puts_tells_of_them_all),
+        cmocka_unit_test(the_last_credits_may_be_left),
+        cmocka_unit_test(credits_that_come_to_freed_memory_are_found),
         cmocka_unit_test(sixteen_nodes_of_four_ranks_are_clean),
         cmocka_unit_test(a_row_read_before_it_has_come_is_found),
         cmocka_unit_test(a_source_written_before_it_has_been_sent_is_found),

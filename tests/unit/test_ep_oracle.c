@@ -151,6 +151,84 @@ static void combined(void **state)
         ep_oracle_received_free(&problem, &got[rank]);
 }
 
+/* Four ranks as two nodes, one expert on each, and a token of rank 0 that goes to all of them. */
+static const int32_t four_offsets[] = {0, 1, 2, 3, 4};
+static const int32_t four_ranks[] = {0, 1, 2, 3};
+static const int64_t all_four[] = {0, 1, 2, 3};
+static const float four_weights[] = {1, 1, 1, 1};
+static const struct ep_oracle_tokens one_token[] = {
+    {1, all_four, four_weights}, {0, NULL, NULL}, {0, NULL, NULL}, {0, NULL, NULL}};
+static const struct ep_oracle_problem two_nodes = {.num_ranks = 4,
+                                                   .num_nodes = 2,
+                                                   .num_experts = 4,
+                                                   .num_topk = 4,
+                                                   .expert_alignment = 1,
+                                                   .expert_offsets = four_offsets,
+                                                   .expert_ranks = four_ranks,
+                                                   .tokens = one_token};
+
+/* In BF16, with 8 significant bits: 256, 1, then 1, 1/256. */
+static void read_bf16(const void *reader, int32_t rank, int32_t row_idx, void *x)
+{
+    static const float values[] = {256.0F, 1.0F, 1.0F, 0x1p-8F};
+    (void)reader;
+    (void)row_idx;
+    oracle_store(WEFT_BF16, x, 0, values[rank]);
+}
+
+/* So that the order of a sum shows: 2^24, 1, then 1, -2^24. */
+static void read_four_weights(const void *reader, int32_t rank, int32_t row_idx, float *weights)
+{
+    static const float values[] = {0x1p24F, 1.0F, 1.0F, -0x1p24F};
+    (void)reader;
+    (void)row_idx;
+    for (int32_t k = 0; k < 4; k++)
+        weights[k] = values[rank];
+}
+
+static float combined_over(int32_t num_nodes, enum ep_oracle_wire wire, const int32_t *capacities,
+                           float *weights)
+{
+    struct ep_oracle_problem problem_of_four = two_nodes;
+    struct ep_oracle_received got[4];
+    uint16_t bias[1], out;
+    const struct ep_oracle_combine combine = {.dtype = WEFT_BF16,
+                                              .wire = wire,
+                                              .hidden = 1,
+                                              .capacities = capacities,
+                                              .bias = {bias, NULL},
+                                              .read_x = read_bf16,
+                                              .read_weights = read_four_weights};
+    oracle_store(WEFT_BF16, bias, 0, 1.0F);
+    problem_of_four.num_nodes = num_nodes;
+    for (int32_t rank = 0; rank < 4; rank++)
+        ep_oracle_receive(&problem_of_four, rank, &got[rank]);
+    ep_oracle_combine_row(&problem_of_four, got, &combine, 0, 0, &out);
+    ep_oracle_combine_weights(&problem_of_four, got, &combine, 0, 0, weights);
+    for (int32_t rank = 0; rank < 4; rank++)
+        ep_oracle_received_free(&problem_of_four, &got[rank]);
+    return oracle_load(WEFT_BF16, &out, 0);
+}
+
+static void combined_by_node(void **state)
+{
+    (void)state;
+    const int32_t all[] = {1, 1, 1, 1}, none_of_node_0[] = {0, 0, 1, 1};
+    float weights[4];
+    /* 257 is a tie between 256 and 258, to even: 256; 1 + 2^-8 one between 1 and 1 + 2^-7: 1. 1 + 256 + 1 = 258. */
+    assert_true(combined_over(2, EP_WIRE_DTYPE, all, weights) == 258.0F);
+    /* (2^24 + 1) + (1 - 2^24) = 2^24 - (2^24 - 1) */
+    assert_true(weights[0] == 1.0F);
+    /* 1 + 257 + (1 + 2^-8) is a little more than 259, the tie between 258 and 260. */
+    assert_true(combined_over(2, EP_WIRE_FP32, all, weights) == 260.0F);
+    assert_true(weights[3] == 1.0F);
+    /* The same row by row; of weights, ((2^24 + 1) + 1) - 2^24. */
+    assert_true(combined_over(1, EP_WIRE_DTYPE, all, weights) == 260.0F);
+    assert_true(weights[0] == 0.0F);
+    assert_true(combined_over(2, EP_WIRE_DTYPE, none_of_node_0, weights) == 2.0F);
+    assert_true(combined_over(4, EP_WIRE_DTYPE, all, weights) == 260.0F);
+}
+
 static uint16_t stored(weft_dtype dtype, float value)
 {
     uint16_t bits;
@@ -185,9 +263,10 @@ static void float_formats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placement),     cmocka_unit_test(destinations), cmocka_unit_test(layout),
-        cmocka_unit_test(received),      cmocka_unit_test(worst_case),   cmocka_unit_test(combined),
-        cmocka_unit_test(float_formats),
+        cmocka_unit_test(placement),     cmocka_unit_test(destinations),
+        cmocka_unit_test(layout),        cmocka_unit_test(received),
+        cmocka_unit_test(worst_case),    cmocka_unit_test(combined),
+        cmocka_unit_test(float_formats), cmocka_unit_test(combined_by_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,7 +125,7 @@ static void expect_blame(const char *offence, void (*spoil)(struct weft__net_hea
         statement;                                                                                 \
     }
 SPOIL(kind_zero, header->kind = 0)
-SPOIL(kind_unknown, header->kind = 6)
+SPOIL(kind_unknown, header->kind = 9)
 SPOIL(region_unknown, header->place = weft__net_place(2, 0))
 SPOIL(end_outside, header->place = HEAP_BYTES - 31)
 SPOIL(offset_wraps, header->place = (UINT64_C(1) << WEFT__NET_PLACE_OFFSET_BITS) - 16)
@@ -141,6 +141,19 @@ SPOIL(number_again, header->sequence = 0)
 SPOIL(number_far, header->sequence = UINT64_MAX)
 SPOIL(signal_again, header->sequence = 0; header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0)
 SPOIL(unasked, header->kind = WEFT__NET_ACKNOWLEDGE; header->num_bytes = 0)
+
+SPOIL(get_outside, header->kind = WEFT__NET_GET; header->num_bytes = 0; header->add = HEAP_BYTES;
+      header->place = 1)
+SPOIL(get_of_no_region, header->kind = WEFT__NET_GET; header->num_bytes = 0;
+      header->place = weft__net_place(9000, 0))
+SPOIL(get_of_nothing, header->kind = WEFT__NET_GET; header->num_bytes = 0; header->add = 0;
+      header->place = weft__net_place(9000, 0))
+SPOIL(get_with_bytes, header->kind = WEFT__NET_GET)
+SPOIL(fetch_without_word, header->kind = WEFT__NET_FETCH_ADD; header->num_bytes = 0;
+      header->word = WEFT__NET_NO_WORD)
+SPOIL(fetch_misaligned, header->kind = WEFT__NET_FETCH_ADD; header->num_bytes = 0;
+      header->word = weft__net_place(1, 12))
+SPOIL(answer_unasked, header->kind = WEFT__NET_ANSWER)
 
 static void what_is_wrong_is_its_senders_failure(void **state)
 {
@@ -161,6 +174,13 @@ static void what_is_wrong_is_its_senders_failure(void **state)
     expect_blame("missing", number_far);
     expect_blame("there already", signal_again);
     expect_blame("not asked", unasked);
+    expect_blame("outside", get_outside);
+    expect_blame("outside", get_of_no_region);
+    expect_blame("outside", get_of_nothing);
+    expect_blame("it has bytes", get_with_bytes);
+    expect_blame("its word is none", fetch_without_word);
+    expect_blame("its word is none", fetch_misaligned);
+    expect_blame("not asked", answer_unasked);
 }
 
 static void strangers_are_refused_and_harm_nobody(void **state)
@@ -197,7 +217,9 @@ static struct weft__net_header draw_header(uint64_t *random)
     struct weft__net_header header = good_put(1 + (int32_t)net_draw(random, 2), 0);
     unsigned char *bytes = (unsigned char *)&header;
     const size_t first = offsetof(struct weft__net_header, kind); /* else it is a stranger's */
-    header.kind = 1 + (uint32_t)net_draw(random, 4);
+    do
+        header.kind = 1 + (uint32_t)net_draw(random, WEFT__NET_ANSWER);
+    while (header.kind == WEFT__NET_GOODBYE); /* who has left cannot fail */
     header.sequence = net_draw(random, 64);
     header.num_bytes = net_draw(random, 3) == 0 ? 0 : net_draw(random, 1024);
     header.place = weft__net_place(net_draw(random, 20) == 0, net_draw(random, HEAP_BYTES + 100));
@@ -210,6 +232,20 @@ static struct weft__net_header draw_header(uint64_t *random)
     return header;
 }
 
+/* So that some answers are to questions. */
+static void ask_peers(struct target *target, uint64_t *random)
+{
+    for (int32_t peer = 1; peer < NUM_RANKS; peer++)
+        for (int question = 0; question < 8; question++) {
+            const uint64_t num_bytes = 1 + net_draw(random, HEAP_BYTES);
+            const struct weft__net_get get = {.peer = peer,
+                                              .num_bytes = num_bytes,
+                                              .target =
+                                                  question % 2 == 0 ? 0 : HEAP_BYTES - num_bytes};
+            assert_int_equal(weft__net_get(target->nets[0], &get, NULL), WEFT_OK);
+        }
+}
+
 static void random_messages_stay_within_what_is_registered(void **state)
 {
     (void)state;
@@ -217,6 +253,7 @@ static void random_messages_stay_within_what_is_registered(void **state)
     struct target target;
     uint64_t random = 5, num_targets = 0;
     open_target(&target);
+    ask_peers(&target, &random);
     for (int message = 0; message < NUM_MESSAGES; message++) {
         struct weft__net_header header = draw_header(&random);
         give(&target, &header);
@@ -227,6 +264,7 @@ static void random_messages_stay_within_what_is_registered(void **state)
         check_guards(&target);
         close_target(&target);
         open_target(&target);
+        ask_peers(&target, &random);
         num_targets++;
     }
     check_guards(&target);

@@ -274,6 +274,31 @@ static void who_waits_sleeps(struct job *job)
     CHECK(weft__progress_num_rounds(job->ranks[0].progress) - before < MANY_ROUNDS);
 }
 
+/* Of the heap of rank 1, as all_that_is_posted_arrives left it, and of a word. */
+static void what_is_fetched_comes(struct job *job)
+{
+    uint64_t number, value;
+    struct rank *rank = &job->ranks[0];
+    memset(rank->staging, 0, heap_bytes());
+    const struct weft__work_request get = {.operation = WEFT__WORK_GET,
+                                           .peer = 1,
+                                           .target = weft__net_place(1, 8),
+                                           .num_bytes = heap_bytes() - 8};
+    const struct weft__work_request fetch_add = {.operation = WEFT__WORK_FETCH_ADD,
+                                                 .peer = 2,
+                                                 .word = word_place(DONE_WORD),
+                                                 .add = UINT64_MAX,
+                                                 .target = weft__net_place(1, 0)};
+    atomic_store(&job->ranks[2].words[DONE_WORD], 41);
+    CHECK(weft__progress_post(rank->progress, &get, NULL) == WEFT_OK);
+    CHECK(weft__progress_post(rank->progress, &fetch_add, &number) == WEFT_OK);
+    CHECK(weft__progress_await(rank->progress, number, deadline()) == WEFT_OK);
+    CHECK(memcmp(rank->staging + 8, job->ranks[1].heap, heap_bytes() - 8) == 0);
+    memcpy(&value, rank->staging, sizeof(value));
+    CHECK(value == 41);
+    CHECK(atomic_load(&job->ranks[2].words[DONE_WORD]) == 40);
+}
+
 static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
 {
     uint64_t number;
@@ -325,9 +350,12 @@ static void what_is_posted_before_a_stop_arrives(struct job *job)
 
 static int run_all(const char *engine)
 {
-    static void (*const parts[])(struct job *) = {
-        all_that_is_posted_arrives, who_waits_sleeps, a_bad_request_is_an_error_and_holds_nobody_up,
-        a_peer_is_failed_from_another_thread, what_is_posted_before_a_stop_arrives};
+    static void (*const parts[])(struct job *) = {all_that_is_posted_arrives,
+                                                  what_is_fetched_comes,
+                                                  who_waits_sleeps,
+                                                  a_bad_request_is_an_error_and_holds_nobody_up,
+                                                  a_peer_is_failed_from_another_thread,
+                                                  what_is_posted_before_a_stop_arrives};
     static struct job job;
     start_job(&job, engine);
     for (size_t part = 0; part < sizeof(parts) / sizeof(parts[0]) && failed_line == 0; part++)

@@ -94,6 +94,11 @@ static weft_result alloc_local(struct party *party)
     party->tokens_per_node = guarded_alloc(memory, (size_t)shape->num_nodes * sizeof(int32_t));
     party->tokens_per_expert = guarded_alloc(memory, (size_t)shape->num_experts * sizeof(int32_t));
     party->is_token_in_rank = guarded_alloc(memory, num_tokens * num_ranks);
+    for (int32_t i = 0; i < shape->num_biases; i++) {
+        party->bias[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
+        if (party->bias[i] == NULL)
+            return WEFT_ERROR_OUT_OF_MEMORY;
+    }
     for (int32_t i = 0; i < shape->num_repeats; i++) {
         party->x[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
         party->out[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);

@@ -18,6 +18,8 @@ struct scenario {
     weft_unique_id id, survivors_id;
     enum weft__sim_fault fault;
     int32_t fault_rank;
+    /* That each rank has started; then of the survivors. */
+    uint64_t barriers[2][PARTY_NUM_WORDS][SCENARIO_MAX_RANKS];
     int has_disagreed; /* the struck rank, with a call that does not fit the others' */
     struct guarded memory;
     char message[256]; /* of the first wrong result; "" if none */
@@ -61,8 +63,9 @@ struct party {
     struct rows recv[PARTY_MAX_REPEATS];
     int32_t *topk_idx; /* [max_tokens][num_topk], as the rest local to the rank */
     float *weights;
-    float *x[PARTY_MAX_REPEATS]; /* [max_tokens][SCENARIO_ROW_ELEMENTS] */
-    float *out[PARTY_MAX_REPEATS];
+    float *x[PARTY_MAX_REPEATS];  /* [max_tokens][SCENARIO_ROW_ELEMENTS] */
+    void *bias[2];                /* [max_tokens][SCENARIO_ROW_BYTES] */
+    void *out[PARTY_MAX_REPEATS]; /* the same */
     float *out_weights[PARTY_MAX_REPEATS];
     int32_t *tokens_per_rank, *tokens_per_node, *tokens_per_expert;
     uint8_t *is_token_in_rank;

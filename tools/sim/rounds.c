@@ -2,7 +2,7 @@
 /* The rounds of each operation, and the checks of their results. */
 #include <string.h>
 
-#include "party.h"
+#include "ep_rounds.h"
 
 /* ---------------------------------------------------------------- routing */
 
@@ -21,7 +21,7 @@ static void fill_routing(struct party *party, int32_t round)
     }
 }
 
-static weft_ep_handle *handle_of(const struct party *party, int32_t round)
+weft_ep_handle *party_handle(const struct party *party, int32_t round)
 {
     return party->handles[round % party->shape->num_handles];
 }
@@ -36,7 +36,7 @@ static weft_result enqueue_layout(struct party *party, int32_t round)
     args.num_tokens_per_node = party->tokens_per_node;
     args.num_tokens_per_expert = party->tokens_per_expert;
     args.is_token_in_rank = party->is_token_in_rank;
-    return weft_ep_layout(handle_of(party, round), &args, party->stream);
+    return weft_ep_layout(party_handle(party, round), &args, party->stream);
 }
 
 static int goes_to_node(const struct party *party, int32_t round, int32_t token, int32_t node)
@@ -130,8 +130,8 @@ static weft_result run_notify(struct party *party, int32_t round)
 {
     weft_ep_counts counts;
     PARTY_TRY(enqueue_layout(party, round));
-    PARTY_TRY(weft_ep_notify(handle_of(party, round), party->stream));
-    PARTY_TRY(weft_ep_wait_counts(handle_of(party, round), &counts));
+    PARTY_TRY(weft_ep_notify(party_handle(party, round), party->stream));
+    PARTY_TRY(weft_ep_wait_counts(party_handle(party, round), &counts));
     check_counts(party, round, &counts);
     return WEFT_OK;
 }
@@ -149,27 +149,27 @@ static void fill_x(struct party *party, int32_t round, int32_t repeat)
                              i % SCENARIO_ROW_ELEMENTS);
 }
 
-static void clear(void *address, size_t num_bytes)
+void party_clear(void *address, size_t num_bytes)
 {
     weft__sim_host_writes(address, num_bytes);
     memset(address, 0, num_bytes);
 }
 
-static void clear_rows(const struct party *party, const struct rows *rows)
+void party_clear_rows(const struct party *party, const struct rows *rows)
 {
     const size_t capacity = (size_t)party->shape->capacity;
     const size_t choices_bytes = capacity * (size_t)party->shape->num_topk * sizeof(int32_t);
-    clear(rows->x, capacity * SCENARIO_ROW_BYTES);
-    clear(rows->topk_idx, choices_bytes);
-    clear(rows->weights, choices_bytes);
-    clear(rows->src_token, capacity * sizeof(int32_t));
+    party_clear(rows->x, capacity * SCENARIO_ROW_BYTES);
+    party_clear(rows->topk_idx, choices_bytes);
+    party_clear(rows->weights, choices_bytes);
+    party_clear(rows->src_token, capacity * sizeof(int32_t));
 }
 
 static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t repeat)
 {
     const struct rows *rows = &party->recv[repeat];
     fill_x(party, round, repeat);
-    clear_rows(party, rows);
+    party_clear_rows(party, rows);
     const weft_plane plane = {
         .src = party->x[repeat], .dst = rows->x, .row_bytes = SCENARIO_ROW_BYTES};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
@@ -181,7 +181,7 @@ static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t 
     args.recv_topk_idx = rows->topk_idx;
     args.recv_topk_weights = rows->weights;
     args.recv_src_token = rows->src_token;
-    return weft_ep_dispatch(handle_of(party, round), &args, party->stream);
+    return weft_ep_dispatch(party_handle(party, round), &args, party->stream);
 }
 
 struct token { /* of the job */
@@ -236,13 +236,12 @@ static void check_rows(struct party *party, int32_t round, int32_t repeat)
         party_expect(party, "recv_topk_idx", i, rows->topk_idx[i], -1);
 }
 
-/* Routes a batch, then enqueues an operation on it several times, and checks all of them at the end. */
-static weft_result run_repeated(struct party *party, int32_t round,
-                                weft_result (*enqueue)(struct party *, int32_t, int32_t),
-                                void (*check)(struct party *, int32_t, int32_t))
+weft_result party_run_repeated(struct party *party, int32_t round,
+                               weft_result (*enqueue)(struct party *, int32_t, int32_t),
+                               void (*check)(struct party *, int32_t, int32_t))
 {
     PARTY_TRY(enqueue_layout(party, round));
-    PARTY_TRY(weft_ep_notify(handle_of(party, round), party->stream));
+    PARTY_TRY(weft_ep_notify(party_handle(party, round), party->stream));
     for (int32_t i = 0; i < party->shape->num_repeats; i++)
         PARTY_TRY(enqueue(party, round, i));
     PARTY_TRY(weft_stream_synchronize(party->stream));
@@ -253,106 +252,45 @@ static weft_result run_repeated(struct party *party, int32_t round,
 
 static weft_result run_dispatch(struct party *party, int32_t round)
 {
-    return run_repeated(party, round, enqueue_dispatch, check_rows);
-}
-
-/* ---------------------------------------------------------------- combine */
-
-enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the token's own element */
-
-/* The rows that this rank answers with. */
-static void fill_answers(struct party *party, int32_t round, int32_t repeat)
-{
-    const struct shape *shape = party->shape;
-    struct rows *rows = &party->recv[repeat];
-    clear_rows(party, rows);
-    int32_t row = 0;
-    for (int32_t source = 0; source < shape->num_ranks; source++) {
-        for (int32_t token = 0; token < shape->num_tokens[round][source]; token++) {
-            if (!shape_goes_to(shape, round, source, token, party->rank))
-                continue;
-            for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS; i++)
-                rows->x[row * SCENARIO_ROW_ELEMENTS + i] =
-                    shape_element(round, repeat, source, token, i) +
-                    (float)(EXPERT_FACTOR * party->rank);
-            for (int32_t k = 0; k < shape->num_topk; k++)
-                rows->weights[row * shape->num_topk + k] =
-                    shape_weight(round, source, token, k) + (float)(EXPERT_FACTOR * party->rank);
-            row++;
-        }
-    }
-}
-
-static weft_result enqueue_combine(struct party *party, int32_t round, int32_t repeat)
-{
-    const size_t num_tokens = (size_t)party->shape->num_tokens[round][party->rank];
-    fill_answers(party, round, repeat);
-    clear(party->out[repeat], num_tokens * SCENARIO_ROW_BYTES);
-    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
-    args.dtype = WEFT_FP32;
-    args.hidden = SCENARIO_ROW_ELEMENTS;
-    args.capacity = party->shape->capacity;
-    args.x = party->recv[repeat].x;
-    args.out = party->out[repeat];
-    args.topk_weights = party->recv[repeat].weights;
-    args.out_topk_weights = party->out_weights[repeat];
-    return weft_ep_combine(handle_of(party, round), &args, party->stream);
-}
-
-/* The sum of the answers to a value of the token. */
-static float combined(const struct party *party, int32_t round, int32_t token, float value)
-{
-    float sum = 0;
-    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++) {
-        if (shape_goes_to(party->shape, round, party->rank, token, rank))
-            sum += value + (float)(EXPERT_FACTOR * rank);
-    }
-    return sum;
-}
-
-static void check_out(struct party *party, int32_t round, int32_t repeat)
-{
-    const struct shape *shape = party->shape;
-    const int32_t num_tokens = shape->num_tokens[round][party->rank];
-    const int32_t num_choices = num_tokens * shape->num_topk;
-    const float *out = party->out[repeat];
-    const float *weights = party->out_weights[repeat];
-    weft__sim_host_reads(out, (size_t)num_tokens * SCENARIO_ROW_BYTES);
-    weft__sim_host_reads(weights, (size_t)num_choices * sizeof *weights);
-    for (int32_t i = 0; i < num_tokens * SCENARIO_ROW_ELEMENTS; i++) {
-        const int32_t token = i / SCENARIO_ROW_ELEMENTS;
-        const float element =
-            shape_element(round, repeat, party->rank, token, i % SCENARIO_ROW_ELEMENTS);
-        party_expect(party, "out", i, out[i], combined(party, round, token, element));
-    }
-    for (int32_t i = 0; i < num_choices; i++) {
-        const int32_t token = i / shape->num_topk;
-        const float weight = shape_weight(round, party->rank, token, i % shape->num_topk);
-        party_expect(party, "out_topk_weights", i, weights[i],
-                     combined(party, round, token, weight));
-    }
-}
-
-static weft_result run_combine(struct party *party, int32_t round)
-{
-    return run_repeated(party, round, enqueue_combine, check_out);
+    return party_run_repeated(party, round, enqueue_dispatch, check_rows);
 }
 
 /* ---------------------------------------------------------------- barrier */
+
+/* Beside the heaps, since those of other nodes cannot be read: what each rank has started, in turn as the words
+ * below. It stands for all that a barrier orders by way of its past. */
+static uint64_t *started_by(struct party *party, uint64_t number, int32_t rank)
+{
+    const int is_of_survivors = party->shape == &party->scenario->survivors_shape;
+    return &party->scenario->barriers[is_of_survivors][number % PARTY_NUM_WORDS][rank];
+}
+
+static void write_word(uint64_t *word, uint64_t number)
+{
+    weft__sim_host_writes(word, sizeof *word);
+    *word = number;
+}
+
+static void check_word(struct party *party, const uint64_t *word, int32_t rank, uint64_t number)
+{
+    weft__sim_host_reads(word, sizeof *word);
+    party_expect(party, "word of rank", rank, (double)*word, (double)number);
+}
 
 /* Two words, used in turn: what was read after one barrier is overwritten before the next but one,
  * which nobody passes before all have read. */
 static weft_result pass_barrier(struct party *party, uint64_t number)
 {
     uint64_t *own = &party->words[number % PARTY_NUM_WORDS];
-    weft__sim_host_writes(own, sizeof *own);
-    *own = number;
+    write_word(own, number);
+    write_word(started_by(party, number, party->rank), number);
     PARTY_TRY(weft_barrier(party->comm, party->stream));
     PARTY_TRY(weft_stream_synchronize(party->stream));
     for (int32_t rank = 0; rank < party->shape->num_ranks; rank++) {
         const uint64_t *word = weft_ptr(party->comm, own, rank);
-        weft__sim_host_reads(word, sizeof *word);
-        party_expect(party, "word of rank", rank, (double)*word, (double)number);
+        if (word != NULL)
+            check_word(party, word, rank, number);
+        check_word(party, started_by(party, number, rank), rank, number);
     }
     return WEFT_OK;
 }
@@ -372,7 +310,7 @@ weft_result party_run(struct party *party)
         [SCENARIO_LAYOUT] = run_layout,
         [SCENARIO_NOTIFY] = run_notify,
         [SCENARIO_DISPATCH] = run_dispatch,
-        [SCENARIO_COMBINE] = run_combine,
+        [SCENARIO_COMBINE] = party_run_combine,
         [SCENARIO_BARRIER] = run_barrier,
         [SCENARIO_ALL_REDUCE] = party_run_calls,
         [SCENARIO_REDUCE_SCATTER] = party_run_calls,

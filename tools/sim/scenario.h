@@ -34,8 +34,14 @@ static inline int scenario_is_collective(enum scenario_op op)
     return op >= SCENARIO_ALL_REDUCE;
 }
 
+/* Whether there may be several nodes, whose ranks do not have each other's memory mapped. */
+static inline int scenario_spans_nodes(enum scenario_op op)
+{
+    return op == SCENARIO_BARRIER;
+}
+
 enum {
-    SCENARIO_MAX_RANKS = 12,
+    SCENARIO_MAX_RANKS = 64,
     SCENARIO_MAX_TOKENS = 64,
     SCENARIO_MAX_COUNT = 128,
     SCENARIO_MAX_ROUNDS = 3,
@@ -47,8 +53,8 @@ enum {
 struct scenario_request {
     enum scenario_op op;
     uint64_t seed;      /* of shape and schedule */
-    int32_t num_ranks;  /* or SCENARIO_DRAWN: 2 to 4, for layout also 1, for collectives 1 to 5 */
-    int32_t num_nodes;  /* or SCENARIO_DRAWN: 1 */
+    int32_t num_ranks;  /* or SCENARIO_DRAWN: see shape_draw */
+    int32_t num_nodes;  /* or SCENARIO_DRAWN */
     int32_t max_tokens; /* per rank and round */
     int32_t max_count;  /* elements of a collective's row */
     enum weft__sim_policy policy;

@@ -4,6 +4,14 @@
 #include "workload/rng.h"
 
 enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
+/* Of jobs of several nodes. */
+enum {
+    LARGE_ONE_IN = 256,
+    MAX_NODES = 16,
+    MAX_RANKS_PER_NODE = 4,
+    MAX_NODES_OF_SMALL = 4,
+    MAX_RANKS_OF_SMALL = 8
+};
 /* The sim has no more fibers than it has: with two streams, or more ranks, there are fewer warps. */
 enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_FEW_WARPS = 4 };
 
@@ -89,15 +97,56 @@ static int32_t draw(struct rng *rng, int32_t min, int32_t max)
     return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
 }
 
+/* layout is local: with one rank fewer of its syncs stand in for each other */
+static int32_t min_ranks(const struct scenario_request *request)
+{
+    const int may_be_alone = request->op == SCENARIO_LAYOUT || scenario_is_collective(request->op);
+    return may_be_alone && request->fault == WEFT__SIM_NO_FAULT ? 1 : 2;
+}
+
 static int32_t draw_ranks(struct rng *rng, const struct scenario_request *request)
 {
-    const int is_collective = scenario_is_collective(request->op);
-    /* layout is local: with one rank fewer of its syncs stand in for each other */
-    const int may_be_alone = request->op == SCENARIO_LAYOUT || is_collective;
-    const int32_t min_ranks = may_be_alone && request->fault == WEFT__SIM_NO_FAULT ? 1 : 2;
-    const int32_t drawn =
-        draw(rng, min_ranks, is_collective ? COLL_MAX_RANKS_DRAWN : MAX_RANKS_DRAWN);
-    return request->num_ranks == SCENARIO_DRAWN ? drawn : request->num_ranks;
+    return draw(rng, min_ranks(request),
+                scenario_is_collective(request->op) ? COLL_MAX_RANKS_DRAWN : MAX_RANKS_DRAWN);
+}
+
+/* Few large jobs: they take a thousand times as long as small ones. */
+static void draw_nodes(struct shape *shape, struct rng *rng, const struct scenario_request *request)
+{
+    const int is_large = rng_below(rng, LARGE_ONE_IN) == 0;
+    const int32_t num_nodes = draw(rng, 1, is_large ? MAX_NODES : MAX_NODES_OF_SMALL);
+    const int32_t most = is_large ? MAX_RANKS_PER_NODE : MAX_RANKS_OF_SMALL / num_nodes;
+    const int32_t least = num_nodes < min_ranks(request) ? min_ranks(request) : 1;
+    shape->num_nodes = num_nodes;
+    shape->num_ranks =
+        num_nodes * draw(rng, least, most < MAX_RANKS_PER_NODE ? most : MAX_RANKS_PER_NODE);
+}
+
+static int32_t draw_divisor(struct rng *rng, int32_t number)
+{
+    int32_t divisor;
+    do
+        divisor = draw(rng, 1, number);
+    while (number % divisor != 0);
+    return divisor;
+}
+
+static void draw_job(struct shape *shape, struct rng *rng, const struct scenario_request *request)
+{
+    const int spans_nodes = scenario_spans_nodes(request->op);
+    shape->num_nodes = 1;
+    if (request->num_ranks == SCENARIO_DRAWN && spans_nodes) {
+        draw_nodes(shape, rng, request);
+        return;
+    }
+    shape->num_ranks = draw_ranks(rng, request);
+    if (request->num_ranks == SCENARIO_DRAWN)
+        return;
+    shape->num_ranks = request->num_ranks;
+    if (request->num_nodes != SCENARIO_DRAWN)
+        shape->num_nodes = request->num_nodes;
+    else if (spans_nodes)
+        shape->num_nodes = draw_divisor(rng, shape->num_ranks);
 }
 
 static void draw_calls(struct shape *shape, struct rng *rng, const struct scenario_request *request)
@@ -124,14 +173,15 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
 {
     struct rng rng = {rng_key(request->seed, request->op)};
     *shape = (struct shape){.op = request->op, .seed = request->seed};
-    shape->num_ranks = draw_ranks(&rng, request);
-    shape->num_nodes = request->num_nodes == SCENARIO_DRAWN ? 1 : request->num_nodes;
+    draw_job(shape, &rng, request);
     shape->num_topk = draw(&rng, 1, SHAPE_MAX_TOPK);
     shape->num_experts = draw(&rng, shape->num_ranks, 2 * shape->num_ranks + MORE_EXPERTS);
     shape->expert_alignment = draw(&rng, 1, 4);
     shape->num_rounds = draw(&rng, 2, SCENARIO_MAX_ROUNDS);
     shape->num_repeats = draw(&rng, 1, 2);
     shape->num_handles = draw(&rng, 1, 2);
+    shape->combine_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP32 : WEFT_BF16;
+    shape->num_biases = draw(&rng, 0, 2);
     shape->max_tokens = request->max_tokens;
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         shape->num_blocks[rank] = draw(&rng, 1, 2);

@@ -19,6 +19,8 @@ struct shape {
     int32_t num_rounds;
     int32_t num_repeats; /* of dispatch and combine, and the calls of collectives, in a round; not
                             synchronised in between */
+    weft_dtype combine_dtype; /* FP32 or BF16 */
+    int32_t num_biases;
     int32_t num_handles; /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
@@ -30,6 +32,8 @@ struct shape {
     struct coll_call calls[SCENARIO_MAX_ROUNDS][SHAPE_MAX_CALLS];
 };
 
+/* 2 to 4 ranks, for layout also 1, for collectives 1 to 5; of operations that span nodes 1 to 4 nodes of 1 to 4 ranks,
+ * 2 to 8 in all, but now and then up to 16 of 4. */
 void shape_draw(struct shape *shape, const struct scenario_request *request);
 /* The same without one rank: what the survivors run. */
 void shape_without_rank(struct shape *shape);

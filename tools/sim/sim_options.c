@@ -37,7 +37,7 @@ static const struct argp_option option_table[] = {
      "all_to_all, broadcast or all (all)",
      0},
     {"ranks", KEY_RANKS, "R", 0, "Ranks (each seed draws 2 to 4, for collectives 1 to 5)", 0},
-    {"nodes", KEY_NODES, "D", 0, "Virtual nodes; needs --ranks (1)", 0},
+    {"nodes", KEY_NODES, "D", 0, "Virtual nodes; needs --ranks (each seed draws, of barrier)", 0},
     {"tokens", KEY_TOKENS, "N", 0, "Most tokens per rank; each seed draws 0 to N (8)", 0},
     {"count", KEY_COUNT, "N", 0,
      "Most elements per row of a collective; each seed draws 0 to N (64)", 0},

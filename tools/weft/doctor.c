@@ -76,6 +76,20 @@ static int print_machines(const struct doctor *doctor, const weft_machine_info *
     return doctor_print_choice(doctor->format, used, why);
 }
 
+/* Of a communicator of this job, or NULL: of one to come. An engine that does not exist is the user's mistake. */
+static int print_network(const struct doctor *doctor, const weft_comm *comm)
+{
+    weft_net_info info = {.engine = ""};
+    if (weft_net_query(comm, &info) != WEFT_OK)
+        snprintf(info.reason, sizeof info.reason, "%s", weft_last_error());
+    return doctor_print_network(doctor->format, &info);
+}
+
+static int has_several_nodes(weft_comm *comm)
+{
+    return weft_comm_node(comm, weft_comm_num_ranks(comm) - 1) > 0;
+}
+
 static weft_result measure(const struct doctor *doctor, weft_comm *comm, int *status)
 {
     const int32_t num_ranks = weft_comm_num_ranks(comm);
@@ -104,7 +118,8 @@ static int join(const struct doctor *doctor, const weft_machine_info *used)
         return STATUS_FAILURE;
     }
     if (doctor->scope == SCOPE_ALL && weft_comm_rank(comm) == 0 &&
-        print_machines(doctor, used) != 0)
+        (print_machines(doctor, used) != 0 ||
+         print_network(doctor, has_several_nodes(comm) ? comm : NULL) != 0))
         status = STATUS_FAILURE;
     result = measure(doctor, comm, &status);
     if (result != WEFT_OK) {
@@ -121,7 +136,8 @@ static int examine(const struct doctor *doctor, const weft_machine_info *used)
 {
     static const char *const names[] = {"auto", "cpu", "cuda"};
     int32_t num_ranks = doctor->num_ranks;
-    if (doctor->scope == SCOPE_ALL && print_machines(doctor, used) != 0)
+    if (doctor->scope == SCOPE_ALL &&
+        (print_machines(doctor, used) != 0 || print_network(doctor, NULL) != 0))
         return STATUS_FAILURE;
     if (!used->is_usable) {
         fprintf(stderr, "weft doctor: %s\n", used->reason);

@@ -80,6 +80,17 @@ int doctor_print_choice(enum doctor_format format, const weft_machine_info *used
     return finish(0);
 }
 
+int doctor_print_network(enum doctor_format format, const weft_net_info *info)
+{
+    const char *engine = info->engine[0] != '\0' ? info->engine : "none";
+    if (format == DOCTOR_FORMAT_JSON)
+        return print_object(json_pack("{s:s, s:s, s:s, s:s}", "kind", "network", "engine", engine,
+                                      "transport", info->transport, "why", info->reason));
+    printf("network between nodes: %s%s%s%s, %s\n", engine, info->transport[0] != '\0' ? " (" : "",
+           info->transport, info->transport[0] != '\0' ? ")" : "", info->reason);
+    return finish(0);
+}
+
 static int print_links_as_json(weft_machine machine, int32_t num_ranks,
                                const struct link_figures *links)
 {

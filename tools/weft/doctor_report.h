@@ -11,6 +11,7 @@ enum doctor_format { DOCTOR_FORMAT_TEXT, DOCTOR_FORMAT_JSON };
  * cannot be written. */
 int doctor_print_machine(enum doctor_format format, const weft_machine_info *info);
 int doctor_print_choice(enum doctor_format format, const weft_machine_info *used, const char *why);
+int doctor_print_network(enum doctor_format format, const weft_net_info *info);
 int doctor_print_links(enum doctor_format format, weft_machine machine, int32_t num_ranks,
                        const struct link_figures *links);
 

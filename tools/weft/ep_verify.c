@@ -28,9 +28,11 @@ weft_result ep_verifier_open(struct ep_verifier *verifier, const struct ep_layer
         .row = calloc(1, layer->options->row_bytes),
         .x = calloc(hidden, sizeof(float)),
         .y = calloc(hidden, sizeof(float)),
+        .partial = calloc(hidden, sizeof(float)),
         .sum = calloc(hidden, sizeof(float)),
     };
-    if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->y || !verifier->sum)
+    if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->y ||
+        !verifier->partial || !verifier->sum)
         return WEFT_ERROR_OUT_OF_MEMORY;
     verifier->num_recv = collect_recv_tokens(verifier);
     return ep_results_open(&verifier->results, layer, verifier->num_recv);
@@ -43,6 +45,7 @@ void ep_verifier_close(struct ep_verifier *verifier)
     free(verifier->row);
     free(verifier->x);
     free(verifier->y);
+    free(verifier->partial);
     free(verifier->sum);
 }
 

@@ -12,8 +12,8 @@ struct ep_verifier {
     struct ep_tally *tallies;  /* [EP_NUM_OPS], of this rank */
     int64_t *recv_tokens;      /* [num_recv] the global tokens of the rows of this rank, in order */
     int64_t num_recv;
-    unsigned char *row; /* one row, for what is expected */
-    float *x, *y, *sum; /* one row each, in fp32 */
+    unsigned char *row;           /* one row, for what is expected */
+    float *x, *y, *partial, *sum; /* one row each, in fp32 */
 };
 
 /* Whatever the result, ep_verifier_close is called. */

@@ -87,28 +87,50 @@ void ep_verify_dispatch(struct ep_verifier *verifier)
         ep_tally_row(verifier, EP_DISPATCH, 0, "topk_idx is not -1 after the last row");
 }
 
-/* The rows of the token on all ranks that had it, summed as combine documents. */
-static void combine_token(struct ep_verifier *verifier, int64_t token)
+/* What rank `r` answers, as a row of the payload's format. */
+static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
 {
     const struct ep_layer *layer = verifier->layer;
     const struct ep_routing *routing = layer->routing;
-    struct payload payload = ep_layer_payload(layer);
-    size_t hidden = (size_t)layer->options->hidden;
     const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
     const float *topk_weights = ep_routing_topk_weights(routing, token);
+    size_t hidden = (size_t)layer->options->hidden;
+    float scale = 0;
+    for (int32_t k = 0; k < routing->num_topk; k++)
+        if (routing->expert_rank[topk_idx[k]] == r)
+            scale += topk_weights[k] * ep_expert_factor(topk_idx[k]);
+    ep_scale_row(layer->options->kind, hidden, scale, verifier->x, verifier->y, verifier->row);
+    for (size_t h = 0; h < hidden; h++)
+        verifier->partial[h] += verifier->y[h];
+}
+
+/* The answers of one node, rounded as they cross the network. */
+static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
+{
+    const struct ep_layer *layer = verifier->layer;
+    size_t hidden = (size_t)layer->options->hidden;
+    memset(verifier->partial, 0, hidden * sizeof(float));
+    for (int32_t r = 0; r < layer->num_ranks; r++)
+        if (weft_comm_node(layer->comm, r) == node && ep_routing_goes_to(layer->routing, token, r))
+            add_answer(verifier, token, r);
+    payload_from_fp32(layer->options->kind, verifier->partial, hidden, verifier->row);
+    payload_to_fp32(layer->options->kind, verifier->row, hidden, verifier->partial);
+}
+
+/* The rows of the token on all ranks that had it, summed as combine documents. With one node, rounding its sum
+ * changes nothing: that is what is done with the whole sum anyway. */
+static void combine_token(struct ep_verifier *verifier, int64_t token)
+{
+    const struct ep_layer *layer = verifier->layer;
+    struct payload payload = ep_layer_payload(layer);
+    size_t hidden = (size_t)layer->options->hidden;
     payload_fill_row(&payload, token, 0, verifier->row, layer->options->row_bytes);
     payload_to_fp32(payload.kind, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
-    for (int32_t r = 0; r < layer->num_ranks; r++) {
-        float scale = 0;
-        if (!ep_routing_goes_to(routing, token, r))
-            continue;
-        for (int32_t k = 0; k < routing->num_topk; k++)
-            if (routing->expert_rank[topk_idx[k]] == r)
-                scale += topk_weights[k] * ep_expert_factor(topk_idx[k]);
-        ep_scale_row(payload.kind, hidden, scale, verifier->x, verifier->y, verifier->row);
+    for (int32_t node = 0; node < layer->num_nodes; node++) {
+        sum_node(verifier, token, node);
         for (size_t h = 0; h < hidden; h++)
-            verifier->sum[h] += verifier->y[h];
+            verifier->sum[h] += verifier->partial[h];
     }
     payload_from_fp32(payload.kind, verifier->sum, hidden, verifier->row);
 }

@@ -352,6 +352,14 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 
 /* ---------------------------------------------------------------- the machine */
 
+static void free_network(weft_comm *comm, void *memory)
+{
+    if (memory != NULL)
+        weft__net_drain(comm);
+    weft__on_host_network_free(comm, memory);
+}
+
 const struct weft__machine weft__host_machine =
 
-    WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach, weft__net_describe);
+    WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach, weft__net_describe,
+                          weft__on_host_copy, free_network);

@@ -191,6 +191,7 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
 void weft__comm_destroy(weft_comm *comm)
 {
     struct weft__link *link = comm->link;
+    sim_wire_drain(comm);
     link->comms[comm->rank] = NULL;
     link->has_failed |= atomic_load(&comm->status.result) != WEFT_OK;
     link->last_waits[comm->rank] = weft__waits_find(&comm->waits, 0);

@@ -18,6 +18,7 @@ struct weft__link {
     int32_t world_ranks[SIM_MAX_RANKS];
     int has_failed;               /* for a rank that has left since */
     int is_member[SIM_MAX_RANKS]; /* [world rank]: from creation to destruction; maps all heaps */
+    int32_t num_parcels[SIM_MAX_RANKS]; /* puts of each rank that are under way */
     /* The all-gather that is going on. */
     uint64_t gather_number;
     int32_t num_gathered;

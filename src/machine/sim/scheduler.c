@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Who goes on: the run of all fibers, one step at a time, drawn from the seed. */
+/* The run of all fibers, one step at a time, drawn from the seed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "machine/sim/world.h"
 
-enum {
-    MAX_STEPS = 2000000,
-    PCT_CHANGE_POINTS = 3,
-    PCT_EXPECTED_STEPS = 1500,
-    SLEEP_ONE_IN = 64, /* steps, under the delay policy */
-    SLEEP_STEPS = 400
-};
+enum { MAX_STEPS = 16000000 };
 
 struct sim_world *sim_world;
 
@@ -55,7 +49,7 @@ void sim_fiber_restart(struct sim_fiber *fiber, void (*main)(struct sim_fiber *)
     fiber->main = main;
     fiber->argument = argument;
     fiber->state = SIM_READY;
-    fiber->priority = (uint32_t)sim_random(1u << 30) + PCT_CHANGE_POINTS;
+    sim_policy_add(fiber);
     /* Whoever starts a fiber is in its past. */
     if (sim_current() != NULL) {
         sim_clock_join(&fiber->clock, &sim_current()->clock);
@@ -151,38 +145,7 @@ void sim_sleep(uint64_t num_steps)
     wait_until(never, NULL, sim_world->now_ns + (int64_t)num_steps * SIM_STEP_NS);
 }
 
-/* ---------------------------------------------------------------- who can go on */
-
-static int64_t stalled_until_ns(const struct sim_fiber *fiber)
-{
-    return fiber->rank == SIM_NO_RANK ? 0 : sim_world->rank_stalled_until_ns[fiber->rank];
-}
-
-static int is_stopped(const struct sim_fiber *fiber)
-{
-    return fiber->state == SIM_DONE || fiber->state == SIM_KILLED ||
-           sim_world->now_ns < stalled_until_ns(fiber);
-}
-
-static int can_go_on(struct sim_fiber *fiber)
-{
-    if (is_stopped(fiber))
-        return 0;
-    if (fiber->state == SIM_READY)
-        return 1;
-    fiber->wait_ended = fiber->is_over(fiber);
-    return fiber->wait_ended || sim_world->now_ns >= fiber->deadline_ns;
-}
-
-static int32_t collect_ready(struct sim_fiber **ready)
-{
-    int32_t num_ready = 0;
-    for (int32_t i = 0; i < sim_world->num_fibers; i++) {
-        if (can_go_on(sim_world->fibers[i]))
-            ready[num_ready++] = sim_world->fibers[i];
-    }
-    return num_ready;
-}
+/* ---------------------------------------------------------------- when nobody can go on */
 
 /* Stores reach memory in the end, also without a release. */
 static int drain_stores(void)
@@ -208,7 +171,7 @@ static int advance_time(void)
         const struct sim_fiber *fiber = sim_world->fibers[i];
         if (fiber->state == SIM_DONE || fiber->state == SIM_KILLED)
             continue;
-        const int64_t stalled_ns = stalled_until_ns(fiber);
+        const int64_t stalled_ns = sim_stalled_until_ns(fiber);
         if (stalled_ns > sim_world->now_ns && stalled_ns < next_ns)
             next_ns = stalled_ns;
         if (fiber->state == SIM_WAITING && stalled_ns <= sim_world->now_ns &&
@@ -221,67 +184,6 @@ static int advance_time(void)
     return 1;
 }
 
-/* ---------------------------------------------------------------- policies */
-
-static struct sim_fiber *choose_by_priority(struct sim_fiber **ready, int32_t num_ready)
-{
-    struct sim_fiber *best = ready[0];
-    for (int32_t i = 1; i < num_ready; i++)
-        best = ready[i]->priority > best->priority ? ready[i] : best;
-    for (uint32_t i = 0; i < PCT_CHANGE_POINTS; i++) {
-        if (sim_world->step == sim_world->change_points[i])
-            best->priority = i; /* below all others, from its next step on */
-    }
-    return best;
-}
-
-static struct sim_fiber *choose_awake(struct sim_fiber **ready, int32_t num_ready)
-{
-    struct sim_fiber *chosen = ready[sim_random((uint64_t)num_ready)];
-    if (sim_random(SLEEP_ONE_IN) == 0)
-        chosen->asleep_until = sim_world->step + sim_random(SLEEP_STEPS);
-    for (int32_t i = 0; i < num_ready && chosen->asleep_until > sim_world->step; i++)
-        chosen = ready[i];
-    return chosen;
-}
-
-static struct sim_fiber *choose_favourite(struct sim_fiber **ready, int32_t num_ready)
-{
-    struct sim_fiber *of_rank[SIM_MAX_FIBERS];
-    int32_t num_of_rank = 0;
-    for (int32_t i = 0; i < num_ready; i++) {
-        if (ready[i]->rank == sim_world->favourite_rank)
-            of_rank[num_of_rank++] = ready[i];
-    }
-    if (num_of_rank > 0)
-        return of_rank[sim_random((uint64_t)num_of_rank)];
-    return ready[sim_random((uint64_t)num_ready)];
-}
-
-static struct sim_fiber *choose(struct sim_fiber **ready, int32_t num_ready)
-{
-    switch (sim_world->policy) {
-    case WEFT__SIM_PCT:
-        return choose_by_priority(ready, num_ready);
-    case WEFT__SIM_DELAY:
-        return choose_awake(ready, num_ready);
-    case WEFT__SIM_AHEAD:
-        return choose_favourite(ready, num_ready);
-    default:
-        return ready[sim_random((uint64_t)num_ready)];
-    }
-}
-
-static void draw_policy(void)
-{
-    sim_world->policy = sim_world->config->policy == WEFT__SIM_MIXED
-                            ? (enum weft__sim_policy)sim_random(WEFT__SIM_MIXED)
-                            : sim_world->config->policy;
-    sim_world->favourite_rank = (int32_t)sim_random((uint64_t)sim_world->config->num_ranks);
-    for (int32_t i = 0; i < PCT_CHANGE_POINTS; i++)
-        sim_world->change_points[i] = sim_random(PCT_EXPECTED_STEPS);
-}
-
 /* ---------------------------------------------------------------- faults */
 
 static void kill_rank(int32_t rank)
@@ -290,6 +192,7 @@ static void kill_rank(int32_t rank)
         struct sim_fiber *fiber = sim_world->fibers[i];
         if (fiber->rank == rank && fiber->state != SIM_DONE) {
             fiber->state = SIM_KILLED;
+            sim_policy_remove(fiber);
             fiber->num_stores = 0; /* what was not visible yet never will be */
         }
     }
@@ -333,6 +236,8 @@ static void take_step(struct sim_fiber *fiber)
     sim_world->result->schedule_hash =
         (sim_world->result->schedule_hash ^ (uint64_t)fiber->id) * 0x100000001b3u;
     switch_to(fiber);
+    if (fiber->state == SIM_DONE)
+        sim_policy_remove(fiber);
 }
 
 static void report_hang(void)
@@ -353,12 +258,11 @@ static void report_hang(void)
 
 static void run_all(void)
 {
-    struct sim_fiber *ready[SIM_MAX_FIBERS];
     while (sim_world->step < MAX_STEPS) {
         strike();
-        const int32_t num_ready = collect_ready(ready);
-        if (num_ready > 0)
-            take_step(choose(ready, num_ready));
+        struct sim_fiber *next = sim_choose();
+        if (next != NULL)
+            take_step(next);
         else if (!drain_stores() && !advance_time())
             break;
     }
@@ -397,7 +301,7 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
     world->random_state = config->seed;
     sim_world = world;
     sim_shadow_reset();
-    draw_policy();
+    sim_draw_policy();
     int failed = 0;
     for (int32_t rank = 0; rank < config->num_ranks && !failed; rank++)
         failed = sim_fiber_start(rank, SIM_HOST_STACK, run_host, config->argument) == NULL;

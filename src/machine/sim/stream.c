@@ -298,5 +298,21 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 
 /* ---------------------------------------------------------------- the machine */
 
-const struct weft__machine weft__host_machine = WEFT__ON_HOST_MACHINE(
-    "sim", weft__on_host_start, weft__on_host_do_nothing, weft__on_host_describe_no_network);
+/* Host code that says what it touches. */
+static weft_result copy_on_host(weft_comm *comm, void *dst, const void *src, uint64_t bytes)
+{
+    weft__sim_host_reads(src, bytes);
+    weft__sim_host_writes(dst, bytes);
+    return weft__on_host_copy(comm, dst, src, bytes);
+}
+
+static void free_network(weft_comm *comm, void *memory)
+{
+    if (memory != NULL)
+        sim_wire_drain(comm);
+    weft__on_host_network_free(comm, memory);
+}
+
+const struct weft__machine weft__host_machine =
+    WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing,
+                          weft__on_host_describe_no_network, copy_on_host, free_network);

@@ -31,7 +31,7 @@ struct origin {
 
 struct parcel {
     struct parcel *next;
-    const struct weft__link *link;
+    struct weft__link *link;
     int32_t sender; /* in the communicator */
     const char *source;
     struct weft_remote_put put;
@@ -96,23 +96,39 @@ static void land_bytes(const struct parcel *parcel)
     }
 }
 
+static int has_freed(const struct parcel *parcel, int32_t rank)
+{
+    return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, parcel->put.word,
+                                 sizeof(uint64_t));
+}
+
+/* That comes to memory which only its target has freed already: it cannot have been allocated again. */
+static int is_left_credit(const struct parcel *parcel)
+{
+    return parcel->put.num_bytes == 0 && has_freed(parcel, parcel->put.rank) &&
+           !has_freed(parcel, parcel->sender);
+}
+
 static void add_to_word(const struct parcel *parcel)
 {
     uint64_t *word = (uint64_t *)(void *)target_of(parcel, parcel->put.word);
+    if (is_left_credit(parcel))
+        return;
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
     const uint64_t value = *word + parcel->put.add;
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), *word, value);
     sim_clock_join(&signal->clock, &sim_current()->clock);
+    signal->is_credit = parcel->put.num_bytes == 0;
     *word = value;
     sim_trace("arrive", parcel->origin.place, word, value);
 }
 
-/* Nothing may be under way to a rank that leaves a communicator in which nothing has failed. */
+/* Only credits may be under way to a rank that leaves a communicator in which nothing has failed. */
 static void check_is_awaited(const struct parcel *parcel)
 {
     const struct weft__link *link = parcel->link;
     const struct sim_access_record access = {sim_current(), SIM_WRITE, parcel->origin.code};
-    if (link->comms[parcel->put.rank] == NULL && !link->has_failed &&
+    if (parcel->put.num_bytes > 0 && link->comms[parcel->put.rank] == NULL && !link->has_failed &&
         !sim_world->result->fault_struck)
         sim_report_bad_access(parcel->source, &access, NULL,
                               "put that was under way when its target left the communicator");
@@ -158,6 +174,7 @@ static void run_wire(struct sim_fiber *wire)
     for (struct parcel *parcel = wire->argument; parcel != NULL; parcel = take_waiting()) {
         begin_with_past(wire, &parcel->past);
         deliver(parcel);
+        parcel->link->num_parcels[parcel->sender]--;
         give_back(parcel);
     }
 }
@@ -249,7 +266,20 @@ static void post(const weft_comm *comm, const struct weft_remote_put *put,
     parcel->origin = origin;
     sim_clock_clear(&parcel->past);
     sim_clock_join(&parcel->past, past);
+    parcel->link->num_parcels[parcel->sender]++;
     start(parcel);
+}
+
+static int have_all_come(struct sim_fiber *fiber)
+{
+    const weft_comm *comm = fiber->wait_argument;
+    return comm->link->num_parcels[comm->rank] == 0;
+}
+
+/* As a network does when it is closed: what a rank sent before it left stands. */
+void sim_wire_drain(weft_comm *comm)
+{
+    sim_wait_until(have_all_come, comm, comm->timeout_ms);
 }
 
 /* The lanes meet, so that what all of them did is before the put; that orders nothing among them. */

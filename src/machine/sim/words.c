@@ -59,6 +59,7 @@ struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value)
     const struct sim_fiber *fiber = sim_current();
     struct sim_signal *signal = &word->signals[word->num_signals++ % SIM_KEPT_SIGNALS];
     signal->value = value;
+    signal->is_credit = 0;
     signal->fiber = fiber->id;
     signal->time = sim_now(fiber);
     sim_clock_clear(&signal->clock);
@@ -97,8 +98,10 @@ const struct sim_word *sim_unawaited_word(void)
 {
     for (int32_t i = 0; i < num_used_slots; i++) {
         const struct sim_word *word = &words[used_slots[i]];
-        if (word->num_signals > 0 &&
-            kept_signal(word, word->num_signals - 1)->value > word->awaited)
+        if (word->num_signals == 0)
+            continue;
+        const struct sim_signal *last = kept_signal(word, word->num_signals - 1);
+        if (last->value > word->awaited && !last->is_credit)
             return word;
     }
     return NULL;

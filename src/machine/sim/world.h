@@ -10,12 +10,13 @@
 #include "machine/sim/sim.h"
 
 enum {
-    SIM_MAX_FIBERS = 2048,
+    SIM_MAX_FIBERS = 8192,
     SIM_TRACE_EVENTS = 32, /* kept per fiber */
     SIM_HOST_STACK_BYTES = 512 * 1024,
     SIM_STEP_NS = 1000, /* of virtual time */
     SIM_MAX_RANKS = 64,
-    SIM_NO_RANK = -1 /* of the network's fibers */
+    SIM_NO_RANK = -1, /* of the network's fibers */
+    SIM_PCT_CHANGE_POINTS = 3
 };
 
 /* Longer than any deadline of the suite. */
@@ -100,8 +101,8 @@ struct sim_world {
     int32_t num_fibers;
     struct sim_fiber *current;
     enum weft__sim_policy policy;
-    int32_t favourite_rank;    /* of the ahead policy */
-    uint64_t change_points[4]; /* of pct */
+    int32_t favourite_rank; /* of the ahead policy */
+    uint64_t change_points[SIM_PCT_CHANGE_POINTS];
     int64_t rank_stalled_until_ns[SIM_MAX_RANKS];
     int rank_is_dead[SIM_MAX_RANKS];
     size_t report_bytes;
@@ -125,6 +126,14 @@ void sim_yield(void);
 int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int64_t timeout_ms);
 /* Suspends the running fiber for so many steps of the others, or as long as there are any. */
 void sim_sleep(uint64_t num_steps);
+
+/* policy.c: who goes on */
+void sim_draw_policy(void);
+void sim_policy_add(struct sim_fiber *fiber);          /* that begins something */
+void sim_policy_remove(const struct sim_fiber *fiber); /* that has ended or been killed */
+/* NULL: nobody can go on. */
+struct sim_fiber *sim_choose(void);
+int64_t sim_stalled_until_ns(const struct sim_fiber *fiber);
 
 /* clock.c */
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
@@ -152,6 +161,7 @@ struct sim_signal {
     int32_t fiber; /* who signalled, and when in its time */
     uint32_t time;
     struct sim_clock clock; /* what whoever sees the value acquires */
+    int is_credit;          /* a put of no bytes */
 };
 struct sim_word {
     const void *address;
@@ -273,6 +283,8 @@ void sim_slots_reset(void);
 
 /* wire.c: puts on their way to ranks of other nodes */
 void sim_wire_reset(void);
+/* Until all that the rank has put has come. */
+void sim_wire_drain(weft_comm *comm);
 
 /* tagged.c: the same of tagged rows */
 void sim_tagged_forget(const void *address, size_t num_bytes);

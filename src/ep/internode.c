@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep/internode.h"
+
+#include <stdlib.h>
+
+enum { DEFAULT_CHANNELS = 1, DEFAULT_SLOTS = 8, DEFAULT_SLOT_BYTES = 64 << 10 };
+/* Of a block, where nobody says how many. */
+enum { NUM_WARPS = 8 };
+
+/* ---------------------------------------------------------------- rings */
+
+struct ring_terms {
+    int32_t num_channels, num_slots;
+    uint64_t slot_bytes;
+};
+
+static weft_result compare_terms(const weft_comm *comm, const struct ring_terms *all)
+{
+    const struct ring_terms *own = &all[comm->rank];
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const struct ring_terms *other = &all[rank];
+        if (other->num_channels == own->num_channels && other->num_slots == own->num_slots &&
+            other->slot_bytes == own->slot_bytes)
+            continue;
+        return weft__error(
+            WEFT_ERROR_MISMATCH,
+            "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: %d, %d and "
+            "%llu on this rank %d, %d, %d and %llu on rank %d",
+            own->num_channels, own->num_slots, (unsigned long long)own->slot_bytes, comm->rank,
+            other->num_channels, other->num_slots, (unsigned long long)other->slot_bytes, rank);
+    }
+    return WEFT_OK;
+}
+
+weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
+                                 struct weft__internode *internode)
+{
+    struct ring_terms own = {config->num_channels, config->num_staging_slots,
+                             config->staging_slot_bytes};
+    own.num_channels = own.num_channels == 0 ? DEFAULT_CHANNELS : own.num_channels;
+    own.num_slots = own.num_slots == 0 ? DEFAULT_SLOTS : own.num_slots;
+    own.slot_bytes = own.slot_bytes == 0 ? DEFAULT_SLOT_BYTES : own.slot_bytes;
+    own.slot_bytes = weft_wire_round_up(own.slot_bytes);
+    struct ring_terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
+    if (all == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
+    weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
+    if (result == WEFT_OK)
+        result = compare_terms(comm, all);
+    free(all);
+    internode->rings = (struct weft_rings){
+        .nodes = {.num_nodes = comm->topology.num_nodes}, /* until there are nodes */
+        .num_channels = own.num_channels,
+        .num_slots = own.num_slots,
+        .slot_bytes = (uint32_t)own.slot_bytes,
+    };
+    return result;
+}
+
+weft_result weft__internode_check_row(const struct weft__internode *internode,
+                                      uint64_t wire_row_bytes)
+{
+    const uint64_t needed = WEFT_CHUNK_HEADER_BYTES + wire_row_bytes;
+    if (needed <= internode->rings.slot_bytes)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "staging_slot_bytes is %u; a row of all planes with its top-k data takes "
+                       "%llu between nodes",
+                       internode->rings.slot_bytes, (unsigned long long)needed);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+uint64_t weft__internode_told_bytes(const struct weft__internode *internode)
+{
+    return weft_told_bytes(internode->nodes.device.num_local, internode->num_node_experts);
+}
+
+uint64_t weft__internode_bytes(const struct weft__internode *internode)
+{
+    return weft_rings_bytes(&internode->rings) +
+           weft_told_area_bytes(internode->rings.nodes.num_nodes,
+                                weft__internode_told_bytes(internode));
+}
+
+static int32_t most_experts_of_a_node(const weft_comm *comm,
+                                      const struct weft__placement *placement)
+{
+    int32_t most = 0;
+    for (int32_t node = 0; node < comm->topology.num_nodes; node++) {
+        int32_t num_experts = 0;
+        for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+            if (comm->topology.node_of_rank[rank] == node)
+                num_experts += weft__placement_num_local(placement, rank);
+        }
+        most = num_experts > most ? num_experts : most;
+    }
+    return most;
+}
+
+static weft_result allocate_counters(weft_comm *comm, struct weft__internode *internode)
+{
+    struct weft_rings *rings = &internode->rings;
+    const uint64_t num_rings = (uint64_t)rings->nodes.num_nodes * (uint64_t)rings->num_channels;
+    const uint64_t bytes = (1 + 2 * 2 * num_rings) * sizeof(uint64_t) +
+                           num_rings * (uint64_t)rings->num_slots * sizeof(uint32_t);
+    WEFT__TRY(weft__machine_of(comm)->alloc(comm, bytes, &internode->counters));
+    internode->num_notifies = internode->counters;
+    rings->num_sent = internode->num_notifies + 1;
+    rings->num_received = rings->num_sent + 2 * num_rings;
+    rings->num_rows_read = (uint32_t *)(rings->num_received + 2 * num_rings);
+    return WEFT_OK;
+}
+
+weft_result weft__internode_create(weft_comm *comm, const struct weft__placement *placement,
+                                   struct weft__internode *internode)
+{
+    struct weft_rings *rings = &internode->rings;
+    WEFT__TRY(weft__nodes_create(comm, "expert parallelism", &internode->nodes));
+    rings->nodes = internode->nodes.device;
+    internode->num_node_experts = most_experts_of_a_node(comm, placement);
+    WEFT__TRY(weft__comm_agree(comm, allocate_counters(comm, internode), "have a weft_ep's rings"));
+    WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, weft__internode_bytes(internode),
+                                                    &internode->memory, &internode->place));
+    rings->memory = internode->memory;
+    rings->place = internode->place;
+    return WEFT_OK;
+}
+
+void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode)
+{
+    const struct weft__machine *machine = weft__machine_of(comm);
+    if (internode->memory != NULL)
+        machine->network_free(comm, internode->memory);
+    machine->free(comm, internode->counters);
+    weft__nodes_destroy(comm, &internode->nodes);
+}
+
+/* ---------------------------------------------------------------- grids */
+
+int32_t weft__internode_num_duties(const struct weft__internode *internode, int32_t num_directions)
+{
+    const struct weft_rings *rings = &internode->rings;
+    return num_directions * (rings->nodes.num_nodes - 1) * rings->num_channels;
+}
+
+int32_t weft__internode_max_blocks(const struct weft__internode *internode, int32_t num_warps)
+{
+    const int32_t least = num_warps > 0 ? num_warps : NUM_WARPS;
+    return (weft__internode_num_duties(internode, 2) + least - 1) / least + 1;
+}
+
+struct weft__grid weft__internode_grid(const struct weft__internode *internode,
+                                       int32_t num_directions, struct weft__grid local,
+                                       int32_t num_warps_wanted)
+{
+    const int32_t num_warps =
+        weft__internode_num_duties(internode, num_directions) + local.num_blocks * local.num_warps;
+    struct weft__grid grid = local;
+    if (num_warps_wanted == 0 && grid.num_warps < NUM_WARPS)
+        grid.num_warps = num_warps < NUM_WARPS ? num_warps : NUM_WARPS;
+    grid.num_blocks = (num_warps + grid.num_warps - 1) / grid.num_warps;
+    return grid;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* What a weft_ep over several nodes has beside the rest: rings, and room to tell counts. */
+#ifndef WEFT_EP_INTERNODE_H
+#define WEFT_EP_INTERNODE_H
+
+#include "ep/placement.h"
+#include "ops/nodes.h"
+#include "programs/internode_notify.h"
+
+struct weft__internode {
+    struct weft__nodes nodes;
+    struct weft_rings rings;
+    int32_t num_node_experts; /* the most that a node has */
+    void *memory;             /* of the network: the rings', then what partners tell */
+    uint64_t place;
+    void *counters; /* rings.num_sent and the following, and num_notifies */
+    uint64_t *num_notifies;
+};
+
+/* Rings as configured, of a communicator with several nodes; checks that they are like those of all ranks. */
+weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
+                                 struct weft__internode *internode);
+/* Collective. */
+weft_result weft__internode_create(weft_comm *comm, const struct weft__placement *placement,
+                                   struct weft__internode *internode);
+void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode);
+
+uint64_t weft__internode_told_bytes(const struct weft__internode *internode);
+/* Of memory of the network. */
+uint64_t weft__internode_bytes(const struct weft__internode *internode);
+
+/* Warps that a launch needs to serve the rings of so many directions. */
+int32_t weft__internode_num_duties(const struct weft__internode *internode, int32_t num_directions);
+/* Blocks that the rings take beside the others, at most, if blocks have num_warps, or 0: as suits. */
+int32_t weft__internode_max_blocks(const struct weft__internode *internode, int32_t num_warps);
+/* A grid with these, and what `local` has, for the rest. */
+struct weft__grid weft__internode_grid(const struct weft__internode *internode,
+                                       int32_t num_directions, struct weft__grid local,
+                                       int32_t num_warps_wanted);
+
+/* Whether a slot holds a row of so many bytes on the wire. */
+weft_result weft__internode_check_row(const struct weft__internode *internode,
+                                      uint64_t wire_row_bytes);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What ranks of this node, or all, get of one token: copies of its row in their outputs, and which of its choices are
+ * experts of theirs. The targets (routing.h) are in the warp's pointers, and are gone afterwards.
+ */
+#ifndef WEFT_PROGRAMS_DELIVER_H
+#define WEFT_PROGRAMS_DELIVER_H
+
+#include "programs/exchange.h"
+#include "programs/routing.h"
+#include "programs/share.h"
+
+struct weft_delivery { /* the same for all tokens */
+    const struct weft_exchange *exchange;
+    uint64_t sequence;
+    const uint32_t *call; /* of whom the tokens come from */
+    const struct weft_placement *placement;
+    int32_t num_topk;
+};
+
+struct weft_token { /* whose rank `source` has it as token `idx` */
+    int32_t source;
+    int32_t idx;
+    weft_dtype index_type;
+    const void *topk_idx; /* [num_topk] */
+    const float *topk_weights;
+};
+
+/* Token idx of arrays [num_tokens][num_topk]. */
+WEFT_FN struct weft_token weft_token_of(int32_t source, int32_t idx,
+                                        const struct weft_delivery *delivery, const void *topk_idx,
+                                        const float *topk_weights)
+{
+    const int is_int64 = (delivery->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_INT64) != 0;
+    const int64_t first = (int64_t)idx * delivery->num_topk;
+    const struct weft_token token = {source, idx, is_int64 ? WEFT_INT64 : WEFT_INT32,
+                                     (const char *)topk_idx + first * (is_int64 ? 8 : 4),
+                                     topk_weights + first};
+    return token;
+}
+
+/* Whether the rank's outputs have that row. */
+WEFT_FN int weft_is_target(struct weft_warp *warp, const struct weft_delivery *delivery,
+                           const void *target)
+{
+    return weft_target_rank(target) >= 0 &&
+           weft_target_row(target) < weft_exchange_capacity(warp, delivery->exchange,
+                                                            delivery->sequence,
+                                                            weft_target_rank(target));
+}
+
+/* Array `array` of the target's rank. */
+WEFT_FN char *weft_target_array(struct weft_warp *warp, const struct weft_delivery *delivery,
+                                const void *target, int array)
+{
+    return weft_exchange_array(warp, delivery->exchange, delivery->sequence,
+                               weft_target_rank(target), array);
+}
+
+/* Part `span` of the row, which begins at src, of a plane. */
+WEFT_FN void weft_deliver_row(struct weft_warp *warp, const struct weft_delivery *delivery,
+                              int32_t plane, const char *src, struct weft_span span,
+                              int32_t num_targets)
+{
+    const uint64_t row_bytes = delivery->call[WEFT_CALL_ROW_BYTES + plane];
+    const void **dsts = weft_warp_pointers(warp);
+    for (int32_t i = weft_lane_idx(warp); i < num_targets; i += WEFT_WARP_SIZE) {
+        const void *target = dsts[i];
+        dsts[i] = NULL;
+        if (weft_is_target(warp, delivery, target))
+            dsts[i] = weft_target_array(warp, delivery, target, WEFT_ARRAY_PLANE + plane) +
+                      (uint64_t)weft_target_row(target) * row_bytes + span.begin;
+    }
+    weft_warp_sync(warp);
+    weft_row_copy(warp, dsts, num_targets, src + span.begin, span.bytes);
+}
+
+WEFT_FN void weft_store_expert_id(uint32_t options, char *ids, int64_t i, int32_t local_expert)
+{
+    if (options & WEFT_OPTION_INT64)
+        ((int64_t *)(void *)ids)[i] = local_expert;
+    else
+        ((int32_t *)(void *)ids)[i] = local_expert;
+}
+
+/* Tells the target's rank which of the token's choices are experts of its own. */
+WEFT_FN void weft_deliver_choice(struct weft_warp *warp, const struct weft_delivery *delivery,
+                                 const struct weft_token *token, const void *target, int32_t k)
+{
+    const struct weft_placement *placement = delivery->placement;
+    const uint32_t options = delivery->call[WEFT_CALL_OPTIONS];
+    const int32_t entry =
+        weft_placement_entry(placement, weft_expert_id(token->topk_idx, token->index_type, k),
+                             token->source, token->idx);
+    const int is_there = entry >= 0 && placement->entry_ranks[entry] == weft_target_rank(target);
+    const int64_t i = (int64_t)weft_target_row(target) * delivery->num_topk + k;
+    weft_store_expert_id(options, weft_target_array(warp, delivery, target, WEFT_ARRAY_TOPK_IDX), i,
+                         is_there ? placement->entry_local[entry] : -1);
+    if (options & WEFT_OPTION_TOPK_WEIGHTS)
+        ((float *)(void *)weft_target_array(warp, delivery, target, WEFT_ARRAY_TOPK_WEIGHTS))[i] =
+            is_there ? token->topk_weights[k] : 0.0f;
+}
+
+/* All but the rows: choices, and where the token is from. */
+WEFT_FN void weft_deliver_topk(struct weft_warp *warp, const struct weft_delivery *delivery,
+                               const struct weft_token *token, int32_t num_targets)
+{
+    const void *const *targets = weft_warp_pointers(warp);
+    const int32_t num_topk = delivery->num_topk;
+    weft_warp_sync(warp); /* the targets are there */
+    if (delivery->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_IDX) {
+        for (int32_t i = weft_lane_idx(warp); i < num_targets * num_topk; i += WEFT_WARP_SIZE) {
+            if (weft_is_target(warp, delivery, targets[i / num_topk]))
+                weft_deliver_choice(warp, delivery, token, targets[i / num_topk], i % num_topk);
+        }
+    }
+    for (int32_t j = weft_lane_idx(warp); j < num_targets; j += WEFT_WARP_SIZE) {
+        if (!weft_is_target(warp, delivery, targets[j]))
+            continue;
+        char *src_tokens = weft_target_array(warp, delivery, targets[j], WEFT_ARRAY_SRC_TOKEN);
+        if (src_tokens != NULL)
+            ((int32_t *)(void *)src_tokens)[weft_target_row(targets[j])] = token->idx;
+    }
+}
+
+/* Own outputs that no rank writes: expert ids after the last row, and the count of drops. */
+WEFT_FN void weft_complete_outputs(struct weft_warp *warp, const struct weft_exchange *exchange,
+                                   const struct weft_routing *routing,
+                                   const struct weft_message *message)
+{
+    const int64_t num_rows = *routing->recv_rows;
+    const int64_t capacity = message->capacity;
+    const uint32_t options = message->call[WEFT_CALL_OPTIONS];
+    const int64_t lane = (int64_t)weft_launch_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    if (lane == 0 && num_rows - capacity > *routing->dropped_rows)
+        *routing->dropped_rows = num_rows - capacity;
+    if (!(options & WEFT_OPTION_TOPK_IDX))
+        return;
+    char *ids = exchange->bases[exchange->rank] + message->array_offsets[WEFT_ARRAY_TOPK_IDX];
+    for (int64_t i = num_rows * routing->num_topk + lane; i < capacity * routing->num_topk;
+         i += (int64_t)weft_num_launch_warps(warp) * WEFT_WARP_SIZE)
+        weft_store_expert_id(options, ids, i, -1);
+}
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internode_combine: as combine, over several nodes. For each token that a partner has relayed the rows of, its partner
+ * sums those of its node, rounds the sum, and sends it back the way that the token came. The owner adds the
+ * sums of all nodes, its own among them, in ascending order of the nodes. A warp for every ring sends; the other
+ * warps take the tokens of this rank one after the other, so that the chunks that they wait for are freed in order.
+ */
+#include "programs/internode_combine.h"
+
+#include "programs/relay.h"
+
+/* What is summed: the rows themselves, or the weights that come with them. */
+struct summands {
+    int array; /* of the messages */
+    weft_dtype dtype;
+    uint64_t row_bytes;
+    uint64_t wire_offset; /* in a row on the wire */
+    const char *const *biases;
+    int32_t num_biases;
+    char *out; /* [num_tokens] rows */
+};
+
+WEFT_FN struct summands summands_of_rows(const struct weft_combine_args *combine)
+{
+    const uint32_t *call = combine->message.call;
+    const struct summands rows = {WEFT_ARRAY_PLANE,
+                                  combine->dtype,
+                                  call[WEFT_CALL_ROW_BYTES],
+                                  weft_wire_weights_bytes(call),
+                                  combine->biases,
+                                  combine->num_biases,
+                                  combine->out};
+    return rows;
+}
+
+WEFT_FN struct summands summands_of_weights(const struct weft_combine_args *combine)
+{
+    const struct summands weights = {WEFT_ARRAY_TOPK_WEIGHTS,
+                                     WEFT_FP32,
+                                     (uint64_t)combine->routing.num_topk * sizeof(float),
+                                     0,
+                                     NULL,
+                                     0,
+                                     (char *)combine->out_topk_weights};
+    return weights;
+}
+
+WEFT_FN struct weft_relay relay_of(const struct weft_internode_combine_args *args,
+                                   uint64_t sequence, int32_t node, int32_t channel,
+                                   const int32_t *num_rows)
+{
+    const uint64_t row_bytes = weft_wire_combine_bytes(args->combine.message.call);
+    const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel),    sequence,
+                                     args->combine.exchange.mailbox_offset,        num_rows[node],
+                                     weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
+    return relay;
+}
+
+/* A row of a rank of this node, or null if it has no such row. */
+WEFT_FN const char *row_of(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+                           uint64_t sequence, const struct summands *summands, int32_t rank,
+                           int32_t row)
+{
+    const struct weft_exchange *exchange = &args->combine.exchange;
+    if (row >= weft_exchange_capacity(warp, exchange, sequence, rank))
+        return NULL;
+    return weft_exchange_array(warp, exchange, sequence, rank, summands->array) +
+           (uint64_t)row * summands->row_bytes;
+}
+
+/* The sources are in the warp's pointers. */
+WEFT_FN void sum_up(struct weft_warp *warp, const struct summands *summands, char *dst,
+                    int32_t num_srcs)
+{
+    const struct weft_reduction reduction = {summands->dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
+    const void **srcs = weft_warp_pointers(warp);
+    const void **dsts = srcs + WEFT_WARP_POINTERS - 1;
+    if (weft_lane_idx(warp) == 0)
+        *dsts = dst;
+    weft_warp_sync(warp);
+    weft_row_reduce(warp, dsts, 1, srcs, num_srcs, reduction,
+                    (int64_t)(summands->row_bytes / weft_dtype_bytes(summands->dtype)));
+    weft_warp_sync(warp); /* the pointers have been used */
+}
+
+/* ------------------------------------------------------------------ sending back */
+
+WEFT_FN void sum_relayed(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+                         const struct weft_relay *relay, const struct summands *summands,
+                         int32_t idx, char *wire)
+{
+    const struct weft_node_routing *routing = &args->combine.routing.nodes;
+    const struct weft_relayed_row *relayed =
+        routing->relayed_rows +
+        ((int64_t)relay->ring.node * routing->max_tokens + idx) * routing->max_relayed_rows;
+    const void **srcs = weft_warp_pointers(warp);
+    for (int32_t j = weft_lane_idx(warp); j < routing->max_relayed_rows; j += WEFT_WARP_SIZE)
+        srcs[j] = relayed[j].rank == WEFT_NO_ROUTE ? NULL
+                                                   : row_of(warp, args, relay->sequence, summands,
+                                                            relayed[j].rank, relayed[j].row);
+    sum_up(warp, summands, wire + summands->wire_offset, routing->max_relayed_rows);
+}
+
+WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
+                                     const struct weft_internode_combine_args *args,
+                                     const struct weft_relay *relay)
+{
+    const struct weft_combine_args *combine = &args->combine;
+    const struct weft_ring *ring = &relay->ring;
+    const struct summands rows = summands_of_rows(combine);
+    const struct summands weights = summands_of_weights(combine);
+    const int has_weights =
+        (combine->message.call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_WEIGHTS) != 0;
+    const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->sequence);
+    for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
+        const uint64_t number = first + (uint64_t)i;
+        const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
+        char *slot = weft_ring_out_slot(ring, number);
+        if (weft_ring_reserve(warp, ring, number, relay->sequence, relay->exchange) !=
+            WEFT_STATUS_OK)
+            return WEFT_STATUS_FAILED;
+        weft_relay_write_header(warp, slot, combine->message.call);
+        for (int32_t row = chunk.begin; row < chunk.end; row++) {
+            char *wire = slot + weft_relay_row_offset(relay, row - chunk.begin);
+            sum_relayed(warp, args, relay, &rows, row, wire);
+            if (has_weights)
+                sum_relayed(warp, args, relay, &weights, row, wire);
+        }
+        weft_ring_send(warp, ring, number, weft_relay_row_offset(relay, chunk.end - chunk.begin));
+    }
+    return WEFT_STATUS_OK;
+}
+
+/* ------------------------------------------------------------------ taking a token's sums */
+
+/* What a node has sent for a token. */
+struct partial {
+    struct weft_relay relay;
+    uint64_t number; /* of the chunk */
+    int32_t chunk_rows;
+    const char *wire; /* the row in the slot */
+};
+
+WEFT_FN struct partial partial_of(const struct weft_internode_combine_args *args, uint64_t sequence,
+                                  int32_t token, struct weft_route route)
+{
+    const struct weft_routing *routing = &args->combine.routing;
+    const int32_t slot = weft_node_slot(routing, args->rings.nodes.num_nodes, token, route);
+    const uint64_t row_bytes = weft_wire_combine_bytes(args->combine.message.call);
+    const int32_t idx = slot / weft_rows_per_chunk(&args->rings, row_bytes);
+    const int32_t channel = idx % args->rings.num_channels;
+    struct partial partial;
+    partial.relay = relay_of(args, sequence, route.rank, channel, routing->nodes.send_tokens);
+    const struct weft_ring *ring = &partial.relay.ring;
+    const int32_t i = idx / args->rings.num_channels;
+    const struct weft_relay_chunk chunk = weft_relay_chunk(&partial.relay, i);
+    partial.number = *weft_ring_counter(ring, args->rings.num_received, sequence) + (uint64_t)i;
+    partial.chunk_rows = chunk.end - chunk.begin;
+    partial.wire = weft_ring_in_slot(ring, partial.number) +
+                   weft_relay_row_offset(&partial.relay, slot - chunk.begin);
+    return partial;
+}
+
+/* Warp-wide. */
+WEFT_FN enum weft_status await_partial(struct weft_warp *warp,
+                                       const struct weft_internode_combine_args *args,
+                                       const struct partial *partial)
+{
+    const struct weft_relay *relay = &partial->relay;
+    const enum weft_status status =
+        weft_ring_receive(warp, &relay->ring, partial->number, relay->sequence, relay->exchange);
+    return status == WEFT_STATUS_OK
+               ? weft_relay_check(warp, relay, weft_ring_in_slot(&relay->ring, partial->number),
+                                  args->combine.message.call)
+               : status;
+}
+
+/* Warp-wide: the row has been read; so has the chunk, if it was the last one. */
+WEFT_FN void release_partial(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+                             const struct partial *partial)
+{
+    const struct weft_rings *rings = &args->rings;
+    const struct weft_ring *ring = &partial->relay.ring;
+    const int64_t ring_idx = (int64_t)ring->node * rings->num_channels + ring->channel;
+    uint32_t *num_read = rings->num_rows_read + ring_idx * rings->num_slots +
+                         (int64_t)weft_ring_slot_idx(ring, partial->number);
+    uint32_t is_last = 0;
+    if (weft_lane_idx(warp) == 0) {
+        /* Pairs with the same of the warps that read the chunk's other rows. */
+        is_last = weft_add_acq_rel(num_read, 1) + 1 == (uint32_t)partial->chunk_rows;
+        if (is_last)
+            *num_read = 0;
+    }
+    if (weft_max_u32(warp, is_last))
+        weft_ring_consume(warp, ring, partial->number);
+}
+
+/* ------------------------------------------------------------------ a token */
+
+/* Sums the rows at this node's ranks into the output. */
+WEFT_FN void sum_own_node(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+                          uint64_t sequence, const struct summands *summands, int32_t token)
+{
+    const struct weft_combine_args *combine = &args->combine;
+    const void **srcs = weft_warp_pointers(warp);
+    const int32_t num_srcs =
+        weft_find_targets(warp, &combine->routing, token, WEFT_ROUTES_ASCENDING, srcs);
+    for (int32_t j = weft_lane_idx(warp); j < num_srcs; j += WEFT_WARP_SIZE) {
+        const int32_t rank = weft_target_rank(srcs[j]);
+        srcs[j] = combine->exchange.bases[rank] == NULL
+                      ? NULL
+                      : row_of(warp, args, sequence, summands, rank, weft_target_row(srcs[j]));
+    }
+    sum_up(warp, summands, summands->out + (uint64_t)token * summands->row_bytes, num_srcs);
+    weft_row_sync(warp); /* the sum is read again */
+}
+
+/* Adds the sums of all nodes; that of the own node is in the output. */
+WEFT_FN void sum_nodes(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+                       uint64_t sequence, const struct summands *summands, int32_t token,
+                       const struct weft_route *routes, int32_t num_routes)
+{
+    const uint64_t own_offset = (uint64_t)token * summands->row_bytes;
+    const void **srcs = weft_warp_pointers(warp);
+    for (int32_t i = weft_lane_idx(warp); i < summands->num_biases; i += WEFT_WARP_SIZE)
+        srcs[i] = summands->biases[i] + own_offset;
+    for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE)
+        srcs[summands->num_biases + j] =
+            routes[j].rank == args->rings.nodes.node
+                ? summands->out + own_offset
+                : partial_of(args, sequence, token, routes[j]).wire + summands->wire_offset;
+    sum_up(warp, summands, summands->out + own_offset, summands->num_biases + num_routes);
+}
+
+WEFT_FN int32_t count_routes(const struct weft_node_routing *routing,
+                             const struct weft_route *routes)
+{
+    int32_t num_routes = 0;
+    while (num_routes < routing->max_node_routes && routes[num_routes].rank != WEFT_NO_ROUTE)
+        num_routes++;
+    return num_routes;
+}
+
+WEFT_FN void sum_token(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+                       uint64_t sequence, const struct summands *summands, int32_t token,
+                       const struct weft_route *routes, int32_t num_routes)
+{
+    for (int32_t j = 0; j < num_routes; j++) {
+        if (routes[j].rank == args->rings.nodes.node)
+            sum_own_node(warp, args, sequence, summands, token);
+    }
+    sum_nodes(warp, args, sequence, summands, token, routes, num_routes);
+}
+
+WEFT_FN enum weft_status combine_token(struct weft_warp *warp,
+                                       const struct weft_internode_combine_args *args,
+                                       uint64_t sequence, int32_t token)
+{
+    const struct weft_combine_args *combine = &args->combine;
+    const struct weft_node_routing *routing = &combine->routing.nodes;
+    const struct weft_route *routes = routing->routes + (int64_t)token * routing->max_node_routes;
+    const int32_t num_routes = count_routes(routing, routes), own = args->rings.nodes.node;
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t j = 0; j < num_routes && status == WEFT_STATUS_OK; j++) {
+        if (routes[j].rank == own)
+            continue;
+        const struct partial partial = partial_of(args, sequence, token, routes[j]);
+        status = await_partial(warp, args, &partial);
+    }
+    if (status != WEFT_STATUS_OK)
+        return status;
+    const struct summands rows = summands_of_rows(combine);
+    sum_token(warp, args, sequence, &rows, token, routes, num_routes);
+    if (combine->out_topk_weights != NULL) {
+        const struct summands weights = summands_of_weights(combine);
+        sum_token(warp, args, sequence, &weights, token, routes, num_routes);
+    }
+    weft_row_sync(warp); /* what has come has been read */
+    for (int32_t j = 0; j < num_routes; j++) {
+        if (routes[j].rank == own)
+            continue;
+        const struct partial partial = partial_of(args, sequence, token, routes[j]);
+        release_partial(warp, args, &partial);
+    }
+    return WEFT_STATUS_OK;
+}
+
+/* ------------------------------------------------------------------ the program */
+
+WEFT_FN enum weft_status send_back(struct weft_warp *warp,
+                                   const struct weft_internode_combine_args *args,
+                                   uint64_t sequence, const struct weft_duty *duty)
+{
+    const struct weft_node_routing *routing = &args->combine.routing.nodes;
+    const int32_t node = weft_node_after(&args->rings.nodes, duty->hops);
+    const struct weft_relay out =
+        relay_of(args, sequence, node, duty->channel, routing->relay_tokens);
+    const struct weft_relay in =
+        relay_of(args, sequence, node, duty->channel, routing->send_tokens);
+    if (weft_lane_idx(warp) == 0)
+        weft_ring_advance(&out.ring, sequence, weft_relay_num_chunks(&out),
+                          weft_relay_num_chunks(&in));
+    return send_chunks(warp, args, &out);
+}
+
+WEFT_FN enum weft_status combine_own(struct weft_warp *warp,
+                                     const struct weft_internode_combine_args *args,
+                                     uint64_t sequence, const struct weft_duty *duty)
+{
+    const struct weft_combine_args *combine = &args->combine;
+    int32_t *num_taken = &combine->exchange.state->num_units_taken[sequence % 2];
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t token = weft_duty_first_token(warp, duty, num_taken);
+         token < combine->routing.num_tokens && status == WEFT_STATUS_OK;
+         token = weft_duty_next_token(warp, duty, num_taken))
+        status = combine_token(warp, args, sequence, token);
+    return status;
+}
+
+WEFT_PROGRAM(internode_combine, warp, args)
+{
+    const struct weft_combine_args *combine = &args->combine;
+    const struct weft_exchange *exchange = &combine->exchange;
+    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_STATUS_FAILED;
+    weft_exchange_tell(warp, exchange, sequence, &combine->message);
+    enum weft_status status = weft_exchange_meet(warp, exchange, sequence, &combine->message);
+    if (status != WEFT_STATUS_OK)
+        return weft_exchange_end(warp, exchange, sequence, status);
+    const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 1);
+    if (duty.kind == WEFT_DUTY_SEND)
+        status = send_back(warp, args, sequence, &duty);
+    if (status == WEFT_STATUS_OK)
+        status = combine_own(warp, args, sequence, &duty);
+    weft_block_sync(warp); /* weft_block_max again */
+    status = (enum weft_status)weft_block_max(warp, (uint32_t)status);
+    if (status != WEFT_STATUS_OK)
+        return weft_exchange_end(warp, exchange, sequence, status);
+    return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internode_dispatch: as dispatch, over several nodes. A token that ranks of another node need crosses the network
+ * once, to this rank's partner there, which relays it to those ranks. A warp for every ring sends, another
+ * relays; the other warps deliver the tokens of this rank to ranks of its own node.
+ */
+#include "programs/internode_dispatch.h"
+
+#include "programs/deliver.h"
+#include "programs/relay.h"
+
+WEFT_FN struct weft_relay relay_of(const struct weft_internode_dispatch_args *args,
+                                   uint64_t sequence, int32_t node, int32_t channel,
+                                   const int32_t *num_rows)
+{
+    const struct weft_routing *routing = &args->dispatch.routing;
+    const uint64_t row_bytes =
+        weft_wire_dispatch_bytes(args->dispatch.message.call, routing->nodes.max_relayed_rows);
+    const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel),    sequence,
+                                     args->dispatch.exchange.mailbox_offset,       num_rows[node],
+                                     weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
+    return relay;
+}
+
+/* ------------------------------------------------------------------ sending */
+
+/* Where the rows go: lane by lane those routes that are on the node. */
+WEFT_FN void write_rows(struct weft_warp *warp, const struct weft_internode_dispatch_args *args,
+                        int32_t node, int32_t token, struct weft_wire_token *wire)
+{
+    const struct weft_routing *routing = &args->dispatch.routing;
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    const struct weft_route *routes = weft_token_routes(routing, token);
+    struct weft_wire_row *rows = (struct weft_wire_row *)(void *)(wire + 1);
+    const int32_t num_routes = weft_num_routes(routing, routes);
+    const int32_t chunk = token / routing->chunk_tokens;
+    int32_t num_rows = 0;
+    for (int32_t i = 0; i < nodes->num_local; i++) {
+        const int32_t rank = nodes->ranks[(int64_t)node * nodes->num_local + i];
+        for (int32_t j = 0; j < num_routes; j++) {
+            if (routes[j].rank != rank)
+                continue;
+            if (weft_lane_idx(warp) == 0) {
+                rows[num_rows].local_idx = i;
+                rows[num_rows].slot =
+                    routing->chunk_base[(int64_t)chunk * routing->num_ranks + rank] +
+                    routes[j].slot;
+            }
+            num_rows++;
+        }
+    }
+    if (weft_lane_idx(warp) == 0) {
+        wire->token = token;
+        wire->num_rows = num_rows;
+    }
+}
+
+/* Ids as the user has them, but in 32 bits: what is larger is no expert. */
+WEFT_FN void write_topk(struct weft_warp *warp, const struct weft_internode_dispatch_args *args,
+                        int32_t token, struct weft_wire_token *wire)
+{
+    const struct weft_dispatch_args *dispatch = &args->dispatch;
+    const struct weft_routing *routing = &dispatch->routing;
+    const uint32_t options = dispatch->message.call[WEFT_CALL_OPTIONS];
+    struct weft_wire_row *rows = (struct weft_wire_row *)(void *)(wire + 1);
+    int32_t *ids = (int32_t *)(void *)(rows + routing->nodes.max_relayed_rows);
+    float *weights = (float *)(void *)(ids + routing->num_topk);
+    const weft_dtype index_type = options & WEFT_OPTION_INT64 ? WEFT_INT64 : WEFT_INT32;
+    for (int32_t k = weft_lane_idx(warp); k < routing->num_topk; k += WEFT_WARP_SIZE) {
+        const int64_t choice = (int64_t)token * routing->num_topk + k;
+        if (options & WEFT_OPTION_TOPK_IDX) {
+            const int64_t expert = weft_expert_id(dispatch->topk_idx, index_type, choice);
+            ids[k] = expert < 0 || expert >= dispatch->placement.num_experts ? -1 : (int32_t)expert;
+        }
+        if (options & WEFT_OPTION_TOPK_WEIGHTS)
+            weights[k] = dispatch->topk_weights[choice];
+    }
+}
+
+WEFT_FN void write_token(struct weft_warp *warp, const struct weft_internode_dispatch_args *args,
+                         int32_t node, int32_t token, char *wire)
+{
+    const struct weft_dispatch_args *dispatch = &args->dispatch;
+    const uint32_t *call = dispatch->message.call;
+    const int32_t max_rows = dispatch->routing.nodes.max_relayed_rows;
+    write_rows(warp, args, node, token, (struct weft_wire_token *)(void *)wire);
+    write_topk(warp, args, token, (struct weft_wire_token *)(void *)wire);
+    for (int32_t plane = 0; plane < (int32_t)call[WEFT_CALL_NUM_PLANES]; plane++) {
+        const void **dsts = weft_warp_pointers(warp);
+        weft_warp_sync(warp); /* the pointer before has been used */
+        if (weft_lane_idx(warp) == 0)
+            dsts[0] = wire + weft_wire_plane_offset(call, max_rows, plane);
+        weft_warp_sync(warp);
+        weft_row_copy(warp, dsts, 1,
+                      dispatch->planes[plane].rows +
+                          (uint64_t)token * dispatch->planes[plane].stride_bytes,
+                      call[WEFT_CALL_ROW_BYTES + plane]);
+    }
+}
+
+WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
+                                     const struct weft_internode_dispatch_args *args,
+                                     const struct weft_relay *relay)
+{
+    const struct weft_ring *ring = &relay->ring;
+    const struct weft_node_routing *nodes = &args->dispatch.routing.nodes;
+    const int32_t *tokens = nodes->tokens + (int64_t)ring->node * nodes->max_tokens;
+    const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->sequence);
+    for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
+        const uint64_t number = first + (uint64_t)i;
+        const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
+        char *slot = weft_ring_out_slot(ring, number);
+        if (weft_ring_reserve(warp, ring, number, relay->sequence, relay->exchange) !=
+            WEFT_STATUS_OK)
+            return WEFT_STATUS_FAILED;
+        weft_relay_write_header(warp, slot, args->dispatch.message.call);
+        for (int32_t row = chunk.begin; row < chunk.end; row++)
+            write_token(warp, args, ring->node, tokens[row],
+                        slot + weft_relay_row_offset(relay, row - chunk.begin));
+        weft_ring_send(warp, ring, number, weft_relay_row_offset(relay, chunk.end - chunk.begin));
+    }
+    return WEFT_STATUS_OK;
+}
+
+/* ------------------------------------------------------------------ relaying */
+
+/* The rows of the partner's token `idx` at the ranks of this node, noted for combine and later dispatches, and in the
+ * warp's pointers. Returns how many. */
+WEFT_FN int32_t find_relayed(struct weft_warp *warp,
+                             const struct weft_internode_dispatch_args *args, int32_t node,
+                             int32_t idx, const struct weft_wire_token *wire)
+{
+    const struct weft_node_routing *routing = &args->dispatch.routing.nodes;
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    const struct weft_wire_row *rows = (const struct weft_wire_row *)(const void *)(wire + 1);
+    struct weft_relayed_row *relayed =
+        routing->relayed_rows +
+        ((int64_t)node * routing->max_tokens + idx) * routing->max_relayed_rows;
+    const void **targets = weft_warp_pointers(warp);
+    weft_warp_sync(warp); /* the previous row's pointers have been used */
+    for (int32_t j = weft_lane_idx(warp); j < routing->max_relayed_rows; j += WEFT_WARP_SIZE) {
+        if (j >= wire->num_rows) {
+            relayed[j].rank = WEFT_NO_ROUTE;
+            continue;
+        }
+        relayed[j].rank = nodes->ranks[(int64_t)nodes->node * nodes->num_local + rows[j].local_idx];
+        relayed[j].row = routing->relay_base[(int64_t)node * nodes->num_local + rows[j].local_idx] +
+                         rows[j].slot;
+        targets[j] = weft_target(relayed[j].rank, relayed[j].row);
+    }
+    return wire->num_rows;
+}
+
+WEFT_FN void relay_token(struct weft_warp *warp, const struct weft_internode_dispatch_args *args,
+                         const struct weft_relay *relay, const struct weft_delivery *delivery,
+                         int32_t idx, const char *row)
+{
+    const struct weft_wire_token *wire = (const struct weft_wire_token *)(const void *)row;
+    const int32_t max_rows = args->dispatch.routing.nodes.max_relayed_rows;
+    const struct weft_wire_row *rows = (const struct weft_wire_row *)(const void *)(wire + 1);
+    const int32_t *ids = (const int32_t *)(const void *)(rows + max_rows);
+    const struct weft_token token = {relay->ring.partner, wire->token, WEFT_INT32, ids,
+                                     (const float *)(const void *)(ids + delivery->num_topk)};
+    for (int32_t plane = 0; plane < (int32_t)delivery->call[WEFT_CALL_NUM_PLANES]; plane++) {
+        const struct weft_span all = {0, delivery->call[WEFT_CALL_ROW_BYTES + plane]};
+        const int32_t num_targets = find_relayed(warp, args, relay->ring.node, idx, wire);
+        weft_deliver_row(warp, delivery, plane,
+                         row + weft_wire_plane_offset(delivery->call, max_rows, plane), all,
+                         num_targets);
+    }
+    weft_deliver_topk(warp, delivery, &token,
+                      find_relayed(warp, args, relay->ring.node, idx, wire));
+}
+
+WEFT_FN enum weft_status relay_chunks(struct weft_warp *warp,
+                                      const struct weft_internode_dispatch_args *args,
+                                      const struct weft_relay *relay)
+{
+    const struct weft_dispatch_args *dispatch = &args->dispatch;
+    const struct weft_ring *ring = &relay->ring;
+    const uint64_t first = *weft_ring_counter(ring, args->rings.num_received, relay->sequence);
+    for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
+        const uint64_t number = first + (uint64_t)i;
+        const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
+        const char *slot = weft_ring_in_slot(ring, number);
+        if (weft_ring_receive(warp, ring, number, relay->sequence, relay->exchange) !=
+                WEFT_STATUS_OK ||
+            weft_relay_check(warp, relay, slot, dispatch->message.call) != WEFT_STATUS_OK)
+            return WEFT_STATUS_FAILED;
+        /* This rank's own call may be without rows, and then without what goes with them. */
+        const struct weft_delivery delivery = {
+            &dispatch->exchange, relay->sequence,
+            ((const struct weft_chunk_header *)(const void *)slot)->call, &dispatch->placement,
+            dispatch->routing.num_topk};
+        for (int32_t row = chunk.begin; row < chunk.end; row++)
+            relay_token(warp, args, relay, &delivery, row,
+                        slot + weft_relay_row_offset(relay, row - chunk.begin));
+        weft_ring_consume(warp, ring, number);
+    }
+    return WEFT_STATUS_OK;
+}
+
+/* ------------------------------------------------------------------ within the node */
+
+/* Of the rows that the token goes to, those at ranks of other nodes are no targets. */
+WEFT_FN int32_t find_local(struct weft_warp *warp, const struct weft_dispatch_args *dispatch,
+                           int32_t token)
+{
+    const void **targets = weft_warp_pointers(warp);
+    const int32_t num_targets =
+        weft_find_targets(warp, &dispatch->routing, token, WEFT_ROUTES_ROTATED, targets);
+    for (int32_t i = weft_lane_idx(warp); i < num_targets; i += WEFT_WARP_SIZE) {
+        if (dispatch->exchange.bases[weft_target_rank(targets[i])] == NULL)
+            targets[i] = weft_target(WEFT_NO_ROUTE, 0);
+    }
+    return num_targets;
+}
+
+WEFT_FN void deliver_own(struct weft_warp *warp, const struct weft_dispatch_args *dispatch,
+                         const struct weft_delivery *delivery, int32_t token)
+{
+    const struct weft_token own = weft_token_of(dispatch->routing.rank, token, delivery,
+                                                dispatch->topk_idx, dispatch->topk_weights);
+    for (int32_t plane = 0; plane < (int32_t)delivery->call[WEFT_CALL_NUM_PLANES]; plane++) {
+        const struct weft_span all = {0, delivery->call[WEFT_CALL_ROW_BYTES + plane]};
+        weft_deliver_row(warp, delivery, plane,
+                         dispatch->planes[plane].rows +
+                             (uint64_t)token * dispatch->planes[plane].stride_bytes,
+                         all, find_local(warp, dispatch, token));
+    }
+    weft_deliver_topk(warp, delivery, &own, find_local(warp, dispatch, token));
+}
+
+WEFT_FN void deliver_all_own(struct weft_warp *warp,
+                             const struct weft_internode_dispatch_args *args, uint64_t sequence,
+                             const struct weft_duty *duty)
+{
+    const struct weft_dispatch_args *dispatch = &args->dispatch;
+    const struct weft_delivery delivery = {&dispatch->exchange, sequence, dispatch->message.call,
+                                           &dispatch->placement, dispatch->routing.num_topk};
+    int32_t *num_taken = &dispatch->exchange.state->num_units_taken[sequence % 2];
+    for (int32_t token = weft_duty_first_token(warp, duty, num_taken);
+         token < dispatch->routing.num_tokens; token = weft_duty_next_token(warp, duty, num_taken))
+        deliver_own(warp, dispatch, &delivery, token);
+}
+
+/* ------------------------------------------------------------------ the program */
+
+/* The ring of the warp, if it has one. Its sender counts for the receiver, too. */
+WEFT_FN enum weft_status do_duty(struct weft_warp *warp,
+                                 const struct weft_internode_dispatch_args *args, uint64_t sequence,
+                                 const struct weft_duty *duty)
+{
+    const struct weft_node_routing *routing = &args->dispatch.routing.nodes;
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    if (duty->kind == WEFT_DUTY_LOCAL)
+        return WEFT_STATUS_OK;
+    const int32_t node = duty->kind == WEFT_DUTY_SEND ? weft_node_after(nodes, duty->hops)
+                                                      : weft_node_before(nodes, duty->hops);
+    const struct weft_relay out =
+        relay_of(args, sequence, node, duty->channel, routing->send_tokens);
+    const struct weft_relay in =
+        relay_of(args, sequence, node, duty->channel, routing->relay_tokens);
+    if (duty->kind == WEFT_DUTY_RECEIVE)
+        return relay_chunks(warp, args, &in);
+    if (weft_lane_idx(warp) == 0)
+        weft_ring_advance(&out.ring, sequence, weft_relay_num_chunks(&out),
+                          weft_relay_num_chunks(&in));
+    return send_chunks(warp, args, &out);
+}
+
+WEFT_PROGRAM(internode_dispatch, warp, args)
+{
+    const struct weft_dispatch_args *dispatch = &args->dispatch;
+    const struct weft_exchange *exchange = &dispatch->exchange;
+    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_STATUS_FAILED;
+    weft_exchange_tell(warp, exchange, sequence, &dispatch->message);
+    enum weft_status status = weft_exchange_meet(warp, exchange, sequence, &dispatch->message);
+    if (status != WEFT_STATUS_OK)
+        return weft_exchange_end(warp, exchange, sequence, status);
+    const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 2);
+    status = do_duty(warp, args, sequence, &duty);
+    if (status == WEFT_STATUS_OK)
+        deliver_all_own(warp, args, sequence, &duty);
+    weft_complete_outputs(warp, exchange, &dispatch->routing, &dispatch->message);
+    weft_block_sync(warp); /* weft_block_max again */
+    status = (enum weft_status)weft_block_max(warp, (uint32_t)status);
+    if (status != WEFT_STATUS_OK)
+        return weft_exchange_end(warp, exchange, sequence, status);
+    return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internode_notify: as notify, where ranks of other nodes can be reached by the network only. A rank tells its partner
+ * in each node what it has for that node; the partner spreads it among the ranks there. Then every rank has
+ * the counts of all ranks for all ranks of its node: prefix sums give the rows of what arrives, of what it sends within
+ * the node, and of what it will relay for its partners. One block.
+ */
+#include "programs/internode_notify.h"
+
+WEFT_FN int32_t num_local_experts(const struct weft_placement *placement, int32_t rank)
+{
+    return placement->rank_offsets[rank + 1] - placement->rank_offsets[rank];
+}
+
+WEFT_FN int32_t *counts_of(const struct weft_internode_notify_args *args, uint64_t sequence,
+                           int32_t owner, int32_t source)
+{
+    const uint64_t buffer = (sequence % 2) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
+    return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
+           buffer * (uint64_t)args->counts_stride;
+}
+
+/* The i-th rank of a node. */
+WEFT_FN int32_t rank_of(const struct weft_nodes *nodes, int32_t node, int32_t i)
+{
+    return nodes->ranks[(int64_t)node * nodes->num_local + i];
+}
+
+/* ------------------------------------------------------------------ telling */
+
+WEFT_FN struct weft_told_counts *told_counts(const struct weft_internode_notify_args *args,
+                                             enum weft_told_direction direction, uint64_t notify,
+                                             int32_t node)
+{
+    return (struct weft_told_counts *)(void *)(args->told +
+                                               weft_told_offset(args->rings.nodes.num_nodes,
+                                                                args->told_bytes, direction, notify,
+                                                                node));
+}
+
+/* Selections of the experts of a rank, in the order of their local ids. */
+WEFT_FN void copy_selections(struct weft_warp *warp, const struct weft_internode_notify_args *args,
+                             int32_t rank, int32_t *selections)
+{
+    const struct weft_placement *placement = &args->placement;
+    const int32_t *entries = placement->rank_entries + placement->rank_offsets[rank];
+    for (int32_t i = weft_lane_idx(warp); i < num_local_experts(placement, rank);
+         i += WEFT_WARP_SIZE)
+        selections[i] = args->routing.entry_selections[entries[i]];
+}
+
+WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_notify_args *args,
+                          uint64_t notify, int32_t node)
+{
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    struct weft_told_counts *told = told_counts(args, WEFT_TOLD_OUT, notify, node);
+    int32_t *rows = (int32_t *)(void *)(told + 1), *selections = rows + nodes->num_local;
+    for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_CALL_FIELDS; i += WEFT_WARP_SIZE)
+        told->call[i] = args->message.call[i];
+    if (weft_lane_idx(warp) == 0)
+        told->num_tokens = args->routing.nodes.send_tokens[node];
+    for (int32_t i = weft_lane_idx(warp); i < nodes->num_local; i += WEFT_WARP_SIZE)
+        rows[i] = args->routing.send_rows[rank_of(nodes, node, i)];
+    for (int32_t i = 0; i < nodes->num_local; i++) {
+        const int32_t rank = rank_of(nodes, node, i);
+        copy_selections(warp, args, rank, selections);
+        selections += num_local_experts(&args->placement, rank);
+    }
+    const int32_t num_nodes = nodes->num_nodes;
+    const struct weft_remote_put put = {
+        weft_partner(nodes, node),
+        1,
+        args->told_place +
+            weft_told_offset(num_nodes, args->told_bytes, WEFT_TOLD_OUT, notify, node),
+        args->told_place +
+            weft_told_offset(num_nodes, args->told_bytes, WEFT_TOLD_IN, notify, nodes->node),
+        (uint64_t)((char *)selections - (char *)told),
+        args->told_place + (uint64_t)nodes->node * sizeof(uint64_t)};
+    weft_remote_put(warp, &put);
+}
+
+/* ------------------------------------------------------------------ spreading */
+
+/* Gives the ranks of the node what `source` has for them. */
+WEFT_FN void spread_own(struct weft_warp *warp, const struct weft_internode_notify_args *args,
+                        uint64_t sequence, int32_t i)
+{
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    const int32_t owner = rank_of(nodes, nodes->node, i);
+    int32_t *counts = counts_of(args, sequence, owner, args->exchange.rank);
+    for (int32_t j = weft_lane_idx(warp); j < nodes->num_local; j += WEFT_WARP_SIZE)
+        counts[j] = args->routing.send_rows[rank_of(nodes, nodes->node, j)];
+    copy_selections(warp, args, owner, counts + nodes->num_local);
+}
+
+WEFT_FN void spread_told(struct weft_warp *warp, const struct weft_internode_notify_args *args,
+                         uint64_t sequence, int32_t source, const struct weft_told_counts *told)
+{
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    const int32_t *rows = (const int32_t *)(const void *)(told + 1);
+    const int32_t *selections = rows + nodes->num_local;
+    for (int32_t i = 0; i < nodes->num_local; i++) {
+        const int32_t owner = rank_of(nodes, nodes->node, i);
+        const int32_t num_experts = num_local_experts(&args->placement, owner);
+        int32_t *counts = counts_of(args, sequence, owner, source);
+        for (int32_t j = weft_lane_idx(warp); j < nodes->num_local; j += WEFT_WARP_SIZE)
+            counts[j] = rows[j];
+        for (int32_t j = weft_lane_idx(warp); j < num_experts; j += WEFT_WARP_SIZE)
+            counts[nodes->num_local + j] = selections[j];
+        selections += num_experts;
+    }
+}
+
+/* Warp-wide: takes what the partner in a node tells. */
+WEFT_FN enum weft_status hear_partner(struct weft_warp *warp,
+                                      const struct weft_internode_notify_args *args,
+                                      uint64_t sequence, uint64_t notify, int32_t node)
+{
+    const int32_t partner = weft_partner(&args->rings.nodes, node);
+    const struct weft_wait_site site = {WEFT_PHASE_START, partner, sequence,
+                                        args->exchange.mailbox_offset};
+    const uint64_t *word = (const uint64_t *)(const void *)args->told + node;
+    const struct weft_told_counts *told = told_counts(args, WEFT_TOLD_IN, notify, node);
+    if (weft_max_u32(warp, (uint32_t)weft_wait(warp, word, notify + 1, &site)) != WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
+    const int32_t field = weft_first_difference(warp, args->message.call, told->call);
+    if (field < WEFT_NUM_CALL_FIELDS) {
+        const struct weft_failure mismatch = {WEFT_FAILURE_MISMATCH, site, (uint32_t)field,
+                                              args->message.call[field], told->call[field]};
+        return weft_fail(warp, &mismatch);
+    }
+    if (weft_lane_idx(warp) == 0)
+        args->routing.nodes.relay_tokens[node] = told->num_tokens;
+    spread_told(warp, args, sequence, partner, told);
+    return WEFT_STATUS_OK;
+}
+
+WEFT_FN enum weft_status hear_partners(struct weft_warp *warp,
+                                       const struct weft_internode_notify_args *args,
+                                       uint64_t sequence, uint64_t notify)
+{
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes && status == WEFT_STATUS_OK;
+         i += weft_num_warps(warp))
+        status = hear_partner(warp, args, sequence, notify, weft_node_before(nodes, i));
+    return (enum weft_status)weft_block_max(warp, (uint32_t)status);
+}
+
+/* ------------------------------------------------------------------ prefix sums */
+
+/* One lane: the rows at the i-th rank of the node, source by source. */
+WEFT_FN void sum_rows_of(const struct weft_internode_notify_args *args, uint64_t sequence,
+                         int32_t i)
+{
+    const struct weft_routing *routing = &args->routing;
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    const int32_t rank = rank_of(nodes, nodes->node, i);
+    int32_t num_rows = 0;
+    for (int32_t source = 0; source < routing->num_ranks; source++) {
+        const int32_t rows = counts_of(args, sequence, routing->rank, source)[i];
+        if (source == routing->rank)
+            routing->rank_base[rank] = num_rows;
+        for (int32_t hop = 1; hop < nodes->num_nodes; hop++) {
+            const int32_t node = weft_node_before(nodes, hop);
+            if (source == weft_partner(nodes, node))
+                routing->nodes.relay_base[(int64_t)node * nodes->num_local + i] = num_rows;
+        }
+        if (rank == routing->rank)
+            routing->recv_rank_rows[source] = rows;
+        num_rows += rows;
+    }
+    if (rank == routing->rank)
+        *routing->recv_rows = num_rows;
+}
+
+WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_internode_notify_args *args,
+                            uint64_t sequence)
+{
+    const struct weft_routing *routing = &args->routing;
+    const int32_t num_local = args->rings.nodes.num_local;
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
+    const int32_t alignment = args->expert_alignment;
+    for (int32_t i = thread; i < num_local; i += num_threads)
+        sum_rows_of(args, sequence, i);
+    for (int32_t i = thread; i < num_local_experts(&args->placement, routing->rank);
+         i += num_threads) {
+        int32_t num_selections = 0;
+        for (int32_t source = 0; source < routing->num_ranks; source++)
+            num_selections += counts_of(args, sequence, routing->rank, source)[num_local + i];
+        routing->recv_expert_rows[i] = (num_selections + alignment - 1) / alignment * alignment;
+    }
+    if (thread == 0)
+        *routing->dropped_rows = 0;
+}
+
+/* ------------------------------------------------------------------ the program */
+
+/* Which token has a slot among those for a node. */
+WEFT_FN void list_tokens(struct weft_warp *warp, const struct weft_internode_notify_args *args)
+{
+    const struct weft_routing *routing = &args->routing;
+    const struct weft_node_routing *nodes = &routing->nodes;
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    for (int32_t token = thread; token < routing->num_tokens;
+         token += weft_num_warps(warp) * WEFT_WARP_SIZE) {
+        const struct weft_route *routes = nodes->routes + (int64_t)token * nodes->max_node_routes;
+        for (int32_t j = 0; j < nodes->max_node_routes && routes[j].rank != WEFT_NO_ROUTE; j++) {
+            const int32_t slot =
+                weft_node_slot(routing, args->rings.nodes.num_nodes, token, routes[j]);
+            nodes->tokens[(int64_t)routes[j].rank * nodes->max_tokens + slot] = token;
+        }
+    }
+}
+
+/* The rings' counters go on by none. */
+WEFT_FN void advance_rings(struct weft_warp *warp, const struct weft_internode_notify_args *args,
+                           uint64_t sequence)
+{
+    const struct weft_rings *rings = &args->rings;
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t num_rings = (rings->nodes.num_nodes - 1) * rings->num_channels;
+    for (int32_t i = thread; i < num_rings; i += weft_num_warps(warp) * WEFT_WARP_SIZE) {
+        const int32_t node = weft_node_after(&rings->nodes, 1 + i / rings->num_channels);
+        const struct weft_ring ring = weft_ring_of(rings, node, i % rings->num_channels);
+        weft_ring_advance(&ring, sequence, 0, 0);
+    }
+    if (thread == 0)
+        ++*args->num_notifies;
+}
+
+WEFT_FN enum weft_status exchange_counts(struct weft_warp *warp,
+                                         const struct weft_internode_notify_args *args,
+                                         uint64_t sequence, uint64_t notify)
+{
+    const struct weft_nodes *nodes = &args->rings.nodes;
+    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes; i += weft_num_warps(warp))
+        tell_partner(warp, args, notify, weft_node_after(nodes, i));
+    for (int32_t i = weft_warp_idx(warp); i < nodes->num_local; i += weft_num_warps(warp))
+        spread_own(warp, args, sequence, i);
+    enum weft_status status = weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
+    weft_block_sync(warp); /* weft_block_max again */
+    if (status == WEFT_STATUS_OK)
+        status = hear_partners(warp, args, sequence, notify);
+    if (status != WEFT_STATUS_OK)
+        return status;
+    weft_block_sync(warp);
+    if (weft_warp_idx(warp) == 0) {
+        weft_exchange_signal(warp, &args->exchange, sequence);
+        status = weft_exchange_await(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_HERE);
+    }
+    return (enum weft_status)weft_block_max(warp, (uint32_t)status);
+}
+
+WEFT_PROGRAM(internode_notify, warp, args)
+{
+    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_STATUS_FAILED;
+    const uint64_t notify = *args->num_notifies;
+    list_tokens(warp, args);
+    const enum weft_status status = exchange_counts(warp, args, sequence, notify);
+    if (status == WEFT_STATUS_OK) {
+        receive_counts(warp, args, sequence);
+        advance_rings(warp, args, sequence);
+    }
+    return weft_exchange_end(warp, &args->exchange, sequence, status);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What dispatch and combine between nodes have in common: some warps of a launch have a ring each, to send or to
+ * receive, and the others move the rows of this node's ranks.
+ */
+#ifndef WEFT_PROGRAMS_RELAY_H
+#define WEFT_PROGRAMS_RELAY_H
+
+#include "programs/ring.h"
+#include "programs/share.h"
+
+/* What a ring carries in an operation. */
+struct weft_relay {
+    struct weft_ring ring;
+    uint64_t sequence;
+    uint64_t exchange; /* for reports */
+    int32_t num_rows;
+    int32_t rows_per_chunk;
+    uint64_t row_bytes; /* on the wire */
+};
+
+/* The relay's i-th chunk: rows [begin, end) of all that go between the two nodes. */
+struct weft_relay_chunk {
+    int32_t begin;
+    int32_t end;
+};
+
+WEFT_FN struct weft_relay_chunk weft_relay_chunk(const struct weft_relay *relay, int32_t i)
+{
+    const struct weft_ring *ring = &relay->ring;
+    const int32_t idx = i * ring->rings->num_channels + ring->channel;
+    const int32_t begin = idx * relay->rows_per_chunk;
+    const int32_t num_left = relay->num_rows - begin;
+    const struct weft_relay_chunk chunk = {
+        begin, begin + (num_left < relay->rows_per_chunk ? num_left : relay->rows_per_chunk)};
+    return chunk;
+}
+
+WEFT_FN int32_t weft_relay_num_chunks(const struct weft_relay *relay)
+{
+    return weft_num_chunks(relay->ring.rings, relay->num_rows, relay->rows_per_chunk,
+                           relay->ring.channel);
+}
+
+/* Where row i of a chunk is in its slot. */
+WEFT_FN uint64_t weft_relay_row_offset(const struct weft_relay *relay, int32_t i)
+{
+    return WEFT_CHUNK_HEADER_BYTES + (uint64_t)i * relay->row_bytes;
+}
+
+/* Warp-wide: what the sender calls, for weft_relay_check. */
+WEFT_FN void weft_relay_write_header(struct weft_warp *warp, char *slot, const uint32_t *call)
+{
+    struct weft_chunk_header *header = (struct weft_chunk_header *)(void *)slot;
+    for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_CALL_FIELDS; i += WEFT_WARP_SIZE)
+        header->call[i] = call[i];
+}
+
+/* Warp-wide: whether the sender of a chunk has called the same. */
+WEFT_FN enum weft_status weft_relay_check(struct weft_warp *warp, const struct weft_relay *relay,
+                                          const char *slot, const uint32_t *call)
+{
+    const struct weft_chunk_header *header = (const struct weft_chunk_header *)(const void *)slot;
+    const int32_t field = weft_first_difference(warp, call, header->call);
+    if (field == WEFT_NUM_CALL_FIELDS)
+        return WEFT_STATUS_OK;
+    const struct weft_failure mismatch = {
+        WEFT_FAILURE_MISMATCH,
+        {WEFT_PHASE_START, relay->ring.partner, relay->sequence, relay->exchange},
+        (uint32_t)field,
+        call[field],
+        header->call[field]};
+    return weft_fail(warp, &mismatch);
+}
+
+/* ------------------------------------------------------------------ who does what */
+
+enum weft_duty_kind { WEFT_DUTY_SEND, WEFT_DUTY_RECEIVE, WEFT_DUTY_LOCAL };
+
+struct weft_duty {
+    enum weft_duty_kind kind;
+    int32_t hops; /* to or from the other node */
+    int32_t channel;
+    int32_t local_idx; /* among those that are local */
+    int32_t num_local; /* warps */
+};
+
+/* Rings to send come first, then as many to receive if these have warps of their own. */
+WEFT_FN struct weft_duty weft_warp_duty(struct weft_warp *warp, const struct weft_rings *rings,
+                                        int32_t num_directions)
+{
+    const int32_t idx = weft_launch_warp_idx(warp);
+    const int32_t num_rings = (rings->nodes.num_nodes - 1) * rings->num_channels;
+    const int32_t num_duties = num_directions * num_rings;
+    const struct weft_duty duty = {idx < num_rings    ? WEFT_DUTY_SEND
+                                   : idx < num_duties ? WEFT_DUTY_RECEIVE
+                                                      : WEFT_DUTY_LOCAL,
+                                   1 + idx % num_rings / rings->num_channels,
+                                   idx % rings->num_channels, idx - num_duties,
+                                   weft_num_launch_warps(warp) - num_duties};
+    return duty;
+}
+
+/* Local warps begin with a token each; who is free takes the next. */
+WEFT_FN int32_t weft_duty_first_token(struct weft_warp *warp, const struct weft_duty *duty,
+                                      int32_t *num_taken)
+{
+    if (duty->kind == WEFT_DUTY_LOCAL)
+        return duty->local_idx;
+    const struct weft_share share = {duty->num_local, 1, 0, num_taken};
+    return weft_taken_unit(warp, weft_take_unit(warp, &share));
+}
+
+WEFT_FN int32_t weft_duty_next_token(struct weft_warp *warp, const struct weft_duty *duty,
+                                     int32_t *num_taken)
+{
+    const struct weft_share share = {duty->num_local, 1, 0, num_taken};
+    return weft_taken_unit(warp, weft_take_unit(warp, &share));
+}
+
+#endif

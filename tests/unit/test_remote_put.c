@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* weft_remote_put on the cpu machine: rows through a ring of slots, with credits, between ranks of two nodes; in heaps
+ * that have grown; and puts that are wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/ranks.h"
+#include "machine/host.h"
+#include "ops/programs.h"
+
+enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_SLOTS = 4, NUM_ROWS = 100, MAX_ROW_BYTES = 100000 };
+
+/* In memory of the network. */
+struct area {
+    unsigned char sent[NUM_SLOTS][MAX_ROW_BYTES];
+    unsigned char received[NUM_SLOTS][MAX_ROW_BYTES];
+    uint64_t num_arrived[NUM_SLOTS]; /* rows, in this rank's slots */
+    uint64_t num_credits[NUM_SLOTS]; /* rows that the partner has read in its slots */
+};
+
+struct ring_args {
+    struct area *area;
+    uint64_t area_offset;
+    int32_t rank, partner;
+    uint64_t row_bytes;
+    int32_t *num_wrong;
+    struct weft_remote_put wrong; /* of put_wrongly */
+};
+
+static unsigned char value_at(int32_t from, int32_t row, uint64_t byte)
+{
+    return (unsigned char)((uint64_t)from * 77 + (uint64_t)row * 13 + byte + (byte >> 8));
+}
+
+static enum weft_status send_row(struct weft_warp *warp, const struct ring_args *args, int32_t row)
+{
+    const int32_t slot = row % NUM_SLOTS;
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
+    if (weft_wait(warp, &args->area->num_credits[slot], (uint64_t)(row / NUM_SLOTS), &site) !=
+        WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
+    for (uint64_t byte = 0; byte < args->row_bytes; byte++)
+        args->area->sent[slot][byte] = value_at(args->rank, row, byte);
+    const uint64_t slot_offset = (uint64_t)slot * MAX_ROW_BYTES;
+    const struct weft_remote_put put = {
+        args->partner,
+        1,
+        args->area_offset + offsetof(struct area, sent) + slot_offset,
+        args->area_offset + offsetof(struct area, received) + slot_offset,
+        args->row_bytes,
+        args->area_offset + offsetof(struct area, num_arrived) + (uint64_t)slot * sizeof(uint64_t)};
+    weft_remote_put(warp, &put);
+    return WEFT_STATUS_OK;
+}
+
+static enum weft_status receive_row(struct weft_warp *warp, const struct ring_args *args,
+                                    int32_t row)
+{
+    const int32_t slot = row % NUM_SLOTS;
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
+    if (weft_wait(warp, &args->area->num_arrived[slot], (uint64_t)(row / NUM_SLOTS) + 1, &site) !=
+        WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
+    for (uint64_t byte = 0; byte < args->row_bytes; byte++)
+        *args->num_wrong += args->area->received[slot][byte] != value_at(args->partner, row, byte);
+    const struct weft_remote_put credit = {.rank = args->partner,
+                                           .add = 1,
+                                           .word = args->area_offset +
+                                                   offsetof(struct area, num_credits) +
+                                                   (uint64_t)slot * sizeof(uint64_t)};
+    weft_remote_put(warp, &credit);
+    return WEFT_STATUS_OK;
+}
+
+/* Until the partner has read all rows: before that the slots must not be freed. */
+static enum weft_status await_all_credits(struct weft_warp *warp, const struct ring_args *args)
+{
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t slot = 0; slot < NUM_SLOTS && status == WEFT_STATUS_OK; slot++)
+        status = weft_wait(warp, &args->area->num_credits[slot], NUM_ROWS / NUM_SLOTS, &site);
+    return status;
+}
+
+/* Warp 0 sends, warp 1 receives. */
+static enum weft_status pass_rows(struct weft_warp *warp, const void *untyped)
+{
+    const struct ring_args *args = untyped;
+    enum weft_status status = WEFT_STATUS_OK;
+    for (int32_t row = 0; row < NUM_ROWS && status == WEFT_STATUS_OK; row++)
+        status =
+            weft_warp_idx(warp) == 0 ? send_row(warp, args, row) : receive_row(warp, args, row);
+    if (status == WEFT_STATUS_OK && weft_warp_idx(warp) == 0)
+        status = await_all_credits(warp, args);
+    return status;
+}
+
+/* And waits for what nobody sends. */
+static enum weft_status put_wrongly(struct weft_warp *warp, const void *untyped)
+{
+    const struct ring_args *args = untyped;
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
+    if (args->wrong.add != 0)
+        weft_remote_put(warp, &args->wrong);
+    return weft_wait(warp, &args->area->num_arrived[0], UINT64_MAX, &site);
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+static int open_comm(struct ranks_context *context, weft_comm **comm)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = NUM_NODES;
+    config.heap_max_bytes = 64 << 20;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, &config, comm));
+    return 0;
+}
+
+static int alloc_area(struct ranks_context *context, weft_comm *comm, struct ring_args *args)
+{
+    void *area;
+    RANK_CHECK_OK(context, weft__host_machine.network_alloc(comm, sizeof(struct area), &area,
+                                                            &args->area_offset));
+    args->area = area;
+    args->rank = context->rank;
+    args->partner = (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
+    return 0;
+}
+
+static weft_result launch(weft_comm *comm, weft__program_fn *function, const struct ring_args *args)
+{
+    weft_stream *stream;
+    const struct weft__program program = {"rows", function};
+    const struct weft__launch request = {
+        .program = &program,
+        .args = args,
+        .args_bytes = sizeof *args,
+        .grid = {.num_blocks = 1, .num_warps = function == pass_rows ? 2 : 1},
+        .comm = comm,
+        .on_failure = weft__program_failed};
+    WEFT__TRY(weft_stream_create(comm, &stream));
+    weft_result result = stream->machine->launch(stream, &request);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(stream);
+    (void)weft_stream_destroy(stream);
+    return result;
+}
+
+static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t row_bytes)
+{
+    int32_t num_wrong = 0;
+    struct ring_args args = {.row_bytes = row_bytes, .num_wrong = &num_wrong};
+    weft_net_info before, after;
+    if (alloc_area(context, comm, &args) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_net_query(comm, &before));
+    RANK_CHECK_OK(context, launch(comm, pass_rows, &args));
+    RANK_CHECK(context, num_wrong == 0, "%d wrong bytes", num_wrong);
+    RANK_CHECK_OK(context, weft_host_barrier(comm)); /* the last credits are under way */
+    RANK_CHECK_OK(context, weft_net_query(comm, &after));
+    RANK_CHECK(context, after.sent_bytes - before.sent_bytes == NUM_ROWS * row_bytes,
+               "%llu bytes were sent", (unsigned long long)(after.sent_bytes - before.sent_bytes));
+    weft__host_machine.network_free(comm, args.area);
+    return 0;
+}
+
+static int pass_rows_in_growing_heaps(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_heap_info heap;
+    void *gap;
+    if (open_comm(context, &comm) != 0 || pass_rows_of(context, comm, 1000) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(comm, &heap));
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, heap.committed_bytes, &gap));
+    if (pass_rows_of(context, comm, 16) != 0 || pass_rows_of(context, comm, MAX_ROW_BYTES) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static int put_to_neighbour(struct ranks_context *context)
+{
+    weft_comm *comm;
+    int32_t failed_rank;
+    struct ring_args args = {.wrong = {.rank = 1, .add = context->rank == 0}};
+    if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
+        return 1;
+    args.wrong.word = args.area_offset;
+    RANK_CHECK_ERROR(context, launch(comm, put_wrongly, &args), WEFT_ERROR_INVALID_ARGUMENT,
+                     "network of rank 0: rank 1 is no peer of the network");
+    RANK_CHECK(context, weft_comm_status(comm, &failed_rank) != WEFT_OK && failed_rank == 0,
+               "rank %d failed", failed_rank);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+/* Where the target has addresses, but no memory yet. */
+static int put_beyond_the_memory(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_heap_info heap;
+    struct ring_args args = {.wrong = {.rank = 3, .add = context->rank == 0, .num_bytes = 64}};
+    if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(comm, &heap));
+    args.wrong.source = args.wrong.word = args.area_offset;
+    args.wrong.target = heap.committed_bytes;
+    RANK_CHECK_ERROR(context, launch(comm, put_wrongly, &args), WEFT_ERROR_RANK_FAILED,
+                     "rank 0 sent a message that makes no sense: its place is outside");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- tests */
+
+static void run_on(const char *engine)
+{
+    if (!tests_network_is_there(engine))
+        skip();
+    setenv("WEFT_NET", engine, 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, pass_rows_in_growing_heaps, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, pass_rows_in_growing_heaps, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+static void rows_arrive_over_shm(void **state)
+{
+    (void)state;
+    run_on("shm");
+}
+
+static void rows_arrive_over_ucx(void **state)
+{
+    (void)state;
+    run_on("ucx");
+}
+
+static void puts_that_are_wrong_fail_the_communicator(void **state)
+{
+    (void)state;
+    setenv("WEFT_NET", "shm", 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_to_neighbour, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_beyond_the_memory, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_arrive_over_shm),
+        cmocka_unit_test(rows_arrive_over_ucx),
+        cmocka_unit_test(puts_that_are_wrong_fail_the_communicator),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* What the rounds of the operations of expert parallelism have in common. */
+#ifndef WEFT_SIM_EP_ROUNDS_H
+#define WEFT_SIM_EP_ROUNDS_H
+
+#include "party.h"
+
+weft_ep_handle *party_handle(const struct party *party, int32_t round);
+/* Host code says what it touches, so that its order with the lanes is checked too. */
+void party_clear(void *address, size_t num_bytes);
+void party_clear_rows(const struct party *party, const struct rows *rows);
+
+/* Routes a batch, then enqueues an operation on it several times, and checks all of them at the end. */
+weft_result party_run_repeated(struct party *party, int32_t round,
+                               weft_result (*enqueue)(struct party *, int32_t, int32_t),
+                               void (*check)(struct party *, int32_t, int32_t));
+
+/* A round of combine (combine_rounds.c). */
+weft_result party_run_combine(struct party *party, int32_t round);
+
+#endif
