@@ -58,7 +58,7 @@ endfunction()
 
 set(fatbin_dir ${PROJECT_BINARY_DIR}/fatbins)
 set(cuda_program_sources)
-foreach(program ${program_sources} machine/cuda/link_rate.cu machine/cuda/probe.cu)
+foreach(program ${program_sources} ${network_program_sources} machine/cuda/link_rate.cu machine/cuda/probe.cu)
   list(APPEND cuda_program_sources ${PROJECT_SOURCE_DIR}/src/${program})
 endforeach()
 
@@ -92,6 +92,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/launch.c
   machine/cuda/link_rate.c
   machine/cuda/memory.c
+  machine/cuda/network.c
   machine/cuda/probe.c
   machine/cuda/sharing.c
   machine/cuda/stream.c

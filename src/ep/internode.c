@@ -157,6 +157,8 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
     const int32_t num_warps =
         weft__internode_num_duties(internode, num_directions) + local.num_blocks * local.num_warps;
     struct weft__grid grid = local;
+    /* What the network has put into a slot, the copy engines of GPUs would see only after a fence of their own. */
+    grid.copied_row_bytes = 0;
     if (num_warps_wanted == 0 && grid.num_warps < NUM_WARPS)
         grid.num_warps = num_warps < NUM_WARPS ? num_warps : NUM_WARPS;
     grid.num_blocks = (num_warps + grid.num_warps - 1) / grid.num_warps;
