@@ -164,3 +164,17 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
     grid.num_blocks = (num_warps + grid.num_warps - 1) / grid.num_warps;
     return grid;
 }
+
+struct weft__grid weft__internode_takers(const struct weft__internode *internode,
+                                         uint64_t wire_row_bytes, struct weft__grid local)
+{
+    const struct weft_rings *rings = &internode->rings;
+    const int64_t num_rows =
+        (int64_t)weft_rings_num_slots(rings) * weft_rows_per_chunk(rings, wire_row_bytes);
+    struct weft__grid grid = local;
+    if (grid.num_warps > num_rows)
+        grid.num_warps = (int32_t)num_rows;
+    if ((int64_t)grid.num_blocks * grid.num_warps > num_rows)
+        grid.num_blocks = (int32_t)(num_rows / grid.num_warps);
+    return grid;
+}

@@ -257,15 +257,17 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
-    const struct weft__grid grid =
-        weft__internode_grid(internode, RINGS_ONE_WAY, local, ep->grid.num_warps);
+    const uint64_t wire_row_bytes = weft_wire_combine_bytes(args->message.call);
+    WEFT__TRY(weft__internode_check_row(internode, wire_row_bytes));
+    const struct weft__grid grid = weft__internode_grid(
+        internode, RINGS_ONE_WAY, weft__internode_takers(internode, wire_row_bytes, local),
+        ep->grid.num_warps);
     struct weft_internode_combine_args program_args = {.combine = *args, .rings = internode->rings};
     struct weft_message *message = &program_args.combine.message;
     message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
     message->num_blocks = grid.num_blocks;
     if (!handle->has_relayed)
         WEFT__TRY(relay_routes(handle, stream));
-    WEFT__TRY(weft__internode_check_row(internode, weft_wire_combine_bytes(message->call)));
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,
                                  &program_args, sizeof program_args);
 }
