@@ -271,6 +271,24 @@ void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
     (void)weft__progress_post(comm->network->progress, request, NULL);
 }
 
+void weft__net_drive(weft_comm *comm)
+{
+    if (comm->network != NULL)
+        weft__progress_drive(comm->network->progress);
+}
+
+void weft__net_drive_posted(weft_comm *comm)
+{
+    if (comm->network != NULL)
+        weft__progress_drive_posted(comm->network->progress);
+}
+
+void weft__net_hand_back(weft_comm *comm)
+{
+    if (comm->network != NULL)
+        weft__progress_hand_back(comm->network->progress);
+}
+
 void weft__net_drain(weft_comm *comm)
 {
     const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,

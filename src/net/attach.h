@@ -28,6 +28,11 @@ void weft__net_detach(weft_comm *comm);
 /* Of a communicator that has a network. What is wrong with the request becomes the communicator's failure. */
 void weft__net_post(weft_comm *comm, const struct weft__work_request *request);
 
+/* As those of progress.h; nothing without a network. */
+void weft__net_drive(weft_comm *comm);
+void weft__net_drive_posted(weft_comm *comm);
+void weft__net_hand_back(weft_comm *comm);
+
 /* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
 void weft__net_drain(weft_comm *comm);
 

@@ -112,7 +112,8 @@ void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *
                                                .target = put->target,
                                                .num_bytes = put->num_bytes,
                                                .word = put->word,
-                                               .add = put->add};
+                                               .add = put->add,
+                                               .poster = WEFT__POSTER_DRIVES};
     weft__net_post(warp->launch->launch->comm, &request);
 }
 
@@ -263,22 +264,25 @@ static void end_all_waits(struct weft__cpu_launch *run)
     run->num_live = 0;
 }
 
-static int is_word_there(void *run)
+/* What comes by the network comes soonest to those that fetch it. */
+static int is_word_there(void *argument)
 {
+    struct weft__cpu_launch *run = argument;
+    if (any_can_go_on(run))
+        return 1;
+    weft__net_drive(run->launch->comm);
     return any_can_go_on(run);
 }
 
-/* A rank that has a network needs a second core, for the thread that drives it. */
 static enum weft__cores cores_of(const struct weft__cpu_launch *run)
 {
     const weft_comm *comm = run->launch->comm;
     const uint64_t host_key = comm->identities[comm->rank].host_key;
-    const int32_t num_threads = comm->network != NULL ? 2 : 1;
     int32_t num_here = 0;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         num_here += comm->identities[rank].host_key == host_key;
-    return num_here * num_threads <= run->runner->num_cores ? WEFT__CORE_FOR_EACH_RANK
-                                                            : WEFT__FEWER_CORES_THAN_RANKS;
+    return num_here <= run->runner->num_cores ? WEFT__CORE_FOR_EACH_RANK
+                                              : WEFT__FEWER_CORES_THAN_RANKS;
 }
 
 /* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD. */
@@ -321,8 +325,10 @@ static void untell_wait(struct weft__cpu_launch *run)
 static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
 {
     const struct weft__condition condition = {is_word_there, run};
+    weft__net_drive_posted(run->launch->comm); /* before it yields its core */
     if (weft__poll(&run->runner->polling, cores_of(run), condition))
         return;
+    weft__net_hand_back(run->launch->comm);
     tell_wait(run);
     struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[run->launch->comm->rank]);
     const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
@@ -450,6 +456,7 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
      * at the end of those, which pairs with the acquire at the beginning of the peer's next launch. */
     atomic_thread_fence(memory_order_acq_rel);
     run_fibers(&run);
+    weft__net_drive_posted(launch->comm);
     weft__cpu_order_row_stores();
     atomic_thread_fence(memory_order_release);
     *failure = run.failure;
