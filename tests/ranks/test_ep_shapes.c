@@ -93,23 +93,22 @@ static void expert_alignment(void **state)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static int try_several_nodes(struct ranks_context *context)
-{
-    struct ep_rank self;
-    weft_ep_config config = WEFT_INIT(weft_ep_config);
-    config.num_experts = 8;
-    if (ep_rank_open(&self, context, 2, 4096))
-        return 1;
-    RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_UNSUPPORTED,
-                     "there is no support for expert parallelism over several hosts");
-    self.ep = NULL;
-    return ep_rank_close(&self);
-}
-
-static void several_nodes_are_unsupported(void **state)
+static void virtual_nodes(void **state)
 {
     (void)state;
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, try_several_nodes, NULL), 0);
+    if (!tests_network_is_there("auto"))
+        skip();
+    const int32_t num_ranks[] = {2, 4, 6, 8, 9};
+    const int32_t num_nodes[] = {2, 2, 3, 4, 9};
+    for (int i = 0; i < 5; i++) {
+        struct ep_trials trials = ep_trials_create(num_ranks[i], num_nodes[i]);
+        for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
+            struct ep_case spec = usual;
+            spec.routing = (enum ep_routing)routing;
+            ep_trials_add(&trials, &spec);
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
 }
 
 static void many_ranks(void **state)
@@ -165,7 +164,7 @@ int main(void)
         cmocka_unit_test(every_topk),
         cmocka_unit_test(any_number_of_experts),
         cmocka_unit_test(expert_alignment),
-        cmocka_unit_test(several_nodes_are_unsupported),
+        cmocka_unit_test(virtual_nodes),
         cmocka_unit_test(many_ranks),
         cmocka_unit_test(everything_at_random_in_threads),
         cmocka_unit_test(everything_at_random_in_processes),
