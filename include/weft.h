@@ -591,6 +591,9 @@ typedef struct weft_ep_counts {
     const int32_t *num_recv_per_rank;   /* [R] rows by source rank */
     const int32_t *num_recv_per_expert; /* [L] selections, rounded up to expert_alignment; rows
                                            themselves are not padded */
+    /* Tokens of ranks of other nodes that this rank passes on, in dispatch, to the ranks of its node that have them,
+     * itself among these perhaps, and whose sums it sends back in combine. 0 on one node. */
+    int32_t num_relayed_tokens;
 } weft_ep_counts;
 
 /* Waits on the host for the handle's last notify, which must not have been captured into a graph, and
