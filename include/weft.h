@@ -168,7 +168,8 @@ weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num
  * first match wins: weft run (WEFT_ID, WEFT_RANK, WEFT_WORLD_SIZE), torchrun (RANK,
  * WORLD_SIZE, MASTER_ADDR, MASTER_PORT: rank 0 listens on the next port), Open MPI
  * (OMPI_COMM_WORLD_*), Slurm (SLURM_PROCID, SLURM_NTASKS), PMI (PMI_RANK, PMI_SIZE); with none,
- * one rank alone. May be called again for further independent communicators. */
+ * one rank alone. May be called again for further independent communicators. Where others than weft run have
+ * started ranks on several hosts, WEFT_SECRET should keep strangers out (weft_unique_id_at). */
 weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm);
 
 /* Collective. Ranks with the same color (>= 0) form a new, independent communicator, ordered by

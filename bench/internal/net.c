@@ -252,7 +252,7 @@ enum { KEY_BYTES = 256, KEY_SLOTS, KEY_MESSAGES, KEY_ROUNDS };
 
 static const struct argp_option options_table[] = {
     {.name = "bytes", .key = KEY_BYTES, .arg = "N", .doc = "Of a message (14336)"},
-    {.name = "slots", .key = KEY_SLOTS, .arg = "N", .doc = "Of a ring (64)"},
+    {.name = "slots", .key = KEY_SLOTS, .arg = "N", .doc = "Of a ring (16)"},
     {.name = "messages", .key = KEY_MESSAGES, .arg = "N", .doc = "To each peer in a round (1000)"},
     {.name = "rounds", .key = KEY_ROUNDS, .arg = "N", .doc = "That count (5)"},
     {0}};
@@ -294,7 +294,7 @@ int main(int argc, char **argv)
                                      .doc = "What weft's network engine does alone."};
     static struct bench bench = {
         .options = {
-            .message_bytes = 14336, .num_slots = 64, .num_messages = 1000, .num_rounds = 5}};
+            .message_bytes = 14336, .num_slots = 16, .num_messages = 1000, .num_rounds = 5}};
     weft_comm *comm;
     argp_parse(&argp, argc, argv, 0, NULL, &bench.options);
     weft_result result = weft_comm_create_from_env(NULL, &comm);

@@ -263,9 +263,9 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
     struct weft_message *message = &program_args.combine.message;
     message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
     message->num_blocks = grid.num_blocks;
+    WEFT__TRY(weft__internode_check_row(internode, weft_wire_combine_bytes(message->call)));
     if (!handle->has_relayed)
         WEFT__TRY(relay_routes(handle, stream));
-    WEFT__TRY(weft__internode_check_row(internode, weft_wire_combine_bytes(message->call)));
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,
                                  &program_args, sizeof program_args);
 }

@@ -64,8 +64,8 @@ WEFT_FN const char *row_of(struct weft_warp *warp, const struct weft_internode_c
     const struct weft_exchange *exchange = &args->combine.exchange;
     if (row >= weft_exchange_capacity(warp, exchange, sequence, rank))
         return NULL;
-    return weft_exchange_array(warp, exchange, sequence, rank, summands->array) +
-           (uint64_t)row * summands->row_bytes;
+    const char *rows = weft_exchange_array(warp, exchange, sequence, rank, summands->array);
+    return rows == NULL ? NULL : rows + (uint64_t)row * summands->row_bytes;
 }
 
 /* The sources are in the warp's pointers. */
@@ -109,8 +109,9 @@ WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
     const struct weft_ring *ring = &relay->ring;
     const struct summands rows = summands_of_rows(combine);
     const struct summands weights = summands_of_weights(combine);
-    const int has_weights =
-        (combine->message.call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_WEIGHTS) != 0;
+    /* A rank without rows does not know. */
+    const int has_weights = (combine->message.call[WEFT_CALL_OPTIONS] &
+                             (WEFT_OPTION_TOPK_WEIGHTS | WEFT_OPTION_NO_ROWS)) != 0;
     const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->sequence);
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;

@@ -88,6 +88,16 @@ static const struct fuzz_mutation query_mutations[] = {
     FUZZ_POINTERS("info", out, FUZZ_NULL),
 };
 
+static weft_result call_net_query(struct fuzz_arguments *a)
+{
+    return weft_net_query(a->comm, a->out);
+}
+
+/* NULL is a comm, too. */
+static const struct fuzz_mutation net_query_mutations[] = {
+    FUZZ_POINTERS("info", out, FUZZ_NULL),
+};
+
 /* ---------------------------------------------------------------- arena */
 
 static weft_result call_arena_create(struct fuzz_arguments *a)
@@ -269,6 +279,8 @@ const struct fuzz_target fuzz_base_targets[] = {
     FUZZ_TARGET("weft_heap_free", fill_free, call_free, fuzz_nothing_to_undo, free_mutations),
     FUZZ_TARGET("weft_heap_grow", fill_grow, call_grow, fuzz_nothing_to_undo, grow_mutations),
     FUZZ_TARGET("weft_heap_query", fill_query, call_query, fuzz_nothing_to_undo, query_mutations),
+    FUZZ_TARGET("weft_net_query", fill_query, call_net_query, fuzz_nothing_to_undo,
+                net_query_mutations),
     FUZZ_TARGET("weft_arena_create", fill, call_arena_create, undo_arena_create,
                 arena_create_mutations),
     FUZZ_TARGET("weft_arena_alloc", fill, call_arena_alloc, undo_arena_alloc,

@@ -139,6 +139,11 @@ int tests_network_is_there(const char *engine)
     return status == 0;
 }
 
+int32_t tests_max_nodes(int32_t max_nodes)
+{
+    return tests_network_is_there("auto") ? max_nodes : 1;
+}
+
 void tests_need_one_mapping(void)
 {
 #ifdef __SANITIZE_THREAD__

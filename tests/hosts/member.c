@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "layer.h"
 #include "weft.h"
 
 static int fail(const char *call)
@@ -206,6 +207,31 @@ static int go_on_visiting(weft_comm *comm, const char *limit)
     return 1;
 }
 
+/* Layers until one fails, or until `count` are done. A result that is wrong is worse than any failure. */
+static int run_layers(weft_comm *comm, const char *count)
+{
+    enum { NUM_BEFORE_NEWS = 10 };
+    const int32_t num_layers = number(count);
+    struct layer *layer = layer_open(comm);
+    weft_result result = WEFT_OK;
+    int64_t num_wrong = 0;
+    if (layer == NULL)
+        return fail("layer_open");
+    for (int32_t i = 0; i < num_layers && result == WEFT_OK && num_wrong == 0; i++) {
+        if (i == NUM_BEFORE_NEWS)
+            printf("runs layers\n");
+        result = layer_run(layer, i, &num_wrong);
+    }
+    layer_close(layer);
+    if (num_wrong != 0)
+        printf("failed: %lld elements are wrong\n", (long long)num_wrong);
+    else if (result != WEFT_OK)
+        return tell_failure(comm);
+    else
+        printf("ran %d layers\n", num_layers);
+    return num_wrong != 0;
+}
+
 struct duty {
     const char *name;
     int (*function)(weft_comm *comm, const char *argument);
@@ -215,7 +241,8 @@ int main(int argc, char **argv)
 {
     static const struct duty duties[] = {
         {"gather", gather_times}, {"until", gather_until},      {"watch", watch},
-        {"outlive", outlive},     {"barriers", visit_barriers}, {"visit", go_on_visiting}};
+        {"outlive", outlive},     {"barriers", visit_barriers}, {"visit", go_on_visiting},
+        {"layers", run_layers}};
     weft_comm *comm;
     int status = 2;
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);

@@ -163,5 +163,6 @@ static void check_out(struct party *party, int32_t round, int32_t repeat)
 weft_result party_run_combine(struct party *party, int32_t round)
 {
     fill_biases(party, round);
-    return party_run_repeated(party, round, enqueue_combine, check_out);
+    PARTY_TRY(party_route(party, round));
+    return party_repeat(party, round, enqueue_combine, check_out);
 }

@@ -10,10 +10,13 @@ weft_ep_handle *party_handle(const struct party *party, int32_t round);
 void party_clear(void *address, size_t num_bytes);
 void party_clear_rows(const struct party *party, const struct rows *rows);
 
-/* Routes a batch, then enqueues an operation on it several times, and checks all of them at the end. */
-weft_result party_run_repeated(struct party *party, int32_t round,
-                               weft_result (*enqueue)(struct party *, int32_t, int32_t),
-                               void (*check)(struct party *, int32_t, int32_t));
+/* Enqueues layout and notify of a batch. */
+weft_result party_route(struct party *party, int32_t round);
+
+/* Enqueues an operation several times, and checks all of them at the end. */
+weft_result party_repeat(struct party *party, int32_t round,
+                         weft_result (*enqueue)(struct party *, int32_t, int32_t),
+                         void (*check)(struct party *, int32_t, int32_t));
 
 /* A round of combine (combine_rounds.c). */
 weft_result party_run_combine(struct party *party, int32_t round);

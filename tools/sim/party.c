@@ -166,6 +166,9 @@ static weft_result create_ep(struct party *party)
     config.num_experts = shape->num_experts;
     config.num_blocks = shape->num_blocks[party->rank];
     config.num_warps = shape->num_warps[party->rank];
+    config.num_channels = shape->num_channels;
+    config.num_staging_slots = shape->num_slots;
+    config.staging_slot_bytes = shape->slot_bytes;
     PARTY_TRY(weft_ep_create(party->comm, &config, &party->ep));
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = shape->max_tokens;

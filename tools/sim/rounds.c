@@ -236,12 +236,16 @@ static void check_rows(struct party *party, int32_t round, int32_t repeat)
         party_expect(party, "recv_topk_idx", i, rows->topk_idx[i], -1);
 }
 
-weft_result party_run_repeated(struct party *party, int32_t round,
-                               weft_result (*enqueue)(struct party *, int32_t, int32_t),
-                               void (*check)(struct party *, int32_t, int32_t))
+weft_result party_route(struct party *party, int32_t round)
 {
     PARTY_TRY(enqueue_layout(party, round));
-    PARTY_TRY(weft_ep_notify(party_handle(party, round), party->stream));
+    return weft_ep_notify(party_handle(party, round), party->stream);
+}
+
+weft_result party_repeat(struct party *party, int32_t round,
+                         weft_result (*enqueue)(struct party *, int32_t, int32_t),
+                         void (*check)(struct party *, int32_t, int32_t))
+{
     for (int32_t i = 0; i < party->shape->num_repeats; i++)
         PARTY_TRY(enqueue(party, round, i));
     PARTY_TRY(weft_stream_synchronize(party->stream));
@@ -252,7 +256,8 @@ weft_result party_run_repeated(struct party *party, int32_t round,
 
 static weft_result run_dispatch(struct party *party, int32_t round)
 {
-    return party_run_repeated(party, round, enqueue_dispatch, check_rows);
+    PARTY_TRY(party_route(party, round));
+    return party_repeat(party, round, enqueue_dispatch, check_rows);
 }
 
 /* ---------------------------------------------------------------- barrier */

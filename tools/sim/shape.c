@@ -10,7 +10,9 @@ enum {
     MAX_NODES = 16,
     MAX_RANKS_PER_NODE = 4,
     MAX_NODES_OF_SMALL = 4,
-    MAX_RANKS_OF_SMALL = 8
+    MAX_RANKS_OF_SMALL = 8,
+    MAX_SLOT_ROWS = 3,
+    MAX_SLOTS = 3
 };
 /* The sim has no more fibers than it has: with two streams, or more ranks, there are fewer warps. */
 enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_FEW_WARPS = 4 };
@@ -169,6 +171,21 @@ static void draw_calls(struct shape *shape, struct rng *rng, const struct scenar
     }
 }
 
+/* From one row in a slot, and one slot, on: what docs/network.md says that a row takes. */
+static void draw_staging(struct shape *shape, struct rng *rng)
+{
+    enum { HEADER_BYTES = 64, ALIGNMENT = 16 };
+    const int32_t num_local = shape->num_ranks / shape->num_nodes;
+    const int32_t max_rows = shape->num_topk < num_local ? shape->num_topk : num_local;
+    const int32_t token_bytes = 8 + 8 * max_rows + 8 * shape->num_topk;
+    const int32_t row_bytes =
+        (token_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + SCENARIO_ROW_BYTES;
+    const int32_t num_rows = draw(rng, 1, MAX_SLOT_ROWS);
+    shape->num_channels = shape->num_nodes > MAX_NODES_OF_SMALL ? 1 : draw(rng, 1, 2);
+    shape->num_slots = draw(rng, 1, MAX_SLOTS);
+    shape->slot_bytes = (uint64_t)(HEADER_BYTES + num_rows * row_bytes);
+}
+
 void shape_draw(struct shape *shape, const struct scenario_request *request)
 {
     struct rng rng = {rng_key(request->seed, request->op)};
@@ -182,6 +199,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     shape->num_handles = draw(&rng, 1, 2);
     shape->combine_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP32 : WEFT_BF16;
     shape->num_biases = draw(&rng, 0, 2);
+    draw_staging(shape, &rng);
     shape->max_tokens = request->max_tokens;
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         shape->num_blocks[rank] = draw(&rng, 1, 2);

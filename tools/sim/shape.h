@@ -21,6 +21,10 @@ struct shape {
                             synchronised in between */
     weft_dtype combine_dtype; /* FP32 or BF16 */
     int32_t num_biases;
+    /* Between nodes. */
+    int32_t num_channels;
+    int32_t num_slots;
+    uint64_t slot_bytes;
     int32_t num_handles; /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];

@@ -179,39 +179,37 @@ static void run_wire(struct sim_fiber *wire)
     }
 }
 
-/* NULL: all are under way, or have done what the sender does not know of. */
+/* One that is done, and has done nothing that the sender does not know of. NULL: another one is needed. But when there
+ * are as many as there may be, any will do: rather are some orders missed than that one is made up. */
 static struct sim_fiber *find_wire(const struct sim_clock *past)
 {
+    struct sim_fiber *idle = NULL;
     for (int32_t i = 0; i < num_wires; i++) {
-        if (wires[i]->state == SIM_DONE && sim_clock_of(past, wires[i]->id) >= sim_now(wires[i]))
+        if (wires[i]->state != SIM_DONE)
+            continue;
+        if (sim_clock_of(past, wires[i]->id) >= sim_now(wires[i]))
             return wires[i];
+        idle = wires[i];
     }
-    return NULL;
+    return num_wires < MAX_WIRES ? NULL : idle;
 }
 
-static struct sim_fiber *find_idle_wire(void)
+static struct sim_fiber *add_wire(struct parcel *parcel)
 {
-    for (int32_t i = 0; i < num_wires; i++) {
-        if (wires[i]->state == SIM_DONE)
-            return wires[i];
-    }
-    return NULL;
+    struct sim_fiber *wire = num_wires < MAX_WIRES
+                                 ? sim_fiber_start(SIM_NO_RANK, SIM_LANE_STACK, run_wire, parcel)
+                                 : NULL;
+    if (wire != NULL)
+        wires[num_wires++] = wire;
+    return wire;
 }
 
 static void start(struct parcel *parcel)
 {
     struct sim_fiber *wire = find_wire(&parcel->past);
-    if (wire == NULL && num_wires < MAX_WIRES) {
-        wire = sim_fiber_start(SIM_NO_RANK, SIM_LANE_STACK, run_wire, parcel);
-        if (wire != NULL)
-            wires[num_wires++] = wire;
-    } else {
-        /* So many that some of their orders are missed rather than that one is made up. */
-        wire = wire != NULL ? wire : find_idle_wire();
-        if (wire != NULL)
-            sim_fiber_restart(wire, run_wire, parcel);
-    }
-    if (wire == NULL) {
+    if (wire != NULL) {
+        sim_fiber_restart(wire, run_wire, parcel);
+    } else if (add_wire(parcel) == NULL) {
         parcel->next = waiting;
         waiting = parcel;
     }
