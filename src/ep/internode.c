@@ -183,8 +183,32 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
     const int32_t num_warps =
         weft__internode_num_duties(internode, num_directions) + local.num_blocks * local.num_warps;
     struct weft__grid grid = local;
+    /* What the network has put into a slot, the copy engines of GPUs would see only after a fence of their own. */
+    grid.copied_row_bytes = 0;
     if (num_warps_wanted == 0 && grid.num_warps < NUM_WARPS)
         grid.num_warps = num_warps < NUM_WARPS ? num_warps : NUM_WARPS;
     grid.num_blocks = (num_warps + grid.num_warps - 1) / grid.num_warps;
+    return grid;
+}
+
+int32_t weft__internode_most_warps(const struct weft__internode *internode, int32_t num_directions,
+                                   struct weft__grid local)
+{
+    const int32_t last_block = local.num_warps > NUM_WARPS ? local.num_warps : NUM_WARPS;
+    return weft__internode_num_duties(internode, num_directions) +
+           local.num_blocks * local.num_warps + last_block - 1;
+}
+
+struct weft__grid weft__internode_takers(const struct weft__internode *internode,
+                                         uint64_t wire_row_bytes, struct weft__grid local)
+{
+    const struct weft_rings *rings = &internode->rings;
+    const int64_t num_rows =
+        (int64_t)weft_rings_num_slots(rings) * weft_rows_per_chunk(rings, wire_row_bytes);
+    struct weft__grid grid = local;
+    if (grid.num_warps > num_rows)
+        grid.num_warps = (int32_t)num_rows;
+    if ((int64_t)grid.num_blocks * grid.num_warps > num_rows)
+        grid.num_blocks = (int32_t)(num_rows / grid.num_warps);
     return grid;
 }

@@ -254,10 +254,13 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
-    const struct weft__grid grid =
-        weft__internode_grid(internode, WEFT__RINGS_ONE_WAY, local, ep->grid.num_warps);
     const weft_dtype wire_dtype =
         internode->combine_wire == 0 ? args->dtype : internode->combine_wire;
+    const uint64_t wire_row_bytes = weft_wire_combine_bytes(args->message.call, wire_dtype);
+    WEFT__TRY(weft__internode_check_row(internode, wire_row_bytes));
+    const struct weft__grid grid = weft__internode_grid(
+        internode, WEFT__RINGS_ONE_WAY, weft__internode_takers(internode, wire_row_bytes, local),
+        ep->grid.num_warps);
     struct weft_internode_combine_args program_args = {
         .combine = *args,
         .rings = internode->rings,
@@ -267,8 +270,6 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
     struct weft_message *message = &program_args.combine.message;
     message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
     message->num_blocks = grid.num_blocks;
-    WEFT__TRY(
-        weft__internode_check_row(internode, weft_wire_combine_bytes(message->call, wire_dtype)));
     if (!handle->has_relayed)
         WEFT__TRY(relay_routes(handle, stream));
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,

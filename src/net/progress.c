@@ -20,7 +20,15 @@ enum {
     FAILED_CLOSE_MS =
         200,       /* when nobody waits for what was sent, and some do not take it any more */
     END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
+    DEVICE_NAP_NS = 50000, /* a device cannot wake the thread */
     NUM_TAKEN_PER_ROUND = 64
+};
+
+/* A queue and what has become of what was posted there. */
+struct line {
+    struct weft__work_queue *queue; /* NULL: there is none */
+    uint32_t num_slots;
+    struct weft__net_request *requests; /* [num_slots], of those under way */
 };
 
 struct peer_state {
@@ -33,8 +41,7 @@ struct peer_state {
 struct weft__progress {
     struct weft__net *net;
     struct weft__progress_options options;
-    struct weft__work_queue *queue;
-    struct weft__net_request *requests; /* [num_slots], of those under way */
+    struct line own, device;
     pthread_t thread;
     int event_fd;
     _Atomic int should_stop, has_orders;
@@ -47,9 +54,9 @@ struct weft__progress {
     char message[WEFT__ERROR_BYTES];
 };
 
-static struct weft__net_request *request_of(struct weft__progress *progress, uint64_t number)
+static struct weft__net_request *request_of(const struct line *line, uint64_t number)
 {
-    return &progress->requests[number % progress->options.num_slots];
+    return &line->requests[number % line->num_slots];
 }
 
 /* ---------------------------------------------------------------- the thread: work */
@@ -113,27 +120,29 @@ static void count(struct weft__progress *progress, const struct weft__work_slot 
         atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
 }
 
-static const struct weft__work_slot *next_work(const struct weft__progress *progress)
+static const struct weft__work_slot *next_work(const struct line *line)
 {
-    const struct weft__work_queue *queue = progress->queue;
+    const struct weft__work_queue *queue = line->queue;
+    if (queue == NULL)
+        return NULL;
     uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work_slot *work = &queue->slots[number % progress->options.num_slots];
+    const struct weft__work_slot *work = &queue->slots[number % line->num_slots];
     return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
 }
 
-static int take_work(struct weft__progress *progress)
+static int take_work(struct weft__progress *progress, struct line *line)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = line->queue;
     int num_taken = 0;
     const struct weft__work_slot *work;
-    while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(progress)) != NULL) {
+    while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(line)) != NULL) {
         uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
         /* Its request may still be that of an operation a lap ago. */
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
-            progress->options.num_slots)
+            line->num_slots)
             break;
         count(progress, work); /* first: whoever has heard of it finds it counted */
-        weft_result result = start_work(progress, work, request_of(progress, number));
+        weft_result result = start_work(progress, work, request_of(line, number));
         if (result != WEFT_OK)
             note_failure(progress, result, weft__last_error());
         /* Release: who posts may write the slot again. */
@@ -143,13 +152,15 @@ static int take_work(struct weft__progress *progress)
     return num_taken;
 }
 
-static int complete_work(struct weft__progress *progress)
+static int complete_work(struct weft__progress *progress, struct line *line)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = line->queue;
+    if (queue == NULL)
+        return 0;
     uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
-    while (number < end && weft__net_is_done(request_of(progress, number))) {
-        weft_result result = (weft_result)request_of(progress, number)->result;
+    while (number < end && weft__net_is_done(request_of(line, number))) {
+        weft_result result = (weft_result)request_of(line, number)->result;
         if (result != WEFT_OK)
             note_failure(progress, result, "a peer failed before what was sent to it was done");
         number++;
@@ -157,8 +168,24 @@ static int complete_work(struct weft__progress *progress)
     if (number == first)
         return 0;
     atomic_store_explicit(&queue->num_completed, number, memory_order_release);
-    weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
+    if (line == &progress->own)
+        weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
     return 1;
+}
+
+static int has_work(const struct weft__progress *progress)
+{
+    return next_work(&progress->own) != NULL || next_work(&progress->device) != NULL;
+}
+
+static int take_all_work(struct weft__progress *progress)
+{
+    return take_work(progress, &progress->own) + take_work(progress, &progress->device);
+}
+
+static int complete_all_work(struct weft__progress *progress)
+{
+    return complete_work(progress, &progress->own) + complete_work(progress, &progress->device);
 }
 
 /* ---------------------------------------------------------------- the thread: peers */
@@ -213,17 +240,27 @@ static void tell_failures(struct weft__progress *progress)
 
 /* ---------------------------------------------------------------- the thread: its loop */
 
+static struct timespec longest_sleep(const struct weft__progress *progress)
+{
+    const int64_t ns = progress->device.queue != NULL
+                           ? DEVICE_NAP_NS
+                           : (int64_t)progress->options.sleep_ms * WEFT__NS_PER_MS;
+    const int64_t ns_per_s = 1000 * WEFT__NS_PER_MS;
+    return (struct timespec){.tv_sec = ns / ns_per_s, .tv_nsec = ns % ns_per_s};
+}
+
 static void sleep_until_woken(struct weft__progress *progress)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = progress->own.queue;
     uint64_t num_wakes;
     atomic_store(&queue->is_asleep, 1);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with that of ring */
-    if (next_work(progress) == NULL && !atomic_load(&progress->should_stop) &&
+    if (!has_work(progress) && !atomic_load(&progress->should_stop) &&
         !atomic_load(&progress->has_orders) && weft__net_arm(progress->net) == WEFT__NET_ARMED) {
         struct pollfd set[] = {{.fd = weft__net_fd(progress->net), .events = POLLIN},
                                {.fd = progress->event_fd, .events = POLLIN}};
-        poll(set, 2, (int)progress->options.sleep_ms);
+        const struct timespec longest = longest_sleep(progress);
+        ppoll(set, 2, &longest, NULL);
         if (set[1].revents != 0)
             (void)!read(progress->event_fd, &num_wakes, sizeof(num_wakes));
     }
@@ -232,11 +269,11 @@ static void sleep_until_woken(struct weft__progress *progress)
 
 static int run_once(struct weft__progress *progress)
 {
-    int num_events = take_work(progress);
+    int num_events = take_all_work(progress);
     fail_as_ordered(progress);
     fail_as_known(progress);
     num_events += weft__net_progress(progress->net);
-    num_events += complete_work(progress);
+    num_events += complete_all_work(progress);
     tell_failures(progress);
     atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
     return num_events;
@@ -246,15 +283,15 @@ static int run_once(struct weft__progress *progress)
 static void end(struct weft__progress *progress)
 {
     const int64_t deadline_ns = weft__now_ns() + END_MS * WEFT__NS_PER_MS;
-    while (next_work(progress) != NULL && weft__now_ns() < deadline_ns) {
-        take_work(progress);
+    while (has_work(progress) && weft__now_ns() < deadline_ns) {
+        take_all_work(progress);
         weft__net_progress(progress->net);
-        complete_work(progress);
+        complete_all_work(progress);
     }
     if (has_failed(progress))
         weft__net_set_close_ms(progress->net, FAILED_CLOSE_MS);
     weft__net_close(progress->net);
-    complete_work(progress);
+    complete_all_work(progress);
 }
 
 static void *run(void *argument)
@@ -280,8 +317,9 @@ static void free_progress(struct weft__progress *progress)
     if (progress->event_fd >= 0)
         close(progress->event_fd);
     pthread_mutex_destroy(&progress->mutex);
-    free(progress->queue);
-    free(progress->requests);
+    free(progress->own.queue);
+    free(progress->own.requests);
+    free(progress->device.requests);
     free(progress->peers);
     free(progress);
 }
@@ -293,23 +331,32 @@ static weft_result allocate(const struct weft__progress_options *options,
     if (progress == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
     const size_t queue_bytes =
-        sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work_slot);
+        sizeof(*progress->own.queue) + options->num_slots * sizeof(struct weft__work_slot);
     progress->options = *options;
     progress->net = options->net;
     if (progress->options.sleep_ms == 0)
         progress->options.sleep_ms = DEFAULT_SLEEP_MS;
     pthread_mutex_init(&progress->mutex, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    progress->queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes);
-    progress->requests = calloc(options->num_slots, sizeof(*progress->requests));
+    progress->own = (struct line){
+        .queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes),
+        .num_slots = options->num_slots,
+        .requests = calloc(options->num_slots, sizeof(*progress->own.requests)),
+    };
+    progress->device = (struct line){
+        .queue = options->device_queue,
+        .num_slots = options->num_device_slots,
+        .requests = calloc(options->num_device_slots + 1, sizeof(*progress->device.requests)),
+    };
     progress->peers = calloc((size_t)options->num_ranks, sizeof(*progress->peers));
     *allocated = progress;
     if (progress->event_fd < 0)
         return weft__system_error("eventfd");
-    if (progress->queue == NULL || progress->requests == NULL || progress->peers == NULL)
+    if (progress->own.queue == NULL || progress->own.requests == NULL ||
+        progress->device.requests == NULL || progress->peers == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
                            options->num_slots);
-    memset(progress->queue, 0, queue_bytes);
+    memset(progress->own.queue, 0, queue_bytes);
     return WEFT_OK;
 }
 
@@ -350,14 +397,14 @@ void weft__progress_stop(struct weft__progress *progress)
 static void ring(struct weft__progress *progress)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&progress->queue->is_asleep, memory_order_relaxed))
+    if (atomic_load_explicit(&progress->own.queue->is_asleep, memory_order_relaxed))
         wake(progress);
 }
 
 weft_result weft__progress_post(struct weft__progress *progress,
                                 const struct weft__work_request *request, uint64_t *number)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = progress->own.queue;
     if (atomic_load(&progress->should_stop))
         return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
     const uint64_t own = atomic_fetch_add_explicit(&queue->num_reserved, 1, memory_order_relaxed);
@@ -384,7 +431,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
 weft_result weft__progress_await(struct weft__progress *progress, uint64_t number,
                                  int64_t deadline_ns)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = progress->own.queue;
     while (atomic_load_explicit(&queue->num_completed, memory_order_acquire) <= number) {
         uint32_t prepared = weft__doorbell_prepare(&queue->completed, WEFT__ANY_WORD);
         int64_t left_ns = deadline_ns - weft__now_ns();
@@ -434,7 +481,7 @@ void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, con
 
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress)
 {
-    return progress->queue;
+    return progress->own.queue;
 }
 
 struct weft__progress_counts weft__progress_counts(const struct weft__progress *progress)

@@ -6,7 +6,8 @@
 enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
 /* Of jobs of several nodes. */
 enum {
-    LARGE_ONE_IN = 256,
+    LARGE_ONE_IN = 1024,
+    MAX_TOKENS_OF_LARGE = 2,
     MAX_NODES = 16,
     MAX_RANKS_PER_NODE = 4,
     MAX_NODES_OF_SMALL = 4,
@@ -171,6 +172,13 @@ static void draw_calls(struct shape *shape, struct rng *rng, const struct scenar
     }
 }
 
+static int32_t most_tokens(const struct shape *shape)
+{
+    const int is_large = shape->num_ranks > MAX_RANKS_OF_SMALL;
+    return is_large && shape->max_tokens > MAX_TOKENS_OF_LARGE ? MAX_TOKENS_OF_LARGE
+                                                               : shape->max_tokens;
+}
+
 /* From one row in a slot, and one slot, on: what docs/network.md says that a row takes. */
 static void draw_staging(struct shape *shape, struct rng *rng)
 {
@@ -199,13 +207,15 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     shape->num_handles = draw(&rng, 1, 2);
     shape->combine_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP32 : WEFT_BF16;
     shape->num_biases = draw(&rng, 0, 2);
+    shape->wants_node_counts = draw(&rng, 0, 1);
     draw_staging(shape, &rng);
     shape->max_tokens = request->max_tokens;
+    const int32_t max_tokens = most_tokens(shape);
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         shape->num_blocks[rank] = draw(&rng, 1, 2);
         shape->num_warps[rank] = draw(&rng, 1, 2);
         for (int32_t round = 0; round < shape->num_rounds; round++) {
-            shape->num_tokens[round][rank] = draw(&rng, 0, request->max_tokens);
+            shape->num_tokens[round][rank] = draw(&rng, 0, max_tokens);
             draw_experts(shape, &rng, round, rank);
         }
     }
