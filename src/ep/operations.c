@@ -258,9 +258,9 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
         internode->combine_wire == 0 ? args->dtype : internode->combine_wire;
     const uint64_t wire_row_bytes = weft_wire_combine_bytes(args->message.call, wire_dtype);
     WEFT__TRY(weft__internode_check_row(internode, wire_row_bytes));
-    const struct weft__grid grid = weft__internode_grid(
-        internode, WEFT__RINGS_ONE_WAY, weft__internode_takers(internode, wire_row_bytes, local),
-        ep->grid.num_warps);
+    const struct weft__grid takers = weft__internode_takers(internode, wire_row_bytes, local);
+    const struct weft__grid grid =
+        weft__internode_grid(internode, WEFT__RINGS_ONE_WAY, takers, ep->grid.num_warps);
     struct weft_internode_combine_args program_args = {
         .combine = *args,
         .rings = internode->rings,
