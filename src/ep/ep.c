@@ -98,9 +98,7 @@ static weft_result plan_internode(weft_ep *ep, const weft_ep_config *config)
 static int32_t most_combine_warps(const weft_ep *ep)
 {
     const struct weft__work work = {WEFT__WORK_PULL_ROWS, INT32_MAX, 1};
-    const struct weft__grid grid = weft__internode_grid(
-        ep->internode, WEFT__RINGS_ONE_WAY, weft__ep_grid(ep, &work), ep->grid.num_warps);
-    return grid.num_blocks * grid.num_warps;
+    return weft__internode_most_warps(ep->internode, WEFT__RINGS_ONE_WAY, weft__ep_grid(ep, &work));
 }
 
 static weft_result set_up(weft_ep *ep, const weft_ep_config *config)

@@ -191,6 +191,14 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
     return grid;
 }
 
+int32_t weft__internode_most_warps(const struct weft__internode *internode, int32_t num_directions,
+                                   struct weft__grid local)
+{
+    const int32_t last_block = local.num_warps > NUM_WARPS ? local.num_warps : NUM_WARPS;
+    return weft__internode_num_duties(internode, num_directions) +
+           local.num_blocks * local.num_warps + last_block - 1;
+}
+
 struct weft__grid weft__internode_takers(const struct weft__internode *internode,
                                          uint64_t wire_row_bytes, struct weft__grid local)
 {

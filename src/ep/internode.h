@@ -43,6 +43,10 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
                                        int32_t num_directions, struct weft__grid local,
                                        int32_t num_warps_wanted);
 
+/* Warps of these grids, at most, if no operation has more of its own than `local`. */
+int32_t weft__internode_most_warps(const struct weft__internode *internode, int32_t num_directions,
+                                   struct weft__grid local);
+
 /* Of the warps that take tokens whose sums come through rings, no more than the slots have rows for: more would wait
  * in vain, and on GPUs get in the way of what they wait for. */
 struct weft__grid weft__internode_takers(const struct weft__internode *internode,
