@@ -557,8 +557,9 @@ typedef struct weft_ep_handle weft_ep_handle;
 typedef struct weft_ep_handle_config {
     size_t size;
     int32_t
-        max_tokens;   /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31 */
-    int32_t num_topk; /* 1..max_topk, the same on all ranks */
+        max_tokens; /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31; over
+                         several nodes the same on all ranks */
+    int32_t num_topk;         /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
                                  0: 1 */
 } weft_ep_handle_config;

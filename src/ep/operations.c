@@ -183,7 +183,6 @@ static weft_result launch_internode_dispatch(weft_ep_handle *handle,
     struct weft_internode_dispatch_args program_args = {.dispatch = *args,
                                                         .rings = internode->rings};
     struct weft_message *message = &program_args.dispatch.message;
-    message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_dispatch;
     message->num_blocks = grid.num_blocks;
     WEFT__TRY(weft__internode_check_row(
         internode,
@@ -200,7 +199,9 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
     const weft_ep *ep = handle->ep;
     struct weft_dispatch_args program_args = {
         .exchange = ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_dispatch,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = ep->internode != NULL
+                                                       ? WEFT_PROGRAM_internode_dispatch
+                                                       : WEFT_PROGRAM_dispatch,
                              [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
                              [WEFT_CALL_OPTIONS] = dispatch_options(handle, args)},
                     .capacity = args->capacity},
@@ -234,12 +235,14 @@ static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_comb
     return options;
 }
 
-/* Combine goes back the way that the tokens came, so dispatch goes first, without rows: all ranks do. */
+/* Combine goes back the way that the tokens came, so dispatch goes first, without rows: all ranks do. To ranks that
+ * call something else it is combine. */
 static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
 {
     const struct weft_dispatch_args args = {
         .exchange = handle->ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
+        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine,
+                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
                     .capacity = INT32_MAX}, /* of no rows, so that none is dropped */
         .routing = handle->routing,
         .placement = handle->ep->placement.device,
