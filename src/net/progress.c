@@ -141,10 +141,9 @@ static int take_work(struct weft__progress *progress, struct line *line)
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
             line->num_slots)
             break;
+        count(progress, work); /* first: whoever has heard of it finds it counted */
         weft_result result = start_work(progress, work, request_of(line, number));
-        if (result == WEFT_OK)
-            count(progress, work);
-        else
+        if (result != WEFT_OK)
             note_failure(progress, result, weft__last_error());
         /* Release: who posts may write the slot again. */
         atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
