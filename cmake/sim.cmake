@@ -30,6 +30,7 @@ set(sim_sources
   comm/host_memory.c
   comm/log.c
   comm/settings.c
+  machine/sim/accesses.c
   machine/sim/check.c
   machine/sim/clock.c
   machine/sim/comm.c

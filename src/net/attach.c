@@ -38,18 +38,22 @@ static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTE
     memcpy(secret, halves, WEFT__NONCE_BYTES);
 }
 
+static struct weft__doorbell *own_bell(const weft_comm *comm)
+{
+    return weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]);
+}
+
 static weft_result open_net(weft_comm *comm)
 {
     char *devices = comm->network->devices;
     uint32_t region;
     weft_heap_info heap;
-    struct weft__net_config config = {
-        .rank = comm->rank,
-        .num_ranks = comm->num_ranks,
-        .timeout_ms = comm->timeout_ms,
-        .close_ms = CLOSE_MS,
-        .order = &comm->num_gathers,
-        .bell = weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank])};
+    struct weft__net_config config = {.rank = comm->rank,
+                                      .num_ranks = comm->num_ranks,
+                                      .timeout_ms = comm->timeout_ms,
+                                      .close_ms = CLOSE_MS,
+                                      .order = &comm->num_gathers,
+                                      .bell = own_bell(comm)};
     derive_secret(comm, config.secret);
     WEFT__TRY(weft__net_read_settings(&config));
     if (config.devices == NULL && weft__net_default_devices(comm, devices) == WEFT_OK)
@@ -201,6 +205,7 @@ static weft_result start_progress(weft_comm *comm)
                                                    .num_ranks = comm->num_ranks,
                                                    .num_slots = NUM_SLOTS,
                                                    .status = &comm->status,
+                                                   .bell = own_bell(comm),
                                                    .on_failure = fail_comm,
                                                    .context = comm};
     return weft__progress_start(&options, &comm->network->progress);
@@ -255,9 +260,18 @@ void weft__net_detach(weft_comm *comm)
 
 /* ---------------------------------------------------------------- use */
 
-void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
+/* It is refused only while the network is being closed, when nobody may wait any more. */
+uint64_t weft__net_post(weft_comm *comm, const struct weft__work_request *request)
 {
-    (void)weft__progress_post(comm->network->progress, request, NULL);
+    uint64_t number = 0;
+    (void)weft__progress_post(comm->network->progress, request, &number);
+    return number;
+}
+
+const uint64_t *weft__net_num_completed(const weft_comm *comm)
+{
+    const struct weft__work_queue *queue = weft__progress_queue(comm->network->progress);
+    return (const uint64_t *)(const void *)&queue->num_completed;
 }
 
 void weft__net_drain(weft_comm *comm)

@@ -30,11 +30,18 @@ struct peer_state {
     char message[WEFT__NET_REASON_BYTES];
 };
 
+struct under_way {
+    struct weft__net_request request;
+    int32_t peer;
+    enum weft__work_loss loss;
+    enum { NOBODY_WAITS, SOMEBODY_WAITS } news; /* for its number to be completed */
+};
+
 struct weft__progress {
     struct weft__net *net;
     struct weft__progress_options options;
     struct weft__work_queue *queue;
-    struct weft__net_request *requests; /* [num_slots], of those under way */
+    struct under_way *under_way; /* [num_slots] */
     pthread_t thread;
     int event_fd;
     _Atomic int should_stop, has_orders;
@@ -47,16 +54,30 @@ struct weft__progress {
     char message[WEFT__ERROR_BYTES];
 };
 
-static struct weft__net_request *request_of(struct weft__progress *progress, uint64_t number)
+static struct under_way *under_way_of(struct weft__progress *progress, uint64_t number)
 {
-    return &progress->requests[number % progress->options.num_slots];
+    return &progress->under_way[number % progress->options.num_slots];
 }
 
 /* ---------------------------------------------------------------- the thread: work */
 
-/* Of a request; that a peer has failed is told for itself, and that one has left harms nobody. */
-static void note_failure(struct weft__progress *progress, weft_result result, const char *message)
+/* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
+static void tell_of_request(struct weft__progress *progress, const struct under_way *request,
+                            weft_result result, const char *message)
 {
+    if (progress->options.on_failure == NULL)
+        return;
+    if (result != WEFT_ERROR_RANK_FAILED)
+        progress->options.on_failure(progress->options.context, -1, result, message);
+    else if (request->loss == WEFT__WORK_MUST_NOT_BE_LOST)
+        progress->options.on_failure(progress->options.context, request->peer, result, message);
+}
+
+static void note_failure(struct weft__progress *progress, const struct under_way *request,
+                         weft_result result, const char *reason)
+{
+    char message[WEFT__ERROR_BYTES]; /* the reason may be the thread's last error */
+    snprintf(message, sizeof(message), "%s", reason);
     pthread_mutex_lock(&progress->mutex);
     const int is_first = progress->result == WEFT_OK;
     if (is_first) {
@@ -64,8 +85,8 @@ static void note_failure(struct weft__progress *progress, weft_result result, co
         snprintf(progress->message, sizeof(progress->message), "%s", message);
     }
     pthread_mutex_unlock(&progress->mutex);
-    if (is_first && result != WEFT_ERROR_RANK_FAILED && progress->options.on_failure != NULL)
-        progress->options.on_failure(progress->options.context, -1, result, progress->message);
+    if (is_first || result == WEFT_ERROR_RANK_FAILED)
+        tell_of_request(progress, request, result, message);
 }
 
 static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
@@ -121,6 +142,16 @@ static const struct weft__work_slot *next_work(const struct weft__progress *prog
     return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
 }
 
+/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
+static struct under_way describe(const struct weft__work_slot *work)
+{
+    const int is_awaited =
+        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
+    return (struct under_way){.peer = work->peer,
+                              .loss = (enum weft__work_loss)work->loss,
+                              .news = is_awaited ? SOMEBODY_WAITS : NOBODY_WAITS};
+}
+
 static int take_work(struct weft__progress *progress)
 {
     struct weft__work_queue *queue = progress->queue;
@@ -132,11 +163,13 @@ static int take_work(struct weft__progress *progress)
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
             progress->options.num_slots)
             break;
-        weft_result result = start_work(progress, work, request_of(progress, number));
+        struct under_way *under_way = under_way_of(progress, number);
+        *under_way = describe(work);
+        weft_result result = start_work(progress, work, &under_way->request);
         if (result == WEFT_OK)
             count(progress, work);
         else
-            note_failure(progress, result, weft__last_error());
+            note_failure(progress, under_way, result, weft__last_error());
         /* Release: who posts may write the slot again. */
         atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
         num_taken++;
@@ -144,21 +177,33 @@ static int take_work(struct weft__progress *progress)
     return num_taken;
 }
 
+static void note_loss(struct weft__progress *progress, const struct under_way *request)
+{
+    char message[WEFT__NET_REASON_BYTES];
+    snprintf(message, sizeof(message),
+             "rank %d has left, or failed, before what it was sent was done", request->peer);
+    note_failure(progress, request, (weft_result)request->request.result, message);
+}
+
 static int complete_work(struct weft__progress *progress)
 {
     struct weft__work_queue *queue = progress->queue;
+    int is_awaited = 0;
     uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
-    while (number < end && weft__net_is_done(request_of(progress, number))) {
-        weft_result result = (weft_result)request_of(progress, number)->result;
-        if (result != WEFT_OK)
-            note_failure(progress, result, "a peer failed before what was sent to it was done");
+    while (number < end && weft__net_is_done(&under_way_of(progress, number)->request)) {
+        const struct under_way *under_way = under_way_of(progress, number);
+        if (under_way->request.result != WEFT_OK)
+            note_loss(progress, under_way);
+        is_awaited |= under_way->news == SOMEBODY_WAITS;
         number++;
     }
     if (number == first)
         return 0;
     atomic_store_explicit(&queue->num_completed, number, memory_order_release);
     weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
+    if (is_awaited && progress->options.bell != NULL)
+        weft__doorbell_ring_words(progress->options.bell, WEFT__ANY_WORD, WEFT__ANY_WORD + 1);
     return 1;
 }
 
@@ -237,8 +282,9 @@ static int run_once(struct weft__progress *progress)
     fail_as_ordered(progress);
     fail_as_known(progress);
     num_events += weft__net_progress(progress->net);
-    num_events += complete_work(progress);
+    /* In this order: who waits for a request to complete sees that its peer has failed. */
     tell_failures(progress);
+    num_events += complete_work(progress);
     atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
     return num_events;
 }
@@ -282,7 +328,7 @@ static void free_progress(struct weft__progress *progress)
         close(progress->event_fd);
     pthread_mutex_destroy(&progress->mutex);
     free(progress->queue);
-    free(progress->requests);
+    free(progress->under_way);
     free(progress->peers);
     free(progress);
 }
@@ -302,12 +348,12 @@ static weft_result allocate(const struct weft__progress_options *options,
     pthread_mutex_init(&progress->mutex, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     progress->queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes);
-    progress->requests = calloc(options->num_slots, sizeof(*progress->requests));
+    progress->under_way = calloc(options->num_slots, sizeof(*progress->under_way));
     progress->peers = calloc((size_t)options->num_ranks, sizeof(*progress->peers));
     *allocated = progress;
     if (progress->event_fd < 0)
         return weft__system_error("eventfd");
-    if (progress->queue == NULL || progress->requests == NULL || progress->peers == NULL)
+    if (progress->queue == NULL || progress->under_way == NULL || progress->peers == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
                            options->num_slots);
     memset(progress->queue, 0, queue_bytes);
@@ -372,6 +418,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
     work->target = request->target;
     work->num_bytes = request->num_bytes;
     work->operation = request->operation;
+    work->loss = request->loss;
     work->peer = request->peer;
     work->word = request->word;
     work->add = request->add;
