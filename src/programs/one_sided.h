@@ -30,6 +30,14 @@ WEFT_FN void weft_access_mapped(struct weft_warp *warp, const struct weft_heaps 
     weft_warp_sync(warp);
 }
 
+/* All lanes return the same. */
+WEFT_FN enum weft_status weft_await_access(struct weft_warp *warp, uint64_t number,
+                                           const struct weft_wait_site *site)
+{
+    const enum weft_status status = weft_remote_await(warp, number, site);
+    return (enum weft_status)weft_max_u32(warp, (uint32_t)status);
+}
+
 WEFT_FN enum weft_status weft_access_remote(struct weft_warp *warp,
                                             const struct weft_access *access)
 {
@@ -37,7 +45,7 @@ WEFT_FN enum weft_status weft_access_remote(struct weft_warp *warp,
     const int is_add_alone = access->operation == WEFT_ACCESS_PUT_SIGNAL && access->num_bytes == 0;
     const struct weft_wait_site site = {WEFT_PHASE_ACCESS, access->rank, number,
                                         access->num_bytes > 0 ? access->target : access->word};
-    return is_add_alone ? WEFT_STATUS_OK : weft_remote_await(warp, number, &site);
+    return is_add_alone ? WEFT_STATUS_OK : weft_await_access(warp, number, &site);
 }
 
 /* One access. When it returns, sources may change, and what was asked for is here, for all lanes. */
@@ -55,7 +63,6 @@ WEFT_FN enum weft_status weft_quiet(struct weft_warp *warp, const struct weft_he
 {
     uint64_t number = 0;
     int32_t num_flushes = 0;
-    weft_row_sync(warp);
     for (int32_t rank = 0; rank < heaps->num_ranks; rank++) {
         const struct weft_access flush = {WEFT_ACCESS_FLUSH, rank, 0, 0, 0, 0, 0};
         if (heaps->bases[rank] != NULL)
@@ -65,7 +72,7 @@ WEFT_FN enum weft_status weft_quiet(struct weft_warp *warp, const struct weft_he
     }
     /* Its number is the last. */
     const struct weft_wait_site site = {WEFT_PHASE_FLUSH, WEFT_NO_RANK, number, 1};
-    return num_flushes > 0 ? weft_remote_await(warp, number, &site) : WEFT_STATUS_OK;
+    return num_flushes > 0 ? weft_await_access(warp, number, &site) : WEFT_STATUS_OK;
 }
 
 #endif

@@ -116,7 +116,9 @@ uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access 
     const weft_comm *comm = warp->shared->launch->request->comm;
     struct sim_posted *posted = &comm->link->posted[comm->rank];
     struct sim_completion *completion = NULL;
-    const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
+    /* A flush brings nothing of its own. */
+    const int is_weakened =
+        access->operation != WEFT_ACCESS_FLUSH && sim_site_pass(place, SIM_SITE_RELEASE);
     sim_yield();
     if (!is_weakened) {
         sim_rows_end(sim_current());
