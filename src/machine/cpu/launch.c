@@ -96,12 +96,21 @@ void *weft__cpu_block_shared(struct weft_warp *warp)
     return warp->block->shared;
 }
 
+static void ring_words(char *base, const uint64_t *words, uint64_t num_words)
+{
+    const uint64_t begin = (uintptr_t)words - (uintptr_t)base;
+    weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
+}
+
 void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
 {
-    char *base = warp->launch->heap_bases[rank];
-    const uint64_t begin = (uintptr_t)words - (uintptr_t)base;
     if (rank != warp->launch->launch->comm->rank)
-        weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
+        ring_words(warp->launch->heap_bases[rank], words, num_words);
+}
+
+void weft__cpu_ring_any(struct weft_warp *warp, int32_t rank, const uint64_t *word)
+{
+    ring_words(warp->launch->heap_bases[rank], word, 1);
 }
 
 void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
@@ -114,7 +123,42 @@ void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *
                                                .num_bytes = put->num_bytes,
                                                .word = put->word,
                                                .add = put->add};
-    weft__net_post(warp->launch->launch->comm, &request);
+    (void)weft__net_post(warp->launch->launch->comm, &request);
+}
+
+uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access)
+{
+    static const enum weft__work_operation operations[] = {
+        [WEFT_ACCESS_PUT] = WEFT__WORK_PUT,
+        [WEFT_ACCESS_PUT_SIGNAL] = WEFT__WORK_PUT_SIGNAL,
+        [WEFT_ACCESS_GET] = WEFT__WORK_GET,
+        [WEFT_ACCESS_FETCH_ADD] = WEFT__WORK_FETCH_ADD,
+        [WEFT_ACCESS_FLUSH] = WEFT__WORK_FLUSH};
+    /* What a rank that has left was sent before, it has taken: only a flush of that has nothing to lose. */
+    const struct weft__work_request request = {.operation = operations[access->operation],
+                                               .loss = access->operation == WEFT_ACCESS_FLUSH
+                                                           ? WEFT__WORK_MAY_BE_LOST
+                                                           : WEFT__WORK_MUST_NOT_BE_LOST,
+                                               .peer = access->rank,
+                                               .source = access->source,
+                                               .target = access->target,
+                                               .num_bytes = access->num_bytes,
+                                               .word = access->word,
+                                               .add = access->add};
+    return weft__net_post(warp->launch->launch->comm, &request);
+}
+
+enum weft_status weft__cpu_remote_await(struct weft_warp *warp, uint64_t number,
+                                        const struct weft_wait_site *site)
+{
+    const weft_comm *comm = warp->launch->launch->comm;
+    const enum weft_status status =
+        weft_wait(warp, weft__net_num_completed(comm), number + 1, site);
+    /* What fails completes, too, but not before the communicator has failed. */
+    if (status != WEFT_STATUS_OK || atomic_load(&comm->status.result) == WEFT_OK)
+        return status;
+    const struct weft_failure failure = {.kind = WEFT_FAILURE_COMM, .site = *site};
+    return weft__cpu_fail(warp, &failure);
 }
 
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -211,6 +255,7 @@ static struct warp_fiber *waiting_for_left_rank(struct weft__cpu_launch *run)
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
         struct warp_fiber *fiber = run->runner->fibers[i];
         if (fiber->state == FIBER_WAITING && fiber->site != NULL &&
+            fiber->site->rank != WEFT_NO_RANK &&
             atomic_load(&status->rank_states[fiber->site->rank]) == WEFT__RANK_LEFT &&
             !can_go_on(fiber))
             return fiber;
@@ -282,7 +327,8 @@ static enum weft__cores cores_of(const struct weft__cpu_launch *run)
                                                             : WEFT__FEWER_CORES_THAN_RANKS;
 }
 
-/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD. */
+/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD; so it is of words that
+ * are not in the heap. */
 static uint64_t awaited_word(struct weft__cpu_launch *run)
 {
     const uint64_t *word = NULL;
@@ -294,8 +340,9 @@ static uint64_t awaited_word(struct weft__cpu_launch *run)
             return WEFT__ANY_WORD;
         word = fiber->word;
     }
-    const char *base = run->heap_bases[run->launch->comm->rank];
-    return word == NULL ? WEFT__ANY_WORD : (uintptr_t)word - (uintptr_t)base;
+    const weft_comm *comm = run->launch->comm;
+    const uint64_t offset = (uintptr_t)word - (uintptr_t)run->heap_bases[comm->rank];
+    return word == NULL || offset >= *weft__heap_backed_bytes(comm->heap) ? WEFT__ANY_WORD : offset;
 }
 
 /* A launch is one exchange. */
