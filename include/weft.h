@@ -350,8 +350,8 @@ weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
 weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
 /* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
- * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes on machine cpu, if
- * all have the same number of ranks. */
+ * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes if all have the same
+ * number of ranks (WEFT_ERROR_UNSUPPORTED). */
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- collectives */
@@ -506,7 +506,10 @@ weft_result weft_capture_destroy(weft_capture *capture);
 /* ---------------------------------------------------------------- expert parallelism */
 
 /* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap
- * each other; for overlap make several. */
+ * each other; for overlap make several. Over several nodes these must have the same number of ranks
+ * (WEFT_ERROR_UNSUPPORTED). A token that ranks of another node need crosses the network once, in dispatch and, as a sum,
+ * in combine; the max_tokens of handles must be the same on all ranks then. Everything else is as on one node, but for
+ * the order in which combine sums. */
 typedef struct weft_ep weft_ep;
 
 typedef struct weft_ep_config {
