@@ -46,8 +46,8 @@ WEFT_FN struct summands summands_of_weights(const struct weft_internode_combine_
                                      WEFT_FP32,
                                      (uint64_t)combine->routing.num_topk * sizeof(float),
                                      0,
-                                     NULL,
-                                     0,
+                                     combine->biases,
+                                     0, /* weights have none */
                                      (char *)combine->out_topk_weights,
                                      NULL};
     return weights;
