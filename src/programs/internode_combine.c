@@ -47,7 +47,7 @@ WEFT_FN struct summands summands_of_weights(const struct weft_internode_combine_
                                      (uint64_t)combine->routing.num_topk * sizeof(float),
                                      0,
                                      combine->biases,
-                                     0, /* weights have none */
+                                     0, /* which weights have none of */
                                      (char *)combine->out_topk_weights,
                                      NULL};
     return weights;
