@@ -107,17 +107,21 @@ static weft_result compare_splits(const struct split *splits, int32_t num_ranks)
     return WEFT_OK;
 }
 
+static weft_result gather_splits(weft_comm *comm, const struct split *split, struct split *splits)
+{
+    WEFT__TRY(weft__comm_all_gather(comm, split, sizeof *split, splits));
+    return compare_splits(splits, comm->num_ranks);
+}
+
 static weft_result agree_on_split(weft_comm *comm, const struct split *split)
 {
     struct split *splits = calloc((size_t)comm->num_ranks, sizeof *splits);
-    weft_result result = splits != NULL ? WEFT_OK
-                                        : weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                                                      "no memory for %d ranks", comm->num_ranks);
+    weft_result result = WEFT_OK;
+    if (splits == NULL)
+        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
     result = weft__comm_agree(comm, result, "have memory to split");
-    if (result == WEFT_OK)
-        result = weft__comm_all_gather(comm, split, sizeof *split, splits);
-    if (result == WEFT_OK)
-        result = compare_splits(splits, comm->num_ranks);
+    if (result == WEFT_OK && splits != NULL)
+        result = gather_splits(comm, split, splits);
     free(splits);
     return result;
 }

@@ -209,7 +209,7 @@ static int check_own(struct actor *actor, int round)
 /* Any part of any row of any rank. */
 static int check_gets(struct actor *actor, int round)
 {
-    uint64_t state = (uint64_t)(actor->context->rank * NUM_ROUNDS + round);
+    uint64_t state = (uint64_t)actor->context->rank * NUM_ROUNDS + (uint64_t)round;
     for (int i = 0; i < NUM_OPERATIONS; i++) {
         const int32_t rank = (int32_t)(next_random(&state) % (uint64_t)num_ranks_of(actor));
         const int32_t row = (int32_t)(next_random(&state) % (uint64_t)num_ranks_of(actor));

@@ -36,6 +36,7 @@ enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, ui
                                 const struct weft_wait_site *site);
 enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure);
 
+/* remote.c */
 /* Gives it to the rank's progress thread, as a release. */
 void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put);
 
