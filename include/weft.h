@@ -177,6 +177,12 @@ weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm 
 weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
                             const weft_comm_config *config, weft_comm **child);
 
+/* Collective over comm. Its ranks first, first + stride, ... first + (num_ranks - 1) * stride form a new communicator,
+ * in this order; the others take part and get *child = NULL. stride is 1 or more. All ranks give the same
+ * (WEFT_ERROR_MISMATCH). As nvshmem_team_split_strided. */
+weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int32_t num_ranks,
+                            const weft_comm_config *config, weft_comm **child);
+
 /* Releases everything, also after a failure. Never waits for other ranks. Streams with
  * operations of `comm` must have been synchronised; objects made from it destroyed before. */
 weft_result weft_comm_destroy(weft_comm *comm);
@@ -350,9 +356,61 @@ weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
 weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
 /* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
- * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes on machine cpu, if
- * all have the same number of ranks. */
+ * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes if all have the same
+ * number of ranks (WEFT_ERROR_UNSUPPORTED). */
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
+
+/* ---------------------------------------------------------------- one-sided operations */
+
+/*
+ * Access to the heap of any rank, its own included, in which that rank takes no part. Not collective: any rank at any
+ * time, on any stream. Semantics are those of NVSHMEM's *_on_stream functions.
+ *
+ * - Addresses, also of what is remote, are of the caller's own heap and mean the same offset in the heap of `rank`:
+ *   of memory from weft_heap_alloc that no rank has freed yet, or a block of an arena. The local side is in the heap,
+ *   too. Words are of 64 bits, aligned to 8, and must be set to a value before anybody uses them (a barrier, say).
+ * - On the stream an operation has finished when its source may be overwritten, and what it fetches is there. That
+ *   says nothing about the target of a put, signal or add: see quiet.
+ * - Puts, gets and adds are unordered among each other, also to the same rank. A put_signal's add is visible only
+ *   after its own bytes. Adds are atomic with the adds of all ranks and release: who sees a word by
+ *   weft_wait_until_on_stream sees the bytes of the put_signal that added, and what its rank fenced before.
+ * - The ranks of the own node are reached by loads and stores, others by the network: on machine cpu; on cuda there is
+ *   WEFT_ERROR_UNSUPPORTED for these yet.
+ * - Errors: WEFT_ERROR_INVALID_ARGUMENT names a rank that does not exist, memory that is not in the heap, a word that is
+ *   not aligned; WEFT_ERROR_RANK_FAILED the rank that died, or has left. What fails later is the communicator's failure
+ *   and the stream's next weft_stream_synchronize tells it.
+ */
+
+/* dst[bytes] of rank = src[bytes] of this one. */
+weft_result weft_put_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                               int32_t rank, weft_stream *stream);
+/* dst[bytes] of this rank = src[bytes] of `rank`. */
+weft_result weft_get_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                               int32_t rank, weft_stream *stream);
+/* A put, and then *signal += add at `rank`. */
+weft_result weft_put_signal_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                                      uint64_t *signal, uint64_t add, int32_t rank,
+                                      weft_stream *stream);
+/* *signal += add at `rank`: a put_signal of no bytes. */
+weft_result weft_signal_on_stream(weft_comm *comm, uint64_t *signal, uint64_t add, int32_t rank,
+                                  weft_stream *stream);
+/* The same, modulo 2^64, of any word: -1 is UINT64_MAX. */
+weft_result weft_atomic_add_on_stream(weft_comm *comm, uint64_t *word, uint64_t add, int32_t rank,
+                                      weft_stream *stream);
+/* The same, and *before, of this rank's heap and aligned, gets the value before the addition. */
+weft_result weft_atomic_fetch_add_on_stream(weft_comm *comm, uint64_t *before, uint64_t *word,
+                                            uint64_t add, int32_t rank, weft_stream *stream);
+/* Waits until this rank's *word, which changes by the operations above alone, is `value` or more. What comes after on
+ * the stream sees all that the adds released. WEFT_ERROR_TIMEOUT names the word and its value, but no rank, since any
+ * may add to it; if a rank dies, WEFT_ERROR_RANK_FAILED names that. */
+weft_result weft_wait_until_on_stream(weft_comm *comm, const uint64_t *word, uint64_t value,
+                                      weft_stream *stream);
+/* What this rank puts, signals or adds after it, on the stream, is visible at each rank only after what it did there
+ * before it. */
+weft_result weft_fence_on_stream(weft_comm *comm, weft_stream *stream);
+/* Finishes when all that this rank did before it, on the stream, is visible at its targets, so that it may tell
+ * anybody. */
+weft_result weft_quiet_on_stream(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- collectives */
 
@@ -506,7 +564,10 @@ weft_result weft_capture_destroy(weft_capture *capture);
 /* ---------------------------------------------------------------- expert parallelism */
 
 /* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap
- * each other; for overlap make several. */
+ * each other; for overlap make several. Over several nodes these must have the same number of ranks
+ * (WEFT_ERROR_UNSUPPORTED). A token that ranks of another node need crosses the network once, in dispatch and, as a sum,
+ * in combine; the max_tokens of handles must be the same on all ranks then. Everything else is as on one node, but for
+ * the order in which combine sums. */
 typedef struct weft_ep weft_ep;
 
 typedef struct weft_ep_config {
@@ -528,10 +589,13 @@ typedef struct weft_ep_config {
     /* Over several nodes, the same on all ranks. Rows cross the network in chunks through rings of slots, which all
      * operations share: num_channels rings to each other node, and as many from it, of num_staging_slots slots of
      * staging_slot_bytes. Fewer or smaller ones are slower, never wrong: a slot must hold one row, of all planes, with
-     * its top-k data (docs/network.md). 0: 1 ring, of 8 slots, of 64 KiB. */
+     * its top-k data (docs/network.md). 0: 1 ring (on cuda 4), of 8 slots, of 64 KiB. */
     int32_t num_channels;
     int32_t num_staging_slots;
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
+    /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded, or 0: of the
+     * dtype that is combined. The same on all ranks; without effect on one node. */
+    weft_dtype combine_wire;
 } weft_ep_config;
 
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks
@@ -554,8 +618,9 @@ typedef struct weft_ep_handle weft_ep_handle;
 typedef struct weft_ep_handle_config {
     size_t size;
     int32_t
-        max_tokens;   /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31 */
-    int32_t num_topk; /* 1..max_topk, the same on all ranks */
+        max_tokens; /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31; over
+                         several nodes the same on all ranks */
+    int32_t num_topk;         /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
                                  0: 1 */
 } weft_ep_handle_config;
@@ -592,6 +657,9 @@ typedef struct weft_ep_counts {
     const int32_t *num_recv_per_rank;   /* [R] rows by source rank */
     const int32_t *num_recv_per_expert; /* [L] selections, rounded up to expert_alignment; rows
                                            themselves are not padded */
+    /* Tokens of ranks of other nodes that this rank passes on, in dispatch, to the ranks of its node that have them,
+     * itself among these perhaps, and whose sums it sends back in combine. 0 on one node. */
+    int32_t num_relayed_tokens;
 } weft_ep_counts;
 
 /* Waits on the host for the handle's last notify, which must not have been captured into a graph, and
@@ -660,7 +728,14 @@ typedef struct weft_ep_combine_args {
  * becomes the positive quiet NaN with all mantissa bits set). out_topk_weights is the same sum of
  * topk_weights. The result does not depend on machine, blocks or warps. The gradient of dispatch is
  * combine, that of combine a dispatch of the same handle. When it has finished on this rank, out is
- * complete and x may be overwritten. [DeepEP 1.7] */
+ * complete and x may be overwritten. [DeepEP 1.7]
+ *
+ * Over several nodes a token's rows are summed node by node: on each node that had the token, the token's own among
+ * them, in ascending rank order, from +0, in fp32, rounded to dtype (with combine_wire WEFT_FP32 not at all); then
+ * out = (bias[0] + bias[1]) + these sums in ascending order of the nodes, from +0, in fp32, rounded once to dtype.
+ * The sums of topk_weights are of the same order, and never rounded. So a job gives the same bits whenever it
+ * has the same ranks on the same number of nodes, whatever the network, the rings and their slots. A combine that is the
+ * first operation since notify is preceded by a dispatch without rows. [DeepEP 2] */
 weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                             weft_stream *stream);
 
@@ -687,8 +762,9 @@ typedef struct weft_ep_sizes {
                                 experts of others can attract more */
     uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
     uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
-    uint64_t
-        network_bytes; /* memory that the network reaches, of the same: on cpu, more of the heap */
+    /* Memory that the network reaches, of the same, 0 on one node: the rings and what notify tells; docs/network.md has
+     * the formula. On cpu it is more of the heap. */
+    uint64_t network_bytes;
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);

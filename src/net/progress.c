@@ -81,10 +81,7 @@ static void sleep_armed(struct weft__progress *progress)
 static int run_once(struct weft__progress *progress)
 {
     pthread_mutex_lock(&progress->rounds);
-    int num_events = weft__progress_advance(progress);
-    weft__progress_tell_request_failure(progress); /* before it counts as completed */
-    num_events += weft__progress_complete(progress);
-    weft__progress_tell_peer_failures(progress);
+    const int num_events = weft__progress_round(progress);
     pthread_mutex_unlock(&progress->rounds);
     return num_events;
 }
@@ -96,14 +93,14 @@ static void end(struct weft__progress *progress)
     const struct weft__status *status = progress->options.status;
     pthread_mutex_lock(&progress->rounds);
     while (weft__progress_has_work(progress) && weft__now_ns() < deadline_ns) {
-        weft__progress_advance(progress);
+        weft__progress_take(progress);
+        weft__net_progress(progress->net);
         weft__progress_complete(progress);
     }
     if (status != NULL && atomic_load(&status->result) != WEFT_OK)
         weft__net_set_close_ms(progress->net, FAILED_CLOSE_MS);
     weft__net_close(progress->net);
     weft__progress_complete(progress);
-    weft__progress_tell_request_failure(progress);
     pthread_mutex_unlock(&progress->rounds);
 }
 
@@ -134,8 +131,8 @@ static void free_progress(struct weft__progress *progress)
     pthread_mutex_destroy(&progress->mutex);
     pthread_mutex_destroy(&progress->rounds);
     free(progress->own.queue);
-    free(progress->own.requests);
-    free(progress->device.requests);
+    free(progress->own.under_way);
+    free(progress->device.under_way);
     free(progress->peers);
     free(progress);
 }
@@ -158,19 +155,19 @@ static weft_result allocate(const struct weft__progress_options *options,
     progress->own = (struct weft__work_line){
         .queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes),
         .num_slots = options->num_slots,
-        .requests = calloc(options->num_slots, sizeof(*progress->own.requests)),
+        .under_way = calloc(options->num_slots, sizeof(*progress->own.under_way)),
     };
     progress->device = (struct weft__work_line){
         .queue = options->device_queue,
         .num_slots = options->num_device_slots,
-        .requests = calloc(options->num_device_slots + 1, sizeof(*progress->device.requests)),
+        .under_way = calloc(options->num_device_slots + 1, sizeof(*progress->device.under_way)),
     };
     progress->peers = calloc((size_t)options->num_ranks, sizeof(*progress->peers));
     *allocated = progress;
     if (progress->event_fd < 0)
         return weft__system_error("eventfd");
-    if (progress->own.queue == NULL || progress->own.requests == NULL ||
-        progress->device.requests == NULL || progress->peers == NULL)
+    if (progress->own.queue == NULL || progress->own.under_way == NULL ||
+        progress->device.under_way == NULL || progress->peers == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
                            options->num_slots);
     memset(progress->own.queue, 0, queue_bytes);
@@ -246,6 +243,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
     work->target = request->target;
     work->num_bytes = request->num_bytes;
     work->operation = request->operation;
+    work->loss = request->loss;
     work->peer = request->peer;
     work->word = request->word;
     work->add = request->add;
@@ -278,18 +276,10 @@ void weft__progress_drive(struct weft__progress *progress)
 {
     if (pthread_mutex_trylock(&progress->rounds) != 0)
         return;
-    int has_failed = weft__progress_has_failed(progress);
-    if (!has_failed) {
-        atomic_store(&progress->is_driven, 1);
-        wake_from(progress, WEFT__THREAD_SLEEPS); /* what it has armed, progress disarms */
-        weft__progress_advance(progress);
-        has_failed = weft__progress_has_failed(progress);
-    }
-    if (!has_failed)
-        weft__progress_complete(progress);
+    atomic_store(&progress->is_driven, 1);
+    wake_from(progress, WEFT__THREAD_SLEEPS); /* what it has armed, progress disarms */
+    weft__progress_round(progress);
     pthread_mutex_unlock(&progress->rounds);
-    if (has_failed)
-        weft__progress_hand_back(progress);
 }
 
 void weft__progress_drive_posted(struct weft__progress *progress)

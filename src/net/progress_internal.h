@@ -11,16 +11,21 @@
 struct weft__work_line {
     struct weft__work_queue *queue; /* NULL: there is none */
     uint32_t num_slots;
-    struct weft__net_request *requests; /* [num_slots], of those under way */
+    struct weft__work_under_way *under_way; /* [num_slots] */
 };
-
-enum weft__failure_news { WEFT__NOT_TOLD, WEFT__TOLD }; /* to on_failure */
 
 struct weft__peer_state {
     weft_result result;
-    enum weft__failure_news news;
+    enum { WEFT__NOT_TOLD, WEFT__TOLD } news; /* of its failure, to on_failure */
     enum { WEFT__NO_ORDER, WEFT__TO_BE_FAILED } order;
     char message[WEFT__NET_REASON_BYTES];
+};
+
+struct weft__work_under_way {
+    struct weft__net_request request;
+    int32_t peer;
+    enum weft__work_loss loss;
+    enum { WEFT__NOBODY_WAITS, WEFT__SOMEBODY_WAITS } news; /* for its number to be completed */
 };
 
 enum weft__progress_thread {
@@ -30,8 +35,7 @@ enum weft__progress_thread {
 };
 
 struct weft__progress {
-    /* Who holds it owns the net. Only the thread waits for it: so it may hold it while it tells of failures. */
-    pthread_mutex_t rounds;
+    pthread_mutex_t rounds; /* who holds it owns the net; only the thread waits for it */
     struct weft__net *net;
     struct weft__progress_options options;
     struct weft__work_line own, device;
@@ -46,23 +50,18 @@ struct weft__progress {
     pthread_mutex_t mutex;          /* of what follows */
     struct weft__peer_state *peers; /* [num_ranks] */
     weft_result result;             /* of what was posted, the first failure */
-    enum weft__failure_news news;
     char message[WEFT__ERROR_BYTES];
 };
 
-/* Of what is posted; from any thread. */
+/* Whether something is posted that nobody has taken; from any thread. */
 int weft__progress_has_work(const struct weft__progress *progress);
 
-/* All that follow: by who holds `rounds`. */
+/* By who holds `rounds`: takes what is posted, moves the net on, tells of failures, completes what is done. Returns the
+ * number of events. */
+int weft__progress_round(struct weft__progress *progress);
 
-/* Takes what is posted and moves the net on. Returns the number of events. */
-int weft__progress_advance(struct weft__progress *progress);
-/* Tells those who await what is done by now; also when the net is closed. Likewise. */
+/* Those that a round does first and last, for when the net is about to be closed and is closed. */
+int weft__progress_take(struct weft__progress *progress);
 int weft__progress_complete(struct weft__progress *progress);
-
-/* Whether anything has failed. Then only the thread drives, because who is told may take its time. */
-int weft__progress_has_failed(const struct weft__progress *progress);
-void weft__progress_tell_request_failure(struct weft__progress *progress);
-void weft__progress_tell_peer_failures(struct weft__progress *progress);
 
 #endif

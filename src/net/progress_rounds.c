@@ -7,22 +7,42 @@
 
 enum { NUM_TAKEN_PER_ROUND = 64 };
 
-static struct weft__net_request *request_of(const struct weft__work_line *line, uint64_t number)
+static struct weft__work_under_way *under_way_of(const struct weft__work_line *line,
+                                                 uint64_t number)
 {
-    return &line->requests[number % line->num_slots];
+    return &line->under_way[number % line->num_slots];
 }
 
 /* ---------------------------------------------------------------- work */
 
-/* Of a request. */
-static void note_failure(struct weft__progress *progress, weft_result result, const char *message)
+/* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
+static void tell_of_request(struct weft__progress *progress,
+                            const struct weft__work_under_way *request, weft_result result,
+                            const char *message)
 {
+    if (progress->options.on_failure == NULL)
+        return;
+    if (result != WEFT_ERROR_RANK_FAILED)
+        progress->options.on_failure(progress->options.context, -1, result, message);
+    else if (request->loss == WEFT__WORK_MUST_NOT_BE_LOST)
+        progress->options.on_failure(progress->options.context, request->peer, result, message);
+}
+
+static void note_failure(struct weft__progress *progress,
+                         const struct weft__work_under_way *request, weft_result result,
+                         const char *reason)
+{
+    char message[WEFT__ERROR_BYTES]; /* the reason may be the thread's last error */
+    snprintf(message, sizeof(message), "%s", reason);
     pthread_mutex_lock(&progress->mutex);
-    if (progress->result == WEFT_OK) {
+    const int is_first = progress->result == WEFT_OK;
+    if (is_first) {
         progress->result = result;
         snprintf(progress->message, sizeof(progress->message), "%s", message);
     }
     pthread_mutex_unlock(&progress->mutex);
+    if (is_first || result == WEFT_ERROR_RANK_FAILED)
+        tell_of_request(progress, request, result, message);
 }
 
 static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
@@ -80,6 +100,17 @@ static const struct weft__work_slot *next_work(const struct weft__work_line *lin
     return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
 }
 
+/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
+static struct weft__work_under_way describe(const struct weft__work_slot *work)
+{
+    const int is_awaited =
+        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
+    return (struct weft__work_under_way){.peer = work->peer,
+                                         .loss = (enum weft__work_loss)work->loss,
+                                         .news = is_awaited ? WEFT__SOMEBODY_WAITS
+                                                            : WEFT__NOBODY_WAITS};
+}
+
 static int take_work(struct weft__progress *progress, struct weft__work_line *line)
 {
     struct weft__work_queue *queue = line->queue;
@@ -91,11 +122,12 @@ static int take_work(struct weft__progress *progress, struct weft__work_line *li
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
             line->num_slots)
             break;
-        weft_result result = start_work(progress, work, request_of(line, number));
-        if (result == WEFT_OK)
-            count(progress, work);
-        else
-            note_failure(progress, result, weft__last_error());
+        struct weft__work_under_way *under_way = under_way_of(line, number);
+        *under_way = describe(work);
+        count(progress, work); /* first: whoever has heard of it finds it counted */
+        weft_result result = start_work(progress, work, &under_way->request);
+        if (result != WEFT_OK)
+            note_failure(progress, under_way, result, weft__last_error());
         /* Release: who posts may write the slot again. */
         atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
         num_taken++;
@@ -103,17 +135,27 @@ static int take_work(struct weft__progress *progress, struct weft__work_line *li
     return num_taken;
 }
 
+static void note_loss(struct weft__progress *progress, const struct weft__work_under_way *request)
+{
+    char message[WEFT__NET_REASON_BYTES];
+    snprintf(message, sizeof(message),
+             "rank %d has left, or failed, before what it was sent was done", request->peer);
+    note_failure(progress, request, (weft_result)request->request.result, message);
+}
+
 static int complete_work(struct weft__progress *progress, struct weft__work_line *line)
 {
     struct weft__work_queue *queue = line->queue;
+    int is_awaited = 0;
     if (queue == NULL)
         return 0;
     uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
-    while (number < end && weft__net_is_done(request_of(line, number))) {
-        weft_result result = (weft_result)request_of(line, number)->result;
-        if (result != WEFT_OK)
-            note_failure(progress, result, "a peer failed before what was sent to it was done");
+    while (number < end && weft__net_is_done(&under_way_of(line, number)->request)) {
+        const struct weft__work_under_way *under_way = under_way_of(line, number);
+        if (under_way->request.result != WEFT_OK)
+            note_loss(progress, under_way);
+        is_awaited |= under_way->news == WEFT__SOMEBODY_WAITS;
         number++;
     }
     if (number == first)
@@ -121,6 +163,8 @@ static int complete_work(struct weft__progress *progress, struct weft__work_line
     atomic_store_explicit(&queue->num_completed, number, memory_order_release);
     if (line == &progress->own)
         weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
+    if (is_awaited && progress->options.bell != NULL)
+        weft__doorbell_ring_words(progress->options.bell, WEFT__ANY_WORD, WEFT__ANY_WORD + 1);
     return 1;
 }
 
@@ -129,12 +173,17 @@ int weft__progress_has_work(const struct weft__progress *progress)
     return next_work(&progress->own) != NULL || next_work(&progress->device) != NULL;
 }
 
-static int take_all_work(struct weft__progress *progress)
+int weft__progress_take(struct weft__progress *progress)
 {
     return take_work(progress, &progress->own) + take_work(progress, &progress->device);
 }
 
-/* ---------------------------------------------------------------- failures */
+int weft__progress_complete(struct weft__progress *progress)
+{
+    return complete_work(progress, &progress->own) + complete_work(progress, &progress->device);
+}
+
+/* ---------------------------------------------------------------- peers */
 
 static void fail_as_ordered(struct weft__progress *progress)
 {
@@ -149,7 +198,7 @@ static void fail_as_ordered(struct weft__progress *progress)
     pthread_mutex_unlock(&progress->mutex);
 }
 
-static int has_comm_failed(const struct weft__progress *progress)
+static int has_failed(const struct weft__progress *progress)
 {
     const struct weft__status *status = progress->options.status;
     return status != NULL && atomic_load_explicit(&status->result, memory_order_acquire) != WEFT_OK;
@@ -159,31 +208,14 @@ static int has_comm_failed(const struct weft__progress *progress)
 static void fail_as_known(struct weft__progress *progress)
 {
     const struct weft__status *status = progress->options.status;
-    if (!has_comm_failed(progress))
+    if (!has_failed(progress))
         return;
     for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
         if (atomic_load(&status->rank_states[peer]) == WEFT__RANK_DEAD)
             weft__net_fail_peer(progress->net, peer, "%s", status->message);
 }
 
-int weft__progress_has_failed(const struct weft__progress *progress)
-{
-    return has_comm_failed(progress) || progress->result != WEFT_OK ||
-           weft__net_failed_peer(progress->net) >= 0;
-}
-
-/* That a peer has failed is told for itself, and that one has left harms nobody. */
-void weft__progress_tell_request_failure(struct weft__progress *progress)
-{
-    if (progress->result == WEFT_OK || progress->news == WEFT__TOLD)
-        return;
-    progress->news = WEFT__TOLD;
-    if (progress->result != WEFT_ERROR_RANK_FAILED && progress->options.on_failure != NULL)
-        progress->options.on_failure(progress->options.context, -1, progress->result,
-                                     progress->message);
-}
-
-void weft__progress_tell_peer_failures(struct weft__progress *progress)
+static void tell_failures(struct weft__progress *progress)
 {
     for (int32_t peer = weft__net_failed_peer(progress->net);
          peer >= 0 && peer < progress->options.num_ranks; peer++) {
@@ -201,19 +233,15 @@ void weft__progress_tell_peer_failures(struct weft__progress *progress)
     }
 }
 
-/* ---------------------------------------------------------------- rounds */
-
-int weft__progress_advance(struct weft__progress *progress)
+int weft__progress_round(struct weft__progress *progress)
 {
-    int num_events = take_all_work(progress);
+    int num_events = weft__progress_take(progress);
     fail_as_ordered(progress);
     fail_as_known(progress);
     num_events += weft__net_progress(progress->net);
+    /* In this order: who waits for a request to complete sees that its peer has failed. */
+    tell_failures(progress);
+    num_events += weft__progress_complete(progress);
     atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
     return num_events;
-}
-
-int weft__progress_complete(struct weft__progress *progress)
-{
-    return complete_work(progress, &progress->own) + complete_work(progress, &progress->device);
 }

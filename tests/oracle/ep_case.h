@@ -55,6 +55,7 @@ struct ep_case {
     /* Of the rings, over several nodes; 0: the library's choice. */
     int32_t num_channels, num_staging_slots;
     uint64_t staging_slot_bytes;
+    enum ep_oracle_wire wire; /* of combine */
 };
 
 struct ep_world {

@@ -127,7 +127,9 @@ static void add_row_sizes(struct ep_trials *trials)
 {
     const uint64_t row_sizes[] = {1, 2, 3, 7, 15, 16, 17, 31, 48, 255, 1000, 7168, 14336};
     for (int i = 0; i < 13; i++) {
-        struct ep_trial *trial = ep_trials_add(trials, &usual);
+        struct ep_case spec = usual;
+        spec.wire = i % 2 == 0 ? EP_WIRE_FP32 : EP_WIRE_DTYPE;
+        struct ep_trial *trial = ep_trials_add(trials, &spec);
         trial->dispatch = ep_dispatch_shape_of(row_sizes[i]);
         trial->dispatch.planes[0].src_gap_bytes = i % 2 == 0 ? 0 : 5;
         trial->dispatch.planes[0].dst_misalign_bytes = i % 3 == 0 ? 0 : 4;
@@ -142,6 +144,31 @@ static void every_row_size(void **state)
 {
     (void)state;
     run_shapes(1, 2, add_row_sizes);
+}
+
+/* In launches of all sizes: each warp needs a place for the sum of its node. */
+static void add_unrounded_sums(struct ep_trials *trials)
+{
+    for (int i = 0; i < 12; i++) {
+        struct ep_case spec = usual;
+        spec.seed = (uint64_t)i;
+        spec.max_tokens = 40;
+        spec.wire = EP_WIRE_FP32;
+        spec.num_channels = 1 + i % 2;
+        spec.num_blocks = i % 4;
+        spec.num_warps = i % 5;
+        spec.grid = i % 3 == 0 ? EP_GRID_DIFFERS_BY_RANK : EP_GRID_AS_GIVEN;
+        struct ep_trial *trial = ep_trials_add(trials, &spec);
+        trial->combine = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 1 + 333 * (i % 4));
+        trial->combine.values = i % 2 == 0 ? EP_VALUES_SPECIAL : trial->combine.values;
+        trial->combine.bias = (enum ep_bias)(i % 4);
+    }
+}
+
+static void sums_that_cross_unrounded(void **state)
+{
+    (void)state;
+    run_shapes(0, 2, add_unrounded_sums);
 }
 
 /* FP8 with a scale for every 128 elements, and other sets of planes. */
@@ -201,7 +228,8 @@ static uint64_t least_slot_bytes(const struct shape *shape, const struct ep_tria
     const uint64_t num_topk = (uint64_t)trial->world->spec.num_topk;
     const uint64_t num_local = (uint64_t)shape->num_local;
     const struct ep_combine_shape *combine = &trial->combine;
-    const uint64_t element_bytes = combine->dtype == WEFT_FP32 ? 4 : 2;
+    const int is_fp32 = combine->dtype == WEFT_FP32 || trial->world->spec.wire == EP_WIRE_FP32;
+    const uint64_t element_bytes = is_fp32 ? 4 : 2;
     const uint64_t sum_bytes =
         round_up(4 * num_topk) + round_up((uint64_t)combine->hidden * element_bytes);
     uint64_t token_bytes =
@@ -222,6 +250,7 @@ static void draw_rings(const struct ep_trials *trials, struct ep_trial *trial, u
     const struct shape shape = shape_of(trials);
     struct rng rng = {rng_key(seed, 8)};
     struct ep_case *spec = &trial->world->spec;
+    spec->wire = rng_below(&rng, 2) == 0 ? EP_WIRE_DTYPE : EP_WIRE_FP32;
     const uint64_t least = least_slot_bytes(&shape, trial);
     const uint64_t slot_bytes[] = {least, least, least + 16 * rng_below(&rng, 40),
                                    3 * least + rng_below(&rng, 100), 0};
@@ -356,6 +385,34 @@ static void slots_that_are_too_small_are_refused(void **state)
     ep_world_destroy(world);
 }
 
+/* ---------------------------------------------------------------- configs that are wrong */
+
+static int try_wires(struct ranks_context *context)
+{
+    struct ep_rank self;
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    if (ep_rank_open(&self, context, 2, 4096))
+        return 1;
+    config.num_experts = 8;
+    config.combine_wire = WEFT_FP64;
+    RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep),
+                     WEFT_ERROR_INVALID_ARGUMENT,
+                     "combine_wire is 5, allowed are 0 and 4 (WEFT_FP32)");
+    config.combine_wire = context->rank == 1 ? WEFT_FP32 : 0;
+    RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,
+                     "ranks disagree on combine_wire: ");
+    self.ep = NULL;
+    return ep_rank_close(&self);
+}
+
+static void wires_that_are_wrong(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("auto"))
+        skip();
+    assert_int_equal(ranks_run(RANKS_THREADS, 2, try_wires, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,12 +421,14 @@ int main(void)
         cmocka_unit_test(every_topk),
         cmocka_unit_test(any_number_of_experts),
         cmocka_unit_test(every_row_size),
+        cmocka_unit_test(sums_that_cross_unrounded),
         cmocka_unit_test(any_number_of_planes),
         cmocka_unit_test(every_capacity),
         cmocka_unit_test(every_ring),
         cmocka_unit_test(many_tokens),
         cmocka_unit_test(everything_at_random),
         cmocka_unit_test(slots_that_are_too_small_are_refused),
+        cmocka_unit_test(wires_that_are_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

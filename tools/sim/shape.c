@@ -179,19 +179,34 @@ static int32_t most_tokens(const struct shape *shape)
                                                                : shape->max_tokens;
 }
 
-/* From one row in a slot, and one slot, on: what docs/network.md says that a row takes. */
-static void draw_staging(struct shape *shape, struct rng *rng)
+static int32_t round_up(int32_t bytes)
 {
-    enum { HEADER_BYTES = 64, ALIGNMENT = 16 };
+    return (bytes + 15) / 16 * 16;
+}
+
+/* What docs/network.md says that a row takes, of dispatch or of combine. */
+static int32_t wire_row_bytes(const struct shape *shape)
+{
     const int32_t num_local = shape->num_ranks / shape->num_nodes;
     const int32_t max_rows = shape->num_topk < num_local ? shape->num_topk : num_local;
-    const int32_t token_bytes = 8 + 8 * max_rows + 8 * shape->num_topk;
-    const int32_t row_bytes =
-        (token_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + SCENARIO_ROW_BYTES;
+    const int32_t token_bytes =
+        round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES;
+    const int is_widened = shape->combine_dtype == WEFT_BF16 && shape->combine_wire == WEFT_FP32;
+    const int32_t sum_bytes =
+        round_up(4 * shape->num_topk) + SCENARIO_ROW_BYTES * (is_widened ? 2 : 1);
+    return token_bytes > sum_bytes ? token_bytes : sum_bytes;
+}
+
+/* From one row in a slot, and one slot, on. */
+static void draw_staging(struct shape *shape, struct rng *rng)
+{
+    enum { HEADER_BYTES = 64 };
+    shape->combine_wire = draw(rng, 0, 1) == 0 ? 0 : WEFT_FP32;
+    const int32_t row_bytes = wire_row_bytes(shape);
     const int32_t num_rows = draw(rng, 1, MAX_SLOT_ROWS);
     shape->num_channels = shape->num_nodes > MAX_NODES_OF_SMALL ? 1 : draw(rng, 1, 2);
     shape->num_slots = draw(rng, 1, MAX_SLOTS);
-    shape->slot_bytes = (uint64_t)(HEADER_BYTES + num_rows * row_bytes);
+    shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
 }
 
 void shape_draw(struct shape *shape, const struct scenario_request *request)

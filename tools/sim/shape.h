@@ -26,7 +26,8 @@ struct shape {
     int32_t num_channels;
     int32_t num_slots;
     uint64_t slot_bytes;
-    int32_t num_handles; /* used in turn by the rounds */
+    weft_dtype combine_wire; /* 0 or FP32 */
+    int32_t num_handles;     /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
     int32_t num_warps[SCENARIO_MAX_RANKS];

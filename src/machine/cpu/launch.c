@@ -47,9 +47,10 @@ struct weft__cpu_launch {
     char *const *heap_bases;
     int32_t num_warp_fibers;
     int32_t num_live;
-    struct weft_failure failure;  /* of the first warp that failed */
-    struct weft__wait_entry wait; /* told to others who ask, while the thread sleeps */
-    enum { WAIT_UNTOLD, WAIT_TOLD } wait_state;
+    struct weft_failure failure; /* of the first warp that failed */
+    /* Told to others who ask, while the thread sleeps; one for each rank. */
+    struct weft__wait_entry waits[WEFT__MAX_LISTED_WAITS];
+    int32_t num_told;
 };
 
 static void destroy_fibers(struct weft__cpu_runner *runner)
@@ -95,26 +96,26 @@ void *weft__cpu_block_shared(struct weft_warp *warp)
     return warp->block->shared;
 }
 
-void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
+static void ring_words(char *base, const uint64_t *words, uint64_t num_words)
 {
-    char *base = warp->launch->heap_bases[rank];
     const uint64_t begin = (uintptr_t)words - (uintptr_t)base;
-    if (rank != warp->launch->launch->comm->rank)
-        weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
+    weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
 }
 
-void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
 {
-    /* Region 0 is the heap. */
-    const struct weft__work_request request = {.operation = WEFT__WORK_PUT_SIGNAL,
-                                               .peer = put->rank,
-                                               .source = put->source,
-                                               .target = put->target,
-                                               .num_bytes = put->num_bytes,
-                                               .word = put->word,
-                                               .add = put->add,
-                                               .poster = WEFT__POSTER_DRIVES};
-    weft__net_post(warp->launch->launch->comm, &request);
+    if (rank != warp->launch->launch->comm->rank)
+        ring_words(warp->launch->heap_bases[rank], words, num_words);
+}
+
+void weft__cpu_ring_any(struct weft_warp *warp, int32_t rank, const uint64_t *word)
+{
+    ring_words(warp->launch->heap_bases[rank], word, 1);
+}
+
+weft_comm *weft__cpu_comm_of(const struct weft_warp *warp)
+{
+    return warp->launch->launch->comm;
 }
 
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -211,6 +212,7 @@ static struct warp_fiber *waiting_for_left_rank(struct weft__cpu_launch *run)
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
         struct warp_fiber *fiber = run->runner->fibers[i];
         if (fiber->state == FIBER_WAITING && fiber->site != NULL &&
+            fiber->site->rank != WEFT_NO_RANK &&
             atomic_load(&status->rank_states[fiber->site->rank]) == WEFT__RANK_LEFT &&
             !can_go_on(fiber))
             return fiber;
@@ -285,7 +287,8 @@ static enum weft__cores cores_of(const struct weft__cpu_launch *run)
                                               : WEFT__FEWER_CORES_THAN_RANKS;
 }
 
-/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD. */
+/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD; so it is of words that
+ * are not in the heap. */
 static uint64_t awaited_word(struct weft__cpu_launch *run)
 {
     const uint64_t *word = NULL;
@@ -297,28 +300,43 @@ static uint64_t awaited_word(struct weft__cpu_launch *run)
             return WEFT__ANY_WORD;
         word = fiber->word;
     }
-    const char *base = run->heap_bases[run->launch->comm->rank];
-    return word == NULL ? WEFT__ANY_WORD : (uintptr_t)word - (uintptr_t)base;
+    const weft_comm *comm = run->launch->comm;
+    const uint64_t offset = (uintptr_t)word - (uintptr_t)run->heap_bases[comm->rank];
+    return word == NULL || offset >= *weft__heap_backed_bytes(comm->heap) ? WEFT__ANY_WORD : offset;
 }
 
-static void tell_wait(struct weft__cpu_launch *run)
+/* A launch is one exchange. */
+static int is_told(const struct weft__cpu_launch *run, int32_t rank)
 {
-    const struct warp_fiber *fiber = first_waiting_for_rank(run);
-    if (fiber == NULL || run->wait_state == WAIT_TOLD)
+    for (int32_t i = 0; i < run->num_told; i++) {
+        if (run->waits[i].wait.rank == rank)
+            return 1;
+    }
+    return 0;
+}
+
+static void tell_waits(struct weft__cpu_launch *run)
+{
+    if (run->num_told > 0)
         return;
-    run->wait.wait =
-        (struct weft__wait){.rank = fiber->site->rank, .exchange = fiber->site->exchange};
-    weft__waits_begin(&run->launch->comm->waits, &run->wait);
-    run->wait_state = WAIT_TOLD;
+    for (int32_t i = 0; i < run->num_warp_fibers && run->num_told < WEFT__MAX_LISTED_WAITS; i++) {
+        const struct warp_fiber *fiber = run->runner->fibers[i];
+        if (fiber->state != FIBER_WAITING || fiber->site == NULL || is_told(run, fiber->site->rank))
+            continue;
+        struct weft__wait_entry *entry = &run->waits[run->num_told++];
+        entry->wait =
+            (struct weft__wait){.rank = fiber->site->rank, .exchange = fiber->site->exchange};
+        weft__waits_begin(&run->launch->comm->waits, entry);
+    }
 }
 
-static void untell_wait(struct weft__cpu_launch *run)
+static void untell_waits(struct weft__cpu_launch *run)
 {
-    const int has_failed = run->failure.kind != WEFT_FAILURE_NONE;
-    if (run->wait_state == WAIT_TOLD)
-        weft__waits_end(&run->launch->comm->waits, &run->wait,
-                        has_failed ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME);
-    run->wait_state = WAIT_UNTOLD;
+    const enum weft__wait_end how =
+        run->failure.kind != WEFT_FAILURE_NONE ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME;
+    for (int32_t i = 0; i < run->num_told; i++)
+        weft__waits_end(&run->launch->comm->waits, &run->waits[i], how);
+    run->num_told = 0;
 }
 
 /* Returns when a fiber may go on or the waits may have to end. */
@@ -329,7 +347,7 @@ static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
     if (weft__poll(&run->runner->polling, cores_of(run), condition))
         return;
     weft__net_hand_back(run->launch->comm);
-    tell_wait(run);
+    tell_waits(run);
     struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[run->launch->comm->rank]);
     const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
     if (any_can_go_on(run) || check_failure(run, deadline_ns))
@@ -347,7 +365,7 @@ static void run_fibers(struct weft__cpu_launch *run)
         const int64_t deadline_ns = weft__now_ns() + timeout_ns;
         while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
             idle(run, deadline_ns);
-        untell_wait(run);
+        untell_waits(run);
         if (run->failure.kind != WEFT_FAILURE_NONE)
             end_all_waits(run);
     }

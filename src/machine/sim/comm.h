@@ -6,6 +6,14 @@
 #include "comm/ranges.h"
 #include "machine/sim/world.h"
 
+/* The accesses that a rank has posted to the network. */
+struct sim_posted {
+    uint64_t num_posted;
+    uint64_t num_done;                    /* all of lower numbers are done */
+    struct sim_completion *first, **last; /* those that are not counted as done, in order */
+    struct sim_clock done;                /* what whoever has waited for num_done acquires */
+};
+
 /* What the ranks of one communicator share. */
 struct weft__link {
     struct weft__link *next;
@@ -13,12 +21,15 @@ struct weft__link {
     int32_t num_ranks;
     int32_t num_joined;
     int has_joined[SIM_MAX_RANKS];
-    weft_comm *comms[SIM_MAX_RANKS];             /* NULL before creation, and after destruction */
-    struct weft__wait last_waits[SIM_MAX_RANKS]; /* of those destroyed */
+    weft_comm *comms[SIM_MAX_RANKS]; /* NULL before creation, and after destruction */
+    struct weft__wait_list last_waits[SIM_MAX_RANKS]; /* of those destroyed */
     int32_t world_ranks[SIM_MAX_RANKS];
     int has_failed;               /* for a rank that has left since */
     int is_member[SIM_MAX_RANKS]; /* [world rank]: from creation to destruction; maps all heaps */
     int32_t num_parcels[SIM_MAX_RANKS]; /* puts of each rank that are under way */
+    struct sim_posted posted[SIM_MAX_RANKS];
+    /* [sender][target], from the sender's first put on: what its puts have done there. */
+    struct sim_clock *landed[SIM_MAX_RANKS];
     /* The all-gather that is going on. */
     uint64_t gather_number;
     int32_t num_gathered;
