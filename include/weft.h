@@ -177,6 +177,12 @@ weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm 
 weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
                             const weft_comm_config *config, weft_comm **child);
 
+/* Collective over comm. Its ranks first, first + stride, ... first + (num_ranks - 1) * stride form a new communicator,
+ * in this order; the others take part and get *child = NULL. stride is 1 or more. All ranks give the same
+ * (WEFT_ERROR_MISMATCH). As nvshmem_team_split_strided. */
+weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int32_t num_ranks,
+                            const weft_comm_config *config, weft_comm **child);
+
 /* Releases everything, also after a failure. Never waits for other ranks. Streams with
  * operations of `comm` must have been synchronised; objects made from it destroyed before. */
 weft_result weft_comm_destroy(weft_comm *comm);
@@ -353,6 +359,58 @@ weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has 
  * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes if all have the same
  * number of ranks (WEFT_ERROR_UNSUPPORTED). */
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
+
+/* ---------------------------------------------------------------- one-sided operations */
+
+/*
+ * Access to the heap of any rank, its own included, in which that rank takes no part. Not collective: any rank at any
+ * time, on any stream. Semantics are those of NVSHMEM's *_on_stream functions.
+ *
+ * - Addresses, also of what is remote, are of the caller's own heap and mean the same offset in the heap of `rank`:
+ *   of memory from weft_heap_alloc that no rank has freed yet, or a block of an arena. The local side is in the heap,
+ *   too. Words are of 64 bits, aligned to 8, and must be set to a value before anybody uses them (a barrier, say).
+ * - On the stream an operation has finished when its source may be overwritten, and what it fetches is there. That
+ *   says nothing about the target of a put, signal or add: see quiet.
+ * - Puts, gets and adds are unordered among each other, also to the same rank. A put_signal's add is visible only
+ *   after its own bytes. Adds are atomic with the adds of all ranks and release: who sees a word by
+ *   weft_wait_until_on_stream sees the bytes of the put_signal that added, and what its rank fenced before.
+ * - The ranks of the own node are reached by loads and stores, others by the network: on machine cpu; on cuda there is
+ *   WEFT_ERROR_UNSUPPORTED for these yet.
+ * - Errors: WEFT_ERROR_INVALID_ARGUMENT names a rank that does not exist, memory that is not in the heap, a word that is
+ *   not aligned; WEFT_ERROR_RANK_FAILED the rank that died, or has left. What fails later is the communicator's failure
+ *   and the stream's next weft_stream_synchronize tells it.
+ */
+
+/* dst[bytes] of rank = src[bytes] of this one. */
+weft_result weft_put_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                               int32_t rank, weft_stream *stream);
+/* dst[bytes] of this rank = src[bytes] of `rank`. */
+weft_result weft_get_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                               int32_t rank, weft_stream *stream);
+/* A put, and then *signal += add at `rank`. */
+weft_result weft_put_signal_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                                      uint64_t *signal, uint64_t add, int32_t rank,
+                                      weft_stream *stream);
+/* *signal += add at `rank`: a put_signal of no bytes. */
+weft_result weft_signal_on_stream(weft_comm *comm, uint64_t *signal, uint64_t add, int32_t rank,
+                                  weft_stream *stream);
+/* The same, modulo 2^64, of any word: -1 is UINT64_MAX. */
+weft_result weft_atomic_add_on_stream(weft_comm *comm, uint64_t *word, uint64_t add, int32_t rank,
+                                      weft_stream *stream);
+/* The same, and *before, of this rank's heap and aligned, gets the value before the addition. */
+weft_result weft_atomic_fetch_add_on_stream(weft_comm *comm, uint64_t *before, uint64_t *word,
+                                            uint64_t add, int32_t rank, weft_stream *stream);
+/* Waits until this rank's *word, which changes by the operations above alone, is `value` or more. What comes after on
+ * the stream sees all that the adds released. WEFT_ERROR_TIMEOUT names the word and its value, but no rank, since any
+ * may add to it; if a rank dies, WEFT_ERROR_RANK_FAILED names that. */
+weft_result weft_wait_until_on_stream(weft_comm *comm, const uint64_t *word, uint64_t value,
+                                      weft_stream *stream);
+/* What this rank puts, signals or adds after it, on the stream, is visible at each rank only after what it did there
+ * before it. */
+weft_result weft_fence_on_stream(weft_comm *comm, weft_stream *stream);
+/* Finishes when all that this rank did before it, on the stream, is visible at its targets, so that it may tell
+ * anybody. */
+weft_result weft_quiet_on_stream(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- collectives */
 
@@ -531,7 +589,7 @@ typedef struct weft_ep_config {
     /* Over several nodes, the same on all ranks. Rows cross the network in chunks through rings of slots, which all
      * operations share: num_channels rings to each other node, and as many from it, of num_staging_slots slots of
      * staging_slot_bytes. Fewer or smaller ones are slower, never wrong: a slot must hold one row, of all planes, with
-     * its top-k data (docs/network.md). 0: 1 ring, of 8 slots, of 64 KiB. */
+     * its top-k data (docs/network.md). 0: 1 ring (on cuda 4), of 8 slots, of 64 KiB. */
     int32_t num_channels;
     int32_t num_staging_slots;
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/comm.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "api/check.h"
 #include "coll/barrier.h"
 #include "comm/bootstrap.h"
@@ -77,6 +80,63 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
         return finish(created, child);
     *child = NULL;
     return WEFT_OK;
+}
+
+struct split {
+    int32_t first, stride, num_ranks;
+};
+
+static weft_result check_split(const weft_comm *comm, const struct split *split)
+{
+    WEFT__TRY(weft__check_range(split->first, 0, comm->num_ranks - 1, "first"));
+    WEFT__TRY(weft__check_range(split->stride, 1, INT32_MAX, "stride"));
+    return weft__check_range(split->num_ranks, 1,
+                             (comm->num_ranks - 1 - split->first) / split->stride + 1, "num_ranks");
+}
+
+static weft_result compare_splits(const struct split *splits, int32_t num_ranks)
+{
+    for (int32_t rank = 1; rank < num_ranks; rank++)
+        if (memcmp(&splits[rank], &splits[0], sizeof *splits) != 0)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on first, stride, num_ranks: %d, %d, %d on rank 0 "
+                               "and %d, %d, %d on rank %d",
+                               splits[0].first, splits[0].stride, splits[0].num_ranks,
+                               splits[rank].first, splits[rank].stride, splits[rank].num_ranks,
+                               rank);
+    return WEFT_OK;
+}
+
+static weft_result gather_splits(weft_comm *comm, const struct split *split, struct split *splits)
+{
+    WEFT__TRY(weft__comm_all_gather(comm, split, sizeof *split, splits));
+    return compare_splits(splits, comm->num_ranks);
+}
+
+static weft_result agree_on_split(weft_comm *comm, const struct split *split)
+{
+    struct split *splits = calloc((size_t)comm->num_ranks, sizeof *splits);
+    weft_result result = WEFT_OK;
+    if (splits == NULL)
+        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    result = weft__comm_agree(comm, result, "have memory to split");
+    if (result == WEFT_OK && splits != NULL)
+        result = gather_splits(comm, split, splits);
+    free(splits);
+    return result;
+}
+
+weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int32_t num_ranks,
+                            const weft_comm_config *config, weft_comm **child)
+{
+    const struct split split = {first, stride, num_ranks};
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__check_not_null(child, "child"));
+    WEFT__TRY(check_split(comm, &split));
+    WEFT__TRY(agree_on_split(comm, &split));
+    const int32_t distance = comm->rank - first;
+    const int is_member = distance >= 0 && distance % stride == 0 && distance / stride < num_ranks;
+    return weft_comm_split(comm, is_member ? 0 : -1, 0, config, child);
 }
 
 weft_result weft_comm_destroy(weft_comm *comm)

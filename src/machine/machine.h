@@ -36,7 +36,9 @@
  *                       (acquire, pairs with weft_signal), or another status when the deadline
  *                       passes, a rank dies, or the communicator is aborted. The program must then
  *                       return that status from all warps of the block without another wait.
- *                       `word` is memory of this rank
+ *                       `word` is memory of this rank; site->rank may be WEFT_NO_RANK
+ *   weft_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of weft_signal and
+ *                       an acquire. Returns the value before
  *   weft_fail           records why the launch fails and returns WEFT_STATUS_FAILED
  *
  * Row operations, by all lanes of a warp together, as fast as the machine can:
@@ -49,8 +51,9 @@
  *                       says; dst may be one of the srcs that have its type
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
- * weft_block_sync, weft_row_sync, weft_remote_put or weft_signal, before what that orders, or with the launch; which part of a row
- * is whose is the machine's choice, so that one lane's signal tells of all only after a block sync.
+ * weft_block_sync, weft_row_sync, weft_remote_put, weft_remote_post, weft_signal or weft_fetch_add, before what
+ * that orders, or with the launch; which part of a row is whose is the machine's choice, so that one lane's signal
+ * tells of all only after a block sync.
  * weft_warp_sync and weft_add_acq_rel end nothing. The arrays of pointers (weft_warp_pointers) have
  * been read when the call returns: after a weft_warp_sync they can be written again.
  *
@@ -63,6 +66,11 @@
  *                       as it is until its target tells, by a put of its own, that the bytes have come. Whoever
  *                       waits for the word (weft_wait) sees the bytes of this put, and all that its sender
  *                       had ordered before it in memory that both can access. Puts are not ordered among each other
+ *   weft_remote_post    gives the network an access (struct weft_access) to a rank of another node, with the same
+ *                       promise for what it sends, and returns the access's number; unordered like a put
+ *   weft_remote_await   waits, as weft_wait does, until the access of a number, and all that this rank has posted
+ *                       before it, is done: of a put the source has been read, of a get or fetch-add what was asked for
+ *                       is here, of a flush all has come, as if the target had been told of it
  *
  * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane
  * i % WEFT_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
@@ -151,14 +159,21 @@ enum weft_status {
 enum weft_phase {
     WEFT_PHASE_START = 0,  /* for the rank to start the operation */
     WEFT_PHASE_FINISH = 1, /* for the rank to finish its part of it */
-    WEFT_PHASE_DATA = 2    /* for packets of the rank */
+    WEFT_PHASE_DATA = 2,   /* for packets of the rank */
+    WEFT_PHASE_ACCESS = 3, /* for an access to the rank's memory to be done */
+    /* For no rank in particular: */
+    WEFT_PHASE_WORD = 4, /* for a word of this rank's */
+    WEFT_PHASE_FLUSH = 5 /* for all accesses to ranks of other nodes to be done */
 };
+
+enum { WEFT_NO_RANK = -1 };
 
 struct weft_wait_site {
     enum weft_phase phase;
     int32_t rank;      /* whose signal is awaited */
     uint64_t sequence; /* number of the operation among those of its exchange */
-    uint64_t exchange; /* which: its mailbox's offset in every heap, never 0 */
+    uint64_t
+        exchange; /* which: its mailbox's offset in every heap, or the place of a word, never 0 */
 };
 
 enum weft_failure_kind {

@@ -200,6 +200,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .device_queue = memory->device_queue,
                                                    .num_device_slots = memory->num_device_slots,
                                                    .status = &comm->status,
+                                                   .bell = memory->bell,
                                                    .on_failure = fail_comm,
                                                    .context = comm};
     return weft__progress_start(&options, &comm->network->progress);
@@ -266,9 +267,18 @@ void weft__net_detach(weft_comm *comm)
 
 /* ---------------------------------------------------------------- use */
 
-void weft__net_post(weft_comm *comm, const struct weft__work_request *request)
+/* It is refused only while the network is being closed, when nobody may wait any more. */
+uint64_t weft__net_post(weft_comm *comm, const struct weft__work_request *request)
 {
-    (void)weft__progress_post(comm->network->progress, request, NULL);
+    uint64_t number = 0;
+    (void)weft__progress_post(comm->network->progress, request, &number);
+    return number;
+}
+
+const uint64_t *weft__net_num_completed(const weft_comm *comm)
+{
+    const struct weft__work_queue *queue = weft__progress_queue(comm->network->progress);
+    return (const uint64_t *)(const void *)&queue->num_completed;
 }
 
 void weft__net_drain(weft_comm *comm)

@@ -25,8 +25,12 @@ weft_result weft__net_attach_memory(weft_comm *comm, const struct weft__net_memo
 /* The reverse. Ranks that leave are no failure, in whatever order they do. */
 void weft__net_detach(weft_comm *comm);
 
-/* Of a communicator that has a network. What is wrong with the request becomes the communicator's failure. */
-void weft__net_post(weft_comm *comm, const struct weft__work_request *request);
+/* Of a communicator that has a network. What is wrong with the request becomes the communicator's failure. Returns
+ * its number. */
+uint64_t weft__net_post(weft_comm *comm, const struct weft__work_request *request);
+
+/* All requests of lower numbers are done; the rank's bell is rung when it grows. */
+const uint64_t *weft__net_num_completed(const weft_comm *comm);
 
 /* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
 void weft__net_drain(weft_comm *comm);

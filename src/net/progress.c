@@ -28,7 +28,7 @@ enum {
 struct line {
     struct weft__work_queue *queue; /* NULL: there is none */
     uint32_t num_slots;
-    struct weft__net_request *requests; /* [num_slots], of those under way */
+    struct under_way *under_way; /* [num_slots] */
 };
 
 struct peer_state {
@@ -36,6 +36,13 @@ struct peer_state {
     enum { NOT_TOLD, TOLD } news; /* of its failure, to on_failure */
     enum { NO_ORDER, TO_BE_FAILED } order;
     char message[WEFT__NET_REASON_BYTES];
+};
+
+struct under_way {
+    struct weft__net_request request;
+    int32_t peer;
+    enum weft__work_loss loss;
+    enum { NOBODY_WAITS, SOMEBODY_WAITS } news; /* for its number to be completed */
 };
 
 struct weft__progress {
@@ -54,16 +61,30 @@ struct weft__progress {
     char message[WEFT__ERROR_BYTES];
 };
 
-static struct weft__net_request *request_of(const struct line *line, uint64_t number)
+static struct under_way *under_way_of(const struct line *line, uint64_t number)
 {
-    return &line->requests[number % line->num_slots];
+    return &line->under_way[number % line->num_slots];
 }
 
 /* ---------------------------------------------------------------- the thread: work */
 
-/* Of a request; that a peer has failed is told for itself, and that one has left harms nobody. */
-static void note_failure(struct weft__progress *progress, weft_result result, const char *message)
+/* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
+static void tell_of_request(struct weft__progress *progress, const struct under_way *request,
+                            weft_result result, const char *message)
 {
+    if (progress->options.on_failure == NULL)
+        return;
+    if (result != WEFT_ERROR_RANK_FAILED)
+        progress->options.on_failure(progress->options.context, -1, result, message);
+    else if (request->loss == WEFT__WORK_MUST_NOT_BE_LOST)
+        progress->options.on_failure(progress->options.context, request->peer, result, message);
+}
+
+static void note_failure(struct weft__progress *progress, const struct under_way *request,
+                         weft_result result, const char *reason)
+{
+    char message[WEFT__ERROR_BYTES]; /* the reason may be the thread's last error */
+    snprintf(message, sizeof(message), "%s", reason);
     pthread_mutex_lock(&progress->mutex);
     const int is_first = progress->result == WEFT_OK;
     if (is_first) {
@@ -71,8 +92,8 @@ static void note_failure(struct weft__progress *progress, weft_result result, co
         snprintf(progress->message, sizeof(progress->message), "%s", message);
     }
     pthread_mutex_unlock(&progress->mutex);
-    if (is_first && result != WEFT_ERROR_RANK_FAILED && progress->options.on_failure != NULL)
-        progress->options.on_failure(progress->options.context, -1, result, progress->message);
+    if (is_first || result == WEFT_ERROR_RANK_FAILED)
+        tell_of_request(progress, request, result, message);
 }
 
 static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
@@ -130,6 +151,16 @@ static const struct weft__work_slot *next_work(const struct line *line)
     return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
 }
 
+/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
+static struct under_way describe(const struct weft__work_slot *work)
+{
+    const int is_awaited =
+        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
+    return (struct under_way){.peer = work->peer,
+                              .loss = (enum weft__work_loss)work->loss,
+                              .news = is_awaited ? SOMEBODY_WAITS : NOBODY_WAITS};
+}
+
 static int take_work(struct weft__progress *progress, struct line *line)
 {
     struct weft__work_queue *queue = line->queue;
@@ -141,10 +172,12 @@ static int take_work(struct weft__progress *progress, struct line *line)
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
             line->num_slots)
             break;
+        struct under_way *under_way = under_way_of(line, number);
+        *under_way = describe(work);
         count(progress, work); /* first: whoever has heard of it finds it counted */
-        weft_result result = start_work(progress, work, request_of(line, number));
+        weft_result result = start_work(progress, work, &under_way->request);
         if (result != WEFT_OK)
-            note_failure(progress, result, weft__last_error());
+            note_failure(progress, under_way, result, weft__last_error());
         /* Release: who posts may write the slot again. */
         atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
         num_taken++;
@@ -152,17 +185,27 @@ static int take_work(struct weft__progress *progress, struct line *line)
     return num_taken;
 }
 
+static void note_loss(struct weft__progress *progress, const struct under_way *request)
+{
+    char message[WEFT__NET_REASON_BYTES];
+    snprintf(message, sizeof(message),
+             "rank %d has left, or failed, before what it was sent was done", request->peer);
+    note_failure(progress, request, (weft_result)request->request.result, message);
+}
+
 static int complete_work(struct weft__progress *progress, struct line *line)
 {
     struct weft__work_queue *queue = line->queue;
+    int is_awaited = 0;
     if (queue == NULL)
         return 0;
     uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
-    while (number < end && weft__net_is_done(request_of(line, number))) {
-        weft_result result = (weft_result)request_of(line, number)->result;
-        if (result != WEFT_OK)
-            note_failure(progress, result, "a peer failed before what was sent to it was done");
+    while (number < end && weft__net_is_done(&under_way_of(line, number)->request)) {
+        const struct under_way *under_way = under_way_of(line, number);
+        if (under_way->request.result != WEFT_OK)
+            note_loss(progress, under_way);
+        is_awaited |= under_way->news == SOMEBODY_WAITS;
         number++;
     }
     if (number == first)
@@ -170,6 +213,8 @@ static int complete_work(struct weft__progress *progress, struct line *line)
     atomic_store_explicit(&queue->num_completed, number, memory_order_release);
     if (line == &progress->own)
         weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
+    if (is_awaited && progress->options.bell != NULL)
+        weft__doorbell_ring_words(progress->options.bell, WEFT__ANY_WORD, WEFT__ANY_WORD + 1);
     return 1;
 }
 
@@ -273,8 +318,9 @@ static int run_once(struct weft__progress *progress)
     fail_as_ordered(progress);
     fail_as_known(progress);
     num_events += weft__net_progress(progress->net);
-    num_events += complete_all_work(progress);
+    /* In this order: who waits for a request to complete sees that its peer has failed. */
     tell_failures(progress);
+    num_events += complete_all_work(progress);
     atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
     return num_events;
 }
@@ -318,8 +364,8 @@ static void free_progress(struct weft__progress *progress)
         close(progress->event_fd);
     pthread_mutex_destroy(&progress->mutex);
     free(progress->own.queue);
-    free(progress->own.requests);
-    free(progress->device.requests);
+    free(progress->own.under_way);
+    free(progress->device.under_way);
     free(progress->peers);
     free(progress);
 }
@@ -341,19 +387,19 @@ static weft_result allocate(const struct weft__progress_options *options,
     progress->own = (struct line){
         .queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes),
         .num_slots = options->num_slots,
-        .requests = calloc(options->num_slots, sizeof(*progress->own.requests)),
+        .under_way = calloc(options->num_slots, sizeof(*progress->own.under_way)),
     };
     progress->device = (struct line){
         .queue = options->device_queue,
         .num_slots = options->num_device_slots,
-        .requests = calloc(options->num_device_slots + 1, sizeof(*progress->device.requests)),
+        .under_way = calloc(options->num_device_slots + 1, sizeof(*progress->device.under_way)),
     };
     progress->peers = calloc((size_t)options->num_ranks, sizeof(*progress->peers));
     *allocated = progress;
     if (progress->event_fd < 0)
         return weft__system_error("eventfd");
-    if (progress->own.queue == NULL || progress->own.requests == NULL ||
-        progress->device.requests == NULL || progress->peers == NULL)
+    if (progress->own.queue == NULL || progress->own.under_way == NULL ||
+        progress->device.under_way == NULL || progress->peers == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
                            options->num_slots);
     memset(progress->own.queue, 0, queue_bytes);
@@ -418,6 +464,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
     work->target = request->target;
     work->num_bytes = request->num_bytes;
     work->operation = request->operation;
+    work->loss = request->loss;
     work->peer = request->peer;
     work->word = request->word;
     work->add = request->add;

@@ -20,8 +20,10 @@ struct weft__progress_options {
     uint32_t num_device_slots;
     /* Of a communicator, or NULL: a peer that it knows to be dead has failed here too. */
     const struct weft__status *status;
-    /* Called by the thread, once for each peer that fails, and with peer -1 for the first request that is
-     * wrong; NULL: nobody is told. */
+    /* Rung when num_completed of the queue has grown; NULL: nobody sleeps there. */
+    struct weft__doorbell *bell;
+    /* Called by the thread, once for each peer that fails, for each request that was lost and must not be, and with
+     * peer -1 for the first request that is wrong; NULL: nobody is told. */
     void (*on_failure)(void *context, int32_t peer, weft_result result, const char *message);
     void *context;
 };
@@ -29,6 +31,7 @@ struct weft__progress_options {
 /* What to post; as struct weft__net_put where it has the same fields. */
 struct weft__work_request {
     enum weft__work_operation operation;
+    enum weft__work_loss loss;
     int32_t peer;
     uint64_t source, target;
     uint64_t num_bytes;

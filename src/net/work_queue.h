@@ -10,7 +10,8 @@
  *
  * Posting: reserve a number (fetch-add), wait for its slot (num_taken), write the slot, write its `ready`
  * last (release), then ring the doorbell if the thread sleeps. Numbers complete in their order: all below
- * num_completed are done, in the sense of the operation (sources may be reused; flushes have been flushed).
+ * num_completed are done, in the sense of the operation (sources may be reused; flushes have been flushed; what was
+ * fetched is here), or have failed.
  */
 #ifndef WEFT_NET_WORK_QUEUE_H
 #define WEFT_NET_WORK_QUEUE_H
@@ -31,6 +32,12 @@ enum weft__work_operation {
     WEFT__WORK_FETCH_ADD /* target is a place here, for the value */
 };
 
+/* What it means that a request's peer has left, or dies, before the request is done. */
+enum weft__work_loss {
+    WEFT__WORK_MAY_BE_LOST,     /* nothing: whoever waits hears of it otherwise */
+    WEFT__WORK_MUST_NOT_BE_LOST /* the failure of all, before the request completes */
+};
+
 /* One cache line. */
 struct weft__work_slot {
     _Alignas(
@@ -40,6 +47,7 @@ struct weft__work_slot {
     uint64_t word, add;
     uint32_t operation;
     int32_t peer;
+    uint32_t loss;
 };
 
 _Static_assert(sizeof(struct weft__work_slot) == WEFT__WORK_LINE_BYTES,

@@ -88,8 +88,10 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
 {
     const struct weft_wait_site *site = &failure->site;
     const struct weft__wait direct = {.rank = site->rank, .exchange = site->exchange};
-    static const char *const phases[] = {
-        [WEFT_PHASE_START] = "start", [WEFT_PHASE_FINISH] = "finish", [WEFT_PHASE_DATA] = "send"};
+    static const char *const phases[] = {[WEFT_PHASE_START] = "start",
+                                         [WEFT_PHASE_FINISH] = "finish",
+                                         [WEFT_PHASE_DATA] = "send",
+                                         [WEFT_PHASE_ACCESS] = "answer an access to its heap"};
     const int has_left = failure->kind == WEFT_FAILURE_RANK_LEFT;
     struct weft__culprit culprit;
     char why[64];
@@ -110,15 +112,35 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
                       (unsigned long long)failure->seen, culprit.story);
 }
 
+/* A wait for nobody in particular can blame nobody. */
+static void fail_nobody(weft_comm *comm, const struct weft__program *program,
+                        const struct weft_failure *failure)
+{
+    if (failure->site.phase == WEFT_PHASE_FLUSH)
+        weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, WEFT__NOBODY,
+                          "%s: what rank %d has sent to ranks of other nodes did not come within "
+                          "%u ms",
+                          program->name, comm->rank, comm->timeout_ms);
+    else
+        weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, WEFT__NOBODY,
+                          "%s: rank %d waited for the word at byte %llu of its heap, which any "
+                          "rank may change, to be %llu or more; within %u ms it was %llu",
+                          program->name, comm->rank, (unsigned long long)failure->site.exchange,
+                          (unsigned long long)failure->expected, comm->timeout_ms,
+                          (unsigned long long)failure->seen);
+}
+
 /* The communicator had failed before: the stream's error also tells what that interrupted. */
 static weft_result interrupted(weft_comm *comm, const struct weft__program *program,
                                const struct weft_failure *failure)
 {
     const weft_result result = weft__status_check(&comm->status);
-    char cause[512];
+    char cause[512], number[32] = "";
     snprintf(cause, sizeof cause, "%s", weft_last_error());
-    return weft__error(result, "%s #%llu on rank %d was interrupted: %s", program->name,
-                       (unsigned long long)failure->site.sequence, comm->rank, cause);
+    if (failure->site.rank != WEFT_NO_RANK)
+        snprintf(number, sizeof number, " #%llu", (unsigned long long)failure->site.sequence);
+    return weft__error(result, "%s%s on rank %d was interrupted: %s", program->name, number,
+                       comm->rank, cause);
 }
 
 weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
@@ -132,6 +154,8 @@ weft_result weft__program_failed(weft_comm *comm, const struct weft__program *pr
         weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, comm->rank,
                           "%s: some warps of a block of rank %d wait for others that do not come",
                           program->name, comm->rank);
+    else if (failure->site.rank == WEFT_NO_RANK)
+        fail_nobody(comm, program, failure);
     else
         fail_wait(comm, program, failure);
     return weft__status_check(&comm->status);

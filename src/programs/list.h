@@ -18,7 +18,10 @@
     X(packet_exchange)                                                                             \
     X(direct_reduce)                                                                               \
     X(direct_push)                                                                                 \
-    X(copy)
+    X(copy)                                                                                        \
+    X(mapped_access)                                                                               \
+    X(remote_access)                                                                               \
+    X(wait_until)
 
 #define WEFT_PROGRAM_ENUM(name) WEFT_PROGRAM_##name,
 enum weft_program { WEFT_PROGRAM_LIST(WEFT_PROGRAM_ENUM) WEFT_NUM_PROGRAMS };

@@ -108,6 +108,8 @@ extern const struct fuzz_target fuzz_ep_targets[];
 extern const int fuzz_num_ep_targets;
 extern const struct fuzz_target fuzz_coll_targets[];
 extern const int fuzz_num_coll_targets;
+extern const struct fuzz_target fuzz_one_sided_targets[];
+extern const int fuzz_num_one_sided_targets;
 extern const struct fuzz_target fuzz_base_targets[];
 extern const int fuzz_num_base_targets;
 

@@ -159,14 +159,17 @@ static int check_invalid(struct ranks_context *context, weft_result result,
 
 static const struct fuzz_target *any_target(struct rng *rng)
 {
-    int which = (int)rng_below(
-        rng, (uint32_t)(fuzz_num_ep_targets + fuzz_num_coll_targets + fuzz_num_base_targets));
+    int which = (int)rng_below(rng, (uint32_t)(fuzz_num_ep_targets + fuzz_num_coll_targets +
+                                               fuzz_num_one_sided_targets + fuzz_num_base_targets));
     if (which < fuzz_num_ep_targets)
         return &fuzz_ep_targets[which];
     which -= fuzz_num_ep_targets;
     if (which < fuzz_num_coll_targets)
         return &fuzz_coll_targets[which];
-    return &fuzz_base_targets[which - fuzz_num_coll_targets];
+    which -= fuzz_num_coll_targets;
+    if (which < fuzz_num_one_sided_targets)
+        return &fuzz_one_sided_targets[which];
+    return &fuzz_base_targets[which - fuzz_num_one_sided_targets];
 }
 
 /* Applies up to MAX_MUTATIONS of the target's; returns how many. */

@@ -14,7 +14,6 @@
 #include "comm/thread.h"
 #include "machine/cpu/polling.h"
 #include "machine/fiber.h"
-#include "net/attach.h"
 
 struct weft__cpu_block {
     uint32_t num_arrived;
@@ -96,25 +95,26 @@ void *weft__cpu_block_shared(struct weft_warp *warp)
     return warp->block->shared;
 }
 
-void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
+static void ring_words(char *base, const uint64_t *words, uint64_t num_words)
 {
-    char *base = warp->launch->heap_bases[rank];
     const uint64_t begin = (uintptr_t)words - (uintptr_t)base;
-    if (rank != warp->launch->launch->comm->rank)
-        weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
+    weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
 }
 
-void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
+void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
 {
-    /* Region 0 is the heap. */
-    const struct weft__work_request request = {.operation = WEFT__WORK_PUT_SIGNAL,
-                                               .peer = put->rank,
-                                               .source = put->source,
-                                               .target = put->target,
-                                               .num_bytes = put->num_bytes,
-                                               .word = put->word,
-                                               .add = put->add};
-    weft__net_post(warp->launch->launch->comm, &request);
+    if (rank != warp->launch->launch->comm->rank)
+        ring_words(warp->launch->heap_bases[rank], words, num_words);
+}
+
+void weft__cpu_ring_any(struct weft_warp *warp, int32_t rank, const uint64_t *word)
+{
+    ring_words(warp->launch->heap_bases[rank], word, 1);
+}
+
+weft_comm *weft__cpu_comm_of(const struct weft_warp *warp)
+{
+    return warp->launch->launch->comm;
 }
 
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -211,6 +211,7 @@ static struct warp_fiber *waiting_for_left_rank(struct weft__cpu_launch *run)
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
         struct warp_fiber *fiber = run->runner->fibers[i];
         if (fiber->state == FIBER_WAITING && fiber->site != NULL &&
+            fiber->site->rank != WEFT_NO_RANK &&
             atomic_load(&status->rank_states[fiber->site->rank]) == WEFT__RANK_LEFT &&
             !can_go_on(fiber))
             return fiber;
@@ -282,7 +283,8 @@ static enum weft__cores cores_of(const struct weft__cpu_launch *run)
                                                             : WEFT__FEWER_CORES_THAN_RANKS;
 }
 
-/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD. */
+/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD; so it is of words that
+ * are not in the heap. */
 static uint64_t awaited_word(struct weft__cpu_launch *run)
 {
     const uint64_t *word = NULL;
@@ -294,8 +296,9 @@ static uint64_t awaited_word(struct weft__cpu_launch *run)
             return WEFT__ANY_WORD;
         word = fiber->word;
     }
-    const char *base = run->heap_bases[run->launch->comm->rank];
-    return word == NULL ? WEFT__ANY_WORD : (uintptr_t)word - (uintptr_t)base;
+    const weft_comm *comm = run->launch->comm;
+    const uint64_t offset = (uintptr_t)word - (uintptr_t)run->heap_bases[comm->rank];
+    return word == NULL || offset >= *weft__heap_backed_bytes(comm->heap) ? WEFT__ANY_WORD : offset;
 }
 
 /* A launch is one exchange. */

@@ -15,4 +15,7 @@ void weft__cpu_runner_destroy(struct weft__cpu_runner *runner);
 weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__launch *launch,
                           struct weft_failure *failure);
 
+/* Whose launch the warp belongs to. */
+weft_comm *weft__cpu_comm_of(const struct weft_warp *warp);
+
 #endif

@@ -30,12 +30,20 @@ void *weft__cpu_block_shared(struct weft_warp *warp);
 /* Wakes the rank if it waits for one of these words, which have been stored to. */
 void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words,
                     uint64_t num_words);
+/* The same, also of this rank: another stream of it may wait. */
+void weft__cpu_ring_any(struct weft_warp *warp, int32_t rank, const uint64_t *word);
 enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
                                 const struct weft_wait_site *site);
 enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure);
 
+/* remote.c */
 /* Gives it to the rank's progress thread, as a release. */
 void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put);
+
+/* The same of accesses. */
+uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access);
+enum weft_status weft__cpu_remote_await(struct weft_warp *warp, uint64_t number,
+                                        const struct weft_wait_site *site);
 
 /* packets.c */
 void weft__cpu_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
@@ -188,6 +196,26 @@ WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, u
     weft__cpu_order_row_stores();
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
     weft__cpu_ring(warp, rank, word, 1);
+}
+
+WEFT_FN uint64_t weft_remote_post(struct weft_warp *warp, const struct weft_access *access)
+{
+    weft__cpu_order_row_stores();
+    return weft__cpu_remote_post(warp, access);
+}
+
+WEFT_FN enum weft_status weft_remote_await(struct weft_warp *warp, uint64_t number,
+                                           const struct weft_wait_site *site)
+{
+    return weft__cpu_remote_await(warp, number, site);
+}
+
+WEFT_FN uint64_t weft_fetch_add(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t add)
+{
+    weft__cpu_order_row_stores();
+    const uint64_t before = __atomic_fetch_add(word, add, __ATOMIC_ACQ_REL);
+    weft__cpu_ring_any(warp, rank, word);
+    return before;
 }
 
 WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,

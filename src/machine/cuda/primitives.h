@@ -188,6 +188,18 @@ WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, u
     asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
+WEFT_FN uint64_t weft_fetch_add(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t add)
+{
+    uint64_t before;
+    (void)rank; /* as above */
+    weft__cuda_complete_stores(warp);
+    asm volatile("atom.acq_rel.sys.global.add.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(word), "l"(add)
+                 : "memory");
+    return before;
+}
+
 WEFT_FN uint64_t weft__cuda_load_acquire(const uint64_t *word)
 {
     uint64_t value;
@@ -225,7 +237,8 @@ WEFT_FN int weft__cuda_must_end(const struct weft_warp *warp, const struct weft_
     const struct weft__cuda_launch *launch = warp->launch;
     if (*(const volatile uint32_t *)&launch->board->comm_has_failed != 0)
         *why = WEFT_FAILURE_COMM;
-    else if (*(const volatile uint8_t *)&launch->board->rank_has_left[site->rank] != 0)
+    else if (site->rank != WEFT_NO_RANK &&
+             *(const volatile uint8_t *)&launch->board->rank_has_left[site->rank] != 0)
         *why = WEFT_FAILURE_RANK_LEFT;
     else if (weft__cuda_now_ns() - start_ns >= launch->timeout_ns)
         *why = WEFT_FAILURE_TIMEOUT;
@@ -239,6 +252,8 @@ WEFT_FN void weft__cuda_publish_wait(const struct weft_warp *warp,
                                      const struct weft_wait_site *site)
 {
     struct weft__cuda_board *board = warp->launch->board;
+    if (site->rank == WEFT_NO_RANK)
+        return;
     *(volatile uint64_t *)&board->wait = weft__cuda_pack_wait(site->rank, site->exchange);
     *(volatile uint32_t *)&board->num_looks = *(volatile uint32_t *)&board->num_looks + 1;
 }

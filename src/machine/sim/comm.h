@@ -6,6 +6,14 @@
 #include "comm/ranges.h"
 #include "machine/sim/world.h"
 
+/* The accesses that a rank has posted to the network. */
+struct sim_posted {
+    uint64_t num_posted;
+    uint64_t num_done;                    /* all of lower numbers are done */
+    struct sim_completion *first, **last; /* those that are not counted as done, in order */
+    struct sim_clock done;                /* what whoever has waited for num_done acquires */
+};
+
 /* What the ranks of one communicator share. */
 struct weft__link {
     struct weft__link *next;
@@ -19,6 +27,9 @@ struct weft__link {
     int has_failed;               /* for a rank that has left since */
     int is_member[SIM_MAX_RANKS]; /* [world rank]: from creation to destruction; maps all heaps */
     int32_t num_parcels[SIM_MAX_RANKS]; /* puts of each rank that are under way */
+    struct sim_posted posted[SIM_MAX_RANKS];
+    /* [sender][target], from the sender's first put on: what its puts have done there. */
+    struct sim_clock *landed[SIM_MAX_RANKS];
     /* The all-gather that is going on. */
     uint64_t gather_number;
     int32_t num_gathered;

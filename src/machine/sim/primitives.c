@@ -168,6 +168,30 @@ void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint
     sim_yield();
 }
 
+/* Whoever adds need not know who waits. */
+uint64_t weft__sim_fetch_add(struct weft_warp *warp, uint64_t *word, uint64_t add,
+                             struct weft__sim_place place)
+{
+    (void)warp;
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE_RELEASE);
+    sim_yield();
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    if (!is_weakened)
+        sim_rows_end(sim_current());
+    const uint64_t before = *word;
+    struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), before, before + add);
+    signal->is_credit = 1;
+    if (!is_weakened) {
+        sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
+        sim_acquire(&signal->clock);
+        sim_release(&signal->clock);
+    }
+    *word = before + add;
+    sim_trace("add", place, word, before + add);
+    sim_yield();
+    return before;
+}
+
 struct word_wait {
     const uint64_t *word;
     uint64_t at_least;
@@ -182,7 +206,8 @@ static int word_has_come(const struct word_wait *wait)
 
 static int rank_has_left(const struct word_wait *wait)
 {
-    return atomic_load(&wait->comm->status.rank_states[wait->rank]) == WEFT__RANK_LEFT;
+    return wait->rank != WEFT_NO_RANK &&
+           atomic_load(&wait->comm->status.rank_states[wait->rank]) == WEFT__RANK_LEFT;
 }
 
 static int word_wait_is_over(struct sim_fiber *fiber)

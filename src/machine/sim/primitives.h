@@ -30,6 +30,13 @@ void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place);
 void weft__sim_row_sync(struct weft_warp *warp, struct weft__sim_place place);
 void weft__sim_remote_put(struct weft_warp *warp, const struct weft_remote_put *put,
                           struct weft__sim_place place);
+uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access *access,
+                               struct weft__sim_place place);
+enum weft_status weft__sim_remote_await(struct weft_warp *warp, uint64_t number,
+                                        const struct weft_wait_site *site,
+                                        struct weft__sim_place place);
+uint64_t weft__sim_fetch_add(struct weft_warp *warp, uint64_t *word, uint64_t add,
+                             struct weft__sim_place place);
 uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate);
 uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value);
 int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total);
@@ -109,15 +116,20 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
     static enum weft_status name##_body(struct weft_warp *warp,                                    \
                                         const struct weft_##name##_args *args)
 
-#define weft_block_idx(warp)         ((warp)->block_idx)
-#define weft_num_blocks(warp)        ((warp)->num_blocks)
-#define weft_warp_idx(warp)          ((warp)->warp_idx)
-#define weft_num_warps(warp)         ((warp)->num_warps)
-#define weft_lane_idx(warp)          ((warp)->lane_idx)
-#define weft_warp_sync(warp)         weft__sim_warp_sync(warp, WEFT__SIM_HERE)
-#define weft_block_sync(warp)        weft__sim_block_sync(warp, WEFT__SIM_HERE)
-#define weft_row_sync(warp)          weft__sim_row_sync(warp, WEFT__SIM_HERE)
-#define weft_remote_put(warp, put)   weft__sim_remote_put(warp, put, WEFT__SIM_HERE)
+#define weft_block_idx(warp)           ((warp)->block_idx)
+#define weft_num_blocks(warp)          ((warp)->num_blocks)
+#define weft_warp_idx(warp)            ((warp)->warp_idx)
+#define weft_num_warps(warp)           ((warp)->num_warps)
+#define weft_lane_idx(warp)            ((warp)->lane_idx)
+#define weft_warp_sync(warp)           weft__sim_warp_sync(warp, WEFT__SIM_HERE)
+#define weft_block_sync(warp)          weft__sim_block_sync(warp, WEFT__SIM_HERE)
+#define weft_row_sync(warp)            weft__sim_row_sync(warp, WEFT__SIM_HERE)
+#define weft_remote_put(warp, put)     weft__sim_remote_put(warp, put, WEFT__SIM_HERE)
+#define weft_remote_post(warp, access) weft__sim_remote_post(warp, access, WEFT__SIM_HERE)
+#define weft_remote_await(warp, number, site)                                                      \
+    weft__sim_remote_await(warp, number, site, WEFT__SIM_HERE)
+#define weft_fetch_add(warp, rank, word, add)                                                      \
+    ((void)(rank), weft__sim_fetch_add(warp, word, add, WEFT__SIM_HERE))
 #define weft_ballot(warp, predicate) weft__sim_ballot(warp, predicate)
 #define weft_lanes_below(warp, ballot)                                                             \
     __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))

@@ -12,8 +12,8 @@
  */
 #include <string.h>
 
-#include "machine/sim/comm.h"
 #include "machine/sim/launch.h"
+#include "machine/sim/wire.h"
 
 enum {
     MAX_WIRES = 512,
@@ -24,66 +24,56 @@ enum {
     LOST_ONE_IN = 2 /* of those that are under way when their sender dies, at each piece */
 };
 
-struct origin {
-    struct weft__sim_place place;
-    const void *code;
-};
-
-struct parcel {
-    struct parcel *next;
-    struct weft__link *link;
-    int32_t sender; /* in the communicator */
-    const char *source;
-    struct weft_remote_put put;
-    struct sim_clock past;
-    struct origin origin;
-};
-
 static struct sim_fiber *wires[MAX_WIRES];
 static int32_t num_wires;
-static struct parcel *waiting; /* for a fiber; the last one first */
-static struct parcel *unused;
+static struct sim_parcel *waiting; /* for a fiber; the last one first */
+static struct sim_parcel *unused;
+static struct sim_parcel *known; /* all */
+static uint64_t num_parcels;
 
 void sim_wire_reset(void)
 {
     num_wires = 0;
     waiting = NULL;
     unused = NULL;
+    known = NULL;
+    num_parcels = 0;
 }
 
 /* ---------------------------------------------------------------- delivery */
 
-static int is_dead(const struct parcel *parcel, int32_t rank)
+static int is_dead(const struct sim_parcel *parcel, int32_t rank)
 {
     return sim_world->rank_is_dead[parcel->link->world_ranks[rank]];
 }
 
-static int is_lost(const struct parcel *parcel)
+int sim_wire_is_lost(const struct sim_parcel *parcel)
 {
-    const int32_t target = parcel->put.rank;
+    const int32_t target = parcel->access.rank;
     return parcel->link->comms[target] == NULL || is_dead(parcel, target) ||
            (is_dead(parcel, parcel->sender) && sim_random(LOST_ONE_IN) == 0);
 }
 
-static char *target_of(const struct parcel *parcel, uint64_t offset)
+char *sim_wire_target(const struct sim_parcel *parcel, uint64_t offset)
 {
-    const int32_t rank = parcel->put.rank;
+    const int32_t rank = parcel->access.rank;
     return parcel->link->comms[rank]->heap->bases[rank] + offset;
 }
 
-static void land_piece(const struct parcel *parcel, uint64_t begin, uint64_t end)
+static void land_piece(const struct sim_parcel *parcel, uint64_t begin, uint64_t end)
 {
-    char *target = target_of(parcel, parcel->put.target);
+    char *target = sim_wire_target(parcel, parcel->access.target);
     sim_trace("land", parcel->origin.place, target + begin, end - begin);
-    sim_check_access(parcel->source + begin, end - begin, SIM_READ, parcel->origin.code);
+    if (parcel->completion == NULL)
+        sim_check_access(parcel->source + begin, end - begin, SIM_READ, parcel->origin.code);
     sim_check_access(target + begin, end - begin, SIM_WRITE, parcel->origin.code);
     memcpy(target + begin, parcel->source + begin, end - begin);
     sim_yield();
 }
 
-static void land_bytes(const struct parcel *parcel)
+static void land_bytes(const struct sim_parcel *parcel)
 {
-    const uint64_t num_bytes = parcel->put.num_bytes;
+    const uint64_t num_bytes = parcel->access.num_bytes;
     const uint64_t num_pieces = 1 + sim_random(MAX_PIECES), first = sim_random(num_pieces);
     for (uint64_t i = 0; i < num_pieces; i++) {
         const uint64_t piece = (first + i) % num_pieces;
@@ -91,58 +81,91 @@ static void land_bytes(const struct parcel *parcel)
         const uint64_t after =
             num_bytes * (piece + 1) / num_pieces / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
         const uint64_t end = piece + 1 == num_pieces ? num_bytes : after;
-        if (begin < end && !is_lost(parcel))
+        if (begin < end && !sim_wire_is_lost(parcel))
             land_piece(parcel, begin, end);
     }
 }
 
-static int has_freed(const struct parcel *parcel, int32_t rank)
+static int has_freed(const struct sim_parcel *parcel, int32_t rank)
 {
-    return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, parcel->put.word,
+    return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, parcel->access.word,
                                  sizeof(uint64_t));
 }
 
 /* That comes to memory which only its target has freed already: it cannot have been allocated again. */
-static int is_left_credit(const struct parcel *parcel)
+static int is_left_credit(const struct sim_parcel *parcel)
 {
-    return parcel->put.num_bytes == 0 && has_freed(parcel, parcel->put.rank) &&
+    return parcel->access.num_bytes == 0 && has_freed(parcel, parcel->access.rank) &&
            !has_freed(parcel, parcel->sender);
 }
 
-static void add_to_word(const struct parcel *parcel)
+static void add_to_word(const struct sim_parcel *parcel)
 {
-    uint64_t *word = (uint64_t *)(void *)target_of(parcel, parcel->put.word);
+    uint64_t *word = (uint64_t *)(void *)sim_wire_target(parcel, parcel->access.word);
     if (is_left_credit(parcel))
         return;
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
-    const uint64_t value = *word + parcel->put.add;
+    const uint64_t value = *word + parcel->access.add;
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), *word, value);
     sim_clock_join(&signal->clock, &sim_current()->clock);
-    signal->is_credit = parcel->put.num_bytes == 0;
+    signal->is_credit = parcel->access.num_bytes == 0;
     *word = value;
     sim_trace("arrive", parcel->origin.place, word, value);
 }
 
 /* Only credits may be under way to a rank that leaves a communicator in which nothing has failed. */
-static void check_is_awaited(const struct parcel *parcel)
+static void check_is_awaited(const struct sim_parcel *parcel)
 {
     const struct weft__link *link = parcel->link;
     const struct sim_access_record access = {sim_current(), SIM_WRITE, parcel->origin.code};
-    if (parcel->put.num_bytes > 0 && link->comms[parcel->put.rank] == NULL && !link->has_failed &&
-        !sim_world->result->fault_struck)
+    if (parcel->access.num_bytes > 0 && link->comms[parcel->access.rank] == NULL &&
+        !link->has_failed && !sim_world->result->fault_struck)
         sim_report_bad_access(parcel->source, &access, NULL,
                               "put that was under way when its target left the communicator");
 }
 
-static void deliver(const struct parcel *parcel)
+/* What it did at its target is behind whoever flushes. */
+static void deliver_put(struct sim_parcel *parcel)
 {
+    sim_access_take_source(parcel);
     if (sim_random(LATE_ONE_IN) == 0)
         sim_sleep(sim_random(LATE_STEPS));
     land_bytes(parcel);
-    if (is_lost(parcel))
+    if (sim_wire_is_lost(parcel))
         check_is_awaited(parcel);
-    else
+    else if (parcel->access.operation == WEFT_ACCESS_PUT_SIGNAL)
         add_to_word(parcel);
+    sim_release(sim_wire_landed(parcel));
+}
+
+static void deliver(struct sim_parcel *parcel)
+{
+    if (parcel->access.operation == WEFT_ACCESS_PUT ||
+        parcel->access.operation == WEFT_ACCESS_PUT_SIGNAL) {
+        deliver_put(parcel);
+        return;
+    }
+    if (sim_random(LATE_ONE_IN) == 0)
+        sim_sleep(sim_random(LATE_STEPS));
+    sim_access_answer(parcel);
+}
+
+int sim_wire_have_older_come(const struct sim_parcel *parcel)
+{
+    for (const struct sim_parcel *other = known; other != NULL; other = other->next_known)
+        if (other->state == SIM_PARCEL_UNDER_WAY && other->number < parcel->number &&
+            other->link == parcel->link && other->sender == parcel->sender &&
+            other->access.rank == parcel->access.rank)
+            return 0;
+    return 1;
+}
+
+struct sim_clock *sim_wire_landed(const struct sim_parcel *parcel)
+{
+    struct sim_clock **of_sender = &parcel->link->landed[parcel->sender];
+    if (*of_sender == NULL)
+        *of_sender = sim_run_alloc(SIM_MAX_RANKS * sizeof **of_sender);
+    return &(*of_sender)[parcel->access.rank];
 }
 
 /* ---------------------------------------------------------------- who delivers what */
@@ -155,15 +178,16 @@ static void begin_with_past(struct sim_fiber *wire, const struct sim_clock *past
     sim_clock_set(&wire->clock, wire->id, now + 1);
 }
 
-static void give_back(struct parcel *parcel)
+static void give_back(struct sim_parcel *parcel)
 {
+    parcel->state = SIM_PARCEL_UNUSED;
     parcel->next = unused;
     unused = parcel;
 }
 
-static struct parcel *take_waiting(void)
+static struct sim_parcel *take_waiting(void)
 {
-    struct parcel *parcel = waiting;
+    struct sim_parcel *parcel = waiting;
     if (parcel != NULL)
         waiting = parcel->next;
     return parcel;
@@ -171,7 +195,7 @@ static struct parcel *take_waiting(void)
 
 static void run_wire(struct sim_fiber *wire)
 {
-    for (struct parcel *parcel = wire->argument; parcel != NULL; parcel = take_waiting()) {
+    for (struct sim_parcel *parcel = wire->argument; parcel != NULL; parcel = take_waiting()) {
         begin_with_past(wire, &parcel->past);
         deliver(parcel);
         parcel->link->num_parcels[parcel->sender]--;
@@ -194,7 +218,7 @@ static struct sim_fiber *find_wire(const struct sim_clock *past)
     return num_wires < MAX_WIRES ? NULL : idle;
 }
 
-static struct sim_fiber *add_wire(struct parcel *parcel)
+static struct sim_fiber *add_wire(struct sim_parcel *parcel)
 {
     struct sim_fiber *wire = num_wires < MAX_WIRES
                                  ? sim_fiber_start(SIM_NO_RANK, SIM_LANE_STACK, run_wire, parcel)
@@ -204,7 +228,7 @@ static struct sim_fiber *add_wire(struct parcel *parcel)
     return wire;
 }
 
-static void start(struct parcel *parcel)
+static void start(struct sim_parcel *parcel)
 {
     struct sim_fiber *wire = find_wire(&parcel->past);
     if (wire != NULL) {
@@ -215,52 +239,79 @@ static void start(struct parcel *parcel)
     }
 }
 
-/* ---------------------------------------------------------------- puts */
+/* ---------------------------------------------------------------- posting */
 
-/* What is wrong with a put; NULL if nothing. */
-static const char *mistake_in(const weft_comm *comm, const struct weft_remote_put *put)
+/* What is wrong with a word; NULL if nothing. */
+static const char *mistake_in_word(const struct weft__ranges *heap, uint64_t word)
 {
-    const struct weft__ranges *heap = &comm->heap->ranges;
-    const int32_t *node_of_rank = comm->topology.node_of_rank;
-    if (put->rank < 0 || put->rank >= comm->num_ranks)
-        return "put to a rank that does not exist";
-    if (node_of_rank[put->rank] == node_of_rank[comm->rank])
-        return "put to a rank of the own node";
-    if (put->word % sizeof(uint64_t) != 0)
+    if (word % sizeof(uint64_t) != 0)
         return "put whose word is not aligned to 8 bytes";
-    if (!weft__ranges_contain(heap, put->word, sizeof(uint64_t)))
+    if (!weft__ranges_contain(heap, word, sizeof(uint64_t)))
         return "put whose word is not in memory that the network reaches";
-    if (put->num_bytes > 0 && !weft__ranges_contain(heap, put->source, put->num_bytes))
+    return NULL;
+}
+
+/* Of bytes, or of the value that is fetched. */
+static const char *mistake_in_bytes(const struct weft__ranges *heap,
+                                    const struct weft_access *access)
+{
+    if (access->operation == WEFT_ACCESS_FETCH_ADD)
+        return mistake_in_word(heap, access->target);
+    if (access->num_bytes == 0)
+        return NULL;
+    if (!weft__ranges_contain(heap, access->source, access->num_bytes))
         return "put from memory that the network does not reach";
-    if (put->num_bytes > 0 && !weft__ranges_contain(heap, put->target, put->num_bytes))
+    if (!weft__ranges_contain(heap, access->target, access->num_bytes))
         return "put to memory that the network does not reach";
     return NULL;
 }
 
-static struct parcel *new_parcel(void)
+static const char *mistake_in(const weft_comm *comm, const struct weft_access *access)
 {
-    struct parcel *parcel = unused;
-    if (parcel == NULL)
-        return sim_run_alloc(sizeof *parcel);
-    unused = parcel->next;
+    const struct weft__ranges *heap = &comm->heap->ranges;
+    const int32_t *node_of_rank = comm->topology.node_of_rank;
+    const char *mistake = NULL;
+    if (access->rank < 0 || access->rank >= comm->num_ranks)
+        return "put to a rank that does not exist";
+    if (node_of_rank[access->rank] == node_of_rank[comm->rank])
+        return "put to a rank of the own node";
+    if (access->operation == WEFT_ACCESS_PUT_SIGNAL || access->operation == WEFT_ACCESS_FETCH_ADD)
+        mistake = mistake_in_word(heap, access->word);
+    return mistake != NULL ? mistake : mistake_in_bytes(heap, access);
+}
+
+static struct sim_parcel *new_parcel(void)
+{
+    struct sim_parcel *parcel = unused;
+    if (parcel != NULL) {
+        unused = parcel->next;
+        return parcel;
+    }
+    parcel = sim_run_alloc(sizeof *parcel);
+    parcel->next_known = known;
+    known = parcel;
     return parcel;
 }
 
-static void post(const weft_comm *comm, const struct weft_remote_put *put,
-                 const struct sim_clock *past, struct origin origin)
+void sim_wire_post(const weft_comm *comm, const struct weft_access *access,
+                   struct sim_completion *completion, const struct sim_clock *past,
+                   struct sim_origin origin)
 {
     const char *base = comm->heap->bases[comm->rank];
-    const char *mistake = mistake_in(comm, put);
+    const char *mistake = mistake_in(comm, access);
     if (mistake != NULL) {
-        const struct sim_access_record access = {sim_current(), SIM_WRITE, origin.code};
-        sim_report_bad_access(base + put->source, &access, NULL, mistake);
+        const struct sim_access_record record = {sim_current(), SIM_WRITE, origin.code};
+        sim_report_bad_access(base + access->source, &record, NULL, mistake);
         return;
     }
-    struct parcel *parcel = new_parcel();
+    struct sim_parcel *parcel = new_parcel();
+    parcel->state = SIM_PARCEL_UNDER_WAY;
+    parcel->number = num_parcels++;
     parcel->link = comm->link;
     parcel->sender = comm->rank;
-    parcel->source = base + put->source;
-    parcel->put = *put;
+    parcel->source = base + access->source;
+    parcel->access = *access;
+    parcel->completion = completion;
     parcel->origin = origin;
     sim_clock_clear(&parcel->past);
     sim_clock_join(&parcel->past, past);
@@ -280,6 +331,8 @@ void sim_wire_drain(weft_comm *comm)
     sim_wait_until(have_all_come, comm, comm->timeout_ms);
 }
 
+/* ---------------------------------------------------------------- puts */
+
 /* The lanes meet, so that what all of them did is before the put; that orders nothing among them. */
 void weft__sim_remote_put(struct weft_warp *warp, const struct weft_remote_put *put,
                           struct weft__sim_place place)
@@ -295,7 +348,14 @@ void weft__sim_remote_put(struct weft_warp *warp, const struct weft_remote_put *
     }
     sim_trace("put", place, comm->heap->bases[comm->rank] + put->source, put->num_bytes);
     const uint64_t number = sim_meet(meeting);
+    const struct weft_access access = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+                                       .rank = put->rank,
+                                       .source = put->source,
+                                       .target = put->target,
+                                       .num_bytes = put->num_bytes,
+                                       .word = put->word,
+                                       .add = put->add};
     if (warp->lane_idx == 0)
-        post(comm, put, &meeting->clocks[number % 2],
-             (struct origin){place, __builtin_return_address(0)});
+        sim_wire_post(comm, &access, NULL, &meeting->clocks[number % 2],
+                      (struct sim_origin){place, __builtin_return_address(0)});
 }

@@ -161,7 +161,7 @@ struct sim_signal {
     int32_t fiber; /* who signalled, and when in its time */
     uint32_t time;
     struct sim_clock clock; /* what whoever sees the value acquires */
-    int is_credit;          /* a put of no bytes */
+    int is_credit;          /* a put of no bytes, or an addition: nobody need wait for it */
 };
 struct sim_word {
     const void *address;

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "ops/one_sided.h"
+
+#include "api/check.h"
+
+/* ---------------------------------------------------------------- checks */
+
+static weft_result check_call(const weft_comm *comm, const weft_stream *stream)
+{
+    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    return weft__check_not_null(stream, "stream");
+}
+
+static weft_result check_call_to(const weft_comm *comm, int32_t rank, const weft_stream *stream)
+{
+    WEFT__TRY(check_call(comm, stream));
+    return weft__check_range(rank, 0, comm->num_ranks - 1, "rank");
+}
+
+static weft_result find_word(const weft_comm *comm, const uint64_t *word, const char *name,
+                             uint64_t *place)
+{
+    WEFT__TRY(weft__check_not_null(word, name));
+    if ((uintptr_t)word % sizeof *word != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %p, must be aligned to %zu bytes",
+                           name, (const void *)word, sizeof *word);
+    return weft__heap_offset(comm->heap, word, sizeof *word, name, place);
+}
+
+static weft_result find_bytes(const weft_comm *comm, const void *dst, const void *src,
+                              struct weft_access *access)
+{
+    if (access->num_bytes == 0)
+        return WEFT_OK;
+    WEFT__TRY(weft__heap_offset(comm->heap, dst, access->num_bytes, "dst", &access->target));
+    return weft__heap_offset(comm->heap, src, access->num_bytes, "src", &access->source);
+}
+
+/* ---------------------------------------------------------------- accesses */
+
+weft_result weft_put_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                               int32_t rank, weft_stream *stream)
+{
+    struct weft_access access = {.operation = WEFT_ACCESS_PUT, .rank = rank, .num_bytes = bytes};
+    WEFT__TRY(check_call_to(comm, rank, stream));
+    WEFT__TRY(find_bytes(comm, dst, src, &access));
+    return weft__one_sided_access(comm, &access, stream);
+}
+
+weft_result weft_get_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                               int32_t rank, weft_stream *stream)
+{
+    struct weft_access access = {.operation = WEFT_ACCESS_GET, .rank = rank, .num_bytes = bytes};
+    WEFT__TRY(check_call_to(comm, rank, stream));
+    WEFT__TRY(find_bytes(comm, dst, src, &access));
+    return weft__one_sided_access(comm, &access, stream);
+}
+
+weft_result weft_put_signal_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
+                                      uint64_t *signal, uint64_t add, int32_t rank,
+                                      weft_stream *stream)
+{
+    struct weft_access access = {
+        .operation = WEFT_ACCESS_PUT_SIGNAL, .rank = rank, .num_bytes = bytes, .add = add};
+    WEFT__TRY(check_call_to(comm, rank, stream));
+    WEFT__TRY(find_bytes(comm, dst, src, &access));
+    WEFT__TRY(find_word(comm, signal, "signal", &access.word));
+    return weft__one_sided_access(comm, &access, stream);
+}
+
+weft_result weft_signal_on_stream(weft_comm *comm, uint64_t *signal, uint64_t add, int32_t rank,
+                                  weft_stream *stream)
+{
+    return weft_put_signal_on_stream(comm, NULL, NULL, 0, signal, add, rank, stream);
+}
+
+weft_result weft_atomic_add_on_stream(weft_comm *comm, uint64_t *word, uint64_t add, int32_t rank,
+                                      weft_stream *stream)
+{
+    struct weft_access access = {.operation = WEFT_ACCESS_PUT_SIGNAL, .rank = rank, .add = add};
+    WEFT__TRY(check_call_to(comm, rank, stream));
+    WEFT__TRY(find_word(comm, word, "word", &access.word));
+    return weft__one_sided_access(comm, &access, stream);
+}
+
+weft_result weft_atomic_fetch_add_on_stream(weft_comm *comm, uint64_t *before, uint64_t *word,
+                                            uint64_t add, int32_t rank, weft_stream *stream)
+{
+    struct weft_access access = {.operation = WEFT_ACCESS_FETCH_ADD, .rank = rank, .add = add};
+    WEFT__TRY(check_call_to(comm, rank, stream));
+    WEFT__TRY(find_word(comm, before, "before", &access.target));
+    WEFT__TRY(find_word(comm, word, "word", &access.word));
+    return weft__one_sided_access(comm, &access, stream);
+}
+
+/* ---------------------------------------------------------------- waits */
+
+weft_result weft_wait_until_on_stream(weft_comm *comm, const uint64_t *word, uint64_t value,
+                                      weft_stream *stream)
+{
+    uint64_t place = 0;
+    WEFT__TRY(check_call(comm, stream));
+    WEFT__TRY(find_word(comm, word, "word", &place));
+    return weft__one_sided_wait(comm, place, value, stream);
+}
+
+/* The contract is weaker than that of quiet; the network's signals would do for the puts, not for the adds. */
+weft_result weft_fence_on_stream(weft_comm *comm, weft_stream *stream)
+{
+    return weft_quiet_on_stream(comm, stream);
+}
+
+weft_result weft_quiet_on_stream(weft_comm *comm, weft_stream *stream)
+{
+    WEFT__TRY(check_call(comm, stream));
+    return weft__one_sided_quiet(comm, stream);
+}

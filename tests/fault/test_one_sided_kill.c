@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank is killed in the middle of one-sided operations, of its own node's ranks and of others. Every survivor learns
+ * of it by number, from the rendezvous or from the network. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/victim.h"
+
+enum { NUM_RANKS = 4, MAX_ROUNDS = 1000000, ROW_BYTES = 3000 };
+
+struct plan {
+    const char *engine; /* NULL: one node */
+    int32_t num_nodes, victim;
+    uint64_t seed;
+};
+
+struct area {
+    uint64_t num_rows, num_tickets, ticket;
+    unsigned char row[ROW_BYTES], source[ROW_BYTES], fetched[ROW_BYTES];
+};
+
+struct party {
+    weft_comm *comm;
+    weft_stream *stream;
+    struct area *area;
+    uint64_t num_rounds;
+};
+
+static int open_party(struct ranks_context *context, int32_t num_nodes, struct party *party)
+{
+    static const struct area zeroes;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    void *area;
+    config.num_nodes = num_nodes;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &party->comm));
+    RANK_CHECK_OK(context, weft_stream_create(party->comm, &party->stream));
+    RANK_CHECK_OK(context, weft_heap_alloc(party->comm, sizeof zeroes, &area));
+    RANK_CHECK_OK(context, weft_memory_copy(party->comm, area, &zeroes, sizeof zeroes));
+    RANK_CHECK_OK(context, weft_host_barrier(party->comm));
+    party->area = area;
+    return 0;
+}
+
+static int close_party(struct ranks_context *context, struct party *party)
+{
+    RANK_CHECK_OK(context, weft_stream_destroy(party->stream));
+    RANK_CHECK_OK(context, weft_heap_free(party->comm, party->area));
+    RANK_CHECK_OK(context, weft_comm_destroy(party->comm));
+    return 0;
+}
+
+/* With the next rank, the one before, and that across. */
+static weft_result enqueue(const struct ranks_context *context, struct party *party)
+{
+    struct area *area = party->area;
+    weft_comm *comm = party->comm;
+    weft_stream *stream = party->stream;
+    const int32_t next = (context->rank + 1) % context->num_ranks;
+    const int32_t across = (context->rank + 2) % context->num_ranks;
+    const int32_t previous = (context->rank + context->num_ranks - 1) % context->num_ranks;
+    weft_result result = weft_put_signal_on_stream(comm, area->row, area->source, ROW_BYTES,
+                                                   &area->num_rows, 1, next, stream);
+    if (result == WEFT_OK)
+        result = weft_get_on_stream(comm, area->fetched, area->source, ROW_BYTES, across, stream);
+    if (result == WEFT_OK)
+        result = weft_atomic_fetch_add_on_stream(comm, &area->ticket, &area->num_tickets, 1,
+                                                 previous, stream);
+    if (result == WEFT_OK)
+        result = weft_quiet_on_stream(comm, stream);
+    if (result == WEFT_OK)
+        result = weft_wait_until_on_stream(comm, &area->num_rows, ++party->num_rounds, stream);
+    return result;
+}
+
+static weft_result play(const struct ranks_context *context, struct party *party, int num_rounds)
+{
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < num_rounds && result == WEFT_OK; i++) {
+        result = enqueue(context, party);
+        if (result == WEFT_OK)
+            result = weft_stream_synchronize(party->stream);
+    }
+    return result;
+}
+
+static int survive(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct party party = {.num_rounds = 0};
+    if (plan->engine != NULL)
+        setenv("WEFT_NET", plan->engine, 1);
+    if (open_party(context, plan->num_nodes, &party) != 0)
+        return 1;
+    RANK_CHECK_OK(context, play(context, &party, 20));
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
+        return 1;
+    const weft_result result = play(context, &party, MAX_ROUNDS);
+    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "result is %d: %s", result,
+               weft_last_error());
+    return victim_check_blamed(context, party.comm, WEFT_ERROR_RANK_FAILED) ||
+           close_party(context, &party);
+}
+
+static void run(struct plan plan)
+{
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .num_ranks = NUM_RANKS,
+                                          .argument = &plan,
+                                          .shared_bytes = sizeof(struct victim),
+                                          .may_die = 1u << plan.victim,
+                                          .deadline_s = 60};
+    if (ranks_run_with(&options, survive) != 0)
+        fail_msg("%s, %d nodes, victim %d, seed %llu", plan.engine != NULL ? plan.engine : "-",
+                 plan.num_nodes, plan.victim, (unsigned long long)plan.seed);
+}
+
+static void killed_on_one_node(void **state)
+{
+    (void)state;
+    for (int32_t victim = 0; victim < NUM_RANKS; victim++)
+        run((struct plan){.num_nodes = 1, .victim = victim, .seed = 70 + (uint64_t)victim});
+}
+
+static void kill_over(const char *engine)
+{
+    if (tests_on_cuda() || !tests_network_is_there(engine))
+        skip();
+    for (int32_t victim = 0; victim < NUM_RANKS; victim++)
+        run((struct plan){.engine = engine,
+                          .num_nodes = victim % 2 == 0 ? 2 : 4,
+                          .victim = victim,
+                          .seed = 80 + (uint64_t)victim});
+}
+
+static void killed_over_shm(void **state)
+{
+    (void)state;
+    kill_over("shm");
+}
+
+static void killed_over_ucx(void **state)
+{
+    (void)state;
+    kill_over("ucx");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_on_one_node),
+        cmocka_unit_test(killed_over_shm),
+        cmocka_unit_test(killed_over_ucx),
+    };
+    tests_choose_machine();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* One-sided operations that cannot be done: wrong arguments, words that nobody adds to, ranks that have left. And
+ * communicators of every n-th rank, on which they work as on others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/ranks.h"
+
+enum { AREA_BYTES = 4096, TIMEOUT_MS = 300 };
+
+struct shape {
+    int32_t num_ranks, num_nodes;
+    uint32_t timeout_ms;
+};
+
+struct actor {
+    weft_comm *comm;
+    weft_stream *stream;
+    char *area; /* in the heap */
+};
+
+static int open_actor(struct ranks_context *context, struct actor *actor)
+{
+    const struct shape *shape = context->argument;
+    static const char zeroes[AREA_BYTES];
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    void *area;
+    config.num_nodes = shape->num_nodes;
+    config.timeout_ms = shape->timeout_ms;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &actor->comm));
+    RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->stream));
+    RANK_CHECK_OK(context, weft_heap_alloc(actor->comm, AREA_BYTES, &area));
+    RANK_CHECK_OK(context, weft_memory_copy(actor->comm, area, zeroes, AREA_BYTES));
+    RANK_CHECK_OK(context, weft_host_barrier(actor->comm));
+    actor->area = area;
+    return 0;
+}
+
+static int close_actor(struct ranks_context *context, struct actor *actor)
+{
+    RANK_CHECK_OK(context, weft_stream_destroy(actor->stream));
+    RANK_CHECK_OK(context, weft_heap_free(actor->comm, actor->area));
+    RANK_CHECK_OK(context, weft_comm_destroy(actor->comm));
+    return 0;
+}
+
+static uint64_t *word_of(const struct actor *actor, size_t offset)
+{
+    return (uint64_t *)(void *)(actor->area + offset);
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+static int call_wrongly(struct ranks_context *context)
+{
+    struct actor actor;
+    char outside[64];
+    if (open_actor(context, &actor) != 0)
+        return 1;
+    uint64_t *word = word_of(&actor, 0), *crooked = word_of(&actor, 4);
+    const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
+    RANK_CHECK_ERROR(context,
+                     weft_put_on_stream(actor.comm, actor.area, actor.area, 8, 4, actor.stream),
+                     invalid, "rank is 4, allowed are 0..3");
+    RANK_CHECK_ERROR(context, weft_signal_on_stream(actor.comm, word, 1, -1, actor.stream), invalid,
+                     "rank is -1");
+    RANK_CHECK_ERROR(context,
+                     weft_put_on_stream(actor.comm, outside, actor.area, 8, 0, actor.stream),
+                     invalid, "dst is ");
+    RANK_CHECK_ERROR(context,
+                     weft_put_on_stream(actor.comm, actor.area, outside, 8, 0, actor.stream),
+                     invalid, "src is ");
+    RANK_CHECK_ERROR(
+        context,
+        weft_get_on_stream(actor.comm, actor.area, actor.area + 8, AREA_BYTES, 0, actor.stream),
+        invalid, "must lie in one allocation of the communicator's heap");
+    RANK_CHECK_ERROR(context,
+                     weft_put_signal_on_stream(actor.comm, actor.area, actor.area, 8, crooked, 1, 0,
+                                               actor.stream),
+                     invalid, "must be aligned to 8 bytes");
+    RANK_CHECK_ERROR(context, weft_atomic_add_on_stream(actor.comm, NULL, 1, 0, actor.stream),
+                     invalid, "word is NULL");
+    RANK_CHECK_ERROR(context,
+                     weft_atomic_fetch_add_on_stream(actor.comm, crooked, word, 1, 0, actor.stream),
+                     invalid, "before is ");
+    RANK_CHECK_ERROR(context, weft_wait_until_on_stream(actor.comm, crooked, 0, actor.stream),
+                     invalid, "word is ");
+    RANK_CHECK_ERROR(context, weft_fence_on_stream(NULL, actor.stream), invalid, "comm is NULL");
+    RANK_CHECK_ERROR(context, weft_quiet_on_stream(actor.comm, NULL), invalid, "stream is NULL");
+    RANK_CHECK_OK(context, weft_put_on_stream(actor.comm, NULL, NULL, 0, 0, actor.stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
+    RANK_CHECK_OK(context, weft_host_barrier(actor.comm));
+    return close_actor(context, &actor);
+}
+
+/* ---------------------------------------------------------------- waits */
+
+static int wait_in_vain(struct ranks_context *context)
+{
+    struct actor actor;
+    int32_t failed_rank = 0;
+    if (open_actor(context, &actor) != 0)
+        return 1;
+    if (context->rank != 0) { /* rank 0 tells of its failure */
+        ranks_barrier(context);
+        return close_actor(context, &actor);
+    }
+    RANK_CHECK_OK(context,
+                  weft_signal_on_stream(actor.comm, word_of(&actor, 8), 4, 0, actor.stream));
+    RANK_CHECK_OK(context,
+                  weft_wait_until_on_stream(actor.comm, word_of(&actor, 8), 5, actor.stream));
+    RANK_CHECK_ERROR(context, weft_stream_synchronize(actor.stream), WEFT_ERROR_TIMEOUT,
+                     "which any rank may change, to be 5 or more; within 300 ms it was 4");
+    RANK_CHECK(context,
+               weft_comm_status(actor.comm, &failed_rank) == WEFT_ERROR_TIMEOUT &&
+                   failed_rank == -1,
+               "rank %d is blamed: %s", failed_rank, weft_last_error());
+    ranks_barrier(context);
+    return close_actor(context, &actor);
+}
+
+/* ---------------------------------------------------------------- ranks that leave */
+
+/* Quiet holds for what they have taken; anything new is refused. */
+static int leave_early(struct ranks_context *context)
+{
+    struct actor actor;
+    weft_result result = WEFT_OK;
+    if (open_actor(context, &actor) != 0)
+        return 1;
+    if (context->rank == 3) {
+        const int failed = close_actor(context, &actor);
+        ranks_barrier(context);
+        return failed;
+    }
+    RANK_CHECK_OK(context, weft_quiet_on_stream(actor.comm, actor.stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
+    ranks_barrier(context);
+    for (int i = 0; i < 1000000 && result == WEFT_OK; i++) {
+        result = weft_atomic_fetch_add_on_stream(actor.comm, word_of(&actor, 0), word_of(&actor, 8),
+                                                 1, 3, actor.stream);
+        if (result == WEFT_OK)
+            result = weft_stream_synchronize(actor.stream);
+    }
+    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "result is %d", result);
+    RANK_CHECK(context, strstr(weft_last_error(), "rank 3 has left") != NULL, "%s",
+               weft_last_error());
+    return close_actor(context, &actor);
+}
+
+/* ---------------------------------------------------------------- splits */
+
+static int split_by_stride(struct ranks_context *context)
+{
+    struct actor actor;
+    weft_comm *team;
+    if (open_actor(context, &actor) != 0)
+        return 1;
+    RANK_CHECK_ERROR(context, weft_team_split(actor.comm, 4, 1, 1, NULL, &team),
+                     WEFT_ERROR_INVALID_ARGUMENT, "first is 4, allowed are 0..3");
+    RANK_CHECK_ERROR(context, weft_team_split(actor.comm, 1, 0, 1, NULL, &team),
+                     WEFT_ERROR_INVALID_ARGUMENT, "stride is 0");
+    RANK_CHECK_ERROR(context, weft_team_split(actor.comm, 1, 2, 3, NULL, &team),
+                     WEFT_ERROR_INVALID_ARGUMENT, "num_ranks is 3, allowed are 1..2");
+    RANK_CHECK_ERROR(context,
+                     weft_team_split(actor.comm, 0, context->rank == 2 ? 2 : 1, 2, NULL, &team),
+                     WEFT_ERROR_MISMATCH, "0, 1, 2 on rank 0 and 0, 2, 2 on rank 2");
+    RANK_CHECK_OK(context, weft_team_split(actor.comm, 1, 2, 2, NULL, &team));
+    RANK_CHECK(context, (team != NULL) == (context->rank % 2 == 1), "wrong members");
+    if (team != NULL) {
+        RANK_CHECK(context,
+                   weft_comm_num_ranks(team) == 2 && weft_comm_rank(team) == context->rank / 2,
+                   "rank %d of %d", weft_comm_rank(team), weft_comm_num_ranks(team));
+        RANK_CHECK_OK(context, weft_comm_destroy(team));
+    }
+    RANK_CHECK_OK(context, weft_host_barrier(actor.comm));
+    return close_actor(context, &actor);
+}
+
+/* ---------------------------------------------------------------- tests */
+
+static void run_on_nodes(rank_function function, uint32_t timeout_ms)
+{
+    for (int32_t num_nodes = 1; num_nodes <= 2; num_nodes++) {
+        struct shape shape = {.num_ranks = 4, .num_nodes = num_nodes, .timeout_ms = timeout_ms};
+        if (num_nodes > 1 && (tests_on_cuda() || !tests_network_is_there("auto")))
+            continue;
+        assert_int_equal(ranks_run(RANKS_PROCESSES, shape.num_ranks, function, &shape), 0);
+    }
+}
+
+static void wrong_arguments_are_named(void **state)
+{
+    (void)state;
+    run_on_nodes(call_wrongly, 0);
+}
+
+static void a_wait_in_vain_names_the_word_and_no_rank(void **state)
+{
+    (void)state;
+    run_on_nodes(wait_in_vain, TIMEOUT_MS);
+}
+
+static void a_rank_that_has_left_is_named(void **state)
+{
+    (void)state;
+    run_on_nodes(leave_early, 0);
+}
+
+static void every_second_rank_is_a_communicator(void **state)
+{
+    (void)state;
+    run_on_nodes(split_by_stride, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(a_wait_in_vain_names_the_word_and_no_rank),
+        cmocka_unit_test(a_rank_that_has_left_is_named),
+        cmocka_unit_test(every_second_rank_is_a_communicator),
+    };
+    tests_choose_machine();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+#include "planted_accesses.h"
+
+WEFT_FN uint64_t place_of(const struct access_args *args, const void *address)
+{
+    return args->area_offset + (uint64_t)((const char *)address - (const char *)args->area);
+}
+
+WEFT_FN void write_letter(struct weft_warp *warp, unsigned char *letter, int32_t from)
+{
+    for (int32_t i = weft_lane_idx(warp); i < ACCESS_LETTER_BYTES; i += WEFT_WARP_SIZE)
+        letter[i] = (unsigned char)(1 + 50 * from + i);
+}
+
+/* Each lane reads what another one may have written. */
+WEFT_FN void check_letter(struct weft_warp *warp, const struct access_args *args,
+                          const unsigned char *letter, int32_t from)
+{
+    for (int32_t i = 0; i < ACCESS_LETTER_BYTES; i++)
+        args->num_wrong[weft_lane_idx(warp)] += letter[i] != (unsigned char)(1 + 50 * from + i);
+}
+
+WEFT_FN enum weft_status await_word(struct weft_warp *warp, const uint64_t *word, int32_t from)
+{
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, from, 1, 1};
+    return (enum weft_status)weft_max_u32(warp, (uint32_t)weft_wait(warp, word, 1, &site));
+}
+
+/* The draft is written over as soon as it may be. */
+WEFT_FN enum weft_status send_letter(struct weft_warp *warp, const struct access_args *args,
+                                     int32_t to)
+{
+    struct access_area *area = args->area;
+    const int32_t own = args->heaps.rank;
+    const struct weft_access access = {WEFT_ACCESS_PUT_SIGNAL,
+                                       to,
+                                       place_of(args, area->drafts[to]),
+                                       place_of(args, area->letters[own]),
+                                       ACCESS_LETTER_BYTES,
+                                       place_of(args, &area->has_written[own]),
+                                       1};
+    write_letter(warp, area->drafts[to], own);
+    const enum weft_status status = weft_access_heap(warp, &args->heaps, &access);
+    for (int32_t i = 0; i < ACCESS_LETTER_BYTES && status == WEFT_STATUS_OK; i++)
+        if (i % WEFT_WARP_SIZE != weft_lane_idx(warp))
+            area->drafts[to][i] = 0;
+    return status;
+}
+
+/* And its poster, which it had written before it sent the letter. */
+WEFT_FN enum weft_status read_letter(struct weft_warp *warp, const struct access_args *args,
+                                     int32_t from)
+{
+    struct access_area *area = args->area;
+    const struct weft_access get = {WEFT_ACCESS_GET,
+                                    from,
+                                    place_of(args, area->own_poster),
+                                    place_of(args, area->posters[from]),
+                                    ACCESS_LETTER_BYTES,
+                                    0,
+                                    0};
+    enum weft_status status = WEFT_STATUS_OK;
+    if (args->form != ACCESSES_NOT_AWAITED)
+        status = await_word(warp, &area->has_written[from], from);
+    if (status != WEFT_STATUS_OK)
+        return status;
+    check_letter(warp, args, area->letters[from], from);
+    status = weft_access_heap(warp, &args->heaps, &get);
+    if (status == WEFT_STATUS_OK)
+        check_letter(warp, args, area->posters[from], from);
+    return status;
+}
+
+WEFT_FN enum weft_status take_ticket(struct weft_warp *warp, const struct access_args *args)
+{
+    const struct weft_access fetch = {WEFT_ACCESS_FETCH_ADD,
+                                      0,
+                                      0,
+                                      place_of(args, &args->area->ticket),
+                                      0,
+                                      place_of(args, &args->area->num_tickets),
+                                      1};
+    const enum weft_status status = weft_access_heap(warp, &args->heaps, &fetch);
+    if (status == WEFT_STATUS_OK && weft_lane_idx(warp) == WEFT_WARP_SIZE - 1)
+        *args->ticket = args->area->ticket;
+    return status;
+}
+
+/* Rank 0 leaves a note at the last rank, and tells rank 1 when it is there. */
+WEFT_FN enum weft_status leave_note(struct weft_warp *warp, const struct access_args *args)
+{
+    struct access_area *area = args->area;
+    const struct weft_access put = {WEFT_ACCESS_PUT,
+                                    args->heaps.num_ranks - 1,
+                                    place_of(args, area->note_draft),
+                                    place_of(args, area->note),
+                                    ACCESS_LETTER_BYTES,
+                                    0,
+                                    0};
+    const struct weft_access tell = {WEFT_ACCESS_PUT_SIGNAL,         1, 0, 0, 0,
+                                     place_of(args, &area->is_told), 1};
+    write_letter(warp, area->note_draft, 0);
+    enum weft_status status = weft_access_heap(warp, &args->heaps, &put);
+    if (status == WEFT_STATUS_OK && args->form != ACCESSES_NOT_QUIET)
+        status = weft_quiet(warp, &args->heaps);
+    return status == WEFT_STATUS_OK ? weft_access_heap(warp, &args->heaps, &tell) : status;
+}
+
+WEFT_FN enum weft_status read_note(struct weft_warp *warp, const struct access_args *args)
+{
+    struct access_area *area = args->area;
+    const struct weft_access get = {WEFT_ACCESS_GET,
+                                    args->heaps.num_ranks - 1,
+                                    place_of(args, area->note),
+                                    place_of(args, area->fetched),
+                                    ACCESS_LETTER_BYTES,
+                                    0,
+                                    0};
+    enum weft_status status = await_word(warp, &area->is_told, 0);
+    if (status == WEFT_STATUS_OK)
+        status = weft_access_heap(warp, &args->heaps, &get);
+    if (status == WEFT_STATUS_OK)
+        check_letter(warp, args, area->fetched, 0);
+    return status;
+}
+
+WEFT_PROGRAM(planted_accesses, warp, args)
+{
+    const int32_t own = args->heaps.rank, num_ranks = args->heaps.num_ranks;
+    enum weft_status status = WEFT_STATUS_OK;
+    write_letter(warp, args->area->own_poster, own);
+    for (int32_t i = 1; i < num_ranks && status == WEFT_STATUS_OK; i++)
+        status = send_letter(warp, args, (own + i) % num_ranks);
+    for (int32_t i = 1; i < num_ranks && status == WEFT_STATUS_OK; i++)
+        status = read_letter(warp, args, (own + i) % num_ranks);
+    if (status == WEFT_STATUS_OK)
+        status = take_ticket(warp, args);
+    if (status == WEFT_STATUS_OK && own == 0)
+        status = leave_note(warp, args);
+    if (status == WEFT_STATUS_OK && own == 1)
+        status = read_note(warp, args);
+    return status;
+}

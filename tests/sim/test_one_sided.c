@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* One-sided accesses on the sim, from programs and from streams: right ones are clean, those that take a put for done
+ * too early are found, and each of their ordering sites is needed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "machine/host.h"
+#include "machine/sim/sim.h"
+#include "ops/programs.h"
+#include "ops/windows.h"
+#include "planted_accesses.h"
+
+weft__program_fn weft__sim_planted_accesses;
+
+enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 1000, LONG_BYTES = WEFT_ONE_SIDED_CHUNK_BYTES + 40 };
+
+struct job {
+    enum access_form form;
+    int32_t num_nodes, ranks_per_node;
+    int32_t weakened_site;
+    weft_unique_id id;
+    uint64_t tickets[2][ACCESS_MAX_RANKS]; /* of programs, of streams */
+};
+
+struct job_rank {
+    struct job *job;
+    int32_t number;
+    weft_comm *comm;
+    weft_stream *stream;
+    struct access_area *area;
+    unsigned char *long_row; /* in the heap */
+    int32_t num_wrong[WEFT_WARP_SIZE];
+};
+
+static struct weft__sim_result result; /* large */
+
+static int32_t num_ranks_of(const struct job *job)
+{
+    return job->num_nodes * job->ranks_per_node;
+}
+
+static weft_result open_rank(struct job_rank *rank)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    void *area, *long_row;
+    config.num_nodes = rank->job->num_nodes;
+    WEFT__TRY(weft_comm_create(&rank->job->id, rank->number, num_ranks_of(rank->job), &config,
+                               &rank->comm));
+    WEFT__TRY(weft_heap_alloc(rank->comm, sizeof *rank->area, &area));
+    WEFT__TRY(weft_heap_alloc(rank->comm, 2 * LONG_BYTES, &long_row));
+    rank->area = area;
+    rank->long_row = long_row;
+    WEFT__TRY(weft__machine_zero(rank->comm, area, sizeof *rank->area));
+    WEFT__TRY(weft_stream_create(rank->comm, &rank->stream));
+    weft__sim_host_writes(rank->area->call_draft, ACCESS_LETTER_BYTES);
+    memset(rank->area->call_draft, 1 + rank->number, ACCESS_LETTER_BYTES);
+    weft__sim_host_writes(rank->long_row, LONG_BYTES);
+    memset(rank->long_row, 1 + rank->number, LONG_BYTES);
+    return weft_host_barrier(rank->comm);
+}
+
+static weft_result launch(struct job_rank *rank)
+{
+    const struct weft__program program = {"accesses", weft__sim_planted_accesses};
+    struct access_args args = {
+        .heaps = {rank->number, num_ranks_of(rank->job), rank->comm->windows->table},
+        .area = rank->area,
+        .num_wrong = rank->num_wrong,
+        .ticket = &rank->job->tickets[0][rank->number],
+        .form = rank->job->form};
+    WEFT__TRY(weft__heap_offset(rank->comm->heap, rank->area, sizeof *rank->area, "area",
+                                &args.area_offset));
+    const struct weft__launch request = {.program = &program,
+                                         .args = &args,
+                                         .args_bytes = sizeof args,
+                                         .grid = {.num_blocks = 1, .num_warps = 1},
+                                         .comm = rank->comm,
+                                         .on_failure = weft__program_failed};
+    return rank->stream->machine->launch(rank->stream, &request);
+}
+
+/* To the next rank, which reads its letter, and the draft that it was a copy of. */
+static weft_result call_all(struct job_rank *rank)
+{
+    weft_comm *comm = rank->comm;
+    weft_stream *stream = rank->stream;
+    struct access_area *area = rank->area;
+    const int32_t num_ranks = num_ranks_of(rank->job);
+    const int32_t next = (rank->number + 1) % num_ranks;
+    const int32_t previous = (rank->number + num_ranks - 1) % num_ranks;
+    const int is_fenced = rank->number % 2;
+    WEFT__TRY(weft_put_on_stream(comm, rank->long_row + LONG_BYTES, rank->long_row, LONG_BYTES,
+                                 next, stream));
+    if (is_fenced)
+        WEFT__TRY(weft_put_on_stream(comm, area->called, area->call_draft, ACCESS_LETTER_BYTES,
+                                     next, stream));
+    WEFT__TRY(weft_fence_on_stream(comm, stream));
+    WEFT__TRY(is_fenced ? weft_signal_on_stream(comm, &area->num_called, 1, next, stream)
+                        : weft_put_signal_on_stream(comm, area->called, area->call_draft,
+                                                    ACCESS_LETTER_BYTES, &area->num_called, 1, next,
+                                                    stream));
+    WEFT__TRY(weft_wait_until_on_stream(comm, &area->num_called, 1, stream));
+    WEFT__TRY(weft_get_on_stream(comm, area->call_fetched, area->call_draft, ACCESS_LETTER_BYTES,
+                                 previous, stream));
+    WEFT__TRY(weft_atomic_fetch_add_on_stream(comm, &area->called_ticket, &area->num_tickets, 1,
+                                              num_ranks - 1, stream));
+    WEFT__TRY(weft_quiet_on_stream(comm, stream));
+    return weft_stream_synchronize(stream);
+}
+
+static int has_wrong_letters(struct job_rank *rank)
+{
+    struct access_area *area = rank->area;
+    const int32_t num_ranks = num_ranks_of(rank->job);
+    const int from = 1 + (rank->number + num_ranks - 1) % num_ranks;
+    int num_wrong = rank->num_wrong[0] + rank->num_wrong[1];
+    weft__sim_host_reads(area->called, ACCESS_LETTER_BYTES);
+    weft__sim_host_reads(area->call_fetched, ACCESS_LETTER_BYTES);
+    weft__sim_host_reads(rank->long_row + LONG_BYTES, LONG_BYTES);
+    for (int i = 0; i < ACCESS_LETTER_BYTES; i++)
+        num_wrong += area->called[i] != from || area->call_fetched[i] != from;
+    for (int i = 0; i < LONG_BYTES; i++)
+        num_wrong += rank->long_row[LONG_BYTES + i] != from;
+    weft__sim_host_reads(&area->called_ticket, sizeof area->called_ticket);
+    rank->job->tickets[1][rank->number] = area->called_ticket;
+    return num_wrong > 0;
+}
+
+static int run_rank(int32_t number, void *argument)
+{
+    struct job_rank rank = {.job = argument, .number = number};
+    int failed = open_rank(&rank) != WEFT_OK || launch(&rank) != WEFT_OK ||
+                 call_all(&rank) != WEFT_OK || has_wrong_letters(&rank);
+    failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+    failed |= weft_stream_destroy(rank.stream) != WEFT_OK;
+    failed |= weft_heap_free(rank.comm, rank.long_row) != WEFT_OK;
+    failed |= weft_heap_free(rank.comm, rank.area) != WEFT_OK;
+    return failed | (weft_comm_destroy(rank.comm) != WEFT_OK);
+}
+
+static void run(struct job *job, uint64_t seed)
+{
+    const struct weft__sim_config config = {.seed = seed,
+                                            .policy = WEFT__SIM_MIXED,
+                                            .num_ranks = num_ranks_of(job),
+                                            .rank_main = run_rank,
+                                            .argument = job,
+                                            .weakened_site = job->weakened_site,
+                                            .fault = WEFT__SIM_NO_FAULT};
+    assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
+    assert_int_equal(weft__sim_run(&config, &result), 0);
+}
+
+static struct job job_of(enum access_form form, uint64_t seed)
+{
+    static const struct {
+        int32_t num_nodes, ranks_per_node;
+    } shapes[] = {{2, 2}, {1, 3}, {3, 1}, {4, 1}};
+    return (struct job){.form = form,
+                        .num_nodes = shapes[seed % 4].num_nodes,
+                        .ranks_per_node = shapes[seed % 4].ranks_per_node,
+                        .weakened_site = WEFT__SIM_NO_SITE};
+}
+
+static int is_caught(void)
+{
+    return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
+}
+
+/* Programs draw from rank 0's word, streams from the last rank's. */
+static void check_tickets(const struct job *job)
+{
+    for (int source = 0; source < 2; source++) {
+        uint32_t seen = 0;
+        for (int32_t rank = 0; rank < num_ranks_of(job); rank++)
+            seen |= 1u << job->tickets[source][rank];
+        assert_int_equal(seen, (1u << num_ranks_of(job)) - 1);
+    }
+}
+
+static void right_accesses_are_clean(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
+        struct job job = job_of(ACCESSES_RIGHT, seed);
+        run(&job, seed);
+        if (is_caught())
+            print_message("seed %d: %s\n", (int)seed, result.report);
+        assert_false(is_caught());
+        check_tickets(&job);
+    }
+}
+
+static void check_found(enum access_form form)
+{
+    int num_found = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        struct job job = job_of(form, seed);
+        run(&job, seed);
+        num_found += result.num_races > 0;
+    }
+    print_message("found in %d of %d schedules\n", num_found, NUM_SEEDS);
+    assert_true(num_found > NUM_SEEDS / 4);
+}
+
+static void a_letter_read_before_its_signal_is_found(void **state)
+{
+    (void)state;
+    check_found(ACCESSES_NOT_AWAITED);
+}
+
+static void a_put_told_of_without_quiet_is_found(void **state)
+{
+    (void)state;
+    check_found(ACCESSES_NOT_QUIET);
+}
+
+static int is_of_accesses(const struct weft__sim_site *site)
+{
+    static const char *const files[] = {"programs/one_sided.h", "programs/mapped.h",
+                                        "programs/mapped_access.c", "programs/wait_until.c",
+                                        "planted_accesses.c"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strstr(site->file, files[i]) != NULL)
+            return 1;
+    return 0;
+}
+
+/* How many schedules it takes until the weakened site is caught; 0: it is not. */
+static int schedules_until_caught(int32_t site)
+{
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        struct job job = job_of(ACCESSES_RIGHT, seed);
+        job.weakened_site = site;
+        run(&job, seed);
+        if (is_caught())
+            return (int)seed + 1;
+    }
+    return 0;
+}
+
+static void every_ordering_site_is_needed(void **state)
+{
+    (void)state;
+    int num_sites = 0, num_missed = 0;
+    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
+        const struct weft__sim_site *site = weft__sim_site(i);
+        if (!is_of_accesses(site))
+            continue;
+        const int num_schedules = schedules_until_caught(i);
+        print_message("%s:%d, %s: caught in schedule %d\n", site->file, site->line, site->kind,
+                      num_schedules);
+        num_sites++;
+        num_missed += num_schedules == 0;
+    }
+    assert_int_equal(num_missed, 0);
+    assert_true(num_sites >= 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_accesses_are_clean),
+        cmocka_unit_test(a_letter_read_before_its_signal_is_found),
+        cmocka_unit_test(a_put_told_of_without_quiet_is_found),
+        cmocka_unit_test(every_ordering_site_is_needed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
