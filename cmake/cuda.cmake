@@ -22,9 +22,10 @@ endif()
 set(WEFT_CUDA ON)
 set(WEFT_CUDA ON PARENT_SCOPE)
 
+set(WEFT_GPUS "80;90;100" CACHE STRING "Compute capabilities to compile programs for")
 execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known_gpus)
 set(gpu_flags)
-foreach(gpu 80 90 100)
+foreach(gpu ${WEFT_GPUS})
   if(known_gpus MATCHES "sm_${gpu}\n")
     list(APPEND gpu_flags -gencode arch=compute_${gpu},code=sm_${gpu})
     set(newest_gpu ${gpu})
@@ -58,7 +59,7 @@ endfunction()
 
 set(fatbin_dir ${PROJECT_BINARY_DIR}/fatbins)
 set(cuda_program_sources)
-foreach(program ${program_sources} machine/cuda/link_rate.cu machine/cuda/probe.cu)
+foreach(program ${program_sources} ${network_program_sources} machine/cuda/link_rate.cu machine/cuda/probe.cu)
   list(APPEND cuda_program_sources ${PROJECT_SOURCE_DIR}/src/${program})
 endforeach()
 
@@ -92,6 +93,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/launch.c
   machine/cuda/link_rate.c
   machine/cuda/memory.c
+  machine/cuda/network.c
   machine/cuda/probe.c
   machine/cuda/sharing.c
   machine/cuda/stream.c

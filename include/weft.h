@@ -356,8 +356,8 @@ weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
 weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
 /* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
- * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes on machine cpu, if
- * all have the same number of ranks. */
+ * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes if all have the same
+ * number of ranks (WEFT_ERROR_UNSUPPORTED). */
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- one-sided operations */
@@ -564,7 +564,10 @@ weft_result weft_capture_destroy(weft_capture *capture);
 /* ---------------------------------------------------------------- expert parallelism */
 
 /* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap
- * each other; for overlap make several. */
+ * each other; for overlap make several. Over several nodes these must have the same number of ranks
+ * (WEFT_ERROR_UNSUPPORTED). A token that ranks of another node need crosses the network once, in dispatch and, as a sum,
+ * in combine; the max_tokens of handles must be the same on all ranks then. Everything else is as on one node, but for
+ * the order in which combine sums. */
 typedef struct weft_ep weft_ep;
 
 typedef struct weft_ep_config {
@@ -590,6 +593,9 @@ typedef struct weft_ep_config {
     int32_t num_channels;
     int32_t num_staging_slots;
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
+    /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded, or 0: of the
+     * dtype that is combined. The same on all ranks; without effect on one node. */
+    weft_dtype combine_wire;
 } weft_ep_config;
 
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks
@@ -612,8 +618,9 @@ typedef struct weft_ep_handle weft_ep_handle;
 typedef struct weft_ep_handle_config {
     size_t size;
     int32_t
-        max_tokens;   /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31 */
-    int32_t num_topk; /* 1..max_topk, the same on all ranks */
+        max_tokens; /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31; over
+                         several nodes the same on all ranks */
+    int32_t num_topk;         /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
                                  0: 1 */
 } weft_ep_handle_config;
@@ -650,6 +657,9 @@ typedef struct weft_ep_counts {
     const int32_t *num_recv_per_rank;   /* [R] rows by source rank */
     const int32_t *num_recv_per_expert; /* [L] selections, rounded up to expert_alignment; rows
                                            themselves are not padded */
+    /* Tokens of ranks of other nodes that this rank passes on, in dispatch, to the ranks of its node that have them,
+     * itself among these perhaps, and whose sums it sends back in combine. 0 on one node. */
+    int32_t num_relayed_tokens;
 } weft_ep_counts;
 
 /* Waits on the host for the handle's last notify, which must not have been captured into a graph, and
@@ -718,7 +728,14 @@ typedef struct weft_ep_combine_args {
  * becomes the positive quiet NaN with all mantissa bits set). out_topk_weights is the same sum of
  * topk_weights. The result does not depend on machine, blocks or warps. The gradient of dispatch is
  * combine, that of combine a dispatch of the same handle. When it has finished on this rank, out is
- * complete and x may be overwritten. [DeepEP 1.7] */
+ * complete and x may be overwritten. [DeepEP 1.7]
+ *
+ * Over several nodes a token's rows are summed node by node: on each node that had the token, the token's own among
+ * them, in ascending rank order, from +0, in fp32, rounded to dtype (with combine_wire WEFT_FP32 not at all); then
+ * out = (bias[0] + bias[1]) + these sums in ascending order of the nodes, from +0, in fp32, rounded once to dtype.
+ * The sums of topk_weights are of the same order, and never rounded. So a job gives the same bits whenever it
+ * has the same ranks on the same number of nodes, whatever the network, the rings and their slots. A combine that is the
+ * first operation since notify is preceded by a dispatch without rows. [DeepEP 2] */
 weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                             weft_stream *stream);
 
@@ -745,8 +762,9 @@ typedef struct weft_ep_sizes {
                                 experts of others can attract more */
     uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
     uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
-    uint64_t
-        network_bytes; /* memory that the network reaches, of the same: on cpu, more of the heap */
+    /* Memory that the network reaches, of the same, 0 on one node: the rings and what notify tells; docs/network.md has
+     * the formula. On cpu it is more of the heap. */
+    uint64_t network_bytes;
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);

@@ -51,6 +51,17 @@ weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream)
     return weft__ep_notify(handle, stream);
 }
 
+/* Those of each node; this node's own number is always 0. */
+static int32_t num_relayed_tokens(const weft_ep_handle *handle)
+{
+    const struct weft__handle_counts *tables = &handle->counts;
+    const int32_t *from_nodes = (const void *)(tables->host + tables->relay_tokens_offset);
+    int32_t num_tokens = 0;
+    for (int32_t node = 0; node < handle->ep->comm->topology.num_nodes; node++)
+        num_tokens += from_nodes[node];
+    return num_tokens;
+}
+
 weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
 {
     WEFT__TRY(weft__check_not_null(handle, "handle"));
@@ -70,6 +81,7 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
         .num_local_experts = weft__placement_num_local(&ep->placement, ep->comm->rank),
         .num_recv_per_rank = (const void *)(tables->host + tables->rank_rows_offset),
         .num_recv_per_expert = (const void *)(tables->host + tables->expert_rows_offset),
+        .num_relayed_tokens = num_relayed_tokens(handle),
     };
     return WEFT_OK;
 }

@@ -300,12 +300,12 @@ void weft__comm_tell_failure(weft_comm *comm)
 }
 
 enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
-                                     int64_t deadline_ns, struct weft__wait *wait)
+                                     int64_t deadline_ns, struct weft__wait_list *waits)
 {
     const struct weft__question question = {.asked = rank, .exchange = exchange};
     if (comm->link == NULL)
         return WEFT__ASK_IMPOSSIBLE;
-    return weft__link_ask(comm->link, &question, deadline_ns, wait);
+    return weft__link_ask(comm->link, &question, deadline_ns, waits);
 }
 
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm)

@@ -99,9 +99,9 @@ enum weft__ask_result {
     WEFT__ASK_SILENT,    /* until the deadline */
     WEFT__ASK_IMPOSSIBLE /* the rendezvous is gone, or the communicator has failed */
 };
-/* Asks a rank, which may be this one, whom it waits for, as one who waits for it in `exchange`. */
+/* Asks a rank, which may be this one, for whom it waits, as one who waits for it in `exchange`. */
 enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
-                                     int64_t deadline_ns, struct weft__wait *wait);
+                                     int64_t deadline_ns, struct weft__wait_list *waits);
 /* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm);
 

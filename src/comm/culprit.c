@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The chain of waits is followed by questions, one rank at a time, through the rendezvous: each answers
- * whom it waits for. A rank whose own wait has failed answers with that one, and for a rank that has
- * left the rendezvous does, so it does not matter who gives up first: all who ask come to the same
- * end.
+ * The waits are followed by questions, one rank at a time, through the rendezvous: each answers for whom
+ * it waits, and those are asked in turn, the nearest first, each once. A rank whose own waits have failed
+ * answers with those, and for a rank that has left the rendezvous does, so it does not matter who gives
+ * up first: all who ask come to the same end.
+ *
+ * The end is a rank that does not answer. One that waits for nobody is the end only if all others answer:
+ * it may be on its way, and one of many waits be about to end, while the others are stuck.
  */
 #include "comm/culprit.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/thread.h"
@@ -67,33 +71,86 @@ static void blame_rendezvous(const weft_comm *comm, struct weft__culprit *culpri
     tell(culprit, ", which is in the process of rank %d", host);
 }
 
+/* A rank that somebody waits for. */
+struct found {
+    struct weft__wait wait; /* the first that was found */
+    int32_t waiting;        /* whose it is, in the same array */
+    int32_t next;           /* on the way to the end */
+};
+
+struct search {
+    struct found *found; /* in the order in which they are asked; the first is the awaited rank */
+    int32_t num_found;
+    int32_t end; /* in found, or WEFT__NOBODY: there is none */
+    enum weft__ask_result end_result;
+};
+
+static void add(struct search *search, const struct weft__wait *wait, int32_t waiting)
+{
+    for (int32_t i = 0; i < search->num_found; i++) {
+        if (search->found[i].wait.rank == wait->rank)
+            return;
+    }
+    search->found[search->num_found++] = (struct found){.wait = *wait, .waiting = waiting};
+}
+
+static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
+{
+    for (int32_t asked = 0; asked < search->num_found; asked++) {
+        const struct weft__wait *wait = &search->found[asked].wait;
+        struct weft__wait_list waits;
+        const enum weft__ask_result result =
+            weft__comm_ask(comm, wait->rank, wait->exchange, deadline_ns, &waits);
+        if (result != WEFT__ASK_ANSWERED) {
+            search->end = asked;
+            search->end_result = result;
+            return;
+        }
+        if (waits.num_waits == 0 && search->end == WEFT__NOBODY)
+            search->end = asked;
+        for (int32_t i = 0; i < waits.num_waits; i++)
+            add(search, &waits.waits[i], asked);
+    }
+}
+
+static void blame_end(const weft_comm *comm, struct search *search, struct weft__culprit *culprit)
+{
+    const int32_t rank = search->found[search->end].wait.rank;
+    const int has_left = atomic_load(&comm->status.rank_states[rank]) == WEFT__RANK_LEFT;
+    *culprit = (struct weft__culprit){.rank = rank,
+                                      .state = search->end_result == WEFT__ASK_SILENT
+                                                   ? WEFT__CULPRIT_SILENT
+                                               : has_left ? WEFT__CULPRIT_LEFT
+                                                          : WEFT__CULPRIT_NOT_WAITING};
+    for (int32_t i = search->end; i != 0; i = search->found[i].waiting)
+        search->found[search->found[i].waiting].next = i;
+    int32_t num_hops = 0;
+    for (int32_t i = 0; i != search->end; i = search->found[i].next) {
+        const int32_t next = search->found[i].next;
+        tell_hop(culprit, num_hops++, search->found[i].wait.rank, search->found[next].wait.rank);
+    }
+    tell_end(culprit, num_hops);
+}
+
 static void follow(weft_comm *comm, const struct weft__wait *direct, int64_t deadline_ns,
                    struct weft__culprit *culprit)
 {
-    struct weft__wait wait = *direct;
-    *culprit = (struct weft__culprit){.story = ""};
-    /* With more hops than ranks the waits go round in a circle. */
-    for (int32_t num_hops = 0; num_hops < comm->num_ranks; num_hops++) {
-        const int32_t asked = wait.rank;
-        culprit->rank = asked;
-        const enum weft__ask_result result =
-            weft__comm_ask(comm, asked, wait.exchange, deadline_ns, &wait);
-        if (result == WEFT__ASK_IMPOSSIBLE) {
-            blame_direct(culprit, direct, "the others cannot be asked");
-            return;
-        }
-        if (result == WEFT__ASK_ANSWERED && wait.rank != WEFT__NOBODY) {
-            tell_hop(culprit, num_hops, asked, wait.rank);
-            continue;
-        }
-        const int has_left = atomic_load(&comm->status.rank_states[asked]) == WEFT__RANK_LEFT;
-        culprit->state = result == WEFT__ASK_SILENT ? WEFT__CULPRIT_SILENT
-                         : has_left                 ? WEFT__CULPRIT_LEFT
-                                                    : WEFT__CULPRIT_NOT_WAITING;
-        tell_end(culprit, num_hops);
+    struct search search = {.found = calloc((size_t)comm->num_ranks, sizeof(*search.found)),
+                            .end = WEFT__NOBODY,
+                            .end_result = WEFT__ASK_ANSWERED};
+    if (search.found == NULL) {
+        blame_direct(culprit, direct, "there is no memory to ask the others");
         return;
     }
-    blame_direct(culprit, direct, "the ranks wait for each other in a circle");
+    add(&search, direct, 0);
+    ask_all(comm, &search, deadline_ns);
+    if (search.end_result == WEFT__ASK_IMPOSSIBLE)
+        blame_direct(culprit, direct, "the others cannot be asked");
+    else if (search.end == WEFT__NOBODY)
+        blame_direct(culprit, direct, "the ranks wait for each other in a circle");
+    else
+        blame_end(comm, &search, culprit);
+    free(search.found);
 }
 
 void weft__comm_find_culprit(weft_comm *comm, const struct weft__wait *direct,
@@ -102,7 +159,7 @@ void weft__comm_find_culprit(weft_comm *comm, const struct weft__wait *direct,
     const int64_t timeout_ms =
         comm->timeout_ms < WEFT__INQUIRY_MS ? comm->timeout_ms : WEFT__INQUIRY_MS;
     const int64_t deadline_ns = weft__now_ns() + timeout_ms * WEFT__NS_PER_MS;
-    struct weft__wait own;
+    struct weft__wait_list own;
     weft__waits_fail(&comm->waits, direct);
     /* Who hears himself knows that the rendezvous passes questions on. */
     if (weft__comm_ask(comm, comm->rank, direct->exchange, deadline_ns, &own) == WEFT__ASK_SILENT)

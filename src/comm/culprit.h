@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is to blame for a wait that failed: the rank that was awaited may only have waited for another
- * one itself. */
+/* Who is to blame for a wait that failed: the rank that was awaited may only have waited for others
+ * itself. */
 #ifndef WEFT_COMM_CULPRIT_H
 #define WEFT_COMM_CULPRIT_H
 

@@ -336,13 +336,13 @@ static void remove_member(struct weft__client *client, enum weft__presence prese
 
 static enum weft__wire_result leave(struct weft__client *client, const struct weft__frame *frame)
 {
-    struct weft__wait last_wait;
-    if (frame->body_bytes != sizeof(last_wait))
+    struct weft__wait_list last_waits;
+    if (frame->body_bytes != sizeof(last_waits))
         return WEFT__WIRE_GARBAGE;
-    memcpy(&last_wait, frame->body, sizeof(last_wait));
-    if (!weft__group_is_wait(client->group, &last_wait))
+    memcpy(&last_waits, frame->body, sizeof(last_waits));
+    if (!weft__wait_list_is_valid(&last_waits, client->group->num_ranks))
         return WEFT__WIRE_GARBAGE;
-    client->group->members[client->rank].last_wait = last_wait;
+    client->group->members[client->rank].last_waits = last_waits;
     remove_member(client, WEFT__LEFT);
     /* The end of its connection tells the rank that the others have been told. */
     client->state = WEFT__CLIENT_BROKEN;

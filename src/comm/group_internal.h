@@ -10,11 +10,11 @@ enum weft__presence { WEFT__ABSENT, WEFT__PRESENT, WEFT__LEFT, WEFT__DEAD };
 
 struct weft__member {
     enum weft__presence presence;
-    struct weft__client *client; /* while WEFT__PRESENT */
-    struct weft__hello hello;    /* unless WEFT__ABSENT */
-    uint64_t num_gathered;       /* sequence of its latest contribution */
-    uint64_t num_excused;        /* of the last all-gather that it missed because it waited */
-    struct weft__wait last_wait; /* once WEFT__LEFT: its answer */
+    struct weft__client *client;       /* while WEFT__PRESENT */
+    struct weft__hello hello;          /* unless WEFT__ABSENT */
+    uint64_t num_gathered;             /* sequence of its latest contribution */
+    uint64_t num_excused;              /* of the last all-gather that it missed because it waited */
+    struct weft__wait_list last_waits; /* once WEFT__LEFT: its answer */
 };
 
 struct weft__group {
@@ -60,6 +60,5 @@ enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_
 /* The all-gather is late: asks the missing ranks whether they wait themselves, and gives them a little
  * time to answer. 0: they have been asked. */
 int weft__group_inquire(struct weft__group *group);
-int weft__group_is_wait(const struct weft__group *group, const struct weft__wait *wait);
 
 #endif

@@ -5,11 +5,6 @@
 #include "comm/group_internal.h"
 #include "comm/thread.h"
 
-int weft__group_is_wait(const struct weft__group *group, const struct weft__wait *wait)
-{
-    return wait->rank >= WEFT__NOBODY && wait->rank < group->num_ranks;
-}
-
 static void send_answer(struct weft__group *group, const struct weft__answer *answer)
 {
     struct weft__client *asker = group->members[answer->asker].client;
@@ -33,7 +28,7 @@ enum weft__wire_result weft__group_pass_question(struct weft__group *group, int3
     const struct weft__answer answer = {.asker = asker,
                                         .asked = question.asked,
                                         .number = question.number,
-                                        .wait = asked->last_wait};
+                                        .waits = asked->last_waits};
     if (asked->presence == WEFT__PRESENT)
         weft__group_send(asked->client, WEFT__FRAME_QUESTION, &question, sizeof(question));
     else if (asked->presence == WEFT__LEFT)
@@ -66,21 +61,22 @@ static void hear(struct weft__group *group, int32_t asked, const struct weft__an
     if (group->gather.message == NULL || answer->number != group->gather.sequence ||
         answer->number != group->num_inquired)
         return;
-    if (answer->wait.rank != WEFT__NOBODY)
+    if (answer->waits.num_waits > 0)
         group->members[asked].num_excused = answer->number;
     if (--group->num_unheard == 0)
         group->gather.deadline_ns = 0;
 }
 
-/* The lowest rank that the all-gather of the host lacks, if `rank` is in it. */
-static int32_t find_ungathered(const struct weft__group *group, int32_t rank)
+/* If `rank` is in the all-gather of the host, it waits for the lowest rank that this lacks. */
+static void add_ungathered(const struct weft__group *group, int32_t rank,
+                           struct weft__wait_list *waits)
 {
+    struct weft__wait wait = {.rank = 0};
     if (group->gather.message == NULL || weft__group_is_missing(group, rank))
-        return WEFT__NOBODY;
-    int32_t missing = 0;
-    while (!weft__group_is_missing(group, missing))
-        missing++;
-    return missing;
+        return;
+    while (!weft__group_is_missing(group, wait.rank))
+        wait.rank++;
+    weft__wait_list_add(waits, &wait);
 }
 
 enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
@@ -91,7 +87,7 @@ enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_
         return WEFT__WIRE_GARBAGE;
     memcpy(&answer, frame->body, sizeof(answer));
     if (answer.asker < WEFT__NOBODY || answer.asker >= group->num_ranks ||
-        !weft__group_is_wait(group, &answer.wait))
+        !weft__wait_list_is_valid(&answer.waits, group->num_ranks))
         return WEFT__WIRE_GARBAGE;
     if (answer.asker == WEFT__NOBODY) {
         hear(group, asked, &answer);
@@ -99,8 +95,8 @@ enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_
     }
     answer.asked = asked;
     /* A rank does not know whom it waits for in an all-gather of the host; the rendezvous does. */
-    if (answer.wait.rank == WEFT__NOBODY)
-        answer.wait = (struct weft__wait){.rank = find_ungathered(group, asked)};
+    if (answer.waits.num_waits == 0)
+        add_ungathered(group, asked, &answer.waits);
     send_answer(group, &answer);
     return WEFT__WIRE_OK;
 }

@@ -143,7 +143,7 @@ static enum weft__wire_result take_question(struct weft__link *link,
     const struct weft__answer answer = {.asker = question.asker,
                                         .asked = question.asked,
                                         .number = question.number,
-                                        .wait = weft__waits_find(link->waits, question.exchange)};
+                                        .waits = weft__waits_find(link->waits, question.exchange)};
     send_message(link, weft__message_create(WEFT__FRAME_ANSWER, &answer, sizeof(answer), NULL, 0));
     return WEFT__WIRE_OK;
 }
@@ -154,7 +154,7 @@ static enum weft__wire_result take_answer(struct weft__link *link, const struct 
     if (frame->body_bytes != sizeof(answer))
         return WEFT__WIRE_GARBAGE;
     memcpy(&answer, frame->body, sizeof(answer));
-    if (answer.wait.rank < WEFT__NOBODY || answer.wait.rank >= link->num_ranks)
+    if (!weft__wait_list_is_valid(&answer.waits, link->num_ranks))
         return WEFT__WIRE_GARBAGE;
     weft__questions_answer(&link->questions, &answer);
     return WEFT__WIRE_OK;
@@ -392,7 +392,7 @@ void weft__link_tell_failure(struct weft__link *link)
 /* ---------------------------------------------------------------- questions */
 
 enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft__question *question,
-                                     int64_t deadline_ns, struct weft__wait *wait)
+                                     int64_t deadline_ns, struct weft__wait_list *waits)
 {
     struct weft__open_question open;
     struct weft__question numbered = *question;
@@ -402,7 +402,7 @@ enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft_
                  weft__message_create(WEFT__FRAME_QUESTION, &numbered, sizeof(numbered), NULL, 0));
     enum weft__ask_result result = weft__questions_await(&link->questions, &open, deadline_ns);
     if (result == WEFT__ASK_ANSWERED)
-        *wait = open.answer;
+        *waits = open.answer;
     return result;
 }
 
@@ -435,7 +435,7 @@ static void free_link(struct weft__link *link)
 
 void weft__link_close(struct weft__link *link)
 {
-    const struct weft__wait last = weft__waits_find(link->waits, 0);
+    const struct weft__wait_list last = weft__waits_find(link->waits, 0);
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_GOODBYE, &last, sizeof(last), NULL, 0);
     int64_t wait_ms = message != NULL ? GOODBYE_MS : 0;

@@ -33,7 +33,7 @@ void weft__link_tell_failure(struct weft__link *link);
 
 /* Asks question->asked, a rank that may be this one, through the rendezvous. From any thread. */
 enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft__question *question,
-                                     int64_t deadline_ns, struct weft__wait *wait);
+                                     int64_t deadline_ns, struct weft__wait_list *waits);
 /* The lowest rank that lives in the process of the rendezvous, or WEFT__NOBODY. */
 int32_t weft__link_rank_of_server(const struct weft__link *link);
 

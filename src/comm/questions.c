@@ -17,7 +17,7 @@ void weft__questions_answer(struct weft__questions *questions, const struct weft
     pthread_mutex_lock(&questions->status->mutex);
     for (struct weft__open_question *open = questions->first; open != NULL; open = open->next) {
         if (open->number == answer->number) {
-            open->answer = answer->wait;
+            open->answer = answer->waits;
             open->state = WEFT__ANSWERED;
         }
     }

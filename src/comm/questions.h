@@ -12,7 +12,7 @@ struct weft__open_question {
     struct weft__open_question *next;
     uint64_t number;
     enum { WEFT__NOT_ANSWERED, WEFT__ANSWERED } state;
-    struct weft__wait answer;
+    struct weft__wait_list answer;
 };
 
 struct weft__questions { /* zero at first, but for the status */

@@ -3,13 +3,32 @@
 
 #include <stddef.h>
 
-static const struct weft__wait nothing = {.rank = WEFT__NOBODY};
+void weft__wait_list_add(struct weft__wait_list *list, const struct weft__wait *wait)
+{
+    for (int32_t i = 0; i < list->num_waits; i++) {
+        if (list->waits[i].rank == wait->rank && list->waits[i].exchange == wait->exchange)
+            return;
+    }
+    if (list->num_waits < WEFT__MAX_LISTED_WAITS)
+        list->waits[list->num_waits++] = *wait;
+}
+
+int weft__wait_list_is_valid(const struct weft__wait_list *list, int32_t num_ranks)
+{
+    if (list->num_waits < 0 || list->num_waits > WEFT__MAX_LISTED_WAITS)
+        return 0;
+    for (int32_t i = 0; i < list->num_waits; i++) {
+        if (list->waits[i].rank < 0 || list->waits[i].rank >= num_ranks)
+            return 0;
+    }
+    return 1;
+}
 
 void weft__waits_init(struct weft__waits *waits)
 {
     pthread_mutex_init(&waits->mutex, NULL);
     waits->first = NULL;
-    waits->failed = nothing;
+    waits->failed = (struct weft__wait_list){.num_waits = 0};
 }
 
 void weft__waits_destroy(struct weft__waits *waits)
@@ -25,13 +44,6 @@ void weft__waits_begin(struct weft__waits *waits, struct weft__wait_entry *entry
     pthread_mutex_unlock(&waits->mutex);
 }
 
-/* Called with the mutex held. */
-static void keep(struct weft__waits *waits, const struct weft__wait *wait)
-{
-    if (waits->failed.rank == WEFT__NOBODY)
-        waits->failed = *wait;
-}
-
 void weft__waits_end(struct weft__waits *waits, struct weft__wait_entry *entry,
                      enum weft__wait_end how)
 {
@@ -42,27 +54,37 @@ void weft__waits_end(struct weft__waits *waits, struct weft__wait_entry *entry,
     *link = entry->next;
     if (how ==
         WEFT__WAIT_FAILED) /* at once: there is no moment at which this rank seems not to wait */
-        keep(waits, &entry->wait);
+        weft__wait_list_add(&waits->failed, &entry->wait);
     pthread_mutex_unlock(&waits->mutex);
 }
 
 void weft__waits_fail(struct weft__waits *waits, const struct weft__wait *wait)
 {
     pthread_mutex_lock(&waits->mutex);
-    keep(waits, wait);
+    weft__wait_list_add(&waits->failed, wait);
     pthread_mutex_unlock(&waits->mutex);
 }
 
-struct weft__wait weft__waits_find(struct weft__waits *waits, uint64_t exchange)
+struct answer {
+    uint64_t exchange;
+    struct weft__wait_list same, any; /* the waits in `exchange`, and all */
+};
+
+static void answer_with(struct answer *answer, const struct weft__wait *wait)
 {
+    weft__wait_list_add(&answer->any, wait);
+    if (wait->exchange == answer->exchange)
+        weft__wait_list_add(&answer->same, wait);
+}
+
+struct weft__wait_list weft__waits_find(struct weft__waits *waits, uint64_t exchange)
+{
+    struct answer answer = {.exchange = exchange};
     pthread_mutex_lock(&waits->mutex);
-    struct weft__wait found = waits->failed;
-    for (const struct weft__wait_entry *entry = waits->first;
-         entry != NULL && (found.rank == WEFT__NOBODY || found.exchange != exchange);
-         entry = entry->next) {
-        if (found.rank == WEFT__NOBODY || entry->wait.exchange == exchange)
-            found = entry->wait;
-    }
+    for (int32_t i = 0; i < waits->failed.num_waits; i++)
+        answer_with(&answer, &waits->failed.waits[i]);
+    for (const struct weft__wait_entry *entry = waits->first; entry != NULL; entry = entry->next)
+        answer_with(&answer, &entry->wait);
     pthread_mutex_unlock(&waits->mutex);
-    return found;
+    return answer.same.num_waits > 0 ? answer.same : answer.any;
 }

@@ -8,14 +8,28 @@
 
 enum {
     WEFT__NOBODY = -1,
-    WEFT__INQUIRY_MS = 500 /* who has not answered after that is taken for stopped */
+    WEFT__INQUIRY_MS = 500, /* who has not answered after that is taken for stopped */
+    WEFT__MAX_LISTED_WAITS = 16
 };
 
 struct weft__wait {
-    int32_t rank; /* whose signal is awaited, or WEFT__NOBODY */
+    int32_t rank; /* whose signal is awaited */
     int32_t unused;
     uint64_t exchange; /* its mailbox's offset in every heap; 0: the host's all-gather */
 };
+
+/* An answer: each wait once. Warps that work for different ranks wait for each of them, so that one wait
+ * alone may lead back to whoever asks, past the rank that holds up both. */
+struct weft__wait_list {
+    int32_t num_waits; /* 0: held up by nobody */
+    int32_t unused;
+    struct weft__wait waits[WEFT__MAX_LISTED_WAITS];
+};
+
+/* Unless it is there already. What finds no room is left out: the first ones lead far enough. */
+void weft__wait_list_add(struct weft__wait_list *list, const struct weft__wait *wait);
+/* Of a list that came from elsewhere. */
+int weft__wait_list_is_valid(const struct weft__wait_list *list, int32_t num_ranks);
 
 /* A wait that is going on; memory of whoever waits. */
 struct weft__wait_entry {
@@ -26,7 +40,7 @@ struct weft__wait_entry {
 struct weft__waits {
     pthread_mutex_t mutex;
     struct weft__wait_entry *first;
-    struct weft__wait failed; /* the first; stays, for those who ask later */
+    struct weft__wait_list failed; /* stay, for those who ask later */
 };
 
 enum weft__wait_end { WEFT__WAIT_CAME, WEFT__WAIT_FAILED };
@@ -40,8 +54,8 @@ void weft__waits_end(struct weft__waits *waits, struct weft__wait_entry *entry,
 /* Notes a wait that has failed and was not begun here. */
 void weft__waits_fail(struct weft__waits *waits, const struct weft__wait *wait);
 
-/* The answer to one who waits for this rank in `exchange`: a wait in the same exchange if there is
- * one, else any, since that holds this rank up as well. */
-struct weft__wait weft__waits_find(struct weft__waits *waits, uint64_t exchange);
+/* The answer to one who waits for this rank in `exchange`: the waits in the same exchange if there are
+ * any, else all, since those hold this rank up as well. Failed ones come first. */
+struct weft__wait_list weft__waits_find(struct weft__waits *waits, uint64_t exchange);
 
 #endif

@@ -15,14 +15,14 @@
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(3)
+#define WEFT__HELLO_VERSION UINT32_C(4)
 
 enum weft__frame_type {
     /* rank to rendezvous */
     WEFT__FRAME_HELLO = 1,  /* struct weft__hello */
     WEFT__FRAME_GATHER = 2, /* struct weft__gather_header, then the blob */
     WEFT__FRAME_GOODBYE =
-        3, /* struct weft__wait that has failed, if any: the rank leaves in good order */
+        3, /* struct weft__wait_list of those that have failed: the rank leaves in good order */
     WEFT__FRAME_GIVE_UP =
         4, /* struct weft__failure_notice: why the rank's communicator has failed */
     /* rendezvous to rank */
@@ -89,7 +89,7 @@ struct weft__question {
 struct weft__answer {
     int32_t asker, asked;
     uint64_t number;
-    struct weft__wait wait;
+    struct weft__wait_list waits;
 };
 
 struct weft__frame_header {

@@ -94,6 +94,13 @@ static weft_result plan_internode(weft_ep *ep, const weft_ep_config *config)
     return weft__internode_plan(ep->comm, config, ep->internode);
 }
 
+/* Nothing is spread over more warps than many short rows are. */
+static int32_t most_combine_warps(const weft_ep *ep)
+{
+    const struct weft__work work = {WEFT__WORK_PULL_ROWS, INT32_MAX, 1};
+    return weft__internode_most_warps(ep->internode, WEFT__RINGS_ONE_WAY, weft__ep_grid(ep, &work));
+}
+
 static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
 {
     weft_comm *comm = ep->comm;
@@ -104,7 +111,8 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
     if (ep->internode == NULL)
         WEFT__TRY(weft__exchange_check_reach(comm, "expert parallelism"));
     else
-        WEFT__TRY(weft__internode_create(comm, &ep->placement, ep->internode));
+        WEFT__TRY(
+            weft__internode_create(comm, &ep->placement, most_combine_warps(ep), ep->internode));
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
     /* Each source's rows for the ranks that the exchange is of, and its choices of the local experts. */
     ep->counts_stride =

@@ -32,7 +32,8 @@ struct weft_ep_handle {
     struct weft__handle_counts {
         char *host; /* copy of the tables below, which follow each other */
         uint64_t bytes;
-        uint64_t rank_rows_offset, expert_rows_offset, dropped_rows_offset; /* from recv_rows */
+        /* From recv_rows. */
+        uint64_t rank_rows_offset, expert_rows_offset, relay_tokens_offset, dropped_rows_offset;
     } counts;
     weft_event *notified;
     int has_relayed; /* rows of other nodes' tokens, since the last notify */

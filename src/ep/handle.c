@@ -11,16 +11,16 @@ enum table {
     TABLE_RANK_BASE,
     TABLE_SEND_ROWS,
     TABLE_ENTRY_SELECTIONS,
-    TABLE_RECV_ROWS, /* this and the next three are read by the host in one go */
+    TABLE_RECV_ROWS, /* this and the next four are read by the host in one go */
     TABLE_RECV_RANK_ROWS,
     TABLE_RECV_EXPERT_ROWS,
+    TABLE_RELAY_TOKENS,
     TABLE_DROPPED_ROWS,
     TABLE_NUM_BLOCKS_DONE,
     TABLE_SELECTIONS,
     TABLE_NODE_ROUTES, /* this and the following of several nodes only */
     TABLE_SEND_TOKENS,
     TABLE_NODE_TOKENS,
-    TABLE_RELAY_TOKENS,
     TABLE_RELAY_BASE,
     TABLE_RELAYED_ROWS,
     NUM_TABLES
@@ -67,6 +67,7 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
         [TABLE_RECV_ROWS] = sizeof(int32_t),
         [TABLE_RECV_RANK_ROWS] = num_ranks * sizeof(int32_t),
         [TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t),
+        [TABLE_RELAY_TOKENS] = (uint64_t)ep->comm->topology.num_nodes * sizeof(int32_t),
         [TABLE_DROPPED_ROWS] = sizeof(int64_t),
         [TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t),
         [TABLE_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
@@ -91,7 +92,6 @@ static uint64_t place_node_tables(const weft_ep *ep, int32_t max_tokens, int32_t
             tokens * (uint64_t)least(num_topk, num_nodes) * sizeof(struct weft_route),
         [TABLE_SEND_TOKENS] = nodes * sizeof(int32_t),
         [TABLE_NODE_TOKENS] = nodes * tokens * sizeof(int32_t),
-        [TABLE_RELAY_TOKENS] = nodes * sizeof(int32_t),
         [TABLE_RELAY_BASE] = nodes * num_local * sizeof(int32_t),
         [TABLE_RELAYED_ROWS] = nodes * tokens * (uint64_t)max_relayed_rows(ep, num_topk) *
                                sizeof(struct weft_relayed_row),
@@ -166,6 +166,7 @@ static weft_result allocate(weft_ep_handle *handle)
         point_into_node_tables(handle, handle->memory, offsets);
     counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->expert_rows_offset = offsets[TABLE_RECV_EXPERT_ROWS] - offsets[TABLE_RECV_ROWS];
+    counts->relay_tokens_offset = offsets[TABLE_RELAY_TOKENS] - offsets[TABLE_RECV_ROWS];
     counts->dropped_rows_offset = offsets[TABLE_DROPPED_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->bytes = counts->dropped_rows_offset + sizeof(int64_t);
     counts->host = calloc(1, counts->bytes);

@@ -12,6 +12,8 @@ enum { NUM_WARPS = 8 };
 struct ring_terms {
     int32_t num_channels, num_slots;
     uint64_t slot_bytes;
+    int32_t combine_wire;
+    int32_t unused;
 };
 
 static weft_result compare_terms(const weft_comm *comm, const struct ring_terms *all)
@@ -20,8 +22,12 @@ static weft_result compare_terms(const weft_comm *comm, const struct ring_terms 
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const struct ring_terms *other = &all[rank];
         if (other->num_channels == own->num_channels && other->num_slots == own->num_slots &&
-            other->slot_bytes == own->slot_bytes)
+            other->slot_bytes == own->slot_bytes && other->combine_wire == own->combine_wire)
             continue;
+        if (other->combine_wire != own->combine_wire)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on combine_wire: %d on this rank %d, %d on rank %d",
+                               own->combine_wire, comm->rank, other->combine_wire, rank);
         return weft__error(
             WEFT_ERROR_MISMATCH,
             "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: %d, %d and "
@@ -36,7 +42,7 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
                                  struct weft__internode *internode)
 {
     struct ring_terms own = {config->num_channels, config->num_staging_slots,
-                             config->staging_slot_bytes};
+                             config->staging_slot_bytes, (int32_t)config->combine_wire, 0};
     own.num_channels = own.num_channels == 0 ? DEFAULT_CHANNELS : own.num_channels;
     own.num_slots = own.num_slots == 0 ? DEFAULT_SLOTS : own.num_slots;
     own.slot_bytes = own.slot_bytes == 0 ? DEFAULT_SLOT_BYTES : own.slot_bytes;
@@ -48,6 +54,7 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
     if (result == WEFT_OK)
         result = compare_terms(comm, all);
     free(all);
+    internode->combine_wire = config->combine_wire;
     internode->rings = (struct weft_rings){
         .nodes = {.num_nodes = comm->topology.num_nodes}, /* until there are nodes */
         .num_channels = own.num_channels,
@@ -112,14 +119,32 @@ static weft_result allocate_counters(weft_comm *comm, struct weft__internode *in
     return WEFT_OK;
 }
 
-weft_result weft__internode_create(weft_comm *comm, const struct weft__placement *placement,
+/* A sum is at most as long as a row on the wire, and a slot holds one of these. */
+static weft_result allocate_own_sums(weft_comm *comm, int32_t num_combine_warps,
+                                     struct weft__internode *internode)
+{
+    if (internode->combine_wire == 0)
+        return WEFT_OK;
+    return weft__machine_of(comm)->alloc(
+        comm, (uint64_t)num_combine_warps * internode->rings.slot_bytes, &internode->own_sums);
+}
+
+static weft_result allocate_tables(weft_comm *comm, int32_t num_combine_warps,
                                    struct weft__internode *internode)
+{
+    WEFT__TRY(allocate_counters(comm, internode));
+    return allocate_own_sums(comm, num_combine_warps, internode);
+}
+
+weft_result weft__internode_create(weft_comm *comm, const struct weft__placement *placement,
+                                   int32_t num_combine_warps, struct weft__internode *internode)
 {
     struct weft_rings *rings = &internode->rings;
     WEFT__TRY(weft__nodes_create(comm, "expert parallelism", &internode->nodes));
     rings->nodes = internode->nodes.device;
     internode->num_node_experts = most_experts_of_a_node(comm, placement);
-    WEFT__TRY(weft__comm_agree(comm, allocate_counters(comm, internode), "have a weft_ep's rings"));
+    WEFT__TRY(weft__comm_agree(comm, allocate_tables(comm, num_combine_warps, internode),
+                               "have a weft_ep's rings"));
     WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, weft__internode_bytes(internode),
                                                     &internode->memory, &internode->place));
     rings->memory = internode->memory;
@@ -133,6 +158,7 @@ void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode)
     if (internode->memory != NULL)
         machine->network_free(comm, internode->memory);
     machine->free(comm, internode->counters);
+    machine->free(comm, internode->own_sums);
     weft__nodes_destroy(comm, &internode->nodes);
 }
 
@@ -157,8 +183,32 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
     const int32_t num_warps =
         weft__internode_num_duties(internode, num_directions) + local.num_blocks * local.num_warps;
     struct weft__grid grid = local;
+    /* What the network has put into a slot, the copy engines of GPUs would see only after a fence of their own. */
+    grid.copied_row_bytes = 0;
     if (num_warps_wanted == 0 && grid.num_warps < NUM_WARPS)
         grid.num_warps = num_warps < NUM_WARPS ? num_warps : NUM_WARPS;
     grid.num_blocks = (num_warps + grid.num_warps - 1) / grid.num_warps;
+    return grid;
+}
+
+int32_t weft__internode_most_warps(const struct weft__internode *internode, int32_t num_directions,
+                                   struct weft__grid local)
+{
+    const int32_t last_block = local.num_warps > NUM_WARPS ? local.num_warps : NUM_WARPS;
+    return weft__internode_num_duties(internode, num_directions) +
+           local.num_blocks * local.num_warps + last_block - 1;
+}
+
+struct weft__grid weft__internode_takers(const struct weft__internode *internode,
+                                         uint64_t wire_row_bytes, struct weft__grid local)
+{
+    const struct weft_rings *rings = &internode->rings;
+    const int64_t num_rows =
+        (int64_t)weft_rings_num_slots(rings) * weft_rows_per_chunk(rings, wire_row_bytes);
+    struct weft__grid grid = local;
+    if (grid.num_warps > num_rows)
+        grid.num_warps = (int32_t)num_rows;
+    if ((int64_t)grid.num_blocks * grid.num_warps > num_rows)
+        grid.num_blocks = (int32_t)(num_rows / grid.num_warps);
     return grid;
 }

@@ -11,6 +11,8 @@ struct weft__internode {
     struct weft__nodes nodes;
     struct weft_rings rings;
     int32_t num_node_experts; /* the most that a node has */
+    weft_dtype combine_wire;  /* 0: of the dtype that is combined */
+    void *own_sums;           /* of combine, in slots for its warps, if combine_wire is not 0 */
     void *memory;             /* of the network: the rings', then what partners tell */
     uint64_t place;
     void *counters; /* rings.num_sent and the following, and num_notifies */
@@ -20,14 +22,17 @@ struct weft__internode {
 /* Rings as configured, of a communicator with several nodes; checks that they are like those of all ranks. */
 weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
                                  struct weft__internode *internode);
-/* Collective. */
+/* Collective. num_combine_warps: the most of any combine on this rank. */
 weft_result weft__internode_create(weft_comm *comm, const struct weft__placement *placement,
-                                   struct weft__internode *internode);
+                                   int32_t num_combine_warps, struct weft__internode *internode);
 void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode);
 
 uint64_t weft__internode_told_bytes(const struct weft__internode *internode);
 /* Of memory of the network. */
 uint64_t weft__internode_bytes(const struct weft__internode *internode);
+
+/* In which directions an operation's rings have warps of their own. */
+enum { WEFT__RINGS_ONE_WAY = 1, WEFT__RINGS_BOTH_WAYS = 2 };
 
 /* Warps that a launch needs to serve the rings of so many directions. */
 int32_t weft__internode_num_duties(const struct weft__internode *internode, int32_t num_directions);
@@ -37,6 +42,15 @@ int32_t weft__internode_max_blocks(const struct weft__internode *internode, int3
 struct weft__grid weft__internode_grid(const struct weft__internode *internode,
                                        int32_t num_directions, struct weft__grid local,
                                        int32_t num_warps_wanted);
+
+/* Warps of these grids, at most, if no operation has more of its own than `local`. */
+int32_t weft__internode_most_warps(const struct weft__internode *internode, int32_t num_directions,
+                                   struct weft__grid local);
+
+/* Of the warps that take tokens whose sums come through rings, no more than the slots have rows for: more would wait
+ * in vain, and on GPUs get in the way of what they wait for. */
+struct weft__grid weft__internode_takers(const struct weft__internode *internode,
+                                         uint64_t wire_row_bytes, struct weft__grid local);
 
 /* Whether a slot holds a row of so many bytes on the wire. */
 weft_result weft__internode_check_row(const struct weft__internode *internode,

@@ -8,9 +8,6 @@
 #include "programs/layout.h"
 #include "programs/notify.h"
 
-/* In which directions an operation's rings have warps of their own. */
-enum { RINGS_ONE_WAY = 1, RINGS_BOTH_WAYS = 2 };
-
 weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
                             weft_stream *stream)
 {
@@ -182,11 +179,10 @@ static weft_result launch_internode_dispatch(weft_ep_handle *handle,
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
     const struct weft__grid grid =
-        weft__internode_grid(internode, RINGS_BOTH_WAYS, local, ep->grid.num_warps);
+        weft__internode_grid(internode, WEFT__RINGS_BOTH_WAYS, local, ep->grid.num_warps);
     struct weft_internode_dispatch_args program_args = {.dispatch = *args,
                                                         .rings = internode->rings};
     struct weft_message *message = &program_args.dispatch.message;
-    message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_dispatch;
     message->num_blocks = grid.num_blocks;
     WEFT__TRY(weft__internode_check_row(
         internode,
@@ -203,7 +199,9 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
     const weft_ep *ep = handle->ep;
     struct weft_dispatch_args program_args = {
         .exchange = ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_dispatch,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = ep->internode != NULL
+                                                       ? WEFT_PROGRAM_internode_dispatch
+                                                       : WEFT_PROGRAM_dispatch,
                              [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
                              [WEFT_CALL_OPTIONS] = dispatch_options(handle, args)},
                     .capacity = args->capacity},
@@ -237,12 +235,14 @@ static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_comb
     return options;
 }
 
-/* Combine goes back the way that the tokens came, so dispatch goes first, without rows: all ranks do. */
+/* Combine goes back the way that the tokens came, so dispatch goes first, without rows: all ranks do. To ranks that
+ * call something else it is combine. */
 static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
 {
     const struct weft_dispatch_args args = {
         .exchange = handle->ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
+        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine,
+                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
                     .capacity = INT32_MAX}, /* of no rows, so that none is dropped */
         .routing = handle->routing,
         .placement = handle->ep->placement.device,
@@ -257,15 +257,24 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
+    const weft_dtype wire_dtype =
+        internode->combine_wire == 0 ? args->dtype : internode->combine_wire;
+    const uint64_t wire_row_bytes = weft_wire_combine_bytes(args->message.call, wire_dtype);
+    WEFT__TRY(weft__internode_check_row(internode, wire_row_bytes));
+    const struct weft__grid takers = weft__internode_takers(internode, wire_row_bytes, local);
     const struct weft__grid grid =
-        weft__internode_grid(internode, RINGS_ONE_WAY, local, ep->grid.num_warps);
-    struct weft_internode_combine_args program_args = {.combine = *args, .rings = internode->rings};
+        weft__internode_grid(internode, WEFT__RINGS_ONE_WAY, takers, ep->grid.num_warps);
+    struct weft_internode_combine_args program_args = {
+        .combine = *args,
+        .rings = internode->rings,
+        .wire_dtype = wire_dtype,
+        .own_sums = wire_dtype == args->dtype ? NULL : internode->own_sums,
+    };
     struct weft_message *message = &program_args.combine.message;
     message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
     message->num_blocks = grid.num_blocks;
     if (!handle->has_relayed)
         WEFT__TRY(relay_routes(handle, stream));
-    WEFT__TRY(weft__internode_check_row(internode, weft_wire_combine_bytes(message->call)));
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,
                                  &program_args, sizeof program_args);
 }

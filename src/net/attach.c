@@ -38,22 +38,16 @@ static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTE
     memcpy(secret, halves, WEFT__NONCE_BYTES);
 }
 
-static struct weft__doorbell *own_bell(const weft_comm *comm)
-{
-    return weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]);
-}
-
-static weft_result open_net(weft_comm *comm)
+static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memory)
 {
     char *devices = comm->network->devices;
     uint32_t region;
-    weft_heap_info heap;
     struct weft__net_config config = {.rank = comm->rank,
                                       .num_ranks = comm->num_ranks,
                                       .timeout_ms = comm->timeout_ms,
                                       .close_ms = CLOSE_MS,
                                       .order = &comm->num_gathers,
-                                      .bell = own_bell(comm)};
+                                      .bell = memory->bell};
     derive_secret(comm, config.secret);
     WEFT__TRY(weft__net_read_settings(&config));
     if (config.devices == NULL && weft__net_default_devices(comm, devices) == WEFT_OK)
@@ -62,9 +56,8 @@ static weft_result open_net(weft_comm *comm)
     comm->network->engine = weft__net_engine_name(comm->network->net);
     snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
              weft__net_reason(comm->network->net));
-    weft__heap_query(comm->heap, &heap);
-    return weft__net_reg_growing(comm->network->net, weft__heap_bases(comm->heap)[comm->rank],
-                                 heap.max_bytes, weft__heap_backed_bytes(comm->heap), &region);
+    return weft__net_reg_growing(comm->network->net, memory->base, memory->max_bytes,
+                                 memory->num_bytes, &region);
 }
 
 /* ---------------------------------------------------------------- connecting */
@@ -198,14 +191,16 @@ static void fail_comm(void *context, int32_t peer, weft_result result, const cha
     weft__comm_tell_failure(comm);
 }
 
-static weft_result start_progress(weft_comm *comm)
+static weft_result start_progress(weft_comm *comm, const struct weft__net_memory *memory)
 {
     const struct weft__progress_options options = {.net = comm->network->net,
                                                    .rank = comm->rank,
                                                    .num_ranks = comm->num_ranks,
                                                    .num_slots = NUM_SLOTS,
+                                                   .device_queue = memory->device_queue,
+                                                   .num_device_slots = memory->num_device_slots,
                                                    .status = &comm->status,
-                                                   .bell = own_bell(comm),
+                                                   .bell = memory->bell,
                                                    .on_failure = fail_comm,
                                                    .context = comm};
     return weft__progress_start(&options, &comm->network->progress);
@@ -224,15 +219,27 @@ static weft_result greet_all(weft_comm *comm)
     return weft__progress_error(comm->network->progress);
 }
 
-static weft_result attach(weft_comm *comm)
+static weft_result attach(weft_comm *comm, const struct weft__net_memory *memory)
 {
-    WEFT__TRY(weft__comm_agree(comm, open_net(comm), "open its network"));
+    WEFT__TRY(weft__comm_agree(comm, open_net(comm, memory), "open its network"));
     WEFT__TRY(connect_net(comm));
-    WEFT__TRY(weft__comm_agree(comm, start_progress(comm), "run its network"));
+    WEFT__TRY(weft__comm_agree(comm, start_progress(comm, memory), "run its network"));
     return weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes");
 }
 
 weft_result weft__net_attach(weft_comm *comm)
+{
+    weft_heap_info heap;
+    char *base = weft__heap_bases(comm->heap)[comm->rank];
+    weft__heap_query(comm->heap, &heap);
+    return weft__net_attach_memory(
+        comm, &(struct weft__net_memory){.base = base,
+                                         .max_bytes = heap.max_bytes,
+                                         .num_bytes = weft__heap_backed_bytes(comm->heap),
+                                         .bell = weft__heap_bell(base)});
+}
+
+weft_result weft__net_attach_memory(weft_comm *comm, const struct weft__net_memory *memory)
 {
     if (comm->topology.num_nodes == 1)
         return WEFT_OK;
@@ -242,7 +249,7 @@ weft_result weft__net_attach(weft_comm *comm)
         comm->network != NULL ? WEFT_OK
                               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network"),
         "have a network"));
-    return attach(comm);
+    return attach(comm, memory);
 }
 
 void weft__net_detach(weft_comm *comm)

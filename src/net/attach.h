@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The network of a communicator that has several nodes: the heaps are its region 0, and its peers are the ranks
- * of other nodes. What fails here fails the communicator, and the other way round. */
+/* The network of a communicator that has several nodes: the heaps, or other memory, are its region 0, and its peers
+ * are the ranks of other nodes. What fails here fails the communicator, and the other way round. */
 #ifndef WEFT_NET_ATTACH_H
 #define WEFT_NET_ATTACH_H
 
 #include "comm/comm.h"
 #include "net/progress.h"
 
+/* What the network reaches of this rank, where it is not the heap. */
+struct weft__net_memory {
+    void *base;
+    uint64_t max_bytes;
+    const _Atomic uint64_t *num_bytes;     /* so many from base on are there */
+    struct weft__doorbell *bell;           /* rung after adds; NULL: nobody sleeps */
+    struct weft__work_queue *device_queue; /* as struct weft__progress_options */
+    uint32_t num_device_slots;
+};
+
 /* Collective, when the heap is up; fills comm->network, unless there is one node only. The settings choose the
  * engine; by default UCX uses the interface towards the rendezvous, and RDMA devices. */
 weft_result weft__net_attach(weft_comm *comm);
+/* The same with other memory as region 0. */
+weft_result weft__net_attach_memory(weft_comm *comm, const struct weft__net_memory *memory);
 /* The reverse. Ranks that leave are no failure, in whatever order they do. */
 void weft__net_detach(weft_comm *comm);
 

@@ -12,6 +12,7 @@
 
 #include "comm/error.h"
 #include "comm/thread.h"
+#include "net/line.h"
 
 enum {
     NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
@@ -20,6 +21,7 @@ enum {
     FAILED_CLOSE_MS =
         200,       /* when nobody waits for what was sent, and some do not take it any more */
     END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
+    DEVICE_NAP_NS = 50000, /* a device cannot wake the thread */
     NUM_TAKEN_PER_ROUND = 64
 };
 
@@ -30,18 +32,10 @@ struct peer_state {
     char message[WEFT__NET_REASON_BYTES];
 };
 
-struct under_way {
-    struct weft__net_request request;
-    int32_t peer;
-    enum weft__work_loss loss;
-    enum { NOBODY_WAITS, SOMEBODY_WAITS } news; /* for its number to be completed */
-};
-
 struct weft__progress {
     struct weft__net *net;
     struct weft__progress_options options;
-    struct weft__work_queue *queue;
-    struct under_way *under_way; /* [num_slots] */
+    struct weft__line own, device;
     pthread_t thread;
     int event_fd;
     _Atomic int should_stop, has_orders;
@@ -54,15 +48,10 @@ struct weft__progress {
     char message[WEFT__ERROR_BYTES];
 };
 
-static struct under_way *under_way_of(struct weft__progress *progress, uint64_t number)
-{
-    return &progress->under_way[number % progress->options.num_slots];
-}
-
 /* ---------------------------------------------------------------- the thread: work */
 
 /* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
-static void tell_of_request(struct weft__progress *progress, const struct under_way *request,
+static void tell_of_request(struct weft__progress *progress, const struct weft__under_way *request,
                             weft_result result, const char *message)
 {
     if (progress->options.on_failure == NULL)
@@ -73,7 +62,7 @@ static void tell_of_request(struct weft__progress *progress, const struct under_
         progress->options.on_failure(progress->options.context, request->peer, result, message);
 }
 
-static void note_failure(struct weft__progress *progress, const struct under_way *request,
+static void note_failure(struct weft__progress *progress, const struct weft__under_way *request,
                          weft_result result, const char *reason)
 {
     char message[WEFT__ERROR_BYTES]; /* the reason may be the thread's last error */
@@ -89,40 +78,6 @@ static void note_failure(struct weft__progress *progress, const struct under_way
         tell_of_request(progress, request, result, message);
 }
 
-static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
-                              struct weft__net_request *request)
-{
-    const struct weft__net_put put = {.peer = work->peer,
-                                      .source = work->source,
-                                      .target = work->target,
-                                      .num_bytes = work->num_bytes,
-                                      .word = work->word,
-                                      .add = work->add};
-    const struct weft__net_get get = {.peer = work->peer,
-                                      .source = work->source,
-                                      .target = work->target,
-                                      .num_bytes = work->num_bytes};
-    const struct weft__net_fetch_add fetch_add = {
-        .peer = work->peer, .word = work->word, .add = work->add, .target = work->target};
-    *request = (struct weft__net_request){.num_left = 0};
-    switch (work->operation) {
-    case WEFT__WORK_PUT:
-        return weft__net_put(progress->net, &put, request);
-    case WEFT__WORK_PUT_SIGNAL:
-        return weft__net_put_signal(progress->net, &put, request);
-    case WEFT__WORK_SIGNAL:
-        return weft__net_signal(progress->net, work->peer, work->word, work->add);
-    case WEFT__WORK_FLUSH:
-        return weft__net_flush(progress->net, work->peer, request);
-    case WEFT__WORK_GET:
-        return weft__net_get(progress->net, &get, request);
-    case WEFT__WORK_FETCH_ADD:
-        return weft__net_fetch_add(progress->net, &fetch_add, request);
-    default:
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "operation is %u", work->operation);
-    }
-}
-
 static void count(struct weft__progress *progress, const struct weft__work_slot *work)
 {
     const int is_put =
@@ -134,41 +89,22 @@ static void count(struct weft__progress *progress, const struct weft__work_slot 
         atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
 }
 
-static const struct weft__work_slot *next_work(const struct weft__progress *progress)
+static int take_work(struct weft__progress *progress, struct weft__line *line)
 {
-    const struct weft__work_queue *queue = progress->queue;
-    uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work_slot *work = &queue->slots[number % progress->options.num_slots];
-    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
-}
-
-/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
-static struct under_way describe(const struct weft__work_slot *work)
-{
-    const int is_awaited =
-        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
-    return (struct under_way){.peer = work->peer,
-                              .loss = (enum weft__work_loss)work->loss,
-                              .news = is_awaited ? SOMEBODY_WAITS : NOBODY_WAITS};
-}
-
-static int take_work(struct weft__progress *progress)
-{
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = line->queue;
     int num_taken = 0;
     const struct weft__work_slot *work;
-    while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(progress)) != NULL) {
+    while (num_taken < NUM_TAKEN_PER_ROUND && (work = weft__line_next_work(line)) != NULL) {
         uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
         /* Its request may still be that of an operation a lap ago. */
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
-            progress->options.num_slots)
+            line->num_slots)
             break;
-        struct under_way *under_way = under_way_of(progress, number);
-        *under_way = describe(work);
-        weft_result result = start_work(progress, work, &under_way->request);
-        if (result == WEFT_OK)
-            count(progress, work);
-        else
+        count(progress, work); /* first: whoever has heard of it finds it counted */
+        struct weft__under_way *under_way = weft__line_under_way_of(line, number);
+        *under_way = weft__line_describe(work);
+        weft_result result = weft__work_start(progress->net, work, &under_way->request);
+        if (result != WEFT_OK)
             note_failure(progress, under_way, result, weft__last_error());
         /* Release: who posts may write the slot again. */
         atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
@@ -177,7 +113,7 @@ static int take_work(struct weft__progress *progress)
     return num_taken;
 }
 
-static void note_loss(struct weft__progress *progress, const struct under_way *request)
+static void note_loss(struct weft__progress *progress, const struct weft__under_way *request)
 {
     char message[WEFT__NET_REASON_BYTES];
     snprintf(message, sizeof(message),
@@ -185,26 +121,45 @@ static void note_loss(struct weft__progress *progress, const struct under_way *r
     note_failure(progress, request, (weft_result)request->request.result, message);
 }
 
-static int complete_work(struct weft__progress *progress)
+static int complete_work(struct weft__progress *progress, struct weft__line *line)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = line->queue;
     int is_awaited = 0;
+    if (queue == NULL)
+        return 0;
     uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
-    while (number < end && weft__net_is_done(&under_way_of(progress, number)->request)) {
-        const struct under_way *under_way = under_way_of(progress, number);
+    while (number < end && weft__net_is_done(&weft__line_under_way_of(line, number)->request)) {
+        const struct weft__under_way *under_way = weft__line_under_way_of(line, number);
         if (under_way->request.result != WEFT_OK)
             note_loss(progress, under_way);
-        is_awaited |= under_way->news == SOMEBODY_WAITS;
+        is_awaited |= under_way->news == WEFT__SOMEBODY_WAITS;
         number++;
     }
     if (number == first)
         return 0;
     atomic_store_explicit(&queue->num_completed, number, memory_order_release);
-    weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
+    if (line == &progress->own)
+        weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
     if (is_awaited && progress->options.bell != NULL)
         weft__doorbell_ring_words(progress->options.bell, WEFT__ANY_WORD, WEFT__ANY_WORD + 1);
     return 1;
+}
+
+static int has_work(const struct weft__progress *progress)
+{
+    return weft__line_next_work(&progress->own) != NULL ||
+           weft__line_next_work(&progress->device) != NULL;
+}
+
+static int take_all_work(struct weft__progress *progress)
+{
+    return take_work(progress, &progress->own) + take_work(progress, &progress->device);
+}
+
+static int complete_all_work(struct weft__progress *progress)
+{
+    return complete_work(progress, &progress->own) + complete_work(progress, &progress->device);
 }
 
 /* ---------------------------------------------------------------- the thread: peers */
@@ -259,17 +214,27 @@ static void tell_failures(struct weft__progress *progress)
 
 /* ---------------------------------------------------------------- the thread: its loop */
 
+static struct timespec longest_sleep(const struct weft__progress *progress)
+{
+    const int64_t ns = progress->device.queue != NULL
+                           ? DEVICE_NAP_NS
+                           : (int64_t)progress->options.sleep_ms * WEFT__NS_PER_MS;
+    const int64_t ns_per_s = 1000 * WEFT__NS_PER_MS;
+    return (struct timespec){.tv_sec = ns / ns_per_s, .tv_nsec = ns % ns_per_s};
+}
+
 static void sleep_until_woken(struct weft__progress *progress)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = progress->own.queue;
     uint64_t num_wakes;
     atomic_store(&queue->is_asleep, 1);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with that of ring */
-    if (next_work(progress) == NULL && !atomic_load(&progress->should_stop) &&
+    if (!has_work(progress) && !atomic_load(&progress->should_stop) &&
         !atomic_load(&progress->has_orders) && weft__net_arm(progress->net) == WEFT__NET_ARMED) {
         struct pollfd set[] = {{.fd = weft__net_fd(progress->net), .events = POLLIN},
                                {.fd = progress->event_fd, .events = POLLIN}};
-        poll(set, 2, (int)progress->options.sleep_ms);
+        const struct timespec longest = longest_sleep(progress);
+        ppoll(set, 2, &longest, NULL);
         if (set[1].revents != 0)
             (void)!read(progress->event_fd, &num_wakes, sizeof(num_wakes));
     }
@@ -278,13 +243,13 @@ static void sleep_until_woken(struct weft__progress *progress)
 
 static int run_once(struct weft__progress *progress)
 {
-    int num_events = take_work(progress);
+    int num_events = take_all_work(progress);
     fail_as_ordered(progress);
     fail_as_known(progress);
     num_events += weft__net_progress(progress->net);
     /* In this order: who waits for a request to complete sees that its peer has failed. */
     tell_failures(progress);
-    num_events += complete_work(progress);
+    num_events += complete_all_work(progress);
     atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
     return num_events;
 }
@@ -293,15 +258,15 @@ static int run_once(struct weft__progress *progress)
 static void end(struct weft__progress *progress)
 {
     const int64_t deadline_ns = weft__now_ns() + END_MS * WEFT__NS_PER_MS;
-    while (next_work(progress) != NULL && weft__now_ns() < deadline_ns) {
-        take_work(progress);
+    while (has_work(progress) && weft__now_ns() < deadline_ns) {
+        take_all_work(progress);
         weft__net_progress(progress->net);
-        complete_work(progress);
+        complete_all_work(progress);
     }
     if (has_failed(progress))
         weft__net_set_close_ms(progress->net, FAILED_CLOSE_MS);
     weft__net_close(progress->net);
-    complete_work(progress);
+    complete_all_work(progress);
 }
 
 static void *run(void *argument)
@@ -327,8 +292,9 @@ static void free_progress(struct weft__progress *progress)
     if (progress->event_fd >= 0)
         close(progress->event_fd);
     pthread_mutex_destroy(&progress->mutex);
-    free(progress->queue);
-    free(progress->under_way);
+    free(progress->own.queue);
+    free(progress->own.under_way);
+    free(progress->device.under_way);
     free(progress->peers);
     free(progress);
 }
@@ -340,23 +306,32 @@ static weft_result allocate(const struct weft__progress_options *options,
     if (progress == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
     const size_t queue_bytes =
-        sizeof(*progress->queue) + options->num_slots * sizeof(struct weft__work_slot);
+        sizeof(*progress->own.queue) + options->num_slots * sizeof(struct weft__work_slot);
     progress->options = *options;
     progress->net = options->net;
     if (progress->options.sleep_ms == 0)
         progress->options.sleep_ms = DEFAULT_SLEEP_MS;
     pthread_mutex_init(&progress->mutex, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    progress->queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes);
-    progress->under_way = calloc(options->num_slots, sizeof(*progress->under_way));
+    progress->own = (struct weft__line){
+        .queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes),
+        .num_slots = options->num_slots,
+        .under_way = calloc(options->num_slots, sizeof(*progress->own.under_way)),
+    };
+    progress->device = (struct weft__line){
+        .queue = options->device_queue,
+        .num_slots = options->num_device_slots,
+        .under_way = calloc(options->num_device_slots + 1, sizeof(*progress->device.under_way)),
+    };
     progress->peers = calloc((size_t)options->num_ranks, sizeof(*progress->peers));
     *allocated = progress;
     if (progress->event_fd < 0)
         return weft__system_error("eventfd");
-    if (progress->queue == NULL || progress->under_way == NULL || progress->peers == NULL)
+    if (progress->own.queue == NULL || progress->own.under_way == NULL ||
+        progress->device.under_way == NULL || progress->peers == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
                            options->num_slots);
-    memset(progress->queue, 0, queue_bytes);
+    memset(progress->own.queue, 0, queue_bytes);
     return WEFT_OK;
 }
 
@@ -397,14 +372,14 @@ void weft__progress_stop(struct weft__progress *progress)
 static void ring(struct weft__progress *progress)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&progress->queue->is_asleep, memory_order_relaxed))
+    if (atomic_load_explicit(&progress->own.queue->is_asleep, memory_order_relaxed))
         wake(progress);
 }
 
 weft_result weft__progress_post(struct weft__progress *progress,
                                 const struct weft__work_request *request, uint64_t *number)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = progress->own.queue;
     if (atomic_load(&progress->should_stop))
         return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
     const uint64_t own = atomic_fetch_add_explicit(&queue->num_reserved, 1, memory_order_relaxed);
@@ -432,7 +407,7 @@ weft_result weft__progress_post(struct weft__progress *progress,
 weft_result weft__progress_await(struct weft__progress *progress, uint64_t number,
                                  int64_t deadline_ns)
 {
-    struct weft__work_queue *queue = progress->queue;
+    struct weft__work_queue *queue = progress->own.queue;
     while (atomic_load_explicit(&queue->num_completed, memory_order_acquire) <= number) {
         uint32_t prepared = weft__doorbell_prepare(&queue->completed, WEFT__ANY_WORD);
         int64_t left_ns = deadline_ns - weft__now_ns();
@@ -482,7 +457,7 @@ void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, con
 
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress)
 {
-    return progress->queue;
+    return progress->own.queue;
 }
 
 struct weft__progress_counts weft__progress_counts(const struct weft__progress *progress)

@@ -14,6 +14,10 @@ struct weft__progress_options {
     int32_t rank, num_ranks;
     uint32_t num_slots; /* of the queue, a power of two */
     uint32_t sleep_ms;  /* the longest sleep; 0: 100 */
+    /* Another queue, for a device, zero at first: it has nobody's bell to ring, so the thread looks again after 50 us
+     * at most. NULL: none. */
+    struct weft__work_queue *device_queue;
+    uint32_t num_device_slots;
     /* Of a communicator, or NULL: a peer that it knows to be dead has failed here too. */
     const struct weft__status *status;
     /* Rung when num_completed of the queue has grown; NULL: nobody sleeps there. */

@@ -76,9 +76,11 @@ static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
     field_value(failure->field, failure->expected, ours, sizeof ours);
     field_value(failure->field, failure->seen, theirs, sizeof theirs);
     weft__status_fail(&comm->status, WEFT_ERROR_MISMATCH, failure->site.rank,
-                      "%s #%llu: ranks disagree on %s: %s on this rank %d, %s on rank %d",
-                      program->name, (unsigned long long)failure->site.sequence, name, ours,
-                      comm->rank, theirs, failure->site.rank);
+                      "%s #%llu: ranks disagree on %s: %s on rank %d, %s on rank %d", program->name,
+                      (unsigned long long)failure->site.sequence, name, ours, comm->rank, theirs,
+                      failure->site.rank);
+    if (comm->topology.num_nodes > 1) /* ranks of other nodes would wait for what is not sent now */
+        weft__comm_tell_failure(comm);
 }
 
 static void fail_wait(weft_comm *comm, const struct weft__program *program,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * internode_combine: as combine, over several nodes. For each token that a partner has relayed the rows of, its partner
- * sums those of its node, rounds the sum, and sends it back the way that the token came. The owner adds the
+ * sums those of its node, rounds the sum (unless it travels in fp32), and sends it back the way that the token came. The owner adds the
  * sums of all nodes, its own among them, in ascending order of the nodes. A warp for every ring sends; the other
  * warps take the tokens of this rank one after the other, so that the chunks that they wait for are freed in order.
  */
@@ -13,35 +13,43 @@
 struct summands {
     int array; /* of the messages */
     weft_dtype dtype;
+    weft_dtype wire_dtype;
     uint64_t row_bytes;
     uint64_t wire_offset; /* in a row on the wire */
     const char *const *biases;
     int32_t num_biases;
-    char *out; /* [num_tokens] rows */
+    char *out;      /* [num_tokens] rows */
+    char *own_sums; /* as of struct weft_internode_combine_args */
 };
 
-WEFT_FN struct summands summands_of_rows(const struct weft_combine_args *combine)
+WEFT_FN struct summands summands_of_rows(const struct weft_internode_combine_args *args)
 {
+    const struct weft_combine_args *combine = &args->combine;
     const uint32_t *call = combine->message.call;
     const struct summands rows = {WEFT_ARRAY_PLANE,
                                   combine->dtype,
+                                  args->wire_dtype,
                                   call[WEFT_CALL_ROW_BYTES],
                                   weft_wire_weights_bytes(call),
                                   combine->biases,
                                   combine->num_biases,
-                                  combine->out};
+                                  combine->out,
+                                  args->own_sums};
     return rows;
 }
 
-WEFT_FN struct summands summands_of_weights(const struct weft_combine_args *combine)
+WEFT_FN struct summands summands_of_weights(const struct weft_internode_combine_args *args)
 {
+    const struct weft_combine_args *combine = &args->combine;
     const struct summands weights = {WEFT_ARRAY_TOPK_WEIGHTS,
+                                     WEFT_FP32,
                                      WEFT_FP32,
                                      (uint64_t)combine->routing.num_topk * sizeof(float),
                                      0,
-                                     NULL,
-                                     0,
-                                     (char *)combine->out_topk_weights};
+                                     combine->biases,
+                                     0, /* which weights have none of */
+                                     (char *)combine->out_topk_weights,
+                                     NULL};
     return weights;
 }
 
@@ -49,7 +57,8 @@ WEFT_FN struct weft_relay relay_of(const struct weft_internode_combine_args *arg
                                    uint64_t sequence, int32_t node, int32_t channel,
                                    const int32_t *num_rows)
 {
-    const uint64_t row_bytes = weft_wire_combine_bytes(args->combine.message.call);
+    const uint64_t row_bytes =
+        weft_wire_combine_bytes(args->combine.message.call, args->wire_dtype);
     const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel),    sequence,
                                      args->combine.exchange.mailbox_offset,        num_rows[node],
                                      weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
@@ -64,23 +73,27 @@ WEFT_FN const char *row_of(struct weft_warp *warp, const struct weft_internode_c
     const struct weft_exchange *exchange = &args->combine.exchange;
     if (row >= weft_exchange_capacity(warp, exchange, sequence, rank))
         return NULL;
-    return weft_exchange_array(warp, exchange, sequence, rank, summands->array) +
-           (uint64_t)row * summands->row_bytes;
+    const char *rows = weft_exchange_array(warp, exchange, sequence, rank, summands->array);
+    return rows == NULL ? NULL : rows + (uint64_t)row * summands->row_bytes;
 }
 
 /* The sources are in the warp's pointers. */
 WEFT_FN void sum_up(struct weft_warp *warp, const struct summands *summands, char *dst,
-                    int32_t num_srcs)
+                    int32_t num_srcs, struct weft_mixed_sum sum)
 {
-    const struct weft_reduction reduction = {summands->dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
-    const void **srcs = weft_warp_pointers(warp);
-    const void **dsts = srcs + WEFT_WARP_POINTERS - 1;
-    if (weft_lane_idx(warp) == 0)
-        *dsts = dst;
     weft_warp_sync(warp);
-    weft_row_reduce(warp, dsts, 1, srcs, num_srcs, reduction,
-                    (int64_t)(summands->row_bytes / weft_dtype_bytes(summands->dtype)));
+    weft_row_sum_mixed(warp, dst, (const void *const *)weft_warp_pointers(warp), num_srcs, sum,
+                       (int64_t)(summands->row_bytes / weft_dtype_bytes(summands->dtype)));
     weft_warp_sync(warp); /* the pointers have been used */
+}
+
+/* The sum of rows at ranks of one node: what goes to the token's owner. */
+WEFT_FN void sum_rows(struct weft_warp *warp, const struct summands *summands, char *dst,
+                      int32_t num_srcs)
+{
+    const struct weft_mixed_sum sum = {num_srcs, summands->dtype, summands->dtype,
+                                       summands->wire_dtype};
+    sum_up(warp, summands, dst, num_srcs, sum);
 }
 
 /* ------------------------------------------------------------------ sending back */
@@ -98,19 +111,20 @@ WEFT_FN void sum_relayed(struct weft_warp *warp, const struct weft_internode_com
         srcs[j] = relayed[j].rank == WEFT_NO_ROUTE ? NULL
                                                    : row_of(warp, args, relay->sequence, summands,
                                                             relayed[j].rank, relayed[j].row);
-    sum_up(warp, summands, wire + summands->wire_offset, routing->max_relayed_rows);
+    sum_rows(warp, summands, wire + summands->wire_offset, routing->max_relayed_rows);
 }
 
 WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
                                      const struct weft_internode_combine_args *args,
                                      const struct weft_relay *relay)
 {
-    const struct weft_combine_args *combine = &args->combine;
+    const uint32_t *call = args->combine.message.call;
     const struct weft_ring *ring = &relay->ring;
-    const struct summands rows = summands_of_rows(combine);
-    const struct summands weights = summands_of_weights(combine);
+    const struct summands rows = summands_of_rows(args);
+    const struct summands weights = summands_of_weights(args);
+    /* A rank without rows does not know. */
     const int has_weights =
-        (combine->message.call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_WEIGHTS) != 0;
+        (call[WEFT_CALL_OPTIONS] & (WEFT_OPTION_TOPK_WEIGHTS | WEFT_OPTION_NO_ROWS)) != 0;
     const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->sequence);
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
@@ -119,7 +133,7 @@ WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
         if (weft_ring_reserve(warp, ring, number, relay->sequence, relay->exchange) !=
             WEFT_STATUS_OK)
             return WEFT_STATUS_FAILED;
-        weft_relay_write_header(warp, slot, combine->message.call);
+        weft_relay_write_header(warp, slot, call);
         for (int32_t row = chunk.begin; row < chunk.end; row++) {
             char *wire = slot + weft_relay_row_offset(relay, row - chunk.begin);
             sum_relayed(warp, args, relay, &rows, row, wire);
@@ -146,7 +160,8 @@ WEFT_FN struct partial partial_of(const struct weft_internode_combine_args *args
 {
     const struct weft_routing *routing = &args->combine.routing;
     const int32_t slot = weft_node_slot(routing, args->rings.nodes.num_nodes, token, route);
-    const uint64_t row_bytes = weft_wire_combine_bytes(args->combine.message.call);
+    const uint64_t row_bytes =
+        weft_wire_combine_bytes(args->combine.message.call, args->wire_dtype);
     const int32_t idx = slot / weft_rows_per_chunk(&args->rings, row_bytes);
     const int32_t channel = idx % args->rings.num_channels;
     struct partial partial;
@@ -197,7 +212,15 @@ WEFT_FN void release_partial(struct weft_warp *warp, const struct weft_internode
 
 /* ------------------------------------------------------------------ a token */
 
-/* Sums the rows at this node's ranks into the output. */
+/* Where the sum of this node's rows waits for those of the others. */
+WEFT_FN char *own_sum(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+                      const struct summands *summands, int32_t token)
+{
+    return summands->own_sums == NULL
+               ? summands->out + (uint64_t)token * summands->row_bytes
+               : summands->own_sums + (uint64_t)weft_launch_warp_idx(warp) * args->rings.slot_bytes;
+}
+
 WEFT_FN void sum_own_node(struct weft_warp *warp, const struct weft_internode_combine_args *args,
                           uint64_t sequence, const struct summands *summands, int32_t token)
 {
@@ -211,11 +234,11 @@ WEFT_FN void sum_own_node(struct weft_warp *warp, const struct weft_internode_co
                       ? NULL
                       : row_of(warp, args, sequence, summands, rank, weft_target_row(srcs[j]));
     }
-    sum_up(warp, summands, summands->out + (uint64_t)token * summands->row_bytes, num_srcs);
+    sum_rows(warp, summands, own_sum(warp, args, summands, token), num_srcs);
     weft_row_sync(warp); /* the sum is read again */
 }
 
-/* Adds the sums of all nodes; that of the own node is in the output. */
+/* Adds the sums of all nodes. */
 WEFT_FN void sum_nodes(struct weft_warp *warp, const struct weft_internode_combine_args *args,
                        uint64_t sequence, const struct summands *summands, int32_t token,
                        const struct weft_route *routes, int32_t num_routes)
@@ -227,9 +250,11 @@ WEFT_FN void sum_nodes(struct weft_warp *warp, const struct weft_internode_combi
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE)
         srcs[summands->num_biases + j] =
             routes[j].rank == args->rings.nodes.node
-                ? summands->out + own_offset
+                ? own_sum(warp, args, summands, token)
                 : partial_of(args, sequence, token, routes[j]).wire + summands->wire_offset;
-    sum_up(warp, summands, summands->out + own_offset, summands->num_biases + num_routes);
+    const struct weft_mixed_sum sum = {summands->num_biases, summands->dtype, summands->wire_dtype,
+                                       summands->dtype};
+    sum_up(warp, summands, summands->out + own_offset, summands->num_biases + num_routes, sum);
 }
 
 WEFT_FN int32_t count_routes(const struct weft_node_routing *routing,
@@ -269,10 +294,10 @@ WEFT_FN enum weft_status combine_token(struct weft_warp *warp,
     }
     if (status != WEFT_STATUS_OK)
         return status;
-    const struct summands rows = summands_of_rows(combine);
+    const struct summands rows = summands_of_rows(args);
     sum_token(warp, args, sequence, &rows, token, routes, num_routes);
     if (combine->out_topk_weights != NULL) {
-        const struct summands weights = summands_of_weights(combine);
+        const struct summands weights = summands_of_weights(args);
         sum_token(warp, args, sequence, &weights, token, routes, num_routes);
     }
     weft_row_sync(warp); /* what has come has been read */

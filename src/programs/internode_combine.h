@@ -8,6 +8,10 @@
 struct weft_internode_combine_args {
     struct weft_combine_args combine; /* its exchange is of the node */
     struct weft_rings rings;
+    weft_dtype wire_dtype; /* of the sum of a node's rows: that of the rows, or fp32 */
+    /* A slot for every warp of the launch, for the sum of this node; NULL: that goes into the output meanwhile, which
+     * needs the same dtypes. */
+    char *own_sums;
 };
 
 /* A partial sum on the wire: of the weights, then of the rows. */
@@ -16,9 +20,12 @@ WEFT_FN uint64_t weft_wire_weights_bytes(const uint32_t *call)
     return weft_wire_round_up((uint64_t)call[WEFT_CALL_NUM_TOPK] * sizeof(float));
 }
 
-WEFT_FN uint64_t weft_wire_combine_bytes(const uint32_t *call)
+WEFT_FN uint64_t weft_wire_combine_bytes(const uint32_t *call, weft_dtype wire_dtype)
 {
-    return weft_wire_weights_bytes(call) + weft_wire_round_up(call[WEFT_CALL_ROW_BYTES]);
+    const uint64_t num_elements =
+        call[WEFT_CALL_ROW_BYTES] / weft_dtype_bytes((weft_dtype)call[WEFT_CALL_DTYPE]);
+    return weft_wire_weights_bytes(call) +
+           weft_wire_round_up(num_elements * weft_dtype_bytes(wire_dtype));
 }
 
 #endif

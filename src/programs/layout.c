@@ -129,7 +129,8 @@ WEFT_FN int32_t find_routes(struct weft_warp *warp, const struct weft_layout_arg
     return num_routes;
 }
 
-/* A token for each lane, or -1. nodes[node] counts the chunk's tokens for the node. */
+/* A token for each lane, or -1. nodes[node] counts the chunk's tokens for the node. Before it is called again, the lanes
+ * have met: in find_routes. */
 WEFT_FN void find_nodes(struct weft_warp *warp, const struct weft_layout_args *args, int32_t token,
                         int32_t num_routes, int32_t *nodes)
 {
@@ -153,7 +154,6 @@ WEFT_FN void find_nodes(struct weft_warp *warp, const struct weft_layout_args *a
     if (token >= 0 && routing->routes != NULL && num_node_routes < routing->max_node_routes)
         routing->routes[(int64_t)token * routing->max_node_routes + num_node_routes].rank =
             WEFT_NO_ROUTE;
-    weft_warp_sync(warp);
 }
 
 WEFT_FN int wants_nodes(const struct weft_layout_args *args)

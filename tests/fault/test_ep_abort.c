@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 
@@ -28,6 +29,7 @@ static int open_with_timeout(struct ep_rank *self, struct ranks_context *context
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = plan->timeout_ms;
+    config.num_nodes = plan->world->spec.num_nodes;
     return ranks_warm_up(context) || ep_rank_open_with(self, context, &config, 1 << 16) ||
            ep_rank_enter(self, plan->world) || ep_route(self);
 }
@@ -66,6 +68,8 @@ static int miss_deadline(struct ranks_context *context)
     struct ep_rank self;
     if (open_with_timeout(&self, context, plan) || ep_buffers_create(&self, HIDDEN, &buffers))
         return 1;
+    if (plan->operation == EP_COMBINE) /* which between nodes else begins with one */
+        RANK_CHECK_OK(context, ep_operation_issue(&self, &buffers, EP_DISPATCH));
     RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
     if (context->rank != MISSING) {
         const weft_result result = ep_operation_run(&self, &buffers, plan->operation);
@@ -157,14 +161,24 @@ static int try_each_operation(struct ranks_context *context)
     return 0;
 }
 
-static void run(enum ranks_mode mode, rank_function function, int32_t aborter, uint32_t timeout_ms)
+static void run_on_nodes(enum ranks_mode mode, int32_t num_nodes, rank_function function,
+                         int32_t aborter, uint32_t timeout_ms)
 {
-    const struct ep_case spec = {
-        .seed = 90, .num_ranks = NUM_RANKS, .max_tokens = 4, .num_topk = 2, .num_experts = 6};
+    const struct ep_case spec = {.seed = 90,
+                                 .num_ranks = NUM_RANKS,
+                                 .num_nodes = num_nodes,
+                                 .max_tokens = 4,
+                                 .num_topk = num_nodes > 1 ? 6 : 2,
+                                 .num_experts = 6};
     struct trials trials = {function, {.aborter = aborter, .timeout_ms = timeout_ms}};
     trials.plan.world = ep_world_create(&spec);
     assert_int_equal(ranks_run(mode, NUM_RANKS, try_each_operation, &trials), 0);
     ep_world_destroy(trials.plan.world);
+}
+
+static void run(enum ranks_mode mode, rank_function function, int32_t aborter, uint32_t timeout_ms)
+{
+    run_on_nodes(mode, 1, function, aborter, timeout_ms);
 }
 
 static void deadlines(void **state)
@@ -191,12 +205,26 @@ static void departures(void **state)
     run(RANKS_PROCESSES, be_left, -1, 60000);
 }
 
+/* Where each rank is a node, and waits for those alone that send it something: all, with all experts. */
+static void over_nodes(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("auto"))
+        skip();
+    run_on_nodes(RANKS_PROCESSES, NUM_RANKS, miss_deadline, -1, 1000);
+    run_on_nodes(RANKS_THREADS, NUM_RANKS, be_aborted, 0, 60000);
+    run_on_nodes(RANKS_PROCESSES, NUM_RANKS, be_aborted, MISSING, 60000);
+    run_on_nodes(RANKS_THREADS, NUM_RANKS, be_left, -1, 60000);
+    run_on_nodes(RANKS_PROCESSES, NUM_RANKS, be_left, -1, 60000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deadlines),
         cmocka_unit_test(aborts),
         cmocka_unit_test(departures),
+        cmocka_unit_test(over_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,14 +5,25 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 
-enum { NUM_RANKS = 3, ODD_ONE = 1, NUM_TOKENS = 4, NUM_TOPK = 2, NUM_EXPERTS = 6, HIDDEN = 8 };
+/* The odd one is in the first of two nodes, if there are two. */
+enum {
+    NUM_RANKS = 3,
+    MAX_RANKS = 4,
+    ODD_ONE = 1,
+    NUM_TOKENS = 4,
+    NUM_TOPK = 2,
+    NUM_EXPERTS = 6,
+    HIDDEN = 8
+};
 
 /* One rank's arguments, all the same at first: a disagreement changes those of the odd one. */
 struct call {
@@ -47,11 +58,11 @@ static void fill_call(struct call *call)
     call->dispatch = (weft_ep_dispatch_args)WEFT_INIT(weft_ep_dispatch_args);
     call->dispatch.num_planes = 1;
     call->dispatch.planes = call->planes;
-    call->dispatch.capacity = NUM_RANKS * NUM_TOKENS;
+    call->dispatch.capacity = MAX_RANKS * NUM_TOKENS;
     call->combine = (weft_ep_combine_args)WEFT_INIT(weft_ep_combine_args);
     call->combine.dtype = WEFT_FP32;
     call->combine.hidden = HIDDEN;
-    call->combine.capacity = NUM_RANKS * NUM_TOKENS;
+    call->combine.capacity = MAX_RANKS * NUM_TOKENS;
     call->combine.x = call->heap;
     call->combine.out = call->rows.data;
 }
@@ -73,6 +84,16 @@ static void change_placement(struct call *call)
 {
     call->ep.expert_offsets = other_offsets;
     call->ep.expert_ranks = other_ranks;
+}
+
+static void change_rings(struct call *call)
+{
+    call->ep.num_staging_slots++;
+}
+
+static void change_max_tokens(struct call *call)
+{
+    call->handle.max_tokens++;
 }
 
 static void change_num_topk(struct call *call)
@@ -149,13 +170,21 @@ static weft_result run_layer(struct ep_rank *self, const struct call *call)
         result = weft_stream_synchronize(self->stream);
     if (result == WEFT_OK)
         result = issue(call, self->handle, self->stream);
-    return result != WEFT_OK ? result : weft_stream_synchronize(self->stream);
+    /* Also after an error: a combine between nodes may have been enqueued in part. */
+    const weft_result waited = weft_stream_synchronize(self->stream);
+    return result != WEFT_OK ? result : waited;
+}
+
+static int32_t num_nodes_of(const struct ranks_context *context)
+{
+    const int32_t *num_nodes = context->argument;
+    return num_nodes != NULL ? *num_nodes : 1;
 }
 
 static int check_mismatch(struct ranks_context *context, const char *field, weft_result result)
 {
     const char *message = weft_last_error();
-    const int32_t other = context->rank == ODD_ONE ? 0 : ODD_ONE;
+    const int32_t other = context->rank == ODD_ONE && num_nodes_of(context) == 1 ? 0 : ODD_ONE;
     char text[32];
     snprintf(text, sizeof text, "rank %d", other);
     RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
@@ -182,7 +211,7 @@ static int open_rank(struct ep_rank *self, struct ranks_context *context, struct
 {
     const uint64_t rows_bytes = NUM_TOKENS * 2 * HIDDEN * sizeof(float);
     *call = (struct call){.operation = EP_NOTIFY};
-    if (ep_rank_open(self, context, 0, 1 << 16) || fill_topk_idx(self, call) ||
+    if (ep_rank_open(self, context, num_nodes_of(context), 1 << 16) || fill_topk_idx(self, call) ||
         ep_array_alloc(self, &call->rows, EP_OWN, rows_bytes, 0))
         return 1;
     RANK_CHECK_OK(context, weft_arena_alloc(self->arena, 1 << 15, &call->heap));
@@ -234,8 +263,17 @@ static int disagree_on_each(struct ranks_context *context)
         {"combine", EP_DISPATCH, call_combine},
         {"notify", EP_DISPATCH, call_notify},
         {"notify", EP_COMBINE, call_notify},
+        /* Over several nodes. */
+        {"num_staging_slots", EP_NOTIFY, change_rings},
+        {"max_tokens", EP_NOTIFY, change_max_tokens},
     };
-    for (size_t i = 0; i < sizeof disagreements / sizeof disagreements[0]; i++) {
+    const size_t num_between_nodes = 2;
+    const size_t num_disagreements = sizeof disagreements / sizeof disagreements[0] -
+                                     (num_nodes_of(context) > 1 ? 0 : num_between_nodes);
+    for (size_t i = 0; i < num_disagreements; i++) {
+        /* Whose notify is no chunk, see below. */
+        if (num_nodes_of(context) == context->num_ranks && disagreements[i].change == call_notify)
+            continue;
         struct ranks_context of_one = *context;
         RANK_CHECK(context, disagree(&of_one, &disagreements[i]) == 0,
                    "disagreement %zu on %s: %.900s", i, disagreements[i].field, of_one.failure);
@@ -249,6 +287,50 @@ static void every_disagreement(void **state)
     (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, disagree_on_each, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, disagree_on_each, NULL), 0);
+}
+
+/* Also those of the other node learn of it, though only a partner of the odd one hears from it; and of four nodes
+ * of a rank. */
+static void every_disagreement_between_nodes(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("auto"))
+        skip();
+    for (int32_t num_nodes = 2; num_nodes <= MAX_RANKS; num_nodes += 2) {
+        assert_int_equal(ranks_run(RANKS_THREADS, MAX_RANKS, disagree_on_each, &num_nodes), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, disagree_on_each, &num_nodes), 0);
+    }
+}
+
+/* Where each rank is a node, those who wait for chunks do not look at counts: the deadline ends it. */
+static int notify_in_place_of_dispatch(struct ranks_context *context)
+{
+    char text[32];
+    struct ep_rank self;
+    struct call call;
+    if (open_rank(&self, context, &call))
+        return 1;
+    call.operation = context->rank == ODD_ONE ? EP_NOTIFY : EP_DISPATCH;
+    RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+    snprintf(text, sizeof text, "rank %d", context->rank == ODD_ONE ? 0 : ODD_ONE);
+    RANK_CHECK_ERROR(context, run_layer(&self, &call), WEFT_ERROR_TIMEOUT, text);
+    ranks_barrier(context); /* nobody leaves before */
+    RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
+    RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
+    return close_rank(&self, &call);
+}
+
+static void a_notify_among_nodes_of_one_rank(void **state)
+{
+    (void)state;
+    int32_t num_nodes = MAX_RANKS;
+    if (!tests_network_is_there("auto"))
+        skip();
+    setenv("WEFT_TIMEOUT_MS", "1000", 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, notify_in_place_of_dispatch, &num_nodes),
+                     0);
+    unsetenv("WEFT_TIMEOUT_MS");
 }
 
 /* The type of the ids matters only where both sides have rows. */
@@ -284,7 +366,7 @@ static int wrong_then_right(struct ranks_context *context)
 {
     struct ep_rank self;
     struct call call;
-    float outside[NUM_RANKS * NUM_TOKENS * HIDDEN];
+    float outside[MAX_RANKS * NUM_TOKENS * HIDDEN];
     if (open_rank(&self, context, &call))
         return 1;
     RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
@@ -325,6 +407,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_disagreement),
+        cmocka_unit_test(every_disagreement_between_nodes),
+        cmocka_unit_test(a_notify_among_nodes_of_one_rank),
         cmocka_unit_test(index_types),
         cmocka_unit_test(wrong_calls_send_nothing),
     };

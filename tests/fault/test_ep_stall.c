@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -32,6 +33,7 @@ struct plan {
     int32_t victim;
     int64_t hidden;
     uint64_t seed;
+    const char *engine; /* of the network between two nodes; NULL: there is one node */
     struct ep_world *world;
 };
 
@@ -61,6 +63,7 @@ static int open_all(struct ep_rank *self, struct ranks_context *context, const s
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = timeout_ms_of(plan, context->rank);
+    config.num_nodes = plan->world->spec.num_nodes;
     if (ranks_warm_up(context) ||
         ep_rank_open_with(self, context, &config,
                           ep_buffers_arena_bytes(plan->world, plan->hidden)))
@@ -161,12 +164,17 @@ static void run(struct plan plan)
 {
     const struct ep_case spec = {.seed = 85,
                                  .num_ranks = NUM_RANKS,
+                                 .num_nodes = plan.engine != NULL ? 2 : 1,
                                  .max_tokens = 16,
                                  .num_topk = 3,
                                  .num_experts = 8,
                                  .num_blocks = 2,
-                                 .num_warps = 2};
+                                 .num_warps = 2,
+                                 .num_staging_slots = 2,
+                                 .staging_slot_bytes = 1 << 17};
     plan.world = ep_world_create(&spec);
+    if (plan.engine != NULL)
+        setenv("WEFT_NET", plan.engine, 1);
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .id = plan.id,
                                           .num_ranks = NUM_RANKS,
@@ -174,8 +182,10 @@ static void run(struct plan plan)
                                           .shared_bytes = sizeof(struct victim),
                                           .deadline_s = 60};
     if (ranks_run_with(&options, live_through_a_stall) != 0)
-        fail_msg("%s, moment %d, victim %d, seed %llu", ep_operation_name(plan.operation),
-                 (int)plan.moment, plan.victim, (unsigned long long)plan.seed);
+        fail_msg("%s, moment %d, victim %d, seed %llu, engine %s",
+                 ep_operation_name(plan.operation), (int)plan.moment, plan.victim,
+                 (unsigned long long)plan.seed, plan.engine != NULL ? plan.engine : "none");
+    unsetenv("WEFT_NET");
     ep_world_destroy(plan.world);
 }
 
@@ -232,6 +242,40 @@ static void together_with_the_rendezvous(void **state)
                           .seed = 7});
 }
 
+/* Those of the other node name the rank, too, also where their partners wait for it. */
+static void in_one_of_two_nodes(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("shm"))
+        skip();
+    for (int operation = 0; operation < EP_BARRIER; operation++)
+        run((struct plan){.engine = "shm",
+                          .operation = (enum ep_operation)operation,
+                          .moment = BEFORE_OPERATION,
+                          .victim = 1 + operation,
+                          .hidden = 16});
+    for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
+        run((struct plan){.engine = "shm",
+                          .operation = EP_DISPATCH,
+                          .moment = (enum moment)moment,
+                          .victim = 2,
+                          .hidden = 16});
+}
+
+static void in_the_middle_of_rows_over_ucx(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("ucx"))
+        skip();
+    for (int operation = EP_DISPATCH; operation <= EP_COMBINE; operation++)
+        run((struct plan){.engine = "ucx",
+                          .operation = (enum ep_operation)operation,
+                          .moment = AT_RANDOM,
+                          .victim = operation,
+                          .hidden = 20000,
+                          .seed = 400});
+}
+
 int main(void)
 {
     tests_choose_machine();
@@ -241,6 +285,8 @@ int main(void)
         cmocka_unit_test(in_a_host_barrier),
         cmocka_unit_test(at_random_moments),
         cmocka_unit_test(together_with_the_rendezvous),
+        cmocka_unit_test(in_one_of_two_nodes),
+        cmocka_unit_test(in_the_middle_of_rows_over_ucx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,8 @@ int tests_rounds(int on_cpu, int on_cuda);
 /* Whether communicators of several nodes can have a network with this engine ("auto", "ucx", "shm"); if not, says
  * why. */
 int tests_network_is_there(const char *engine);
+/* max_nodes if communicators of several nodes can have a network; if not, 1, and says why. */
+int32_t tests_max_nodes(int32_t max_nodes);
 
 /* For tests whose ranks are threads that access each other's memory where it is. Ends the test as skipped
  * under the thread sanitizer: ranks signal each other in heaps, which each has mapped elsewhere, so that to

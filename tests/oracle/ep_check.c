@@ -140,6 +140,30 @@ static int compare_device_counts(struct ep_rank *self, const weft_ep_device_coun
     return failed;
 }
 
+static int comes_to_node(const struct ep_world *world, int32_t source, int32_t token,
+                         int32_t first_rank, int32_t num_ranks)
+{
+    for (int32_t rank = first_rank; rank < first_rank + num_ranks; rank++)
+        if (world->received[rank].row_of_source_token[source][token] >= 0)
+            return 1;
+    return 0;
+}
+
+/* Tokens for any rank of this one's node, of the ranks that have its index in the other nodes. */
+static int32_t num_relayed_tokens(const struct ep_world *world, int32_t rank)
+{
+    const struct ep_oracle_problem *problem = &world->problem;
+    const int32_t num_local = problem->num_ranks / problem->num_nodes;
+    const int32_t first_rank = rank / num_local * num_local;
+    int32_t num_tokens = 0;
+    for (int32_t source = rank % num_local; source < problem->num_ranks; source += num_local) {
+        for (int32_t token = 0; source != rank && token < problem->tokens[source].num_tokens;
+             token++)
+            num_tokens += comes_to_node(world, source, token, first_rank, num_local);
+    }
+    return num_tokens;
+}
+
 int ep_check_notify(struct ep_rank *self)
 {
     weft_ep_counts counts;
@@ -151,6 +175,9 @@ int ep_check_notify(struct ep_rank *self)
                counts.num_local_experts ==
                    self->world->received[self->context->rank].num_local_experts,
                "num_local_experts is %d", counts.num_local_experts);
+    RANK_CHECK(self->context,
+               counts.num_relayed_tokens == num_relayed_tokens(self->world, self->context->rank),
+               "num_relayed_tokens is %d", counts.num_relayed_tokens);
     return compare_counts(self, &counts) || compare_device_counts(self, &device);
 }
 

@@ -161,6 +161,7 @@ static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
     for (int32_t rank = 0; rank < self->world->spec.num_ranks; rank++)
         capacities[rank] = ep_capacity_of(self->world, combine->shape->capacity, rank);
     const struct ep_oracle_combine oracle = {.dtype = combine->shape->dtype,
+                                             .wire = self->world->spec.wire,
                                              .hidden = combine->shape->hidden,
                                              .capacities = capacities,
                                              .bias = {combine->bias[0].host, combine->bias[1].host},

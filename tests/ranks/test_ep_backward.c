@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 #include "workload/rng.h"
 
@@ -28,7 +29,8 @@ static int layer_open(struct layer *layer, struct ranks_context *context,
                       const struct ep_world *world)
 {
     struct ep_rank *rank = &layer->rank;
-    if (ep_rank_open(rank, context, 0, 1 << 20) || ep_rank_enter(rank, world) || ep_route(rank))
+    if (ep_rank_open(rank, context, world->spec.num_nodes, 1 << 20) || ep_rank_enter(rank, world) ||
+        ep_route(rank))
         return 1;
     layer->num_tokens = world->problem.tokens[context->rank].num_tokens;
     layer->num_rows = world->received[context->rank].num_rows;
@@ -211,25 +213,32 @@ static int run_routings(struct ranks_context *context)
     return 0;
 }
 
+static void run_on(layer_function function, int32_t num_ranks, int32_t num_nodes)
+{
+    struct routings routings = {.function = function};
+    for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
+        const struct ep_case spec = {.seed = 60,
+                                     .num_ranks = num_ranks,
+                                     .num_nodes = num_nodes,
+                                     .max_tokens = 15,
+                                     .num_topk = 4,
+                                     .num_experts = 11,
+                                     .tokens = EP_TOKENS_RAGGED,
+                                     .routing = (enum ep_routing)routing,
+                                     .placement = (enum ep_placement)(routing % 3)};
+        routings.worlds[routing] = ep_world_create(&spec);
+    }
+    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, run_routings, &routings), 0);
+    for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++)
+        ep_world_destroy(routings.worlds[routing]);
+}
+
 static void run(layer_function function)
 {
-    for (int32_t num_ranks = 1; num_ranks <= 7; num_ranks += 3) {
-        struct routings routings = {.function = function};
-        for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
-            const struct ep_case spec = {.seed = 60,
-                                         .num_ranks = num_ranks,
-                                         .max_tokens = 15,
-                                         .num_topk = 4,
-                                         .num_experts = 11,
-                                         .tokens = EP_TOKENS_RAGGED,
-                                         .routing = (enum ep_routing)routing,
-                                         .placement = (enum ep_placement)(routing % 3)};
-            routings.worlds[routing] = ep_world_create(&spec);
-        }
-        assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, run_routings, &routings), 0);
-        for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++)
-            ep_world_destroy(routings.worlds[routing]);
-    }
+    for (int32_t num_ranks = 1; num_ranks <= 7; num_ranks += 3)
+        run_on(function, num_ranks, 1);
+    if (tests_network_is_there("auto"))
+        run_on(function, 6, 3);
 }
 
 static void dispatch_and_combine_are_adjoint(void **state)

@@ -31,9 +31,10 @@ static void add_grids(struct ep_trials *trials, const struct ep_case *usual)
     }
 }
 
-static void run_grids(enum ranks_mode mode, int32_t num_ranks, int32_t max_tokens)
+static void run_grids_on_nodes(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes,
+                               int32_t max_tokens)
 {
-    struct ep_trials trials = ep_trials_create(num_ranks, 0);
+    struct ep_trials trials = ep_trials_create(num_ranks, num_nodes);
     struct ep_case spec = {.seed = 4,
                            .max_tokens = max_tokens,
                            .num_topk = 5,
@@ -45,6 +46,11 @@ static void run_grids(enum ranks_mode mode, int32_t num_ranks, int32_t max_token
     spec.placement = EP_PLACEMENT_REPLICATED;
     add_grids(&trials, &spec);
     assert_int_equal(ep_trials_run(&trials, mode), 0);
+}
+
+static void run_grids(enum ranks_mode mode, int32_t num_ranks, int32_t max_tokens)
+{
+    run_grids_on_nodes(mode, num_ranks, 1, max_tokens);
 }
 
 /* Fewer tokens than warps, about as many, and many more. */
@@ -64,11 +70,23 @@ static void in_processes(void **state)
     run_grids(RANKS_PROCESSES, 4, 20);
 }
 
+/* Where rings need more warps than the grid has, there are more. */
+static void over_nodes(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("auto"))
+        skip();
+    run_grids_on_nodes(RANKS_THREADS, 4, 2, 3);
+    run_grids_on_nodes(RANKS_THREADS, 5, 5, 33);
+    run_grids_on_nodes(RANKS_PROCESSES, 6, 3, 33);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_threads),
         cmocka_unit_test(in_processes),
+        cmocka_unit_test(over_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

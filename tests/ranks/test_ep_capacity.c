@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
 static const struct ep_case usual = {.seed = 21,
@@ -57,7 +58,8 @@ static int layers_without_waiting(struct ranks_context *context)
     struct ep_dispatch dispatch[NUM_ROUNDS];
     struct ep_combine combine[NUM_ROUNDS];
     struct ep_rank self;
-    if (ep_rank_open(&self, context, 0, 4 << 20) || ep_rank_enter(&self, trial->world))
+    if (ep_rank_open(&self, context, trial->world->spec.num_nodes, 4 << 20) ||
+        ep_rank_enter(&self, trial->world))
         return 1;
     for (int round = 0; round < NUM_ROUNDS; round++) {
         dispatch_shape[round] = trial->dispatch;
@@ -81,13 +83,15 @@ static void without_waiting(void **state)
 {
     (void)state;
     const enum ep_capacity capacities[] = {EP_CAPACITY_MORE, EP_CAPACITY_LESS, EP_CAPACITY_BY_RANK};
-    for (int i = 0; i < 3; i++) {
+    const int32_t max_nodes = tests_max_nodes(2);
+    for (int i = 0; i < 3 * max_nodes; i++) {
         struct ep_case spec = usual;
         spec.num_ranks = 4;
+        spec.num_nodes = 1 + i / 3;
         struct ep_trial trial = {ep_world_create(&spec), ep_dispatch_shape_of(100),
                                  ep_combine_shape_of(WEFT_BF16, 50)};
-        trial.dispatch.capacity = capacities[i];
-        trial.combine.capacity = capacities[i];
+        trial.dispatch.capacity = capacities[i % 3];
+        trial.combine.capacity = capacities[i % 3];
         assert_int_equal(ranks_run(RANKS_THREADS, 4, layers_without_waiting, &trial), 0);
         assert_int_equal(ranks_run(RANKS_PROCESSES, 4, layers_without_waiting, &trial), 0);
         ep_world_destroy(trial.world);

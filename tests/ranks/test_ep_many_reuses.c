@@ -83,8 +83,8 @@ static void check_out(void *argument)
 static int chain_open(struct chain *chain, struct ranks_context *context)
 {
     const struct ep_world *world = context->argument;
-    if (ep_rank_open(&chain->rank, context, 0, 1 << 20) || ep_rank_enter(&chain->rank, world) ||
-        ep_route(&chain->rank))
+    if (ep_rank_open(&chain->rank, context, world->spec.num_nodes, 1 << 20) ||
+        ep_rank_enter(&chain->rank, world) || ep_route(&chain->rank))
         return 1;
     chain->num_tokens = world->problem.tokens[context->rank].num_tokens;
     chain->num_rows = world->received[context->rank].num_rows;
@@ -127,10 +127,18 @@ static int chain_step(struct chain *chain)
     return ep_rank_call(rank, check_out, chain);
 }
 
+/* Ranks of several processes take turns on a GPU, by the millisecond; between nodes threads of the network wake
+ * each other. */
+static int32_t num_steps_of(const struct ep_world *world)
+{
+    if (tests_on_cuda())
+        return 500;
+    return world->spec.num_nodes > 1 ? ep_grid_size(2000, 200) : ep_grid_size(10000, 500);
+}
+
 static int run_chain(struct ranks_context *context)
 {
-    /* Ranks of several processes take turns on a GPU, by the millisecond. */
-    const int32_t num_steps = tests_on_cuda() ? 500 : ep_grid_size(10000, 500);
+    const int32_t num_steps = num_steps_of(context->argument);
     struct chain chain = {0};
     if (chain_open(&chain, context))
         return 1;
@@ -150,14 +158,17 @@ static int run_chain(struct ranks_context *context)
            ep_rank_close(&chain.rank);
 }
 
-static void run_chains(enum ranks_mode mode, int32_t num_ranks)
+static void run_chains(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
 {
     const struct ep_case spec = {.seed = 51,
                                  .num_ranks = num_ranks,
+                                 .num_nodes = num_nodes,
                                  .max_tokens = 3,
                                  .num_topk = 2,
                                  .num_experts = 5,
-                                 .num_warps = 2};
+                                 .num_warps = 2,
+                                 .num_staging_slots = 1,
+                                 .staging_slot_bytes = 160};
     struct ep_world *world = ep_world_create(&spec);
     assert_int_equal(ranks_run(mode, num_ranks, run_chain, world), 0);
     ep_world_destroy(world);
@@ -166,13 +177,23 @@ static void run_chains(enum ranks_mode mode, int32_t num_ranks)
 static void in_threads(void **state)
 {
     (void)state;
-    run_chains(RANKS_THREADS, 3);
+    run_chains(RANKS_THREADS, 3, 1);
 }
 
 static void in_processes(void **state)
 {
     (void)state;
-    run_chains(RANKS_PROCESSES, 2);
+    run_chains(RANKS_PROCESSES, 2, 1);
+}
+
+/* Every slot is used in every operation, and by other ones in turn. */
+static void over_nodes(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("auto"))
+        skip();
+    run_chains(RANKS_THREADS, 3, 3);
+    run_chains(RANKS_PROCESSES, 4, 2);
 }
 
 int main(void)
@@ -180,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_threads),
         cmocka_unit_test(in_processes),
+        cmocka_unit_test(over_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

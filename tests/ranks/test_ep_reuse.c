@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 #include "oracle/oracle_alloc.h"
 
@@ -17,7 +18,10 @@ static const struct ep_case usual = {.seed = 30,
                                      .num_experts = 9,
                                      .tokens = EP_TOKENS_RAGGED,
                                      .num_blocks = 2,
-                                     .num_warps = 2};
+                                     .num_warps = 2,
+                                     .num_channels = 2,
+                                     .num_staging_slots = 2,
+                                     .staging_slot_bytes = 512};
 
 enum { NUM_ROUNDS = 12 };
 
@@ -28,9 +32,10 @@ static int many_uses(struct ranks_context *context)
     struct ep_combine_shape combine_shape[NUM_ROUNDS];
     struct ep_dispatch dispatch[NUM_ROUNDS];
     struct ep_combine combine[NUM_ROUNDS];
+    const struct ep_world *world = context->argument;
     struct ep_rank self;
-    if (ep_rank_open(&self, context, 0, 4 << 20) || ep_rank_enter(&self, context->argument) ||
-        ep_route(&self))
+    if (ep_rank_open(&self, context, world->spec.num_nodes, 4 << 20) ||
+        ep_rank_enter(&self, world) || ep_route(&self))
         return 1;
     for (int i = 0; i < NUM_ROUNDS; i++) {
         dispatch_shape[i] = ep_dispatch_shape_of(i % 2 == 0 ? 64 : 33);
@@ -54,19 +59,25 @@ static int many_uses(struct ranks_context *context)
 static void one_filling_many_uses(void **state)
 {
     (void)state;
-    struct ep_world *world = ep_world_create(&usual);
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, many_uses, world), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_uses, world), 0);
-    ep_world_destroy(world);
+    const int32_t max_nodes = tests_max_nodes(4);
+    for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
+        struct ep_case spec = usual;
+        spec.num_nodes = num_nodes;
+        struct ep_world *world = ep_world_create(&spec);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, many_uses, world), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_uses, world), 0);
+        ep_world_destroy(world);
+    }
 }
 
 enum { NUM_WORLDS = 10 };
 
-static void make_worlds(struct ep_world **worlds)
+static void make_worlds(struct ep_world **worlds, int32_t num_nodes)
 {
     for (int i = 0; i < NUM_WORLDS; i++) {
         struct ep_case spec = usual;
         spec.seed = 2 * (uint64_t)i;
+        spec.num_nodes = num_nodes;
         spec.tokens = (enum ep_tokens)(i % EP_NUM_TOKENS);
         spec.routing = (enum ep_routing)(i % EP_NUM_ROUTINGS);
         worlds[i] = ep_world_create(&spec);
@@ -85,7 +96,8 @@ static int fill_again(struct ranks_context *context)
     const struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(40);
     const struct ep_combine_shape combine = ep_combine_shape_of(WEFT_FP16, 21);
     struct ep_rank self;
-    if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, worlds[0]))
+    if (ep_rank_open(&self, context, worlds[0]->spec.num_nodes, 1 << 20) ||
+        ep_rank_enter(&self, worlds[0]))
         return 1;
     for (int i = 0; i < 3 * NUM_WORLDS; i++) {
         self.world = worlds[i * 7 % NUM_WORLDS];
@@ -105,7 +117,8 @@ static int fill_again_ahead(struct ranks_context *context)
     struct ep_dispatch dispatch[NUM_WORLDS];
     struct ep_combine combine[NUM_WORLDS];
     struct ep_rank self;
-    if (ep_rank_open(&self, context, 0, 2 << 20) || ep_rank_enter(&self, worlds[0]))
+    if (ep_rank_open(&self, context, worlds[0]->spec.num_nodes, 2 << 20) ||
+        ep_rank_enter(&self, worlds[0]))
         return 1;
     for (int i = 0; i < NUM_WORLDS; i++) {
         self.world = worlds[i];
@@ -125,12 +138,15 @@ static int fill_again_ahead(struct ranks_context *context)
 static void handles_filled_again(void **state)
 {
     (void)state;
-    struct ep_world *worlds[NUM_WORLDS];
-    make_worlds(worlds);
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again, worlds), 0);
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again_ahead, worlds), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, fill_again_ahead, worlds), 0);
-    destroy_worlds(worlds);
+    const int32_t max_nodes = tests_max_nodes(4);
+    for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
+        struct ep_world *worlds[NUM_WORLDS];
+        make_worlds(worlds, num_nodes);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again, worlds), 0);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again_ahead, worlds), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, fill_again_ahead, worlds), 0);
+        destroy_worlds(worlds);
+    }
 }
 
 /* A handle per world, all filled before the first is used, and used in another order. */
@@ -178,8 +194,9 @@ static int many_at_once(struct ranks_context *context)
     struct ep_world **worlds = context->argument;
     struct batch *batches = oracle_alloc(sizeof *batches * NUM_WORLDS);
     struct ep_rank self;
-    if (ep_rank_open(&self, context, 0, 4 << 20) || ep_rank_enter(&self, worlds[0]) ||
-        fill_all(&self, worlds, batches) || use_all(&self, batches) || use_all(&self, batches))
+    if (ep_rank_open(&self, context, worlds[0]->spec.num_nodes, 4 << 20) ||
+        ep_rank_enter(&self, worlds[0]) || fill_all(&self, worlds, batches) ||
+        use_all(&self, batches) || use_all(&self, batches))
         return 1;
     for (int i = 0; i < NUM_WORLDS; i++)
         RANK_CHECK_OK(context, weft_ep_handle_destroy(batches[i].rank.handle));
@@ -190,11 +207,14 @@ static int many_at_once(struct ranks_context *context)
 static void many_handles_at_once(void **state)
 {
     (void)state;
-    struct ep_world *worlds[NUM_WORLDS];
-    make_worlds(worlds);
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, many_at_once, worlds), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_at_once, worlds), 0);
-    destroy_worlds(worlds);
+    const int32_t max_nodes = tests_max_nodes(4);
+    for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
+        struct ep_world *worlds[NUM_WORLDS];
+        make_worlds(worlds, num_nodes);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, many_at_once, worlds), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_at_once, worlds), 0);
+        destroy_worlds(worlds);
+    }
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* weft_ep_query_sizes: an arena of the size it tells holds the outputs of the worst case, and one
- * that is a byte smaller does not. */
+ * that is a byte smaller does not; memory over several nodes is as the formulas of docs/network.md have it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
 static const struct ep_case usual = {.seed = 70,
@@ -209,13 +210,173 @@ static void too_much(void **state)
     ep_world_destroy(world);
 }
 
+/* ---------------------------------------------------------------- over several nodes */
+
+static uint64_t round_up(uint64_t bytes, uint64_t multiple)
+{
+    return (bytes + multiple - 1) / multiple * multiple;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* As docs/network.md names them. */
+struct letters {
+    uint64_t R, D, L, C, S, B;
+    uint64_t E, E_node, E_most,
+        E_rank; /* in all, of the node and the rank with most, of this rank */
+    uint64_t K, T, N, W;
+};
+
+static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens)
+{
+    const struct ep_case *spec = &self->world->spec;
+    const int32_t num_local = spec->num_ranks / spec->num_nodes;
+    struct letters n = {
+        .R = (uint64_t)spec->num_ranks,
+        .D = (uint64_t)spec->num_nodes,
+        .L = (uint64_t)num_local,
+        .C = spec->num_channels == 0 ? 1 : (uint64_t)spec->num_channels,
+        .S = spec->num_staging_slots == 0 ? 8 : (uint64_t)spec->num_staging_slots,
+        .B = spec->staging_slot_bytes == 0 ? 64 << 10 : round_up(spec->staging_slot_bytes, 16),
+        .E_rank = (uint64_t)weft_ep_num_local_experts(self->ep, self->context->rank),
+        .K = (uint64_t)spec->num_topk,
+        .T = max_tokens,
+        .N = (uint64_t)spec->num_blocks,
+        .W = (uint64_t)spec->num_warps,
+    };
+    for (int32_t node = 0; node < spec->num_nodes; node++) {
+        uint64_t num_experts = 0;
+        for (int32_t i = 0; i < num_local; i++) {
+            const int32_t rank = node * num_local + i;
+            const uint64_t of_rank = (uint64_t)weft_ep_num_local_experts(self->ep, rank);
+            num_experts += of_rank;
+            n.E_most = of_rank > n.E_most ? of_rank : n.E_most;
+        }
+        n.E += num_experts;
+        n.E_node = num_experts > n.E_node ? num_experts : n.E_node;
+    }
+    return n;
+}
+
+static uint64_t expected_network_bytes(const struct letters *n)
+{
+    return 2 * (n->D - 1) * n->C * n->S * (n->B + 8) + 16 * n->D +
+           4 * n->D * round_up(60 + 4 * (n->L + n->E_node), 16);
+}
+
+static uint64_t expected_heap_bytes(const struct letters *n)
+{
+    const uint64_t num_blocks = n->N + 1 + round_up(2 * (n->D - 1) * n->C, n->W) / n->W;
+    return 512 * n->R + round_up(8 * n->R * num_blocks, 256) + 8 * n->R * (n->L + n->E_most);
+}
+
+static uint64_t expected_handle_bytes(const struct letters *n)
+{
+    const uint64_t tables[] = {8 * n->T * least(n->K, n->R),
+                               4 * n->N * n->W * n->R,
+                               4 * n->N * n->W * n->D,
+                               4 * n->R,
+                               4 * n->R,
+                               4 * n->R,
+                               4 * n->E,
+                               4 * n->E,
+                               4,
+                               4 * n->E_rank,
+                               4 * n->D,
+                               8,
+                               4,
+                               8 * n->T * least(n->K, n->D),
+                               4 * n->D,
+                               4 * n->D * n->T,
+                               4 * n->R,
+                               8 * n->D * n->T * least(n->K, n->L)};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        bytes += round_up(tables[i], 64);
+    return bytes;
+}
+
+static int check_memory(struct ep_rank *self, int32_t max_tokens, uint64_t row_bytes)
+{
+    weft_ep_sizes sizes;
+    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
+    args.max_tokens_per_rank = max_tokens;
+    args.num_topk = self->world->spec.num_topk;
+    args.num_planes = 1;
+    args.plane_row_bytes = &row_bytes;
+    RANK_CHECK_OK(self->context, weft_ep_query_sizes(self->ep, &args, &sizes));
+    const struct letters n = letters_of(self, (uint64_t)max_tokens);
+    RANK_CHECK(self->context, sizes.network_bytes == expected_network_bytes(&n),
+               "network_bytes is %llu, not %llu", (unsigned long long)sizes.network_bytes,
+               (unsigned long long)expected_network_bytes(&n));
+    RANK_CHECK(self->context, sizes.heap_bytes == expected_heap_bytes(&n),
+               "heap_bytes is %llu, not %llu", (unsigned long long)sizes.heap_bytes,
+               (unsigned long long)expected_heap_bytes(&n));
+    RANK_CHECK(self->context, sizes.handle_bytes == expected_handle_bytes(&n),
+               "handle_bytes is %llu, not %llu", (unsigned long long)sizes.handle_bytes,
+               (unsigned long long)expected_handle_bytes(&n));
+    return 0;
+}
+
+/* On cpu the heap pays for both kinds. */
+static int check_node_sizes(struct ranks_context *context)
+{
+    const struct ep_world *world = context->argument;
+    struct ep_rank self;
+    weft_heap_info before, with_ep;
+    weft_ep_sizes sizes;
+    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
+    if (ep_rank_open(&self, context, world->spec.num_nodes, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_heap_query(self.comm, &before));
+    if (ep_rank_enter(&self, world))
+        return 1;
+    args.num_topk = 1;
+    RANK_CHECK_OK(context, weft_heap_query(self.comm, &with_ep));
+    RANK_CHECK_OK(context, weft_ep_query_sizes(self.ep, &args, &sizes));
+    const uint64_t spent = with_ep.used_bytes - before.used_bytes;
+    const uint64_t told = sizes.heap_bytes + sizes.network_bytes;
+    RANK_CHECK(context,
+               weft_comm_machine(self.comm) != WEFT_MACHINE_CPU ||
+                   (spent >= told && spent < told + 2 * (uint64_t)256),
+               "%llu bytes, told %llu", (unsigned long long)spent, (unsigned long long)told);
+    return check_memory(&self, 1, 1) || check_memory(&self, 100, 14336) ||
+           check_memory(&self, 4096, 33) || ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+static void memory_over_nodes(void **state)
+{
+    (void)state;
+    const int32_t shapes[][2] = {{2, 1}, {2, 2}, {3, 2}, {8, 1}}; /* nodes of ranks */
+    if (!tests_network_is_there("auto"))
+        skip();
+    for (int i = 0; i < 8; i++) {
+        struct ep_case spec = usual;
+        spec.num_nodes = shapes[i % 4][0];
+        spec.num_ranks = shapes[i % 4][0] * shapes[i % 4][1];
+        spec.num_experts = 5 + 9 * i;
+        spec.num_topk = 1 + i;
+        spec.placement = (enum ep_placement)(i % EP_NUM_PLACEMENTS);
+        spec.num_blocks = 1 + i % 2;
+        spec.num_warps = 1 + i % 3;
+        spec.num_channels = i % 3;
+        spec.num_staging_slots = i % 4;
+        spec.staging_slot_bytes = i < 2 ? 0 : 1000 * (uint64_t)i;
+        struct ep_world *world = ep_world_create(&spec);
+        assert_int_equal(ranks_run(RANKS_THREADS, spec.num_ranks, check_node_sizes, world), 0);
+        ep_world_destroy(world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arenas_fit_exactly),
-        cmocka_unit_test(with_other_placements),
-        cmocka_unit_test(heap_is_given_back),
-        cmocka_unit_test(too_much),
+        cmocka_unit_test(arenas_fit_exactly), cmocka_unit_test(with_other_placements),
+        cmocka_unit_test(heap_is_given_back), cmocka_unit_test(too_much),
+        cmocka_unit_test(memory_over_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 #include "oracle/oracle_alloc.h"
 
@@ -72,7 +73,7 @@ static int in_several_comms(struct ranks_context *context)
 {
     struct ep_world **worlds = context->argument;
     struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
-    if (ep_rank_open(&seats[0].rank, context, 0, 2 << 20))
+    if (ep_rank_open(&seats[0].rank, context, worlds[0]->spec.num_nodes, 2 << 20))
         return 1;
     for (int i = 1; i < NUM_SEATS; i++) {
         weft_comm *comm;
@@ -97,7 +98,7 @@ static int in_several_eps(struct ranks_context *context)
     struct ep_world **worlds = context->argument;
     struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
     struct ep_rank self;
-    if (ep_rank_open(&self, context, 0, 6 << 20))
+    if (ep_rank_open(&self, context, worlds[0]->spec.num_nodes, 6 << 20))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++) {
         seats[i].rank = self;
@@ -116,12 +117,13 @@ static int in_several_eps(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void run_with_worlds(rank_function function)
+static void run_with_worlds_of(rank_function function, int32_t num_nodes)
 {
     struct ep_world *worlds[NUM_SEATS];
     for (int i = 0; i < NUM_SEATS; i++) {
         struct ep_case spec = usual;
         spec.seed = (uint64_t)i;
+        spec.num_nodes = num_nodes;
         spec.num_topk = i + 1;
         worlds[i] = ep_world_create(&spec);
     }
@@ -129,6 +131,13 @@ static void run_with_worlds(rank_function function)
     assert_int_equal(ranks_run(RANKS_PROCESSES, usual.num_ranks, function, worlds), 0);
     for (int i = 0; i < NUM_SEATS; i++)
         ep_world_destroy(worlds[i]);
+}
+
+static void run_with_worlds(rank_function function)
+{
+    const int32_t max_nodes = tests_max_nodes(2);
+    for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes++)
+        run_with_worlds_of(function, num_nodes);
 }
 
 static void communicators_at_once(void **state)
@@ -172,12 +181,13 @@ static int on_alternating_streams(struct ranks_context *context)
     struct seat *seat = oracle_alloc(sizeof *seat);
     struct ep_rank self;
     weft_stream *streams[NUM_SEATS];
-    if (ep_rank_open(&self, context, 0, 2 << 20))
+    const struct ep_world *world = context->argument;
+    if (ep_rank_open(&self, context, world->spec.num_nodes, 2 << 20))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
         RANK_CHECK_OK(context, weft_stream_create(self.comm, &streams[i]));
     seat->rank = self;
-    if (ep_rank_enter(&seat->rank, context->argument) || issue_alternating(seat, streams))
+    if (ep_rank_enter(&seat->rank, world) || issue_alternating(seat, streams))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
         RANK_CHECK_OK(context, weft_stream_synchronize(streams[i]));
@@ -192,10 +202,15 @@ static int on_alternating_streams(struct ranks_context *context)
 static void alternating_streams(void **state)
 {
     (void)state;
-    struct ep_world *world = ep_world_create(&usual);
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, on_alternating_streams, world), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, on_alternating_streams, world), 0);
-    ep_world_destroy(world);
+    const int32_t max_nodes = tests_max_nodes(2);
+    for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes++) {
+        struct ep_case spec = usual;
+        spec.num_nodes = num_nodes;
+        struct ep_world *world = ep_world_create(&spec);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, on_alternating_streams, world), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, on_alternating_streams, world), 0);
+        ep_world_destroy(world);
+    }
 }
 
 int main(void)

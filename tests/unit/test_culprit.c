@@ -29,6 +29,7 @@ struct script {
         enum deed deed;
         int32_t waits_for;
     } ranks[NUM_RANKS];
+    int32_t also_waits_for[NUM_RANKS]; /* ASKER: nobody else */
     int32_t culprit;
     int state;
     const char *story;
@@ -83,26 +84,62 @@ static int be_silent(struct ranks_context *context)
 /* Until the rendezvous knows of what the rank has done. */
 static void await_deed(weft_comm *comm, int32_t rank, enum deed deed)
 {
-    struct weft__wait wait = {.rank = WEFT__NOBODY};
+    struct weft__wait_list waits = {.num_waits = 0};
     while (deed == LEAVES && atomic_load(&comm->status.rank_states[rank]) != WEFT__RANK_LEFT)
         sched_yield();
-    while (deed == GATHERS && wait.rank == WEFT__NOBODY &&
-           weft__comm_ask(comm, rank, EXCHANGE, INT64_MAX, &wait) == WEFT__ASK_ANSWERED)
+    while (deed == GATHERS && waits.num_waits == 0 &&
+           weft__comm_ask(comm, rank, EXCHANGE, INT64_MAX, &waits) == WEFT__ASK_ANSWERED)
         sched_yield();
+}
+
+struct entries {
+    struct weft__wait_entry entries[2];
+    int num_entries;
+};
+
+static void begin_wait(struct entries *entries, weft_comm *comm, struct weft__wait wait)
+{
+    struct weft__wait_entry *entry = &entries->entries[entries->num_entries++];
+    entry->wait = wait;
+    weft__waits_begin(&comm->waits, entry);
+}
+
+/* What the script says of this rank; of the asker only the wait that is not its direct one. */
+static void begin_waits(struct entries *entries, weft_comm *comm, const struct script *script)
+{
+    const int32_t rank = script->ranks[comm->rank].waits_for;
+    const int32_t other_rank = script->also_waits_for[comm->rank];
+    const enum deed deed = script->ranks[comm->rank].deed;
+    const uint64_t exchange = deed == WAITS_IN_OTHER ? OTHER_EXCHANGE : EXCHANGE;
+    entries->num_entries = 0;
+    if (other_rank != ASKER)
+        begin_wait(entries, comm, (struct weft__wait){.rank = other_rank, .exchange = exchange});
+    if (comm->rank != ASKER && rank != WEFT__NOBODY)
+        begin_wait(entries, comm, (struct weft__wait){.rank = rank, .exchange = exchange});
+}
+
+static void end_waits(struct entries *entries, weft_comm *comm, enum weft__wait_end how)
+{
+    for (int i = entries->num_entries - 1; i >= 0; i--)
+        weft__waits_end(&comm->waits, &entries->entries[i], how);
+    entries->num_entries = 0;
 }
 
 static int ask(struct ranks_context *context, weft_comm *comm, const struct script *script)
 {
     struct weft__culprit culprit;
+    struct entries entries;
     const struct weft__wait direct = {.rank = script->ranks[ASKER].waits_for, .exchange = EXCHANGE};
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         await_deed(comm, rank, script->ranks[rank].deed);
+    begin_waits(&entries, comm, script);
     weft__comm_find_culprit(comm, &direct, &culprit);
+    end_waits(&entries, comm, WEFT__WAIT_CAME);
     RANK_CHECK(context, culprit.rank == script->culprit && (int)culprit.state == script->state,
                "rank %d, state %d: %s", culprit.rank, (int)culprit.state, culprit.story);
     RANK_CHECK(context, strcmp(culprit.story, script->story) == 0, "%s", culprit.story);
     /* Whoever asks for this rank from now on hears of its wait. */
-    RANK_CHECK(context, weft__waits_find(&comm->waits, EXCHANGE).rank == direct.rank,
+    RANK_CHECK(context, weft__waits_find(&comm->waits, EXCHANGE).waits[0].rank == direct.rank,
                "the wait that failed is not kept");
     return 0;
 }
@@ -110,23 +147,16 @@ static int ask(struct ranks_context *context, weft_comm *comm, const struct scri
 /* Comes back when the asker is done. */
 static void answer(struct ranks_context *context, weft_comm *comm, const struct script *script)
 {
-    const enum deed deed = script->ranks[comm->rank].deed;
-    struct weft__wait_entry entry = {
-        .wait = {.rank = script->ranks[comm->rank].waits_for,
-                 .exchange = deed == WAITS_IN_OTHER ? OTHER_EXCHANGE : EXCHANGE}};
-    const int waits = entry.wait.rank != WEFT__NOBODY;
-    if (waits)
-        weft__waits_begin(&comm->waits, &entry);
-    if (waits && deed == LEAVES)
-        weft__waits_end(&comm->waits, &entry, WEFT__WAIT_FAILED);
-    if (deed == LEAVES) {
+    struct entries entries;
+    begin_waits(&entries, comm, script);
+    if (script->ranks[comm->rank].deed == LEAVES) {
+        end_waits(&entries, comm, WEFT__WAIT_FAILED);
         weft__link_close(comm->link);
         comm->link = NULL;
     }
     ranks_barrier(context);
     ranks_barrier(context);
-    if (waits && deed != LEAVES)
-        weft__waits_end(&comm->waits, &entry, WEFT__WAIT_CAME);
+    end_waits(&entries, comm, WEFT__WAIT_CAME);
 }
 
 static void *gather(void *argument)
@@ -217,6 +247,58 @@ static void a_circle_blames_the_awaited_rank(void **state)
                         .story = "the ranks wait for each other in a circle"});
 }
 
+/* The first wait alone would lead back. */
+static void behind_one_of_several_waits(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
+                        .also_waits_for = {[1] = SILENT},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
+                        .also_waits_for = {[1] = 2},
+                        .culprit = 2,
+                        .state = WEFT__CULPRIT_NOT_WAITING,
+                        .story = "rank 1 itself waits for rank 2; rank 2 waits for no rank"});
+    run((struct script){.ranks = {{WAITS, 1}, {LEAVES, 2}, {WAITS, 1}},
+                        .also_waits_for = {[1] = SILENT},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
+}
+
+static void behind_another_wait_of_the_asker(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
+                        .also_waits_for = {[ASKER] = SILENT},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 0, that for rank 3; rank 3 does not "
+                                 "answer"});
+}
+
+static void who_is_silent_rather_than_who_does_not_wait(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, WEFT__NOBODY}},
+                        .also_waits_for = {[1] = SILENT},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
+}
+
+static void a_circle_of_several_waits_blames_the_awaited_rank(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, ASKER}},
+                        .also_waits_for = {[ASKER] = 2, [1] = 2, [2] = 1},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_UNKNOWN,
+                        .story = "the ranks wait for each other in a circle"});
+}
+
 /* The rendezvous knows who is missing there. */
 static void behind_a_rank_in_an_all_gather_of_the_host(void **state)
 {
@@ -235,6 +317,10 @@ int main(void)
         cmocka_unit_test(behind_a_rank_that_gave_up_and_left),
         cmocka_unit_test(behind_a_rank_in_an_all_gather_of_the_host),
         cmocka_unit_test(a_circle_blames_the_awaited_rank),
+        cmocka_unit_test(behind_one_of_several_waits),
+        cmocka_unit_test(behind_another_wait_of_the_asker),
+        cmocka_unit_test(who_is_silent_rather_than_who_does_not_wait),
+        cmocka_unit_test(a_circle_of_several_waits_blames_the_awaited_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

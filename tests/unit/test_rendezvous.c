@@ -269,6 +269,7 @@ enum offence {
     ASKS_TOO_LITTLE,
     ANSWERS_NO_RANK,
     WAITS_FOR_NO_RANK,
+    WAITS_FOR_TOO_MANY,
     LEAVES_WITHOUT_A_WORD,
     LEAVES_FOR_NO_RANK,
     NUM_OFFENCES
@@ -277,10 +278,11 @@ enum offence {
 static struct weft__message *bad_frame(enum offence offence, const struct weft__hello *hello)
 {
     const struct weft__question question = {.asked = NUM_PLAYERS};
-    const struct weft__answer no_asker = {.asker = WEFT__NOBODY - 1,
-                                          .wait = {.rank = WEFT__NOBODY}};
-    const struct weft__answer no_awaited = {.wait = {.rank = NUM_PLAYERS}};
-    const struct weft__wait wait = {.rank = WEFT__NOBODY - 1};
+    const struct weft__answer no_asker = {.asker = WEFT__NOBODY - 1};
+    const struct weft__answer no_awaited = {
+        .waits = {.num_waits = 1, .waits = {{.rank = NUM_PLAYERS}}}};
+    const struct weft__answer too_many = {.waits = {.num_waits = WEFT__MAX_LISTED_WAITS + 1}};
+    const struct weft__wait_list no_rank = {.num_waits = 1, .waits = {{.rank = WEFT__NOBODY}}};
     switch (offence) {
     case SENDS_A_SERVERS_FRAME:
         return weft__message_create(WEFT__FRAME_FAILED, hello, 16, NULL, 0);
@@ -294,10 +296,12 @@ static struct weft__message *bad_frame(enum offence offence, const struct weft__
         return weft__message_create(WEFT__FRAME_ANSWER, &no_asker, sizeof(no_asker), NULL, 0);
     case WAITS_FOR_NO_RANK:
         return weft__message_create(WEFT__FRAME_ANSWER, &no_awaited, sizeof(no_awaited), NULL, 0);
+    case WAITS_FOR_TOO_MANY:
+        return weft__message_create(WEFT__FRAME_ANSWER, &too_many, sizeof(too_many), NULL, 0);
     case LEAVES_WITHOUT_A_WORD:
         return weft__message_create(WEFT__FRAME_GOODBYE, NULL, 0, NULL, 0);
     case LEAVES_FOR_NO_RANK:
-        return weft__message_create(WEFT__FRAME_GOODBYE, &wait, sizeof(wait), NULL, 0);
+        return weft__message_create(WEFT__FRAME_GOODBYE, &no_rank, sizeof(no_rank), NULL, 0);
     default:
         return NULL;
     }

@@ -15,68 +15,125 @@ static struct weft__wait_entry entry_of(int32_t rank, uint64_t exchange)
     return (struct weft__wait_entry){.wait = {.rank = rank, .exchange = exchange}};
 }
 
+/* The answer is these ranks, in this order. */
+static void assert_answer(struct weft__waits *waits, uint64_t exchange, int32_t num_ranks,
+                          const int32_t *ranks)
+{
+    const struct weft__wait_list list = weft__waits_find(waits, exchange);
+    assert_int_equal(list.num_waits, num_ranks);
+    for (int32_t i = 0; i < num_ranks; i++)
+        assert_int_equal(list.waits[i].rank, ranks[i]);
+}
+#define ASSERT_NO_ANSWER(waits, exchange) assert_answer(waits, exchange, 0, NULL)
+#define ASSERT_ANSWER(waits, exchange, ...)                                                        \
+    assert_answer(waits, exchange, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t),             \
+                  (int32_t[]){__VA_ARGS__})
+
 static void who_does_not_wait_says_so(void **state)
 {
     (void)state;
     struct weft__waits waits;
     struct weft__wait_entry entry = entry_of(3, 256);
     weft__waits_init(&waits);
-    assert_int_equal(weft__waits_find(&waits, 256).rank, WEFT__NOBODY);
+    ASSERT_NO_ANSWER(&waits, 256);
     weft__waits_begin(&waits, &entry);
-    assert_int_equal(weft__waits_find(&waits, 256).rank, 3);
+    ASSERT_ANSWER(&waits, 256, 3);
     weft__waits_end(&waits, &entry, WEFT__WAIT_CAME);
-    assert_int_equal(weft__waits_find(&waits, 256).rank, WEFT__NOBODY);
+    ASSERT_NO_ANSWER(&waits, 256);
     weft__waits_destroy(&waits);
 }
 
-static void the_exchange_asked_about_comes_first(void **state)
+static void waits_in_the_exchange_asked_about_are_all_told(void **state)
 {
     (void)state;
     struct weft__waits waits;
-    struct weft__wait_entry entries[] = {entry_of(1, 256), entry_of(2, 512), entry_of(3, 768)};
+    struct weft__wait_entry entries[] = {entry_of(1, 256), entry_of(2, 512), entry_of(3, 256),
+                                         entry_of(1, 256)};
     weft__waits_init(&waits);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         weft__waits_begin(&waits, &entries[i]);
-    for (int i = 0; i < 3; i++) {
-        const struct weft__wait *wait = &entries[i].wait;
-        assert_int_equal(weft__waits_find(&waits, wait->exchange).rank, wait->rank);
-    }
+    ASSERT_ANSWER(&waits, 256, 1, 3);
+    ASSERT_ANSWER(&waits, 512, 2);
     weft__waits_end(&waits, &entries[1], WEFT__WAIT_CAME);
-    assert_int_equal(weft__waits_find(&waits, 256).rank, 1);
-    assert_int_equal(weft__waits_find(&waits, 768).rank, 3);
-    assert_int_not_equal(weft__waits_find(&waits, 512).rank,
-                         WEFT__NOBODY); /* held up all the same */
+    ASSERT_ANSWER(&waits, 512, 1, 3); /* held up all the same */
     weft__waits_end(&waits, &entries[0], WEFT__WAIT_CAME);
+    ASSERT_ANSWER(&waits, 256, 1, 3); /* another wait for rank 1 goes on */
+    weft__waits_end(&waits, &entries[3], WEFT__WAIT_CAME);
+    ASSERT_ANSWER(&waits, 256, 3);
     weft__waits_end(&waits, &entries[2], WEFT__WAIT_CAME);
-    assert_int_equal(weft__waits_find(&waits, 256).rank, WEFT__NOBODY);
+    ASSERT_NO_ANSWER(&waits, 256);
     weft__waits_destroy(&waits);
 }
 
-static void the_first_failed_wait_stays(void **state)
+static void failed_waits_stay_and_come_first(void **state)
 {
     (void)state;
     struct weft__waits waits;
     const struct weft__wait later = {.rank = 7, .exchange = 256};
-    struct weft__wait_entry failed = entry_of(1, 256), other = entry_of(2, 512);
+    struct weft__wait_entry failed = entry_of(1, 256), other = entry_of(2, 512),
+                            came = entry_of(3, 256);
     weft__waits_init(&waits);
     weft__waits_begin(&waits, &failed);
     weft__waits_begin(&waits, &other);
+    weft__waits_begin(&waits, &came);
     weft__waits_end(&waits, &failed, WEFT__WAIT_FAILED);
-    assert_int_equal(weft__waits_find(&waits, 256).rank, 1);
-    assert_int_equal(weft__waits_find(&waits, 512).rank, 2);
-    weft__waits_end(&waits, &other, WEFT__WAIT_CAME);
+    ASSERT_ANSWER(&waits, 256, 1, 3);
+    ASSERT_ANSWER(&waits, 512, 2);
+    weft__waits_end(&waits, &came, WEFT__WAIT_CAME);
+    weft__waits_end(&waits, &other, WEFT__WAIT_FAILED);
     weft__waits_fail(&waits, &later);
-    assert_int_equal(weft__waits_find(&waits, 256).rank, 1);
-    assert_int_equal(weft__waits_find(&waits, 0).rank, 1);
+    weft__waits_fail(&waits, &later);
+    ASSERT_ANSWER(&waits, 256, 1, 7);
+    ASSERT_ANSWER(&waits, 0, 1, 2, 7);
     weft__waits_destroy(&waits);
+}
+
+static void an_answer_has_room_for_some_waits(void **state)
+{
+    (void)state;
+    enum { NUM_ENTRIES = WEFT__MAX_LISTED_WAITS + 4 };
+    struct weft__waits waits;
+    struct weft__wait_entry entries[NUM_ENTRIES];
+    weft__waits_init(&waits);
+    for (int32_t i = 0; i < NUM_ENTRIES; i++) {
+        entries[i] = entry_of(i, 256);
+        weft__waits_begin(&waits, &entries[i]);
+    }
+    assert_int_equal(weft__waits_find(&waits, 256).num_waits, WEFT__MAX_LISTED_WAITS);
+    for (int32_t i = 0; i < NUM_ENTRIES; i++)
+        weft__waits_end(&waits, &entries[i], WEFT__WAIT_FAILED);
+    const struct weft__wait_list failed = weft__waits_find(&waits, 256);
+    assert_int_equal(failed.num_waits, WEFT__MAX_LISTED_WAITS);
+    for (int32_t i = 0; i < WEFT__MAX_LISTED_WAITS; i++)
+        assert_int_equal(failed.waits[i].rank, i);
+    weft__waits_destroy(&waits);
+}
+
+static void lists_that_make_no_sense_are_found_out(void **state)
+{
+    (void)state;
+    struct weft__wait_list list = {.num_waits = 0};
+    assert_true(weft__wait_list_is_valid(&list, 4));
+    for (int32_t rank = 0; rank < 4; rank++)
+        weft__wait_list_add(&list, &(struct weft__wait){.rank = rank});
+    assert_true(weft__wait_list_is_valid(&list, 4));
+    assert_false(weft__wait_list_is_valid(&list, 3));
+    list.waits[2].rank = WEFT__NOBODY;
+    assert_false(weft__wait_list_is_valid(&list, 4));
+    list = (struct weft__wait_list){.num_waits = WEFT__MAX_LISTED_WAITS + 1};
+    assert_false(weft__wait_list_is_valid(&list, 4));
+    list.num_waits = -1;
+    assert_false(weft__wait_list_is_valid(&list, 4));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_does_not_wait_says_so),
-        cmocka_unit_test(the_exchange_asked_about_comes_first),
-        cmocka_unit_test(the_first_failed_wait_stays),
+        cmocka_unit_test(waits_in_the_exchange_asked_about_are_all_told),
+        cmocka_unit_test(failed_waits_stay_and_come_first),
+        cmocka_unit_test(an_answer_has_room_for_some_waits),
+        cmocka_unit_test(lists_that_make_no_sense_are_found_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

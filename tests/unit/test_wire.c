@@ -151,7 +151,10 @@ static void every_frame_type_is_carried(void **state)
     (void)state;
     struct pair pair = make_pair();
     const struct weft__answer answer = {
-        .asker = 1, .asked = 2, .number = 3, .wait = {.rank = WEFT__NOBODY, .exchange = 256}};
+        .asker = 1,
+        .asked = 2,
+        .number = 3,
+        .waits = {.num_waits = 1, .waits = {{.rank = 4, .exchange = 256}}}};
     for (int type = WEFT__FRAME_HELLO; type < WEFT__NUM_FRAME_TYPES; type++) {
         struct weft__frame frame;
         struct weft__message *message =

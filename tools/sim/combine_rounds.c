@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The rounds of combine: rows of several dtypes, and biases, all of them integers. Those of BF16 are rounded so coarsely
- * that it shows whether each node's sum was rounded on its way. */
+ * that it shows whether each node's sum was rounded on its way, which it is unless it travels in fp32. */
 #include "ep_rounds.h"
 #include "workload/convert.h"
 
@@ -119,6 +119,7 @@ static float expected_element(const struct party *party, int32_t round, int32_t 
 {
     const struct shape *shape = party->shape;
     const float value = shape_element(round, repeat, party->rank, token, i);
+    const int is_rounded = shape->num_nodes > 1 && shape->combine_wire != WEFT_FP32;
     float sum = 0;
     for (int32_t which = 0; which < shape->num_biases; which++)
         sum += bias_element(shape, which, token, i);
@@ -128,7 +129,7 @@ static float expected_element(const struct party *party, int32_t round, int32_t 
         float partial = 0;
         for (int32_t j = 0; j < num_ranks; j++)
             partial += rounded(shape, answer(value, ranks[j]));
-        sum += shape->num_nodes > 1 ? rounded(shape, partial) : partial;
+        sum += is_rounded ? rounded(shape, partial) : partial;
     }
     return rounded(shape, sum);
 }

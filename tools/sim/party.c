@@ -169,6 +169,7 @@ static weft_result create_ep(struct party *party)
     config.num_channels = shape->num_channels;
     config.num_staging_slots = shape->num_slots;
     config.staging_slot_bytes = shape->slot_bytes;
+    config.combine_wire = shape->combine_wire;
     PARTY_TRY(weft_ep_create(party->comm, &config, &party->ep));
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = shape->max_tokens;

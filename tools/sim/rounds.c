@@ -33,7 +33,8 @@ static weft_result enqueue_layout(struct party *party, int32_t round)
     args.num_tokens = party->shape->num_tokens[round][party->rank];
     args.topk_idx = party->topk_idx;
     args.num_tokens_per_rank = party->tokens_per_rank;
-    args.num_tokens_per_node = party->tokens_per_node;
+    if (party->shape->wants_node_counts)
+        args.num_tokens_per_node = party->tokens_per_node;
     args.num_tokens_per_expert = party->tokens_per_expert;
     args.is_token_in_rank = party->is_token_in_rank;
     return weft_ep_layout(party_handle(party, round), &args, party->stream);
@@ -63,7 +64,8 @@ static void host_reads_layout(const struct party *party, int32_t num_tokens)
     const struct shape *shape = party->shape;
     const size_t num_ranks = (size_t)shape->num_ranks;
     weft__sim_host_reads(party->tokens_per_rank, num_ranks * sizeof(int32_t));
-    weft__sim_host_reads(party->tokens_per_node, (size_t)shape->num_nodes * sizeof(int32_t));
+    if (shape->wants_node_counts)
+        weft__sim_host_reads(party->tokens_per_node, (size_t)shape->num_nodes * sizeof(int32_t));
     weft__sim_host_reads(party->tokens_per_expert, (size_t)shape->num_experts * sizeof(int32_t));
     weft__sim_host_reads(party->is_token_in_rank, (size_t)num_tokens * num_ranks);
 }
@@ -81,7 +83,7 @@ static void check_layout(struct party *party, int32_t round)
                          party->is_token_in_rank[token * shape->num_ranks + rank],
                          shape_goes_to(shape, round, party->rank, token, rank));
     }
-    for (int32_t node = 0; node < shape->num_nodes; node++) {
+    for (int32_t node = 0; node < shape->num_nodes && shape->wants_node_counts; node++) {
         int32_t expected = 0;
         for (int32_t token = 0; token < num_tokens; token++)
             expected += goes_to_node(party, round, token, node);

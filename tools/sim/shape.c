@@ -6,7 +6,8 @@
 enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
 /* Of jobs of several nodes. */
 enum {
-    LARGE_ONE_IN = 256,
+    LARGE_ONE_IN = 1024,
+    MAX_TOKENS_OF_LARGE = 2,
     MAX_NODES = 16,
     MAX_RANKS_PER_NODE = 4,
     MAX_NODES_OF_SMALL = 4,
@@ -171,15 +172,37 @@ static void draw_calls(struct shape *shape, struct rng *rng, const struct scenar
     }
 }
 
-/* From one row in a slot, and one slot, on: what docs/network.md says that a row takes. */
-static void draw_staging(struct shape *shape, struct rng *rng)
+static int32_t most_tokens(const struct shape *shape)
 {
-    enum { HEADER_BYTES = 64, ALIGNMENT = 16 };
+    const int is_large = shape->num_ranks > MAX_RANKS_OF_SMALL;
+    return is_large && shape->max_tokens > MAX_TOKENS_OF_LARGE ? MAX_TOKENS_OF_LARGE
+                                                               : shape->max_tokens;
+}
+
+static int32_t round_up(int32_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+/* What docs/network.md says that a row takes, of dispatch or of combine. */
+static int32_t wire_row_bytes(const struct shape *shape)
+{
     const int32_t num_local = shape->num_ranks / shape->num_nodes;
     const int32_t max_rows = shape->num_topk < num_local ? shape->num_topk : num_local;
-    const int32_t token_bytes = 8 + 8 * max_rows + 8 * shape->num_topk;
-    const int32_t row_bytes =
-        (token_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + SCENARIO_ROW_BYTES;
+    const int32_t token_bytes =
+        round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES;
+    const int is_widened = shape->combine_dtype == WEFT_BF16 && shape->combine_wire == WEFT_FP32;
+    const int32_t sum_bytes =
+        round_up(4 * shape->num_topk) + SCENARIO_ROW_BYTES * (is_widened ? 2 : 1);
+    return token_bytes > sum_bytes ? token_bytes : sum_bytes;
+}
+
+/* From one row in a slot, and one slot, on. */
+static void draw_staging(struct shape *shape, struct rng *rng)
+{
+    enum { HEADER_BYTES = 64 };
+    shape->combine_wire = draw(rng, 0, 1) == 0 ? 0 : WEFT_FP32;
+    const int32_t row_bytes = wire_row_bytes(shape);
     const int32_t num_rows = draw(rng, 1, MAX_SLOT_ROWS);
     shape->num_channels = shape->num_nodes > MAX_NODES_OF_SMALL ? 1 : draw(rng, 1, 2);
     shape->num_slots = draw(rng, 1, MAX_SLOTS);
@@ -199,13 +222,15 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     shape->num_handles = draw(&rng, 1, 2);
     shape->combine_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP32 : WEFT_BF16;
     shape->num_biases = draw(&rng, 0, 2);
+    shape->wants_node_counts = draw(&rng, 0, 1);
     draw_staging(shape, &rng);
     shape->max_tokens = request->max_tokens;
+    const int32_t max_tokens = most_tokens(shape);
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         shape->num_blocks[rank] = draw(&rng, 1, 2);
         shape->num_warps[rank] = draw(&rng, 1, 2);
         for (int32_t round = 0; round < shape->num_rounds; round++) {
-            shape->num_tokens[round][rank] = draw(&rng, 0, request->max_tokens);
+            shape->num_tokens[round][rank] = draw(&rng, 0, max_tokens);
             draw_experts(shape, &rng, round, rank);
         }
     }

@@ -21,11 +21,13 @@ struct shape {
                             synchronised in between */
     weft_dtype combine_dtype; /* FP32 or BF16 */
     int32_t num_biases;
+    int wants_node_counts; /* of layout */
     /* Between nodes. */
     int32_t num_channels;
     int32_t num_slots;
     uint64_t slot_bytes;
-    int32_t num_handles; /* used in turn by the rounds */
+    weft_dtype combine_wire; /* 0 or FP32 */
+    int32_t num_handles;     /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
     int32_t num_warps[SCENARIO_MAX_RANKS];
@@ -36,8 +38,8 @@ struct shape {
     struct coll_call calls[SCENARIO_MAX_ROUNDS][SHAPE_MAX_CALLS];
 };
 
-/* 2 to 4 ranks, for layout also 1, for collectives 1 to 5; of operations that span nodes 1 to 4 nodes of 1 to 4 ranks,
- * 2 to 8 in all, but now and then up to 16 of 4. */
+/* For collectives 1 to 5 ranks; else 1 to 4 nodes of 1 to 4 ranks, 2 to 8 in all (for layout also 1), but now and then up
+ * to 16 of 4. */
 void shape_draw(struct shape *shape, const struct scenario_request *request);
 /* The same without one rank: what the survivors run. */
 void shape_without_rank(struct shape *shape);

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "ep_check.h"
 #include "ep_measure.h"
+#include "ep_network.h"
 #include "ep_options.h"
 #include "ep_report.h"
 #include "ep_routing.h"
@@ -48,6 +49,8 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
         result = ep_measure(&layer, report->figures);
     if (result == WEFT_OK)
         result = ep_measure_traffic(&layer, &report->traffic);
+    if (result == WEFT_OK)
+        result = ep_network_measure(&layer, &report->network);
     if (result == WEFT_OK && options->check != EP_CHECK_NONE)
         result = ep_check(&layer, report->tallies);
     if (result != WEFT_OK) {

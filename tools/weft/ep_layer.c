@@ -18,6 +18,10 @@ static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
     config.max_topk = options->num_topk;
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
+    config.num_channels = options->num_channels;
+    config.num_staging_slots = options->num_staging_slots;
+    config.staging_slot_bytes = options->staging_slot_bytes;
+    config.combine_wire = options->wire == EP_WIRE_FP32 ? WEFT_FP32 : 0;
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = layer->num_tokens;
     handle_config.num_topk = options->num_topk;

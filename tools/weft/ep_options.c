@@ -11,6 +11,7 @@
 #include "workload/options.h"
 
 enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };
+enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EXPERTS = 256 };
 
 enum key {
@@ -30,6 +31,10 @@ enum key {
     KEY_WARMUP,
     KEY_BLOCKS,
     KEY_WARPS,
+    KEY_CHANNELS,
+    KEY_STAGING_SLOTS,
+    KEY_STAGING_SLOT_BYTES,
+    KEY_WIRE,
     KEY_CHECK,
     KEY_JSON,
     KEY_TIMEOUT
@@ -68,6 +73,17 @@ static const struct argp_option option_table[] = {
     {"blocks", KEY_BLOCKS, "B", 0,
      "Blocks per operation; 0: the library's choice (cpu: 1, cuda: 0)", 0},
     {"warps", KEY_WARPS, "W", 0, "Warps per block; 0: the library's choice (cpu: 1, cuda: 0)", 0},
+    {"channels", KEY_CHANNELS, "C", 0,
+     "Between nodes: rings to each other node; 0: the library's choice (0)", 0},
+    {"staging-slots", KEY_STAGING_SLOTS, "S", 0, "Slots of a ring; 0: the library's choice (0)", 0},
+    {"staging-slot-bytes", KEY_STAGING_SLOT_BYTES, "BYTES", 0,
+     "Of a slot, at least a row with its header; K and M are powers of 1024; 0: the library's "
+     "choice (0)",
+     0},
+    {"wire", KEY_WIRE, "TYPE", 0,
+     "dtype or fp32: what combine rounds a node's sum of rows to before it crosses the network "
+     "(dtype)",
+     0},
     {"check", KEY_CHECK, "MODE", 0,
      "full: every row; sample: all counts, and 64 rows of each rank and operation; none (sample)",
      0},
@@ -147,6 +163,7 @@ static void finish(struct ep_options *options, struct argp_state *state)
 #define CHOICE(key, name, member, choices)                                                         \
     OPTION_CHOICE(key, name, struct ep_options, member, choices)
 
+static const char *const wires[] = {"dtype", "fp32", NULL};
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
 static const struct stored_option stored_options[] = {
@@ -164,6 +181,9 @@ static const struct stored_option stored_options[] = {
     NUMBER(KEY_WARMUP, "--warmup", num_warmup, 0, MAX_ITERS),
     NUMBER(KEY_BLOCKS, "--blocks", num_blocks, 0, MAX_BLOCKS),
     NUMBER(KEY_WARPS, "--warps", num_warps, 0, MAX_WARPS),
+    NUMBER(KEY_CHANNELS, "--channels", num_channels, 0, MAX_CHANNELS),
+    NUMBER(KEY_STAGING_SLOTS, "--staging-slots", num_staging_slots, 0, MAX_STAGING_SLOTS),
+    CHOICE(KEY_WIRE, "--wire", wire, wires),
     CHOICE(KEY_CHECK, "--check", check, check_modes),
     OPTION_FLAG(KEY_JSON, "--json", struct ep_options, format),
     {0}};
@@ -177,6 +197,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_TRACE:
         options->trace_path = text;
+        return 0;
+    case KEY_STAGING_SLOT_BYTES:
+        options->staging_slot_bytes =
+            (uint64_t)option_size(state, "--staging-slot-bytes", text, 0, MAX_STAGING_SLOT_BYTES);
         return 0;
     case KEY_SKEW:
         options->skew = option_number(state, "--skew", text, 0, MAX_SKEW);
@@ -213,6 +237,11 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .format = EP_FORMAT_TABLE,
     };
     argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
+const char *ep_wire_name(const struct ep_options *options)
+{
+    return options->wire == EP_WIRE_FP32 ? "fp32" : options->dtype;
 }
 
 static int must_be(const char *option, int32_t *value, int32_t required, const char *reason,

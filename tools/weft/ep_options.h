@@ -11,6 +11,8 @@
 #include "workload/trace.h"
 
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
+/* What combine's sums of nodes are rounded to on the network. */
+enum ep_wire { EP_WIRE_DTYPE, EP_WIRE_FP32 };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
 
 enum { EP_NOT_GIVEN = -1, EP_ERROR_BYTES = 256 };
@@ -33,6 +35,10 @@ struct ep_options {
     weft_machine machine;
     int32_t num_blocks; /* EP_NOT_GIVEN until resolved, as the next; 0: the library chooses */
     int32_t num_warps;
+    int32_t num_channels; /* between nodes; 0: the library chooses, as the next two */
+    int32_t num_staging_slots;
+    uint64_t staging_slot_bytes;
+    enum ep_wire wire;
     uint64_t seed;
     double skew;
     enum ep_check_mode check;
@@ -49,5 +55,8 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
                        char error[EP_ERROR_BYTES]);
 /* And once the machine is known. */
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
+
+/* Of the sums on the network, as in the reports. */
+const char *ep_wire_name(const struct ep_options *options);
 
 #endif

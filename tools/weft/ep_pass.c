@@ -108,6 +108,7 @@ static weft_result run_notify(struct ep_layer *layer, struct ep_results *results
         return result;
     results->num_recv_tokens = counts.num_recv_tokens;
     results->num_local_experts = counts.num_local_experts;
+    results->num_relayed_tokens = counts.num_relayed_tokens;
     memcpy(results->recv_per_rank, counts.num_recv_per_rank,
            (size_t)layer->num_ranks * sizeof(int32_t));
     if (counts.num_local_experts > 0)

@@ -22,6 +22,11 @@ static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op o
                                num_passes * report->traffic.bytes_remote};
 }
 
+static int is_network(const struct ep_report *report)
+{
+    return report->options->num_nodes > 1;
+}
+
 static double gbps(uint64_t bytes, double us)
 {
     return us > 0 ? (double)bytes / us / 1000 : 0;
@@ -32,20 +37,27 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     const struct ep_options *options = report->options;
     const struct figures *us = &report->figures[op];
     const struct ep_tally *tally = &report->tallies[op];
+    const struct ep_network *network = &report->network;
     struct ep_traffic traffic = traffic_of(report, op);
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, s:I,"
-        " s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:b}",
+        " s:i, s:i, s:s, s:i, s:i, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:s?, s:I,"
+        " s:f, s:I, s:I, s:I, s:b}",
         "op", ep_op_names[op], "machine", machine_name(report), "ranks", options->num_ranks,
         "nodes", options->num_nodes, "tokens", options->num_tokens, "hidden", options->hidden,
         "topk", options->num_topk, "experts", options->num_experts, "dtype", options->dtype,
         "trace", options->trace_path, "trace_layer", options->layer, "skew", options->skew, "seed",
         (json_int_t)options->seed, "blocks", options->num_blocks, "warps", options->num_warps,
+        "wire", ep_wire_name(options), "channels", options->num_channels, "staging_slots",
+        options->num_staging_slots, "staging_slot_bytes", (json_int_t)options->staging_slot_bytes,
         "warmup", options->num_warmup, "iters", options->num_iters, "us_min", us->min, "us_median",
         us->median, "us_max", us->max, "bytes_logical", (json_int_t)traffic.bytes_logical,
         "bytes_remote", (json_int_t)traffic.bytes_remote, "gbps_logical",
         gbps(traffic.bytes_logical, us->median), "gbps_remote",
-        gbps(traffic.bytes_remote, us->median), "checked_rows", (json_int_t)tally->checked_rows,
+        gbps(traffic.bytes_remote, us->median), "net_engine",
+        is_network(report) ? network->engine : NULL, "net_bytes", (json_int_t)network->bytes[op],
+        "net_gbps", gbps(network->of_rank[op], us->median), "forwarded_rows",
+        (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally->checked_rows,
         "errors", (json_int_t)tally->errors, "ok", tally->errors == 0);
     if (!object)
         return -1;
@@ -61,6 +73,19 @@ static void print_count(int32_t count, const char *thing)
         printf("the library's choice of %ss", thing);
     else
         printf("%d %s%s", count, thing, count == 1 ? "" : "s");
+}
+
+static void print_network(const struct ep_report *report)
+{
+    const struct ep_options *options = report->options;
+    printf("network %s, sums in %s", report->network.engine, ep_wire_name(options));
+    if (options->num_channels > 0)
+        printf(", channels: %d", options->num_channels);
+    if (options->num_staging_slots > 0)
+        printf(", staging slots: %d", options->num_staging_slots);
+    if (options->staging_slot_bytes > 0)
+        printf(", of bytes: %llu", (unsigned long long)options->staging_slot_bytes);
+    putchar('\n');
 }
 
 static void print_heading(const struct ep_report *report)
@@ -80,10 +105,26 @@ static void print_heading(const struct ep_report *report)
     print_count(options->num_blocks, "block");
     printf(" of ");
     print_count(options->num_warps, "warp");
-    printf("; microseconds, the slowest rank's; GB/s of the rank with most rows\n\n");
-    printf("%-9s %11s %11s %11s %8s %8s  %s\n", "", "min", "median", "max", "logical", "remote",
-           "check");
-    printf("%-9s %11s %11s %11s %8s %8s\n", "operation", "us", "us", "us", "GB/s", "GB/s");
+    printf("; microseconds, the slowest rank's; GB/s of the rank with most rows\n");
+    if (is_network(report))
+        print_network(report);
+    printf("\n%-9s %11s %11s %11s %8s %8s ", "", "min", "median", "max", "logical", "remote");
+    if (is_network(report))
+        printf("%8s %12s %9s ", "network", "network", "forwarded");
+    printf(" check\n%-9s %11s %11s %11s %8s %8s ", "operation", "us", "us", "us", "GB/s", "GB/s");
+    if (is_network(report))
+        printf("%8s %12s %9s", "GB/s", "bytes", "rows");
+    printf("\n");
+}
+
+static void print_network_row(const struct ep_report *report, enum ep_op op)
+{
+    const struct ep_network *network = &report->network;
+    if (op == EP_LAYOUT)
+        printf("%8s %12s %9s ", "-", "-", "-");
+    else
+        printf("%8.3f %12llu %9lld ", gbps(network->of_rank[op], report->figures[op].median),
+               (unsigned long long)network->bytes[op], (long long)network->num_rows[op]);
 }
 
 static void print_row(const struct ep_report *report, enum ep_op op)
@@ -93,10 +134,13 @@ static void print_row(const struct ep_report *report, enum ep_op op)
     struct ep_traffic traffic = traffic_of(report, op);
     printf("%-9s %11.1f %11.1f %11.1f ", ep_op_names[op], us->min, us->median, us->max);
     if (op == EP_LAYOUT || op == EP_NOTIFY)
-        printf("%8s %8s  ", "-", "-");
+        printf("%8s %8s ", "-", "-");
     else
-        printf("%8.3f %8.3f  ", gbps(traffic.bytes_logical, us->median),
+        printf("%8.3f %8.3f ", gbps(traffic.bytes_logical, us->median),
                gbps(traffic.bytes_remote, us->median));
+    if (is_network(report))
+        print_network_row(report, op);
+    putchar(' ');
     if (report->options->check == EP_CHECK_NONE)
         printf("none\n");
     else if (tally->errors == 0)

@@ -5,6 +5,7 @@
 
 #include "ep_check.h"
 #include "ep_measure.h"
+#include "ep_network.h"
 
 struct ep_report {
     const struct ep_options *options;
@@ -12,6 +13,7 @@ struct ep_report {
     struct figures figures[EP_NUM_OPS]; /* microseconds */
     struct ep_tally tallies[EP_NUM_OPS];
     struct ep_traffic traffic;
+    struct ep_network network;
 };
 
 /* 0, or -1 when standard output cannot be written. */

@@ -94,6 +94,30 @@ static void count_recv_tokens(const struct ep_verifier *verifier, int32_t *per_r
     }
 }
 
+static int goes_to_own_node(const struct ep_layer *layer, int64_t token)
+{
+    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
+        if (weft_comm_node(layer->comm, rank) == layer->node &&
+            ep_routing_goes_to(layer->routing, token, rank))
+            return 1;
+    return 0;
+}
+
+/* One for each token of a rank with this one's local index elsewhere that some rank of this node needs. */
+static int32_t count_relayed_tokens(const struct ep_layer *layer)
+{
+    const int64_t *first_tokens = layer->routing->first_tokens;
+    int32_t num_tokens = 0;
+    for (int32_t node = 0; node < layer->num_nodes; node++) {
+        int32_t source = weft_team_world_rank(layer->comm, WEFT_TEAM_RAIL, node);
+        if (node == layer->node)
+            continue;
+        for (int64_t token = first_tokens[source]; token < first_tokens[source + 1]; token++)
+            num_tokens += goes_to_own_node(layer, token);
+    }
+    return num_tokens;
+}
+
 int ep_verify_notify(struct ep_verifier *verifier)
 {
     const struct ep_layer *layer = verifier->layer;
@@ -101,6 +125,7 @@ int ep_verify_notify(struct ep_verifier *verifier)
     int32_t num_local = ep_routing_first_expert(layer->routing, layer->rank + 1) -
                         ep_routing_first_expert(layer->routing, layer->rank);
     int32_t num_recv = (int32_t)verifier->num_recv;
+    int32_t num_relayed = count_relayed_tokens(layer);
     int32_t *per_rank = calloc((size_t)layer->num_ranks, sizeof(int32_t));
     int32_t *per_expert = calloc((size_t)num_local + 1, sizeof(int32_t));
     int is_ready = per_rank && per_expert;
@@ -110,6 +135,8 @@ int ep_verify_notify(struct ep_verifier *verifier)
                        1);
         compare_counts(verifier, EP_NOTIFY, "num_local_experts", &results->num_local_experts,
                        &num_local, 1);
+        compare_counts(verifier, EP_NOTIFY, "num_relayed_tokens", &results->num_relayed_tokens,
+                       &num_relayed, 1);
         compare_counts(verifier, EP_NOTIFY, "num_recv_per_rank", results->recv_per_rank, per_rank,
                        layer->num_ranks);
         if (results->num_local_experts == num_local)

@@ -40,6 +40,8 @@ static void compare_counts(struct ep_verifier *verifier, const struct ep_results
         {EP_NOTIFY, "num_recv_tokens", &got->num_recv_tokens, &expected->num_recv_tokens, 1, 4},
         {EP_NOTIFY, "num_local_experts", &got->num_local_experts, &expected->num_local_experts, 1,
          4},
+        {EP_NOTIFY, "num_relayed_tokens", &got->num_relayed_tokens, &expected->num_relayed_tokens,
+         1, 4},
         {EP_NOTIFY, "num_recv_per_rank", got->recv_per_rank, expected->recv_per_rank,
          layer->num_ranks, 4},
         {EP_NOTIFY, "num_recv_per_expert", got->recv_per_expert, expected->recv_per_expert,

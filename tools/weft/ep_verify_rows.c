@@ -104,7 +104,7 @@ static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
         verifier->partial[h] += verifier->y[h];
 }
 
-/* The answers of one node, rounded as they cross the network. */
+/* The answers of one node, rounded as they cross the network, if they are. */
 static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
 {
     const struct ep_layer *layer = verifier->layer;
@@ -113,6 +113,8 @@ static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
     for (int32_t r = 0; r < layer->num_ranks; r++)
         if (weft_comm_node(layer->comm, r) == node && ep_routing_goes_to(layer->routing, token, r))
             add_answer(verifier, token, r);
+    if (layer->options->wire == EP_WIRE_FP32 && layer->num_nodes > 1)
+        return;
     payload_from_fp32(layer->options->kind, verifier->partial, hidden, verifier->row);
     payload_to_fp32(layer->options->kind, verifier->row, hidden, verifier->partial);
 }

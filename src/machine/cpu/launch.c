@@ -46,9 +46,10 @@ struct weft__cpu_launch {
     char *const *heap_bases;
     int32_t num_warp_fibers;
     int32_t num_live;
-    struct weft_failure failure;  /* of the first warp that failed */
-    struct weft__wait_entry wait; /* told to others who ask, while the thread sleeps */
-    enum { WAIT_UNTOLD, WAIT_TOLD } wait_state;
+    struct weft_failure failure; /* of the first warp that failed */
+    /* Told to others who ask, while the thread sleeps; one for each rank. */
+    struct weft__wait_entry waits[WEFT__MAX_LISTED_WAITS];
+    int32_t num_told;
 };
 
 static void destroy_fibers(struct weft__cpu_runner *runner)
@@ -300,24 +301,39 @@ static uint64_t awaited_word(struct weft__cpu_launch *run)
     return word == NULL || offset >= *weft__heap_backed_bytes(comm->heap) ? WEFT__ANY_WORD : offset;
 }
 
-static void tell_wait(struct weft__cpu_launch *run)
+/* A launch is one exchange. */
+static int is_told(const struct weft__cpu_launch *run, int32_t rank)
 {
-    const struct warp_fiber *fiber = first_waiting_for_rank(run);
-    if (fiber == NULL || run->wait_state == WAIT_TOLD)
-        return;
-    run->wait.wait =
-        (struct weft__wait){.rank = fiber->site->rank, .exchange = fiber->site->exchange};
-    weft__waits_begin(&run->launch->comm->waits, &run->wait);
-    run->wait_state = WAIT_TOLD;
+    for (int32_t i = 0; i < run->num_told; i++) {
+        if (run->waits[i].wait.rank == rank)
+            return 1;
+    }
+    return 0;
 }
 
-static void untell_wait(struct weft__cpu_launch *run)
+static void tell_waits(struct weft__cpu_launch *run)
 {
-    const int has_failed = run->failure.kind != WEFT_FAILURE_NONE;
-    if (run->wait_state == WAIT_TOLD)
-        weft__waits_end(&run->launch->comm->waits, &run->wait,
-                        has_failed ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME);
-    run->wait_state = WAIT_UNTOLD;
+    if (run->num_told > 0)
+        return;
+    for (int32_t i = 0; i < run->num_warp_fibers && run->num_told < WEFT__MAX_LISTED_WAITS; i++) {
+        const struct warp_fiber *fiber = run->runner->fibers[i];
+        if (fiber->state != FIBER_WAITING || fiber->site == NULL ||
+            fiber->site->rank == WEFT_NO_RANK || is_told(run, fiber->site->rank))
+            continue;
+        struct weft__wait_entry *entry = &run->waits[run->num_told++];
+        entry->wait =
+            (struct weft__wait){.rank = fiber->site->rank, .exchange = fiber->site->exchange};
+        weft__waits_begin(&run->launch->comm->waits, entry);
+    }
+}
+
+static void untell_waits(struct weft__cpu_launch *run)
+{
+    const enum weft__wait_end how =
+        run->failure.kind != WEFT_FAILURE_NONE ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME;
+    for (int32_t i = 0; i < run->num_told; i++)
+        weft__waits_end(&run->launch->comm->waits, &run->waits[i], how);
+    run->num_told = 0;
 }
 
 /* Returns when a fiber may go on or the waits may have to end. */
@@ -326,7 +342,7 @@ static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
     const struct weft__condition condition = {is_word_there, run};
     if (weft__poll(&run->runner->polling, cores_of(run), condition))
         return;
-    tell_wait(run);
+    tell_waits(run);
     struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[run->launch->comm->rank]);
     const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
     if (any_can_go_on(run) || check_failure(run, deadline_ns))
@@ -344,7 +360,7 @@ static void run_fibers(struct weft__cpu_launch *run)
         const int64_t deadline_ns = weft__now_ns() + timeout_ns;
         while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
             idle(run, deadline_ns);
-        untell_wait(run);
+        untell_waits(run);
         if (run->failure.kind != WEFT_FAILURE_NONE)
             end_all_waits(run);
     }

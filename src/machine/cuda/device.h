@@ -31,12 +31,13 @@ struct weft__cuda {
     CUuuid uuid;
     int32_t ordinal;
     int32_t num_sms;
-    int32_t compute_capability;     /* 90 for 9.0 */
-    int32_t max_shared_bytes;       /* of a block */
-    int32_t num_ranks_here;         /* of this communicator, on this device */
-    double link_gbps;               /* of all links of a GPU together, the same on all ranks */
-    CUstream copies;                /* of the host's own */
-    struct weft__cuda_board *board; /* as the host sees it */
+    int32_t compute_capability;         /* 90 for 9.0 */
+    int32_t max_shared_bytes;           /* of a block */
+    int32_t num_ranks_here;             /* of this communicator, on this device */
+    double link_gbps;                   /* of all links of a GPU together, the same on all ranks */
+    CUstream copies;                    /* of the host's own */
+    struct weft__cuda_network *network; /* of several nodes; NULL: there is none */
+    struct weft__cuda_board *board;     /* as the host sees it */
     CUdeviceptr board_on_device;
     CUdeviceptr failure_is_taken;
     pthread_mutex_t mutex; /* of the kernels and of collecting a failure */
@@ -94,10 +95,6 @@ weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct we
 /* Of the machine's table. */
 void weft__cuda_describe(weft_machine_info *info);
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);
-weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info);
-weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                     uint64_t *offset);
-void weft__cuda_network_free(weft_comm *comm, void *memory);
 void weft__cuda_free(weft_comm *comm, void *memory);
 weft_result weft__cuda_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 weft_result weft__cuda_check_pointer(weft_comm *comm, const void *ptr, const char *argument);

@@ -33,6 +33,8 @@
     X(mem_host_alloc, cuMemHostAlloc)                                                              \
     X(mem_host_get_device_pointer, cuMemHostGetDevicePointer)                                      \
     X(mem_free_host, cuMemFreeHost)                                                                \
+    X(mem_host_register, cuMemHostRegister)                                                        \
+    X(mem_host_unregister, cuMemHostUnregister)                                                    \
     X(memset_d8_async, cuMemsetD8Async)                                                            \
     X(memcpy_async, cuMemcpyAsync)                                                                 \
     X(pointer_get_attribute, cuPointerGetAttribute)                                                \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Launches, and how large they are. */
-#include "machine/cuda/device.h"
+#include "machine/cuda/network.h"
 
 enum { WARP_THREADS = WEFT__CUDA_WARP_THREADS, SLOT_ALIGNMENT = 128 };
 
@@ -184,6 +184,7 @@ static weft_result launch_in_context(struct weft__cuda *cuda, struct weft__cuda_
         .failure_is_taken = (uint32_t *)(uintptr_t)cuda->failure_is_taken,
         .program_idx = (uint32_t)kernel_idx,
         .copy_slot_bytes = copy_slot_bytes(cuda, &launch->grid),
+        .work_queue = weft__cuda_network_queue(cuda),
     };
     const size_t shared_bytes =
         (WEFT__CUDA_WARP_BYTES + (size_t)params.copy_slot_bytes) * (size_t)launch->grid.num_warps;

@@ -47,6 +47,26 @@ static inline WEFT__CUDA_BOTH uint64_t weft__cuda_wait_exchange(uint64_t wait)
     return (wait & ((UINT64_C(1) << 40) - 1)) * 256;
 }
 
+/* A slot of the queue of the rank's progress thread (net/work_queue.h, which is C alone). */
+struct weft__cuda_work {
+    uint64_t ready; /* number + 1, once the rest is written */
+    uint64_t source, target;
+    uint64_t num_bytes;
+    uint64_t word, add;
+    uint32_t operation;
+    int32_t peer;
+    uint64_t unused; /* slots are cache lines */
+};
+
+/* That queue, in pinned memory but for its first word; no slots: there is no network. */
+struct weft__cuda_work_queue {
+    struct weft__cuda_work *slots;
+    unsigned long long *num_reserved; /* in device memory */
+    const uint64_t *num_taken;
+    uint32_t num_slots;
+    uint32_t put_signal; /* the operation */
+};
+
 /* The first parameter of every kernel; the program's arguments are the second. */
 struct weft__cuda_launch {
     uint64_t timeout_ns;
@@ -54,6 +74,7 @@ struct weft__cuda_launch {
     uint32_t *failure_is_taken;     /* in device memory: who fails first tells why */
     uint32_t program_idx;           /* for the board */
     uint32_t copy_slot_bytes;       /* shared memory of each warp for bulk copies; 0: none */
+    struct weft__cuda_work_queue work_queue;
 };
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "machine/cuda/device.h"
 
@@ -30,32 +29,6 @@ weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
                                 cuda->ordinal);
     *memory = (void *)(uintptr_t)allocated;
     return WEFT_OK;
-}
-
-static const char no_network[] =
-    "machine cuda does not reach other nodes yet: only machine cpu does";
-
-weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info)
-{
-    (void)comm;
-    snprintf(info->reason, sizeof info->reason, "%s", no_network);
-    return WEFT_OK;
-}
-
-weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                     uint64_t *offset)
-{
-    (void)comm;
-    (void)bytes;
-    (void)memory;
-    (void)offset;
-    return weft__error(WEFT_ERROR_UNSUPPORTED, "%s", no_network);
-}
-
-void weft__cuda_network_free(weft_comm *comm, void *memory)
-{
-    (void)comm;
-    (void)memory; /* NULL, as there is none */
 }
 
 void weft__cuda_free(weft_comm *comm, void *memory)

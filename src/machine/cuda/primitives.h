@@ -337,6 +337,7 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
 #include "machine/cuda/packet_reduce.h"
 #include "machine/cuda/packets.h"
 #include "machine/cuda/reduce.h"
+#include "machine/cuda/remote.h"
 #include "machine/cuda/rows.h"
 #include "machine/cuda/sum_mixed.h"
 #include "machine/cuda/tagged.h"

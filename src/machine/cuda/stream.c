@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "machine/cuda/graph.h"
+#include "machine/cuda/network.h"
 #include "machine/cuda/stream.h"
+#include "net/attach.h"
 
 /* It may outlive the communicator that it was made for. */
 struct own_event {
@@ -299,19 +301,26 @@ static weft_result start(weft_comm *comm)
 {
     WEFT__TRY(weft__comm_agree(comm, weft__cuda_watcher_start(comm), "watch its GPU"));
     WEFT__TRY(weft__cuda_probe(comm));
-    return weft__cuda_measure_links(comm);
+    WEFT__TRY(weft__cuda_measure_links(comm));
+    return weft__cuda_network_start(comm);
+}
+
+static void stop(weft_comm *comm)
+{
+    weft__cuda_network_stop(comm);
+    weft__cuda_watcher_stop(comm);
 }
 
 static const struct weft__machine machine = {
     .hooks = {.name = "cuda",
               .attach = weft__cuda_attach,
               .start = start,
-              .stop = weft__cuda_watcher_stop,
+              .stop = stop,
               .detach = weft__cuda_detach},
     .kind = WEFT_MACHINE_CUDA,
     .max_windows = 1024,
     .describe = weft__cuda_describe,
-    .describe_network = weft__cuda_describe_network,
+    .describe_network = weft__net_describe,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,
     .network_alloc = weft__cuda_network_alloc,

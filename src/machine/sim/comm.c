@@ -239,7 +239,7 @@ static int32_t find_ungathered(const struct weft__link *link, int32_t rank)
 
 /* As through a rendezvous, but at once: only a stalled rank does not answer. */
 enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
-                                     int64_t deadline_ns, struct weft__wait *wait)
+                                     int64_t deadline_ns, struct weft__wait_list *waits)
 {
     (void)deadline_ns;
     const struct weft__link *link = comm->link;
@@ -247,10 +247,11 @@ enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exc
         return WEFT__ASK_IMPOSSIBLE;
     if (sim_world->now_ns < sim_world->rank_stalled_until_ns[link->world_ranks[rank]])
         return WEFT__ASK_SILENT;
-    *wait = link->comms[rank] != NULL ? weft__waits_find(&link->comms[rank]->waits, exchange)
-                                      : link->last_waits[rank];
-    if (wait->rank == WEFT__NOBODY)
-        wait->rank = find_ungathered(link, rank);
+    *waits = link->comms[rank] != NULL ? weft__waits_find(&link->comms[rank]->waits, exchange)
+                                       : link->last_waits[rank];
+    const struct weft__wait gather = {.rank = find_ungathered(link, rank)};
+    if (waits->num_waits == 0 && gather.rank != WEFT__NOBODY)
+        weft__wait_list_add(waits, &gather);
     return WEFT__ASK_ANSWERED;
 }
 

@@ -21,8 +21,8 @@ struct weft__link {
     int32_t num_ranks;
     int32_t num_joined;
     int has_joined[SIM_MAX_RANKS];
-    weft_comm *comms[SIM_MAX_RANKS];             /* NULL before creation, and after destruction */
-    struct weft__wait last_waits[SIM_MAX_RANKS]; /* of those destroyed */
+    weft_comm *comms[SIM_MAX_RANKS]; /* NULL before creation, and after destruction */
+    struct weft__wait_list last_waits[SIM_MAX_RANKS]; /* of those destroyed */
     int32_t world_ranks[SIM_MAX_RANKS];
     int has_failed;               /* for a rank that has left since */
     int is_member[SIM_MAX_RANKS]; /* [world rank]: from creation to destruction; maps all heaps */

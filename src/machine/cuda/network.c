@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the network reaches of a rank with a GPU: an address range of the host, parts of which are pinned when they are
+ * allocated, so that the GPU has them at the same addresses. Networks that reach the memory of GPUs themselves
+ * would need no more than another range here.
+ */
+#include "machine/cuda/network.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "comm/ranges.h"
+#include "net/attach.h"
+
+#define RANGE_BYTES (UINT64_C(1) << 36) /* of addresses: more than anybody pins */
+enum { PAGE_BYTES = 1 << 16, NUM_SLOTS = 1024 };
+
+struct weft__cuda_network {
+    char *base;
+    struct weft__ranges ranges;
+    _Atomic uint64_t num_bytes; /* that may be written: up to the highest end of any part so far */
+    struct weft__work_queue *queue;
+    CUdeviceptr queue_on_device;
+    void *num_reserved;
+};
+
+_Static_assert(sizeof(struct weft__cuda_work) == sizeof(struct weft__work_slot) &&
+                   offsetof(struct weft__cuda_work, target) ==
+                       offsetof(struct weft__work_slot, target) &&
+                   offsetof(struct weft__cuda_work, word) ==
+                       offsetof(struct weft__work_slot, word) &&
+                   offsetof(struct weft__cuda_work, peer) == offsetof(struct weft__work_slot, peer),
+               "GPUs see the slots as they are");
+
+/* ---------------------------------------------------------------- memory */
+
+static weft_result pin(const struct weft__cuda *cuda, void *memory, uint64_t bytes)
+{
+    CUdeviceptr on_device = 0;
+    if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) != 0)
+        return weft__system_error("mprotect");
+    memset(memory, 0, bytes);
+    WEFT__TRY(weft__cuda_enter(cuda));
+    CUresult result = weft__cu.mem_host_register(
+        memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS)
+        result = weft__cu.mem_host_get_device_pointer(&on_device, memory, 0);
+    weft__cuda_leave();
+    if (result != CUDA_SUCCESS)
+        return weft__cuda_error(result, "cannot pin %" PRIu64 " bytes for the network", bytes);
+    if (on_device != (CUdeviceptr)(uintptr_t)memory)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "CUDA device %d has memory of the host at other addresses than the host",
+                           cuda->ordinal);
+    return WEFT_OK;
+}
+
+static weft_result alloc_part(const struct weft__cuda *cuda, uint64_t bytes, uint64_t *offset)
+{
+    struct weft__cuda_network *network = cuda->network;
+    const uint64_t rounded = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    if (weft__ranges_alloc(&network->ranges, rounded, offset) != WEFT__RANGES_OK)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "no room for %" PRIu64 " bytes for the network", bytes);
+    const weft_result result = pin(cuda, network->base + *offset, rounded);
+    if (result == WEFT_OK && *offset + rounded > atomic_load(&network->num_bytes))
+        atomic_store(&network->num_bytes, *offset + rounded);
+    return result;
+}
+
+weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                     uint64_t *offset)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    if (cuda->network == NULL)
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "the communicator has one node: no network");
+    const weft_result result = weft__comm_agree(
+        comm, alloc_part(cuda, bytes > 0 ? bytes : 1, offset), "have memory for the network");
+    if (result == WEFT_OK)
+        *memory = cuda->network->base + *offset;
+    return result;
+}
+
+/* Its pages stay, for what may still come; GPUs see them no more. */
+void weft__cuda_network_free(weft_comm *comm, void *memory)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    if (memory == NULL)
+        return;
+    weft__net_drain(comm);
+    weft__ranges_free(&cuda->network->ranges, (uint64_t)((char *)memory - cuda->network->base));
+    if (weft__cuda_enter(cuda) != WEFT_OK)
+        return;
+    (void)weft__cu.mem_host_unregister(memory);
+    weft__cuda_leave();
+}
+
+/* ---------------------------------------------------------------- life */
+
+static weft_result make_queue(weft_comm *comm, struct weft__cuda_network *network)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    const size_t bytes = sizeof *network->queue + NUM_SLOTS * sizeof network->queue->slots[0];
+    void *queue = NULL;
+    WEFT__TRY(weft__cuda_enter(cuda));
+    CUresult result = weft__cu.mem_host_alloc(&queue, bytes,
+                                              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result == CUDA_SUCCESS) {
+        memset(queue, 0, bytes);
+        network->queue = queue;
+        result = weft__cu.mem_host_get_device_pointer(&network->queue_on_device, queue, 0);
+    }
+    weft__cuda_leave();
+    if (result != CUDA_SUCCESS)
+        return weft__cuda_error(result, "no pinned memory for a queue to the network");
+    return weft__cuda_alloc(comm, sizeof(uint64_t), &network->num_reserved);
+}
+
+static weft_result open_memory(weft_comm *comm)
+{
+    struct weft__cuda_network *network = calloc(1, sizeof *network);
+    if (network == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network");
+    weft__cuda_of(comm)->network = network;
+    weft__ranges_init(&network->ranges, RANGE_BYTES);
+    void *base =
+        mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return weft__system_error("mmap");
+    network->base = base;
+    return make_queue(comm, network);
+}
+
+weft_result weft__cuda_network_start(weft_comm *comm)
+{
+    if (comm->topology.num_nodes == 1)
+        return WEFT_OK;
+    WEFT__TRY(weft__comm_agree(comm, open_memory(comm), "have memory for the network"));
+    struct weft__cuda_network *network = weft__cuda_of(comm)->network;
+    return weft__net_attach_memory(comm,
+                                   &(struct weft__net_memory){.base = network->base,
+                                                              .max_bytes = RANGE_BYTES,
+                                                              .num_bytes = &network->num_bytes,
+                                                              .device_queue = network->queue,
+                                                              .num_device_slots = NUM_SLOTS});
+}
+
+void weft__cuda_network_stop(weft_comm *comm)
+{
+    struct weft__cuda *cuda = weft__cuda_of(comm);
+    weft__net_detach(comm);
+    if (cuda == NULL || cuda->network == NULL)
+        return;
+    struct weft__cuda_network *network = cuda->network;
+    if (network->queue != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
+        (void)weft__cu.mem_free_host(network->queue);
+        weft__cuda_leave();
+    }
+    weft__cuda_free(comm, network->num_reserved);
+    if (network->base != NULL)
+        (void)munmap(network->base, RANGE_BYTES);
+    weft__ranges_destroy(&network->ranges);
+    free(network);
+    cuda->network = NULL;
+}
+
+struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *cuda)
+{
+    const struct weft__cuda_network *network = cuda->network;
+    if (network == NULL)
+        return (struct weft__cuda_work_queue){0};
+    char *queue = (char *)(uintptr_t)network->queue_on_device;
+    return (struct weft__cuda_work_queue){
+        .slots = (void *)(queue + offsetof(struct weft__work_queue, slots)),
+        .num_reserved = network->num_reserved,
+        .num_taken = (void *)(queue + offsetof(struct weft__work_queue, num_taken)),
+        .num_slots = NUM_SLOTS,
+        .put_signal = WEFT__WORK_PUT_SIGNAL,
+    };
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The network of a communicator whose ranks have GPUs: memory of the host that both reach, and a queue. */
+#ifndef WEFT_MACHINE_CUDA_NETWORK_H
+#define WEFT_MACHINE_CUDA_NETWORK_H
+
+#include "machine/cuda/device.h"
+
+/* Collective; without other nodes there is nothing to do. */
+weft_result weft__cuda_network_start(weft_comm *comm);
+void weft__cuda_network_stop(weft_comm *comm);
+/* For the launches. */
+struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *cuda);
+
+/* Of the machine's table. */
+weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                     uint64_t *offset);
+void weft__cuda_network_free(weft_comm *comm, void *memory);
+
+#endif

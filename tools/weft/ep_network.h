@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* What the operations send between nodes. */
+#ifndef WEFT_TOOL_EP_NETWORK_H
+#define WEFT_TOOL_EP_NETWORK_H
+
+#include "ep_layer.h"
+
+struct ep_network {
+    char engine[16];              /* "" on one node, where the rest is 0 */
+    uint64_t bytes[EP_NUM_OPS];   /* that all ranks together put to other nodes */
+    uint64_t of_rank[EP_NUM_OPS]; /* that the rank put which put most */
+    int64_t num_rows[EP_NUM_OPS]; /* that ranks passed on for ranks of other nodes */
+};
+
+/* Collective; after ep_measure. Runs each operation once more. */
+weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *network);
+
+#endif
