@@ -63,7 +63,7 @@ target_compile_options(weft_sim_debug_info INTERFACE
 
 # The programs alone are instrumented: at each access the compiler calls a hook of the sim.
 add_library(weft_sim_programs OBJECT ${program_sources} ${network_program_sources}
-  ${heap_network_program_sources})
+  ${host_program_sources})
 target_compile_options(weft_sim_programs PRIVATE -O1 -fsanitize=thread)
 
 add_library(weft_sim STATIC ${sim_sources} $<TARGET_OBJECTS:weft_sim_programs>)

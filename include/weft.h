@@ -589,7 +589,7 @@ typedef struct weft_ep_config {
     /* Over several nodes, the same on all ranks. Rows cross the network in chunks through rings of slots, which all
      * operations share: num_channels rings to each other node, and as many from it, of num_staging_slots slots of
      * staging_slot_bytes. Fewer or smaller ones are slower, never wrong: a slot must hold one row, of all planes, with
-     * its top-k data (docs/network.md). 0: 1 ring, of 8 slots, of 64 KiB. */
+     * its top-k data (docs/network.md). 0: 1 ring (on cuda 4), of 8 slots, of 64 KiB. */
     int32_t num_channels;
     int32_t num_staging_slots;
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */

@@ -206,7 +206,7 @@ static void draw_staging(struct shape *shape, struct rng *rng)
     const int32_t num_rows = draw(rng, 1, MAX_SLOT_ROWS);
     shape->num_channels = shape->num_nodes > MAX_NODES_OF_SMALL ? 1 : draw(rng, 1, 2);
     shape->num_slots = draw(rng, 1, MAX_SLOTS);
-    shape->slot_bytes = (uint64_t)(HEADER_BYTES + num_rows * row_bytes);
+    shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
 }
 
 void shape_draw(struct shape *shape, const struct scenario_request *request)
