@@ -12,6 +12,7 @@
 
 #include "comm/error.h"
 #include "comm/thread.h"
+#include "net/line.h"
 
 enum {
     NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
@@ -24,13 +25,6 @@ enum {
     NUM_TAKEN_PER_ROUND = 64
 };
 
-/* A queue and what has become of what was posted there. */
-struct line {
-    struct weft__work_queue *queue; /* NULL: there is none */
-    uint32_t num_slots;
-    struct under_way *under_way; /* [num_slots] */
-};
-
 struct peer_state {
     weft_result result;
     enum { NOT_TOLD, TOLD } news; /* of its failure, to on_failure */
@@ -38,17 +32,10 @@ struct peer_state {
     char message[WEFT__NET_REASON_BYTES];
 };
 
-struct under_way {
-    struct weft__net_request request;
-    int32_t peer;
-    enum weft__work_loss loss;
-    enum { NOBODY_WAITS, SOMEBODY_WAITS } news; /* for its number to be completed */
-};
-
 struct weft__progress {
     struct weft__net *net;
     struct weft__progress_options options;
-    struct line own, device;
+    struct weft__line own, device;
     pthread_t thread;
     int event_fd;
     _Atomic int should_stop, has_orders;
@@ -61,15 +48,10 @@ struct weft__progress {
     char message[WEFT__ERROR_BYTES];
 };
 
-static struct under_way *under_way_of(const struct line *line, uint64_t number)
-{
-    return &line->under_way[number % line->num_slots];
-}
-
 /* ---------------------------------------------------------------- the thread: work */
 
 /* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
-static void tell_of_request(struct weft__progress *progress, const struct under_way *request,
+static void tell_of_request(struct weft__progress *progress, const struct weft__under_way *request,
                             weft_result result, const char *message)
 {
     if (progress->options.on_failure == NULL)
@@ -80,7 +62,7 @@ static void tell_of_request(struct weft__progress *progress, const struct under_
         progress->options.on_failure(progress->options.context, request->peer, result, message);
 }
 
-static void note_failure(struct weft__progress *progress, const struct under_way *request,
+static void note_failure(struct weft__progress *progress, const struct weft__under_way *request,
                          weft_result result, const char *reason)
 {
     char message[WEFT__ERROR_BYTES]; /* the reason may be the thread's last error */
@@ -96,40 +78,6 @@ static void note_failure(struct weft__progress *progress, const struct under_way
         tell_of_request(progress, request, result, message);
 }
 
-static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
-                              struct weft__net_request *request)
-{
-    const struct weft__net_put put = {.peer = work->peer,
-                                      .source = work->source,
-                                      .target = work->target,
-                                      .num_bytes = work->num_bytes,
-                                      .word = work->word,
-                                      .add = work->add};
-    const struct weft__net_get get = {.peer = work->peer,
-                                      .source = work->source,
-                                      .target = work->target,
-                                      .num_bytes = work->num_bytes};
-    const struct weft__net_fetch_add fetch_add = {
-        .peer = work->peer, .word = work->word, .add = work->add, .target = work->target};
-    *request = (struct weft__net_request){.num_left = 0};
-    switch (work->operation) {
-    case WEFT__WORK_PUT:
-        return weft__net_put(progress->net, &put, request);
-    case WEFT__WORK_PUT_SIGNAL:
-        return weft__net_put_signal(progress->net, &put, request);
-    case WEFT__WORK_SIGNAL:
-        return weft__net_signal(progress->net, work->peer, work->word, work->add);
-    case WEFT__WORK_FLUSH:
-        return weft__net_flush(progress->net, work->peer, request);
-    case WEFT__WORK_GET:
-        return weft__net_get(progress->net, &get, request);
-    case WEFT__WORK_FETCH_ADD:
-        return weft__net_fetch_add(progress->net, &fetch_add, request);
-    default:
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "operation is %u", work->operation);
-    }
-}
-
 static void count(struct weft__progress *progress, const struct weft__work_slot *work)
 {
     const int is_put =
@@ -141,41 +89,21 @@ static void count(struct weft__progress *progress, const struct weft__work_slot 
         atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
 }
 
-static const struct weft__work_slot *next_work(const struct line *line)
-{
-    const struct weft__work_queue *queue = line->queue;
-    if (queue == NULL)
-        return NULL;
-    uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work_slot *work = &queue->slots[number % line->num_slots];
-    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
-}
-
-/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
-static struct under_way describe(const struct weft__work_slot *work)
-{
-    const int is_awaited =
-        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
-    return (struct under_way){.peer = work->peer,
-                              .loss = (enum weft__work_loss)work->loss,
-                              .news = is_awaited ? SOMEBODY_WAITS : NOBODY_WAITS};
-}
-
-static int take_work(struct weft__progress *progress, struct line *line)
+static int take_work(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
     int num_taken = 0;
     const struct weft__work_slot *work;
-    while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(line)) != NULL) {
+    while (num_taken < NUM_TAKEN_PER_ROUND && (work = weft__line_next_work(line)) != NULL) {
         uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
         /* Its request may still be that of an operation a lap ago. */
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
             line->num_slots)
             break;
-        struct under_way *under_way = under_way_of(line, number);
-        *under_way = describe(work);
         count(progress, work); /* first: whoever has heard of it finds it counted */
-        weft_result result = start_work(progress, work, &under_way->request);
+        struct weft__under_way *under_way = weft__line_under_way_of(line, number);
+        *under_way = weft__line_describe(work);
+        weft_result result = weft__work_start(progress->net, work, &under_way->request);
         if (result != WEFT_OK)
             note_failure(progress, under_way, result, weft__last_error());
         /* Release: who posts may write the slot again. */
@@ -185,7 +113,7 @@ static int take_work(struct weft__progress *progress, struct line *line)
     return num_taken;
 }
 
-static void note_loss(struct weft__progress *progress, const struct under_way *request)
+static void note_loss(struct weft__progress *progress, const struct weft__under_way *request)
 {
     char message[WEFT__NET_REASON_BYTES];
     snprintf(message, sizeof(message),
@@ -193,7 +121,7 @@ static void note_loss(struct weft__progress *progress, const struct under_way *r
     note_failure(progress, request, (weft_result)request->request.result, message);
 }
 
-static int complete_work(struct weft__progress *progress, struct line *line)
+static int complete_work(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
     int is_awaited = 0;
@@ -201,11 +129,11 @@ static int complete_work(struct weft__progress *progress, struct line *line)
         return 0;
     uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
-    while (number < end && weft__net_is_done(&under_way_of(line, number)->request)) {
-        const struct under_way *under_way = under_way_of(line, number);
+    while (number < end && weft__net_is_done(&weft__line_under_way_of(line, number)->request)) {
+        const struct weft__under_way *under_way = weft__line_under_way_of(line, number);
         if (under_way->request.result != WEFT_OK)
             note_loss(progress, under_way);
-        is_awaited |= under_way->news == SOMEBODY_WAITS;
+        is_awaited |= under_way->news == WEFT__SOMEBODY_WAITS;
         number++;
     }
     if (number == first)
@@ -220,7 +148,8 @@ static int complete_work(struct weft__progress *progress, struct line *line)
 
 static int has_work(const struct weft__progress *progress)
 {
-    return next_work(&progress->own) != NULL || next_work(&progress->device) != NULL;
+    return weft__line_next_work(&progress->own) != NULL ||
+           weft__line_next_work(&progress->device) != NULL;
 }
 
 static int take_all_work(struct weft__progress *progress)
@@ -384,12 +313,12 @@ static weft_result allocate(const struct weft__progress_options *options,
         progress->options.sleep_ms = DEFAULT_SLEEP_MS;
     pthread_mutex_init(&progress->mutex, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    progress->own = (struct line){
+    progress->own = (struct weft__line){
         .queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes),
         .num_slots = options->num_slots,
         .under_way = calloc(options->num_slots, sizeof(*progress->own.under_way)),
     };
-    progress->device = (struct line){
+    progress->device = (struct weft__line){
         .queue = options->device_queue,
         .num_slots = options->num_device_slots,
         .under_way = calloc(options->num_device_slots + 1, sizeof(*progress->device.under_way)),
