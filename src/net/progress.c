@@ -152,12 +152,12 @@ static weft_result allocate(const struct weft__progress_options *options,
     pthread_mutex_init(&progress->mutex, NULL);
     pthread_mutex_init(&progress->rounds, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    progress->own = (struct weft__work_line){
+    progress->own = (struct weft__line){
         .queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes),
         .num_slots = options->num_slots,
         .under_way = calloc(options->num_slots, sizeof(*progress->own.under_way)),
     };
-    progress->device = (struct weft__work_line){
+    progress->device = (struct weft__line){
         .queue = options->device_queue,
         .num_slots = options->num_device_slots,
         .under_way = calloc(options->num_device_slots + 1, sizeof(*progress->device.under_way)),

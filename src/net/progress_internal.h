@@ -5,27 +5,14 @@
 
 #include <pthread.h>
 
+#include "net/line.h"
 #include "net/progress.h"
-
-/* A queue and what has become of what was posted there. */
-struct weft__work_line {
-    struct weft__work_queue *queue; /* NULL: there is none */
-    uint32_t num_slots;
-    struct weft__work_under_way *under_way; /* [num_slots] */
-};
 
 struct weft__peer_state {
     weft_result result;
     enum { WEFT__NOT_TOLD, WEFT__TOLD } news; /* of its failure, to on_failure */
     enum { WEFT__NO_ORDER, WEFT__TO_BE_FAILED } order;
     char message[WEFT__NET_REASON_BYTES];
-};
-
-struct weft__work_under_way {
-    struct weft__net_request request;
-    int32_t peer;
-    enum weft__work_loss loss;
-    enum { WEFT__NOBODY_WAITS, WEFT__SOMEBODY_WAITS } news; /* for its number to be completed */
 };
 
 enum weft__progress_thread {
@@ -38,7 +25,7 @@ struct weft__progress {
     pthread_mutex_t rounds; /* who holds it owns the net; only the thread waits for it */
     struct weft__net *net;
     struct weft__progress_options options;
-    struct weft__work_line own, device;
+    struct weft__line own, device;
     pthread_t thread;
     int event_fd;
     _Atomic uint32_t thread_state; /* enum weft__progress_thread */

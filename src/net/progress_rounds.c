@@ -7,18 +7,11 @@
 
 enum { NUM_TAKEN_PER_ROUND = 64 };
 
-static struct weft__work_under_way *under_way_of(const struct weft__work_line *line,
-                                                 uint64_t number)
-{
-    return &line->under_way[number % line->num_slots];
-}
-
 /* ---------------------------------------------------------------- work */
 
 /* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
-static void tell_of_request(struct weft__progress *progress,
-                            const struct weft__work_under_way *request, weft_result result,
-                            const char *message)
+static void tell_of_request(struct weft__progress *progress, const struct weft__under_way *request,
+                            weft_result result, const char *message)
 {
     if (progress->options.on_failure == NULL)
         return;
@@ -28,9 +21,8 @@ static void tell_of_request(struct weft__progress *progress,
         progress->options.on_failure(progress->options.context, request->peer, result, message);
 }
 
-static void note_failure(struct weft__progress *progress,
-                         const struct weft__work_under_way *request, weft_result result,
-                         const char *reason)
+static void note_failure(struct weft__progress *progress, const struct weft__under_way *request,
+                         weft_result result, const char *reason)
 {
     char message[WEFT__ERROR_BYTES]; /* the reason may be the thread's last error */
     snprintf(message, sizeof(message), "%s", reason);
@@ -45,40 +37,6 @@ static void note_failure(struct weft__progress *progress,
         tell_of_request(progress, request, result, message);
 }
 
-static weft_result start_work(struct weft__progress *progress, const struct weft__work_slot *work,
-                              struct weft__net_request *request)
-{
-    const struct weft__net_put put = {.peer = work->peer,
-                                      .source = work->source,
-                                      .target = work->target,
-                                      .num_bytes = work->num_bytes,
-                                      .word = work->word,
-                                      .add = work->add};
-    const struct weft__net_get get = {.peer = work->peer,
-                                      .source = work->source,
-                                      .target = work->target,
-                                      .num_bytes = work->num_bytes};
-    const struct weft__net_fetch_add fetch_add = {
-        .peer = work->peer, .word = work->word, .add = work->add, .target = work->target};
-    *request = (struct weft__net_request){.num_left = 0};
-    switch (work->operation) {
-    case WEFT__WORK_PUT:
-        return weft__net_put(progress->net, &put, request);
-    case WEFT__WORK_PUT_SIGNAL:
-        return weft__net_put_signal(progress->net, &put, request);
-    case WEFT__WORK_SIGNAL:
-        return weft__net_signal(progress->net, work->peer, work->word, work->add);
-    case WEFT__WORK_FLUSH:
-        return weft__net_flush(progress->net, work->peer, request);
-    case WEFT__WORK_GET:
-        return weft__net_get(progress->net, &get, request);
-    case WEFT__WORK_FETCH_ADD:
-        return weft__net_fetch_add(progress->net, &fetch_add, request);
-    default:
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "operation is %u", work->operation);
-    }
-}
-
 static void count(struct weft__progress *progress, const struct weft__work_slot *work)
 {
     const int is_put =
@@ -90,42 +48,21 @@ static void count(struct weft__progress *progress, const struct weft__work_slot 
         atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
 }
 
-static const struct weft__work_slot *next_work(const struct weft__work_line *line)
-{
-    const struct weft__work_queue *queue = line->queue;
-    if (queue == NULL)
-        return NULL;
-    uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work_slot *work = &queue->slots[number % line->num_slots];
-    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
-}
-
-/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
-static struct weft__work_under_way describe(const struct weft__work_slot *work)
-{
-    const int is_awaited =
-        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
-    return (struct weft__work_under_way){.peer = work->peer,
-                                         .loss = (enum weft__work_loss)work->loss,
-                                         .news = is_awaited ? WEFT__SOMEBODY_WAITS
-                                                            : WEFT__NOBODY_WAITS};
-}
-
-static int take_work(struct weft__progress *progress, struct weft__work_line *line)
+static int take_work(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
     int num_taken = 0;
     const struct weft__work_slot *work;
-    while (num_taken < NUM_TAKEN_PER_ROUND && (work = next_work(line)) != NULL) {
+    while (num_taken < NUM_TAKEN_PER_ROUND && (work = weft__line_next_work(line)) != NULL) {
         uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
         /* Its request may still be that of an operation a lap ago. */
         if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
             line->num_slots)
             break;
-        struct weft__work_under_way *under_way = under_way_of(line, number);
-        *under_way = describe(work);
+        struct weft__under_way *under_way = weft__line_under_way_of(line, number);
+        *under_way = weft__line_describe(work);
         count(progress, work); /* first: whoever has heard of it finds it counted */
-        weft_result result = start_work(progress, work, &under_way->request);
+        weft_result result = weft__work_start(progress->net, work, &under_way->request);
         if (result != WEFT_OK)
             note_failure(progress, under_way, result, weft__last_error());
         /* Release: who posts may write the slot again. */
@@ -135,7 +72,7 @@ static int take_work(struct weft__progress *progress, struct weft__work_line *li
     return num_taken;
 }
 
-static void note_loss(struct weft__progress *progress, const struct weft__work_under_way *request)
+static void note_loss(struct weft__progress *progress, const struct weft__under_way *request)
 {
     char message[WEFT__NET_REASON_BYTES];
     snprintf(message, sizeof(message),
@@ -143,7 +80,7 @@ static void note_loss(struct weft__progress *progress, const struct weft__work_u
     note_failure(progress, request, (weft_result)request->request.result, message);
 }
 
-static int complete_work(struct weft__progress *progress, struct weft__work_line *line)
+static int complete_work(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
     int is_awaited = 0;
@@ -151,8 +88,8 @@ static int complete_work(struct weft__progress *progress, struct weft__work_line
         return 0;
     uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
-    while (number < end && weft__net_is_done(&under_way_of(line, number)->request)) {
-        const struct weft__work_under_way *under_way = under_way_of(line, number);
+    while (number < end && weft__net_is_done(&weft__line_under_way_of(line, number)->request)) {
+        const struct weft__under_way *under_way = weft__line_under_way_of(line, number);
         if (under_way->request.result != WEFT_OK)
             note_loss(progress, under_way);
         is_awaited |= under_way->news == WEFT__SOMEBODY_WAITS;
@@ -170,7 +107,8 @@ static int complete_work(struct weft__progress *progress, struct weft__work_line
 
 int weft__progress_has_work(const struct weft__progress *progress)
 {
-    return next_work(&progress->own) != NULL || next_work(&progress->device) != NULL;
+    return weft__line_next_work(&progress->own) != NULL ||
+           weft__line_next_work(&progress->device) != NULL;
 }
 
 int weft__progress_take(struct weft__progress *progress)

@@ -20,6 +20,10 @@
 #include <stdint.h>
 
 #include "comm/doorbell.h"
+#include "weft.h"
+
+struct weft__net;
+struct weft__net_request;
 
 enum { WEFT__WORK_LINE_BYTES = 64 };
 
@@ -60,5 +64,9 @@ struct weft__work_queue {
     struct weft__doorbell completed; /* rung for those who sleep until num_completed has grown */
     _Alignas(WEFT__WORK_LINE_BYTES) struct weft__work_slot slots[];
 };
+
+/* Asks the net for what a slot says. */
+weft_result weft__work_start(struct weft__net *net, const struct weft__work_slot *work,
+                             struct weft__net_request *request);
 
 #endif

@@ -16,7 +16,7 @@
 
 weft__program_fn weft__sim_planted_accesses;
 
-enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 1000, LONG_BYTES = WEFT_ONE_SIDED_CHUNK_BYTES + 40 };
+enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 400, LONG_BYTES = WEFT_ONE_SIDED_CHUNK_BYTES + 40 };
 
 struct job {
     enum access_form form;

@@ -321,7 +321,8 @@ static void tell_waits(struct weft__cpu_launch *run)
         return;
     for (int32_t i = 0; i < run->num_warp_fibers && run->num_told < WEFT__MAX_LISTED_WAITS; i++) {
         const struct warp_fiber *fiber = run->runner->fibers[i];
-        if (fiber->state != FIBER_WAITING || fiber->site == NULL || is_told(run, fiber->site->rank))
+        if (fiber->state != FIBER_WAITING || fiber->site == NULL ||
+            fiber->site->rank == WEFT_NO_RANK || is_told(run, fiber->site->rank))
             continue;
         struct weft__wait_entry *entry = &run->waits[run->num_told++];
         entry->wait =

@@ -230,10 +230,12 @@ enum weft_status sim_await(struct weft_warp *warp, const uint64_t *word, uint64_
     weft_comm *comm = warp->shared->launch->request->comm;
     struct word_wait wait = {word, at_least, comm, site->rank};
     struct weft__wait_entry told = {.wait = {.rank = site->rank, .exchange = site->exchange}};
-    weft__waits_begin(&comm->waits, &told);
+    if (site->rank != WEFT_NO_RANK)
+        weft__waits_begin(&comm->waits, &told);
     sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
     const int has_come = word_has_come(&wait);
-    weft__waits_end(&comm->waits, &told, has_come ? WEFT__WAIT_CAME : WEFT__WAIT_FAILED);
+    if (site->rank != WEFT_NO_RANK)
+        weft__waits_end(&comm->waits, &told, has_come ? WEFT__WAIT_CAME : WEFT__WAIT_FAILED);
     if (has_come)
         return WEFT_STATUS_OK;
     const struct weft_failure failure = {

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* A queue as who drives the net sees it, and what has become of what was posted there. */
+#ifndef WEFT_NET_LINE_H
+#define WEFT_NET_LINE_H
+
+#include "net/net.h"
+#include "net/work_queue.h"
+
+struct weft__under_way {
+    struct weft__net_request request;
+    int32_t peer;
+    enum weft__work_loss loss;
+    enum { WEFT__NOBODY_WAITS, WEFT__SOMEBODY_WAITS } news; /* for its number to be completed */
+};
+
+struct weft__line {
+    struct weft__work_queue *queue; /* NULL: there is none */
+    uint32_t num_slots;
+    struct weft__under_way *under_way; /* [num_slots] */
+};
+
+static inline struct weft__under_way *weft__line_under_way_of(const struct weft__line *line,
+                                                              uint64_t number)
+{
+    return &line->under_way[number % line->num_slots];
+}
+
+static inline const struct weft__work_slot *weft__line_next_work(const struct weft__line *line)
+{
+    const struct weft__work_queue *queue = line->queue;
+    if (queue == NULL)
+        return NULL;
+    uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
+    const struct weft__work_slot *work = &queue->slots[number % line->num_slots];
+    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
+}
+
+/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
+static inline struct weft__under_way weft__line_describe(const struct weft__work_slot *work)
+{
+    const int is_awaited =
+        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
+    return (struct weft__under_way){.peer = work->peer,
+                                    .loss = (enum weft__work_loss)work->loss,
+                                    .news = is_awaited ? WEFT__SOMEBODY_WAITS : WEFT__NOBODY_WAITS};
+}
+
+#endif
