@@ -358,9 +358,5 @@ WEFT_PROGRAM(internode_combine, warp, args)
         status = send_back(warp, args, sequence, &duty);
     if (status == WEFT_STATUS_OK)
         status = combine_own(warp, args, sequence, &duty);
-    weft_block_sync(warp); /* weft_block_max again */
-    status = (enum weft_status)weft_block_max(warp, (uint32_t)status);
-    if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
-    return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+    return weft_relay_finish(warp, exchange, sequence, status);
 }
