@@ -265,8 +265,11 @@ void weft__comm_destroy(weft_comm *comm)
 weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
 {
     atomic_fetch_add_explicit(&comm->num_gathers, 1, memory_order_release);
-    if (comm->link != NULL)
-        return weft__link_all_gather(comm->link, send, bytes, recv);
+    if (comm->link != NULL) {
+        const weft_result gathered = weft__link_all_gather(comm->link, send, bytes, recv);
+        (void)atomic_load_explicit(&comm->num_messages_taken, memory_order_acquire);
+        return gathered;
+    }
     weft_result result = weft__status_check(&comm->status);
     if (result == WEFT_OK && bytes > 0)
         memcpy(recv, send, bytes);

@@ -48,6 +48,8 @@ struct weft_comm {
     /* Release: what this rank's host did before a collective is ordered before what others, who have taken part in
      * it, send; the network acquires it with each message. */
     _Atomic uint64_t num_gathers;
+    /* The other way round: messages that the network has taken (release), acquired at the end of a collective. */
+    _Atomic uint64_t num_messages_taken;
     struct weft__network *network;    /* NULL: one node, or the machine has none */
     struct weft__barrier *barrier;    /* of weft_barrier: made and destroyed by the api layer */
     struct weft__windows *windows;    /* made with it, and destroyed after it */

@@ -153,18 +153,18 @@ weft_result weft__internode_create(weft_comm *comm, const struct weft__placement
     internode->num_node_experts = most_experts_of_a_node(comm, placement);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(comm, num_combine_warps, internode),
                                "have a weft_ep's rings"));
-    WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, weft__internode_bytes(internode),
-                                                    &internode->memory, &internode->place));
-    rings->memory = internode->memory;
-    rings->place = internode->place;
+    void *memory;
+    WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, weft__internode_bytes(internode), &memory,
+                                                    &rings->place));
+    rings->memory = memory;
     return WEFT_OK;
 }
 
 void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode)
 {
     const struct weft__machine *machine = weft__machine_of(comm);
-    if (internode->memory != NULL)
-        machine->network_free(comm, internode->memory);
+    if (internode->rings.memory != NULL)
+        machine->network_free(comm, internode->rings.memory);
     machine->free(comm, internode->counters);
     machine->free(comm, internode->own_sums);
     weft__nodes_destroy(comm, &internode->nodes);

@@ -78,8 +78,8 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
         .counts_offset = weft__exchange_extra_offset(ep->exchange),
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
-        .told = (char *)internode->memory + rings_bytes,
-        .told_place = internode->place + rings_bytes,
+        .told = internode->rings.memory + rings_bytes,
+        .told_place = internode->rings.place + rings_bytes,
         .told_bytes = weft__internode_told_bytes(internode),
         .num_notifies = internode->num_notifies,
     };

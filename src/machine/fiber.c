@@ -14,6 +14,7 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
 #define WITH_ASAN 1
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
 #define WITH_ASAN 0
@@ -124,6 +125,10 @@ void weft__fiber_destroy(struct weft__fiber *fiber)
         return;
 #if WITH_TSAN
     __tsan_destroy_fiber(fiber->tsan_fiber);
+#endif
+#if WITH_ASAN
+    /* What lies around the last frames' variables, which nobody left, would be a trap for whoever gets the memory next. */
+    __asan_unpoison_memory_region(fiber->stack + fiber->guard_bytes, fiber->stack_bytes);
 #endif
     munmap(fiber->stack, fiber->guard_bytes + fiber->stack_bytes);
     free(fiber);

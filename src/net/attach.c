@@ -47,6 +47,7 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
                                       .timeout_ms = comm->timeout_ms,
                                       .close_ms = CLOSE_MS,
                                       .order = &comm->num_gathers,
+                                      .num_taken = &comm->num_messages_taken,
                                       .bell = memory->bell};
     derive_secret(comm, config.secret);
     WEFT__TRY(weft__net_read_settings(&config));

@@ -68,6 +68,8 @@ struct weft__net_config {
     /* Read (acquire) with each message; what its writers did before is ordered before what the message does. NULL:
      * nobody needs that. */
     const _Atomic uint64_t *order;
+    /* Counts messages that have been taken (release), each before it is acknowledged; NULL: nobody asks. */
+    _Atomic uint64_t *num_taken;
     /* Rung after each add, NULL: nobody sleeps. The bell's words are offsets in region 0. */
     struct weft__doorbell *bell;
     struct weft__net_fake *fake; /* the world of engine "fake" */

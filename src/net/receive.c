@@ -235,6 +235,8 @@ void weft__net_receive(struct weft__net *net, int32_t peer, const void *header_m
         blame(net, header.source, offence);
     else
         take_message(net, header.source, &header, payload);
+    if (net->config.num_taken != NULL)
+        atomic_fetch_add_explicit(net->config.num_taken, 1, memory_order_release);
 }
 
 void weft__net_drop_target(struct weft__net_peer *peer)

@@ -257,15 +257,6 @@ WEFT_FN void sum_nodes(struct weft_warp *warp, const struct weft_internode_combi
     sum_up(warp, summands, summands->out + own_offset, summands->num_biases + num_routes, sum);
 }
 
-WEFT_FN int32_t count_routes(const struct weft_node_routing *routing,
-                             const struct weft_route *routes)
-{
-    int32_t num_routes = 0;
-    while (num_routes < routing->max_node_routes && routes[num_routes].rank != WEFT_NO_ROUTE)
-        num_routes++;
-    return num_routes;
-}
-
 WEFT_FN void sum_token(struct weft_warp *warp, const struct weft_internode_combine_args *args,
                        uint64_t sequence, const struct summands *summands, int32_t token,
                        const struct weft_route *routes, int32_t num_routes)
@@ -284,7 +275,8 @@ WEFT_FN enum weft_status combine_token(struct weft_warp *warp,
     const struct weft_combine_args *combine = &args->combine;
     const struct weft_node_routing *routing = &combine->routing.nodes;
     const struct weft_route *routes = routing->routes + (int64_t)token * routing->max_node_routes;
-    const int32_t num_routes = count_routes(routing, routes), own = args->rings.nodes.node;
+    const int32_t num_routes = weft_count_routes(routes, routing->max_node_routes),
+                  own = args->rings.nodes.node;
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t j = 0; j < num_routes && status == WEFT_STATUS_OK; j++) {
         if (routes[j].rank == own)
@@ -358,9 +350,5 @@ WEFT_PROGRAM(internode_combine, warp, args)
         status = send_back(warp, args, sequence, &duty);
     if (status == WEFT_STATUS_OK)
         status = combine_own(warp, args, sequence, &duty);
-    weft_block_sync(warp); /* weft_block_max again */
-    status = (enum weft_status)weft_block_max(warp, (uint32_t)status);
-    if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
-    return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+    return weft_relay_finish(warp, exchange, sequence, status);
 }

@@ -285,9 +285,5 @@ WEFT_PROGRAM(internode_dispatch, warp, args)
     if (status == WEFT_STATUS_OK)
         deliver_all_own(warp, args, sequence, &duty);
     weft_complete_outputs(warp, exchange, &dispatch->routing, &dispatch->message);
-    weft_block_sync(warp); /* weft_block_max again */
-    status = (enum weft_status)weft_block_max(warp, (uint32_t)status);
-    if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
-    return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+    return weft_relay_finish(warp, exchange, sequence, status);
 }

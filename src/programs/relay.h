@@ -101,21 +101,32 @@ WEFT_FN struct weft_duty weft_warp_duty(struct weft_warp *warp, const struct wef
     return duty;
 }
 
-/* Local warps begin with a token each; who is free takes the next. */
-WEFT_FN int32_t weft_duty_first_token(struct weft_warp *warp, const struct weft_duty *duty,
-                                      int32_t *num_taken)
-{
-    if (duty->kind == WEFT_DUTY_LOCAL)
-        return duty->local_idx;
-    const struct weft_share share = {duty->num_local, 1, 0, num_taken};
-    return weft_taken_unit(warp, weft_take_unit(warp, &share));
-}
-
+/* Who is free takes the next token. */
 WEFT_FN int32_t weft_duty_next_token(struct weft_warp *warp, const struct weft_duty *duty,
                                      int32_t *num_taken)
 {
     const struct weft_share share = {duty->num_local, 1, 0, num_taken};
     return weft_taken_unit(warp, weft_take_unit(warp, &share));
+}
+
+/* Local warps begin with one each. */
+WEFT_FN int32_t weft_duty_first_token(struct weft_warp *warp, const struct weft_duty *duty,
+                                      int32_t *num_taken)
+{
+    return duty->kind == WEFT_DUTY_LOCAL ? duty->local_idx
+                                         : weft_duty_next_token(warp, duty, num_taken);
+}
+
+/* Called by every warp last, with how its own part ended: as weft_exchange_finish, if all of the block's did well. */
+WEFT_FN enum weft_status weft_relay_finish(struct weft_warp *warp,
+                                           const struct weft_exchange *exchange, uint64_t sequence,
+                                           enum weft_status own_status)
+{
+    weft_block_sync(warp); /* between weft_exchange_meet's weft_block_max and this one */
+    const enum weft_status status = (enum weft_status)weft_block_max(warp, (uint32_t)own_status);
+    if (status != WEFT_STATUS_OK)
+        return weft_exchange_end(warp, exchange, sequence, status);
+    return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
 }
 
 #endif

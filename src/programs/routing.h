@@ -98,12 +98,18 @@ WEFT_FN const struct weft_route *weft_token_routes(const struct weft_routing *ro
     return routing->routes + (int64_t)token * routing->max_routes;
 }
 
-WEFT_FN int32_t weft_num_routes(const struct weft_routing *routing, const struct weft_route *routes)
+/* Of a list of at most max_routes, to ranks or to nodes. */
+WEFT_FN int32_t weft_count_routes(const struct weft_route *routes, int32_t max_routes)
 {
     int32_t num_routes = 0;
-    while (num_routes < routing->max_routes && routes[num_routes].rank != WEFT_NO_ROUTE)
+    while (num_routes < max_routes && routes[num_routes].rank != WEFT_NO_ROUTE)
         num_routes++;
     return num_routes;
+}
+
+WEFT_FN int32_t weft_num_routes(const struct weft_routing *routing, const struct weft_route *routes)
+{
+    return weft_count_routes(routes, routing->max_routes);
 }
 
 /* The row of `token` at the rank of its route `route`. */

@@ -387,13 +387,28 @@ static int draw_tickets(struct ranks_context *context)
 
 /* ---------------------------------------------------------------- tests */
 
-static void run_on_all_shapes(rank_function function)
+/* That the host sees what others have put, after they have been quiet and met, is an order that goes through
+ * their processes: the thread sanitizer does not see it. */
+enum who_reads { READ_BY_PROGRAMS, READ_BY_THE_HOST };
+
+static int is_seen(enum who_reads reader)
+{
+#ifdef __SANITIZE_THREAD__
+    return reader == READ_BY_PROGRAMS;
+#else
+    (void)reader;
+    return 1;
+#endif
+}
+
+static void run_on_all_shapes(rank_function function, enum who_reads reader)
 {
     static const struct shape shapes[] = {{4, 1, NULL},  {1, 1, NULL},  {4, 2, "shm"},
                                           {4, 2, "ucx"}, {3, 3, "shm"}, {3, 3, "ucx"}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct shape shape = shapes[i];
-        if (shape.engine != NULL && (tests_on_cuda() || !tests_network_is_there(shape.engine)))
+        if (shape.engine != NULL &&
+            (tests_on_cuda() || !is_seen(reader) || !tests_network_is_there(shape.engine)))
             continue;
         assert_int_equal(ranks_run(RANKS_PROCESSES, shape.num_ranks, function, &shape), 0);
     }
@@ -402,25 +417,25 @@ static void run_on_all_shapes(rank_function function)
 static void random_operations_do_what_a_model_does(void **state)
 {
     (void)state;
-    run_on_all_shapes(play_randomly);
+    run_on_all_shapes(play_randomly, READ_BY_THE_HOST);
 }
 
 static void signals_come_after_the_bytes(void **state)
 {
     (void)state;
-    run_on_all_shapes(write_letters);
+    run_on_all_shapes(write_letters, READ_BY_PROGRAMS);
 }
 
 static void a_stream_signals_another_of_its_rank(void **state)
 {
     (void)state;
-    run_on_all_shapes(signal_itself);
+    run_on_all_shapes(signal_itself, READ_BY_PROGRAMS);
 }
 
 static void concurrent_fetch_adds_give_distinct_values(void **state)
 {
     (void)state;
-    run_on_all_shapes(draw_tickets);
+    run_on_all_shapes(draw_tickets, READ_BY_PROGRAMS);
 }
 
 int main(void)
