@@ -193,8 +193,9 @@ static void together_with_the_rendezvous(void **state)
 }
 
 /* Those of the other node learn of it, too. */
-static void over(const char *engine)
+static void in_one_of_two_nodes(void **state)
 {
+    const char *engine = *state;
     if (!tests_network_is_there(engine))
         skip();
     for (int operation = 0; operation < EP_BARRIER; operation++) {
@@ -214,27 +215,14 @@ static void over(const char *engine)
     }
 }
 
-static void in_one_of_two_nodes_over_shm(void **state)
-{
-    (void)state;
-    over("shm");
-}
-
-static void in_one_of_two_nodes_over_ucx(void **state)
-{
-    (void)state;
-    over("ucx");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_each_operation),
         cmocka_unit_test(in_the_middle_of_large_rows),
         cmocka_unit_test(at_random_moments),
+        TESTS_OVER_ENGINES(in_one_of_two_nodes),
         cmocka_unit_test(together_with_the_rendezvous),
-        cmocka_unit_test(in_one_of_two_nodes_over_shm),
-        cmocka_unit_test(in_one_of_two_nodes_over_ucx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,8 +129,9 @@ static void killed_on_one_node(void **state)
         run((struct plan){.num_nodes = 1, .victim = victim, .seed = 70 + (uint64_t)victim});
 }
 
-static void kill_over(const char *engine)
+static void killed(void **state)
 {
+    const char *engine = *state;
     if (tests_on_cuda() || !tests_network_is_there(engine))
         skip();
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
@@ -140,24 +141,11 @@ static void kill_over(const char *engine)
                           .seed = 80 + (uint64_t)victim});
 }
 
-static void killed_over_shm(void **state)
-{
-    (void)state;
-    kill_over("shm");
-}
-
-static void killed_over_ucx(void **state)
-{
-    (void)state;
-    kill_over("ucx");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_on_one_node),
-        cmocka_unit_test(killed_over_shm),
-        cmocka_unit_test(killed_over_ucx),
+        TESTS_OVER_ENGINES(killed),
     };
     tests_choose_machine();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,7 @@
 
 #include "comm/error.h"
 #include "comm/thread.h"
+#include "harness/machine.h"
 #include "net/progress.h"
 #include "net_world.h"
 
@@ -367,8 +368,9 @@ static int run_all(const char *engine)
 }
 
 /* In a process of its own, where UCX can stay. */
-static void run_engine(const char *engine)
+static void progress(void **state)
 {
+    const char *engine = *state;
     int status = -1;
     if (!net_engine_is_there(engine))
         skip();
@@ -382,23 +384,10 @@ static void run_engine(const char *engine)
     assert_int_equal(status, 0);
 }
 
-static void progress_over_shm(void **state)
-{
-    (void)state;
-    run_engine("shm");
-}
-
-static void progress_over_ucx(void **state)
-{
-    (void)state;
-    run_engine("ucx");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress_over_shm),
-        cmocka_unit_test(progress_over_ucx),
+        TESTS_OVER_ENGINES(progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
