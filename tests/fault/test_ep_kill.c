@@ -125,13 +125,8 @@ static void run(struct plan plan)
     plan.survivors = world_of(NUM_RANKS - 1, plan.engine != NULL ? NUM_RANKS - 1 : 1);
     if (plan.engine != NULL)
         setenv("WEFT_NET", plan.engine, 1);
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = plan.id,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct victim),
-                                          .may_die = 1u << plan.victim,
-                                          .deadline_s = 60};
+    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, victim %d, hidden %lld, seed %llu, engine %s",
                  ep_operation_name(plan.operation), plan.victim, (long long)plan.hidden,

@@ -111,12 +111,7 @@ static int survive(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct victim),
-                                          .may_die = 1u << plan.victim,
-                                          .deadline_s = 60};
+    const struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, %d nodes, victim %d, seed %llu", plan.engine != NULL ? plan.engine : "-",
                  plan.num_nodes, plan.victim, (unsigned long long)plan.seed);
