@@ -338,14 +338,11 @@ WEFT_PROGRAM(internode_combine, warp, args)
 {
     const struct weft_combine_args *combine = &args->combine;
     const struct weft_exchange *exchange = &combine->exchange;
-    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    const uint64_t sequence = weft_relay_start(warp, exchange, &combine->message);
     if (sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
-    weft_exchange_tell(warp, exchange, sequence, &combine->message);
-    enum weft_status status = weft_exchange_meet(warp, exchange, sequence, &combine->message);
-    if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
     const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 1);
+    enum weft_status status = WEFT_STATUS_OK;
     if (duty.kind == WEFT_DUTY_SEND)
         status = send_back(warp, args, sequence, &duty);
     if (status == WEFT_STATUS_OK)

@@ -273,15 +273,11 @@ WEFT_PROGRAM(internode_dispatch, warp, args)
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
     const struct weft_exchange *exchange = &dispatch->exchange;
-    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    const uint64_t sequence = weft_relay_start(warp, exchange, &dispatch->message);
     if (sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
-    weft_exchange_tell(warp, exchange, sequence, &dispatch->message);
-    enum weft_status status = weft_exchange_meet(warp, exchange, sequence, &dispatch->message);
-    if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
     const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 2);
-    status = do_duty(warp, args, sequence, &duty);
+    const enum weft_status status = do_duty(warp, args, sequence, &duty);
     if (status == WEFT_STATUS_OK)
         deliver_all_own(warp, args, sequence, &duty);
     weft_complete_outputs(warp, exchange, &dispatch->routing, &dispatch->message);

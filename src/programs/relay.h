@@ -117,6 +117,22 @@ WEFT_FN int32_t weft_duty_first_token(struct weft_warp *warp, const struct weft_
                                          : weft_duty_next_token(warp, duty, num_taken);
 }
 
+/* Called by every warp first: when it returns the number of the operation, all ranks of the node have started the same
+ * call. If it is WEFT_SEQUENCE_FAILED, the program fails without a word more. */
+WEFT_FN uint64_t weft_relay_start(struct weft_warp *warp, const struct weft_exchange *exchange,
+                                  const struct weft_message *message)
+{
+    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_SEQUENCE_FAILED;
+    weft_exchange_tell(warp, exchange, sequence, message);
+    const enum weft_status status = weft_exchange_meet(warp, exchange, sequence, message);
+    if (status == WEFT_STATUS_OK)
+        return sequence;
+    weft_exchange_end(warp, exchange, sequence, status);
+    return WEFT_SEQUENCE_FAILED;
+}
+
 /* Called by every warp last, with how its own part ended: as weft_exchange_finish, if all of the block's did well. */
 WEFT_FN enum weft_status weft_relay_finish(struct weft_warp *warp,
                                            const struct weft_exchange *exchange, uint64_t sequence,
