@@ -48,12 +48,19 @@ WEFT_FN uint64_t weft_relay_row_offset(const struct weft_relay *relay, int32_t i
     return WEFT_CHUNK_HEADER_BYTES + (uint64_t)i * relay->row_bytes;
 }
 
-/* Warp-wide: what the sender calls, for weft_relay_check. */
-WEFT_FN void weft_relay_write_header(struct weft_warp *warp, char *slot, const uint32_t *call)
+/* Warp-wide: the slot for the rows of a chunk, in which stands what the sender calls, for weft_relay_check. NULL if
+ * that did not become free. */
+WEFT_FN char *weft_relay_reserve(struct weft_warp *warp, const struct weft_relay *relay,
+                                 uint64_t number, const uint32_t *call)
 {
+    char *slot = weft_ring_out_slot(&relay->ring, number);
     struct weft_chunk_header *header = (struct weft_chunk_header *)(void *)slot;
+    if (weft_ring_reserve(warp, &relay->ring, number, relay->sequence, relay->exchange) !=
+        WEFT_STATUS_OK)
+        return NULL;
     for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_CALL_FIELDS; i += WEFT_WARP_SIZE)
         header->call[i] = call[i];
+    return slot;
 }
 
 /* Warp-wide: whether the sender of a chunk has called the same. */
