@@ -124,7 +124,7 @@ WEFT_FN enum weft_status hear_partners(struct weft_warp *warp,
     for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes && status == WEFT_STATUS_OK;
          i += weft_num_warps(warp))
         status = hear_partner(warp, args, sequence, notify, weft_node_before(nodes, i));
-    return (enum weft_status)weft_block_max(warp, (uint32_t)status);
+    return (enum weft_status)weft_block_max_again(warp, (uint32_t)status);
 }
 
 /* ------------------------------------------------------------------ prefix sums */
@@ -215,7 +215,6 @@ WEFT_FN enum weft_status exchange_counts(struct weft_warp *warp,
         spread_own(warp, args, sequence, i);
     enum weft_status status =
         weft_exchange_meet(warp, &args->notify.exchange, sequence, &args->notify.message);
-    weft_block_sync(warp); /* weft_block_max again */
     if (status == WEFT_STATUS_OK)
         status = hear_partners(warp, args, sequence, notify);
     if (status != WEFT_STATUS_OK)

@@ -145,8 +145,8 @@ WEFT_FN enum weft_status weft_relay_finish(struct weft_warp *warp,
                                            const struct weft_exchange *exchange, uint64_t sequence,
                                            enum weft_status own_status)
 {
-    weft_block_sync(warp); /* between weft_exchange_meet's weft_block_max and this one */
-    const enum weft_status status = (enum weft_status)weft_block_max(warp, (uint32_t)own_status);
+    const enum weft_status status =
+        (enum weft_status)weft_block_max_again(warp, (uint32_t)own_status);
     if (status != WEFT_STATUS_OK)
         return weft_exchange_end(warp, exchange, sequence, status);
     return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
