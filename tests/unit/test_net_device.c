@@ -47,7 +47,6 @@ static void run(enum net_verdict (*step)(struct net_party *))
                                     .on_device = ALL_ON_DEVICES,
                                     .max_message_bytes = MESSAGE_BYTES,
                                     .max_delay = 30,
-                                    .full_one_in = 3,
                                     .victim = NET_NO_VICTIM,
                                     .begin = begin,
                                     .step = step,
@@ -57,7 +56,7 @@ static void run(enum net_verdict (*step)(struct net_party *))
 
 /* ---------------------------------------------------------------- how much is staged */
 
-/* Before the first call of progress no message is done. */
+/* Before the first call of progress no message is done, and the engine takes all that it is given. */
 static enum net_verdict put_at_once(struct net_party *party)
 {
     struct story *story = party->own;
