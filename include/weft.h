@@ -255,6 +255,7 @@ typedef struct weft_net_info {
     char reason[256];    /* why this engine, or why none */
     uint64_t sent_bytes; /* that this rank has put to ranks of other nodes */
     uint64_t sent_messages; /* puts and signals that they were sent in */
+    char gpu_memory[160];   /* of communicators on machine cuda: how that crosses, and why so */
 } weft_net_info;
 
 /* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes would get in this

@@ -22,6 +22,7 @@ struct weft__network {
     struct weft__progress *progress;
     struct weft__work_queue *device_queue; /* NULL: none */
     const char *engine;
+    int knows_gpus; /* the engine */
     char devices[WEFT__NET_DEVICES_BYTES];
     char transport[WEFT__NET_TRANSPORT_BYTES];
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
@@ -56,6 +57,7 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
         config.devices = devices;
     WEFT__TRY(weft__net_open(&config, &comm->network->net));
     comm->network->engine = weft__net_engine_name(comm->network->net);
+    comm->network->knows_gpus = weft__net_knows_gpus(comm->network->net);
     snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
              weft__net_reason(comm->network->net));
     WEFT__TRY(weft__net_reg_growing(comm->network->net, memory->base, memory->max_bytes,
@@ -307,6 +309,11 @@ void weft__net_drain(weft_comm *comm)
         return;
     (void)weft__progress_await(comm->network->progress, number,
                                weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
+}
+
+int weft__net_engine_knows_gpus(const weft_comm *comm)
+{
+    return comm->network->knows_gpus;
 }
 
 /* What the settings choose. */

@@ -41,6 +41,8 @@ const uint64_t *weft__net_num_completed(const weft_comm *comm);
 /* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
 void weft__net_drain(weft_comm *comm);
 
+/* Of a communicator that has a network. */
+int weft__net_engine_knows_gpus(const weft_comm *comm);
 /* As weft_net_query; *info is zero. */
 weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info);
 

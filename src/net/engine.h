@@ -82,6 +82,8 @@ struct weft__net_engine {
     /* Makes memory known; writes the key for peers. Optional. */
     weft_result (*reg)(void *state, uint32_t region, void *memory, size_t num_bytes, void *key,
                        size_t *key_bytes);
+    /* Whether it could be given memory of NVIDIA GPUs. Optional: it could not. */
+    int (*knows_gpus)(void *state);
     weft_result (*address)(void *state, void *address, size_t *address_bytes);
     /* peers[num_ranks]; no address: no peer. */
     weft_result (*connect)(void *state, const struct weft__net_peer_address *peers);

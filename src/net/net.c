@@ -262,6 +262,11 @@ const char *weft__net_reason(const struct weft__net *net)
     return net->reason;
 }
 
+int weft__net_knows_gpus(const struct weft__net *net)
+{
+    return net->engine->knows_gpus != NULL && net->engine->knows_gpus(net->state);
+}
+
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport)
 {
     const size_t length = strlen(net->transport);

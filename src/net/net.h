@@ -202,6 +202,8 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
 const char *weft__net_engine_name(const struct weft__net *net);
 /* Why it is this one. */
 const char *weft__net_reason(const struct weft__net *net);
+/* Whether its engine could be given memory of NVIDIA GPUs. */
+int weft__net_knows_gpus(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 
