@@ -155,6 +155,29 @@ static weft_result measure_latency(struct bench *bench)
     return WEFT_OK;
 }
 
+/* GB/s of rows that leave a node, and the bytes of a message, for the engine to be compared with. */
+static weft_result measure_rail(struct bench *bench)
+{
+    enum { DISPATCH, COMBINE, NUM_STEPS };
+    step_fn *const steps[NUM_STEPS] = {bench_dispatch_rows, bench_combine};
+    struct figures us[NUM_STEPS];
+    weft_net_info before = {0}, after = {0};
+    const double node_bytes = (double)bench->plan.row_bytes * bench->plan.num_tokens *
+                              bench->num_ranks / bench->num_nodes;
+    TRY(weft_net_query(bench->comm, &before));
+    TRY(bench_dispatch_rows(bench));
+    TRY(weft_stream_synchronize(bench->stream));
+    TRY(weft_net_query(bench->comm, &after));
+    TRY(measure_steps(bench, steps, NUM_STEPS, us));
+    print_figure(bench, "rail_dispatch_gbps", node_bytes / us[DISPATCH].median / 1000, "GB/s");
+    print_figure(bench, "rail_combine_gbps", node_bytes / us[COMBINE].median / 1000, "GB/s");
+    /* For each that brings rows the partner, which sends as many, gets one that returns the credit. */
+    const double num_messages = (double)(after.sent_messages - before.sent_messages) / 2;
+    print_figure(bench, "rail_message_bytes",
+                 (double)(after.sent_bytes - before.sent_bytes) / num_messages, "bytes");
+    return WEFT_OK;
+}
+
 static double processor_seconds(void)
 {
     struct rusage usage;
@@ -196,7 +219,8 @@ static weft_result run(struct bench *bench)
     static weft_result (*const measures[])(struct bench *) = {[MEASURE_ROWS] = measure_rows,
                                                               [MEASURE_LAYER] = measure_layer,
                                                               [MEASURE_LATENCY] = measure_latency,
-                                                              [MEASURE_IDLE] = measure_idle};
+                                                              [MEASURE_IDLE] = measure_idle,
+                                                              [MEASURE_RAIL] = measure_rail};
     TRY(bench_init(bench));
     TRY(bench_dispatch_all(bench));
     TRY(bench_combine(bench));

@@ -45,12 +45,24 @@ static weft_result alloc_buffers(struct bench *bench)
     return WEFT_OK;
 }
 
+static weft_result make_plan(struct bench *bench)
+{
+    const struct bench_options *options = &bench->options;
+    weft_team_info node;
+    TRY(weft_comm_team(bench->comm, WEFT_TEAM_LOCAL, &node));
+    bench->num_nodes = node.num_teams;
+    const int result =
+        options->measure == MEASURE_RAIL
+            ? plan_init_for_partners(&bench->plan, options, bench->num_ranks, node.num_ranks)
+            : plan_init(&bench->plan, options, bench->num_ranks);
+    return result == 0 ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
+}
+
 weft_result bench_init(struct bench *bench)
 {
     bench->rank = weft_comm_rank(bench->comm);
     bench->num_ranks = weft_comm_num_ranks(bench->comm);
-    if (plan_init(&bench->plan, &bench->options, bench->num_ranks) != 0)
-        return WEFT_ERROR_OUT_OF_MEMORY;
+    TRY(make_plan(bench));
     const size_t first_choice =
         (size_t)bench->rank * (size_t)bench->plan.num_tokens * (size_t)bench->plan.num_topk;
     bench->topk_idx = bench->plan.topk_idx + first_choice;
@@ -129,12 +141,8 @@ weft_result bench_combine(struct bench *bench)
 
 weft_result bench_check(struct bench *bench, int64_t *num_errors)
 {
-    weft_team_info nodes;
-    const weft_result known = weft_comm_team(bench->comm, WEFT_TEAM_LOCAL, &nodes);
-    if (known != WEFT_OK)
-        return known;
     int64_t own = plan_check_received(&bench->plan, bench->rank, bench->recv);
-    own += plan_check_combined(&bench->plan, bench->rank, nodes.num_teams, bench->out);
+    own += plan_check_combined(&bench->plan, bench->rank, bench->num_nodes, bench->out);
     int64_t *all = malloc((size_t)bench->num_ranks * sizeof(*all));
     if (all == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;

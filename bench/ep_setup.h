@@ -9,7 +9,7 @@
 struct bench {
     struct bench_options options;
     struct plan plan;
-    int32_t rank, num_ranks;
+    int32_t rank, num_ranks, num_nodes;
     int32_t capacity; /* rows that recv holds, the same on all ranks */
     weft_comm *comm;
     weft_stream *stream;

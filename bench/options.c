@@ -4,16 +4,14 @@
 #include "weft.h"
 #include "workload/options.h"
 
-static const char *const measure_names[] = {[MEASURE_ROWS] = "rows",
-                                            [MEASURE_LAYER] = "layer",
-                                            [MEASURE_LATENCY] = "latency",
-                                            [MEASURE_IDLE] = "idle",
-                                            NULL};
+static const char *const measure_names[] = {
+    [MEASURE_ROWS] = "rows", [MEASURE_LAYER] = "layer", [MEASURE_LATENCY] = "latency",
+    [MEASURE_IDLE] = "idle", [MEASURE_RAIL] = "rail",   NULL};
 
 enum { KEY_TOKENS = 256, KEY_HIDDEN, KEY_TOPK, KEY_EXPERTS, KEY_ITERS, KEY_WARMUP, KEY_SEED };
 
 static const struct argp_option options_table[] = {
-    {.name = "measure", .key = 'm', .arg = "WHAT", .doc = "rows, layer, latency or idle"},
+    {.name = "measure", .key = 'm', .arg = "WHAT", .doc = "rows, layer, latency, idle or rail"},
     {.name = "tokens", .key = KEY_TOKENS, .arg = "N", .doc = "Tokens per rank (512)"},
     {.name = "hidden", .key = KEY_HIDDEN, .arg = "N", .doc = "bf16 elements per row (7168)"},
     {.name = "topk", .key = KEY_TOPK, .arg = "N", .doc = "Experts that a token chooses (8)"},

@@ -48,7 +48,7 @@ static int alloc_tables(struct plan *plan)
     return -1;
 }
 
-int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
+static int alloc_plan(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
 {
     *plan = (struct plan){.num_ranks = num_ranks,
                           .num_tokens = options->num_tokens,
@@ -56,7 +56,12 @@ int plan_init(struct plan *plan, const struct bench_options *options, int32_t nu
                           .num_experts = options->num_experts,
                           .row_bytes = (size_t)options->hidden * sizeof(uint16_t),
                           .payload = {.seed = options->seed, .kind = PAYLOAD_BF16}};
-    if (alloc_tables(plan) != 0)
+    return alloc_tables(plan);
+}
+
+int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
+{
+    if (alloc_plan(plan, options, num_ranks) != 0)
         return -1;
     struct router *router = router_create(&(struct router_config){
         .seed = options->seed, .num_experts = plan->num_experts, .num_topk = plan->num_topk});
@@ -67,6 +72,23 @@ int plan_init(struct plan *plan, const struct bench_options *options, int32_t nu
     router_route(router, 0, (int64_t)num_ranks * plan->num_tokens, plan->topk_idx,
                  plan->topk_weights);
     router_destroy(router);
+    place_rows(plan);
+    return 0;
+}
+
+int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
+                           int32_t num_ranks, int32_t ranks_per_node)
+{
+    if (alloc_plan(plan, options, num_ranks) != 0)
+        return -1;
+    for (int64_t i = 0; i < (int64_t)num_ranks * plan->num_tokens * plan->num_topk; i++) {
+        const int64_t rank = i / ((int64_t)plan->num_tokens * plan->num_topk);
+        const int64_t partner = (rank + ranks_per_node) % num_ranks;
+        const int64_t first_expert = (plan->num_experts * partner + num_ranks - 1) / num_ranks;
+        const int is_chosen = i % plan->num_topk == 0;
+        plan->topk_idx[i] = is_chosen ? (int32_t)first_expert : PLAN_NO_EXPERT;
+        plan->topk_weights[i] = is_chosen ? 1 : 0;
+    }
     place_rows(plan);
     return 0;
 }

@@ -25,6 +25,9 @@ enum { PLAN_NO_ROW = -1, PLAN_NO_EXPERT = -1 };
 
 /* 0, or -1 when memory is short. */
 int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks);
+/* Every token of a rank has one expert, on the rank of the same index on the next node. */
+int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
+                           int32_t num_ranks, int32_t ranks_per_node);
 /* One layer of a trace, whose tokens are spread over the ranks; of those that have one less, the last
  * token has no experts. For its routing alone: it has no rows to fill or to check. */
 int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,

@@ -59,7 +59,8 @@ endfunction()
 
 set(fatbin_dir ${PROJECT_BINARY_DIR}/fatbins)
 set(cuda_program_sources)
-foreach(program ${program_sources} ${network_program_sources} machine/cuda/link_rate.cu machine/cuda/probe.cu)
+foreach(program ${program_sources} ${network_program_sources} machine/cuda/link_rate.cu machine/cuda/network_add.cu
+    machine/cuda/probe.cu)
   list(APPEND cuda_program_sources ${PROJECT_SOURCE_DIR}/src/${program})
 endforeach()
 
@@ -94,6 +95,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/link_rate.c
   machine/cuda/memory.c
   machine/cuda/network.c
+  machine/cuda/network_heap.c
   machine/cuda/probe.c
   machine/cuda/sharing.c
   machine/cuda/stream.c

@@ -62,8 +62,7 @@ target_compile_options(weft_sim_debug_info INTERFACE
   -g $<$<C_COMPILER_ID:Clang>:-gdwarf-aranges>)
 
 # The programs alone are instrumented: at each access the compiler calls a hook of the sim.
-add_library(weft_sim_programs OBJECT ${program_sources} ${network_program_sources}
-  ${host_program_sources})
+add_library(weft_sim_programs OBJECT ${program_sources} ${network_program_sources})
 target_compile_options(weft_sim_programs PRIVATE -O1 -fsanitize=thread)
 
 add_library(weft_sim STATIC ${sim_sources} $<TARGET_OBJECTS:weft_sim_programs>)

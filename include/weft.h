@@ -255,6 +255,7 @@ typedef struct weft_net_info {
     char reason[256];    /* why this engine, or why none */
     uint64_t sent_bytes; /* that this rank has put to ranks of other nodes */
     uint64_t sent_messages; /* puts and signals that they were sent in */
+    char gpu_memory[160];   /* of communicators on machine cuda: how that crosses, and why so */
 } weft_net_info;
 
 /* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes would get in this
@@ -374,8 +375,8 @@ weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
  * - Puts, gets and adds are unordered among each other, also to the same rank. A put_signal's add is visible only
  *   after its own bytes. Adds are atomic with the adds of all ranks and release: who sees a word by
  *   weft_wait_until_on_stream sees the bytes of the put_signal that added, and what its rank fenced before.
- * - The ranks of the own node are reached by loads and stores, others by the network: on machine cpu; on cuda there is
- *   WEFT_ERROR_UNSUPPORTED for these yet.
+ * - The ranks of the own node are reached by loads and stores, others by the network. On machine cuda that takes room on the
+ *   GPU for one block of one warp: a kernel of the caller's that fills all SMs until something has come keeps it away.
  * - Errors: WEFT_ERROR_INVALID_ARGUMENT names a rank that does not exist, memory that is not in the heap, a word that is
  *   not aligned; WEFT_ERROR_RANK_FAILED the rank that died, or has left. What fails later is the communicator's failure
  *   and the stream's next weft_stream_synchronize tells it.

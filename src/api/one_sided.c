@@ -27,9 +27,11 @@ static weft_result find_word(const weft_comm *comm, const uint64_t *word, const 
     return weft__heap_offset(comm->heap, word, sizeof *word, name, place);
 }
 
+/* Checks the whole call, but for the words. */
 static weft_result find_bytes(const weft_comm *comm, const void *dst, const void *src,
-                              struct weft_access *access)
+                              const weft_stream *stream, struct weft_access *access)
 {
+    WEFT__TRY(check_call_to(comm, access->rank, stream));
     if (access->num_bytes == 0)
         return WEFT_OK;
     WEFT__TRY(weft__heap_offset(comm->heap, dst, access->num_bytes, "dst", &access->target));
@@ -42,8 +44,7 @@ weft_result weft_put_on_stream(weft_comm *comm, void *dst, const void *src, size
                                int32_t rank, weft_stream *stream)
 {
     struct weft_access access = {.operation = WEFT_ACCESS_PUT, .rank = rank, .num_bytes = bytes};
-    WEFT__TRY(check_call_to(comm, rank, stream));
-    WEFT__TRY(find_bytes(comm, dst, src, &access));
+    WEFT__TRY(find_bytes(comm, dst, src, stream, &access));
     return weft__one_sided_access(comm, &access, stream);
 }
 
@@ -51,8 +52,7 @@ weft_result weft_get_on_stream(weft_comm *comm, void *dst, const void *src, size
                                int32_t rank, weft_stream *stream)
 {
     struct weft_access access = {.operation = WEFT_ACCESS_GET, .rank = rank, .num_bytes = bytes};
-    WEFT__TRY(check_call_to(comm, rank, stream));
-    WEFT__TRY(find_bytes(comm, dst, src, &access));
+    WEFT__TRY(find_bytes(comm, dst, src, stream, &access));
     return weft__one_sided_access(comm, &access, stream);
 }
 
@@ -62,8 +62,7 @@ weft_result weft_put_signal_on_stream(weft_comm *comm, void *dst, const void *sr
 {
     struct weft_access access = {
         .operation = WEFT_ACCESS_PUT_SIGNAL, .rank = rank, .num_bytes = bytes, .add = add};
-    WEFT__TRY(check_call_to(comm, rank, stream));
-    WEFT__TRY(find_bytes(comm, dst, src, &access));
+    WEFT__TRY(find_bytes(comm, dst, src, stream, &access));
     WEFT__TRY(find_word(comm, signal, "signal", &access.word));
     return weft__one_sided_access(comm, &access, stream);
 }

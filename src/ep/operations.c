@@ -41,13 +41,12 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
     return WEFT_OK;
 }
 
-static weft_result launch_notify(weft_ep_handle *handle, struct weft__grid one_block,
-                                 weft_stream *stream)
+static struct weft_notify_args notify_args(const weft_ep_handle *handle, uint32_t program)
 {
     const weft_ep *ep = handle->ep;
-    const struct weft_notify_args program_args = {
+    return (struct weft_notify_args){
         .exchange = ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_notify,
+        .message = {.call = {[WEFT_CALL_PROGRAM] = program,
                              [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
                     .num_blocks = 1},
         .routing = handle->routing,
@@ -56,7 +55,13 @@ static weft_result launch_notify(weft_ep_handle *handle, struct weft__grid one_b
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
     };
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
+}
+
+static weft_result launch_notify(weft_ep_handle *handle, struct weft__grid one_block,
+                                 weft_stream *stream)
+{
+    const struct weft_notify_args program_args = notify_args(handle, WEFT_PROGRAM_notify);
+    return weft__exchange_launch(handle->ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
                                  &program_args, sizeof program_args);
 }
 
@@ -66,23 +71,15 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
     const uint64_t rings_bytes = weft_rings_bytes(&internode->rings);
-    const struct weft_internode_notify_args program_args = {
-        .exchange = ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_notify,
-                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
-                             [WEFT_CALL_MAX_TOKENS] = (uint32_t)handle->max_tokens},
-                    .num_blocks = 1},
-        .routing = handle->routing,
-        .placement = ep->placement.device,
+    struct weft_internode_notify_args program_args = {
+        .notify = notify_args(handle, WEFT_PROGRAM_internode_notify),
         .rings = internode->rings,
-        .counts_offset = weft__exchange_extra_offset(ep->exchange),
-        .counts_stride = ep->counts_stride,
-        .expert_alignment = handle->expert_alignment,
         .told = internode->rings.memory + rings_bytes,
         .told_place = internode->rings.place + rings_bytes,
         .told_bytes = weft__internode_told_bytes(internode),
         .num_notifies = internode->num_notifies,
     };
+    program_args.notify.message.call[WEFT_CALL_MAX_TOKENS] = (uint32_t)handle->max_tokens;
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_notify, one_block,
                                  &program_args, sizeof program_args);
 }

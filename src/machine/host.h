@@ -83,11 +83,6 @@ struct weft__graphs {
     void (*destroy)(weft_graph *graph);
 };
 
-enum weft__network_memory {
-    WEFT__NETWORK_HAS_OWN, /* alone what network_alloc allocates */
-    WEFT__NETWORK_HAS_HEAP /* all of the heap, at its offsets */
-};
-
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
@@ -104,7 +99,6 @@ struct weft__machine {
     /* Memory of this rank that programs access and the network reaches, zeroed on all ranks when it returns;
      * `offset` is its place for weft_remote_put, the same on all ranks. Collective, with the same bytes. */
     weft_result (*network_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset);
-    enum weft__network_memory network_memory;
     /* Waits until what this rank has sent has come. All ranks have freed the memory before it is allocated again, since
      * they allocate together: so what was sent to it harms nobody. */
     void (*network_free)(weft_comm *comm, void *memory);

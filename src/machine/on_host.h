@@ -40,12 +40,12 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
         .describe = weft__on_host_describe, .describe_network = machine_describe_network,          \
         .alloc = weft__on_host_alloc, .free = weft__on_host_free,                                  \
-        .network_alloc = weft__on_host_network_alloc, .network_memory = WEFT__NETWORK_HAS_HEAP,    \
-        .network_free = machine_network_free, .copy = machine_copy,                                \
-        .check_pointer = weft__on_host_check_pointer, .find_block = weft__on_host_find_block,      \
-        .share_block = weft__on_host_share_block, .close_block = weft__on_host_close_block,        \
-        .choose_grid = weft__on_host_choose_grid, .max_blocks = 1,                                 \
-        .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
+        .network_alloc = weft__on_host_network_alloc, .network_free = machine_network_free,        \
+        .copy = machine_copy, .check_pointer = weft__on_host_check_pointer,                        \
+        .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \
+        .close_block = weft__on_host_close_block, .choose_grid = weft__on_host_choose_grid,        \
+        .max_blocks = 1, .collect_failure = weft__on_host_do_nothing,                              \
+        .stream_wrap = weft__on_host_stream_wrap,                                                  \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
         .stream_create = stream_create, .stream_destroy = stream_destroy,                          \
         .stream_synchronize = stream_synchronize, .stream_call = stream_call,                      \

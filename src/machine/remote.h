@@ -24,7 +24,7 @@ enum weft_access_operation {
     WEFT_ACCESS_FLUSH /* all that this rank has posted to the rank before */
 };
 
-/* One access to the memory of another rank. Places are offsets, as above. */
+/* One access to the heap of another rank. Places are offsets in the heaps. */
 struct weft_access {
     enum weft_access_operation operation;
     int32_t rank;

@@ -20,7 +20,9 @@ enum {
 struct weft__network {
     struct weft__net *net; /* the progress thread's once there is one */
     struct weft__progress *progress;
+    struct weft__work_queue *device_queue; /* NULL: none */
     const char *engine;
+    int knows_gpus; /* the engine */
     char devices[WEFT__NET_DEVICES_BYTES];
     char transport[WEFT__NET_TRANSPORT_BYTES];
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
@@ -55,10 +57,15 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
         config.devices = devices;
     WEFT__TRY(weft__net_open(&config, &comm->network->net));
     comm->network->engine = weft__net_engine_name(comm->network->net);
+    comm->network->knows_gpus = weft__net_knows_gpus(comm->network->net);
     snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
              weft__net_reason(comm->network->net));
-    return weft__net_reg_growing(comm->network->net, memory->base, memory->max_bytes,
-                                 memory->num_bytes, &region);
+    WEFT__TRY(weft__net_reg_growing(comm->network->net, memory->base, memory->max_bytes,
+                                    memory->num_bytes, &region));
+    return memory->accessor == NULL ? WEFT_OK
+                                    : weft__net_reg_accessed(comm->network->net, memory->accessor,
+                                                             memory->max_accessed_bytes,
+                                                             memory->num_accessed_bytes, &region);
 }
 
 /* ---------------------------------------------------------------- connecting */
@@ -180,16 +187,25 @@ static weft_result connect_net(weft_comm *comm)
 
 /* ---------------------------------------------------------------- progress */
 
-/* By the progress thread. The rendezvous knows more of a peer that is gone: that it died, and its pid. */
-static void fail_comm(void *context, int32_t peer, weft_result result, const char *message)
+/* The rendezvous knows more of a peer that is gone: that it died, and its pid. */
+static void tell_failure(weft_comm *comm, int32_t peer, weft_result result, const char *message)
 {
-    weft_comm *comm = context;
     const int64_t news_ns = peer >= 0 ? NEWS_MS * WEFT__NS_PER_MS : 0;
     if (weft__status_await_failure(&comm->status, news_ns) != WEFT_OK)
         return;
     weft__status_fail(&comm->status, result, peer >= 0 ? peer : comm->rank,
                       "network of rank %d: %s", comm->rank, message);
     weft__comm_tell_failure(comm);
+}
+
+/* By the progress thread, before what has failed completes. */
+static void fail_comm(void *context, int32_t peer, weft_result result, const char *message)
+{
+    weft_comm *comm = context;
+    struct weft__work_queue *device_queue = comm->network->device_queue;
+    tell_failure(comm, peer, result, message);
+    if (device_queue != NULL)
+        atomic_store(&device_queue->comm_has_failed, 1);
 }
 
 static weft_result start_progress(weft_comm *comm, const struct weft__net_memory *memory)
@@ -204,6 +220,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .bell = memory->bell,
                                                    .on_failure = fail_comm,
                                                    .context = comm};
+    comm->network->device_queue = memory->device_queue;
     return weft__progress_start(&options, &comm->network->progress);
 }
 
@@ -310,6 +327,11 @@ void weft__net_drain(weft_comm *comm)
         return;
     (void)weft__progress_await(comm->network->progress, number,
                                weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
+}
+
+int weft__net_engine_knows_gpus(const weft_comm *comm)
+{
+    return comm->network->knows_gpus;
 }
 
 /* What the settings choose. */

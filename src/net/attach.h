@@ -7,11 +7,17 @@
 #include "comm/comm.h"
 #include "net/progress.h"
 
-/* What the network reaches of this rank, where it is not the heap. */
+/* Regions of a communicator's network. */
+enum { WEFT__NET_MEMORY_REGION = 0, WEFT__NET_ACCESSED_REGION = 1 };
+
+/* What the network reaches of this rank, where it is not the heap alone. */
 struct weft__net_memory {
-    void *base;
+    void *base; /* of region 0 */
     uint64_t max_bytes;
-    const _Atomic uint64_t *num_bytes;     /* so many from base on are there */
+    const _Atomic uint64_t *num_bytes;         /* so many from base on are there */
+    const struct weft__net_accessor *accessor; /* of region 1, which NULL leaves out; copied */
+    uint64_t max_accessed_bytes;               /* likewise */
+    const _Atomic uint64_t *num_accessed_bytes;
     struct weft__doorbell *bell;           /* rung after adds; NULL: nobody sleeps */
     struct weft__work_queue *device_queue; /* as struct weft__progress_options */
     uint32_t num_device_slots;
@@ -40,6 +46,8 @@ void weft__net_hand_back(weft_comm *comm);
 /* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
 void weft__net_drain(weft_comm *comm);
 
+/* Of a communicator that has a network. */
+int weft__net_engine_knows_gpus(const weft_comm *comm);
 /* As weft_net_query; *info is zero. */
 weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info);
 

@@ -43,7 +43,8 @@ struct weft__net_operation {
     enum { WEFT__NET_MESSAGE, WEFT__NET_WRITE, WEFT__NET_WRITE_FLUSH } type;
     struct weft__net_header header; /* of a message; of a write place and num_bytes */
     const void *payload;            /* [header.num_bytes] */
-    uint32_t region;                /* that the payload is in */
+    uint64_t source;                /* the net's: the payload's place */
+    void *staged;                   /* the net's: NULL, or the payload's copy */
     uint64_t num_writes;            /* the net's: of the peer, before this operation */
     struct weft__net_request *request;
     void *engine; /* the engine's own */
@@ -81,6 +82,8 @@ struct weft__net_engine {
     /* Makes memory known; writes the key for peers. Optional. */
     weft_result (*reg)(void *state, uint32_t region, void *memory, size_t num_bytes, void *key,
                        size_t *key_bytes);
+    /* Whether it could be given memory of NVIDIA GPUs. Optional: it could not. */
+    int (*knows_gpus)(void *state);
     weft_result (*address)(void *state, void *address, size_t *address_bytes);
     /* peers[num_ranks]; no address: no peer. */
     weft_result (*connect)(void *state, const struct weft__net_peer_address *peers);

@@ -3,7 +3,6 @@
  * a get in as many messages as it takes; without numbers, since nothing is ordered after them. What an answer says
  * is believed only as far as it was asked for. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/error.h"
 #include "net/net_internal.h"
@@ -12,7 +11,7 @@
 struct weft__net_fetch {
     struct weft__net_fetch *next;
     uint64_t number;
-    unsigned char *target;
+    uint64_t target; /* a place */
     uint64_t num_bytes, num_left;
     struct weft__net_request *request;
 };
@@ -22,14 +21,13 @@ struct weft__net_fetch {
 static weft_result check_target(const struct weft__net *net, uint64_t target, uint64_t num_bytes)
 {
     const uint32_t region = weft__net_region_of(target);
-    const uint64_t region_bytes = weft__net_region_bytes(net, region);
-    const uint64_t offset = weft__net_offset_of(target);
-    if (num_bytes <= region_bytes && offset <= region_bytes - num_bytes)
+    if (weft__net_is_registered(net, target, num_bytes))
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "target is byte %llu of region %u, %llu bytes; the region has %llu",
-                       (unsigned long long)offset, region, (unsigned long long)num_bytes,
-                       (unsigned long long)region_bytes);
+                       (unsigned long long)weft__net_offset_of(target), region,
+                       (unsigned long long)num_bytes,
+                       (unsigned long long)weft__net_region_bytes(net, region));
 }
 
 static void remember(struct weft__net *net, int32_t rank, struct weft__net_fetch *fetch)
@@ -55,7 +53,7 @@ static weft_result ask(struct weft__net *net, const struct weft__net_header *que
         free(fetch);
         return weft__net_lose_memory(net, peer);
     }
-    fetch->target = weft__net_address_of(net, target);
+    fetch->target = target;
     fetch->num_bytes = fetch->num_left = num_bytes;
     fetch->request = request;
     remember(net, peer, fetch);
@@ -107,8 +105,9 @@ weft_result weft__net_fetch_add(struct weft__net *net, const struct weft__net_fe
 
 /* ---------------------------------------------------------------- answering */
 
+/* With bytes from `source`, if it has some. */
 static void send_answer(struct weft__net *net, int32_t rank, const struct weft__net_header *answer,
-                        const void *payload)
+                        uint64_t source)
 {
     struct weft__net_operation *operation = weft__net_operation_new(net, rank, NULL);
     if (operation == NULL) {
@@ -118,9 +117,8 @@ static void send_answer(struct weft__net *net, int32_t rank, const struct weft__
     operation->header.kind = WEFT__NET_ANSWER;
     operation->header.sequence = answer->sequence;
     operation->header.place = answer->place;
-    operation->header.num_bytes = answer->num_bytes;
     operation->header.add = answer->add;
-    operation->payload = payload;
+    weft__net_set_payload(operation, source, answer->num_bytes);
     weft__net_send(operation);
 }
 
@@ -128,7 +126,6 @@ static void send_answer(struct weft__net *net, int32_t rank, const struct weft__
 void weft__net_answer_get(struct weft__net *net, int32_t rank,
                           const struct weft__net_header *question)
 {
-    const unsigned char *bytes = weft__net_address_of(net, question->place);
     for (uint64_t begin = 0;
          begin < question->add && net->peers[rank].state == WEFT__NET_CONNECTED;) {
         const uint64_t left = question->add - begin;
@@ -136,7 +133,7 @@ void weft__net_answer_get(struct weft__net *net, int32_t rank,
             .sequence = question->sequence,
             .place = begin,
             .num_bytes = left < net->max_message_bytes ? left : net->max_message_bytes};
-        send_answer(net, rank, &answer, bytes + begin);
+        send_answer(net, rank, &answer, question->place + begin);
         begin += answer.num_bytes;
     }
 }
@@ -144,11 +141,11 @@ void weft__net_answer_get(struct weft__net *net, int32_t rank,
 void weft__net_answer_fetch_add(struct weft__net *net, int32_t rank,
                                 const struct weft__net_header *question)
 {
-    const struct weft__net_header answer = {
-        .sequence = question->sequence,
-        .add = weft__net_add_to_word(net, question->word, question->add)};
-    if (net->peers[rank].state == WEFT__NET_CONNECTED)
-        send_answer(net, rank, &answer, NULL);
+    struct weft__net_header answer = {.sequence = question->sequence};
+    const weft_result result =
+        weft__net_add_to_word(net, rank, question->word, question->add, &answer.add);
+    if (result == WEFT_OK && net->peers[rank].state == WEFT__NET_CONNECTED)
+        send_answer(net, rank, &answer, 0);
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -165,28 +162,30 @@ static void end_fetch(struct weft__net_peer *peer, struct weft__net_fetch **link
     free(fetch);
 }
 
-/* An answer without bytes is the old value of a word. */
-static int take_bytes(struct weft__net_fetch *fetch, const struct weft__net_header *header,
-                      const void *payload)
+/* An answer without bytes is the old value of a word. What cannot be written here has failed the peer. */
+static int take_bytes(struct weft__net *net, int32_t rank, struct weft__net_fetch *fetch,
+                      const struct weft__net_header *header, const void *payload)
 {
     const uint64_t value = header->add;
     const uint64_t num_bytes = header->num_bytes > 0 ? header->num_bytes : sizeof(value);
     if (num_bytes > fetch->num_left || header->place > fetch->num_bytes - num_bytes)
         return 0;
-    memcpy(fetch->target + header->place, header->num_bytes > 0 ? payload : &value, num_bytes);
-    fetch->num_left -= num_bytes;
+    if (weft__net_write(net, rank, fetch->target + header->place,
+                        header->num_bytes > 0 ? payload : &value, num_bytes) == WEFT_OK)
+        fetch->num_left -= num_bytes;
     return 1;
 }
 
-int weft__net_take_answer(struct weft__net_peer *peer, const struct weft__net_header *header,
-                          const void *payload)
+int weft__net_take_answer(struct weft__net *net, int32_t rank,
+                          const struct weft__net_header *header, const void *payload)
 {
+    struct weft__net_peer *peer = &net->peers[rank];
     struct weft__net_fetch **link = &peer->first_fetch, *before = NULL;
     while (*link != NULL && (*link)->number != header->sequence) {
         before = *link;
         link = &before->next;
     }
-    if (*link == NULL || !take_bytes(*link, header, payload))
+    if (*link == NULL || !take_bytes(net, rank, *link, header, payload))
         return 0;
     if ((*link)->num_left == 0)
         end_fetch(peer, link, before, WEFT_OK);

@@ -142,13 +142,16 @@ weft_result weft__net_reg_growing(struct weft__net *net, void *memory, uint64_t 
     return result;
 }
 
-uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region)
+weft_result weft__net_reg_accessed(struct weft__net *net, const struct weft__net_accessor *accessor,
+                                   uint64_t max_bytes, const _Atomic uint64_t *num_bytes,
+                                   uint32_t *region)
 {
-    if (region >= net->num_regions)
-        return 0;
-    const _Atomic uint64_t *num_there = net->regions[region].num_there;
-    return num_there != NULL ? atomic_load_explicit(num_there, memory_order_acquire)
-                             : net->regions[region].num_bytes;
+    weft_result result = check_region(net, NULL);
+    if (result != WEFT_OK)
+        return result;
+    net->regions[net->num_regions].accessor = *accessor;
+    add_region(net, NULL, max_bytes, num_bytes, region);
+    return WEFT_OK;
 }
 
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob)
@@ -257,6 +260,11 @@ const char *weft__net_engine_name(const struct weft__net *net)
 const char *weft__net_reason(const struct weft__net *net)
 {
     return net->reason;
+}
+
+int weft__net_knows_gpus(const struct weft__net *net)
+{
+    return net->engine->knows_gpus != NULL && net->engine->knows_gpus(net->state);
 }
 
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport)

@@ -44,6 +44,7 @@ struct weft__net_fake;
 
 enum {
     WEFT__NET_MAX_REGIONS = 8,
+    WEFT__NET_MAX_STAGED = 4,
     WEFT__NET_ALL_PEERS = -1,
     WEFT__NET_PLACE_OFFSET_BITS = 48,
     WEFT__NET_REASON_BYTES = 256,
@@ -145,6 +146,21 @@ weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes,
  * that all goes in messages, which are checked against what is there when they come. */
 weft_result weft__net_reg_growing(struct weft__net *net, void *memory, uint64_t max_bytes,
                                   const _Atomic uint64_t *num_bytes, uint32_t *region);
+/* Memory that the net neither loads from nor stores to, as that of a device: its owner does what the net asks for, one
+ * call at a time, from whatever thread drives the net, and each returns when that is done. What cannot be done, for the
+ * reason that is the thread's last error, is the failure of the peer that waits for it. */
+struct weft__net_accessor {
+    void *context;
+    weft_result (*read)(void *context, void *bytes, uint64_t offset, size_t num_bytes);
+    weft_result (*write)(void *context, uint64_t offset, const void *bytes, size_t num_bytes);
+    /* Atomic with whatever else adds to the word, and a release of all that was written before. */
+    weft_result (*add)(void *context, uint64_t offset, uint64_t add, uint64_t *before);
+};
+/* The same of such memory, whose accessor is copied. What is sent from it is staged in memory of the host, for each
+ * peer WEFT__NET_MAX_STAGED messages at a time. */
+weft_result weft__net_reg_accessed(struct weft__net *net, const struct weft__net_accessor *accessor,
+                                   uint64_t max_bytes, const _Atomic uint64_t *num_bytes,
+                                   uint32_t *region);
 /* What the others need for their connect. After all regions; the bytes are the net's. */
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
 /* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at.
@@ -186,6 +202,8 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
 const char *weft__net_engine_name(const struct weft__net *net);
 /* Why it is this one. */
 const char *weft__net_reason(const struct weft__net *net);
+/* Whether its engine could be given memory of NVIDIA GPUs. */
+int weft__net_knows_gpus(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 

@@ -40,6 +40,7 @@ struct weft__net_peer {
     uint64_t next_sequence, num_acknowledged;
     struct weft__net_operations held, unsent;
     uint64_t num_writes, num_writes_flushed;
+    uint32_t num_staged; /* messages whose payload has been copied from where the net cannot load */
     enum { WEFT__NET_NOT_FLUSHING, WEFT__NET_FLUSHING } write_flush;
     struct weft__net_waiting *flushes;
     struct weft__net_fetch *first_fetch, *last_fetch; /* in the order in which they were asked */
@@ -56,9 +57,10 @@ struct weft__net {
     struct weft__net_config config;
     size_t max_message_bytes, min_write_bytes;
     struct {
-        unsigned char *memory;
-        uint64_t num_bytes;                /* at most */
-        const _Atomic uint64_t *num_there; /* bytes; NULL: all */
+        unsigned char *memory;              /* NULL: there is an accessor */
+        struct weft__net_accessor accessor; /* else */
+        uint64_t num_bytes;                 /* at most */
+        const _Atomic uint64_t *num_there;  /* bytes; NULL: all */
     } regions[WEFT__NET_MAX_REGIONS];
     uint32_t num_regions;
     unsigned char *keys[WEFT__NET_MAX_REGIONS];
@@ -75,8 +77,6 @@ struct weft__net {
 };
 
 /* net.c */
-/* Of this rank's; 0: there is no such region. */
-uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
 void weft__net_finish(struct weft__net_request *request, weft_result result);
 
 /* send.c */
@@ -119,14 +119,29 @@ void weft__net_answer_get(struct weft__net *net, int32_t rank,
 void weft__net_answer_fetch_add(struct weft__net *net, int32_t rank,
                                 const struct weft__net_header *question);
 /* 0 if that was not asked. */
-int weft__net_take_answer(struct weft__net_peer *peer, const struct weft__net_header *header,
-                          const void *payload);
+int weft__net_take_answer(struct weft__net *net, int32_t rank,
+                          const struct weft__net_header *header, const void *payload);
 void weft__net_drop_fetches(struct weft__net_peer *peer);
 
+/* region.c */
+/* Of this rank's; 0: there is no such region. */
+uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
+int weft__net_is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
+/* Of places that are registered, for a peer, which has failed if the result is not WEFT_OK. */
+weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place, const void *bytes,
+                            uint64_t num_bytes);
+weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t word,
+                                  uint64_t summand, uint64_t *before);
+/* The bytes that the operation sends. */
+void weft__net_set_payload(struct weft__net_operation *operation, uint64_t source,
+                           uint64_t num_bytes);
+/* Whether engines can write from there, without the net's help. */
+int weft__net_can_be_written_from(const struct weft__net *net, uint64_t source);
+/* Makes sure that the payload is in memory of the host: DONE; FULL: not now; LOST: the peer has failed. */
+enum weft__net_start weft__net_stage(struct weft__net_operation *operation);
+void weft__net_unstage(struct weft__net_operation *operation);
+
 /* receive.c */
-unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place);
-/* Returns the value before. */
-uint64_t weft__net_add_to_word(struct weft__net *net, uint64_t word, uint64_t add);
 void weft__net_drop_target(struct weft__net_peer *peer);
 
 /* blob.c */

@@ -46,14 +46,14 @@ weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint
 static weft_result check_bytes(const struct weft__net *net, const struct weft__net_put *put)
 {
     const uint32_t region = weft__net_region_of(put->source);
-    const uint64_t region_bytes = weft__net_region_bytes(net, region);
     if (put->num_bytes == 0)
         return WEFT_OK;
-    if (!is_within(put->source, put->num_bytes, region_bytes))
+    if (!weft__net_is_registered(net, put->source, put->num_bytes))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "source is byte %llu of region %u, %llu bytes; the region has %llu",
                            (unsigned long long)weft__net_offset_of(put->source), region,
-                           (unsigned long long)put->num_bytes, (unsigned long long)region_bytes);
+                           (unsigned long long)put->num_bytes,
+                           (unsigned long long)weft__net_region_bytes(net, region));
     return weft__net_check_remote(net, put->peer, "target", put->target, put->num_bytes);
 }
 
@@ -64,11 +64,8 @@ static void describe_bytes(struct weft__net_operation *operation, const struct w
     operation->header.kind = WEFT__NET_PUT;
     if (num_bytes == 0)
         return;
-    operation->region = weft__net_region_of(put->source);
-    operation->payload = operation->net->regions[operation->region].memory +
-                         weft__net_offset_of(put->source) + begin;
+    weft__net_set_payload(operation, put->source + begin, num_bytes);
     operation->header.place = put->target + begin;
-    operation->header.num_bytes = num_bytes;
 }
 
 static weft_result send_bytes(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
@@ -125,7 +122,8 @@ static weft_result start_put(struct weft__net *net, const struct weft__net_put *
 {
     const uint8_t *access = net->peers[put->peer].region_access;
     int is_write = put->num_bytes >= net->min_write_bytes &&
-                   access[weft__net_region_of(put->target)] == WEFT__NET_BY_WRITES;
+                   access[weft__net_region_of(put->target)] == WEFT__NET_BY_WRITES &&
+                   weft__net_can_be_written_from(net, put->source);
     if (!is_write && put->num_bytes <= net->max_message_bytes)
         return send_bytes(net, put, word, request);
     weft_result result = is_write ? write_bytes(net, put, request)

@@ -14,12 +14,6 @@ static void blame(struct weft__net *net, int32_t rank, const char *offence)
 
 /* ---------------------------------------------------------------- checks */
 
-static int is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes)
-{
-    const uint64_t region_bytes = weft__net_region_bytes(net, weft__net_region_of(place));
-    return num_bytes <= region_bytes && weft__net_offset_of(place) <= region_bytes - num_bytes;
-}
-
 /* NULL: nothing is wrong with it. */
 static const char *find_offence(const struct weft__net *net, const struct weft__net_header *header,
                                 size_t payload_bytes)
@@ -33,12 +27,12 @@ static const char *find_offence(const struct weft__net *net, const struct weft__
     if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_ANSWER && payload_bytes != 0)
         return "it has bytes";
     if ((header->kind == WEFT__NET_PUT && payload_bytes != 0 &&
-         !is_registered(net, header->place, payload_bytes)) ||
+         !weft__net_is_registered(net, header->place, payload_bytes)) ||
         (header->kind == WEFT__NET_GET &&
-         (header->add == 0 || !is_registered(net, header->place, header->add))))
+         (header->add == 0 || !weft__net_is_registered(net, header->place, header->add))))
         return "its place is outside of what is registered";
     if (has_word && (header->word % sizeof(uint64_t) != 0 ||
-                     !is_registered(net, header->word, sizeof(uint64_t))))
+                     !weft__net_is_registered(net, header->word, sizeof(uint64_t))))
         return "its word is none";
     return NULL;
 }
@@ -63,28 +57,11 @@ static void refuse_stranger(struct weft__net *net, int32_t claimed)
 
 /* ---------------------------------------------------------------- effects */
 
-unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place)
-{
-    return net->regions[weft__net_region_of(place)].memory + weft__net_offset_of(place);
-}
-
-uint64_t weft__net_add_to_word(struct weft__net *net, uint64_t word, uint64_t add)
-{
-    /* Release: whoever waits for the word has the bytes that were copied before. An addition, since
-     * ranks of the host may add to the word too. */
-    _Atomic uint64_t *counter = (_Atomic uint64_t *)(void *)weft__net_address_of(net, word);
-    const uint64_t before = atomic_fetch_add_explicit(counter, add, memory_order_acq_rel);
-    if (net->config.bell != NULL)
-        weft__doorbell_ring(net->config.bell, weft__net_region_of(word) == 0
-                                                  ? weft__net_offset_of(word)
-                                                  : WEFT__ANY_WORD);
-    return before;
-}
-
 static void take_effect(struct weft__net *net, int32_t rank, const struct weft__net_header *header)
 {
+    uint64_t before;
     if (header->kind == WEFT__NET_SIGNAL)
-        weft__net_add_to_word(net, header->word, header->add);
+        (void)weft__net_add_to_word(net, rank, header->word, header->add, &before);
     else if (net->peers[rank].state == WEFT__NET_CONNECTED) {
         const struct weft__net_header acknowledgement = {
             .kind = WEFT__NET_ACKNOWLEDGE, .sequence = header->sequence, .place = header->place};
@@ -127,12 +104,15 @@ static void release_waiting(struct weft__net *net, int32_t rank)
 static void take_put(struct weft__net *net, int32_t rank, const struct weft__net_header *header,
                      const void *payload)
 {
+    uint64_t before;
     if (!mark(net, rank, header->sequence))
         return;
-    if (header->num_bytes > 0)
-        memcpy(weft__net_address_of(net, header->place), payload, header->num_bytes);
-    if (header->word != WEFT__NET_NO_WORD)
-        weft__net_add_to_word(net, header->word, header->add);
+    if (header->num_bytes > 0 &&
+        weft__net_write(net, rank, header->place, payload, header->num_bytes) != WEFT_OK)
+        return;
+    if (header->word != WEFT__NET_NO_WORD &&
+        weft__net_add_to_word(net, rank, header->word, header->add, &before) != WEFT_OK)
+        return;
     release_waiting(net, rank);
 }
 
@@ -202,7 +182,7 @@ static void take_message(struct weft__net *net, int32_t rank, const struct weft_
         weft__net_answer_fetch_add(net, rank, header);
         break;
     case WEFT__NET_ANSWER:
-        if (!weft__net_take_answer(&net->peers[rank], header, payload))
+        if (!weft__net_take_answer(net, rank, header, payload))
             blame(net, rank, "it answers what was not asked");
         break;
     default:

@@ -49,6 +49,7 @@ static struct weft__net_operation *take_first(struct weft__net_operations *list)
 static void end_operation(struct weft__net_operation *operation, weft_result result)
 {
     struct weft__net *net = operation->net;
+    weft__net_unstage(operation);
     if (operation->request != NULL)
         weft__net_finish(operation->request, result);
     operation->next = net->unused;
@@ -69,7 +70,9 @@ void weft__net_operation_delete_all(struct weft__net *net)
 static enum weft__net_start start_message(struct weft__net_operation *operation)
 {
     struct weft__net *net = operation->net;
-    enum weft__net_start start = net->engine->send(net->state, operation);
+    enum weft__net_start start = weft__net_stage(operation);
+    if (start == WEFT__NET_DONE)
+        start = net->engine->send(net->state, operation);
     if (start == WEFT__NET_DONE)
         end_operation(operation, WEFT_OK);
     else if (start == WEFT__NET_LOST)

@@ -16,6 +16,15 @@ static weft_result probe(void)
     return weft__ucx_load(&ucx);
 }
 
+/* Their transports are modules, which few builds of UCX have. */
+static int knows_gpus(void *state)
+{
+    const struct weft__ucx_engine *engine = state;
+    ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    return engine->ucx->ucp_context_query(engine->context, &attributes) == UCS_OK &&
+           (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
 /* ---------------------------------------------------------------- traffic */
 
 static void finish(void *request, ucs_status_t status, void *operation)
@@ -178,6 +187,7 @@ const struct weft__net_engine weft__net_ucx = {.name = "ucx",
                                                .max_message_bytes = weft__ucx_max_message_bytes,
                                                .min_write_bytes = weft__ucx_min_write_bytes,
                                                .reg = weft__ucx_reg,
+                                               .knows_gpus = knows_gpus,
                                                .address = weft__ucx_address,
                                                .connect = weft__ucx_connect,
                                                .send = send_message,

@@ -27,13 +27,14 @@ struct weft__net_request;
 
 enum { WEFT__WORK_LINE_BYTES = 64 };
 
+/* The first ones as those of programs (machine/remote.h). */
 enum weft__work_operation {
     WEFT__WORK_PUT,
     WEFT__WORK_PUT_SIGNAL,
-    WEFT__WORK_SIGNAL,
-    WEFT__WORK_FLUSH,    /* peer: WEFT__NET_ALL_PEERS for all */
-    WEFT__WORK_GET,      /* source is a place at the peer, target one here */
-    WEFT__WORK_FETCH_ADD /* target is a place here, for the value */
+    WEFT__WORK_GET,       /* source is a place at the peer, target one here */
+    WEFT__WORK_FETCH_ADD, /* target is a place here, for the value */
+    WEFT__WORK_FLUSH,     /* peer: WEFT__NET_ALL_PEERS for all */
+    WEFT__WORK_SIGNAL
 };
 
 /* What it means that a request's peer has left, or dies, before the request is done. */
@@ -60,6 +61,8 @@ _Static_assert(sizeof(struct weft__work_slot) == WEFT__WORK_LINE_BYTES,
 struct weft__work_queue {
     _Alignas(WEFT__WORK_LINE_BYTES) _Atomic uint64_t num_reserved; /* by those who post */
     _Alignas(WEFT__WORK_LINE_BYTES) _Atomic uint64_t num_taken;    /* by the thread, as the rest */
+    /* For a device: the communicator has, before what that takes along completes. */
+    _Atomic uint32_t comm_has_failed;
     _Atomic uint64_t num_completed;
     struct weft__doorbell completed; /* rung for those who sleep until num_completed has grown */
     _Alignas(WEFT__WORK_LINE_BYTES) struct weft__work_slot slots[];

@@ -53,11 +53,6 @@ static weft_result launch_remote(weft_comm *comm, const struct weft_access *acce
     const struct weft_remote_access_args args = {
         .heaps = {.rank = comm->rank, .num_ranks = comm->num_ranks, .bases = comm->windows->table},
         .access = *access};
-    if (weft__machine_of(comm)->network_memory != WEFT__NETWORK_HAS_HEAP)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "rank %d is on another node, and on machine %s the network does not "
-                           "reach heaps",
-                           access->rank, comm->hooks->name);
     return weft__program_launch(comm, stream, WEFT_PROGRAM_remote_access, one_warp, &args,
                                 sizeof args);
 }

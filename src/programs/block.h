@@ -6,7 +6,7 @@
 #include "machine/machine.h"
 
 /* The largest value of the block's warps, each of which gives one for all its lanes; orders the warps after each
- * other. Before it is called again, they must have met. */
+ * other. If they have not met since they called it last, weft_block_max_again. */
 WEFT_FN uint32_t weft_block_max(struct weft_warp *warp, uint32_t value)
 {
     uint32_t *values = (uint32_t *)weft_block_shared(warp);
@@ -17,6 +17,12 @@ WEFT_FN uint32_t weft_block_max(struct weft_warp *warp, uint32_t value)
     for (int32_t i = weft_lane_idx(warp); i < weft_num_warps(warp); i += WEFT_WARP_SIZE)
         largest = values[i] > largest ? values[i] : largest;
     return weft_max_u32(warp, largest);
+}
+
+WEFT_FN uint32_t weft_block_max_again(struct weft_warp *warp, uint32_t value)
+{
+    weft_block_sync(warp); /* the values before have been read */
+    return weft_block_max(warp, value);
 }
 
 /* True in every warp of the block that is the last of the launch to call this, once, ordered after what all

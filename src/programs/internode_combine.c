@@ -129,11 +129,9 @@ WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
         const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
-        char *slot = weft_ring_out_slot(ring, number);
-        if (weft_ring_reserve(warp, ring, number, relay->sequence, relay->exchange) !=
-            WEFT_STATUS_OK)
+        char *slot = weft_relay_reserve(warp, relay, number, call);
+        if (slot == NULL)
             return WEFT_STATUS_FAILED;
-        weft_relay_write_header(warp, slot, call);
         for (int32_t row = chunk.begin; row < chunk.end; row++) {
             char *wire = slot + weft_relay_row_offset(relay, row - chunk.begin);
             sum_relayed(warp, args, relay, &rows, row, wire);
@@ -338,14 +336,11 @@ WEFT_PROGRAM(internode_combine, warp, args)
 {
     const struct weft_combine_args *combine = &args->combine;
     const struct weft_exchange *exchange = &combine->exchange;
-    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    const uint64_t sequence = weft_relay_start(warp, exchange, &combine->message);
     if (sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
-    weft_exchange_tell(warp, exchange, sequence, &combine->message);
-    enum weft_status status = weft_exchange_meet(warp, exchange, sequence, &combine->message);
-    if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
     const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 1);
+    enum weft_status status = WEFT_STATUS_OK;
     if (duty.kind == WEFT_DUTY_SEND)
         status = send_back(warp, args, sequence, &duty);
     if (status == WEFT_STATUS_OK)

@@ -109,11 +109,9 @@ WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
         const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
-        char *slot = weft_ring_out_slot(ring, number);
-        if (weft_ring_reserve(warp, ring, number, relay->sequence, relay->exchange) !=
-            WEFT_STATUS_OK)
+        char *slot = weft_relay_reserve(warp, relay, number, args->dispatch.message.call);
+        if (slot == NULL)
             return WEFT_STATUS_FAILED;
-        weft_relay_write_header(warp, slot, args->dispatch.message.call);
         for (int32_t row = chunk.begin; row < chunk.end; row++)
             write_token(warp, args, ring->node, tokens[row],
                         slot + weft_relay_row_offset(relay, row - chunk.begin));
@@ -273,15 +271,11 @@ WEFT_PROGRAM(internode_dispatch, warp, args)
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
     const struct weft_exchange *exchange = &dispatch->exchange;
-    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    const uint64_t sequence = weft_relay_start(warp, exchange, &dispatch->message);
     if (sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
-    weft_exchange_tell(warp, exchange, sequence, &dispatch->message);
-    enum weft_status status = weft_exchange_meet(warp, exchange, sequence, &dispatch->message);
-    if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
     const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 2);
-    status = do_duty(warp, args, sequence, &duty);
+    const enum weft_status status = do_duty(warp, args, sequence, &duty);
     if (status == WEFT_STATUS_OK)
         deliver_all_own(warp, args, sequence, &duty);
     weft_complete_outputs(warp, exchange, &dispatch->routing, &dispatch->message);

@@ -7,18 +7,7 @@
  */
 #include "programs/internode_notify.h"
 
-WEFT_FN int32_t num_local_experts(const struct weft_placement *placement, int32_t rank)
-{
-    return placement->rank_offsets[rank + 1] - placement->rank_offsets[rank];
-}
-
-WEFT_FN int32_t *counts_of(const struct weft_internode_notify_args *args, uint64_t sequence,
-                           int32_t owner, int32_t source)
-{
-    const uint64_t buffer = (sequence % 2) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
-    return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
-           buffer * (uint64_t)args->counts_stride;
-}
+#include "programs/counts.h"
 
 /* The i-th rank of a node. */
 WEFT_FN int32_t rank_of(const struct weft_nodes *nodes, int32_t node, int32_t i)
@@ -38,17 +27,6 @@ WEFT_FN struct weft_told_counts *told_counts(const struct weft_internode_notify_
                                                                 node));
 }
 
-/* Selections of the experts of a rank, in the order of their local ids. */
-WEFT_FN void copy_selections(struct weft_warp *warp, const struct weft_internode_notify_args *args,
-                             int32_t rank, int32_t *selections)
-{
-    const struct weft_placement *placement = &args->placement;
-    const int32_t *entries = placement->rank_entries + placement->rank_offsets[rank];
-    for (int32_t i = weft_lane_idx(warp); i < num_local_experts(placement, rank);
-         i += WEFT_WARP_SIZE)
-        selections[i] = args->routing.entry_selections[entries[i]];
-}
-
 WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_notify_args *args,
                           uint64_t notify, int32_t node)
 {
@@ -56,15 +34,15 @@ WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_no
     struct weft_told_counts *told = told_counts(args, WEFT_TOLD_OUT, notify, node);
     int32_t *rows = (int32_t *)(void *)(told + 1), *selections = rows + nodes->num_local;
     for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_CALL_FIELDS; i += WEFT_WARP_SIZE)
-        told->call[i] = args->message.call[i];
+        told->call[i] = args->notify.message.call[i];
     if (weft_lane_idx(warp) == 0)
-        told->num_tokens = args->routing.nodes.send_tokens[node];
+        told->num_tokens = args->notify.routing.nodes.send_tokens[node];
     for (int32_t i = weft_lane_idx(warp); i < nodes->num_local; i += WEFT_WARP_SIZE)
-        rows[i] = args->routing.send_rows[rank_of(nodes, node, i)];
+        rows[i] = args->notify.routing.send_rows[rank_of(nodes, node, i)];
     for (int32_t i = 0; i < nodes->num_local; i++) {
         const int32_t rank = rank_of(nodes, node, i);
-        copy_selections(warp, args, rank, selections);
-        selections += num_local_experts(&args->placement, rank);
+        weft_copy_selections(warp, &args->notify, rank, selections);
+        selections += weft_num_local_experts(&args->notify.placement, rank);
     }
     const int32_t num_nodes = nodes->num_nodes;
     const struct weft_remote_put put = {
@@ -87,10 +65,10 @@ WEFT_FN void spread_own(struct weft_warp *warp, const struct weft_internode_noti
 {
     const struct weft_nodes *nodes = &args->rings.nodes;
     const int32_t owner = rank_of(nodes, nodes->node, i);
-    int32_t *counts = counts_of(args, sequence, owner, args->exchange.rank);
+    int32_t *counts = weft_counts_of(&args->notify, sequence, owner, args->notify.exchange.rank);
     for (int32_t j = weft_lane_idx(warp); j < nodes->num_local; j += WEFT_WARP_SIZE)
-        counts[j] = args->routing.send_rows[rank_of(nodes, nodes->node, j)];
-    copy_selections(warp, args, owner, counts + nodes->num_local);
+        counts[j] = args->notify.routing.send_rows[rank_of(nodes, nodes->node, j)];
+    weft_copy_selections(warp, &args->notify, owner, counts + nodes->num_local);
 }
 
 WEFT_FN void spread_told(struct weft_warp *warp, const struct weft_internode_notify_args *args,
@@ -101,8 +79,8 @@ WEFT_FN void spread_told(struct weft_warp *warp, const struct weft_internode_not
     const int32_t *selections = rows + nodes->num_local;
     for (int32_t i = 0; i < nodes->num_local; i++) {
         const int32_t owner = rank_of(nodes, nodes->node, i);
-        const int32_t num_experts = num_local_experts(&args->placement, owner);
-        int32_t *counts = counts_of(args, sequence, owner, source);
+        const int32_t num_experts = weft_num_local_experts(&args->notify.placement, owner);
+        int32_t *counts = weft_counts_of(&args->notify, sequence, owner, source);
         for (int32_t j = weft_lane_idx(warp); j < nodes->num_local; j += WEFT_WARP_SIZE)
             counts[j] = rows[j];
         for (int32_t j = weft_lane_idx(warp); j < num_experts; j += WEFT_WARP_SIZE)
@@ -118,21 +96,21 @@ WEFT_FN enum weft_status hear_partner(struct weft_warp *warp,
 {
     const int32_t partner = weft_partner(&args->rings.nodes, node);
     const struct weft_wait_site site = {WEFT_PHASE_START, partner, sequence,
-                                        args->exchange.mailbox_offset};
+                                        args->notify.exchange.mailbox_offset};
     const char *word = args->told + weft_told_word(args->rings.nodes.num_nodes, notify, node);
     const struct weft_told_counts *told = told_counts(args, WEFT_TOLD_IN, notify, node);
     const enum weft_status status =
         weft_wait(warp, (const uint64_t *)(const void *)word, notify / 2 + 1, &site);
     if (weft_max_u32(warp, (uint32_t)status) != WEFT_STATUS_OK)
         return WEFT_STATUS_FAILED;
-    const int32_t field = weft_first_difference(warp, args->message.call, told->call);
+    const int32_t field = weft_first_difference(warp, args->notify.message.call, told->call);
     if (field < WEFT_NUM_CALL_FIELDS) {
         const struct weft_failure mismatch = {WEFT_FAILURE_MISMATCH, site, (uint32_t)field,
-                                              args->message.call[field], told->call[field]};
+                                              args->notify.message.call[field], told->call[field]};
         return weft_fail(warp, &mismatch);
     }
     if (weft_lane_idx(warp) == 0)
-        args->routing.nodes.relay_tokens[node] = told->num_tokens;
+        args->notify.routing.nodes.relay_tokens[node] = told->num_tokens;
     spread_told(warp, args, sequence, partner, told);
     return WEFT_STATUS_OK;
 }
@@ -146,7 +124,7 @@ WEFT_FN enum weft_status hear_partners(struct weft_warp *warp,
     for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes && status == WEFT_STATUS_OK;
          i += weft_num_warps(warp))
         status = hear_partner(warp, args, sequence, notify, weft_node_before(nodes, i));
-    return (enum weft_status)weft_block_max(warp, (uint32_t)status);
+    return (enum weft_status)weft_block_max_again(warp, (uint32_t)status);
 }
 
 /* ------------------------------------------------------------------ prefix sums */
@@ -155,12 +133,12 @@ WEFT_FN enum weft_status hear_partners(struct weft_warp *warp,
 WEFT_FN void sum_rows_of(const struct weft_internode_notify_args *args, uint64_t sequence,
                          int32_t i)
 {
-    const struct weft_routing *routing = &args->routing;
+    const struct weft_routing *routing = &args->notify.routing;
     const struct weft_nodes *nodes = &args->rings.nodes;
     const int32_t rank = rank_of(nodes, nodes->node, i);
     int32_t num_rows = 0;
     for (int32_t source = 0; source < routing->num_ranks; source++) {
-        const int32_t rows = counts_of(args, sequence, routing->rank, source)[i];
+        const int32_t rows = weft_counts_of(&args->notify, sequence, routing->rank, source)[i];
         if (source == routing->rank)
             routing->rank_base[rank] = num_rows;
         for (int32_t hop = 1; hop < nodes->num_nodes; hop++) {
@@ -179,20 +157,13 @@ WEFT_FN void sum_rows_of(const struct weft_internode_notify_args *args, uint64_t
 WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_internode_notify_args *args,
                             uint64_t sequence)
 {
-    const struct weft_routing *routing = &args->routing;
+    const struct weft_routing *routing = &args->notify.routing;
     const int32_t num_local = args->rings.nodes.num_local;
     const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
     const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
-    const int32_t alignment = args->expert_alignment;
     for (int32_t i = thread; i < num_local; i += num_threads)
         sum_rows_of(args, sequence, i);
-    for (int32_t i = thread; i < num_local_experts(&args->placement, routing->rank);
-         i += num_threads) {
-        int32_t num_selections = 0;
-        for (int32_t source = 0; source < routing->num_ranks; source++)
-            num_selections += counts_of(args, sequence, routing->rank, source)[num_local + i];
-        routing->recv_expert_rows[i] = (num_selections + alignment - 1) / alignment * alignment;
-    }
+    weft_receive_selections(warp, &args->notify, sequence, num_local);
     if (thread == 0)
         *routing->dropped_rows = 0;
 }
@@ -202,7 +173,7 @@ WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_internode_
 /* Which token has a slot among those for a node. */
 WEFT_FN void list_tokens(struct weft_warp *warp, const struct weft_internode_notify_args *args)
 {
-    const struct weft_routing *routing = &args->routing;
+    const struct weft_routing *routing = &args->notify.routing;
     const struct weft_node_routing *nodes = &routing->nodes;
     const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
     for (int32_t token = thread; token < routing->num_tokens;
@@ -237,28 +208,28 @@ WEFT_FN enum weft_status exchange_counts(struct weft_warp *warp,
                                          uint64_t sequence, uint64_t notify)
 {
     const struct weft_nodes *nodes = &args->rings.nodes;
-    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    weft_exchange_tell(warp, &args->notify.exchange, sequence, &args->notify.message);
     for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes; i += weft_num_warps(warp))
         tell_partner(warp, args, notify, weft_node_after(nodes, i));
     for (int32_t i = weft_warp_idx(warp); i < nodes->num_local; i += weft_num_warps(warp))
         spread_own(warp, args, sequence, i);
-    enum weft_status status = weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
-    weft_block_sync(warp); /* weft_block_max again */
+    enum weft_status status =
+        weft_exchange_meet(warp, &args->notify.exchange, sequence, &args->notify.message);
     if (status == WEFT_STATUS_OK)
         status = hear_partners(warp, args, sequence, notify);
     if (status != WEFT_STATUS_OK)
         return status;
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0) {
-        weft_exchange_signal(warp, &args->exchange, sequence);
-        status = weft_exchange_await(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_HERE);
+        weft_exchange_signal(warp, &args->notify.exchange, sequence);
+        status = weft_exchange_await(warp, &args->notify.exchange, sequence, WEFT_BLOCKS_AS_HERE);
     }
     return (enum weft_status)weft_block_max(warp, (uint32_t)status);
 }
 
 WEFT_PROGRAM(internode_notify, warp, args)
 {
-    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
+    const uint64_t sequence = weft_exchange_begin(warp, &args->notify.exchange);
     if (sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     const uint64_t notify = *args->num_notifies;
@@ -268,5 +239,5 @@ WEFT_PROGRAM(internode_notify, warp, args)
         receive_counts(warp, args, sequence);
         advance_rings(warp, args, sequence);
     }
-    return weft_exchange_end(warp, &args->exchange, sequence, status);
+    return weft_exchange_end(warp, &args->notify.exchange, sequence, status);
 }

@@ -2,10 +2,8 @@
 #ifndef WEFT_PROGRAMS_INTERNODE_NOTIFY_H
 #define WEFT_PROGRAMS_INTERNODE_NOTIFY_H
 
-#include "programs/exchange.h"
-#include "programs/nodes.h"
+#include "programs/notify.h"
 #include "programs/ring.h"
-#include "programs/routing.h"
 
 /* What a rank tells its partner in another node: a header, how many rows it has for each rank there, then its
  * selections of their experts, rank by rank. */
@@ -15,16 +13,10 @@ struct weft_told_counts {
 };
 
 struct weft_internode_notify_args {
-    struct weft_exchange exchange; /* of the node */
-    struct weft_message message;
-    struct weft_routing routing; /* written: what notify counts, and of nodes the like */
-    struct weft_placement placement;
+    /* The exchange is of the node, and so are the rows that a source counts in its buffer; written in the routing: what
+     * notify counts, and of nodes the like. */
+    struct weft_notify_args notify;
     struct weft_rings rings;
-    /* In every heap, for every source rank two buffers, used in turn: the source's rows for each rank of this node,
-     * then its selections of the owner's experts. */
-    uint64_t counts_offset;
-    int32_t counts_stride; /* numbers in one buffer */
-    int32_t expert_alignment;
     /* In memory of the network, at the place `told_place`: for odd and even notifies [num_nodes] words, which count
      * those that the partners have told, as many buffers that come from the partners, and as many that go to
      * them. A partner tells the next but one only when it has heard the next from here. */

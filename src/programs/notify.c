@@ -6,40 +6,16 @@
  */
 #include "programs/notify.h"
 
-WEFT_FN int32_t *counts_of(const struct weft_notify_args *args, uint64_t sequence, int32_t owner,
-                           int32_t source)
-{
-    const uint64_t buffer = (sequence % 2) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
-    return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
-           buffer * (uint64_t)args->counts_stride;
-}
-
-WEFT_FN int32_t num_local_experts(const struct weft_placement *placement, int32_t rank)
-{
-    return placement->rank_offsets[rank + 1] - placement->rank_offsets[rank];
-}
+#include "programs/counts.h"
 
 WEFT_FN void send_counts(struct weft_warp *warp, const struct weft_notify_args *args,
                          uint64_t sequence, int32_t rank)
 {
     const struct weft_routing *routing = &args->routing;
-    const struct weft_placement *placement = &args->placement;
-    int32_t *counts = counts_of(args, sequence, rank, routing->rank);
+    int32_t *counts = weft_counts_of(args, sequence, rank, routing->rank);
     for (int32_t i = weft_lane_idx(warp); i < routing->num_ranks; i += WEFT_WARP_SIZE)
         counts[i] = routing->send_rows[i];
-    const int32_t *entries = placement->rank_entries + placement->rank_offsets[rank];
-    for (int32_t i = weft_lane_idx(warp); i < num_local_experts(placement, rank);
-         i += WEFT_WARP_SIZE)
-        counts[routing->num_ranks + i] = routing->entry_selections[entries[i]];
-}
-
-WEFT_FN int32_t sum_of_sources(const struct weft_notify_args *args, uint64_t sequence,
-                               int32_t num_sources, int32_t column)
-{
-    int32_t sum = 0;
-    for (int32_t source = 0; source < num_sources; source++)
-        sum += counts_of(args, sequence, args->exchange.rank, source)[column];
-    return sum;
+    weft_copy_selections(warp, args, rank, counts + routing->num_ranks);
 }
 
 WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_args *args,
@@ -49,21 +25,15 @@ WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_arg
     const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
     const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
     for (int32_t rank = thread; rank < routing->num_ranks; rank += num_threads) {
-        routing->rank_base[rank] = sum_of_sources(args, sequence, routing->rank, rank);
+        routing->rank_base[rank] = weft_counts_sum(args, sequence, routing->rank, rank);
         routing->recv_rank_rows[rank] =
-            counts_of(args, sequence, routing->rank, rank)[routing->rank];
+            weft_counts_of(args, sequence, routing->rank, rank)[routing->rank];
     }
     if (thread == 0) {
-        *routing->recv_rows = sum_of_sources(args, sequence, routing->num_ranks, routing->rank);
+        *routing->recv_rows = weft_counts_sum(args, sequence, routing->num_ranks, routing->rank);
         *routing->dropped_rows = 0;
     }
-    const int32_t alignment = args->expert_alignment;
-    for (int32_t i = thread; i < num_local_experts(&args->placement, routing->rank);
-         i += num_threads) {
-        const int32_t num_selections =
-            sum_of_sources(args, sequence, routing->num_ranks, routing->num_ranks + i);
-        routing->recv_expert_rows[i] = (num_selections + alignment - 1) / alignment * alignment;
-    }
+    weft_receive_selections(warp, args, sequence, routing->num_ranks);
 }
 
 /* What the block's warps have sent is signalled at once, and awaited when the calls have been compared. */

@@ -48,12 +48,19 @@ WEFT_FN uint64_t weft_relay_row_offset(const struct weft_relay *relay, int32_t i
     return WEFT_CHUNK_HEADER_BYTES + (uint64_t)i * relay->row_bytes;
 }
 
-/* Warp-wide: what the sender calls, for weft_relay_check. */
-WEFT_FN void weft_relay_write_header(struct weft_warp *warp, char *slot, const uint32_t *call)
+/* Warp-wide: the slot for the rows of a chunk, in which stands what the sender calls, for weft_relay_check. NULL if
+ * that did not become free. */
+WEFT_FN char *weft_relay_reserve(struct weft_warp *warp, const struct weft_relay *relay,
+                                 uint64_t number, const uint32_t *call)
 {
+    char *slot = weft_ring_out_slot(&relay->ring, number);
     struct weft_chunk_header *header = (struct weft_chunk_header *)(void *)slot;
+    if (weft_ring_reserve(warp, &relay->ring, number, relay->sequence, relay->exchange) !=
+        WEFT_STATUS_OK)
+        return NULL;
     for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_CALL_FIELDS; i += WEFT_WARP_SIZE)
         header->call[i] = call[i];
+    return slot;
 }
 
 /* Warp-wide: whether the sender of a chunk has called the same. */
@@ -117,13 +124,29 @@ WEFT_FN int32_t weft_duty_first_token(struct weft_warp *warp, const struct weft_
                                          : weft_duty_next_token(warp, duty, num_taken);
 }
 
+/* Called by every warp first: when it returns the number of the operation, all ranks of the node have started the same
+ * call. If it is WEFT_SEQUENCE_FAILED, the program fails without a word more. */
+WEFT_FN uint64_t weft_relay_start(struct weft_warp *warp, const struct weft_exchange *exchange,
+                                  const struct weft_message *message)
+{
+    const uint64_t sequence = weft_exchange_begin(warp, exchange);
+    if (sequence == WEFT_SEQUENCE_FAILED)
+        return WEFT_SEQUENCE_FAILED;
+    weft_exchange_tell(warp, exchange, sequence, message);
+    const enum weft_status status = weft_exchange_meet(warp, exchange, sequence, message);
+    if (status == WEFT_STATUS_OK)
+        return sequence;
+    weft_exchange_end(warp, exchange, sequence, status);
+    return WEFT_SEQUENCE_FAILED;
+}
+
 /* Called by every warp last, with how its own part ended: as weft_exchange_finish, if all of the block's did well. */
 WEFT_FN enum weft_status weft_relay_finish(struct weft_warp *warp,
                                            const struct weft_exchange *exchange, uint64_t sequence,
                                            enum weft_status own_status)
 {
-    weft_block_sync(warp); /* between weft_exchange_meet's weft_block_max and this one */
-    const enum weft_status status = (enum weft_status)weft_block_max(warp, (uint32_t)own_status);
+    const enum weft_status status =
+        (enum weft_status)weft_block_max_again(warp, (uint32_t)own_status);
     if (status != WEFT_STATUS_OK)
         return weft_exchange_end(warp, exchange, sequence, status);
     return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);

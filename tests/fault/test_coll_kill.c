@@ -74,13 +74,8 @@ static int survive(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = plan.id,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct victim),
-                                          .may_die = 1u << plan.victim,
-                                          .deadline_s = 60};
+    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s of %llu elements, victim %d, seed %llu", coll_operation_name(plan.operation),
                  (unsigned long long)plan.count, plan.victim, (unsigned long long)plan.seed);

@@ -127,13 +127,9 @@ static int live_through_a_death(struct ranks_context *context)
 
 static int num_failed(rank_function function, struct plan plan, enum ranks_id id)
 {
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = id,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct board),
-                                          .may_die = UINT64_C(1) << plan.victim,
-                                          .deadline_s = 60};
+    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    options.id = id;
+    options.shared_bytes = sizeof(struct board);
     return ranks_run_with(&options, function);
 }
 

@@ -125,13 +125,8 @@ static void run(struct plan plan)
     plan.survivors = world_of(NUM_RANKS - 1, plan.engine != NULL ? NUM_RANKS - 1 : 1);
     if (plan.engine != NULL)
         setenv("WEFT_NET", plan.engine, 1);
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = plan.id,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct victim),
-                                          .may_die = 1u << plan.victim,
-                                          .deadline_s = 60};
+    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, victim %d, hidden %lld, seed %llu, engine %s",
                  ep_operation_name(plan.operation), plan.victim, (long long)plan.hidden,
@@ -193,8 +188,9 @@ static void together_with_the_rendezvous(void **state)
 }
 
 /* Those of the other node learn of it, too. */
-static void over(const char *engine)
+static void in_one_of_two_nodes(void **state)
 {
+    const char *engine = *state;
     if (!tests_network_is_there(engine))
         skip();
     for (int operation = 0; operation < EP_BARRIER; operation++) {
@@ -214,27 +210,14 @@ static void over(const char *engine)
     }
 }
 
-static void in_one_of_two_nodes_over_shm(void **state)
-{
-    (void)state;
-    over("shm");
-}
-
-static void in_one_of_two_nodes_over_ucx(void **state)
-{
-    (void)state;
-    over("ucx");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_each_operation),
         cmocka_unit_test(in_the_middle_of_large_rows),
         cmocka_unit_test(at_random_moments),
+        TESTS_OVER_ENGINES(in_one_of_two_nodes),
         cmocka_unit_test(together_with_the_rendezvous),
-        cmocka_unit_test(in_one_of_two_nodes_over_shm),
-        cmocka_unit_test(in_one_of_two_nodes_over_ucx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,12 +175,8 @@ static void run(struct plan plan)
     plan.world = ep_world_create(&spec);
     if (plan.engine != NULL)
         setenv("WEFT_NET", plan.engine, 1);
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = plan.id,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct victim),
-                                          .deadline_s = 60};
+    struct ranks_options options = victim_options(NUM_RANKS, 0, &plan);
+    options.id = plan.id;
     if (ranks_run_with(&options, live_through_a_stall) != 0)
         fail_msg("%s, moment %d, victim %d, seed %llu, engine %s",
                  ep_operation_name(plan.operation), (int)plan.moment, plan.victim,

@@ -106,19 +106,15 @@ static int survive(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct victim),
-                                          .may_die = 1u << plan.victim,
-                                          .deadline_s = 60};
+    const struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, %d nodes, victim %d, signal %d, seed %llu", plan.engine, plan.num_nodes,
                  plan.victim, plan.signal, (unsigned long long)plan.seed);
 }
 
-static void kill_over(const char *engine)
+static void killed(void **state)
 {
+    const char *engine = *state;
     if (!tests_network_is_there(engine))
         skip();
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
@@ -127,18 +123,6 @@ static void kill_over(const char *engine)
                           .victim = victim,
                           .signal = SIGKILL,
                           .seed = 50 + (uint64_t)victim});
-}
-
-static void killed_over_shm(void **state)
-{
-    (void)state;
-    kill_over("shm");
-}
-
-static void killed_over_ucx(void **state)
-{
-    (void)state;
-    kill_over("ucx");
 }
 
 /* What the engines do not notice, the heartbeat does. */
@@ -155,8 +139,7 @@ static void stopped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_over_shm),
-        cmocka_unit_test(killed_over_ucx),
+        TESTS_OVER_ENGINES(killed),
         cmocka_unit_test(stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

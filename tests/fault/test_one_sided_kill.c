@@ -111,12 +111,7 @@ static int survive(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
-                                          .shared_bytes = sizeof(struct victim),
-                                          .may_die = 1u << plan.victim,
-                                          .deadline_s = 60};
+    const struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, %d nodes, victim %d, seed %llu", plan.engine != NULL ? plan.engine : "-",
                  plan.num_nodes, plan.victim, (unsigned long long)plan.seed);
@@ -129,9 +124,10 @@ static void killed_on_one_node(void **state)
         run((struct plan){.num_nodes = 1, .victim = victim, .seed = 70 + (uint64_t)victim});
 }
 
-static void kill_over(const char *engine)
+static void killed(void **state)
 {
-    if (tests_on_cuda() || !tests_network_is_there(engine))
+    const char *engine = *state;
+    if (!tests_network_is_there(engine))
         skip();
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
         run((struct plan){.engine = engine,
@@ -140,24 +136,11 @@ static void kill_over(const char *engine)
                           .seed = 80 + (uint64_t)victim});
 }
 
-static void killed_over_shm(void **state)
-{
-    (void)state;
-    kill_over("shm");
-}
-
-static void killed_over_ucx(void **state)
-{
-    (void)state;
-    kill_over("ucx");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_on_one_node),
-        cmocka_unit_test(killed_over_shm),
-        cmocka_unit_test(killed_over_ucx),
+        TESTS_OVER_ENGINES(killed),
     };
     tests_choose_machine();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,16 @@
 
 #include "workload/rng.h"
 
+struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, void *argument)
+{
+    return (struct ranks_options){.mode = RANKS_PROCESSES,
+                                  .num_ranks = num_ranks,
+                                  .argument = argument,
+                                  .shared_bytes = sizeof(struct victim),
+                                  .may_die = may_die,
+                                  .deadline_s = 60};
+}
+
 void victim_choose(struct ranks_context *context, int32_t rank)
 {
     struct victim *victim = context->shared;

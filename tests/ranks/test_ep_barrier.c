@@ -142,8 +142,9 @@ static void in_processes(void **state)
     run(RANKS_PROCESSES, 3);
 }
 
-static void between_nodes(const char *engine)
+static void between_nodes(void **state)
 {
+    const char *engine = *state;
     if (!tests_network_is_there(engine))
         skip();
     setenv("WEFT_NET", engine, 1);
@@ -152,18 +153,6 @@ static void between_nodes(const char *engine)
     run_on_nodes(RANKS_PROCESSES, 4, 4);
     run_on_nodes(RANKS_THREADS, 6, 3);
     unsetenv("WEFT_NET");
-}
-
-static void between_nodes_over_shm(void **state)
-{
-    (void)state;
-    between_nodes("shm");
-}
-
-static void between_nodes_over_ucx(void **state)
-{
-    (void)state;
-    between_nodes("ucx");
 }
 
 /* Barriers given to different streams are still ordered among each other. */
@@ -198,8 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_threads),
         cmocka_unit_test(in_processes),
-        cmocka_unit_test(between_nodes_over_shm),
-        cmocka_unit_test(between_nodes_over_ucx),
+        TESTS_OVER_ENGINES(between_nodes),
         cmocka_unit_test(on_alternating_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

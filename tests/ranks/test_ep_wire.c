@@ -122,8 +122,9 @@ static void run(int32_t num_nodes, int32_t num_local, uint64_t staging_slot_byte
     ep_world_destroy(world);
 }
 
-static void run_over(const char *engine)
+static void a_row_for_each_other_node(void **state)
 {
+    const char *engine = *state;
     if (!tests_network_is_there(engine))
         skip();
     setenv("WEFT_NET", engine, 1);
@@ -133,23 +134,10 @@ static void run_over(const char *engine)
     unsetenv("WEFT_NET");
 }
 
-static void a_row_for_each_other_node_over_shm(void **state)
-{
-    (void)state;
-    run_over("shm");
-}
-
-static void a_row_for_each_other_node_over_ucx(void **state)
-{
-    (void)state;
-    run_over("ucx");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_for_each_other_node_over_shm),
-        cmocka_unit_test(a_row_for_each_other_node_over_ucx),
+        TESTS_OVER_ENGINES(a_row_for_each_other_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,12 @@ static int check_engine(struct ranks_context *context, const weft_comm *comm, co
     RANK_CHECK(context, strstr(info.transport, transport) != NULL, "transport is %s",
                info.transport);
     RANK_CHECK(context, info.reason[0] != '\0', "no reason");
+    const char *gpu_memory =
+        engine[0] != '\0' && tests_on_cuda() ? "through the host, because " : "";
+    RANK_CHECK(context,
+               strncmp(info.gpu_memory, gpu_memory, strlen(gpu_memory)) == 0 &&
+                   (gpu_memory[0] != '\0') == (info.gpu_memory[0] != '\0'),
+               "memory of GPUs: %s", info.gpu_memory);
     return 0;
 }
 

@@ -90,8 +90,3 @@ void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result)
     assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
     assert_int_equal(weft__sim_run(&config, result), 0);
 }
-
-int job_is_caught(const struct weft__sim_result *result)
-{
-    return result->num_races > 0 || result->num_wrong > 0 || result->num_hangs > 0;
-}

@@ -19,8 +19,6 @@ struct job {
 
 /* Fills *result; fails the test if there was no memory. */
 void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result);
-/* 1 if a run reported anything. */
-int job_is_caught(const struct weft__sim_result *result);
 
 weft__program_fn weft__sim_planted_signal, weft__sim_planted_parity, weft__sim_planted_epoch,
     weft__sim_planted_barrier, weft__sim_planted_unwritten, weft__sim_planted_freed,

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "packet_job.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "machine/float_bits.h"
 #include "machine/host.h"
 #include "ops/programs.h"
 
 weft__program_fn weft__sim_planted_packets;
-
-/* Virtual time. The survivors of a fault come to their meeting up to a deadline apart. */
-enum { TIMEOUT_MS = 1000, SURVIVORS_TIMEOUT_MS = 60000 };
 
 struct packet_rank {
     struct packet_job *job;
@@ -44,14 +36,6 @@ static void fill_row(unsigned char *row, int32_t rank, int32_t launch)
     memcpy(row + PACKET_ROW_BYTES - sizeof(float), &last[rank], sizeof(float));
 }
 
-static weft_result open_comm(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
-                             uint32_t timeout_ms, weft_comm **comm)
-{
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.timeout_ms = timeout_ms;
-    return weft_comm_create(id, rank, num_ranks, &config, comm);
-}
-
 static int32_t num_streams(const struct packet_job *job)
 {
     return job->streams == PACKETS_ONE_STREAM ? 1 : PACKET_MAX_STREAMS;
@@ -59,8 +43,7 @@ static int32_t num_streams(const struct packet_job *job)
 
 static weft_result open_rank(struct packet_rank *rank)
 {
-    weft_result result =
-        open_comm(&rank->job->id, rank->number, PACKET_RANKS, TIMEOUT_MS, &rank->comm);
+    weft_result result = sim_job_open(&rank->job->sim, rank->number, &rank->comm);
     if (result == WEFT_OK)
         result = weft_heap_alloc(rank->comm, sizeof(struct packet_area), &rank->area);
     for (int32_t i = 0; i < num_streams(rank->job) && result == WEFT_OK; i++)
@@ -155,30 +138,6 @@ static int has_wrong_rows(const struct packet_rank *rank)
     return num_wrong > 0;
 }
 
-static int is_survivor(const struct packet_rank *rank)
-{
-    return rank->job->fault != WEFT__SIM_NO_FAULT && rank->number != rank->job->fault_rank;
-}
-
-/* Returns 1 if it is not the struck rank that the survivor blames. */
-static int blames_another(struct packet_rank *rank)
-{
-    int32_t failed_rank = -1;
-    rank->job->num_failed++;
-    return weft_comm_status(rank->comm, &failed_rank) == WEFT_OK ||
-           failed_rank != rank->job->fault_rank;
-}
-
-/* So that no survivor takes another's leaving for the fault. */
-static int meet_survivors(const struct packet_rank *rank)
-{
-    weft_comm *comm;
-    const int32_t number = rank->number - (rank->number > rank->job->fault_rank);
-    return open_comm(&rank->job->survivors_id, number, PACKET_RANKS - 1, SURVIVORS_TIMEOUT_MS,
-                     &comm) != WEFT_OK ||
-           weft_comm_destroy(comm) != WEFT_OK;
-}
-
 static int close_rank(struct packet_rank *rank)
 {
     int failed = 0;
@@ -193,33 +152,23 @@ static int close_rank(struct packet_rank *rank)
 static int run_rank(int32_t number, void *argument)
 {
     struct packet_rank rank = {.job = argument, .number = number};
+    struct sim_job *sim = &rank.job->sim;
     weft_result result = open_rank(&rank);
-    const int is_open = result == WEFT_OK;
-    if (result == WEFT_OK)
+    int failed = 0;
+    if (result == WEFT_OK) {
         result = launch_all(&rank);
-    int failed = rank.num_wrong > 0 || (result == WEFT_OK && has_wrong_rows(&rank));
-    if (is_survivor(&rank)) {
-        failed |= is_open && result != WEFT_OK && blames_another(&rank);
-        failed |= meet_survivors(&rank);
-    } else if (rank.job->fault == WEFT__SIM_NO_FAULT) {
-        failed |= result != WEFT_OK || weft_host_barrier(rank.comm) != WEFT_OK;
+        failed |= result == WEFT_OK ? has_wrong_rows(&rank)
+                                    : sim_job_blames_another(sim, number, rank.comm);
     }
+    failed |= rank.num_wrong > 0;
+    failed |= sim_job_part(sim, number, rank.comm, result);
     return failed | close_rank(&rank);
 }
 
 void packet_job_run(struct packet_job *job, uint64_t seed, struct weft__sim_result *result)
 {
-    const struct weft__sim_config config = {.seed = seed,
-                                            .policy = WEFT__SIM_MIXED,
-                                            .num_ranks = PACKET_RANKS,
-                                            .rank_main = run_rank,
-                                            .argument = job,
-                                            .weakened_site = WEFT__SIM_NO_SITE,
-                                            .fault = job->fault,
-                                            .fault_rank = job->fault_rank,
-                                            .fault_step = job->fault_step};
-    job->num_failed = 0;
-    assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
-    assert_int_equal(weft_unique_id_create(&job->survivors_id), WEFT_OK);
-    assert_int_equal(weft__sim_run(&config, result), 0);
+    job->sim.num_nodes = 1;
+    job->sim.ranks_per_node = PACKET_RANKS;
+    job->sim.weakened_site = WEFT__SIM_NO_SITE;
+    sim_job_run(&job->sim, run_rank, job, seed, result);
 }

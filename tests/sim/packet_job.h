@@ -3,8 +3,8 @@
 #ifndef WEFT_TESTS_SIM_PACKET_JOB_H
 #define WEFT_TESTS_SIM_PACKET_JOB_H
 
-#include "machine/sim/sim.h"
 #include "planted_packets.h"
+#include "sim_job.h"
 
 enum { PACKET_MAX_STREAMS = 2 };
 
@@ -15,11 +15,7 @@ struct packet_job {
     enum packet_form form;
     int32_t num_launches;
     enum packet_streams streams;
-    enum weft__sim_fault fault;
-    int32_t fault_rank;
-    uint64_t fault_step;
-    weft_unique_id id, survivors_id;
-    int32_t num_failed; /* ranks whose launches failed; they must have blamed fault_rank */
+    struct sim_job sim; /* whose ranks and nodes, and weakened site, the run fills in */
 };
 
 /* Fills *result; fails the test if there was no memory. */

@@ -26,6 +26,16 @@ WEFT_FN enum weft_status await_word(struct weft_warp *warp, const uint64_t *word
     return (enum weft_status)weft_max_u32(warp, (uint32_t)weft_wait(warp, word, 1, &site));
 }
 
+/* A put or a get of what is in the areas. */
+WEFT_FN enum weft_status copy_letter(struct weft_warp *warp, const struct access_args *args,
+                                     enum weft_access_operation operation, int32_t rank,
+                                     const unsigned char *source, const unsigned char *target)
+{
+    const struct weft_access access = {
+        operation, rank, place_of(args, source), place_of(args, target), ACCESS_LETTER_BYTES, 0, 0};
+    return weft_access_heap(warp, &args->heaps, &access);
+}
+
 /* The draft is written over as soon as it may be. */
 WEFT_FN enum weft_status send_letter(struct weft_warp *warp, const struct access_args *args,
                                      int32_t to)
@@ -52,20 +62,13 @@ WEFT_FN enum weft_status read_letter(struct weft_warp *warp, const struct access
                                      int32_t from)
 {
     struct access_area *area = args->area;
-    const struct weft_access get = {WEFT_ACCESS_GET,
-                                    from,
-                                    place_of(args, area->own_poster),
-                                    place_of(args, area->posters[from]),
-                                    ACCESS_LETTER_BYTES,
-                                    0,
-                                    0};
     enum weft_status status = WEFT_STATUS_OK;
     if (args->form != ACCESSES_NOT_AWAITED)
         status = await_word(warp, &area->has_written[from], from);
     if (status != WEFT_STATUS_OK)
         return status;
     check_letter(warp, args, area->letters[from], from);
-    status = weft_access_heap(warp, &args->heaps, &get);
+    status = copy_letter(warp, args, WEFT_ACCESS_GET, from, area->own_poster, area->posters[from]);
     if (status == WEFT_STATUS_OK)
         check_letter(warp, args, area->posters[from], from);
     return status;
@@ -90,17 +93,12 @@ WEFT_FN enum weft_status take_ticket(struct weft_warp *warp, const struct access
 WEFT_FN enum weft_status leave_note(struct weft_warp *warp, const struct access_args *args)
 {
     struct access_area *area = args->area;
-    const struct weft_access put = {WEFT_ACCESS_PUT,
-                                    args->heaps.num_ranks - 1,
-                                    place_of(args, area->note_draft),
-                                    place_of(args, area->note),
-                                    ACCESS_LETTER_BYTES,
-                                    0,
-                                    0};
+    const int32_t last = args->heaps.num_ranks - 1;
     const struct weft_access tell = {WEFT_ACCESS_PUT_SIGNAL,         1, 0, 0, 0,
                                      place_of(args, &area->is_told), 1};
     write_letter(warp, area->note_draft, 0);
-    enum weft_status status = weft_access_heap(warp, &args->heaps, &put);
+    enum weft_status status =
+        copy_letter(warp, args, WEFT_ACCESS_PUT, last, area->note_draft, area->note);
     if (status == WEFT_STATUS_OK && args->form != ACCESSES_NOT_QUIET)
         status = weft_quiet(warp, &args->heaps);
     return status == WEFT_STATUS_OK ? weft_access_heap(warp, &args->heaps, &tell) : status;
@@ -109,16 +107,10 @@ WEFT_FN enum weft_status leave_note(struct weft_warp *warp, const struct access_
 WEFT_FN enum weft_status read_note(struct weft_warp *warp, const struct access_args *args)
 {
     struct access_area *area = args->area;
-    const struct weft_access get = {WEFT_ACCESS_GET,
-                                    args->heaps.num_ranks - 1,
-                                    place_of(args, area->note),
-                                    place_of(args, area->fetched),
-                                    ACCESS_LETTER_BYTES,
-                                    0,
-                                    0};
+    const int32_t last = args->heaps.num_ranks - 1;
     enum weft_status status = await_word(warp, &area->is_told, 0);
     if (status == WEFT_STATUS_OK)
-        status = weft_access_heap(warp, &args->heaps, &get);
+        status = copy_letter(warp, args, WEFT_ACCESS_GET, last, area->note, area->fetched);
     if (status == WEFT_STATUS_OK)
         check_letter(warp, args, area->fetched, 0);
     return status;

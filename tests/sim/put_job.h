@@ -3,20 +3,14 @@
 #ifndef WEFT_TESTS_SIM_PUT_JOB_H
 #define WEFT_TESTS_SIM_PUT_JOB_H
 
-#include "machine/sim/sim.h"
 #include "planted_puts.h"
+#include "sim_job.h"
 
 struct put_job {
     enum put_form form;
-    int32_t num_nodes, ranks_per_node;
     int32_t num_launches;
     enum put_memory { PUT_MEMORY_OF_NETWORK, PUT_MEMORY_OF_HEAP } memory;
-    int32_t weakened_site;
-    enum weft__sim_fault fault;
-    int32_t fault_rank;
-    uint64_t fault_step;
-    weft_unique_id id, survivors_id;
-    int32_t num_failed; /* ranks whose launches failed; they must have blamed fault_rank */
+    struct sim_job sim;
 };
 
 /* Fills *result; fails the test if there was no memory. */

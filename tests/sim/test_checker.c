@@ -11,6 +11,7 @@
 
 #include "job.h"
 #include "scenario.h"
+#include "sim_job.h"
 
 enum { NUM_SEEDS = 300, MAX_TOKENS = 8 };
 
@@ -42,7 +43,7 @@ static void a_release_that_is_acquired_orders(void **state)
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         job_run(&job, seed, &result);
         assert_string_equal(result.report, "");
-        assert_false(job_is_caught(&result));
+        assert_false(sim_is_caught(&result));
     }
 }
 

@@ -9,10 +9,10 @@
 #include <cmocka.h>
 
 #include "machine/host.h"
-#include "machine/sim/sim.h"
 #include "ops/programs.h"
 #include "ops/windows.h"
 #include "planted_accesses.h"
+#include "sim_job.h"
 
 weft__program_fn weft__sim_planted_accesses;
 
@@ -20,9 +20,7 @@ enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 400, LONG_BYTES = WEFT_ONE_SIDED_CHUNK
 
 struct job {
     enum access_form form;
-    int32_t num_nodes, ranks_per_node;
-    int32_t weakened_site;
-    weft_unique_id id;
+    struct sim_job sim;
     uint64_t tickets[2][ACCESS_MAX_RANKS]; /* of programs, of streams */
 };
 
@@ -38,18 +36,10 @@ struct job_rank {
 
 static struct weft__sim_result result; /* large */
 
-static int32_t num_ranks_of(const struct job *job)
-{
-    return job->num_nodes * job->ranks_per_node;
-}
-
 static weft_result open_rank(struct job_rank *rank)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     void *area, *long_row;
-    config.num_nodes = rank->job->num_nodes;
-    WEFT__TRY(weft_comm_create(&rank->job->id, rank->number, num_ranks_of(rank->job), &config,
-                               &rank->comm));
+    WEFT__TRY(sim_job_open(&rank->job->sim, rank->number, &rank->comm));
     WEFT__TRY(weft_heap_alloc(rank->comm, sizeof *rank->area, &area));
     WEFT__TRY(weft_heap_alloc(rank->comm, 2 * LONG_BYTES, &long_row));
     rank->area = area;
@@ -67,7 +57,7 @@ static weft_result launch(struct job_rank *rank)
 {
     const struct weft__program program = {"accesses", weft__sim_planted_accesses};
     struct access_args args = {
-        .heaps = {rank->number, num_ranks_of(rank->job), rank->comm->windows->table},
+        .heaps = {rank->number, sim_job_num_ranks(&rank->job->sim), rank->comm->windows->table},
         .area = rank->area,
         .num_wrong = rank->num_wrong,
         .ticket = &rank->job->tickets[0][rank->number],
@@ -89,7 +79,7 @@ static weft_result call_all(struct job_rank *rank)
     weft_comm *comm = rank->comm;
     weft_stream *stream = rank->stream;
     struct access_area *area = rank->area;
-    const int32_t num_ranks = num_ranks_of(rank->job);
+    const int32_t num_ranks = sim_job_num_ranks(&rank->job->sim);
     const int32_t next = (rank->number + 1) % num_ranks;
     const int32_t previous = (rank->number + num_ranks - 1) % num_ranks;
     const int is_fenced = rank->number % 2;
@@ -115,7 +105,7 @@ static weft_result call_all(struct job_rank *rank)
 static int has_wrong_letters(struct job_rank *rank)
 {
     struct access_area *area = rank->area;
-    const int32_t num_ranks = num_ranks_of(rank->job);
+    const int32_t num_ranks = sim_job_num_ranks(&rank->job->sim);
     const int from = 1 + (rank->number + num_ranks - 1) % num_ranks;
     int num_wrong = rank->num_wrong[0] + rank->num_wrong[1];
     weft__sim_host_reads(area->called, ACCESS_LETTER_BYTES);
@@ -144,15 +134,7 @@ static int run_rank(int32_t number, void *argument)
 
 static void run(struct job *job, uint64_t seed)
 {
-    const struct weft__sim_config config = {.seed = seed,
-                                            .policy = WEFT__SIM_MIXED,
-                                            .num_ranks = num_ranks_of(job),
-                                            .rank_main = run_rank,
-                                            .argument = job,
-                                            .weakened_site = job->weakened_site,
-                                            .fault = WEFT__SIM_NO_FAULT};
-    assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
-    assert_int_equal(weft__sim_run(&config, &result), 0);
+    sim_job_run(&job->sim, run_rank, job, seed, &result);
 }
 
 static struct job job_of(enum access_form form, uint64_t seed)
@@ -161,14 +143,9 @@ static struct job job_of(enum access_form form, uint64_t seed)
         int32_t num_nodes, ranks_per_node;
     } shapes[] = {{2, 2}, {1, 3}, {3, 1}, {4, 1}};
     return (struct job){.form = form,
-                        .num_nodes = shapes[seed % 4].num_nodes,
-                        .ranks_per_node = shapes[seed % 4].ranks_per_node,
-                        .weakened_site = WEFT__SIM_NO_SITE};
-}
-
-static int is_caught(void)
-{
-    return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
+                        .sim = {.num_nodes = shapes[seed % 4].num_nodes,
+                                .ranks_per_node = shapes[seed % 4].ranks_per_node,
+                                .weakened_site = WEFT__SIM_NO_SITE}};
 }
 
 /* Programs draw from rank 0's word, streams from the last rank's. */
@@ -176,9 +153,9 @@ static void check_tickets(const struct job *job)
 {
     for (int source = 0; source < 2; source++) {
         uint32_t seen = 0;
-        for (int32_t rank = 0; rank < num_ranks_of(job); rank++)
+        for (int32_t rank = 0; rank < sim_job_num_ranks(&job->sim); rank++)
             seen |= 1u << job->tickets[source][rank];
-        assert_int_equal(seen, (1u << num_ranks_of(job)) - 1);
+        assert_int_equal(seen, (1u << sim_job_num_ranks(&job->sim)) - 1);
     }
 }
 
@@ -188,9 +165,7 @@ static void right_accesses_are_clean(void **state)
     for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
         struct job job = job_of(ACCESSES_RIGHT, seed);
         run(&job, seed);
-        if (is_caught())
-            print_message("seed %d: %s\n", (int)seed, result.report);
-        assert_false(is_caught());
+        sim_expect_sound(&result, seed);
         check_tickets(&job);
     }
 }
@@ -235,9 +210,9 @@ static int schedules_until_caught(int32_t site)
 {
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         struct job job = job_of(ACCESSES_RIGHT, seed);
-        job.weakened_site = site;
+        job.sim.weakened_site = site;
         run(&job, seed);
-        if (is_caught())
+        if (sim_is_caught(&result))
             return (int)seed + 1;
     }
     return 0;

@@ -14,19 +14,12 @@ enum { NUM_SEEDS = 300, NUM_SEEDS_RIGHT = 3000, NUM_LAUNCHES = 5 };
 
 static struct weft__sim_result result; /* large */
 
-static int is_caught(void)
-{
-    return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
-}
-
 static void check_clean(enum packet_form form, enum packet_streams streams, uint64_t num_seeds)
 {
     struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .streams = streams};
     for (uint64_t seed = 0; seed < num_seeds; seed++) {
         packet_job_run(&job, seed, &result);
-        if (is_caught())
-            print_message("seed %d: %s\n", (int)seed, result.report);
-        assert_false(is_caught());
+        sim_expect_sound(&result, seed);
     }
 }
 
@@ -166,17 +159,15 @@ static void check_fault(enum packet_form form, enum weft__sim_fault fault)
     struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES};
     int num_struck = 0, num_failed = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        job.fault = WEFT__SIM_NO_FAULT;
+        job.sim.fault = WEFT__SIM_NO_FAULT;
         packet_job_run(&job, seed, &result);
-        job.fault = fault;
-        job.fault_rank = (int32_t)(seed % PACKET_RANKS);
-        job.fault_step = result.num_steps * (seed % 100) / 100;
+        job.sim.fault = fault;
+        job.sim.fault_rank = (int32_t)(seed % PACKET_RANKS);
+        job.sim.fault_step = result.num_steps * (seed % 100) / 100;
         packet_job_run(&job, seed, &result);
-        if (is_caught())
-            print_message("seed %d: %s\n", (int)seed, result.report);
-        assert_false(is_caught());
+        sim_expect_sound(&result, seed);
         num_struck += result.fault_struck;
-        num_failed += job.num_failed;
+        num_failed += job.sim.num_failed;
     }
     print_message("%d faults, %d launches of survivors failed\n", num_struck, num_failed);
     assert_true(num_struck > NUM_SEEDS / 2 && num_failed > NUM_SEEDS / 2);

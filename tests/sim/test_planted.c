@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "job.h"
+#include "sim_job.h"
 
 enum { NUM_SEEDS = 500 };
 
@@ -35,8 +36,8 @@ static int count_caught(const struct planted *planted, enum form form)
     int num_caught = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         job_run(&job, seed, &result);
-        num_caught += job_is_caught(&result) && (form == FORM_CORRECTED || is_told(planted->told));
-        if (form == FORM_CORRECTED && job_is_caught(&result))
+        num_caught += sim_is_caught(&result) && (form == FORM_CORRECTED || is_told(planted->told));
+        if (form == FORM_CORRECTED && sim_is_caught(&result))
             print_message("seed %d: %s\n", (int)seed, result.report);
     }
     return num_caught;

@@ -20,22 +20,10 @@ static struct put_job job_of(enum put_form form, uint64_t seed)
         int32_t num_nodes, ranks_per_node;
     } shapes[] = {{2, 1}, {3, 1}, {4, 1}, {2, 2}};
     return (struct put_job){.form = form,
-                            .num_nodes = shapes[seed % 4].num_nodes,
-                            .ranks_per_node = shapes[seed % 4].ranks_per_node,
                             .num_launches = form == PUTS_UNAWAITED ? 1 : NUM_LAUNCHES,
-                            .weakened_site = WEFT__SIM_NO_SITE};
-}
-
-static int is_caught(void)
-{
-    return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
-}
-
-static void expect_sound(uint64_t seed)
-{
-    if (is_caught())
-        print_message("seed %d: %s\n", (int)seed, result.report);
-    assert_false(is_caught());
+                            .sim = {.num_nodes = shapes[seed % 4].num_nodes,
+                                    .ranks_per_node = shapes[seed % 4].ranks_per_node,
+                                    .weakened_site = WEFT__SIM_NO_SITE}};
 }
 
 static void check_clean(enum put_form form, uint64_t num_seeds)
@@ -43,7 +31,7 @@ static void check_clean(enum put_form form, uint64_t num_seeds)
     for (uint64_t seed = 0; seed < num_seeds; seed++) {
         struct put_job job = job_of(form, seed);
         put_job_run(&job, seed, &result);
-        expect_sound(seed);
+        sim_expect_sound(&result, seed);
     }
 }
 
@@ -64,10 +52,10 @@ static void sixteen_nodes_of_four_ranks_are_clean(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < NUM_SEEDS_LARGE; seed++) {
         struct put_job job = job_of(PUTS_RIGHT, seed);
-        job.num_nodes = PUT_MAX_NODES;
-        job.ranks_per_node = 4;
+        job.sim.num_nodes = PUT_MAX_NODES;
+        job.sim.ranks_per_node = 4;
         put_job_run(&job, seed, &result);
-        expect_sound(seed);
+        sim_expect_sound(&result, seed);
     }
 }
 
@@ -169,9 +157,9 @@ static int schedules_until_caught(int32_t site)
 {
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         struct put_job job = job_of(PUTS_RIGHT, seed);
-        job.weakened_site = site;
+        job.sim.weakened_site = site;
         put_job_run(&job, seed, &result);
-        if (is_caught())
+        if (sim_is_caught(&result))
             return (int)seed + 1;
     }
     return 0;
@@ -205,13 +193,13 @@ static void who_waits_for_a_dead_rank_blames_it(void **state)
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         struct put_job job = job_of(PUTS_RIGHT, seed);
         put_job_run(&job, seed, &result);
-        job.fault = seed % 8 < 4 ? WEFT__SIM_KILL : WEFT__SIM_STALL;
-        job.fault_rank = (int32_t)(seed / 8) % (job.num_nodes * job.ranks_per_node);
-        job.fault_step = result.num_steps * (seed % 100) / 100;
+        job.sim.fault = seed % 8 < 4 ? WEFT__SIM_KILL : WEFT__SIM_STALL;
+        job.sim.fault_rank = (int32_t)(seed / 8) % sim_job_num_ranks(&job.sim);
+        job.sim.fault_step = result.num_steps * (seed % 100) / 100;
         put_job_run(&job, seed, &result);
-        expect_sound(seed);
+        sim_expect_sound(&result, seed);
         num_struck += result.fault_struck;
-        num_failed += job.num_failed;
+        num_failed += job.sim.num_failed;
     }
     print_message("%d faults, %d launches of survivors failed\n", num_struck, num_failed);
     assert_true(num_struck > NUM_SEEDS / 2 && num_failed > NUM_SEEDS / 2);

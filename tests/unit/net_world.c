@@ -52,13 +52,58 @@ unsigned char *net_heap(const struct net_party *party, int32_t rank)
     return heaps + (size_t)rank * party->world->heap_bytes;
 }
 
+/* ---------------------------------------------------------------- memory of devices */
+
+static weft_result operate(const struct net_device *device)
+{
+    return device->state == NET_WORKS ? WEFT_OK
+                                      : weft__error(WEFT_ERROR_SYSTEM, "the device broke");
+}
+
+static weft_result read_device(void *context, void *bytes, uint64_t offset, size_t num_bytes)
+{
+    struct net_device *device = context;
+    device->num_reads++;
+    memcpy(bytes, device->memory + offset, num_bytes);
+    return operate(device);
+}
+
+static weft_result write_device(void *context, uint64_t offset, const void *bytes, size_t num_bytes)
+{
+    const struct net_device *device = context;
+    memcpy(device->memory + offset, bytes, num_bytes);
+    return operate(device);
+}
+
+static weft_result add_on_device(void *context, uint64_t offset, uint64_t add, uint64_t *before)
+{
+    const struct net_device *device = context;
+    *before = atomic_fetch_add((_Atomic uint64_t *)(void *)(device->memory + offset), add);
+    return operate(device);
+}
+
+static weft_result reg(struct net_party *party, uint32_t number, void *memory, size_t num_bytes)
+{
+    struct net_device *device = &party->devices[number];
+    const struct weft__net_accessor accessor = {device, read_device, write_device, add_on_device};
+    uint32_t region = 0;
+    device->memory = memory;
+    atomic_store(&device->num_bytes, num_bytes);
+    weft_result result =
+        (party->world->on_device >> number & 1) == 0
+            ? weft__net_reg(party->net, memory, num_bytes, &region)
+            : weft__net_reg_accessed(party->net, &accessor, num_bytes, &device->num_bytes, &region);
+    if (result == WEFT_OK && region != number)
+        result = weft__error(WEFT_ERROR_SYSTEM, "region %u is %u", number, region);
+    return result;
+}
+
 /* ---------------------------------------------------------------- a party's life */
 
 static int open_party(struct net_party *party, struct weft__net_fake *fake)
 {
     const struct net_world *world = party->world;
     struct weft__net_blob blob;
-    uint32_t heap, staging, words;
     const struct weft__net_config config = {.engine = world->engine,
                                             .rank = party->rank,
                                             .num_ranks = world->num_ranks,
@@ -71,12 +116,11 @@ static int open_party(struct net_party *party, struct weft__net_fake *fake)
                                             .fake = fake};
     if (weft__net_open(&config, &party->net) != WEFT_OK)
         return -1;
-    if (weft__net_reg(party->net, party->heap, world->heap_bytes, &heap) != WEFT_OK ||
-        weft__net_reg(party->net, party->staging, world->staging_bytes, &staging) != WEFT_OK ||
-        weft__net_reg(party->net, party->words, sizeof(shared->words[0]), &words) != WEFT_OK ||
+    if (reg(party, 0, party->heap, world->heap_bytes) != WEFT_OK ||
+        reg(party, 1, party->staging, world->staging_bytes) != WEFT_OK ||
+        reg(party, NET_WORDS_REGION, party->words, sizeof(shared->words[0])) != WEFT_OK ||
         weft__net_address(party->net, &blob) != WEFT_OK ||
-        blob.num_bytes > sizeof(shared->blobs[0].bytes) || heap != 0 || staging != 1 ||
-        words != NET_WORDS_REGION)
+        blob.num_bytes > sizeof(shared->blobs[0].bytes))
         return -1;
     memcpy(shared->blobs[party->rank].bytes, blob.bytes, blob.num_bytes);
     shared->blobs[party->rank].num_bytes = blob.num_bytes;

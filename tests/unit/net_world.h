@@ -12,7 +12,13 @@
 #include "net/fake.h"
 #include "net/net.h"
 
-enum { NET_MAX_PARTIES = 16, NET_MAX_WORDS = 256, NET_WORDS_REGION = 2, NET_HEAP_FILL = 0xa5 };
+enum {
+    NET_MAX_PARTIES = 16,
+    NET_MAX_WORDS = 256,
+    NET_WORDS_REGION = 2,
+    NET_NUM_REGIONS,
+    NET_HEAP_FILL = 0xa5
+};
 
 enum net_verdict {
     NET_AGAIN,
@@ -31,6 +37,14 @@ struct net_shared { /* by all parties */
     } blobs[NET_MAX_PARTIES];
 };
 
+/* Memory that the net reaches by functions alone, which have its address. */
+struct net_device {
+    unsigned char *memory;
+    _Atomic uint64_t num_bytes;
+    uint64_t num_reads;
+    enum { NET_WORKS, NET_BROKEN } state; /* broken: they fail */
+};
+
 struct net_party {
     int32_t rank, num_ranks;
     const struct net_world *world;
@@ -39,6 +53,8 @@ struct net_party {
     unsigned char *heap;     /* region 0 */
     unsigned char *staging;  /* region 1, which nobody else writes */
     _Atomic uint64_t *words; /* region 2 */
+    struct net_device
+        devices[NET_NUM_REGIONS]; /* that the regions are in, if the world has them there */
     uint64_t random;
     void *own; /* the scenario's */
 };
@@ -49,6 +65,7 @@ struct net_world {
     int32_t num_ranks;
     uint64_t seed;
     size_t heap_bytes, staging_bytes;
+    uint32_t on_device; /* bit per region: the net does not get its address */
     size_t max_message_bytes, min_write_bytes;
     uint32_t max_delay, full_one_in;    /* of engine fake */
     int32_t victim;                     /* rank that may end by net_kill_self or net_stop_self */

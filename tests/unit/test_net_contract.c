@@ -370,6 +370,7 @@ static void run(struct net_world world)
     world.step = step;
     world.end = free;
     world.victim = NET_NO_VICTIM;
+    world.on_device = (uint32_t)world.seed % 8; /* all combinations */
     world.staging_bytes = world.heap_bytes;
     assert_int_equal(net_world_run(&world), 0);
 }

@@ -201,6 +201,7 @@ static void run(const char *engine, enum net_verdict (*step)(struct net_party *)
                                     .num_ranks = step == outlive ? 3 : 2 + (int32_t)(seed % 3),
                                     .seed = seed,
                                     .heap_bytes = 1 << 20,
+                                    .on_device = (uint32_t)seed * 3 % 8,
                                     .staging_bytes = (size_t)NUM_AT_A_TIME * SLOT_BYTES,
                                     .max_message_bytes = seed % 2 == 0 ? 4096 : 0,
                                     .max_delay = 50,

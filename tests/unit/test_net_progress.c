@@ -18,6 +18,7 @@
 
 #include "comm/error.h"
 #include "comm/thread.h"
+#include "harness/machine.h"
 #include "net/progress.h"
 #include "net_world.h"
 
@@ -486,10 +487,8 @@ static void others_drive_too(void **engine)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        {"threads_drive_shm", threads_drive, NULL, NULL, "shm"},
-        {"threads_drive_ucx", threads_drive, NULL, NULL, "ucx"},
-        {"others_drive_shm", others_drive_too, NULL, NULL, "shm"},
-        {"others_drive_ucx", others_drive_too, NULL, NULL, "ucx"},
+        TESTS_OVER_ENGINES(threads_drive),
+        TESTS_OVER_ENGINES(others_drive_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,26 +220,15 @@ static int put_beyond_the_memory(struct ranks_context *context)
 
 /* ---------------------------------------------------------------- tests */
 
-static void run_on(const char *engine)
+static void rows_arrive(void **state)
 {
+    const char *engine = *state;
     if (!tests_network_is_there(engine))
         skip();
     setenv("WEFT_NET", engine, 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, pass_rows_in_growing_heaps, NULL), 0);
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, pass_rows_in_growing_heaps, NULL), 0);
     unsetenv("WEFT_NET");
-}
-
-static void rows_arrive_over_shm(void **state)
-{
-    (void)state;
-    run_on("shm");
-}
-
-static void rows_arrive_over_ucx(void **state)
-{
-    (void)state;
-    run_on("ucx");
 }
 
 static void puts_that_are_wrong_fail_the_communicator(void **state)
@@ -254,8 +243,7 @@ static void puts_that_are_wrong_fail_the_communicator(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_arrive_over_shm),
-        cmocka_unit_test(rows_arrive_over_ucx),
+        TESTS_OVER_ENGINES(rows_arrive),
         cmocka_unit_test(puts_that_are_wrong_fail_the_communicator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,10 +84,13 @@ int doctor_print_network(enum doctor_format format, const weft_net_info *info)
 {
     const char *engine = info->engine[0] != '\0' ? info->engine : "none";
     if (format == DOCTOR_FORMAT_JSON)
-        return print_object(json_pack("{s:s, s:s, s:s, s:s}", "kind", "network", "engine", engine,
-                                      "transport", info->transport, "why", info->reason));
+        return print_object(json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", "network", "engine",
+                                      engine, "transport", info->transport, "why", info->reason,
+                                      "gpu_memory", info->gpu_memory));
     printf("network between nodes: %s%s%s%s, %s\n", engine, info->transport[0] != '\0' ? " (" : "",
            info->transport, info->transport[0] != '\0' ? ")" : "", info->reason);
+    if (info->gpu_memory[0] != '\0')
+        printf("memory of GPUs between nodes: %s\n", info->gpu_memory);
     return finish(0);
 }
 

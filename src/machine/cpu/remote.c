@@ -5,6 +5,13 @@
 #include "machine/cpu/launch.h"
 #include "net/attach.h"
 
+_Static_assert((int)WEFT_ACCESS_PUT == (int)WEFT__WORK_PUT &&
+                   (int)WEFT_ACCESS_PUT_SIGNAL == (int)WEFT__WORK_PUT_SIGNAL &&
+                   (int)WEFT_ACCESS_GET == (int)WEFT__WORK_GET &&
+                   (int)WEFT_ACCESS_FETCH_ADD == (int)WEFT__WORK_FETCH_ADD &&
+                   (int)WEFT_ACCESS_FLUSH == (int)WEFT__WORK_FLUSH,
+               "programs post what the network takes");
+
 void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
 {
     /* Region 0 is the heap. */
@@ -21,24 +28,18 @@ void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *
 
 uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access)
 {
-    static const enum weft__work_operation operations[] = {
-        [WEFT_ACCESS_PUT] = WEFT__WORK_PUT,
-        [WEFT_ACCESS_PUT_SIGNAL] = WEFT__WORK_PUT_SIGNAL,
-        [WEFT_ACCESS_GET] = WEFT__WORK_GET,
-        [WEFT_ACCESS_FETCH_ADD] = WEFT__WORK_FETCH_ADD,
-        [WEFT_ACCESS_FLUSH] = WEFT__WORK_FLUSH};
     /* What a rank that has left was sent before, it has taken: only a flush of that has nothing to lose. */
-    const struct weft__work_request request = {.operation = operations[access->operation],
-                                               .loss = access->operation == WEFT_ACCESS_FLUSH
-                                                           ? WEFT__WORK_MAY_BE_LOST
-                                                           : WEFT__WORK_MUST_NOT_BE_LOST,
-                                               .peer = access->rank,
-                                               .source = access->source,
-                                               .target = access->target,
-                                               .num_bytes = access->num_bytes,
-                                               .word = access->word,
-                                               .add = access->add,
-                                               .poster = WEFT__POSTER_DRIVES};
+    const struct weft__work_request request = {
+        .operation = (enum weft__work_operation)access->operation,
+        .loss = access->operation == WEFT_ACCESS_FLUSH ? WEFT__WORK_MAY_BE_LOST
+                                                       : WEFT__WORK_MUST_NOT_BE_LOST,
+        .peer = access->rank,
+        .source = access->source,
+        .target = access->target,
+        .num_bytes = access->num_bytes,
+        .word = access->word,
+        .add = access->add,
+        .poster = WEFT__POSTER_DRIVES};
     return weft__net_post(weft__cpu_comm_of(warp), &request);
 }
 

@@ -25,6 +25,7 @@
     X(ctx_get_device, cuCtxGetDevice)                                                              \
     X(ctx_push_current, cuCtxPushCurrent)                                                          \
     X(ctx_pop_current, cuCtxPopCurrent)                                                            \
+    X(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange)                                  \
     X(mem_get_info, cuMemGetInfo)                                                                  \
     X(mem_alloc, cuMemAlloc)                                                                       \
     X(mem_alloc_async, cuMemAllocAsync)                                                            \
@@ -61,11 +62,13 @@
     X(launch_kernel_ex, cuLaunchKernelEx)                                                          \
     X(launch_host_func, cuLaunchHostFunc)                                                          \
     X(stream_create, cuStreamCreate)                                                               \
+    X(stream_create_with_priority, cuStreamCreateWithPriority)                                     \
     X(stream_destroy, cuStreamDestroy)                                                             \
     X(stream_synchronize, cuStreamSynchronize)                                                     \
     X(stream_get_ctx, cuStreamGetCtx)                                                              \
     X(stream_is_capturing, cuStreamIsCapturing)                                                    \
     X(stream_begin_capture, cuStreamBeginCapture)                                                  \
+    X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode)                      \
     X(stream_end_capture, cuStreamEndCapture)                                                      \
     X(stream_wait_event, cuStreamWaitEvent)                                                        \
     X(graph_instantiate, cuGraphInstantiateWithFlags)                                              \

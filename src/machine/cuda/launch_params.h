@@ -53,18 +53,23 @@ struct weft__cuda_work {
     uint64_t source, target;
     uint64_t num_bytes;
     uint64_t word, add;
-    uint32_t operation;
+    uint32_t operation; /* enum weft_access_operation */
     int32_t peer;
-    uint64_t unused; /* slots are cache lines */
+    uint32_t loss;
+    uint32_t unused; /* slots are cache lines */
 };
+
+/* enum weft__work_loss */
+enum { WEFT__CUDA_MAY_BE_LOST, WEFT__CUDA_MUST_NOT_BE_LOST };
 
 /* That queue, in pinned memory but for its first word; no slots: there is no network. */
 struct weft__cuda_work_queue {
     struct weft__cuda_work *slots;
     unsigned long long *num_reserved; /* in device memory */
-    const uint64_t *num_taken;
+    const uint64_t *num_taken, *num_completed;
+    const uint32_t *comm_has_failed;
+    uint64_t memory_place, heap_place; /* where the regions of puts and accesses begin */
     uint32_t num_slots;
-    uint32_t put_signal; /* the operation */
 };
 
 /* The first parameter of every kernel; the program's arguments are the second. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the network reaches of a rank with a GPU: an address range of the host, parts of which are pinned when they are
- * allocated, so that the GPU has them at the same addresses. Networks that reach the memory of GPUs themselves
- * would need no more than another range here.
+ * allocated, so that the GPU has them at the same addresses; and the heap, by functions (network_heap.c).
  */
 #include "machine/cuda/network.h"
 
@@ -13,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "comm/ranges.h"
+#include "machine/cuda/network_heap.h"
 #include "net/attach.h"
 
 #define RANGE_BYTES (UINT64_C(1) << 36) /* of addresses: more than anybody pins */
@@ -25,15 +25,19 @@ struct weft__cuda_network {
     struct weft__work_queue *queue;
     CUdeviceptr queue_on_device;
     void *num_reserved;
+    struct weft__cuda_network_heap heap;
 };
 
-_Static_assert(sizeof(struct weft__cuda_work) == sizeof(struct weft__work_slot) &&
-                   offsetof(struct weft__cuda_work, target) ==
-                       offsetof(struct weft__work_slot, target) &&
-                   offsetof(struct weft__cuda_work, word) ==
-                       offsetof(struct weft__work_slot, word) &&
-                   offsetof(struct weft__cuda_work, peer) == offsetof(struct weft__work_slot, peer),
-               "GPUs see the slots as they are");
+_Static_assert(
+    sizeof(struct weft__cuda_work) == sizeof(struct weft__work_slot) &&
+        offsetof(struct weft__cuda_work, target) == offsetof(struct weft__work_slot, target) &&
+        offsetof(struct weft__cuda_work, word) == offsetof(struct weft__work_slot, word) &&
+        offsetof(struct weft__cuda_work, peer) == offsetof(struct weft__work_slot, peer) &&
+        offsetof(struct weft__cuda_work, loss) == offsetof(struct weft__work_slot, loss),
+    "GPUs see the slots as they are");
+_Static_assert((int)WEFT__CUDA_MAY_BE_LOST == (int)WEFT__WORK_MAY_BE_LOST &&
+                   (int)WEFT__CUDA_MUST_NOT_BE_LOST == (int)WEFT__WORK_MUST_NOT_BE_LOST,
+               "and what is in them");
 
 /* ---------------------------------------------------------------- memory */
 
@@ -131,7 +135,8 @@ static weft_result open_memory(weft_comm *comm)
     if (base == MAP_FAILED)
         return weft__system_error("mmap");
     network->base = base;
-    return make_queue(comm, network);
+    WEFT__TRY(make_queue(comm, network));
+    return weft__cuda_network_heap_open(comm, &network->heap);
 }
 
 weft_result weft__cuda_network_start(weft_comm *comm)
@@ -140,12 +145,18 @@ weft_result weft__cuda_network_start(weft_comm *comm)
         return WEFT_OK;
     WEFT__TRY(weft__comm_agree(comm, open_memory(comm), "have memory for the network"));
     struct weft__cuda_network *network = weft__cuda_of(comm)->network;
-    return weft__net_attach_memory(comm,
-                                   &(struct weft__net_memory){.base = network->base,
-                                                              .max_bytes = RANGE_BYTES,
-                                                              .num_bytes = &network->num_bytes,
-                                                              .device_queue = network->queue,
-                                                              .num_device_slots = NUM_SLOTS});
+    const struct weft__net_accessor accessor = weft__cuda_network_heap_accessor(&network->heap);
+    weft_heap_info heap;
+    weft__heap_query(comm->heap, &heap);
+    return weft__net_attach_memory(
+        comm, &(struct weft__net_memory){.base = network->base,
+                                         .max_bytes = RANGE_BYTES,
+                                         .num_bytes = &network->num_bytes,
+                                         .accessor = &accessor,
+                                         .max_accessed_bytes = heap.max_bytes,
+                                         .num_accessed_bytes = weft__heap_backed_bytes(comm->heap),
+                                         .device_queue = network->queue,
+                                         .num_device_slots = NUM_SLOTS});
 }
 
 void weft__cuda_network_stop(weft_comm *comm)
@@ -155,6 +166,7 @@ void weft__cuda_network_stop(weft_comm *comm)
     if (cuda == NULL || cuda->network == NULL)
         return;
     struct weft__cuda_network *network = cuda->network;
+    weft__cuda_network_heap_close(&network->heap);
     if (network->queue != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
         (void)weft__cu.mem_free_host(network->queue);
         weft__cuda_leave();
@@ -177,7 +189,10 @@ struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *c
         .slots = (void *)(queue + offsetof(struct weft__work_queue, slots)),
         .num_reserved = network->num_reserved,
         .num_taken = (void *)(queue + offsetof(struct weft__work_queue, num_taken)),
+        .num_completed = (void *)(queue + offsetof(struct weft__work_queue, num_completed)),
+        .comm_has_failed = (void *)(queue + offsetof(struct weft__work_queue, comm_has_failed)),
+        .memory_place = weft__net_place(WEFT__NET_MEMORY_REGION, 0),
+        .heap_place = weft__net_place(WEFT__NET_ACCESSED_REGION, 0),
         .num_slots = NUM_SLOTS,
-        .put_signal = WEFT__WORK_PUT_SIGNAL,
     };
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The network of a communicator whose ranks have GPUs: memory of the host that both reach, and a queue. */
+/* The network of a communicator whose ranks have GPUs: memory of the host that both reach, the heaps, and a queue. */
 #ifndef WEFT_MACHINE_CUDA_NETWORK_H
 #define WEFT_MACHINE_CUDA_NETWORK_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Puts to ranks of other nodes on the cuda machine; part of primitives.h. What is sent is in pinned memory of the
- * host; the rank's progress thread takes the order for it from a queue there. */
+/* Puts and accesses to ranks of other nodes on the cuda machine; part of primitives.h. The rank's progress thread takes
+ * the orders for them from a queue in pinned memory. What is put is in pinned memory, too, what is accessed in the
+ * heaps. */
 #ifndef WEFT_MACHINE_CUDA_REMOTE_H
 #define WEFT_MACHINE_CUDA_REMOTE_H
 
@@ -20,30 +21,71 @@ weft__cuda_await_work_slot(const struct weft__cuda_work_queue *queue, uint64_t n
     return &queue->slots[number % queue->num_slots];
 }
 
+/* Lane 0: places are offsets in the region that `first_place` begins. */
+WEFT_FN uint64_t weft__cuda_order(const struct weft__cuda_work_queue *queue,
+                                  const struct weft_access *access, uint64_t first_place,
+                                  uint32_t loss)
+{
+    const uint64_t number = atomicAdd(queue->num_reserved, 1ull);
+    struct weft__cuda_work *work = weft__cuda_await_work_slot(queue, number);
+    work->source = first_place + access->source;
+    work->target = first_place + access->target;
+    work->num_bytes = access->num_bytes;
+    work->word = first_place + access->word;
+    work->add = access->add;
+    work->operation = (uint32_t)access->operation;
+    work->peer = access->rank;
+    work->loss = loss;
+    /* Pairs with the thread's acquire. */
+    asm volatile("st.release.sys.global.u64 [%0], %1;"
+                 :
+                 : "l"(&work->ready), "l"(number + 1)
+                 : "memory");
+    return number;
+}
+
+/* What each lane has done goes before lane 0's release. */
+WEFT_FN void weft__cuda_prepare_order(struct weft_warp *warp)
+{
+    weft__cuda_complete_stores(warp);
+    asm volatile("fence.acq_rel.sys;" : : : "memory");
+    __syncwarp();
+}
+
 WEFT_FN void weft_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
 {
     const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
-    weft__cuda_complete_stores(warp);
-    /* What each lane has done, before lane 0's release. */
-    asm volatile("fence.acq_rel.sys;" : : : "memory");
+    const struct weft_access access = {WEFT_ACCESS_PUT_SIGNAL, put->rank, put->source, put->target,
+                                       put->num_bytes,         put->word, put->add};
+    weft__cuda_prepare_order(warp);
+    if (weft_lane_idx(warp) == 0)
+        (void)weft__cuda_order(queue, &access, queue->memory_place, WEFT__CUDA_MAY_BE_LOST);
     __syncwarp();
-    if (weft_lane_idx(warp) == 0) {
-        const uint64_t number = atomicAdd(queue->num_reserved, 1ull);
-        struct weft__cuda_work *work = weft__cuda_await_work_slot(queue, number);
-        work->source = put->source;
-        work->target = put->target;
-        work->num_bytes = put->num_bytes;
-        work->word = put->word;
-        work->add = put->add;
-        work->operation = queue->put_signal;
-        work->peer = put->rank;
-        /* Pairs with the thread's acquire. */
-        asm volatile("st.release.sys.global.u64 [%0], %1;"
-                     :
-                     : "l"(&work->ready), "l"(number + 1)
-                     : "memory");
-    }
-    __syncwarp();
+}
+
+WEFT_FN uint64_t weft_remote_post(struct weft_warp *warp, const struct weft_access *access)
+{
+    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
+    /* What a rank that has left was sent before, it has taken: only a flush of that has nothing to lose. */
+    const uint32_t loss = access->operation == WEFT_ACCESS_FLUSH ? WEFT__CUDA_MAY_BE_LOST
+                                                                 : WEFT__CUDA_MUST_NOT_BE_LOST;
+    uint64_t number = 0;
+    weft__cuda_prepare_order(warp);
+    if (weft_lane_idx(warp) == 0)
+        number = weft__cuda_order(queue, access, queue->heap_place, loss);
+    return __shfl_sync(0xffffffffu, number, 0);
+}
+
+WEFT_FN enum weft_status weft_remote_await(struct weft_warp *warp, uint64_t number,
+                                           const struct weft_wait_site *site)
+{
+    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
+    const enum weft_status status = weft_wait(warp, queue->num_completed, number + 1, site);
+    /* What fails completes, too, but not before this is set. */
+    if (status != WEFT_STATUS_OK || *(const volatile uint32_t *)queue->comm_has_failed == 0)
+        return status;
+    const struct weft_failure failure = {WEFT_FAILURE_COMM, *site, 0, 0, 0};
+    return weft_fail(warp, &failure);
 }
 
 #endif

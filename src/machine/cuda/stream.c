@@ -6,7 +6,6 @@
 #include "machine/cuda/graph.h"
 #include "machine/cuda/network.h"
 #include "machine/cuda/stream.h"
-#include "net/attach.h"
 
 /* It may outlive the communicator that it was made for. */
 struct own_event {
@@ -320,7 +319,7 @@ static const struct weft__machine machine = {
     .kind = WEFT_MACHINE_CUDA,
     .max_windows = 1024,
     .describe = weft__cuda_describe,
-    .describe_network = weft__net_describe,
+    .describe_network = weft__cuda_describe_network,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,
     .network_alloc = weft__cuda_network_alloc,

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* The counts of notify, where they lie at other ranks: what it shares with internode_notify. */
+#ifndef WEFT_PROGRAMS_COUNTS_H
+#define WEFT_PROGRAMS_COUNTS_H
+
+#include "programs/notify.h"
+
+/* At `owner`, what `source` has counted for it. */
+WEFT_FN int32_t *weft_counts_of(const struct weft_notify_args *args, uint64_t sequence,
+                                int32_t owner, int32_t source)
+{
+    const uint64_t buffer = (sequence % 2) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
+    return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
+           buffer * (uint64_t)args->counts_stride;
+}
+
+/* Of one of the numbers that the first so many sources have for this rank. */
+WEFT_FN int32_t weft_counts_sum(const struct weft_notify_args *args, uint64_t sequence,
+                                int32_t num_sources, int32_t column)
+{
+    int32_t sum = 0;
+    for (int32_t source = 0; source < num_sources; source++)
+        sum += weft_counts_of(args, sequence, args->exchange.rank, source)[column];
+    return sum;
+}
+
+WEFT_FN int32_t weft_num_local_experts(const struct weft_placement *placement, int32_t rank)
+{
+    return placement->rank_offsets[rank + 1] - placement->rank_offsets[rank];
+}
+
+/* Warp-wide: this rank's selections of the experts of a rank, in the order of their local ids. */
+WEFT_FN void weft_copy_selections(struct weft_warp *warp, const struct weft_notify_args *args,
+                                  int32_t rank, int32_t *selections)
+{
+    const struct weft_placement *placement = &args->placement;
+    const int32_t *entries = placement->rank_entries + placement->rank_offsets[rank];
+    for (int32_t i = weft_lane_idx(warp); i < weft_num_local_experts(placement, rank);
+         i += WEFT_WARP_SIZE)
+        selections[i] = args->routing.entry_selections[entries[i]];
+}
+
+/* By every warp: the rows of this rank's experts, whose counts begin with that number. */
+WEFT_FN void weft_receive_selections(struct weft_warp *warp, const struct weft_notify_args *args,
+                                     uint64_t sequence, int32_t first_column)
+{
+    const struct weft_routing *routing = &args->routing;
+    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
+    const int32_t alignment = args->expert_alignment;
+    for (int32_t i = thread; i < weft_num_local_experts(&args->placement, routing->rank);
+         i += weft_num_warps(warp) * WEFT_WARP_SIZE) {
+        const int32_t num_selections =
+            weft_counts_sum(args, sequence, routing->num_ranks, first_column + i);
+        routing->recv_expert_rows[i] = (num_selections + alignment - 1) / alignment * alignment;
+    }
+}
+
+#endif
