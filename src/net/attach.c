@@ -301,20 +301,17 @@ const uint64_t *weft__net_num_completed(const weft_comm *comm)
 
 void weft__net_drive(weft_comm *comm)
 {
-    if (comm->network != NULL)
-        weft__progress_drive(comm->network->progress);
+    weft__progress_drive(comm->network->progress);
 }
 
 void weft__net_drive_posted(weft_comm *comm)
 {
-    if (comm->network != NULL)
-        weft__progress_drive_posted(comm->network->progress);
+    weft__progress_drive_posted(comm->network->progress);
 }
 
 void weft__net_hand_back(weft_comm *comm)
 {
-    if (comm->network != NULL)
-        weft__progress_hand_back(comm->network->progress);
+    weft__progress_hand_back(comm->network->progress);
 }
 
 void weft__net_drain(weft_comm *comm)

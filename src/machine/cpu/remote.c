@@ -21,9 +21,8 @@ void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *
                                                .target = put->target,
                                                .num_bytes = put->num_bytes,
                                                .word = put->word,
-                                               .add = put->add,
-                                               .poster = WEFT__POSTER_DRIVES};
-    (void)weft__net_post(weft__cpu_comm_of(warp), &request);
+                                               .add = put->add};
+    (void)weft__cpu_net_post(warp, &request);
 }
 
 uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access)
@@ -38,9 +37,8 @@ uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access 
         .target = access->target,
         .num_bytes = access->num_bytes,
         .word = access->word,
-        .add = access->add,
-        .poster = WEFT__POSTER_DRIVES};
-    return weft__net_post(weft__cpu_comm_of(warp), &request);
+        .add = access->add};
+    return weft__cpu_net_post(warp, &request);
 }
 
 enum weft_status weft__cpu_remote_await(struct weft_warp *warp, uint64_t number,
