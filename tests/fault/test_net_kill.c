@@ -79,6 +79,7 @@ static int survive(struct ranks_context *context)
     struct party party;
     setenv("WEFT_NET", plan->engine, 1);
     setenv("WEFT_HEARTBEAT_MS", plan->signal == SIGSTOP ? "500" : "10000", 1);
+    RANK_CHECK_OK(context, tests_warm_up(&context->id));
     const struct stock before = stock_take();
     if (open_party(context, plan->num_nodes, &party) != 0)
         return 1;

@@ -238,7 +238,9 @@ static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens
         .R = (uint64_t)spec->num_ranks,
         .D = (uint64_t)spec->num_nodes,
         .L = (uint64_t)num_local,
-        .C = spec->num_channels == 0 ? 1 : (uint64_t)spec->num_channels,
+        .C = spec->num_channels != 0 ? (uint64_t)spec->num_channels
+             : tests_on_cuda()       ? 4
+                                     : 1,
         .S = spec->num_staging_slots == 0 ? 8 : (uint64_t)spec->num_staging_slots,
         .B = spec->staging_slot_bytes == 0 ? 64 << 10 : round_up(spec->staging_slot_bytes, 16),
         .E_rank = (uint64_t)weft_ep_num_local_experts(self->ep, self->context->rank),

@@ -19,12 +19,19 @@ enum {
     WEFT__CUDA_WARP_BYTES = (WEFT_WARP_POINTERS * 8 + 127) / 128 * 128
 };
 
+/* Of waits that take long. */
+enum { WEFT__CUDA_NUM_LONG_WAITS = 16 };
+struct weft__cuda_long_wait {
+    uint64_t wait;      /* the last one: weft__cuda_pack_wait */
+    uint32_t num_looks; /* changes as long as there is one */
+    uint32_t unused;
+};
+
 /* Of one communicator, in pinned memory of the host: waits look at it now and then. */
 struct weft__cuda_board {
+    /* Written by waits, each by those for every so manyth rank. */
+    struct weft__cuda_long_wait long_waits[WEFT__CUDA_NUM_LONG_WAITS];
     uint32_t comm_has_failed; /* written by the host */
-    /* Written by waits that take long: it changes as long as there are some. */
-    uint32_t num_looks;
-    uint64_t wait; /* the last of them: weft__cuda_pack_wait */
     /* Written by the first warp that fails; the failure, too, before it is told. */
     uint32_t failure_is_told;
     uint32_t failed_program; /* program_idx of its launch */

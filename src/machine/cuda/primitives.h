@@ -247,15 +247,17 @@ WEFT_FN int weft__cuda_must_end(const struct weft_warp *warp, const struct weft_
     return 1;
 }
 
-/* One of the waits that are going on is enough, so they overwrite each other. */
+/* Warps wait for several ranks at a time, each of which may lead to who holds up all. Of the waits for the same rank one
+ * is enough, so they overwrite each other. */
 WEFT_FN void weft__cuda_publish_wait(const struct weft_warp *warp,
                                      const struct weft_wait_site *site)
 {
-    struct weft__cuda_board *board = warp->launch->board;
     if (site->rank == WEFT_NO_RANK)
         return;
-    *(volatile uint64_t *)&board->wait = weft__cuda_pack_wait(site->rank, site->exchange);
-    *(volatile uint32_t *)&board->num_looks = *(volatile uint32_t *)&board->num_looks + 1;
+    struct weft__cuda_long_wait *own =
+        &warp->launch->board->long_waits[site->rank % WEFT__CUDA_NUM_LONG_WAITS];
+    *(volatile uint64_t *)&own->wait = weft__cuda_pack_wait(site->rank, site->exchange);
+    *(volatile uint32_t *)&own->num_looks = *(volatile uint32_t *)&own->num_looks + 1;
 }
 
 /* Of a wait that polls; all zero at first. */

@@ -6,7 +6,11 @@
 #include "comm/thread.h"
 #include "machine/cuda/device.h"
 
-enum { POLL_MS = 5 }; /* how late the others may hear of a failure, at some 200 wake-ups a second */
+enum {
+    POLL_MS = 5, /* how late the others may hear of a failure, at some 200 wake-ups a second */
+    /* Kernels that wait look about once a millisecond, but only while they run: ranks that share a GPU take turns. */
+    LOOK_MS = 50
+};
 
 /* Called with the status's mutex held. */
 static void post_news(const weft_comm *comm)
@@ -28,35 +32,51 @@ static int has_news(const weft_comm *comm)
            atomic_load(&comm->status.result) == WEFT_OK;
 }
 
-/* What kernels wait for, for ranks that ask. A wait is over when it has not looked for a whole poll. */
+/* What kernels wait for, for ranks that ask. A wait is over when it has not looked for a while. */
 struct long_wait {
     struct weft__wait_entry entry;
     int is_known; /* to the communicator */
     uint32_t num_looks;
-    int64_t compared_ns; /* when num_looks was */
+    int64_t looked_ns;
 };
+
+static void forget_wait(weft_comm *comm, struct long_wait *known)
+{
+    if (known->is_known)
+        weft__waits_end(&comm->waits, &known->entry, WEFT__WAIT_CAME);
+    known->is_known = 0;
+}
+
+static void follow_wait(weft_comm *comm, const struct weft__cuda_long_wait *seen,
+                        struct long_wait *known, int64_t now_ns)
+{
+    const uint32_t num_looks = __atomic_load_n(&seen->num_looks, __ATOMIC_RELAXED);
+    const uint64_t wait = __atomic_load_n(&seen->wait, __ATOMIC_RELAXED);
+    if (num_looks == known->num_looks && now_ns - known->looked_ns < LOOK_MS * WEFT__NS_PER_MS)
+        return;
+    forget_wait(comm, known);
+    if (num_looks == known->num_looks)
+        return;
+    known->num_looks = num_looks;
+    known->looked_ns = now_ns;
+    known->is_known = 1;
+    known->entry.wait = (struct weft__wait){.rank = weft__cuda_wait_rank(wait),
+                                            .exchange = weft__cuda_wait_exchange(wait)};
+    weft__waits_begin(&comm->waits, &known->entry);
+}
 
 static void follow_waits(weft_comm *comm, struct long_wait *known)
 {
     const struct weft__cuda_board *board = weft__cuda_of(comm)->board;
-    const uint32_t num_looks = __atomic_load_n(&board->num_looks, __ATOMIC_RELAXED);
-    const uint64_t wait = __atomic_load_n(&board->wait, __ATOMIC_RELAXED);
     const int64_t now_ns = weft__now_ns();
-    /* News wake the watcher early; kernels look about once a millisecond, or less where ranks share the
-     * GPU. */
-    if (now_ns - known->compared_ns < POLL_MS * WEFT__NS_PER_MS)
-        return;
-    const int is_going_on = num_looks != known->num_looks;
-    known->num_looks = num_looks;
-    known->compared_ns = now_ns;
-    if (known->is_known)
-        weft__waits_end(&comm->waits, &known->entry, WEFT__WAIT_CAME);
-    known->is_known = is_going_on;
-    if (!is_going_on)
-        return;
-    known->entry.wait = (struct weft__wait){.rank = weft__cuda_wait_rank(wait),
-                                            .exchange = weft__cuda_wait_exchange(wait)};
-    weft__waits_begin(&comm->waits, &known->entry);
+    for (int i = 0; i < WEFT__CUDA_NUM_LONG_WAITS; i++)
+        follow_wait(comm, &board->long_waits[i], &known[i], now_ns);
+}
+
+static void forget_waits(weft_comm *comm, struct long_wait *known)
+{
+    for (int i = 0; i < WEFT__CUDA_NUM_LONG_WAITS; i++)
+        forget_wait(comm, &known[i]);
 }
 
 static void *watch(void *argument)
@@ -64,11 +84,11 @@ static void *watch(void *argument)
     weft_comm *comm = argument;
     struct weft__cuda *cuda = weft__cuda_of(comm);
     struct weft__status *status = &comm->status;
-    struct long_wait wait = {.is_known = 0};
+    struct long_wait waits[WEFT__CUDA_NUM_LONG_WAITS] = {0};
     pthread_mutex_lock(&status->mutex);
     while (cuda->watcher_runs) {
         post_news(comm);
-        follow_waits(comm, &wait);
+        follow_waits(comm, waits);
         if (has_news(comm)) {
             pthread_mutex_unlock(&status->mutex);
             weft__cuda_collect_failure(comm);
@@ -79,8 +99,7 @@ static void *watch(void *argument)
         pthread_cond_timedwait(&status->changed, &status->mutex, &until);
     }
     pthread_mutex_unlock(&status->mutex);
-    if (wait.is_known)
-        weft__waits_end(&comm->waits, &wait.entry, WEFT__WAIT_CAME);
+    forget_waits(comm, waits);
     return NULL;
 }
 
