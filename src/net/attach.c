@@ -299,6 +299,21 @@ const uint64_t *weft__net_num_completed(const weft_comm *comm)
     return (const uint64_t *)(const void *)&queue->num_completed;
 }
 
+void weft__net_drive(weft_comm *comm)
+{
+    weft__progress_drive(comm->network->progress);
+}
+
+void weft__net_drive_posted(weft_comm *comm)
+{
+    weft__progress_drive_posted(comm->network->progress);
+}
+
+void weft__net_hand_back(weft_comm *comm)
+{
+    weft__progress_hand_back(comm->network->progress);
+}
+
 void weft__net_drain(weft_comm *comm)
 {
     const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,

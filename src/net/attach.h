@@ -38,6 +38,11 @@ uint64_t weft__net_post(weft_comm *comm, const struct weft__work_request *reques
 /* All requests of lower numbers are done; the rank's bell is rung when it grows. */
 const uint64_t *weft__net_num_completed(const weft_comm *comm);
 
+/* As those of progress.h, of a communicator that has a network. */
+void weft__net_drive(weft_comm *comm);
+void weft__net_drive_posted(weft_comm *comm);
+void weft__net_hand_back(weft_comm *comm);
+
 /* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
 void weft__net_drain(weft_comm *comm);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A queue as the progress thread sees it, and what has become of what was posted there. */
+/* A queue as who drives the net sees it, and what has become of what was posted there. */
 #ifndef WEFT_NET_LINE_H
 #define WEFT_NET_LINE_H
 

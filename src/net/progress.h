@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank's progress thread: the owner of its net. Everything here may be called from any thread. */
+/* A rank's progress thread, which drives its net unless others do so just now. Everything here may be called from any
+ * thread. */
 #ifndef WEFT_NET_PROGRESS_H
 #define WEFT_NET_PROGRESS_H
 
@@ -22,11 +23,15 @@ struct weft__progress_options {
     const struct weft__status *status;
     /* Rung when num_completed of the queue has grown; NULL: nobody sleeps there. */
     struct weft__doorbell *bell;
-    /* Called by the thread, once for each peer that fails, for each request that was lost and must not be, and with
+    /* Called by who drives the net, once for each peer that fails, for each request that was lost and must not be, and with
      * peer -1 for the first request that is wrong; NULL: nobody is told. */
     void (*on_failure)(void *context, int32_t peer, weft_result result, const char *message);
     void *context;
 };
+
+/* What becomes of what is posted: the poster waits for others to send it, or soon sends it itself, by
+ * weft__progress_drive or weft__progress_drive_posted. */
+enum weft__work_poster { WEFT__POSTER_WAITS, WEFT__POSTER_DRIVES };
 
 /* What to post; as struct weft__net_put where it has the same fields. */
 struct weft__work_request {
@@ -36,6 +41,7 @@ struct weft__work_request {
     uint64_t source, target;
     uint64_t num_bytes;
     uint64_t word, add;
+    enum weft__work_poster poster;
 };
 
 /* On failure the net is still the caller's. */
@@ -50,6 +56,14 @@ weft_result weft__progress_post(struct weft__progress *progress,
 /* Until all up to `number` are completed, failed ones included; WEFT_ERROR_TIMEOUT after the deadline. */
 weft_result weft__progress_await(struct weft__progress *progress, uint64_t number,
                                  int64_t deadline_ns);
+/* Drives the net once in the thread's place, unless somebody does so just now; for who waits and has nothing better to
+ * do. From the first call on the thread rests, until a millisecond after the last at most. */
+void weft__progress_drive(struct weft__progress *progress);
+/* The same if something is posted that the thread, because it rests, does not see. */
+void weft__progress_drive_posted(struct weft__progress *progress);
+/* Ends the rest: who drove the net is about to sleep. */
+void weft__progress_hand_back(struct weft__progress *progress);
+
 /* WEFT_OK, or the first failure of what was posted, with its message. */
 weft_result weft__progress_error(struct weft__progress *progress);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The queue of a net: plain memory in which threads of the rank (later also its GPU) write what they want to
- * be sent, as in RDMA's send queues. The rank's progress thread, the only one to touch the engine, takes it
- * from there.
+ * be sent, as in RDMA's send queues. The rank's progress thread, or who drives the net in its place (progress.h),
+ * takes it from there.
  *
  *     num_completed     num_taken           num_reserved
  *          |  under way     |  posted, or being    |
  *   -------v----------------v--- written ----------v-----> numbers; number n is in slot n % num_slots
  *
  * Posting: reserve a number (fetch-add), wait for its slot (num_taken), write the slot, write its `ready`
- * last (release), then ring the doorbell if the thread sleeps. Numbers complete in their order: all below
+ * last (release), then wake the thread if it sleeps. Numbers complete in their order: all below
  * num_completed are done, in the sense of the operation (sources may be reused; flushes have been flushed; what was
  * fetched is here), or have failed.
  */
@@ -64,7 +64,6 @@ struct weft__work_queue {
     /* For a device: the communicator has, before what that takes along completes. */
     _Atomic uint32_t comm_has_failed;
     _Atomic uint64_t num_completed;
-    _Atomic uint32_t is_asleep;      /* who posts must ring */
     struct weft__doorbell completed; /* rung for those who sleep until num_completed has grown */
     _Alignas(WEFT__WORK_LINE_BYTES) struct weft__work_slot slots[];
 };

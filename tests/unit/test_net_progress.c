@@ -264,6 +264,75 @@ static void all_that_is_posted_arrives(struct job *job)
         CHECK(weft__progress_error(job->ranks[rank].progress) == WEFT_OK);
 }
 
+/* ---------------------------------------------------------------- others that drive */
+
+/* Drives the net of a rank in bursts of several lengths, with pauses in which it falls to the thread again, by being
+ * handed back or not. */
+struct driver {
+    struct weft__progress *progress;
+    _Atomic int must_end;
+    pthread_t thread;
+};
+
+static void *drive_in_bursts(void *argument)
+{
+    struct driver *driver = argument;
+    for (int burst = 0; !atomic_load(&driver->must_end); burst++) {
+        for (int i = 0; i < 1 << burst % 8; i++)
+            weft__progress_drive(driver->progress);
+        if (burst % 3 == 0)
+            weft__progress_hand_back(driver->progress);
+        if (burst % 2 == 0)
+            poll(NULL, 0, burst % 5);
+    }
+    return NULL;
+}
+
+static void post_signal(struct rank *rank, int32_t peer, enum weft__work_poster poster)
+{
+    const struct weft__work_request signal = {.operation = WEFT__WORK_SIGNAL,
+                                              .peer = peer,
+                                              .word = word_place(DONE_WORD),
+                                              .add = 1,
+                                              .poster = poster};
+    CHECK(weft__progress_post(rank->progress, &signal, NULL) == WEFT_OK);
+}
+
+static uint64_t done_word(const struct rank *rank)
+{
+    return atomic_load_explicit(&rank->words[DONE_WORD], memory_order_acquire);
+}
+
+static void drive_until(struct rank *rank, uint64_t at_least)
+{
+    const int64_t end_ns = deadline();
+    while (done_word(rank) < at_least && weft__now_ns() < end_ns)
+        weft__progress_drive(rank->progress);
+    CHECK(done_word(rank) >= at_least);
+}
+
+/* Only rank 0 drives; then it stops, in all ways, and its thread must send and receive instead. */
+static void the_thread_takes_over(struct job *job)
+{
+    enum { NUM_TRIPS = 50 };
+    struct rank *rank = &job->ranks[0], *peer = &job->ranks[1];
+    uint64_t num_here = done_word(rank), num_there = done_word(peer);
+    for (int trip = 0; trip < NUM_TRIPS && failed_line == 0; trip++) {
+        post_signal(peer, 0, WEFT__POSTER_WAITS);
+        drive_until(rank, ++num_here);
+        if (trip % 3 == 0)
+            weft__progress_hand_back(rank->progress);
+        post_signal(rank, 1, trip % 2 == 0 ? WEFT__POSTER_DRIVES : WEFT__POSTER_WAITS);
+        if (trip % 5 == 0)
+            weft__progress_drive_posted(rank->progress);
+        wait_for_word(peer, DONE_WORD, ++num_there);
+        poll(NULL, 0, trip % 4); /* in 3 ms it falls asleep */
+        weft__progress_drive(rank->progress);
+        post_signal(peer, 0, WEFT__POSTER_WAITS);
+        wait_for_word(rank, DONE_WORD, ++num_here);
+    }
+}
+
 /* ---------------------------------------------------------------- the rest */
 
 static void who_waits_sleeps(struct job *job)
@@ -342,25 +411,47 @@ static void what_is_posted_before_a_stop_arrives(struct job *job)
     struct weft__progress *progress = job->ranks[0].progress;
     const struct weft__work_request signal = {
         .operation = WEFT__WORK_SIGNAL, .peer = 1, .word = word_place(DONE_WORD), .add = 3};
+    const uint64_t before = done_word(&job->ranks[1]);
     for (int index = 0; index < 4 * NUM_QUEUE_SLOTS; index++)
         CHECK(weft__progress_post(progress, &signal, NULL) == WEFT_OK);
     weft__progress_stop(progress);
     job->ranks[0].progress = NULL;
-    wait_for_word(&job->ranks[1], DONE_WORD, (uint64_t)3 * 4 * NUM_QUEUE_SLOTS);
+    wait_for_word(&job->ranks[1], DONE_WORD, before + (uint64_t)3 * 4 * NUM_QUEUE_SLOTS);
 }
 
-static int run_all(const char *engine)
+enum drivers { THREADS_ALONE, THREADS_AND_OTHERS };
+
+static void run_part(struct job *job, void (*part)(struct job *), enum drivers who)
 {
-    static void (*const parts[])(struct job *) = {all_that_is_posted_arrives,
-                                                  what_is_fetched_comes,
-                                                  who_waits_sleeps,
-                                                  a_bad_request_is_an_error_and_holds_nobody_up,
-                                                  a_peer_is_failed_from_another_thread,
-                                                  what_is_posted_before_a_stop_arrives};
+    struct driver drivers[NUM_RANKS] = {0};
+    const int32_t num_drivers = who == THREADS_AND_OTHERS ? NUM_RANKS : 0;
+    for (int32_t rank = 0; rank < num_drivers; rank++) {
+        drivers[rank].progress = job->ranks[rank].progress;
+        pthread_create(&drivers[rank].thread, NULL, drive_in_bursts, &drivers[rank]);
+    }
+    part(job);
+    for (int32_t rank = 0; rank < num_drivers; rank++) {
+        atomic_store(&drivers[rank].must_end, 1);
+        pthread_join(drivers[rank].thread, NULL);
+    }
+}
+
+static int run_all(const char *engine, enum drivers who)
+{
+    const struct {
+        void (*run)(struct job *);
+        enum drivers who;
+    } parts[] = {{all_that_is_posted_arrives, who},
+                 {what_is_fetched_comes, who},
+                 {the_thread_takes_over, THREADS_ALONE},
+                 {who_waits_sleeps, THREADS_ALONE},
+                 {a_bad_request_is_an_error_and_holds_nobody_up, who},
+                 {a_peer_is_failed_from_another_thread, who},
+                 {what_is_posted_before_a_stop_arrives, THREADS_ALONE}};
     static struct job job;
     start_job(&job, engine);
     for (size_t part = 0; part < sizeof(parts) / sizeof(parts[0]) && failed_line == 0; part++)
-        parts[part](&job);
+        run_part(&job, parts[part].run, parts[part].who);
     if (failed_line != 0)
         fprintf(stderr, "%s: line %d: %s\n", engine, failed_line, weft__last_error());
     stop_job(&job);
@@ -368,15 +459,14 @@ static int run_all(const char *engine)
 }
 
 /* In a process of its own, where UCX can stay. */
-static void progress(void **state)
+static void run_engine(const char *engine, enum drivers who)
 {
-    const char *engine = *state;
     int status = -1;
     if (!net_engine_is_there(engine))
         skip();
     pid_t pid = fork();
     if (pid == 0) {
-        int failed = run_all(engine);
+        int failed = run_all(engine, who);
         fflush(NULL);
         exit(failed);
     }
@@ -384,10 +474,21 @@ static void progress(void **state)
     assert_int_equal(status, 0);
 }
 
+static void threads_drive(void **engine)
+{
+    run_engine(*engine, THREADS_ALONE);
+}
+
+static void others_drive_too(void **engine)
+{
+    run_engine(*engine, THREADS_AND_OTHERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TESTS_OVER_ENGINES(progress),
+        TESTS_OVER_ENGINES(threads_drive),
+        TESTS_OVER_ENGINES(others_drive_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,7 +127,7 @@ static int open_rank(struct rank *rank, uint32_t timeout_ms)
     rank->slots = memset(area, 0, area_bytes);
     for (int32_t peer = 0; peer < context->num_ranks; peer++)
         rank->areas[peer] = weft_ptr(rank->comm, area, peer);
-    RANK_CHECK_OK(context, weft__cpu_runner_create(&rank->runner));
+    RANK_CHECK_OK(context, weft__cpu_runner_create(rank->comm, &rank->runner));
     RANK_CHECK_OK(context, weft_host_barrier(rank->comm));
     return 0;
 }

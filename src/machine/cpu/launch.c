@@ -6,12 +6,12 @@
  */
 #include "machine/cpu/launch.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/thread.h"
+#include "machine/cpu/net_driver.h"
 #include "machine/cpu/polling.h"
 #include "machine/fiber.h"
 
@@ -36,7 +36,7 @@ struct weft__cpu_runner {
     struct weft__cpu_block *blocks;
     int32_t num_fibers;
     int32_t num_blocks;
-    int32_t num_cores;
+    enum weft__cores cores;
     struct weft__polling polling;
 };
 
@@ -44,6 +44,7 @@ struct weft__cpu_launch {
     const struct weft__launch *launch;
     struct weft__cpu_runner *runner;
     char *const *heap_bases;
+    struct weft__net_driver net;
     int32_t num_warp_fibers;
     int32_t num_live;
     struct weft_failure failure; /* of the first warp that failed */
@@ -76,6 +77,15 @@ static void wait_for_word(struct warp_fiber *fiber, const uint64_t *word, uint64
     fiber->site = site;
     fiber->state = FIBER_WAITING;
     weft__fiber_yield(fiber->fiber);
+}
+
+uint64_t weft__cpu_net_post(struct weft_warp *warp, const struct weft__work_request *request)
+{
+    uint64_t number;
+    if (weft__net_driver_post(&warp->launch->net, *request, &number) ==
+        WEFT__POSTED_FOR_THIS_THREAD)
+        weft__fiber_yield(fiber_of(warp)->fiber); /* which goes on in the next round */
+    return number;
 }
 
 void weft__cpu_block_sync(struct weft_warp *warp)
@@ -265,22 +275,14 @@ static void end_all_waits(struct weft__cpu_launch *run)
     run->num_live = 0;
 }
 
-static int is_word_there(void *run)
+/* What comes by the network comes soonest to those that fetch it. */
+static int is_word_there(void *argument)
 {
+    struct weft__cpu_launch *run = argument;
+    if (any_can_go_on(run))
+        return 1;
+    weft__net_driver_poll(&run->net);
     return any_can_go_on(run);
-}
-
-/* A rank that has a network needs a second core, for the thread that drives it. */
-static enum weft__cores cores_of(const struct weft__cpu_launch *run)
-{
-    const weft_comm *comm = run->launch->comm;
-    const uint64_t host_key = comm->identities[comm->rank].host_key;
-    const int32_t num_threads = comm->network != NULL ? 2 : 1;
-    int32_t num_here = 0;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        num_here += comm->identities[rank].host_key == host_key;
-    return num_here * num_threads <= run->runner->num_cores ? WEFT__CORE_FOR_EACH_RANK
-                                                            : WEFT__FEWER_CORES_THAN_RANKS;
 }
 
 /* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD; so it is of words that
@@ -340,8 +342,9 @@ static void untell_waits(struct weft__cpu_launch *run)
 static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
 {
     const struct weft__condition condition = {is_word_there, run};
-    if (weft__poll(&run->runner->polling, cores_of(run), condition))
+    if (weft__poll(&run->runner->polling, run->runner->cores, condition))
         return;
+    weft__net_driver_rest(&run->net);
     tell_waits(run);
     struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[run->launch->comm->rank]);
     const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
@@ -355,7 +358,9 @@ static void run_fibers(struct weft__cpu_launch *run)
 {
     const int64_t timeout_ns = (int64_t)run->launch->comm->timeout_ms * 1000000;
     while (run->num_live > 0) {
-        if (run_ready_fibers(run))
+        const int was_one_ready = run_ready_fibers(run);
+        weft__net_driver_send(&run->net);
+        if (was_one_ready)
             continue;
         const int64_t deadline_ns = weft__now_ns() + timeout_ns;
         while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
@@ -425,14 +430,12 @@ static void prepare_warps(struct weft__cpu_launch *run)
     }
 }
 
-weft_result weft__cpu_runner_create(struct weft__cpu_runner **out)
+weft_result weft__cpu_runner_create(const weft_comm *comm, struct weft__cpu_runner **out)
 {
     struct weft__cpu_runner *runner = calloc(1, sizeof *runner);
     if (runner == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
-    cpu_set_t cores;
-    const int known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-    runner->num_cores = known ? CPU_COUNT(&cores) : 1;
+    runner->cores = weft__count_cores(comm);
     *out = runner;
     return WEFT_OK;
 }
@@ -455,6 +458,7 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
         .launch = launch,
         .runner = runner,
         .heap_bases = weft__heap_bases(launch->comm->heap),
+        .net = {.comm = launch->comm, .cores = runner->cores},
         .num_warp_fibers = launch->grid.num_blocks * launch->grid.num_warps,
     };
     weft_result result = grow_fibers(runner, run.num_warp_fibers);

@@ -8,7 +8,7 @@
 /* Fibers and blocks kept from launch to launch; one per stream. */
 struct weft__cpu_runner;
 
-weft_result weft__cpu_runner_create(struct weft__cpu_runner **runner);
+weft_result weft__cpu_runner_create(const weft_comm *comm, struct weft__cpu_runner **runner);
 void weft__cpu_runner_destroy(struct weft__cpu_runner *runner);
 
 /* Runs the launch to its end. A failure is described in *failure (kind NONE: no memory). */
@@ -17,5 +17,8 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
 
 /* Whose launch the warp belongs to. */
 weft_comm *weft__cpu_comm_of(const struct weft_warp *warp);
+/* Gives the network a request; its number. */
+struct weft__work_request;
+uint64_t weft__cpu_net_post(struct weft_warp *warp, const struct weft__work_request *request);
 
 #endif

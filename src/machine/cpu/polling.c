@@ -48,7 +48,8 @@ static int spin(struct weft__condition condition)
     return 0;
 }
 
-static int yield_until_met(struct weft__polling *polling, struct weft__condition condition)
+static int yield_until_met(struct weft__polling *polling, enum weft__cores cores,
+                           struct weft__condition condition)
 {
     const int64_t begin_ns = weft__now_ns();
     int64_t yielded_ns, now_ns = begin_ns;
@@ -59,7 +60,9 @@ static int yield_until_met(struct weft__polling *polling, struct weft__condition
         is_met = condition.is_met(condition.argument);
         now_ns = weft__now_ns();
     } while (!is_met && now_ns - begin_ns < POLL_NS);
-    const int has_paid = is_met && now_ns - yielded_ns < POLL_NS;
+    /* Who has a core that nobody else wants loses nothing by a wait that is just longer. */
+    const int has_paid =
+        now_ns - yielded_ns < POLL_NS && (is_met || cores >= WEFT__CORE_FOR_EACH_RANK);
     weft__polling_end(polling, has_paid ? WEFT__POLLING_PAID : WEFT__POLLING_DID_NOT_PAY);
     return is_met;
 }
@@ -67,7 +70,7 @@ static int yield_until_met(struct weft__polling *polling, struct weft__condition
 int weft__poll(struct weft__polling *polling, enum weft__cores cores,
                struct weft__condition condition)
 {
-    if (cores == WEFT__CORE_FOR_EACH_RANK && spin(condition))
+    if (cores >= WEFT__CORE_FOR_EACH_RANK && spin(condition))
         return 1;
-    return weft__polling_begin(polling) && yield_until_met(polling, condition);
+    return weft__polling_begin(polling) && yield_until_met(polling, cores, condition);
 }

@@ -27,7 +27,12 @@ int weft__polling_begin(struct weft__polling *polling);
 enum weft__polling_end { WEFT__POLLING_PAID, WEFT__POLLING_DID_NOT_PAY };
 void weft__polling_end(struct weft__polling *polling, enum weft__polling_end how);
 
-enum weft__cores { WEFT__CORE_FOR_EACH_RANK, WEFT__FEWER_CORES_THAN_RANKS };
+/* In ascending order. */
+enum weft__cores {
+    WEFT__FEWER_CORES_THAN_RANKS,
+    WEFT__CORE_FOR_EACH_RANK,
+    WEFT__TWO_CORES_FOR_EACH_RANK
+};
 
 struct weft__condition {
     int (*is_met)(void *argument);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What programs give to the network: descriptors for the rank's progress thread. */
+/* What programs give to the network: descriptors, which the stream's thread sends when its fibers
+ * wait, or the rank's progress thread. */
 #include "comm/comm.h"
 #include "machine/cpu/launch.h"
 #include "net/attach.h"
@@ -21,7 +22,7 @@ void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *
                                                .num_bytes = put->num_bytes,
                                                .word = put->word,
                                                .add = put->add};
-    (void)weft__net_post(weft__cpu_comm_of(warp), &request);
+    (void)weft__cpu_net_post(warp, &request);
 }
 
 uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access)
@@ -37,7 +38,7 @@ uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access 
         .num_bytes = access->num_bytes,
         .word = access->word,
         .add = access->add};
-    return weft__net_post(weft__cpu_comm_of(warp), &request);
+    return weft__cpu_net_post(warp, &request);
 }
 
 enum weft_status weft__cpu_remote_await(struct weft_warp *warp, uint64_t number,

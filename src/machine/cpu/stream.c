@@ -130,7 +130,7 @@ static weft_result stream_create(weft_comm *comm, weft_stream **out)
     if (stream == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
-    weft_result result = weft__cpu_runner_create(&stream->runner);
+    weft_result result = weft__cpu_runner_create(comm, &stream->runner);
     if (result != WEFT_OK) {
         free(stream);
         return result;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* What the progress thread and those that drive the net in its place have in common. */
+#ifndef WEFT_NET_PROGRESS_INTERNAL_H
+#define WEFT_NET_PROGRESS_INTERNAL_H
+
+#include <pthread.h>
+
+#include "net/line.h"
+#include "net/progress.h"
+
+struct weft__peer_state {
+    weft_result result;
+    enum { WEFT__NOT_TOLD, WEFT__TOLD } news; /* of its failure, to on_failure */
+    enum { WEFT__NO_ORDER, WEFT__TO_BE_FAILED } order;
+    char message[WEFT__NET_REASON_BYTES];
+};
+
+enum weft__progress_thread {
+    WEFT__THREAD_AWAKE,
+    WEFT__THREAD_NAPS,  /* for others drive the net */
+    WEFT__THREAD_SLEEPS /* until the net, which is armed, or somebody wakes it */
+};
+
+struct weft__progress {
+    pthread_mutex_t rounds; /* who holds it owns the net; only the thread waits for it */
+    struct weft__net *net;
+    struct weft__progress_options options;
+    struct weft__line own, device;
+    pthread_t thread;
+    int event_fd;
+    _Atomic uint32_t thread_state; /* enum weft__progress_thread */
+    _Atomic int is_driven;         /* by another thread, since the thread looked last */
+    _Atomic int should_stop, has_orders;
+    _Atomic uint64_t num_rounds;
+    _Atomic uint64_t num_bytes, num_messages; /* sent */
+
+    pthread_mutex_t mutex;          /* of what follows */
+    struct weft__peer_state *peers; /* [num_ranks] */
+    weft_result result;             /* of what was posted, the first failure */
+    char message[WEFT__ERROR_BYTES];
+};
+
+/* Whether something is posted that nobody has taken; from any thread. */
+int weft__progress_has_work(const struct weft__progress *progress);
+
+/* By who holds `rounds`: takes what is posted, moves the net on, tells of failures, completes what is done. Returns the
+ * number of events. */
+int weft__progress_round(struct weft__progress *progress);
+
+/* Those that a round does first and last, for when the net is about to be closed and is closed. */
+int weft__progress_take(struct weft__progress *progress);
+int weft__progress_complete(struct weft__progress *progress);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* What driving a net is, whoever does it. */
+#include <stdio.h>
+
+#include "comm/error.h"
+#include "net/progress_internal.h"
+
+enum { NUM_TAKEN_PER_ROUND = 64 };
+
+/* ---------------------------------------------------------------- work */
+
+/* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
+static void tell_of_request(struct weft__progress *progress, const struct weft__under_way *request,
+                            weft_result result, const char *message)
+{
+    if (progress->options.on_failure == NULL)
+        return;
+    if (result != WEFT_ERROR_RANK_FAILED)
+        progress->options.on_failure(progress->options.context, -1, result, message);
+    else if (request->loss == WEFT__WORK_MUST_NOT_BE_LOST)
+        progress->options.on_failure(progress->options.context, request->peer, result, message);
+}
+
+static void note_failure(struct weft__progress *progress, const struct weft__under_way *request,
+                         weft_result result, const char *reason)
+{
+    char message[WEFT__ERROR_BYTES]; /* the reason may be the thread's last error */
+    snprintf(message, sizeof(message), "%s", reason);
+    pthread_mutex_lock(&progress->mutex);
+    const int is_first = progress->result == WEFT_OK;
+    if (is_first) {
+        progress->result = result;
+        snprintf(progress->message, sizeof(progress->message), "%s", message);
+    }
+    pthread_mutex_unlock(&progress->mutex);
+    if (is_first || result == WEFT_ERROR_RANK_FAILED)
+        tell_of_request(progress, request, result, message);
+}
+
+static void count(struct weft__progress *progress, const struct weft__work_slot *work)
+{
+    const int is_put =
+        work->operation == WEFT__WORK_PUT || work->operation == WEFT__WORK_PUT_SIGNAL;
+    if (!is_put && work->operation != WEFT__WORK_SIGNAL)
+        return;
+    atomic_fetch_add_explicit(&progress->num_messages, 1, memory_order_relaxed);
+    if (is_put)
+        atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
+}
+
+static int take_work(struct weft__progress *progress, struct weft__line *line)
+{
+    struct weft__work_queue *queue = line->queue;
+    int num_taken = 0;
+    const struct weft__work_slot *work;
+    while (num_taken < NUM_TAKEN_PER_ROUND && (work = weft__line_next_work(line)) != NULL) {
+        uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
+        /* Its request may still be that of an operation a lap ago. */
+        if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
+            line->num_slots)
+            break;
+        struct weft__under_way *under_way = weft__line_under_way_of(line, number);
+        *under_way = weft__line_describe(work);
+        count(progress, work); /* first: whoever has heard of it finds it counted */
+        weft_result result = weft__work_start(progress->net, work, &under_way->request);
+        if (result != WEFT_OK)
+            note_failure(progress, under_way, result, weft__last_error());
+        /* Release: who posts may write the slot again. */
+        atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
+        num_taken++;
+    }
+    return num_taken;
+}
+
+static void note_loss(struct weft__progress *progress, const struct weft__under_way *request)
+{
+    char message[WEFT__NET_REASON_BYTES];
+    snprintf(message, sizeof(message),
+             "rank %d has left, or failed, before what it was sent was done", request->peer);
+    note_failure(progress, request, (weft_result)request->request.result, message);
+}
+
+static int complete_work(struct weft__progress *progress, struct weft__line *line)
+{
+    struct weft__work_queue *queue = line->queue;
+    int is_awaited = 0;
+    if (queue == NULL)
+        return 0;
+    uint64_t first = atomic_load_explicit(&queue->num_completed, memory_order_relaxed);
+    uint64_t end = atomic_load_explicit(&queue->num_taken, memory_order_relaxed), number = first;
+    while (number < end && weft__net_is_done(&weft__line_under_way_of(line, number)->request)) {
+        const struct weft__under_way *under_way = weft__line_under_way_of(line, number);
+        if (under_way->request.result != WEFT_OK)
+            note_loss(progress, under_way);
+        is_awaited |= under_way->news == WEFT__SOMEBODY_WAITS;
+        number++;
+    }
+    if (number == first)
+        return 0;
+    atomic_store_explicit(&queue->num_completed, number, memory_order_release);
+    if (line == &progress->own)
+        weft__doorbell_ring(&queue->completed, WEFT__ANY_WORD);
+    if (is_awaited && progress->options.bell != NULL)
+        weft__doorbell_ring_words(progress->options.bell, WEFT__ANY_WORD, WEFT__ANY_WORD + 1);
+    return 1;
+}
+
+int weft__progress_has_work(const struct weft__progress *progress)
+{
+    return weft__line_next_work(&progress->own) != NULL ||
+           weft__line_next_work(&progress->device) != NULL;
+}
+
+int weft__progress_take(struct weft__progress *progress)
+{
+    return take_work(progress, &progress->own) + take_work(progress, &progress->device);
+}
+
+int weft__progress_complete(struct weft__progress *progress)
+{
+    return complete_work(progress, &progress->own) + complete_work(progress, &progress->device);
+}
+
+/* ---------------------------------------------------------------- peers */
+
+static void fail_as_ordered(struct weft__progress *progress)
+{
+    if (!atomic_exchange(&progress->has_orders, 0))
+        return;
+    pthread_mutex_lock(&progress->mutex);
+    for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
+        if (progress->peers[peer].order == WEFT__TO_BE_FAILED) {
+            progress->peers[peer].order = WEFT__NO_ORDER;
+            weft__net_fail_peer(progress->net, peer, "%s", progress->peers[peer].message);
+        }
+    pthread_mutex_unlock(&progress->mutex);
+}
+
+static int has_failed(const struct weft__progress *progress)
+{
+    const struct weft__status *status = progress->options.status;
+    return status != NULL && atomic_load_explicit(&status->result, memory_order_acquire) != WEFT_OK;
+}
+
+/* Else what was sent to them would never be done: that a peer is stopped, the engine does not notice. */
+static void fail_as_known(struct weft__progress *progress)
+{
+    const struct weft__status *status = progress->options.status;
+    if (!has_failed(progress))
+        return;
+    for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
+        if (atomic_load(&status->rank_states[peer]) == WEFT__RANK_DEAD)
+            weft__net_fail_peer(progress->net, peer, "%s", status->message);
+}
+
+static void tell_failures(struct weft__progress *progress)
+{
+    for (int32_t peer = weft__net_failed_peer(progress->net);
+         peer >= 0 && peer < progress->options.num_ranks; peer++) {
+        struct weft__peer_state *state = &progress->peers[peer];
+        if (state->news == WEFT__TOLD || weft__net_peer_error(progress->net, peer) == WEFT_OK)
+            continue;
+        pthread_mutex_lock(&progress->mutex);
+        state->news = WEFT__TOLD;
+        state->result = WEFT_ERROR_RANK_FAILED;
+        snprintf(state->message, sizeof(state->message), "%s", weft__last_error());
+        pthread_mutex_unlock(&progress->mutex);
+        if (progress->options.on_failure != NULL)
+            progress->options.on_failure(progress->options.context, peer, state->result,
+                                         state->message);
+    }
+}
+
+int weft__progress_round(struct weft__progress *progress)
+{
+    int num_events = weft__progress_take(progress);
+    fail_as_ordered(progress);
+    fail_as_known(progress);
+    num_events += weft__net_progress(progress->net);
+    /* In this order: who waits for a request to complete sees that its peer has failed. */
+    tell_failures(progress);
+    num_events += weft__progress_complete(progress);
+    atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
+    return num_events;
+}

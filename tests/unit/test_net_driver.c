@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* Who sends what a launch posts on the cpu machine: its own thread, or the progress thread when there is much and
+ * cores are free. All of it comes, whoever does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "comm/thread.h"
+#include "harness/machine.h"
+#include "harness/ranks.h"
+#include "machine/cpu/net_driver.h"
+
+enum { NUM_RANKS = 2, PUT_BYTES = 100 << 10, NUM_PUTS = 6, WAIT_MS = 20000 };
+
+/* In the heap. */
+struct area {
+    unsigned char sent[PUT_BYTES], received[PUT_BYTES];
+    uint64_t num_arrived;
+};
+
+/* The driver, and how it should be called. */
+struct plan {
+    enum weft__cores cores;
+    int32_t num_posted_for_this_thread; /* of the puts, the first ones */
+};
+
+static struct weft__work_request put_to(int32_t peer, uint64_t area_offset)
+{
+    return (struct weft__work_request){
+        .operation = WEFT__WORK_PUT_SIGNAL,
+        .loss = WEFT__WORK_MUST_NOT_BE_LOST,
+        .peer = peer,
+        .source = area_offset + offsetof(struct area, sent),
+        .target = area_offset + offsetof(struct area, received),
+        .num_bytes = PUT_BYTES,
+        .word = area_offset + offsetof(struct area, num_arrived),
+        .add = 1,
+    };
+}
+
+/* Rank 0 puts, and looks after what it has posted only as long as it is told that this is its own affair. */
+static int put_all(struct ranks_context *context, weft_comm *comm, uint64_t area_offset)
+{
+    const struct plan *plan = context->argument;
+    struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
+    const struct weft__work_request put = put_to(1, area_offset);
+    for (int32_t i = 0; i < NUM_PUTS; i++) {
+        const enum weft__posted_for expected = i < plan->num_posted_for_this_thread
+                                                   ? WEFT__POSTED_FOR_THIS_THREAD
+                                                   : WEFT__POSTED_FOR_ANOTHER;
+        RANK_CHECK(context, weft__net_driver_post(&driver, put, NULL) == expected,
+                   "put %d is for the wrong thread", i);
+        weft__net_driver_send(&driver);
+        weft__net_driver_poll(&driver);
+    }
+    weft__net_driver_rest(&driver);
+    return 0;
+}
+
+static int await_all(struct ranks_context *context, struct area *area)
+{
+    const int64_t end_ns = weft__now_ns() + WAIT_MS * WEFT__NS_PER_MS;
+    uint64_t num_arrived;
+    do
+        num_arrived = __atomic_load_n(&area->num_arrived, __ATOMIC_ACQUIRE);
+    while (num_arrived < NUM_PUTS && weft__now_ns() < end_ns);
+    RANK_CHECK(context, num_arrived == NUM_PUTS, "%d puts of %d came", (int)num_arrived, NUM_PUTS);
+    for (int32_t i = 0; i < PUT_BYTES; i++)
+        RANK_CHECK(context, area->received[i] == (unsigned char)(i * 7), "byte %d is wrong", i);
+    return 0;
+}
+
+static int run_rank(struct ranks_context *context)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm;
+    void *memory;
+    config.machine = WEFT_MACHINE_CPU;
+    config.num_nodes = NUM_RANKS;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    RANK_CHECK_OK(context, weft_heap_alloc(comm, sizeof(struct area), &memory));
+    struct area *area = memory;
+    area->num_arrived = 0;
+    for (int32_t i = 0; i < PUT_BYTES; i++)
+        area->sent[i] = (unsigned char)(i * 7);
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    uint64_t area_offset;
+    RANK_CHECK_OK(context,
+                  weft__heap_offset(comm->heap, memory, sizeof *area, "area", &area_offset));
+    if (context->rank == 0 ? put_all(context, comm, area_offset) : await_all(context, area))
+        return 1;
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    RANK_CHECK_OK(context, weft_heap_free(comm, memory));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void run(struct plan plan)
+{
+    if (!tests_network_is_there("auto"))
+        skip();
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, run_rank, &plan), 0);
+}
+
+static void this_thread_sends_where_cores_are_few(void **state)
+{
+    (void)state;
+    run((struct plan){WEFT__FEWER_CORES_THAN_RANKS, NUM_PUTS});
+    run((struct plan){WEFT__CORE_FOR_EACH_RANK, NUM_PUTS});
+}
+
+static void much_is_left_to_a_thread_with_a_core(void **state)
+{
+    (void)state;
+    run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, 2});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(this_thread_sends_where_cores_are_few),
+        cmocka_unit_test(much_is_left_to_a_thread_with_a_core),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
