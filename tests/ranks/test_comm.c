@@ -2,6 +2,7 @@
 /* Communicators between threads and between processes: meeting, teams, splits, host collectives. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -23,10 +24,23 @@ static void run_in_both_modes(int32_t num_ranks, rank_function function, void *a
         assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, argument), 0);
 }
 
-/* Every rank's blob is a function of rank, round and place. */
+enum { BLOB_PERIOD = 256 };
+
+/* Every rank's blob is a function of rank, round and place, and repeats itself. */
 static unsigned char blob_byte(int32_t rank, int round, size_t byte)
 {
-    return (unsigned char)(rank * 31 + round * 7 + (int)byte);
+    return (unsigned char)(rank * 31 + round * 7 + (int)(byte % BLOB_PERIOD));
+}
+
+/* Compares all but the first period with what is one before: one call, where sanitizers would look at every
+ * byte of a loop. */
+static bool is_blob(const unsigned char *bytes, size_t num_bytes, int32_t rank, int round)
+{
+    for (size_t byte = 0; byte < num_bytes && byte < BLOB_PERIOD; byte++)
+        if (bytes[byte] != blob_byte(rank, round, byte))
+            return false;
+    return num_bytes <= BLOB_PERIOD ||
+           memcmp(bytes, bytes + BLOB_PERIOD, num_bytes - BLOB_PERIOD) == 0;
 }
 
 static int check_gather(struct ranks_context *context, weft_comm *comm, int round, size_t bytes)
@@ -36,14 +50,13 @@ static int check_gather(struct ranks_context *context, weft_comm *comm, int roun
     for (size_t byte = 0; byte < bytes; byte++)
         send[byte] = blob_byte(rank, round, byte);
     weft_result result = weft_host_all_gather(comm, send, bytes, recv);
-    size_t num_wrong = 0;
+    int32_t num_wrong = 0;
     for (int32_t other = 0; result == WEFT_OK && other < num_ranks; other++)
-        for (size_t byte = 0; byte < bytes; byte++)
-            num_wrong += recv[(size_t)other * bytes + byte] != blob_byte(other, round, byte);
+        num_wrong += !is_blob(recv + (size_t)other * bytes, bytes, other, round);
     free(send);
     free(recv);
     RANK_CHECK_OK(context, result);
-    RANK_CHECK(context, num_wrong == 0, "%zu bytes are wrong", num_wrong);
+    RANK_CHECK(context, num_wrong == 0, "%d blobs are wrong", num_wrong);
     return 0;
 }
 

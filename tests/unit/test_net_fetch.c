@@ -3,6 +3,7 @@
  * the peer and none beside them changes; and draw numbers from one word, each of which must come once. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -109,6 +110,12 @@ static enum net_verdict look_at_number(const struct net_party *party, const unsi
                : net_fail(party, "number %llu came twice", (unsigned long long)number);
 }
 
+/* Compares with itself, one byte on: one call, where sanitizers would look at every byte of a loop. */
+static bool is_guard(const unsigned char *bytes, size_t num_bytes)
+{
+    return bytes[0] == GUARD && memcmp(bytes, bytes + 1, num_bytes - 1) == 0;
+}
+
 static enum net_verdict look_at(struct net_party *party, int slot)
 {
     const struct story *story = party->own;
@@ -119,10 +126,9 @@ static enum net_verdict look_at(struct net_party *party, int slot)
                                    ? look_at_bytes(party, fetch, bytes + GUARD_BYTES, num_bytes)
                                    : look_at_number(party, bytes + GUARD_BYTES);
     memset(bytes + GUARD_BYTES, GUARD, num_bytes);
-    for (uint64_t byte = 0; byte < SLOT_BYTES && verdict == NET_AGAIN; byte++)
-        if (bytes[byte] != GUARD)
-            verdict = net_fail(party, "byte %llu of a slot was written, beside %llu",
-                               (unsigned long long)byte, (unsigned long long)num_bytes);
+    if (verdict == NET_AGAIN && !is_guard(bytes, SLOT_BYTES))
+        verdict = net_fail(party, "bytes of a slot were written beside %llu",
+                           (unsigned long long)num_bytes);
     return verdict;
 }
 
