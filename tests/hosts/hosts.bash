@@ -24,12 +24,13 @@ export WEFT_SECRET
 network=10.77.0 # the one that jobs use, and where they meet
 port=4700
 host_pids=()
+host_cores=() # of hosts that have their own
 
 host_address() { echo "$network.$(($1 + 1))"; }
 on_host() { # HOST COMMAND...
-    local pid=${host_pids[$1]}
+    local pid=${host_pids[$1]} cores=${host_cores[$1]-}
     shift
-    nsenter --target "$pid" --net --uts --mount -- "$@"
+    nsenter --target "$pid" --net --uts --mount -- ${cores:+taskset --cpu-list "$cores"} "$@"
 }
 
 # A process that keeps the namespaces of a host. /sys is mounted again, as it shows its mounter's interfaces.
@@ -55,6 +56,16 @@ open_hosts() { # N
         ip link set "host$host" master hosts up
         on_host $host ip address add "$(host_address $host)/24" dev eth0
         on_host $host ip link set eth0 up
+    done
+}
+
+# Each host has an equal share of the cores to itself, if there are enough.
+share_out_cores() {
+    local host num=${#host_pids[@]} cores
+    cores=$(($(nproc) / num))
+    [ $cores -gt 0 ] || return 0
+    for ((host = 0; host < num; host++)); do
+        host_cores[host]=$((host * cores))-$(((host + 1) * cores - 1))
     done
 }
 
@@ -90,11 +101,12 @@ open_mpi() {
         echo '#!/bin/sh'
         echo 'case $1 in'
         for host in "${!host_pids[@]}"; do
-            echo "host$host) pid=${host_pids[host]} ;;"
+            echo "host$host) pid=${host_pids[host]} cores=${host_cores[host]-} ;;"
         done
         echo 'esac'
         echo 'shift'
-        echo 'exec nsenter --target "$pid" --net --uts --mount -- sh -c "$*"'
+        echo 'exec nsenter --target "$pid" --net --uts --mount -- \'
+        echo '    ${cores:+taskset --cpu-list "$cores"} sh -c "$*"'
     } >"$scratch/mpi_agent"
     chmod +x "$scratch/mpi_agent"
     echo '127.0.0.1 localhost' >"$scratch/mpi_names"
