@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One thread, one loop: it sleeps in poll until a rank writes, a signal arrives (through a signalfd:
- * they are blocked from the start, also for the rendezvous thread) or a deadline passes. The first
+ * they are blocked from the start, also for the rendezvous thread) or a deadline passes. That a rank has
+ * ended it sees for itself, soon after at the latest: threads of libraries, CUDA's for one, may have been there
+ * before, and one that does not block SIGCHLD takes it, and drops it. The first
  * failure starts a countdown: the other ranks learn of it through weft and get grace_s to end by
  * themselves, then SIGTERM, then SIGKILL.
  */
@@ -23,6 +25,7 @@
 #include "lines.h"
 
 static const double kill_delay_s = 2; /* between SIGTERM and SIGKILL */
+enum { LOOK_MS = 100 };               /* for ranks that have ended */
 
 struct rank_process {
     pid_t pid; /* 0: ended */
@@ -114,9 +117,7 @@ static void take_signals(struct job *job)
 {
     struct signalfd_siginfo info;
     while (read(job->signal_fd, &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo == SIGCHLD)
-            reap(job);
-        else
+        if (info.ssi_signo != SIGCHLD)
             signal_all(job, (int)info.ssi_signo);
     }
 }
@@ -141,9 +142,11 @@ static void pass_deadline(struct job *job)
 static int poll_timeout_ms(const struct job *job)
 {
     if (job->phase != PHASE_GRACE && job->phase != PHASE_TERMINATED)
-        return -1;
-    double remaining_s = job->deadline_s - now_s();
-    return remaining_s > 0 ? (int)(remaining_s * 1000) + 1 : 0;
+        return LOOK_MS;
+    double remaining_ms = (job->deadline_s - now_s()) * 1000;
+    if (remaining_ms < 0)
+        return 0;
+    return remaining_ms < LOOK_MS ? (int)remaining_ms + 1 : LOOK_MS;
 }
 
 static void supervise(struct job *job)
@@ -165,6 +168,7 @@ static void supervise(struct job *job)
                 lines_copy(&job->ranks[r].err);
         }
         take_signals(job);
+        reap(job);
         pass_deadline(job);
     }
 }
@@ -224,7 +228,6 @@ static weft_result open_meeting(const struct launch *launch, weft_unique_id *id)
  * a failure; then they get no more time than our own had. A signal ends it. */
 static void serve_the_others(struct job *job)
 {
-    enum { LOOK_MS = 50 };
     const struct launch *launch = job->launch;
     const double deadline_s = now_s() + launch->grace_s;
     struct signalfd_siginfo info;
