@@ -2,6 +2,7 @@
 #include "comm/identity.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,6 +35,15 @@ static weft_result hash_namespace(uint64_t *hash, const char *path)
     return WEFT_OK;
 }
 
+/* Of the calling thread: ranks that are threads may be bound apart. */
+static uint64_t hash_cores(void)
+{
+    cpu_set_t cores;
+    return sched_getaffinity(0, sizeof(cores), &cores) == 0
+               ? weft__hash(WEFT__HASH_SEED, &cores, sizeof(cores))
+               : WEFT__HASH_SEED;
+}
+
 weft_result weft__identity_of_process(struct weft__identity *identity)
 {
     uint64_t host_key = WEFT__HASH_SEED;
@@ -44,8 +54,11 @@ weft_result weft__identity_of_process(struct weft__identity *identity)
         result = hash_namespace(&host_key, "/proc/self/ns/net");
     if (result != WEFT_OK)
         return result;
-    *identity = (struct weft__identity){
-        .pid = getpid(), .uid = getuid(), .host_key = host_key, .node_key = host_key};
+    *identity = (struct weft__identity){.pid = getpid(),
+                                        .uid = getuid(),
+                                        .host_key = host_key,
+                                        .node_key = host_key,
+                                        .cores_key = hash_cores()};
     return WEFT_OK;
 }
 

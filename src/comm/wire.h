@@ -15,7 +15,7 @@
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(4)
+#define WEFT__HELLO_VERSION UINT32_C(5)
 
 enum weft__frame_type {
     /* rank to rendezvous */
@@ -45,6 +45,7 @@ struct weft__identity {
     uint32_t uid;
     uint64_t host_key;     /* equal: can share memory */
     uint64_t node_key;     /* equal: same node */
+    uint64_t cores_key;    /* equal, on one host: may run on the same cores */
     uint64_t socket_id[2]; /* names the socket on which it takes file descriptors */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Who sends what a launch posts on the cpu machine: its own thread, or the progress thread when there is much and
  * cores are free. All of it comes, whoever does. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,6 +108,28 @@ static void run(struct plan plan)
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, run_rank, &plan), 0);
 }
 
+/* Of which this process may use all, or two of three ranks are bound elsewhere. */
+static void ranks_that_are_bound_elsewhere_share_no_cores(void **state)
+{
+    (void)state;
+    enum { NUM_IDENTITIES = 3 };
+    cpu_set_t cores;
+    assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
+    const int num_cores = CPU_COUNT(&cores);
+    struct weft__identity identities[NUM_IDENTITIES] = {
+        {.host_key = 1}, {.host_key = 1}, {.host_key = 1}};
+    const weft_comm comm = {.num_ranks = NUM_IDENTITIES, .identities = identities};
+    assert_int_equal(weft__count_cores(&comm), num_cores >= 6   ? WEFT__TWO_CORES_FOR_EACH_RANK
+                                               : num_cores >= 3 ? WEFT__CORE_FOR_EACH_RANK
+                                                                : WEFT__FEWER_CORES_THAN_RANKS);
+    identities[1].cores_key = identities[2].cores_key = 2;
+    assert_int_equal(weft__count_cores(&comm),
+                     num_cores >= 2 ? WEFT__TWO_CORES_FOR_EACH_RANK : WEFT__CORE_FOR_EACH_RANK);
+    identities[1] = identities[2] = (struct weft__identity){.host_key = 2};
+    assert_int_equal(weft__count_cores(&comm),
+                     num_cores >= 2 ? WEFT__TWO_CORES_FOR_EACH_RANK : WEFT__CORE_FOR_EACH_RANK);
+}
+
 static void this_thread_sends_where_cores_are_few(void **state)
 {
     (void)state;
@@ -123,6 +146,7 @@ static void much_is_left_to_a_thread_with_a_core(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_that_are_bound_elsewhere_share_no_cores),
         cmocka_unit_test(this_thread_sends_where_cores_are_few),
         cmocka_unit_test(much_is_left_to_a_thread_with_a_core),
     };

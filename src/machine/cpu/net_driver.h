@@ -17,7 +17,7 @@ struct weft__net_driver {
     uint64_t num_bytes; /* posted by the launch */
 };
 
-/* The cores that the ranks of this host have, if they are all that run there. */
+/* Those of this rank, shared with the ranks of this host that are bound to the same, if they are all that run there. */
 enum weft__cores weft__count_cores(const weft_comm *comm);
 
 enum weft__posted_for { WEFT__POSTED_FOR_THIS_THREAD, WEFT__POSTED_FOR_ANOTHER };
