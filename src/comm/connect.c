@@ -128,7 +128,7 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
     if (result == WEFT__WIRE_OK)
         memcpy(server, frame.body, sizeof(*server));
     else if (result != WEFT__WIRE_EMPTY)
-        note_obstacle(meeting, "it does not know this unique id");
+        note_obstacle(meeting, "it does not know this unique id, or is of another version");
     else if (meeting->obstacle[0] == '\0') /* an attempt that the deadline cut short says little */
         note_obstacle(meeting, "it does not answer");
     return result;
