@@ -49,11 +49,12 @@ static int put_all(struct ranks_context *context, weft_comm *comm, uint64_t area
     const struct plan *plan = context->argument;
     struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
     const struct weft__work_request put = put_to(1, area_offset);
+    uint64_t number;
     for (int32_t i = 0; i < NUM_PUTS; i++) {
         const enum weft__posted_for expected = i < plan->num_posted_for_this_thread
                                                    ? WEFT__POSTED_FOR_THIS_THREAD
                                                    : WEFT__POSTED_FOR_ANOTHER;
-        RANK_CHECK(context, weft__net_driver_post(&driver, put, NULL) == expected,
+        RANK_CHECK(context, weft__net_driver_post(&driver, put, &number) == expected,
                    "put %d is for the wrong thread", i);
         weft__net_driver_send(&driver);
         weft__net_driver_poll(&driver);

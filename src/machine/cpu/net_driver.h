@@ -8,7 +8,7 @@
 #define WEFT_MACHINE_CPU_NET_DRIVER_H
 
 #include "comm/comm.h"
-#include "machine/cpu/polling.h"
+#include "machine/cpu/cores.h"
 #include "net/progress.h"
 
 struct weft__net_driver {
@@ -17,12 +17,9 @@ struct weft__net_driver {
     uint64_t num_bytes; /* posted by the launch */
 };
 
-/* Those of this rank, shared with the ranks of this host that are bound to the same, if they are all that run there. */
-enum weft__cores weft__count_cores(const weft_comm *comm);
-
 enum weft__posted_for { WEFT__POSTED_FOR_THIS_THREAD, WEFT__POSTED_FOR_ANOTHER };
 
-/* Who posted for this thread should give way to it soon. *number may be NULL. */
+/* Who posted for this thread should give way to it soon. */
 enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
                                             struct weft__work_request request, uint64_t *number);
 

@@ -15,6 +15,8 @@
 
 #include <stdint.h>
 
+#include "machine/cpu/cores.h"
+
 /* Zero at first. */
 struct weft__polling {
     int32_t num_sleeps_due; /* waits that do not poll, from here on */
@@ -26,13 +28,6 @@ int weft__polling_begin(struct weft__polling *polling);
 
 enum weft__polling_end { WEFT__POLLING_PAID, WEFT__POLLING_DID_NOT_PAY };
 void weft__polling_end(struct weft__polling *polling, enum weft__polling_end how);
-
-/* In ascending order. */
-enum weft__cores {
-    WEFT__FEWER_CORES_THAN_RANKS,
-    WEFT__CORE_FOR_EACH_RANK,
-    WEFT__TWO_CORES_FOR_EACH_RANK
-};
 
 struct weft__condition {
     int (*is_met)(void *argument);

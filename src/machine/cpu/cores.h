@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_MACHINE_CPU_CORES_H
+#define WEFT_MACHINE_CPU_CORES_H
+
+#include "weft.h"
+
+/* In ascending order. */
+enum weft__cores {
+    WEFT__FEWER_CORES_THAN_RANKS,
+    WEFT__CORE_FOR_EACH_RANK,
+    WEFT__TWO_CORES_FOR_EACH_RANK
+};
+
+/* Those of this rank, shared with the ranks of this host that are bound to the same, if they are all that run there. */
+enum weft__cores weft__count_cores(const weft_comm *comm);
+
+#endif
