@@ -83,7 +83,15 @@ join_by_lossy_link() { # LOSSY_LINK LOSS_PERCENT JITTER_MS SEED
 }
 
 cut_host() { ip link set "host$1" down; }
-
+# Hosts forget that they looked for each other in vain: Linux refuses to connect while such a search, begun by the
+# sockets that the cut left over, has not ended, though the link is up again ("No route to host").
+mend_host() {
+    local host
+    ip link set "host$1" up
+    for host in "${!host_pids[@]}"; do
+        on_host "$host" ip neighbour flush dev eth0
+    done
+}
 
 # weft run on one of several hosts; what its ranks write goes to $scratch/out.HOST and err.HOST.
 run_on_host() { # HOST NUM_HOSTS RANKS_PER_HOST PROGRAM...
