@@ -7,7 +7,7 @@
 
 #include "comm/log.h"
 #include "comm/thread.h"
-#include "net/devices.h"
+#include "net/attach_internal.h"
 
 enum {
     NUM_SLOTS = 1024,
@@ -15,17 +15,6 @@ enum {
     CLOSE_MS =
         5000, /* for the others to take what they may wait for, before they hear that this rank has left */
     NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
-};
-
-struct weft__network {
-    struct weft__net *net; /* the progress thread's once there is one */
-    struct weft__progress *progress;
-    struct weft__work_queue *device_queue; /* NULL: none */
-    const char *engine;
-    int knows_gpus; /* the engine */
-    char devices[WEFT__NET_DEVICES_BYTES];
-    char transport[WEFT__NET_TRANSPORT_BYTES];
-    char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
 };
 
 /* ---------------------------------------------------------------- opening */
@@ -43,7 +32,6 @@ static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTE
 static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memory)
 {
     char *devices = comm->network->devices;
-    uint32_t region;
     struct weft__net_config config = {.rank = comm->rank,
                                       .num_ranks = comm->num_ranks,
                                       .timeout_ms = comm->timeout_ms,
@@ -57,15 +45,15 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
         config.devices = devices;
     WEFT__TRY(weft__net_open(&config, &comm->network->net));
     comm->network->engine = weft__net_engine_name(comm->network->net);
-    comm->network->knows_gpus = weft__net_knows_gpus(comm->network->net);
     snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
              weft__net_reason(comm->network->net));
-    WEFT__TRY(weft__net_reg_growing(comm->network->net, memory->base, memory->max_bytes,
-                                    memory->num_bytes, &region));
-    return memory->accessor == NULL ? WEFT_OK
-                                    : weft__net_reg_accessed(comm->network->net, memory->accessor,
-                                                             memory->max_accessed_bytes,
-                                                             memory->num_accessed_bytes, &region);
+    WEFT__TRY(weft__net_reg_growing(comm->network->net, WEFT__NET_MEMORY_REGION, memory->base,
+                                    memory->max_bytes, memory->num_bytes));
+    return memory->accessor == NULL
+               ? WEFT_OK
+               : weft__net_reg_accessed(comm->network->net, WEFT__NET_ACCESSED_REGION,
+                                        memory->accessor, memory->max_accessed_bytes,
+                                        memory->num_accessed_bytes);
 }
 
 /* ---------------------------------------------------------------- connecting */
@@ -174,6 +162,7 @@ static weft_result meet(weft_comm *comm, struct meeting *meeting)
                                "connect its network"));
     snprintf(network->transport, sizeof(network->transport), "%s",
              weft__net_transport(network->net));
+    network->gpu_obstacle = weft__net_gpu_obstacle(network->net);
     return WEFT_OK;
 }
 
@@ -326,9 +315,9 @@ void weft__net_drain(weft_comm *comm)
                                weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
 }
 
-int weft__net_engine_knows_gpus(const weft_comm *comm)
+const char *weft__net_obstacle_to_gpus(const weft_comm *comm)
 {
-    return comm->network->knows_gpus;
+    return comm->network->gpu_obstacle;
 }
 
 /* What the settings choose. */

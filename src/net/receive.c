@@ -27,12 +27,12 @@ static const char *find_offence(const struct weft__net *net, const struct weft__
     if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_ANSWER && payload_bytes != 0)
         return "it has bytes";
     if ((header->kind == WEFT__NET_PUT && payload_bytes != 0 &&
-         !weft__net_is_registered(net, header->place, payload_bytes)) ||
+         !weft__net_is_accessible(net, header->place, payload_bytes)) ||
         (header->kind == WEFT__NET_GET &&
-         (header->add == 0 || !weft__net_is_registered(net, header->place, header->add))))
+         (header->add == 0 || !weft__net_is_accessible(net, header->place, header->add))))
         return "its place is outside of what is registered";
     if (has_word && (header->word % sizeof(uint64_t) != 0 ||
-                     !weft__net_is_registered(net, header->word, sizeof(uint64_t))))
+                     !weft__net_is_accessible(net, header->word, sizeof(uint64_t))))
         return "its word is none";
     return NULL;
 }

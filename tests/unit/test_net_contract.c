@@ -370,7 +370,8 @@ static void run(struct net_world world)
     world.step = step;
     world.end = free;
     world.victim = NET_NO_VICTIM;
-    world.on_device = (uint32_t)world.seed % 8; /* all combinations */
+    if (world.by_writes == 0)
+        world.on_device = (uint32_t)world.seed % 8; /* all combinations */
     world.staging_bytes = world.heap_bytes;
     assert_int_equal(net_world_run(&world), 0);
 }
@@ -393,6 +394,21 @@ static void fake_keeps_the_contract(void **state)
                                .max_message_bytes = seed % 3 == 0 ? 64 : 0,
                                .max_delay = seed % 2 == 0 ? 300 : 20,
                                .full_one_in = seed % 5 == 0 ? 3 : 0});
+}
+
+/* Heap and staging, between which all puts go. */
+enum { DEVICE_REGIONS = 1 << 0 | 1 << 1 };
+
+static void fake_writes_devices(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        run((struct net_world){.engine = "fake",
+                               .seed = seed,
+                               .num_ranks = 2 + (int32_t)(seed % 4),
+                               .heap_bytes = 256 * 1024,
+                               .by_writes = DEVICE_REGIONS,
+                               .max_delay = seed % 2 == 0 ? 300 : 20});
 }
 
 static void shm_keeps_the_contract(void **state)
@@ -421,9 +437,23 @@ static void ucx_keeps_the_contract(void **state)
                                .min_write_bytes = seed % 2 == 0 ? 8000 : 0});
 }
 
+static void ucx_writes_devices(void **state)
+{
+    (void)state;
+    if (!net_engine_is_there("ucx"))
+        skip();
+    run((struct net_world){.engine = "ucx",
+                           .transports = "tcp",
+                           .seed = 1,
+                           .num_ranks = 3,
+                           .heap_bytes = 2 << 20,
+                           .by_writes = DEVICE_REGIONS,
+                           .min_write_bytes = 8000});
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(fake_keeps_the_contract),
-    cmocka_unit_test(shm_keeps_the_contract),
+    cmocka_unit_test(fake_keeps_the_contract), cmocka_unit_test(fake_writes_devices),
+    cmocka_unit_test(ucx_writes_devices),      cmocka_unit_test(shm_keeps_the_contract),
     cmocka_unit_test(ucx_keeps_the_contract),
 };
 

@@ -30,11 +30,21 @@ struct target {
 
 static const uint8_t secret[WEFT__NONCE_BYTES] = {9, 8, 7};
 
+static void register_all(struct target *target, int32_t rank)
+{
+    struct weft__net *net = target->nets[rank];
+    assert_int_equal(
+        weft__net_reg(net, 0, target->memory + GUARD_BYTES, HEAP_BYTES, WEFT__NET_HOST_MEMORY),
+        WEFT_OK);
+    assert_int_equal(weft__net_reg(net, 1, target->words, NUM_WORDS * sizeof(target->words[0]),
+                                   WEFT__NET_HOST_MEMORY),
+                     WEFT_OK);
+}
+
 static void open_target(struct target *target)
 {
     const struct weft__net_fake_options options = {.seed = 1};
     struct weft__net_blob blobs[NUM_RANKS];
-    uint32_t region;
     memset(target, 0, sizeof(*target));
     memset(target->memory, GUARD, sizeof(target->memory));
     target->world = weft__net_fake_create(&options);
@@ -47,16 +57,18 @@ static void open_target(struct target *target)
                                           .fake = target->world};
         memcpy(config.secret, secret, sizeof(secret));
         assert_int_equal(weft__net_open(&config, &target->nets[rank]), WEFT_OK);
-        assert_int_equal(
-            weft__net_reg(target->nets[rank], target->memory + GUARD_BYTES, HEAP_BYTES, &region),
-            WEFT_OK);
-        assert_int_equal(weft__net_reg(target->nets[rank], target->words,
-                                       NUM_WORDS * sizeof(target->words[0]), &region),
-                         WEFT_OK);
         assert_int_equal(weft__net_address(target->nets[rank], &blobs[rank]), WEFT_OK);
     }
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         assert_int_equal(weft__net_connect(target->nets[rank], blobs), WEFT_OK);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        register_all(target, rank);
+    for (int32_t peer = 1; peer < NUM_RANKS; peer++)
+        for (uint32_t region = 0; region < 2; region++) {
+            struct weft__net_region_card card;
+            weft__net_tell_region(target->nets[peer], region, &card);
+            assert_int_equal(weft__net_learn_region(target->nets[0], peer, region, &card), WEFT_OK);
+        }
 }
 
 static void close_target(struct target *target)
@@ -304,6 +316,28 @@ static void random_addresses_are_refused(void **state)
     close_target(&target);
 }
 
+static void random_cards_are_refused_or_harm_nobody(void **state)
+{
+    (void)state;
+    enum { NUM_CARDS = 20000 };
+    struct target target;
+    struct weft__net_region_card good;
+    uint64_t random = 5;
+    int num_refused = 0;
+    open_target(&target);
+    weft__net_tell_region(target.nets[1], 0, &good);
+    for (int attempt = 0; attempt < NUM_CARDS; attempt++) {
+        struct weft__net_region_card card = good;
+        const size_t num_bytes = offsetof(struct weft__net_region_card, key);
+        for (uint64_t num_spoiled = net_draw(&random, 4); num_spoiled > 0; num_spoiled--)
+            ((unsigned char *)&card)[net_draw(&random, num_bytes)] =
+                (unsigned char)net_draw(&random, 256);
+        num_refused += weft__net_learn_region(target.nets[0], 1, 0, &card) != WEFT_OK;
+    }
+    assert_in_range(num_refused, NUM_CARDS / 4, NUM_CARDS - 1);
+    close_target(&target);
+}
+
 static void a_spoiled_ring_never_leads_outside(void **state)
 {
     (void)state;
@@ -382,6 +416,7 @@ int main(void)
         cmocka_unit_test(strangers_are_refused_and_harm_nobody),
         cmocka_unit_test(random_messages_stay_within_what_is_registered),
         cmocka_unit_test(random_addresses_are_refused),
+        cmocka_unit_test(random_cards_are_refused_or_harm_nobody),
         cmocka_unit_test(a_spoiled_ring_never_leads_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

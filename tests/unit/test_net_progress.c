@@ -131,11 +131,33 @@ static void connect_together(struct weft__net *const *nets, const struct weft__n
         CHECK(connections[rank].result == WEFT_OK);
 }
 
+static void share_memory(struct job *job, struct weft__net *const *nets)
+{
+    for (int32_t index = 0; index < NUM_RANKS; index++) {
+        struct rank *rank = &job->ranks[index];
+        const struct {
+            void *memory;
+            size_t num_bytes;
+        } regions[] = {{rank->heap, heap_bytes()},
+                       {rank->staging, heap_bytes()},
+                       {rank->words, sizeof(rank->words)}};
+        for (uint32_t region = 0; region < 3; region++)
+            CHECK(weft__net_reg(nets[index], region, regions[region].memory,
+                                regions[region].num_bytes, WEFT__NET_HOST_MEMORY) == WEFT_OK);
+    }
+    for (int32_t own = 0; own < NUM_RANKS; own++)
+        for (int32_t peer = 0; peer < NUM_RANKS; peer++)
+            for (uint32_t region = 0; region < 3 && peer != own; region++) {
+                struct weft__net_region_card card;
+                weft__net_tell_region(nets[peer], region, &card);
+                CHECK(weft__net_learn_region(nets[own], peer, region, &card) == WEFT_OK);
+            }
+}
+
 static void start_job(struct job *job, const char *engine)
 {
     struct weft__net *nets[NUM_RANKS];
     struct weft__net_blob blobs[NUM_RANKS];
-    uint32_t region;
     memset(job, 0, sizeof(*job));
     for (int32_t index = 0; index < NUM_RANKS; index++) {
         struct rank *rank = &job->ranks[index];
@@ -149,12 +171,10 @@ static void start_job(struct job *job, const char *engine)
         rank->staging = calloc(1, heap_bytes());
         CHECK(rank->heap != NULL && rank->staging != NULL);
         CHECK(weft__net_open(&config, &nets[index]) == WEFT_OK);
-        CHECK(weft__net_reg(nets[index], rank->heap, heap_bytes(), &region) == WEFT_OK);
-        CHECK(weft__net_reg(nets[index], rank->staging, heap_bytes(), &region) == WEFT_OK);
-        CHECK(weft__net_reg(nets[index], rank->words, sizeof(rank->words), &region) == WEFT_OK);
         CHECK(weft__net_address(nets[index], &blobs[index]) == WEFT_OK);
     }
     connect_together(nets, blobs);
+    share_memory(job, nets);
     for (int32_t index = 0; index < NUM_RANKS; index++) {
         const struct weft__progress_options options = {.net = nets[index],
                                                        .rank = index,
