@@ -58,7 +58,8 @@ static weft_result connect_to_peers(struct rail *rail, struct address *all,
         const struct address *address = &all[rail->peers[i]];
         blobs[rail->peers[i]] = (struct weft__net_blob){address->bytes, address->num_bytes};
     }
-    return weft__net_connect(rail->net, blobs);
+    WEFT__TRY(weft__net_connect(rail->net, blobs));
+    return weft__net_find_transports(rail->net);
 }
 
 static weft_result connect_net(struct rail *rail)

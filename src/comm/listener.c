@@ -108,7 +108,7 @@ static weft_result open_point(const struct weft__meeting_point *point,
     }
     if (result == WEFT_OK && !can_be_named)
         weft__log(
-            WEFT__LOG_INFO, WEFT__LOG_NO_RANK,
+            WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
             "the rendezvous listens on all addresses: %s is none that is this host's and means "
             "the same to others; WEFT_ADDR can name one",
             address);

@@ -153,16 +153,12 @@ static weft_result gather_blobs(weft_comm *comm, struct meeting *meeting)
 
 static weft_result meet(weft_comm *comm, struct meeting *meeting)
 {
-    struct weft__network *network = comm->network;
     const weft_result started = start_meeting(comm, meeting);
     WEFT__TRY(weft__comm_agree(comm, started, "tell its network address"));
     WEFT__TRY(started); /* agreed on already; for clang-tidy, which cannot know */
     WEFT__TRY(gather_blobs(comm, meeting));
-    WEFT__TRY(weft__comm_agree(comm, weft__net_connect(network->net, meeting->blobs),
+    WEFT__TRY(weft__comm_agree(comm, weft__net_connect(comm->network->net, meeting->blobs),
                                "connect its network"));
-    snprintf(network->transport, sizeof(network->transport), "%s",
-             weft__net_transport(network->net));
-    network->gpu_obstacle = weft__net_gpu_obstacle(network->net);
     return WEFT_OK;
 }
 
@@ -226,12 +222,24 @@ static weft_result greet_all(weft_comm *comm)
     return weft__progress_error(comm->network->progress);
 }
 
+static weft_result find_transports(struct weft__net *net, void *context)
+{
+    struct weft__network *network = context;
+    WEFT__TRY(weft__net_find_transports(net));
+    snprintf(network->transport, sizeof(network->transport), "%s", weft__net_transport(net));
+    network->gpu_obstacle = weft__net_gpu_obstacle(net);
+    return WEFT_OK;
+}
+
 static weft_result attach(weft_comm *comm, const struct weft__net_memory *memory)
 {
     WEFT__TRY(weft__comm_agree(comm, open_net(comm, memory), "open its network"));
     WEFT__TRY(connect_net(comm));
     WEFT__TRY(weft__comm_agree(comm, start_progress(comm, memory), "run its network"));
-    return weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes");
+    WEFT__TRY(weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes"));
+    return weft__comm_agree(
+        comm, weft__progress_act(comm->network->progress, find_transports, comm->network),
+        "use its network");
 }
 
 weft_result weft__net_attach(weft_comm *comm)

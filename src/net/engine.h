@@ -82,6 +82,9 @@ struct weft__net_engine {
     weft_result (*address)(void *state, void *address, size_t *address_bytes);
     /* addresses[num_ranks]; an empty one: no peer. */
     weft_result (*connect)(void *state, const struct weft__net_blob *addresses);
+    /* When peers have answered: how they are reached; UNSUPPORTED if that is not what the config demands. Optional: connect
+     * knows. */
+    weft_result (*find_transports)(void *state);
 
     enum weft__net_start (*send)(void *state, struct weft__net_operation *operation);
     /* Both NULL, with min_write_bytes: it has no writes. */
@@ -101,7 +104,7 @@ extern const struct weft__net_engine weft__net_ucx, weft__net_shm, weft__net_fak
 
 /* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
 void weft__net_done(struct weft__net_operation *operation, weft_result result);
-/* How it reaches the peer, when it connects. */
+/* How it reaches the peer; from connect and find_transports. */
 enum weft__net_reach { WEFT__NET_WITHOUT_RDMA, WEFT__NET_BY_RDMA };
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport,
                                enum weft__net_reach reach);

@@ -191,6 +191,12 @@ const char *weft__net_reason(const struct weft__net *net)
     return net->reason;
 }
 
+weft_result weft__net_find_transports(struct weft__net *net)
+{
+    return net->engine->find_transports != NULL ? net->engine->find_transports(net->state)
+                                                : WEFT_OK;
+}
+
 const char *weft__net_gpu_obstacle(const struct weft__net *net)
 {
     if (net->config.gpudirect == WEFT__NET_GPUDIRECT_OFF)

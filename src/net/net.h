@@ -54,7 +54,7 @@ enum {
 
 enum weft__net_demand {
     WEFT__NET_ANY_TRANSPORT,
-    WEFT__NET_RDMA /* connect fails, and names the transport, where there is none */
+    WEFT__NET_RDMA /* weft__net_find_transports fails, and names the transport, where there is none */
 };
 
 /* Whether the engine may access memory of GPUs itself (GPUDirect). */
@@ -171,9 +171,12 @@ weft_result weft__net_reg_accessed(struct weft__net *net, uint32_t region,
                                    const _Atomic uint64_t *num_bytes);
 /* What the others need for their connect. After these regions; the bytes are the net's. */
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
-/* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at.
- * Logs the transport. */
+/* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at. */
 weft_result weft__net_connect(struct weft__net *net, const struct weft__net_blob *blobs);
+
+/* When connected, and best when all peers have answered: finds and logs how they are reached. UNSUPPORTED, with a peer's
+ * name, if that is not what is demanded. */
+weft_result weft__net_find_transports(struct weft__net *net);
 
 enum weft__net_memory_kind {
     WEFT__NET_HOST_MEMORY, /* long puts are writes by the engine, if it has them */

@@ -165,23 +165,6 @@ static void lose_connection(void *argument, ucp_ep_h endpoint, ucs_status_t stat
                         peer->rank, peer->engine->ucx->ucs_status_string(status));
 }
 
-static weft_result check_transport(const struct weft__ucx_engine *engine,
-                                   const struct weft__ucx_peer *peer)
-{
-    char names[WEFT__NET_REASON_BYTES];
-    weft_result result = weft__ucx_transports(engine->ucx, peer->endpoint, names, sizeof(names));
-    if (result != WEFT_OK)
-        return result;
-    const enum weft__net_reach reach =
-        weft__ucx_is_rdma(names) ? WEFT__NET_BY_RDMA : WEFT__NET_WITHOUT_RDMA;
-    weft__net_found_transport(engine->net, peer->rank, names, reach);
-    if (engine->demand == WEFT__NET_RDMA && reach == WEFT__NET_WITHOUT_RDMA)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "RDMA is demanded; between rank %d and rank %d UCX found %s",
-                           engine->rank, peer->rank, names);
-    return WEFT_OK;
-}
-
 static weft_result connect_to(struct weft__ucx_engine *engine, int32_t rank,
                               const struct weft__net_blob *address)
 {
@@ -200,7 +183,7 @@ static weft_result connect_to(struct weft__ucx_engine *engine, int32_t rank,
         return weft__error(WEFT_ERROR_SYSTEM, "UCX cannot connect rank %d to rank %d: %s",
                            engine->rank, rank, engine->ucx->ucs_status_string(status));
     }
-    return check_transport(engine, peer);
+    return WEFT_OK;
 }
 
 weft_result weft__ucx_connect(void *state, const struct weft__net_blob *addresses)
@@ -210,5 +193,36 @@ weft_result weft__ucx_connect(void *state, const struct weft__net_blob *addresse
     for (int32_t rank = 0; rank < engine->num_ranks && result == WEFT_OK; rank++)
         if (addresses[rank].num_bytes > 0)
             result = connect_to(engine, rank, &addresses[rank]);
+    return result;
+}
+
+/* ---------------------------------------------------------------- transports */
+
+static weft_result find_transport(const struct weft__ucx_engine *engine,
+                                  const struct weft__ucx_peer *peer)
+{
+    char names[WEFT__NET_REASON_BYTES];
+    weft_result result = weft__ucx_transports(engine->ucx, peer->endpoint, names, sizeof(names));
+    if (result != WEFT_OK)
+        return result;
+    const enum weft__net_reach reach =
+        weft__ucx_is_rdma(names) ? WEFT__NET_BY_RDMA : WEFT__NET_WITHOUT_RDMA;
+    weft__net_found_transport(engine->net, peer->rank, names, reach);
+    if (engine->demand == WEFT__NET_RDMA && reach == WEFT__NET_WITHOUT_RDMA)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "RDMA is demanded; between rank %d and rank %d UCX found %s",
+                           engine->rank, peer->rank, names);
+    return WEFT_OK;
+}
+
+/* Not while it connects: a rank that gave up then would destroy its worker while others still connect to it, which some of
+ * UCX's assertions take for an error of their process (1.13: of 4 ranks that disagree, one in 4 jobs). */
+weft_result weft__ucx_find_transports(void *state)
+{
+    const struct weft__ucx_engine *engine = state;
+    weft_result result = WEFT_OK;
+    for (int32_t rank = 0; rank < engine->num_ranks && result == WEFT_OK; rank++)
+        if (engine->peers[rank].endpoint != NULL)
+            result = find_transport(engine, &engine->peers[rank]);
     return result;
 }

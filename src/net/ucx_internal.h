@@ -37,6 +37,7 @@ size_t weft__ucx_max_message_bytes(void *state);
 size_t weft__ucx_min_write_bytes(void *state);
 weft_result weft__ucx_address(void *state, void *bytes, size_t *num_bytes);
 weft_result weft__ucx_connect(void *state, const struct weft__net_blob *addresses);
+weft_result weft__ucx_find_transports(void *state);
 /* When no endpoints are left. */
 void weft__ucx_free(struct weft__ucx_engine *engine);
 weft_result weft__ucx_failed(const struct weft__ucx_engine *engine, const char *what,
