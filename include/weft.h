@@ -90,7 +90,7 @@ typedef enum weft_result {
     WEFT_ERROR_SYSTEM = -3,      /* an operating system call failed */
     WEFT_ERROR_UNSUPPORTED = -4, /* legal, but not in this build or on this machine */
     WEFT_ERROR_TIMEOUT = -5, /* a wait passed its deadline; the message names the awaited rank */
-    WEFT_ERROR_RANK_FAILED = -6, /* a rank died; the message names it */
+    WEFT_ERROR_RANK_FAILED = -6, /* a rank died, or the rendezvous; the message names it */
     WEFT_ERROR_ABORTED = -7,     /* weft_comm_abort was called on some rank */
     WEFT_ERROR_MISMATCH = -8,    /* ranks called with arguments that do not fit together */
     WEFT_ERROR_CAPACITY =
