@@ -766,6 +766,8 @@ typedef struct weft_ep_sizes {
     /* Memory that the network reaches, of the same, 0 on one node: the rings and what notify tells; docs/network.md has
      * the formula. On cpu it is more of the heap. */
     uint64_t network_bytes;
+    uint64_t
+        sum_bytes; /* memory outside of both: with combine_wire, where warps keep the own node's sums */
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);
