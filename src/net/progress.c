@@ -344,13 +344,6 @@ struct weft__work_queue *weft__progress_queue(struct weft__progress *progress)
     return progress->own.queue;
 }
 
-struct weft__progress_counts weft__progress_counts(const struct weft__progress *progress)
-{
-    return (struct weft__progress_counts){
-        .num_bytes = atomic_load_explicit(&progress->num_bytes, memory_order_relaxed),
-        .num_messages = atomic_load_explicit(&progress->num_messages, memory_order_relaxed)};
-}
-
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress)
 {
     return atomic_load_explicit(&progress->num_rounds, memory_order_relaxed);

@@ -37,17 +37,6 @@ static void note_failure(struct weft__progress *progress, const struct weft__und
         tell_of_request(progress, request, result, message);
 }
 
-static void count(struct weft__progress *progress, const struct weft__work_slot *work)
-{
-    const int is_put =
-        work->operation == WEFT__WORK_PUT || work->operation == WEFT__WORK_PUT_SIGNAL;
-    if (!is_put && work->operation != WEFT__WORK_SIGNAL)
-        return;
-    atomic_fetch_add_explicit(&progress->num_messages, 1, memory_order_relaxed);
-    if (is_put)
-        atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
-}
-
 static int take_work(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
@@ -61,7 +50,6 @@ static int take_work(struct weft__progress *progress, struct weft__line *line)
             break;
         struct weft__under_way *under_way = weft__line_under_way_of(line, number);
         *under_way = weft__line_describe(work);
-        count(progress, work); /* first: whoever has heard of it finds it counted */
         weft_result result = weft__work_start(progress->net, work, &under_way->request);
         if (result != WEFT_OK)
             note_failure(progress, under_way, result, weft__last_error());

@@ -14,6 +14,7 @@
 #include "ops/programs.h"
 
 enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_SLOTS = 4, NUM_ROWS = 100, MAX_ROW_BYTES = 100000 };
+enum { HEADER_BYTES = 64 }; /* of the network's messages, see docs/network.md */
 
 /* In memory of the network. */
 struct area {
@@ -164,8 +165,16 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
     RANK_CHECK(context, num_wrong == 0, "%d wrong bytes", num_wrong);
     RANK_CHECK_OK(context, weft_host_barrier(comm)); /* the last credits are under way */
     RANK_CHECK_OK(context, weft_net_query(comm, &after));
-    RANK_CHECK(context, after.sent_bytes - before.sent_bytes == NUM_ROWS * row_bytes,
-               "%llu bytes were sent", (unsigned long long)(after.sent_bytes - before.sent_bytes));
+    const uint64_t num_bytes = after.sent_bytes - before.sent_bytes;
+    const uint64_t num_header_bytes = after.sent_header_bytes - before.sent_header_bytes;
+    RANK_CHECK(context, num_bytes - num_header_bytes == NUM_ROWS * row_bytes,
+               "%llu bytes were sent, %llu of them headers", (unsigned long long)num_bytes,
+               (unsigned long long)num_header_bytes);
+    RANK_CHECK(context,
+               num_header_bytes >= NUM_ROWS * (uint64_t)HEADER_BYTES &&
+                   num_header_bytes ==
+                       (after.sent_messages - before.sent_messages) * (uint64_t)HEADER_BYTES,
+               "%llu bytes are headers", (unsigned long long)num_header_bytes);
     weft__host_machine.network_free(comm, args.area);
     return 0;
 }
