@@ -95,6 +95,9 @@ weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_
 void weft__comm_abort(weft_comm *comm);
 /* The same for a failure that the status holds already. */
 void weft__comm_tell_failure(weft_comm *comm);
+/* And waits until all have been told, so that this process may end at once and they still learn why, and not
+ * only that. Takes up to half a second, less than the deadline. */
+void weft__comm_share_failure(weft_comm *comm);
 
 enum weft__ask_result {
     WEFT__ASK_ANSWERED,

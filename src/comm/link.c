@@ -127,8 +127,8 @@ static enum weft__wire_result take_failure(struct weft__link *link, const struct
     if (frame->body_bytes != sizeof(notice))
         return WEFT__WIRE_GARBAGE;
     memcpy(&notice, frame->body, sizeof(notice));
-    weft__status_fail(link->status, (weft_result)notice.result, notice.rank, "%.*s",
-                      (int)sizeof(notice.text), notice.text);
+    notice.text[sizeof(notice.text) - 1] = '\0';
+    weft__status_hear(link->status, (weft_result)notice.result, notice.rank, notice.text);
     return WEFT__WIRE_OK;
 }
 

@@ -79,8 +79,8 @@ static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
                       "%s #%llu: ranks disagree on %s: %s on rank %d, %s on rank %d", program->name,
                       (unsigned long long)failure->site.sequence, name, ours, comm->rank, theirs,
                       failure->site.rank);
-    if (comm->topology.num_nodes > 1) /* ranks of other nodes would wait for what is not sent now */
-        weft__comm_tell_failure(comm);
+    /* Ranks whose own calls fit all that they see would wait for what this one does not send now. */
+    weft__comm_share_failure(comm);
 }
 
 static void fail_wait(weft_comm *comm, const struct weft__program *program,
