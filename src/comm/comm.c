@@ -318,7 +318,10 @@ enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exc
     const struct weft__question question = {.asked = rank, .exchange = exchange};
     if (comm->link == NULL)
         return WEFT__ASK_IMPOSSIBLE;
-    return weft__link_ask(comm->link, &question, deadline_ns, waits);
+    enum weft__ask_result result = weft__link_ask(comm->link, &question, deadline_ns, waits);
+    if (result == WEFT__ASK_LOST) /* the rendezvous has the answer */
+        result = weft__link_ask(comm->link, &question, deadline_ns, waits);
+    return result;
 }
 
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm)

@@ -102,6 +102,7 @@ void weft__comm_share_failure(weft_comm *comm);
 enum weft__ask_result {
     WEFT__ASK_ANSWERED,
     WEFT__ASK_SILENT,    /* until the deadline */
+    WEFT__ASK_LOST,      /* of weft__link_ask alone: the question has crossed the rank's goodbye */
     WEFT__ASK_IMPOSSIBLE /* the rendezvous is gone, or the communicator has failed */
 };
 /* Asks a rank, which may be this one, for whom it waits, as one who waits for it in `exchange`. */

@@ -396,7 +396,7 @@ enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft_
 {
     struct weft__open_question open;
     struct weft__question numbered = *question;
-    weft__questions_open(&link->questions, &open);
+    weft__questions_open(&link->questions, &open, question->asked);
     numbered.number = open.number;
     send_message(link,
                  weft__message_create(WEFT__FRAME_QUESTION, &numbered, sizeof(numbered), NULL, 0));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks whose collective calls do not fit together are all told so, with a rank, and nobody hangs: by
- * packets, by direct access, and where one rank's call is by packets and another's is not. */
+ * packets, by direct access, and where one rank's call is by packets and another's is not. Nor with a barrier. */
 #include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,6 +197,46 @@ static void other_place(void **state)
     assert_int_equal(num_failed, 0);
 }
 
+/* ---------------------------------------------------------------- a barrier instead */
+
+/* Nothing tells the odd one of the others' call but that nobody comes. */
+static int call_a_barrier(struct ranks_context *context)
+{
+    const struct coll_case *spec = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    struct coll_call call;
+    struct ep_rank self;
+    weft_coll *coll;
+    int32_t failed_rank;
+    config.timeout_ms = TIMEOUT_MS / 2;
+    if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    if (coll_call_create(&self, spec, &call))
+        return 1;
+    weft_result result = context->rank == ODD_ONE
+                             ? weft_barrier(self.comm, self.stream)
+                             : coll_call_issue(&call, context->rank, coll, self.stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(self.stream);
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_TIMEOUT,
+                     "rank 1 in another operation than the others");
+    RANK_CHECK_ERROR(context, weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_TIMEOUT, "");
+    RANK_CHECK(context, failed_rank == ODD_ONE, "failed_rank is %d", failed_rank);
+    if (coll_call_destroy(&self, &call))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
+}
+
+static void barrier_instead(void **state)
+{
+    (void)state;
+    struct coll_case spec =
+        coll_case_random(0, NUM_RANKS, COLL_ALL_REDUCE, WEFT_FP32, WEFT_SUM, SMALL);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, call_a_barrier, &spec), 0);
+}
+
 /* ---------------------------------------------------------------- create */
 
 static int create_differently(struct ranks_context *context)
@@ -230,9 +270,8 @@ static void configs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_difference),
-        cmocka_unit_test(other_size_class),
-        cmocka_unit_test(other_place),
+        cmocka_unit_test(every_difference), cmocka_unit_test(other_size_class),
+        cmocka_unit_test(other_place),      cmocka_unit_test(barrier_instead),
         cmocka_unit_test(configs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
