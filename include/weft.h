@@ -192,7 +192,8 @@ weft_result weft_comm_destroy(weft_comm *comm);
 weft_result weft_comm_abort(weft_comm *comm);
 
 /* WEFT_OK while comm is healthy; else the first failure, which is final for the communicator,
- * with its message in weft_last_error(). *failed_rank (may be NULL) is the culprit or -1. */
+ * with its message in weft_last_error(). *failed_rank (may be NULL) is the culprit or -1; of calls that do
+ * not fit together, one of two that differ. */
 weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank);
 
 typedef enum weft_team {
@@ -479,8 +480,9 @@ weft_result weft_coll_destroy(weft_coll *coll);
  * where it likes, but if they are more than staging_bytes, either all ranks have them in such memory or
  * none (WEFT_ERROR_MISMATCH). Input and output must not overlap but in the in-place form that each names.
  *
- * Ranks whose calls do not fit together (operation, count, dtype, op, root) get WEFT_ERROR_MISMATCH that
- * names one of them; what outputs hold then is undefined.
+ * If calls do not fit together (operation, count, dtype, op, root), all ranks get WEFT_ERROR_MISMATCH, whose
+ * message names two that differ: at once, or, where a rank's own part was done before another one found it, by
+ * its next operation. What outputs hold then is undefined.
  *
  * Reductions are made in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
  * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around. AVG
@@ -519,7 +521,8 @@ typedef struct weft_all_to_all_v_args {
 
 /* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. A rank knows only its own counts, so
  * they choose no algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or
- * be in the heap, or registered (WEFT_ERROR_UNSUPPORTED). */
+ * be in the heap, or registered (WEFT_ERROR_UNSUPPORTED). Counts that differ are seen by the rank that receives,
+ * which tells all others. */
 weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *args,
                               weft_stream *stream);
 /* recv[count] = rank root's send[count]; send is used on root alone. In place: recv == send. */

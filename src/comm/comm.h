@@ -95,10 +95,14 @@ weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_
 void weft__comm_abort(weft_comm *comm);
 /* The same for a failure that the status holds already. */
 void weft__comm_tell_failure(weft_comm *comm);
+/* And waits until all have been told, so that this process may end at once and they still learn why, and not
+ * only that. Takes up to half a second, less than the deadline. */
+void weft__comm_share_failure(weft_comm *comm);
 
 enum weft__ask_result {
     WEFT__ASK_ANSWERED,
     WEFT__ASK_SILENT,    /* until the deadline */
+    WEFT__ASK_LOST,      /* of weft__link_ask alone: the question has crossed the rank's goodbye */
     WEFT__ASK_IMPOSSIBLE /* the rendezvous is gone, or the communicator has failed */
 };
 /* Asks a rank, which may be this one, for whom it waits, as one who waits for it in `exchange`. */

@@ -26,7 +26,7 @@
 
 #include "programs/block.h"
 
-/* What all ranks must agree on. Names for messages: ops/failure.c. */
+/* What all ranks must agree on. Names for messages: ops/mismatch.c. */
 enum weft_call_field {
     WEFT_CALL_PROGRAM = 0, /* enum weft_program */
     WEFT_CALL_NUM_TOPK,
