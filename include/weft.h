@@ -182,6 +182,9 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
  * (WEFT_ERROR_MISMATCH). As nvshmem_team_split_strided. */
 weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int32_t num_ranks,
                             const weft_comm_config *config, weft_comm **child);
+/* The rank, in the communicator that `comm` was split from, of rank `rank` of comm; -1 if there is none. A split has a heap
+ * of its own: to what lies in the parent's, its ranks go by these numbers and the parent. As nvshmem_team_translate_pe. */
+int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank);
 
 /* Releases everything, also after a failure. Never waits for other ranks. Streams with
  * operations of `comm` must have been synchronised; objects made from it destroyed before. */
