@@ -90,7 +90,7 @@ typedef enum weft_result {
     WEFT_ERROR_SYSTEM = -3,      /* an operating system call failed */
     WEFT_ERROR_UNSUPPORTED = -4, /* legal, but not in this build or on this machine */
     WEFT_ERROR_TIMEOUT = -5, /* a wait passed its deadline; the message names the awaited rank */
-    WEFT_ERROR_RANK_FAILED = -6, /* a rank died; the message names it */
+    WEFT_ERROR_RANK_FAILED = -6, /* a rank died, or the rendezvous; the message names it */
     WEFT_ERROR_ABORTED = -7,     /* weft_comm_abort was called on some rank */
     WEFT_ERROR_MISMATCH = -8,    /* ranks called with arguments that do not fit together */
     WEFT_ERROR_CAPACITY =
@@ -772,6 +772,8 @@ typedef struct weft_ep_sizes {
     /* Memory that the network reaches, of the same, 0 on one node: the rings and what notify tells; docs/network.md has
      * the formula. On cpu it is more of the heap. */
     uint64_t network_bytes;
+    uint64_t
+        sum_bytes; /* memory outside of both: with combine_wire, where warps keep the own node's sums */
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);

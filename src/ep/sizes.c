@@ -41,6 +41,7 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
             weft_mailbox_bytes(comm->num_ranks, ep->exchange->device.num_members, ep->max_blocks) +
             weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
         .network_bytes = ep->internode == NULL ? 0 : weft__internode_bytes(ep->internode),
+        .sum_bytes = ep->internode == NULL ? 0 : ep->internode->own_sums_bytes,
     };
     return WEFT_OK;
 }
