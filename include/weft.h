@@ -524,7 +524,7 @@ typedef struct weft_all_to_all_v_args {
 
 /* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. A rank knows only its own counts, so
  * they choose no algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or
- * be in the heap, or registered (WEFT_ERROR_UNSUPPORTED). Counts that differ are seen by the rank that receives,
+ * be in the heap, or registered: else WEFT_ERROR_UNSUPPORTED, before anything is enqueued. Counts that differ are seen by the rank that receives,
  * which tells all others. */
 weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *args,
                               weft_stream *stream);
@@ -542,7 +542,7 @@ const char *weft_algorithm_name(weft_algorithm algorithm); /* "oneshot", ...; ne
 /* Collective: each rank gives memory of its own for the inputs and outputs of collectives, which other
  * ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay allocated
  * until weft_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if some rank's memory cannot
- * be reached, which is no error: what was given is staged, and standard error tells the reason once. On cpu
+ * be reached, which is no error: what was given is staged, and standard error tells each reason once. On cpu
  * ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or from
  * cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not of pools
  * (cudaMallocAsync, weft_memory_alloc) or the host. */
@@ -562,7 +562,8 @@ typedef struct weft_capture weft_capture;
 weft_result weft_capture_begin(weft_coll *coll, weft_capture **capture);
 /* Collective, when the streams' captures have ended and before any of their graphs runs. All ranks must
  * have recorded the same operations in the same order (WEFT_ERROR_MISMATCH names a rank). The memory must
- * stay allocated until weft_capture_destroy. After an error the graphs must not run. */
+ * stay allocated until weft_capture_destroy. After an error, as WEFT_ERROR_UNSUPPORTED with the reason where memory
+ * cannot be mapped after all, the graphs must not run. */
 weft_result weft_capture_end(weft_capture *capture);
 /* Collective, before weft_coll_destroy: when the graphs run no more on any rank. When it returns, no other
  * rank has the memory mapped; after a failure of the communicator that happens at weft_comm_destroy. */
