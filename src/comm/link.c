@@ -127,8 +127,8 @@ static enum weft__wire_result take_failure(struct weft__link *link, const struct
     if (frame->body_bytes != sizeof(notice))
         return WEFT__WIRE_GARBAGE;
     memcpy(&notice, frame->body, sizeof(notice));
-    weft__status_fail(link->status, (weft_result)notice.result, notice.rank, "%.*s",
-                      (int)sizeof(notice.text), notice.text);
+    notice.text[sizeof(notice.text) - 1] = '\0';
+    weft__status_hear(link->status, (weft_result)notice.result, notice.rank, notice.text);
     return WEFT__WIRE_OK;
 }
 
@@ -392,7 +392,7 @@ enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft_
 {
     struct weft__open_question open;
     struct weft__question numbered = *question;
-    weft__questions_open(&link->questions, &open);
+    weft__questions_open(&link->questions, &open, question->asked);
     numbered.number = open.number;
     send_message(link,
                  weft__message_create(WEFT__FRAME_QUESTION, &numbered, sizeof(numbered), NULL, 0));

@@ -369,7 +369,7 @@ weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info)
     snprintf(info->transport, sizeof(info->transport), "%s", network->transport);
     snprintf(info->reason, sizeof(info->reason), "%s", network->reason);
     info->sent_bytes = counts.num_bytes;
-    info->sent_messages = counts.num_messages;
+    info->sent_messages = weft__progress_num_puts(network->progress);
     info->sent_header_bytes = counts.num_header_bytes;
     return WEFT_OK;
 }

@@ -31,8 +31,9 @@ struct weft__net_header {
     uint32_t kind;
     uint64_t sequence; /* of the messages from source to target, from 0; of questions, their own */
     uint64_t place;
-    uint64_t num_bytes; /* that follow */
-    uint64_t word, add; /* a place, or WEFT__NET_NO_WORD */
+    uint64_t num_bytes;           /* that follow */
+    uint64_t word, add;           /* a place, or WEFT__NET_NO_WORD */
+    uint64_t also_word, also_add; /* of a put: an add that was asked for by itself, likewise */
 };
 
 /* Something that the engine does, in memory that stays until it is done. */

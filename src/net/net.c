@@ -183,12 +183,12 @@ int weft__net_fd(const struct weft__net *net)
 
 struct weft__net_counts weft__net_counts(const struct weft__net *net)
 {
-    struct weft__net_counts counts = {
-        .num_bytes = atomic_load_explicit(&net->num_put_bytes, memory_order_relaxed),
-        .num_messages = atomic_load_explicit(&net->num_messages, memory_order_relaxed)};
-    counts.num_header_bytes = counts.num_messages * sizeof(struct weft__net_header);
-    counts.num_bytes += counts.num_header_bytes;
-    return counts;
+    const uint64_t num_header_bytes =
+        atomic_load_explicit(&net->num_header_bytes, memory_order_relaxed);
+    return (struct weft__net_counts){
+        .num_bytes =
+            num_header_bytes + atomic_load_explicit(&net->num_put_bytes, memory_order_relaxed),
+        .num_header_bytes = num_header_bytes};
 }
 
 const char *weft__net_engine_name(const struct weft__net *net)

@@ -127,6 +127,10 @@ struct weft__net_put {
     uint64_t word, add; /* weft__net_put_signal only: a place at the peer */
 };
 
+struct weft__net_add {
+    uint64_t word, add; /* a place at the peer */
+};
+
 struct weft__net_get {
     int32_t peer;
     uint64_t source, target; /* places, at the peer and here */
@@ -211,6 +215,13 @@ weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put
                           struct weft__net_request *request);
 weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
                                  struct weft__net_request *request);
+/* WEFT_OK, or why it would not be started. */
+weft_result weft__net_check_put_signal(const struct weft__net *net,
+                                       const struct weft__net_put *put);
+/* The same, and, unordered with it, one without bytes to the same peer: in one message, if `put` is one. NULL: none. */
+weft_result weft__net_put_signal_and_add(struct weft__net *net, const struct weft__net_put *put,
+                                         const struct weft__net_add *also,
+                                         struct weft__net_request *request);
 weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add);
 weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
 
@@ -241,7 +252,7 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
 /* Of puts and signals that were sent; from any thread. */
 struct weft__net_counts {
     uint64_t num_bytes; /* headers included */
-    uint64_t num_header_bytes, num_messages;
+    uint64_t num_header_bytes;
 };
 struct weft__net_counts weft__net_counts(const struct weft__net *net);
 

@@ -344,6 +344,11 @@ struct weft__work_queue *weft__progress_queue(struct weft__progress *progress)
     return progress->own.queue;
 }
 
+uint64_t weft__progress_num_puts(const struct weft__progress *progress)
+{
+    return atomic_load_explicit(&progress->num_puts, memory_order_relaxed);
+}
+
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress)
 {
     return atomic_load_explicit(&progress->num_rounds, memory_order_relaxed);

@@ -76,6 +76,8 @@ weft_result weft__progress_peer_error(struct weft__progress *progress, int32_t p
 void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, const char *why);
 
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress);
+/* And signals, that were started; several can share a message. */
+uint64_t weft__progress_num_puts(const struct weft__progress *progress);
 /* Of the thread's loop; grows slowly while nothing happens. */
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress);
 

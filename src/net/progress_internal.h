@@ -33,6 +33,7 @@ struct weft__progress {
     _Atomic int is_driven;         /* by another thread, since the thread looked last */
     _Atomic int should_stop, has_orders;
     _Atomic uint64_t num_rounds;
+    _Atomic uint64_t num_puts; /* and signals, that were started */
 
     pthread_mutex_t mutex;          /* of what follows */
     struct weft__peer_state *peers; /* [num_ranks] */

@@ -111,8 +111,9 @@ static void describe_bytes(struct weft__net_operation *operation, const struct w
     operation->header.place = put->target + begin;
 }
 
+/* `also`, if not NULL, goes with each message: there must be one. */
 static weft_result send_bytes(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
-                              struct weft__net_request *request)
+                              const struct weft__net_add *also, struct weft__net_request *request)
 {
     uint64_t begin = 0;
     do {
@@ -125,6 +126,10 @@ static weft_result send_bytes(struct weft__net *net, const struct weft__net_put 
         describe_bytes(operation, put, begin, num_bytes);
         operation->header.word = word;
         operation->header.add = put->add;
+        if (also != NULL) {
+            operation->header.also_word = also->word;
+            operation->header.also_add = also->add;
+        }
         weft__net_send(operation);
         begin += num_bytes;
     } while (begin < put->num_bytes);
@@ -162,15 +167,19 @@ static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t wor
 }
 
 static weft_result start_put(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
-                             struct weft__net_request *request)
+                             const struct weft__net_add *also, struct weft__net_request *request)
 {
     const int is_write = put->num_bytes > 0 && way_of(net, put) == WRITE;
     if (!is_write && put->num_bytes <= net->max_message_bytes)
-        return send_bytes(net, put, word, request);
+        return send_bytes(net, put, word, also, request);
     weft_result result = is_write ? write_bytes(net, put, request)
-                                  : send_bytes(net, put, WEFT__NET_NO_WORD, request);
+                                  : send_bytes(net, put, WEFT__NET_NO_WORD, NULL, request);
     if (result == WEFT_OK && word != WEFT__NET_NO_WORD)
         result = send_signal(net, put->peer, word, put->add);
+    if (result == WEFT_OK && also != NULL) {
+        const struct weft__net_put add_alone = {.peer = put->peer, .add = also->add};
+        result = send_bytes(net, &add_alone, also->word, NULL, request);
+    }
     return result;
 }
 
@@ -182,20 +191,32 @@ weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put
     weft_result result = weft__net_check_peer(net, put->peer);
     if (result == WEFT_OK)
         result = check_bytes(net, put);
-    return result == WEFT_OK ? start_put(net, put, WEFT__NET_NO_WORD, request) : result;
+    return result == WEFT_OK ? start_put(net, put, WEFT__NET_NO_WORD, NULL, request) : result;
+}
+
+weft_result weft__net_check_put_signal(const struct weft__net *net, const struct weft__net_put *put)
+{
+    WEFT__TRY(weft__net_check_peer(net, put->peer));
+    WEFT__TRY(check_bytes(net, put));
+    return weft__net_check_word(net, put->peer, put->word);
 }
 
 weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
                                  struct weft__net_request *request)
 {
+    return weft__net_put_signal_and_add(net, put, NULL, request);
+}
+
+weft_result weft__net_put_signal_and_add(struct weft__net *net, const struct weft__net_put *put,
+                                         const struct weft__net_add *also,
+                                         struct weft__net_request *request)
+{
     if (request != NULL)
         *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = weft__net_check_peer(net, put->peer);
-    if (result == WEFT_OK)
-        result = check_bytes(net, put);
-    if (result == WEFT_OK)
-        result = weft__net_check_word(net, put->peer, put->word);
-    return result == WEFT_OK ? start_put(net, put, put->word, request) : result;
+    WEFT__TRY(weft__net_check_put_signal(net, put));
+    if (also != NULL)
+        WEFT__TRY(weft__net_check_word(net, put->peer, also->word));
+    return start_put(net, put, put->word, also, request);
 }
 
 weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add)

@@ -21,6 +21,7 @@ struct weft__net_operation *weft__net_operation_new(struct weft__net *net, int32
     memcpy(operation->header.secret, net->config.secret, sizeof(operation->header.secret));
     operation->header.source = net->config.rank;
     operation->header.word = WEFT__NET_NO_WORD;
+    operation->header.also_word = WEFT__NET_NO_WORD;
     if (request != NULL)
         request->num_left++;
     net->num_under_way++;
@@ -91,7 +92,7 @@ static void count(struct weft__net_operation *operation)
     const struct weft__net_header *header = &operation->header;
     if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_SIGNAL)
         return;
-    atomic_fetch_add_explicit(&net->num_messages, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&net->num_header_bytes, sizeof(*header), memory_order_relaxed);
     atomic_fetch_add_explicit(&net->num_put_bytes, header->num_bytes, memory_order_relaxed);
 }
 

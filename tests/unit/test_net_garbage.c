@@ -95,7 +95,8 @@ static struct weft__net_header good_put(int32_t source, uint64_t sequence)
                                       .place = weft__net_place(0, 64),
                                       .num_bytes = 32,
                                       .word = weft__net_place(1, sizeof(uint64_t)),
-                                      .add = 5};
+                                      .add = 5,
+                                      .also_word = WEFT__NET_NO_WORD};
     memcpy(header.secret, secret, sizeof(secret));
     return header;
 }
@@ -145,6 +146,8 @@ SPOIL(longer_than_it_is, header->num_bytes = 4000)
 SPOIL(word_outside, header->word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
 SPOIL(word_of_no_region, header->word = weft__net_place(2, 0))
 SPOIL(word_misaligned, header->word = weft__net_place(1, 4))
+SPOIL(also_word_outside, header->also_word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
+SPOIL(also_word_misaligned, header->also_word = weft__net_place(1, 4))
 SPOIL(signal_without_one, header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0;
       header->word = WEFT__NET_NO_WORD)
 SPOIL(add_outside, header->num_bytes = 0; header->word = weft__net_place(0, HEAP_BYTES))
@@ -179,6 +182,8 @@ static void what_is_wrong_is_its_senders_failure(void **state)
     expect_blame("its word is none", word_outside);
     expect_blame("its word is none", word_of_no_region);
     expect_blame("its word is none", word_misaligned);
+    expect_blame("its word is none", also_word_outside);
+    expect_blame("its word is none", also_word_misaligned);
     expect_blame("its word is none", signal_without_one);
     expect_blame("its word is none", add_outside);
     expect_blame("it has bytes", signal_with_bytes);
@@ -238,6 +243,8 @@ static struct weft__net_header draw_header(uint64_t *random)
     header.word = net_draw(random, 2) == 0
                       ? WEFT__NET_NO_WORD
                       : weft__net_place(1, net_draw(random, 5) * sizeof(uint64_t));
+    if (net_draw(random, 3) == 0)
+        header.also_word = weft__net_place(1, net_draw(random, 5) * sizeof(uint64_t));
     for (uint64_t num_spoiled = net_draw(random, 3); num_spoiled > 0; num_spoiled--)
         bytes[first + net_draw(random, sizeof(header) - first)] =
             (unsigned char)net_draw(random, 256);
