@@ -59,6 +59,35 @@ job_said() { # HOST COUNT REGEX
     [ "$count" -eq "$2" ] || fail_job "$count lines of host $1, not $2, match: $3"
 }
 
+# Another interface of a host, which leads to no other.
+add_side_interface() { # HOST
+    on_host "$1" ip link add side type veth peer name nowhere
+    on_host "$1" ip address add "10.79.0.$(($1 + 1))/24" dev side
+    on_host "$1" ip link set side up
+    on_host "$1" ip link set nowhere up
+}
+# TCP's listening sockets of a host, as /proc/net/tcp* has them (state 0A): ADDRESS:PORT in hexadecimal digits, the bytes
+# of the address from the last to the first.
+listening_sockets() { # HOST
+    on_host "$1" awk '$4 == "0A" { print $2 }' /proc/net/tcp /proc/net/tcp6
+}
+# That there are some, and none at another address than the one at which the hosts of jobs reach each other.
+expect_to_listen_on_network() { # HOST
+    local bytes sockets
+    IFS=. read -ra bytes <<<"$(host_address "$1")"
+    sockets=$(listening_sockets "$1")
+    [ -n "$sockets" ] || fail_job "nobody listens on host $1"
+    ! grep -v "^$(printf '%02X%02X%02X%02X:' "${bytes[3]}" "${bytes[2]}" "${bytes[1]}" "${bytes[0]}")" \
+        <<<"$sockets" || fail_job "host $1 listens there, beside $(host_address "$1")"
+}
+# Garbage for each port of a host. (None that begins with UCX's own constant: docs/network.md.)
+send_garbage() { # GARBAGE FROM_HOST TO_HOST COUNT
+    local socket
+    for socket in $(listening_sockets "$3"); do
+        expect 0 on_host "$2" "$1" "$(host_address "$3")" $((16#${socket##*:})) "$4" "${SEED:-1}"
+    done
+}
+
 # What strikes a rank or a host; the news are timed from here on.
 strike() { # COMMAND...
     struck_ms=$(uptime_ms)
