@@ -90,7 +90,7 @@ typedef enum weft_result {
     WEFT_ERROR_SYSTEM = -3,      /* an operating system call failed */
     WEFT_ERROR_UNSUPPORTED = -4, /* legal, but not in this build or on this machine */
     WEFT_ERROR_TIMEOUT = -5, /* a wait passed its deadline; the message names the awaited rank */
-    WEFT_ERROR_RANK_FAILED = -6, /* a rank died; the message names it */
+    WEFT_ERROR_RANK_FAILED = -6, /* a rank died, or the rendezvous; the message names it */
     WEFT_ERROR_ABORTED = -7,     /* weft_comm_abort was called on some rank */
     WEFT_ERROR_MISMATCH = -8,    /* ranks called with arguments that do not fit together */
     WEFT_ERROR_CAPACITY =
@@ -182,6 +182,9 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
  * (WEFT_ERROR_MISMATCH). As nvshmem_team_split_strided. */
 weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int32_t num_ranks,
                             const weft_comm_config *config, weft_comm **child);
+/* The rank, in the communicator that `comm` was split from, of rank `rank` of comm; -1 if there is none. A split has a heap
+ * of its own: to what lies in the parent's, its ranks go by these numbers and the parent. As nvshmem_team_translate_pe. */
+int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank);
 
 /* Releases everything, also after a failure. Never waits for other ranks. Streams with
  * operations of `comm` must have been synchronised; objects made from it destroyed before. */
@@ -192,7 +195,8 @@ weft_result weft_comm_destroy(weft_comm *comm);
 weft_result weft_comm_abort(weft_comm *comm);
 
 /* WEFT_OK while comm is healthy; else the first failure, which is final for the communicator,
- * with its message in weft_last_error(). *failed_rank (may be NULL) is the culprit or -1. */
+ * with its message in weft_last_error(). *failed_rank (may be NULL) is the culprit or -1; of calls that do
+ * not fit together, one of two that differ. */
 weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank);
 
 typedef enum weft_team {
@@ -479,8 +483,9 @@ weft_result weft_coll_destroy(weft_coll *coll);
  * where it likes, but if they are more than staging_bytes, either all ranks have them in such memory or
  * none (WEFT_ERROR_MISMATCH). Input and output must not overlap but in the in-place form that each names.
  *
- * Ranks whose calls do not fit together (operation, count, dtype, op, root) get WEFT_ERROR_MISMATCH that
- * names one of them; what outputs hold then is undefined.
+ * If calls do not fit together (operation, count, dtype, op, root), all ranks get WEFT_ERROR_MISMATCH, whose
+ * message names two that differ: at once, or, where a rank's own part was done before another one found it, by
+ * its next operation. What outputs hold then is undefined.
  *
  * Reductions are made in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
  * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around. AVG
@@ -519,7 +524,8 @@ typedef struct weft_all_to_all_v_args {
 
 /* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. A rank knows only its own counts, so
  * they choose no algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or
- * be in the heap, or registered (WEFT_ERROR_UNSUPPORTED). */
+ * be in the heap, or registered: else WEFT_ERROR_UNSUPPORTED, before anything is enqueued. Counts that differ are seen by the rank that receives,
+ * which tells all others. */
 weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *args,
                               weft_stream *stream);
 /* recv[count] = rank root's send[count]; send is used on root alone. In place: recv == send. */
@@ -536,7 +542,7 @@ const char *weft_algorithm_name(weft_algorithm algorithm); /* "oneshot", ...; ne
 /* Collective: each rank gives memory of its own for the inputs and outputs of collectives, which other
  * ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay allocated
  * until weft_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if some rank's memory cannot
- * be reached, which is no error: what was given is staged, and standard error tells the reason once. On cpu
+ * be reached, which is no error: what was given is staged, and standard error tells each reason once. On cpu
  * ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or from
  * cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not of pools
  * (cudaMallocAsync, weft_memory_alloc) or the host. */
@@ -556,7 +562,8 @@ typedef struct weft_capture weft_capture;
 weft_result weft_capture_begin(weft_coll *coll, weft_capture **capture);
 /* Collective, when the streams' captures have ended and before any of their graphs runs. All ranks must
  * have recorded the same operations in the same order (WEFT_ERROR_MISMATCH names a rank). The memory must
- * stay allocated until weft_capture_destroy. After an error the graphs must not run. */
+ * stay allocated until weft_capture_destroy. After an error, as WEFT_ERROR_UNSUPPORTED with the reason where memory
+ * cannot be mapped after all, the graphs must not run. */
 weft_result weft_capture_end(weft_capture *capture);
 /* Collective, before weft_coll_destroy: when the graphs run no more on any rank. When it returns, no other
  * rank has the memory mapped; after a failure of the communicator that happens at weft_comm_destroy. */
@@ -766,6 +773,8 @@ typedef struct weft_ep_sizes {
     /* Memory that the network reaches, of the same, 0 on one node: the rings and what notify tells; docs/network.md has
      * the formula. On cpu it is more of the heap. */
     uint64_t network_bytes;
+    uint64_t
+        sum_bytes; /* memory outside of both: with combine_wire, where warps keep the own node's sums */
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);

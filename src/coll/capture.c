@@ -138,13 +138,13 @@ static weft_result open_windows(weft_capture *capture, const struct recorded *al
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         num_rounds = all[rank].num_windows > num_rounds ? all[rank].num_windows : num_rounds;
     for (int32_t round = 0; round < num_rounds; round++) {
-        int32_t failed_rank = WEFT__NOBODY;
-        WEFT__TRY(weft__window_open(comm, window_of_round(capture, round), &failed_rank));
-        if (failed_rank != WEFT__NOBODY)
+        struct weft__obstacle obstacle;
+        WEFT__TRY(weft__window_open(comm, window_of_round(capture, round), &obstacle));
+        if (obstacle.rank != WEFT__NOBODY)
             return weft__error(WEFT_ERROR_UNSUPPORTED,
-                               "rank %d cannot map memory that was recorded, or give it: what was "
-                               "recorded must not run; its standard error says why",
-                               failed_rank);
+                               "rank %d cannot map memory that was recorded, so that what was "
+                               "recorded must not run: %s",
+                               obstacle.rank, obstacle.reason);
         capture->num_rounds++;
     }
     return WEFT_OK;

@@ -3,6 +3,7 @@
  * it has nothing, by a formula. Every rank must choose alike, so the choice depends on what is the same on
  * all of them. */
 #include "coll/coll.h"
+#include "ops/names.h"
 
 static const char *const names[WEFT_NUM_ALGORITHMS] = {
     [WEFT_ALGORITHM_AUTO] = "auto",
@@ -11,12 +12,6 @@ static const char *const names[WEFT_NUM_ALGORITHMS] = {
     [WEFT_ALGORITHM_ONESHOT_PULL] = "oneshot_pull",
     [WEFT_ALGORITHM_TWOSHOT] = "twoshot",
     [WEFT_ALGORITHM_PUSH] = "push",
-};
-
-static const char *const collective_names[WEFT_NUM_COLLECTIVES] = {
-    [WEFT_ALL_REDUCE] = "all_reduce", [WEFT_REDUCE_SCATTER] = "reduce_scatter",
-    [WEFT_ALL_GATHER] = "all_gather", [WEFT_ALL_TO_ALL] = "all_to_all",
-    [WEFT_BROADCAST] = "broadcast",
 };
 
 /* Bits of the algorithms that can do each. */
@@ -33,11 +28,6 @@ static const uint32_t abilities[WEFT_NUM_COLLECTIVES] = {
 const char *weft_algorithm_name(weft_algorithm algorithm)
 {
     return (uint32_t)algorithm < WEFT_NUM_ALGORITHMS ? names[algorithm] : "?";
-}
-
-const char *weft__coll_name(weft_collective collective)
-{
-    return collective_names[collective];
 }
 
 int weft__coll_can(weft_collective collective, weft_algorithm algorithm)
@@ -69,13 +59,13 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
 {
     if (!weft__coll_can(collective, algorithm))
         return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s", names[algorithm],
-                           collective_names[collective]);
+                           weft__collective_name(collective));
     const uint64_t most = max_row_bytes(coll, algorithm);
     if (row_bytes > most)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "count makes rows of %llu bytes: %s by algorithm %s is for at most %llu "
                            "(packet_bytes)",
-                           (unsigned long long)row_bytes, collective_names[collective],
+                           (unsigned long long)row_bytes, weft__collective_name(collective),
                            names[algorithm], (unsigned long long)most);
     return WEFT_OK;
 }

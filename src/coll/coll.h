@@ -74,7 +74,6 @@ struct weft__coll_choice {
 };
 struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collective collective,
                                            uint64_t row_bytes);
-const char *weft__coll_name(weft_collective collective);
 /* 1 if the algorithm is one for this collective. */
 int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
 /* Whether the algorithm can do it at all; else the error says why. */

@@ -9,10 +9,10 @@ struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
                                           enum weft_program program, uint64_t num_bytes)
 {
     return (struct weft_call_header){
-        .kind = (uint64_t)program | (uint64_t)call->collective << (8 * WEFT_HEADER_COLLECTIVE) |
-                (uint64_t)call->dtype << (8 * WEFT_HEADER_DTYPE) |
-                (uint64_t)call->op << (8 * WEFT_HEADER_OP) |
-                (uint64_t)call->root << (8 * WEFT_HEADER_ROOT),
+        .kind = (uint64_t)program << WEFT_KIND_PROGRAM_BIT |
+                (uint64_t)call->collective << WEFT_KIND_COLLECTIVE_BIT |
+                (uint64_t)call->dtype << WEFT_KIND_DTYPE_BIT |
+                (uint64_t)call->op << WEFT_KIND_OP_BIT | (uint64_t)call->root << WEFT_KIND_ROOT_BIT,
         .num_bytes = num_bytes};
 }
 

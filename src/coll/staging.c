@@ -177,8 +177,8 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
     if (call->count == 0 &&
         coll->comm->num_ranks > 1) /* rows of any length: others' pieces are unknown */
         return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "recv is not in the heap and gets %llu bytes: allowed are at most %llu "
-                           "(staging_bytes)",
+                           "recv is neither in the heap nor registered (weft_register) and gets "
+                           "%llu bytes: allowed are at most %llu (staging_bytes)",
                            (unsigned long long)received_bytes(call, rows),
                            (unsigned long long)coll->staging_bytes);
     struct weft__coll_call piece = *call;

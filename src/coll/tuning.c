@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "coll/coll.h"
+#include "ops/names.h"
 
 enum { NUM_FIELDS = 7 };
 static const char *const layout = "machine ranks collective max_bytes algorithm blocks warps";
@@ -75,7 +76,7 @@ static weft_result parse_machine(const struct line *line, const char *text)
 static weft_result parse_collective(const struct line *line, const char *text, int32_t *collective)
 {
     for (int32_t i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
-        if (strcmp(text, weft__coll_name((weft_collective)i)) == 0) {
+        if (strcmp(text, weft__collective_name((uint64_t)i)) == 0) {
             *collective = i;
             return WEFT_OK;
         }
@@ -101,7 +102,7 @@ static weft_result parse_algorithm(const struct line *line, const char *text,
     }
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "%s:%d: algorithm is \"%.64s\", allowed are, for %s, %s", line->path,
-                       line->number, text, weft__coll_name(collective), allowed);
+                       line->number, text, weft__collective_name(collective), allowed);
 }
 
 /* ------------------------------------------------------------------ lines */

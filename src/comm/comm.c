@@ -302,13 +302,26 @@ void weft__comm_tell_failure(weft_comm *comm)
         weft__link_tell_failure(comm->link);
 }
 
+void weft__comm_share_failure(weft_comm *comm)
+{
+    const int64_t timeout_ms =
+        comm->timeout_ms < WEFT__INQUIRY_MS ? comm->timeout_ms : WEFT__INQUIRY_MS;
+    if (comm->link == NULL)
+        return;
+    weft__link_tell_failure(comm->link);
+    weft__status_await_told(&comm->status, timeout_ms * WEFT__NS_PER_MS);
+}
+
 enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
                                      int64_t deadline_ns, struct weft__wait_list *waits)
 {
     const struct weft__question question = {.asked = rank, .exchange = exchange};
     if (comm->link == NULL)
         return WEFT__ASK_IMPOSSIBLE;
-    return weft__link_ask(comm->link, &question, deadline_ns, waits);
+    enum weft__ask_result result = weft__link_ask(comm->link, &question, deadline_ns, waits);
+    if (result == WEFT__ASK_LOST) /* the rendezvous has the answer */
+        result = weft__link_ask(comm->link, &question, deadline_ns, waits);
+    return result;
 }
 
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm)

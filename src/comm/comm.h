@@ -56,6 +56,8 @@ struct weft_comm {
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
     int32_t num_splits;               /* part of the key of the next split */
+    int32_t *
+        parent_ranks; /* [num_ranks] in the communicator that it was split from; of the api layer, or NULL */
 };
 
 /* The work behind weft_comm_create, _create_from_env, _split and _destroy, without the barrier. */
@@ -95,10 +97,14 @@ weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_
 void weft__comm_abort(weft_comm *comm);
 /* The same for a failure that the status holds already. */
 void weft__comm_tell_failure(weft_comm *comm);
+/* And waits until all have been told, so that this process may end at once and they still learn why, and not
+ * only that. Takes up to half a second, less than the deadline. */
+void weft__comm_share_failure(weft_comm *comm);
 
 enum weft__ask_result {
     WEFT__ASK_ANSWERED,
     WEFT__ASK_SILENT,    /* until the deadline */
+    WEFT__ASK_LOST,      /* of weft__link_ask alone: the question has crossed the rank's goodbye */
     WEFT__ASK_IMPOSSIBLE /* the rendezvous is gone, or the communicator has failed */
 };
 /* Asks a rank, which may be this one, for whom it waits, as one who waits for it in `exchange`. */

@@ -7,6 +7,9 @@
  *
  * The end is a rank that does not answer. One that waits for nobody is the end only if all others answer:
  * it may be on its way, and one of many waits be about to end, while the others are stuck.
+ *
+ * Where there is no end, ranks wait in a circle: most often one of them has called something else. It is the
+ * one that waits in another exchange than all others.
  */
 #include "comm/culprit.h"
 
@@ -78,8 +81,15 @@ struct found {
     int32_t next;           /* on the way to the end */
 };
 
+/* In which exchange a rank waits. */
+struct place {
+    enum { PLACE_UNKNOWN, PLACE_KNOWN } state;
+    uint64_t exchange;
+};
+
 struct search {
-    struct found *found; /* in the order in which they are asked; the first is the awaited rank */
+    struct found *found;  /* in the order in which they are asked; the first is the awaited rank */
+    struct place *places; /* of all ranks */
     int32_t num_found;
     int32_t end; /* in found, or WEFT__NOBODY: there is none */
     enum weft__ask_result end_result;
@@ -92,6 +102,12 @@ static void add(struct search *search, const struct weft__wait *wait, int32_t wa
             return;
     }
     search->found[search->num_found++] = (struct found){.wait = *wait, .waiting = waiting};
+}
+
+static void note_place(struct search *search, int32_t rank, uint64_t exchange)
+{
+    if (search->places[rank].state == PLACE_UNKNOWN)
+        search->places[rank] = (struct place){PLACE_KNOWN, exchange};
 }
 
 static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
@@ -108,8 +124,62 @@ static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
         }
         if (waits.num_waits == 0 && search->end == WEFT__NOBODY)
             search->end = asked;
+        if (waits.num_waits > 0)
+            note_place(search, wait->rank, waits.waits[0].exchange);
         for (int32_t i = 0; i < waits.num_waits; i++)
             add(search, &waits.waits[i], asked);
+    }
+}
+
+/* Those that are not in the circle, but wait for it, tell who is the odd one. */
+static void ask_the_rest(weft_comm *comm, struct search *search, uint64_t exchange,
+                         int64_t deadline_ns)
+{
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        struct weft__wait_list waits;
+        if (search->places[rank].state == PLACE_UNKNOWN &&
+            weft__comm_ask(comm, rank, exchange, deadline_ns, &waits) == WEFT__ASK_ANSWERED &&
+            waits.num_waits > 0)
+            note_place(search, rank, waits.waits[0].exchange);
+    }
+}
+
+/* The one rank that waits in another exchange than all others, of three or more, or WEFT__NOBODY. */
+static int32_t find_odd_one(const struct search *search, int32_t num_ranks)
+{
+    int32_t odd_one = WEFT__NOBODY;
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        int32_t num_same = 0, num_others = 0;
+        const struct place *place = &search->places[rank];
+        for (int32_t i = 0; i < num_ranks; i++) {
+            const struct place *other = &search->places[i];
+            if (other->state == PLACE_KNOWN)
+                *(other->exchange == place->exchange ? &num_same : &num_others) += 1;
+        }
+        if (place->state == PLACE_UNKNOWN || num_same > 1 || num_others < 2)
+            continue;
+        if (odd_one != WEFT__NOBODY)
+            return WEFT__NOBODY;
+        odd_one = rank;
+    }
+    return odd_one;
+}
+
+static void blame_circle(weft_comm *comm, struct search *search, int64_t deadline_ns,
+                         struct weft__culprit *culprit)
+{
+    const struct weft__wait *direct = &search->found[0].wait;
+    const struct place *own = &search->places[comm->rank];
+    const struct place *awaited = &search->places[direct->rank];
+    blame_direct(culprit, direct, "the ranks wait for each other in a circle");
+    culprit->state = WEFT__CULPRIT_IN_CIRCLE;
+    ask_the_rest(comm, search, direct->exchange, deadline_ns);
+    const int32_t odd_one = find_odd_one(search, comm->num_ranks);
+    if (odd_one != WEFT__NOBODY) {
+        culprit->rank = odd_one;
+        tell(culprit, ", rank %d in another operation than the others", odd_one);
+    } else if (awaited->exchange != own->exchange) {
+        tell(culprit, ", rank %d in another operation than rank %d", direct->rank, comm->rank);
     }
 }
 
@@ -132,25 +202,33 @@ static void blame_end(const weft_comm *comm, struct search *search, struct weft_
     tell_end(culprit, num_hops);
 }
 
+static void search_from(weft_comm *comm, struct search *search, const struct weft__wait *direct,
+                        int64_t deadline_ns, struct weft__culprit *culprit)
+{
+    add(search, direct, 0);
+    note_place(search, comm->rank, direct->exchange);
+    ask_all(comm, search, deadline_ns);
+    if (search->end_result == WEFT__ASK_IMPOSSIBLE)
+        blame_direct(culprit, direct, "the others cannot be asked");
+    else if (search->end == WEFT__NOBODY)
+        blame_circle(comm, search, deadline_ns, culprit);
+    else
+        blame_end(comm, search, culprit);
+}
+
 static void follow(weft_comm *comm, const struct weft__wait *direct, int64_t deadline_ns,
                    struct weft__culprit *culprit)
 {
     struct search search = {.found = calloc((size_t)comm->num_ranks, sizeof(*search.found)),
+                            .places = calloc((size_t)comm->num_ranks, sizeof(*search.places)),
                             .end = WEFT__NOBODY,
                             .end_result = WEFT__ASK_ANSWERED};
-    if (search.found == NULL) {
-        blame_direct(culprit, direct, "there is no memory to ask the others");
-        return;
-    }
-    add(&search, direct, 0);
-    ask_all(comm, &search, deadline_ns);
-    if (search.end_result == WEFT__ASK_IMPOSSIBLE)
-        blame_direct(culprit, direct, "the others cannot be asked");
-    else if (search.end == WEFT__NOBODY)
-        blame_direct(culprit, direct, "the ranks wait for each other in a circle");
+    if (search.found != NULL && search.places != NULL)
+        search_from(comm, &search, direct, deadline_ns, culprit);
     else
-        blame_end(comm, &search, culprit);
+        blame_direct(culprit, direct, "there is no memory to ask the others");
     free(search.found);
+    free(search.places);
 }
 
 void weft__comm_find_culprit(weft_comm *comm, const struct weft__wait *direct,

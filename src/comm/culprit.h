@@ -14,6 +14,7 @@ struct weft__culprit {
         WEFT__CULPRIT_SILENT,      /* it does not answer: stopped, or cut off */
         WEFT__CULPRIT_NOT_WAITING, /* it answers, and is held up by no rank */
         WEFT__CULPRIT_LEFT,        /* it has destroyed its communicator, with no wait failed */
+        WEFT__CULPRIT_IN_CIRCLE,   /* it waits in vain as all others do: the odd one, or any */
         WEFT__CULPRIT_UNKNOWN      /* nobody could be asked: the rank that was waited for */
     } state;
     char story[WEFT__CULPRIT_STORY_BYTES]; /* of how the awaited rank hangs together with it */

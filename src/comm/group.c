@@ -22,9 +22,10 @@ void weft__group_send(struct weft__client *client, enum weft__frame_type type, c
         weft__message_release(message);
 }
 
+/* Rank 0 is the last one: this is often a thread of its process, which may end as soon as it knows. */
 static void broadcast(struct weft__group *group, struct weft__message *message)
 {
-    for (int32_t rank = 0; rank < group->num_ranks; rank++) {
+    for (int32_t rank = group->num_ranks - 1; rank >= 0; rank--) {
         struct weft__client *client = group->members[rank].client;
         if (client != NULL && weft__wire_send(&client->wire, message) != WEFT__WIRE_OK)
             client->state = WEFT__CLIENT_BROKEN;

@@ -11,6 +11,8 @@
 struct weft__open_question {
     struct weft__open_question *next;
     uint64_t number;
+    int32_t asked;
+    uint8_t asked_state; /* enum weft__rank_state, when it was asked */
     enum { WEFT__NOT_ANSWERED, WEFT__ANSWERED } state;
     struct weft__wait_list answer;
 };
@@ -22,9 +24,10 @@ struct weft__questions { /* zero at first, but for the status */
     enum { WEFT__ANSWERS_MAY_COME, WEFT__ANSWERS_CANNOT_COME } outlook;
 };
 
-/* Gives it its number, under which it may be asked then. */
-void weft__questions_open(struct weft__questions *questions, struct weft__open_question *open);
-/* Waits for the answer and closes the question. */
+/* Gives it its number, under which rank `asked` may be asked then. */
+void weft__questions_open(struct weft__questions *questions, struct weft__open_question *open,
+                          int32_t asked);
+/* Waits for the answer, until the rank leaves, and closes the question. */
 enum weft__ask_result weft__questions_await(struct weft__questions *questions,
                                             struct weft__open_question *open, int64_t deadline_ns);
 void weft__questions_answer(struct weft__questions *questions, const struct weft__answer *answer);

@@ -63,6 +63,26 @@ weft_result weft__status_fail(struct weft__status *status, weft_result result, i
     return (weft_result)standing;
 }
 
+void weft__status_hear(struct weft__status *status, weft_result result, int32_t failed_rank,
+                       const char *message)
+{
+    weft__status_fail(status, result, failed_rank, "%s", message);
+    pthread_mutex_lock(&status->mutex);
+    status->audience = WEFT__TOLD_TO_ALL;
+    pthread_cond_broadcast(&status->changed);
+    pthread_mutex_unlock(&status->mutex);
+}
+
+void weft__status_await_told(struct weft__status *status, int64_t timeout_ns)
+{
+    const int64_t deadline_ns = weft__now_ns() + timeout_ns;
+    const struct timespec deadline = weft__timespec(deadline_ns);
+    pthread_mutex_lock(&status->mutex);
+    while (status->audience != WEFT__TOLD_TO_ALL && weft__now_ns() < deadline_ns)
+        pthread_cond_timedwait(&status->changed, &status->mutex, &deadline);
+    pthread_mutex_unlock(&status->mutex);
+}
+
 void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft__rank_state state)
 {
     pthread_mutex_lock(&status->mutex);

@@ -22,6 +22,7 @@ struct weft__status {
     int32_t num_ranks;
     int32_t failed_rank; /* culprit of the first failure or -1; stable once result is set */
     char message[512];   /* of the first failure; stable once result is set */
+    enum { WEFT__TOLD_TO_NONE, WEFT__TOLD_TO_ALL } audience; /* of a failure; with mutex */
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* with mutex: broadcast on failure and when a rank changes state; the
                                host waits of the link use both too. Monotonic clock */
@@ -36,6 +37,12 @@ void weft__status_destroy(struct weft__status *status);
  * result that stands. */
 weft_result weft__status_fail(struct weft__status *status, weft_result result, int32_t failed_rank,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The same of what the rendezvous tells: to all ranks, to rank 0 last. */
+void weft__status_hear(struct weft__status *status, weft_result result, int32_t failed_rank,
+                       const char *message);
+/* Waits up to timeout_ns until the rendezvous has told this rank of a failure. */
+void weft__status_await_told(struct weft__status *status, int64_t timeout_ns);
+
 void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft__rank_state state);
 
 /* From now on failures ring `bell`; NULL: no more. */

@@ -152,8 +152,8 @@ static weft_result allocate_own_sums(weft_comm *comm, int32_t num_combine_warps,
 {
     if (internode->combine_wire == 0)
         return WEFT_OK;
-    return weft__machine_of(comm)->alloc(
-        comm, (uint64_t)num_combine_warps * internode->rings.slot_bytes, &internode->own_sums);
+    internode->own_sums_bytes = (uint64_t)num_combine_warps * internode->rings.slot_bytes;
+    return weft__machine_of(comm)->alloc(comm, internode->own_sums_bytes, &internode->own_sums);
 }
 
 static weft_result allocate_tables(weft_comm *comm, int32_t num_combine_warps,

@@ -328,6 +328,15 @@ const char *weft__net_obstacle_to_gpus(const weft_comm *comm)
     return comm->network->gpu_obstacle;
 }
 
+static void append_demand(const struct weft__net_config *config, weft_net_info *info)
+{
+    const size_t length = strlen(info->reason);
+    if (config->demand == WEFT__NET_RDMA)
+        snprintf(info->reason + length, sizeof(info->reason) - length,
+                 "; that it has RDMA, which WEFT_NET_TRANSPORT demands, is checked when a job of "
+                 "several nodes connects");
+}
+
 /* What the settings choose. */
 static weft_result describe_choice(weft_net_info *info)
 {
@@ -335,12 +344,14 @@ static weft_result describe_choice(weft_net_info *info)
     const char *engine = "";
     WEFT__TRY(weft__net_read_settings(&config));
     const weft_result result =
-        weft__net_choice(config.engine, &engine, info->reason, sizeof(info->reason));
+        weft__net_choice(&config, &engine, info->reason, sizeof(info->reason));
     if (result == WEFT_ERROR_UNSUPPORTED)
         snprintf(info->reason, sizeof(info->reason), "%s", weft__last_error());
     else if (result != WEFT_OK)
         return result;
     snprintf(info->engine, sizeof(info->engine), "%s", engine);
+    if (result == WEFT_OK)
+        append_demand(&config, info);
     return WEFT_OK;
 }
 

@@ -35,7 +35,7 @@ static weft_result check_config(const struct weft__net_config *config)
 static weft_result open_engine(struct weft__net *net)
 {
     weft_result result =
-        weft__net_choose(net->config.engine, &net->engine, net->reason, sizeof(net->reason));
+        weft__net_choose(&net->config, &net->engine, net->reason, sizeof(net->reason));
     if (result == WEFT_OK)
         result = net->engine->open(net, &net->config, &net->state);
     if (result != WEFT_OK)

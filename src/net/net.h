@@ -65,7 +65,7 @@ enum weft__net_gpudirect {
 };
 
 struct weft__net_config {
-    const char *engine; /* "ucx", "shm" or "fake"; "auto" or NULL: the first that can be had */
+    const char *engine; /* "ucx", "shm", with a world "fake"; "auto" or NULL: the first that can be had */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;
@@ -147,9 +147,9 @@ weft_result weft__net_read_settings(struct weft__net_config *config);
 
 /* Logs which engine it is, and why. */
 weft_result weft__net_open(const struct weft__net_config *config, struct weft__net **net);
-/* The engine that a config with this name ("auto", "ucx" ...) gets here, and why this one. */
-weft_result weft__net_choice(const char *engine, const char **chosen, char *reason,
-                             size_t reason_bytes);
+/* The engine that such a config gets here, and why this one. */
+weft_result weft__net_choice(const struct weft__net_config *config, const char **chosen,
+                             char *reason, size_t reason_bytes);
 /* Whether an engine ("ucx", "shm") can be had here; if not, why. */
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 

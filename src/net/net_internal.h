@@ -124,7 +124,8 @@ weft_result weft__net_flush_peer(struct weft__net *net, int32_t peer,
                                  struct weft__net_request *request);
 
 /* engines.c: writes why it is this one. */
-weft_result weft__net_choose(const char *name, const struct weft__net_engine **engine, char *reason,
+weft_result weft__net_choose(const struct weft__net_config *config,
+                             const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes);
 
 /* fetch.c */

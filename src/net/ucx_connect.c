@@ -104,6 +104,7 @@ weft_result weft__ucx_open(struct weft__net *net, const struct weft__net_config 
     engine->rank = config->rank;
     engine->num_ranks = config->num_ranks;
     engine->demand = config->demand;
+    engine->devices = config->devices;
     engine->peers = calloc((size_t)config->num_ranks, sizeof(*engine->peers));
     weft_result result = weft__ucx_load(&engine->ucx);
     if (result == WEFT_OK && engine->peers == NULL)
@@ -180,8 +181,12 @@ static weft_result connect_to(struct weft__ucx_engine *engine, int32_t rank,
     ucs_status_t status = engine->ucx->ucp_ep_create(engine->worker, &params, &peer->endpoint);
     if (status != UCS_OK) {
         peer->endpoint = NULL;
-        return weft__error(WEFT_ERROR_SYSTEM, "UCX cannot connect rank %d to rank %d: %s",
-                           engine->rank, rank, engine->ucx->ucs_status_string(status));
+        return weft__error(status == UCS_ERR_UNREACHABLE ? WEFT_ERROR_UNSUPPORTED
+                                                         : WEFT_ERROR_SYSTEM,
+                           "UCX cannot connect rank %d to rank %d: %s; the network devices of "
+                           "rank %d are %s; WEFT_NET_DEVICES names them",
+                           engine->rank, rank, engine->ucx->ucs_status_string(status), engine->rank,
+                           engine->devices != NULL ? engine->devices : "all");
     }
     return WEFT_OK;
 }

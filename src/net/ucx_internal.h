@@ -21,6 +21,7 @@ struct weft__ucx_engine {
     struct weft__net *net;
     int32_t rank, num_ranks;
     enum weft__net_demand demand;
+    const char *devices; /* the config's, until it is connected; NULL: all */
     unsigned minor_version;
     ucp_context_h context;
     ucp_worker_h worker;

@@ -1,86 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Why a launch failed, in words. */
 #include <stdio.h>
-#include <string.h>
 
 #include "comm/culprit.h"
+#include "ops/mismatch.h"
 #include "ops/programs.h"
-#include "programs/packet_area.h"
-
-static int is_collective(const struct weft__program *program)
-{
-    for (uint64_t i = WEFT_PROGRAM_packet_reduce; i <= WEFT_PROGRAM_direct_push; i++) {
-        if (strcmp(program->name, weft__program_name(i)) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-static const char *collective_field_name(uint32_t field)
-{
-    switch (field) {
-    case WEFT_HEADER_PROGRAM:
-        return "the algorithm, which follows from operation, count and dtype";
-    case WEFT_HEADER_DTYPE:
-        return "dtype";
-    case WEFT_HEADER_COLLECTIVE:
-        return "the operation (enum weft_collective)";
-    case WEFT_HEADER_OP:
-        return "op";
-    case WEFT_HEADER_ROOT:
-        return "root";
-    case WEFT_HEADER_PIECES:
-        return "whether send and recv are staged in pieces (more than staging_bytes must be in "
-               "the heap, or registered, on all ranks or on none)";
-    default:
-        return "count (its bytes between the two ranks)";
-    }
-}
-
-static void field_name(const struct weft__program *program, uint32_t field, char *name,
-                       size_t name_bytes)
-{
-    static const char *const names[] = {
-        [WEFT_CALL_PROGRAM] = "the operation",
-        [WEFT_CALL_NUM_TOPK] = "num_topk",
-        [WEFT_CALL_DTYPE] = "dtype",
-        [WEFT_CALL_OPTIONS] = ("which of topk_idx (1), topk_weights (2) and 64-bit indices (4) "
-                               "are given"),
-        [WEFT_CALL_MAX_TOKENS] = "max_tokens of the handle",
-        [WEFT_CALL_NUM_PLANES] = "num_planes",
-    };
-    if (is_collective(program))
-        snprintf(name, name_bytes, "%s", collective_field_name(field));
-    else if (field < WEFT_CALL_ROW_BYTES)
-        snprintf(name, name_bytes, "%s", names[field]);
-    else if (strcmp(program->name, weft__program_name(WEFT_PROGRAM_combine)) == 0 ||
-             strcmp(program->name, weft__program_name(WEFT_PROGRAM_internode_combine)) == 0)
-        snprintf(name, name_bytes, "the bytes of a row (hidden times those of dtype)");
-    else
-        snprintf(name, name_bytes, "row_bytes of plane %u", field - WEFT_CALL_ROW_BYTES);
-}
-
-static void field_value(uint32_t field, uint64_t value, char *text, size_t text_bytes)
-{
-    if (field == WEFT_CALL_PROGRAM)
-        snprintf(text, text_bytes, "%s", weft__program_name(value));
-    else
-        snprintf(text, text_bytes, "%llu", (unsigned long long)value);
-}
 
 static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
                           const struct weft_failure *failure)
 {
-    char name[192], ours[32], theirs[32];
-    field_name(program, failure->field, name, sizeof name);
-    field_value(failure->field, failure->expected, ours, sizeof ours);
-    field_value(failure->field, failure->seen, theirs, sizeof theirs);
+    struct weft__mismatch mismatch;
+    weft__mismatch_describe(program, failure, &mismatch);
     weft__status_fail(&comm->status, WEFT_ERROR_MISMATCH, failure->site.rank,
                       "%s #%llu: ranks disagree on %s: %s on rank %d, %s on rank %d", program->name,
-                      (unsigned long long)failure->site.sequence, name, ours, comm->rank, theirs,
-                      failure->site.rank);
-    if (comm->topology.num_nodes > 1) /* ranks of other nodes would wait for what is not sent now */
-        weft__comm_tell_failure(comm);
+                      (unsigned long long)failure->site.sequence, mismatch.field, mismatch.ours,
+                      comm->rank, mismatch.theirs, failure->site.rank);
+    /* Ranks whose own calls fit all that they see would wait for what this one does not send now. */
+    weft__comm_share_failure(comm);
 }
 
 static void fail_wait(weft_comm *comm, const struct weft__program *program,

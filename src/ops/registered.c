@@ -50,12 +50,12 @@ static int32_t reserve(weft_comm *comm, const void *ptr, uint64_t bytes)
 }
 
 static weft_result open_window(weft_comm *comm, struct weft__registration *registration,
-                               int32_t *failed_rank)
+                               struct weft__obstacle *obstacle)
 {
     const int32_t window = reserve(comm, registration->ptr, registration->bytes);
-    const weft_result result = weft__window_open(comm, window, failed_rank);
+    const weft_result result = weft__window_open(comm, window, obstacle);
     registration->window = window;
-    if (result == WEFT_OK && *failed_rank == WEFT__NOBODY)
+    if (result == WEFT_OK && obstacle->rank == WEFT__NOBODY)
         return WEFT_OK;
     weft__window_release(comm, window);
     registration->window = WEFT__WINDOW_NONE;
@@ -64,19 +64,19 @@ static weft_result open_window(weft_comm *comm, struct weft__registration *regis
 
 weft_result weft__register(weft_comm *comm, void *ptr, uint64_t bytes, int32_t *is_direct)
 {
-    int32_t failed_rank = WEFT__NOBODY;
+    struct weft__obstacle obstacle;
     struct weft__registration *registration = calloc(1, sizeof *registration);
     if (registration == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to register memory");
     registration->ptr = ptr;
     registration->bytes = bytes;
-    const weft_result result = open_window(comm, registration, &failed_rank);
+    const weft_result result = open_window(comm, registration, &obstacle);
     if (result != WEFT_OK || bytes == 0)
         free(registration);
     else
         add(comm->windows, registration);
     if (result == WEFT_OK && is_direct != NULL)
-        *is_direct = failed_rank == WEFT__NOBODY;
+        *is_direct = obstacle.rank == WEFT__NOBODY;
     return result;
 }
 

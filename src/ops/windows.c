@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/windows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/log.h"
 #include "programs/window.h"
@@ -64,12 +66,39 @@ void weft__windows_destroy(weft_comm *comm)
     comm->windows = NULL;
 }
 
+/* The same for all memory that something is true of: addresses are left out. */
+static uint64_t hash_reason(const char *reason)
+{
+    static const uint64_t prime = UINT64_C(0x100000001b3);
+    uint64_t hash = 0;
+    while (*reason != '\0') {
+        if (strncmp(reason, "0x", 2) == 0)
+            reason += 2 + strspn(reason + 2, "0123456789abcdef");
+        else
+            hash = (hash ^ (unsigned char)*reason++) * prime;
+    }
+    return hash;
+}
+
+static int is_new(struct weft__windows *windows, const char *reason)
+{
+    const uint64_t hash = hash_reason(reason);
+    int is_new = 1;
+    pthread_mutex_lock(&windows->mutex);
+    for (int32_t i = 0; i < windows->num_told; i++)
+        is_new &= windows->told[i] != hash;
+    is_new &= windows->num_told < WEFT__MAX_TOLD_REASONS;
+    if (is_new)
+        windows->told[windows->num_told++] = hash;
+    pthread_mutex_unlock(&windows->mutex);
+    return is_new;
+}
+
 void weft__windows_tell(weft_comm *comm)
 {
-    if (!comm->windows->has_told)
-        weft__log(WEFT__LOG_WARN, comm->rank, "registered memory is staged by copies: %s",
-                  weft__last_error());
-    comm->windows->has_told = 1;
+    const char *reason = weft__last_error();
+    if (is_new(comm->windows, reason))
+        weft__log(WEFT__LOG_WARN, comm->rank, "registered memory is staged by copies: %s", reason);
 }
 
 /* ---------------------------------------------------------------- numbers */
@@ -124,8 +153,9 @@ int weft__window_contains(const weft_comm *comm, int32_t window, const void *ptr
 
 /* What the ranks do in one opening or closing. */
 struct round {
-    int32_t *numbers;           /* [num_ranks] of each rank's window */
-    int32_t *failures;          /* [num_ranks] 1: it cannot map all */
+    int32_t *numbers; /* [num_ranks] of each rank's window */
+    struct weft__obstacle
+        *verdicts;              /* [num_ranks] their own, or WEFT__NOBODY: they have mapped all */
     struct weft__block *blocks; /* [num_ranks] of each rank's window, as it is mapped here */
 };
 
@@ -133,9 +163,9 @@ static weft_result start_round(weft_comm *comm, int32_t window, struct round *ro
 {
     const size_t num_ranks = (size_t)comm->num_ranks;
     *round = (struct round){calloc(num_ranks, sizeof *round->numbers),
-                            calloc(num_ranks, sizeof *round->failures),
+                            calloc(num_ranks, sizeof *round->verdicts),
                             calloc(num_ranks, sizeof *round->blocks)};
-    if (round->numbers == NULL || round->failures == NULL || round->blocks == NULL)
+    if (round->numbers == NULL || round->verdicts == NULL || round->blocks == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
     return weft__comm_all_gather(comm, &window, sizeof window, round->numbers);
 }
@@ -143,7 +173,7 @@ static weft_result start_round(weft_comm *comm, int32_t window, struct round *ro
 static void end_round(struct round *round)
 {
     free(round->numbers);
-    free(round->failures);
+    free(round->verdicts);
     free(round->blocks);
 }
 
@@ -180,11 +210,25 @@ static weft_result map_all(weft_comm *comm, int32_t window, struct round *round)
     static const struct weft__block none = {0};
     WEFT__TRY(weft__machine_of(comm)->share_block(
         comm, window < 0 ? &none : &comm->windows->own[window].block, round->blocks));
-    const weft_result mapped = write_entries(comm, round);
-    const int32_t has_failed = mapped != WEFT_OK;
-    if (has_failed)
+    struct weft__obstacle own = {.rank = WEFT__NOBODY};
+    if (write_entries(comm, round) != WEFT_OK) {
+        own.rank = comm->rank;
+        snprintf(own.reason, sizeof own.reason, "%s", weft__last_error());
         weft__windows_tell(comm);
-    return weft__comm_all_gather(comm, &has_failed, sizeof has_failed, round->failures);
+    }
+    return weft__comm_all_gather(comm, &own, sizeof own, round->verdicts);
+}
+
+/* The first, if there is one. */
+static void find_obstacle(const weft_comm *comm, const struct round *round,
+                          struct weft__obstacle *obstacle)
+{
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (round->verdicts[rank].rank == WEFT__NOBODY)
+            continue;
+        *obstacle = round->verdicts[rank];
+        return;
+    }
 }
 
 /* All have mapped all, or nobody keeps anything. */
@@ -203,26 +247,29 @@ static void conclude(weft_comm *comm, struct round *round, int32_t window, int a
 }
 
 static weft_result open_round(weft_comm *comm, int32_t window, struct round *round,
-                              int32_t *failed_rank)
+                              struct weft__obstacle *obstacle)
 {
-    *failed_rank = find_rank(comm, round->numbers, WEFT__WINDOW_FAILED);
+    *obstacle =
+        (struct weft__obstacle){.rank = find_rank(comm, round->numbers, WEFT__WINDOW_FAILED),
+                                .reason = "it cannot give its memory"};
     int32_t num_windows = 0;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         num_windows += round->numbers[rank] >= 0;
-    if (*failed_rank != WEFT__NOBODY || num_windows == 0)
+    if (obstacle->rank != WEFT__NOBODY || num_windows == 0)
         return WEFT_OK;
     const weft_result result = map_all(comm, window, round);
-    *failed_rank = find_rank(comm, round->failures, 1);
-    conclude(comm, round, window, result == WEFT_OK && *failed_rank == WEFT__NOBODY);
+    if (result == WEFT_OK)
+        find_obstacle(comm, round, obstacle);
+    conclude(comm, round, window, result == WEFT_OK && obstacle->rank == WEFT__NOBODY);
     return result;
 }
 
-weft_result weft__window_open(weft_comm *comm, int32_t window, int32_t *failed_rank)
+weft_result weft__window_open(weft_comm *comm, int32_t window, struct weft__obstacle *obstacle)
 {
     struct round round;
     weft_result result = start_round(comm, window, &round);
     if (result == WEFT_OK)
-        result = open_round(comm, window, &round, failed_rank);
+        result = open_round(comm, window, &round, obstacle);
     end_round(&round);
     return result;
 }

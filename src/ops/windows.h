@@ -20,6 +20,8 @@ enum {
     WEFT__WINDOW_FAILED = -2 /* it has, and cannot */
 };
 
+enum { WEFT__MAX_TOLD_REASONS = 16 };
+
 struct weft__window {
     enum weft__window_state { WEFT__WINDOW_FREE, WEFT__WINDOW_RESERVED, WEFT__WINDOW_OPEN } state;
     struct weft__block block;
@@ -29,12 +31,14 @@ struct weft__windows {
     int32_t max_windows;
     void *table; /* char *[max_windows][num_ranks], in memory of the machine */
     /* Operations look up places while others are registered. */
-    pthread_mutex_t mutex;    /* of own and of registrations */
+    pthread_mutex_t mutex;    /* of own, of registrations and of told */
     struct weft__window *own; /* [max_windows] of this rank */
     struct weft__block
         *blocks; /* [max_windows][num_ranks] of the others, as they are mapped here */
     struct weft__registration *registrations; /* registered.h */
-    int has_told;                             /* why memory is staged */
+    /* Reasons why memory is staged, as hashes of their texts. */
+    uint64_t told[WEFT__MAX_TOLD_REASONS];
+    int32_t num_told;
 };
 
 /* Fills comm->windows: room for the machine's number of windows. */
@@ -49,9 +53,13 @@ weft_result weft__window_reserve(weft_comm *comm, const void *ptr, uint64_t byte
 void weft__window_release(weft_comm *comm, int32_t window);
 
 /* Collective: opens what each rank has reserved, WEFT__WINDOW_NONE or WEFT__WINDOW_FAILED; on all ranks or
- * none. *failed_rank, the same on all, is WEFT__NOBODY, or a rank that could not give its memory or not map
- * that of another. */
-weft_result weft__window_open(weft_comm *comm, int32_t window, int32_t *failed_rank);
+ * none. Whose is the obstacle, the same on all, is WEFT__NOBODY, or a rank that could not give its memory or
+ * not map that of another. */
+struct weft__obstacle {
+    int32_t rank;
+    char reason[WEFT__MAX_TEXT_BYTES];
+};
+weft_result weft__window_open(weft_comm *comm, int32_t window, struct weft__obstacle *obstacle);
 /* Collective: closes each rank's window, or WEFT__WINDOW_NONE; WEFT__WINDOW_FAILED makes it a
  * WEFT_ERROR_MISMATCH of the others. When it returns, nobody has them mapped, and the numbers are free. */
 weft_result weft__window_close(weft_comm *comm, int32_t window);
@@ -60,7 +68,7 @@ weft_result weft__window_close(weft_comm *comm, int32_t window);
 int weft__window_contains(const weft_comm *comm, int32_t window, const void *ptr, uint64_t bytes,
                           uint64_t *place);
 
-/* Logs the thread's last error as the reason why memory is staged; once per communicator. */
+/* Logs the thread's last error as a reason why memory is staged; each once per communicator, addresses aside. */
 void weft__windows_tell(weft_comm *comm);
 
 #endif

@@ -20,7 +20,7 @@
 
 /* What a rank says of its call to one other. Its words are such as weft_packets_send_words takes. */
 struct weft_call_header {
-    uint64_t kind; /* enum weft_program, and the fields of weft_header_field */
+    uint64_t kind; /* as weft_call_kind says */
     /* That go from the one rank to the other, or would if it were the root; of a piece, all the row's,
      * with WEFT_CALL_IS_PIECE. */
     uint64_t num_bytes;
@@ -29,7 +29,8 @@ struct weft_call_header {
 };
 
 /* Whether it is the whole operation, or one of several pieces that are staged. */
-#define WEFT_CALL_IS_PIECE (UINT64_C(1) << 63)
+#define WEFT_CALL_IS_PIECE_BIT 63
+#define WEFT_CALL_IS_PIECE     (UINT64_C(1) << WEFT_CALL_IS_PIECE_BIT)
 
 struct weft_packet_area {
     struct weft_exchange exchange; /* its name is in reports */
@@ -43,16 +44,17 @@ struct weft_exchanged_rows {
     struct weft_span received[WEFT_COLL_MAX_RANKS];
 };
 
-/* What ranks can disagree on, in failures: the bytes of a header's kind, and what follows them. */
-enum weft_header_field {
-    WEFT_HEADER_PROGRAM,
-    WEFT_HEADER_COLLECTIVE,
-    WEFT_HEADER_DTYPE,
-    WEFT_HEADER_OP,
-    WEFT_HEADER_ROOT,
-    WEFT_HEADER_PIECES,
-    WEFT_HEADER_NUM_BYTES
+/* Where the parts of a header's kind are: of 8 bits each, but for the root. */
+enum weft_call_kind {
+    WEFT_KIND_PROGRAM_BIT = 0, /* enum weft_program */
+    WEFT_KIND_COLLECTIVE_BIT = 8,
+    WEFT_KIND_DTYPE_BIT = 16,
+    WEFT_KIND_OP_BIT = 24,
+    WEFT_KIND_ROOT_BIT = 32
 };
+
+/* The word of a header that ranks disagree on, as failures tell it; ops/mismatch.c says what in it. */
+enum weft_header_field { WEFT_HEADER_KIND, WEFT_HEADER_NUM_BYTES };
 
 enum { WEFT_HEADER_SLOTS = sizeof(struct weft_call_header) / WEFT_PACKET_BYTES };
 
@@ -180,32 +182,21 @@ WEFT_FN void weft_header_send_places(struct weft_warp *warp, const struct weft_p
                             words);
 }
 
-WEFT_FN uint64_t weft_header_value(const struct weft_call_header *header, uint32_t field)
-{
-    if (field < WEFT_HEADER_ROOT)
-        return header->kind >> (8 * field) & 0xff;
-    if (field == WEFT_HEADER_ROOT)
-        return header->kind >> (8 * WEFT_HEADER_ROOT);
-    if (field == WEFT_HEADER_PIECES)
-        return header->num_bytes / WEFT_CALL_IS_PIECE;
-    return header->num_bytes % WEFT_CALL_IS_PIECE;
-}
-
-/* What a rank said is not what it should have said: names the first field that differs. */
+/* What a rank said is not what it should have said. The program comes last: it follows from the rest. */
 WEFT_FN enum weft_status weft_header_fail(struct weft_warp *warp,
                                           const struct weft_packets *packets, int32_t rank,
                                           const struct weft_call_header *expected,
                                           const struct weft_call_header *taken)
 {
-    uint32_t field = 0;
-    while (weft_header_value(expected, field) == weft_header_value(taken, field))
-        field++;
+    const int is_of_bytes =
+        expected->kind >> WEFT_KIND_COLLECTIVE_BIT == taken->kind >> WEFT_KIND_COLLECTIVE_BIT &&
+        expected->num_bytes != taken->num_bytes;
     const struct weft_failure failure = {
         WEFT_FAILURE_MISMATCH,
         {WEFT_PHASE_START, rank, packets->sequence, packets->exchange},
-        field,
-        weft_header_value(expected, field),
-        weft_header_value(taken, field)};
+        (uint32_t)(is_of_bytes ? WEFT_HEADER_NUM_BYTES : WEFT_HEADER_KIND),
+        is_of_bytes ? expected->num_bytes : expected->kind,
+        is_of_bytes ? taken->num_bytes : taken->kind};
     return weft_fail(warp, &failure);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks whose collective calls do not fit together are all told so, with a rank, and nobody hangs: by
- * packets, by direct access, and where one rank's call is by packets and another's is not. */
+ * packets, by direct access, and where one rank's call is by packets and another's is not. Nor with a barrier. */
 #include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +17,7 @@ enum { SMALL = 100, LARGE = 5000 }; /* elements of 4 bytes: by packets, and not 
 /* What the odd rank does differently. */
 struct difference {
     const char *fields; /* of which the message must name one; separated by | */
+    const char *values; /* which it must name too, all of them */
     void (*change)(struct coll_case *spec);
     uint32_t operations; /* bit for each that can differ so */
 };
@@ -61,21 +62,36 @@ struct plan {
     const struct difference *difference;
 };
 
-/* The message must name a rank and a field. */
-static int check_message(struct ranks_context *context, const char *fields)
+struct names {
+    int num_all, num_named;
+};
+
+/* How many names of a list, which are separated by |, a message has. */
+static struct names count_named(const char *message, const char *list)
+{
+    struct names names = {0, 0};
+    while (*list != '\0') {
+        char name[32];
+        const size_t length = strcspn(list, "|");
+        snprintf(name, sizeof name, "%.*s", (int)length, list);
+        names.num_all++;
+        names.num_named += strstr(message, name) != NULL;
+        list += length + (list[length] == '|');
+    }
+    return names;
+}
+
+/* The message must name a rank, a field and the values. */
+static int check_message(struct ranks_context *context, const struct difference *difference)
 {
     const char *message = weft_last_error();
     const char *named = strstr(message, "rank ");
-    int is_field_named = 0;
+    const struct names values = count_named(message, difference->values);
     RANK_CHECK(context, named != NULL && isdigit((unsigned char)named[5]), "no rank: %s", message);
-    for (const char *field = fields; *field != '\0';) {
-        char name[32];
-        const size_t length = strcspn(field, "|");
-        snprintf(name, sizeof name, "%.*s", (int)length, field);
-        is_field_named |= strstr(message, name) != NULL;
-        field += length + (field[length] == '|');
-    }
-    RANK_CHECK(context, is_field_named, "no \"%s\": %s", fields, message);
+    RANK_CHECK(context, count_named(message, difference->fields).num_named > 0, "no \"%s\": %s",
+               difference->fields, message);
+    RANK_CHECK(context, values.num_named == values.num_all, "no \"%s\": %s", difference->values,
+               message);
     return 0;
 }
 
@@ -105,7 +121,7 @@ static int disagree(struct ranks_context *context)
         result = weft_stream_synchronize(self.stream);
     RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
                weft_last_error());
-    if (check_message(context, plan->difference->fields))
+    if (check_message(context, plan->difference))
         return 1;
     /* An error of the call can come before those of what it has enqueued already. */
     (void)weft_stream_synchronize(self.stream);
@@ -160,11 +176,11 @@ static void every_difference(void **state)
     const uint32_t all = (1u << COLL_NUM_OPERATIONS) - 1;
     const uint32_t reductions = BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER);
     const struct difference differences[] = {
-        {"count|bytes", change_count, all},
-        {"dtype", change_dtype, all},
-        {"op", change_op, reductions},
-        {"root", change_root, BIT(BROADCAST)},
-        {"operation", change_operation, all & ~BIT(ALL_TO_ALL_V)},
+        {"count|bytes", "", change_count, all},
+        {"dtype", "int32 on rank 1|fp32 on rank ", change_dtype, all},
+        {"op", "sum on rank |max on rank 1", change_op, reductions},
+        {"root", "2 on rank 1", change_root, BIT(BROADCAST)},
+        {"operation", "broadcast on rank ", change_operation, all & ~BIT(ALL_TO_ALL_V)},
     };
     int num_failed = 0;
     for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
@@ -179,7 +195,8 @@ static void every_difference(void **state)
 static void other_size_class(void **state)
 {
     (void)state;
-    const struct difference difference = {"count|bytes|operation", change_size_class, 0};
+    const struct difference difference = {"count", "400 on rank |20000 on rank ", change_size_class,
+                                          0};
     const int num_failed =
         run(&difference, COLL_ALL_REDUCE, SMALL) + run(&difference, COLL_ALL_REDUCE, LARGE) +
         run(&difference, COLL_ALL_GATHER, SMALL) + run(&difference, COLL_BROADCAST, LARGE);
@@ -190,11 +207,51 @@ static void other_size_class(void **state)
 static void other_place(void **state)
 {
     (void)state;
-    const struct difference difference = {"staged in pieces", change_place, 0};
+    const struct difference difference = {"staged in pieces", "1 on rank 1", change_place, 0};
     int num_failed = 0;
     for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++)
         num_failed += run(&difference, (enum coll_operation)operation, LARGE);
     assert_int_equal(num_failed, 0);
+}
+
+/* ---------------------------------------------------------------- a barrier instead */
+
+/* Nothing tells the odd one of the others' call but that nobody comes. */
+static int call_a_barrier(struct ranks_context *context)
+{
+    const struct coll_case *spec = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    struct coll_call call;
+    struct ep_rank self;
+    weft_coll *coll;
+    int32_t failed_rank;
+    config.timeout_ms = TIMEOUT_MS / 2;
+    if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    if (coll_call_create(&self, spec, &call))
+        return 1;
+    weft_result result = context->rank == ODD_ONE
+                             ? weft_barrier(self.comm, self.stream)
+                             : coll_call_issue(&call, context->rank, coll, self.stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(self.stream);
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_TIMEOUT,
+                     "rank 1 in another operation than the others");
+    RANK_CHECK_ERROR(context, weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_TIMEOUT, "");
+    RANK_CHECK(context, failed_rank == ODD_ONE, "failed_rank is %d", failed_rank);
+    if (coll_call_destroy(&self, &call))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
+}
+
+static void barrier_instead(void **state)
+{
+    (void)state;
+    struct coll_case spec =
+        coll_case_random(0, NUM_RANKS, COLL_ALL_REDUCE, WEFT_FP32, WEFT_SUM, SMALL);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, call_a_barrier, &spec), 0);
 }
 
 /* ---------------------------------------------------------------- create */
@@ -230,9 +287,8 @@ static void configs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_difference),
-        cmocka_unit_test(other_size_class),
-        cmocka_unit_test(other_place),
+        cmocka_unit_test(every_difference), cmocka_unit_test(other_size_class),
+        cmocka_unit_test(other_place),      cmocka_unit_test(barrier_instead),
         cmocka_unit_test(configs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -398,6 +399,66 @@ static void after_a_failure_all_can_be_destroyed(void **state)
     run_in_both_modes(abort_and_go_on);
 }
 
+/* ---------------------------------------------------------------- reasons */
+
+static int register_of(struct ranks_context *context, weft_comm *comm, int32_t giver)
+{
+    char memory[64];
+    char *given = context->rank == giver ? memory : NULL;
+    int32_t is_direct = 1;
+    RANK_CHECK_OK(context,
+                  weft_register(comm, given, given != NULL ? sizeof memory : 0, &is_direct));
+    RANK_CHECK(context, is_direct == 0, "memory of another process is direct");
+    RANK_CHECK_OK(context, weft_unregister(comm, given));
+    return 0;
+}
+
+static int count_lines(FILE *file, const char *text)
+{
+    char line[1024];
+    int num_lines = 0;
+    rewind(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        num_lines += strstr(line, text) != NULL;
+    return num_lines;
+}
+
+/* Ranks 0 and 1 register twice each; rank 2 cannot reach either's memory, and says why. */
+static int tell_reasons(struct ranks_context *context)
+{
+    enum { TELLER = 2 };
+    const int32_t is_teller = context->rank == TELLER;
+    weft_comm *comm;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    FILE *told = tmpfile();
+    const int own_stderr = dup(STDERR_FILENO);
+    RANK_CHECK(context, told != NULL && own_stderr >= 0, "no file");
+    dup2(fileno(told), STDERR_FILENO);
+    int failed = 0;
+    for (int i = 0; i < 4 && !failed; i++)
+        failed = register_of(context, comm, i % 2);
+    dup2(own_stderr, STDERR_FILENO);
+    close(own_stderr);
+    const int num_of_0 = count_lines(told, "memory of rank 0");
+    const int num_of_1 = count_lines(told, "memory of rank 1");
+    fclose(told);
+    if (failed)
+        return 1;
+    RANK_CHECK(context, !is_teller || (num_of_0 == 1 && num_of_1 == 1),
+               "%d lines of rank 0's memory, %d of rank 1's", num_of_0, num_of_1);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void each_reason_is_told_once(void **state)
+{
+    (void)state;
+    if (tests_on_cuda())
+        skip(); /* memory of the host is no memory of a device: there is one reason */
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, tell_reasons, NULL), 0);
+}
+
 int main(void)
 {
     tests_need_one_mapping();
@@ -409,6 +470,7 @@ int main(void)
         cmocka_unit_test(nothing_is_left_by_a_thousand_cycles),
         cmocka_unit_test(what_is_too_much_is_staged),
         cmocka_unit_test(wrong_pointers_are_named),
+        cmocka_unit_test(each_reason_is_told_once),
         cmocka_unit_test(after_a_failure_all_can_be_destroyed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,8 @@ static int fail_to_map(struct ranks_context *context)
     if (record(&self))
         return 1;
     RANK_CHECK_ERROR(context, weft_capture_end(capture), WEFT_ERROR_UNSUPPORTED, "rank 2");
+    RANK_CHECK(context, strstr(weft_last_error(), "no more") != NULL, "no reason: %s",
+               weft_last_error());
     RANK_CHECK_OK(context, weft_capture_destroy(capture));
     forget(&self.graph);
     /* Nothing is left of it. */

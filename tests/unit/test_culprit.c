@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Who is to blame for a wait that failed. Rank 0 asks; what the others wait for is made up, and the
- * last rank never answers: it is only a connection to the rendezvous, like that of a stopped process. */
+ * last rank never answers: it is only a connection to the rendezvous, like that of a stopped process, or of
+ * one that leaves in that moment. */
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,12 +26,15 @@ enum deed {
     WAITS_IN_OTHER /* as WAITS, in another exchange */
 };
 
+enum last_deed { STAYS_SILENT, LEAVES_WHEN_ASKED };
+
 struct script {
     struct {
         enum deed deed;
         int32_t waits_for;
     } ranks[NUM_RANKS];
     int32_t also_waits_for[NUM_RANKS]; /* ASKER: nobody else */
+    enum last_deed last_deed;
     int32_t culprit;
     int state;
     const char *story;
@@ -61,8 +66,31 @@ static void close_comm(weft_comm *comm)
     weft__waits_destroy(&comm->waits);
 }
 
+/* With the first question unread, as far as the asker can tell, and a wait for rank 2 that has failed. */
+static int leave_when_asked(struct ranks_context *context, struct weft__wire *wire)
+{
+    const struct weft__wait_list last = {.num_waits = 1,
+                                         .waits = {{.rank = 2, .exchange = EXCHANGE}}};
+    struct pollfd input = {.fd = wire->fd, .events = POLLIN};
+    struct weft__frame frame = {.type = WEFT__FRAME_ALIVE};
+    enum weft__wire_result result = WEFT__WIRE_EMPTY;
+    while (result == WEFT__WIRE_EMPTY || frame.type != WEFT__FRAME_QUESTION) {
+        RANK_CHECK(context, poll(&input, 1, 60000) == 1, "nobody asks");
+        result = weft__wire_receive(wire, &frame);
+        RANK_CHECK(context, result == WEFT__WIRE_OK || result == WEFT__WIRE_EMPTY, "%d", result);
+    }
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GOODBYE, &last, sizeof last, NULL, 0);
+    RANK_CHECK(context, message != NULL, "no memory");
+    result = weft__wire_send(wire, message);
+    weft__message_release(message);
+    RANK_CHECK(context, result == WEFT__WIRE_OK, "%d", result);
+    return 0;
+}
+
 static int be_silent(struct ranks_context *context)
 {
+    const struct script *script = context->argument;
     struct weft__meeting_point point;
     struct weft__wire wire;
     struct weft__identity server, table[NUM_RANKS];
@@ -76,9 +104,10 @@ static int be_silent(struct ranks_context *context)
     const struct weft__connection_request request = {.point = &point, .hello = &hello};
     RANK_CHECK_OK(context, weft__connect(&request, &wire, &server, table));
     ranks_barrier(context);
+    const int failed = script->last_deed == LEAVES_WHEN_ASKED && leave_when_asked(context, &wire);
     ranks_barrier(context);
     weft__wire_close(&wire);
-    return 0;
+    return failed;
 }
 
 /* Until the rendezvous knows of what the rank has done. */
@@ -238,13 +267,51 @@ static void behind_a_rank_that_gave_up_and_left(void **state)
                                  "answer"});
 }
 
+static void behind_a_rank_that_leaves_in_that_moment(void **state)
+{
+    (void)state;
+    run((struct script){
+        .ranks = {{WAITS, 1}, {WAITS, SILENT}, {WAITS, WEFT__NOBODY}},
+        .last_deed = LEAVES_WHEN_ASKED,
+        .culprit = 2,
+        .state = WEFT__CULPRIT_NOT_WAITING,
+        .story = "rank 1 itself waits for rank 3, that for rank 2; rank 2 waits for no rank"});
+}
+
 static void a_circle_blames_the_awaited_rank(void **state)
 {
     (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, ASKER}},
                         .culprit = 1,
-                        .state = WEFT__CULPRIT_UNKNOWN,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
                         .story = "the ranks wait for each other in a circle"});
+}
+
+static void a_circle_blames_the_odd_one(void **state)
+{
+    (void)state;
+    const char *story =
+        "the ranks wait for each other in a circle, rank 2 in another operation than the "
+        "others";
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS_IN_OTHER, ASKER}},
+                        .culprit = 2,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
+                        .story = story});
+    /* A rank that waits for the circle is asked too. */
+    run((struct script){.ranks = {{WAITS, 2}, {WAITS, 2}, {WAITS_IN_OTHER, ASKER}},
+                        .culprit = 2,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
+                        .story = story});
+}
+
+static void a_circle_of_two_tells_that_they_differ(void **state)
+{
+    (void)state;
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS_IN_OTHER, ASKER}, {WAITS, WEFT__NOBODY}},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
+                        .story = "the ranks wait for each other in a circle, rank 1 in another "
+                                 "operation than rank 0"});
 }
 
 /* The first wait alone would lead back. */
@@ -295,7 +362,7 @@ static void a_circle_of_several_waits_blames_the_awaited_rank(void **state)
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, ASKER}},
                         .also_waits_for = {[ASKER] = 2, [1] = 2, [2] = 1},
                         .culprit = 1,
-                        .state = WEFT__CULPRIT_UNKNOWN,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
                         .story = "the ranks wait for each other in a circle"});
 }
 
@@ -315,8 +382,11 @@ int main(void)
         cmocka_unit_test(the_awaited_rank_itself),
         cmocka_unit_test(the_end_of_a_chain),
         cmocka_unit_test(behind_a_rank_that_gave_up_and_left),
+        cmocka_unit_test(behind_a_rank_that_leaves_in_that_moment),
         cmocka_unit_test(behind_a_rank_in_an_all_gather_of_the_host),
         cmocka_unit_test(a_circle_blames_the_awaited_rank),
+        cmocka_unit_test(a_circle_blames_the_odd_one),
+        cmocka_unit_test(a_circle_of_two_tells_that_they_differ),
         cmocka_unit_test(behind_one_of_several_waits),
         cmocka_unit_test(behind_another_wait_of_the_asker),
         cmocka_unit_test(who_is_silent_rather_than_who_does_not_wait),

@@ -67,6 +67,10 @@ static int names_must_be_known(void)
     const struct weft__net_config config = {.engine = "carrier pigeon", .num_ranks = 1};
     CHECK(weft__net_open(&config, &net) == WEFT_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(weft__last_error(), "carrier pigeon") != NULL);
+    /* What only tests have a world for. */
+    const struct weft__net_config fake = {.engine = "fake", .num_ranks = 1};
+    CHECK(weft__net_open(&fake, &net) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(weft__last_error(), "\"fake\"; it must be auto, ucx or shm") != NULL);
     return 0;
 }
 

@@ -219,6 +219,11 @@ void weft__comm_tell_failure(weft_comm *comm)
     }
 }
 
+void weft__comm_share_failure(weft_comm *comm)
+{
+    weft__comm_tell_failure(comm);
+}
+
 void weft__comm_abort(weft_comm *comm)
 {
     weft__status_fail(&comm->status, WEFT_ERROR_ABORTED, comm->rank,

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What calls of several ranks disagree on, in the words of weft.h. */
+#ifndef WEFT_OPS_MISMATCH_H
+#define WEFT_OPS_MISMATCH_H
+
+#include "machine/host.h"
+
+struct weft__mismatch {
+    char field[192];
+    char ours[32], theirs[32];
+};
+
+void weft__mismatch_describe(const struct weft__program *program,
+                             const struct weft_failure *failure, struct weft__mismatch *mismatch);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* A mismatch that one rank alone can see is told to all, and they are told of it also by ranks that exit as
+ * soon as they know. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "oracle/coll_call.h"
+
+enum { NUM_RANKS = 4, TIMEOUT_MS = 5000, ARENA_BYTES = 1 << 20 };
+
+/* ---------------------------------------------------------------- two ranks differ */
+
+enum { SENDER = 0, RECEIVER = 1, COUNT = 10 };
+
+struct bytes_call {
+    struct ep_array send, recv;
+    uint64_t send_counts[NUM_RANKS], recv_counts[NUM_RANKS], offsets[NUM_RANKS];
+};
+
+static int bytes_call_create(struct ep_rank *self, struct bytes_call *call)
+{
+    *call = (struct bytes_call){.send = {0}};
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+        call->send_counts[rank] = call->recv_counts[rank] = COUNT;
+        call->offsets[rank] = (uint64_t)rank * COUNT;
+    }
+    return ep_array_alloc(self, &call->send, EP_HEAP, NUM_RANKS * COUNT, 0) ||
+           ep_array_push(self, &call->send) ||
+           ep_array_alloc(self, &call->recv, EP_HEAP, NUM_RANKS * COUNT, 0);
+}
+
+static weft_result bytes_call_run(struct ep_rank *self, const struct bytes_call *call,
+                                  weft_coll *coll)
+{
+    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    args.send = call->send.data;
+    args.recv = call->recv.data;
+    args.dtype = WEFT_UINT8;
+    args.send_counts = call->send_counts;
+    args.recv_counts = call->recv_counts;
+    args.send_offsets = args.recv_offsets = call->offsets;
+    const weft_result result = weft_all_to_all_v(coll, &args, self->stream);
+    return result == WEFT_OK ? weft_stream_synchronize(self->stream) : result;
+}
+
+/* The receiver alone sees that the sender has too little for it. Packets need nothing from the receiver but
+ * what it has sent before it looks; so the call may end well on the others, whom the next one tells. */
+static int differ_in_one_pair(struct ranks_context *context)
+{
+    const weft_algorithm *algorithm = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
+    struct ep_rank self;
+    struct bytes_call call;
+    weft_coll *coll;
+    config.timeout_ms = TIMEOUT_MS;
+    coll_config.algorithms[WEFT_ALL_TO_ALL] = *algorithm;
+    if (ep_rank_open_with(&self, context, &config, ARENA_BYTES) || bytes_call_create(&self, &call))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));
+    RANK_CHECK_OK(context, bytes_call_run(&self, &call, coll));
+    if (context->rank == SENDER)
+        call.send_counts[RECEIVER]--;
+    weft_result result = bytes_call_run(&self, &call, coll);
+    RANK_CHECK(context, context->rank != RECEIVER || result != WEFT_OK, "no error");
+    if (context->rank == SENDER)
+        call.send_counts[RECEIVER]++;
+    if (*algorithm == WEFT_ALGORITHM_ONESHOT && result == WEFT_OK)
+        result = bytes_call_run(&self, &call, coll);
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_MISMATCH, "10 on rank 1, 9 on rank 0");
+    (void)weft_stream_synchronize(self.stream);
+    if (ep_array_free(&self, &call.send) || ep_array_free(&self, &call.recv))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
+}
+
+static void one_pair(void **state)
+{
+    (void)state;
+    weft_algorithm algorithms[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT};
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+        assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, differ_in_one_pair, &algorithms[i]),
+                         0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, differ_in_one_pair, &algorithms[i]),
+                         0);
+    }
+}
+
+/* ---------------------------------------------------------------- ranks that exit at once */
+
+/* Of a rank's process, which ends with all of it still there. */
+static struct ep_rank left_self;
+static struct coll_call left_call;
+static weft_coll *left_coll;
+
+static int exit_at_once(struct ranks_context *context)
+{
+    const int32_t *odd_one = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    struct coll_case spec =
+        coll_case_random(0, NUM_RANKS, COLL_ALL_REDUCE, WEFT_FP32, WEFT_SUM, COUNT);
+    config.timeout_ms = TIMEOUT_MS;
+    if (ep_rank_open_with(&left_self, context, &config, ARENA_BYTES))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(left_self.comm, NULL, &left_coll));
+    if (coll_check(&left_self, left_coll, &spec, "before"))
+        return 1;
+    spec.count -= context->rank == *odd_one;
+    if (coll_call_create(&left_self, &spec, &left_call))
+        return 1;
+    weft_result result = coll_call_issue(&left_call, context->rank, left_coll, left_self.stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(left_self.stream);
+    char name[32];
+    snprintf(name, sizeof name, "on rank %d", *odd_one);
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_MISMATCH, name);
+    return 0;
+}
+
+/* The rendezvous is in a process that stays, or in that of a rank. */
+static void exits(void **state)
+{
+    (void)state;
+    for (int32_t round = 0; round < 4 * NUM_RANKS; round++) {
+        int32_t odd_one = round % NUM_RANKS;
+        const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                              .id = round / NUM_RANKS % 2 == 0 ? RANKS_ID_BY_RANK_0
+                                                                               : RANKS_ID_BY_HOST,
+                                              .num_ranks = NUM_RANKS,
+                                              .argument = &odd_one};
+        assert_int_equal(ranks_run_with(&options, exit_at_once), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_pair),
+        cmocka_unit_test(exits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
