@@ -467,7 +467,8 @@ typedef struct weft_coll_config {
     int32_t num_warps;
 } weft_coll_config;
 
-/* Collective; config (may be NULL) must be the same on all ranks. Needs the memory of all ranks to be
+/* Collective; config (may be NULL) must be the same on all ranks, but for num_warps (WEFT_ERROR_MISMATCH names
+ * a rank that differs). Needs the memory of all ranks to be
  * mapped: WEFT_ERROR_UNSUPPORTED names one that is not. If the environment of rank 0 has WEFT_TUNING, rank 0
  * reads that file, a table of algorithms, blocks and warps by size (weft(1)), for all;
  * WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line of what is wrong in it. What config says
@@ -508,7 +509,8 @@ weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, u
 /* recv[R][count]: row r is rank r's send[count]. In place: send is this rank's row. */
 weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream);
-/* recv[R][count]: row r is row `rank` of rank r's send[R][count]. */
+/* recv[R][count]: row r is row `rank` of rank r's send[R][count]. As NCCL's it has no in-place form: rows would
+ * come where others have not been sent from yet. */
 weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
                             weft_dtype dtype, weft_stream *stream);
 

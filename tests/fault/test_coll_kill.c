@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank is killed (SIGKILL) before or during a collective, by packets or by direct access. Every survivor
+/* A rank is killed (SIGKILL) before or during each collective by each algorithm. Every survivor
  * learns of it by number within two seconds, gets rid of its objects without leaving anything behind, and
  * goes on with a communicator of the survivors. */
 #include <setjmp.h>
@@ -21,22 +21,46 @@ enum moment {
     AT_RANDOM         /* while the operation is repeated */
 };
 
-struct plan {
+/* By packets of a few elements, by direct access of many. */
+struct way {
     enum coll_operation operation;
+    weft_algorithm algorithm;
+    uint64_t count;
+};
+
+static const struct way ways[] = {
+    {COLL_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT, COLL_SEAT_SMALL},
+    {COLL_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT_PACKETS, COLL_SEAT_SMALL},
+    {COLL_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL, COLL_SEAT_LARGE},
+    {COLL_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT, COLL_SEAT_LARGE},
+    {COLL_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT, COLL_SEAT_SMALL},
+    {COLL_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL, COLL_SEAT_LARGE},
+    {COLL_ALL_GATHER, WEFT_ALGORITHM_ONESHOT, COLL_SEAT_SMALL},
+    {COLL_ALL_GATHER, WEFT_ALGORITHM_PUSH, COLL_SEAT_LARGE},
+    {COLL_ALL_TO_ALL, WEFT_ALGORITHM_ONESHOT, COLL_SEAT_SMALL},
+    {COLL_ALL_TO_ALL, WEFT_ALGORITHM_PUSH, COLL_SEAT_LARGE},
+    {COLL_BROADCAST, WEFT_ALGORITHM_ONESHOT, COLL_SEAT_SMALL},
+    {COLL_BROADCAST, WEFT_ALGORITHM_PUSH, COLL_SEAT_LARGE},
+    {COLL_ALL_TO_ALL_V, WEFT_ALGORITHM_ONESHOT, COLL_SEAT_SMALL},
+    {COLL_ALL_TO_ALL_V, WEFT_ALGORITHM_PUSH, COLL_SEAT_LARGE},
+};
+enum { NUM_WAYS = sizeof ways / sizeof *ways };
+
+struct plan {
+    struct way way;
     enum moment moment;
     enum ranks_id id;
     int32_t victim;
-    uint64_t count;
     uint64_t seed;
 };
 
 static int seat_open(struct coll_seat *seat, struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct coll_case spec = coll_case_random(plan->seed, context->num_ranks, plan->operation,
-                                             WEFT_FP32, WEFT_SUM, plan->count);
+    struct coll_case spec = coll_case_random(plan->seed, context->num_ranks, plan->way.operation,
+                                             WEFT_FP32, WEFT_SUM, plan->way.count);
     spec.root = context->num_ranks - 1;
-    return coll_seat_open(seat, context, 0, &spec);
+    return coll_seat_open(seat, context, 0, &spec, plan->way.algorithm);
 }
 
 /* From now on everything fails at once. */
@@ -77,45 +101,36 @@ static void run(struct plan plan)
     struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
     options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
-        fail_msg("%s of %llu elements, victim %d, seed %llu", coll_operation_name(plan.operation),
-                 (unsigned long long)plan.count, plan.victim, (unsigned long long)plan.seed);
+        fail_msg("%s of %llu elements by %s, victim %d, seed %llu",
+                 coll_operation_name(plan.way.operation), (unsigned long long)plan.way.count,
+                 weft_algorithm_name(plan.way.algorithm), plan.victim,
+                 (unsigned long long)plan.seed);
 }
 
 static void before_each_operation(void **state)
 {
     (void)state;
-    for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++)
-        run((struct plan){.operation = (enum coll_operation)operation,
-                          .moment = BEFORE_OPERATION,
-                          .victim = operation % NUM_RANKS,
-                          .count = operation % 2 == 0 ? COLL_SEAT_SMALL : COLL_SEAT_LARGE});
+    for (int i = 0; i < NUM_WAYS; i++)
+        run((struct plan){
+            .way = ways[i], .moment = BEFORE_OPERATION, .victim = (i + i / NUM_RANKS) % NUM_RANKS});
 }
 
 static void at_random_moments(void **state)
 {
     (void)state;
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
-        for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
-            struct plan plan = {.operation = (enum coll_operation)operation,
-                                .moment = AT_RANDOM,
-                                .victim = (seed + operation) % NUM_RANKS,
-                                .count = COLL_SEAT_SMALL,
-                                .seed = 100 + (uint64_t)seed};
-            run(plan);
-            plan.count = COLL_SEAT_LARGE;
-            run(plan);
-        }
+        for (int i = 0; i < NUM_WAYS; i++)
+            run((struct plan){.way = ways[i],
+                              .moment = AT_RANDOM,
+                              .victim = (seed + i) % NUM_RANKS,
+                              .seed = 100 + (uint64_t)seed});
 }
 
 /* The rendezvous dies with the rank that made the id. */
 static void together_with_the_rendezvous(void **state)
 {
     (void)state;
-    run((struct plan){.operation = COLL_ALL_REDUCE,
-                      .moment = AT_RANDOM,
-                      .id = RANKS_ID_BY_RANK_0,
-                      .count = COLL_SEAT_SMALL,
-                      .seed = 5});
+    run((struct plan){.way = ways[0], .moment = AT_RANDOM, .id = RANKS_ID_BY_RANK_0, .seed = 5});
 }
 
 int main(void)

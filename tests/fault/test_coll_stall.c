@@ -35,7 +35,7 @@ static int seat_open(struct coll_seat *seat, struct ranks_context *context, cons
     struct coll_case spec =
         coll_case_random(plan->seed, NUM_RANKS, plan->operation, WEFT_FP32, WEFT_SUM, plan->count);
     spec.root = plan->victim; /* of a broadcast nobody else is waited for */
-    return coll_seat_open(seat, context, TIMEOUT_MS, &spec);
+    return coll_seat_open(seat, context, TIMEOUT_MS, &spec, WEFT_ALGORITHM_AUTO);
 }
 
 static void pause_ms(long ms)

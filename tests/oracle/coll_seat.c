@@ -4,12 +4,13 @@
 enum { MAX_CALLS = 1000000, PACKET_BYTES = 4096, ARENA_BYTES = 4 << 20 };
 
 int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32_t timeout_ms,
-                   const struct coll_case *spec)
+                   const struct coll_case *spec, weft_algorithm algorithm)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
     config.timeout_ms = timeout_ms;
     coll_config.packet_bytes = PACKET_BYTES;
+    coll_config.algorithms[coll_collective(spec->operation)] = algorithm;
     coll_config.num_blocks = 2;
     coll_config.num_warps = 2;
     if (ep_rank_open_with(&seat->rank, context, &config, ARENA_BYTES))

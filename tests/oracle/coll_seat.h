@@ -15,9 +15,10 @@ struct coll_seat {
     struct coll_call call;
 };
 
-/* The call is made once, and its results compared. timeout_ms 0: the usual deadline. */
+/* The call is made once, and its results compared. timeout_ms 0: the usual deadline; the algorithm may be
+ * WEFT_ALGORITHM_AUTO. */
 int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32_t timeout_ms,
-                   const struct coll_case *spec);
+                   const struct coll_case *spec, weft_algorithm algorithm);
 /* Also after a failure. */
 int coll_seat_close(struct coll_seat *seat);
 

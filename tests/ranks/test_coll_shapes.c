@@ -15,7 +15,7 @@
 #include "workload/rng.h"
 
 enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1 };
-enum { NUM_COUNTS = 12, NUM_SMALL_COUNTS = 11, MAX_RANKS = 9 };
+enum { NUM_COUNTS = 12, NUM_SMALL_COUNTS = 11, NUM_COUNTS_FOR_ALL_SETUPS = 10, MAX_RANKS = 9 };
 static const uint64_t counts[NUM_COUNTS] = {0, 1, 3, 7, 8, 15, 16, 17, 100, 1023, 4096, 65537};
 static const uint64_t LARGE_COUNT = (1 << 20) + 3;
 
@@ -38,22 +38,29 @@ static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation o
     coll_trials_add(trials, coll_trial_of(&spec, setup));
 }
 
-/* On one to nine ranks every operator of every type is done in every setup, and every type in every setup
- * with every kind of values. */
-static void add_every_dtype_and_op(struct coll_trials *trials)
+/* Bits for each kind of values with each setup. */
+struct met {
+    uint32_t pairs[COLL_NUM_OPERATIONS][NUM_DTYPES];
+};
+
+/* On one to nine ranks every operation does every type in every setup with every kind of values, of one
+ * element at least; and every operator, where it reduces, with every type in every setup. */
+static void add_every_dtype_and_values(struct coll_trials *trials, struct met *met)
 {
+    _Static_assert((int)NUM_OPS == (int)COLL_NUM_VALUES, "the operators go through the values");
     const int32_t num_ranks = trials->num_ranks;
     struct rng rng = {rng_key(1, (uint64_t)num_ranks)};
-    for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
-        const int num_ops = coll_is_reduction((enum coll_operation)operation) ? NUM_OPS : 1;
-        for (int i = 0; i < NUM_DTYPES * num_ops; i++) {
-            const int dtype = i % NUM_DTYPES, op = i / NUM_DTYPES;
-            struct coll_case spec = coll_case_random(
-                rng_next(&rng), num_ranks, (enum coll_operation)operation, (weft_dtype)dtype,
-                (weft_reduce_op)op, counts[rng_below(&rng, NUM_SMALL_COUNTS)]);
-            spec.values = (enum coll_values)((num_ranks + op) % COLL_NUM_VALUES);
-            coll_trials_add(trials, coll_trial_of(&spec, (uint64_t)num_ranks + (uint64_t)dtype));
-        }
+    for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_DTYPES * NUM_OPS; i++) {
+        const int operation = i / NUM_DTYPES / NUM_OPS, dtype = i % NUM_DTYPES;
+        const int op = i / NUM_DTYPES % NUM_OPS;
+        const uint64_t count = counts[1 + rng_below(&rng, NUM_COUNTS_FOR_ALL_SETUPS - 1)];
+        struct coll_case spec =
+            coll_case_random(rng_next(&rng), num_ranks, (enum coll_operation)operation,
+                             (weft_dtype)dtype, (weft_reduce_op)op, count);
+        spec.values = (enum coll_values)((num_ranks + op) % COLL_NUM_VALUES);
+        const struct coll_trial trial = coll_trial_of(&spec, (uint64_t)num_ranks + (uint64_t)dtype);
+        met->pairs[operation][dtype] |= 1u << (spec.values * COLL_NUM_SETUPS + trial.setup);
+        coll_trials_add(trials, trial);
     }
 }
 
@@ -75,20 +82,26 @@ static void add_every_count_and_setup(struct coll_trials *trials)
 static void on_one_to_nine_ranks(void **state)
 {
     (void)state;
+    struct met met = {0};
     for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += ep_grid_size(1, 4)) {
         struct coll_trials trials = coll_trials_create(num_ranks);
-        add_every_dtype_and_op(&trials);
+        add_every_dtype_and_values(&trials, &met);
         add_every_count_and_setup(&trials);
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
+    for (int i = 0; ep_grid_size(1, 0) && i < COLL_NUM_OPERATIONS * NUM_DTYPES; i++)
+        assert_int_equal(met.pairs[i / NUM_DTYPES][i % NUM_DTYPES],
+                         (1u << (COLL_NUM_VALUES * COLL_NUM_SETUPS)) - 1);
 }
 
-/* More than the buffers of most setups hold, up to LARGE_COUNT where that is no more than MAX_BYTES. */
+/* More than the buffers of most setups hold: LARGE_COUNT of every type in all-reduce, in others up
+ * to that where it is no more than MAX_BYTES. */
 static void large(void **state)
 {
     (void)state;
     enum { MAX_BYTES = 9 << 20 };
     const uint64_t smallest = counts[NUM_COUNTS - 1];
+    uint32_t reached = 0; /* a bit for each type that was reduced with LARGE_COUNT */
     for (int32_t num_ranks = ep_grid_size(1, 3); num_ranks <= MAX_RANKS;
          num_ranks += ep_grid_size(1, MAX_RANKS)) {
         struct coll_trials trials = coll_trials_create(num_ranks);
@@ -96,15 +109,19 @@ static void large(void **state)
         for (int i = 0; i < COLL_NUM_OPERATIONS; i++) {
             const enum coll_operation operation = (enum coll_operation)i;
             const weft_dtype dtype = (weft_dtype)((num_ranks + 3 * i) % NUM_DTYPES);
-            const uint64_t count = (num_ranks + i) % 2 == 0
+            const uint64_t drawn = operation == COLL_ALL_REDUCE || rng_below(&rng, 2) == 0
                                        ? LARGE_COUNT
                                        : smallest + rng_next(&rng) % (LARGE_COUNT - smallest);
+            const uint64_t count = limited(operation, dtype, drawn, num_ranks, MAX_BYTES);
+            if (operation == COLL_ALL_REDUCE && count == LARGE_COUNT)
+                reached |= 1u << dtype;
             add(&trials, rng_next(&rng), operation, dtype, (weft_reduce_op)rng_below(&rng, NUM_OPS),
-                limited(operation, dtype, count, num_ranks, MAX_BYTES),
-                (uint64_t)num_ranks + (uint64_t)i);
+                count, (uint64_t)num_ranks + (uint64_t)i);
         }
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
+    if (ep_grid_size(1, 0))
+        assert_int_equal(reached, (1u << NUM_DTYPES) - 1);
 }
 
 static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_trials)

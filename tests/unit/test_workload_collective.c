@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "oracle/coll_data.h"
+#include "oracle/coll_oracle.h"
 #include "workload/collective.h"
 #include "workload/convert.h"
 
@@ -252,6 +254,25 @@ static void wrong_elements_are_counted(void **state)
     assert_int_equal(first_wrong, 815);
 }
 
+/* weft coll and weft sim check with the one, the tests of all machines with the other. */
+static void any_values_are_reduced_as_by_the_oracle(void **state)
+{
+    (void)state;
+    const void *rows[NUM_RANKS];
+    for (int i = 0; i < NUM_DTYPES * NUM_REDUCE_OPS * COLL_NUM_VALUES; i++) {
+        const weft_dtype dtype = (weft_dtype)(i % NUM_DTYPES);
+        const weft_reduce_op op = (weft_reduce_op)(i / NUM_DTYPES % NUM_REDUCE_OPS);
+        const enum coll_values values = (enum coll_values)(i / NUM_DTYPES / NUM_REDUCE_OPS);
+        for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+            coll_data_fill(7, values, rank, 0, dtype, inputs[rank], COLL_DATA_PIECE);
+            rows[rank] = inputs[rank];
+        }
+        elements_reduce_rows(dtype, op, NUM_RANKS, rows, COLL_DATA_PIECE, output);
+        coll_oracle_reduce(dtype, op, NUM_RANKS, rows, COLL_DATA_PIECE, expected);
+        assert_memory_equal(output, expected, COLL_DATA_PIECE * dtype_bytes(dtype));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +282,7 @@ int main(void)
         cmocka_unit_test(integers_wrap_around_before_they_are_divided),
         cmocka_unit_test(bytes_are_unsigned),
         cmocka_unit_test(whole_numbers_have_exact_sums),
+        cmocka_unit_test(any_values_are_reduced_as_by_the_oracle),
         cmocka_unit_test(outputs_are_known_in_any_pieces),
         cmocka_unit_test(sizes_are_those_of_nccl_tests),
         cmocka_unit_test(wrong_elements_are_counted),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The elements of a collective's arrays. What is only moved are bytes, many of them those of packets
- * that cannot be stored as they are. What is reduced are small integers, exact in every type and as
- * every result; in arrays of integers also those bytes.
+ * that cannot be stored as they are. What is reduced are those bytes, too, and in arrays of floats numbers
+ * that cancel, zeros, subnormals, infinities and NaNs.
  */
 #include "coll_call.h"
 #include "machine/machine.h"
 #include "shape.h"
+#include "workload/elements.h"
 
 enum { WORD_BYTES = 8, BITS_PER_BYTE = 8 };
 
@@ -27,46 +28,6 @@ static uint64_t low_bytes(uint64_t bits, size_t num_bytes)
     return num_bytes == WORD_BYTES ? bits : bits & ((UINT64_C(1) << num_bytes * BITS_PER_BYTE) - 1);
 }
 
-/* A small integer as a float: exact. */
-static uint64_t float_bits(int64_t value, int mantissa_bits, int bias, size_t num_bytes)
-{
-    const uint64_t sign = value < 0, magnitude = (uint64_t)(value < 0 ? -value : value);
-    int exponent = 0;
-    if (magnitude == 0)
-        return 0;
-    while (magnitude >> (exponent + 1) != 0)
-        exponent++;
-    const uint64_t mantissa = (magnitude << mantissa_bits >> exponent) -
-                              (UINT64_C(1) << mantissa_bits); /* without its leading one */
-    return sign << (num_bytes * BITS_PER_BYTE - 1) | (uint64_t)(exponent + bias) << mantissa_bits |
-           mantissa;
-}
-
-static uint64_t bits_of(int64_t value, weft_dtype dtype)
-{
-    switch (dtype) {
-    case WEFT_BF16:
-        return float_bits(value, 7, 127, 2);
-    case WEFT_FP16:
-        return float_bits(value, 10, 15, 2);
-    case WEFT_FP32:
-        return float_bits(value, 23, 127, 4);
-    case WEFT_FP64:
-        return float_bits(value, 52, 1023, 8);
-    case WEFT_FP8_E4M3:
-        return float_bits(value, 3, 7, 1);
-    default:
-        return low_bytes((uint64_t)value, weft_dtype_bytes(dtype));
-    }
-}
-
-static int64_t integer_of(uint64_t bits, weft_dtype dtype)
-{
-    if (dtype == WEFT_INT32)
-        return (int32_t)(uint32_t)bits;
-    return (int64_t)bits;
-}
-
 /* ---------------------------------------------------------------- inputs */
 
 static uint64_t hash_of(const struct coll_call *call, int32_t rank, int32_t row, uint64_t i)
@@ -83,58 +44,87 @@ static uint64_t raw_bits(const struct coll_call *call, int32_t rank, int32_t row
     return low_bytes(words[hash % 8] >> offset % WORD_BYTES * BITS_PER_BYTE, num_bytes);
 }
 
-/* Of magnitudes whose results are exact also in FP8, which has four significant bits. */
-static int64_t small_value(const struct shape *shape, const struct coll_call *call, uint64_t hash)
+struct format {
+    int mantissa_bits, exponent_bits;
+    int spread; /* of the exponents of numbers that cancel: further apart than the bits of a sum */
+};
+
+static struct format format_of(weft_dtype dtype)
 {
-    const int64_t num_ranks = shape->num_ranks;
-    const int64_t most = call->op == WEFT_SUM    ? 15 / num_ranks
-                         : call->op == WEFT_PROD ? (num_ranks <= 8 ? 2 : 1)
-                                                 : 7;
-    if (call->op == WEFT_AVG)
-        return (int64_t)(hash % 2) * num_ranks;
-    if (call->op == WEFT_PROD)
-        return (hash >> 32) % 2 == 0 ? 1 + (int64_t)hash % most : -1;
-    return (int64_t)(hash % (uint64_t)(2 * most + 1)) - most;
+    static const struct format formats[] = {
+        [WEFT_FP8_E4M3] = {3, 4, 1}, [WEFT_FP16] = {10, 5, 2},  [WEFT_BF16] = {7, 8, 4},
+        [WEFT_FP32] = {23, 8, 4},    [WEFT_FP64] = {52, 11, 8},
+    };
+    return formats[dtype];
 }
 
-static int64_t value_of(const struct shape *shape, const struct coll_call *call, int32_t rank,
-                        int32_t row, int32_t i)
+static uint64_t float_of(struct format format, uint64_t sign, int exponent, uint64_t mantissa)
 {
-    if (is_integer(call->dtype) && call->op != WEFT_AVG)
-        return integer_of(raw_bits(call, rank, row, i), call->dtype);
-    return small_value(shape, call, hash_of(call, rank, row, (uint64_t)i) >> 1);
+    const uint64_t bias = (UINT64_C(1) << (format.exponent_bits - 1)) - 1;
+    return (sign << format.exponent_bits | (bias + (uint64_t)exponent)) << format.mantissa_bits |
+           mantissa;
+}
+
+/* Powers of two, and the next numbers: summed in another order, most give another result. */
+static uint64_t cancelling_float(struct format format, uint64_t hash)
+{
+    static const int exponents[] = {0, 0, 1, -1, -6, 7, 7, 2};
+    return float_of(format, hash % 2, exponents[hash / 4 % 8] * format.spread, hash / 2 % 2);
+}
+
+/* The kind is that of the place, on all ranks, so that not every result is a NaN. */
+static uint64_t special_float(struct format format, uint64_t place, int is_chosen, uint64_t hash)
+{
+    const uint64_t mantissas = UINT64_C(1) << format.mantissa_bits;
+    const uint64_t mantissa = (hash >> 8) % mantissas;
+    const int top_exponent = 1 << (format.exponent_bits - 1);
+    const int no_exponent = 1 - top_exponent;
+    switch (place % 4) {
+    case 0: /* zeros of both signs */
+        return float_of(format, hash % 2, no_exponent, 0);
+    case 1: /* subnormal */
+        return float_of(format, hash % 2, no_exponent, mantissa);
+    case 2: /* infinities; the largest of FP8 */
+        return hash / 2 % 2 == 0 ? float_of(format, hash % 2, top_exponent, 0)
+                                 : cancelling_float(format, hash);
+    default: /* one NaN */
+        return is_chosen ? float_of(format, hash % 2, top_exponent, mantissas - 1 - (hash / 2 % 2))
+                         : cancelling_float(format, hash);
+    }
+}
+
+static uint64_t operand(const struct coll_call *call, int32_t rank, int32_t row, int32_t i)
+{
+    const uint64_t hash = hash_of(call, rank, row, (uint64_t)i) >> 1;
+    const uint64_t place = hash_of(call, SCENARIO_MAX_RANKS, row, (uint64_t)i) >> 1;
+    if (is_integer(call->dtype) || place % 4 == 0)
+        return raw_bits(call, rank, row, i);
+    return place % 4 == 1 ? special_float(format_of(call->dtype), place / 4,
+                                          place / 16 % 2 == (uint64_t)rank % 2, hash)
+                          : cancelling_float(format_of(call->dtype), hash);
 }
 
 uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int32_t rank,
                    int32_t row, int32_t i)
 {
-    return is_reduction(call) ? bits_of(value_of(shape, call, rank, row, i), call->dtype)
-                              : raw_bits(call, rank, row, i);
+    (void)shape;
+    return is_reduction(call) ? operand(call, rank, row, i) : raw_bits(call, rank, row, i);
 }
 
 /* ---------------------------------------------------------------- results */
 
-static int64_t reduced(weft_reduce_op op, int64_t a, int64_t b)
-{
-    switch (op) {
-    case WEFT_PROD:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    case WEFT_MAX:
-        return a > b ? a : b;
-    case WEFT_MIN:
-        return a < b ? a : b;
-    default:
-        return (int64_t)((uint64_t)a + (uint64_t)b);
-    }
-}
-
+/* By the arithmetic that unit/test_workload_collective compares with the oracle of the other machines. */
 static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *call, int32_t row,
                              int32_t i)
 {
-    int64_t result = value_of(shape, call, 0, row, i);
-    for (int32_t rank = 1; rank < shape->num_ranks; rank++)
-        result = reduced(call->op, result, value_of(shape, call, rank, row, i));
-    return bits_of(call->op == WEFT_AVG ? result / shape->num_ranks : result, call->dtype);
+    uint64_t operands[SCENARIO_MAX_RANKS], result = 0;
+    const void *rows[SCENARIO_MAX_RANKS];
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        operands[rank] = operand(call, rank, row, i);
+        rows[rank] = &operands[rank];
+    }
+    elements_reduce_rows(call->dtype, call->op, shape->num_ranks, rows, 1, &result);
+    return result;
 }
 
 uint64_t coll_received(const struct shape *shape, const struct coll_call *call, int32_t rank,

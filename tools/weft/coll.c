@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "coll_calls.h"
 #include "coll_job.h"
 #include "coll_report.h"
 #include "coll_run.h"
 #include "command.h"
+#include "job.h"
 
 static weft_result run_place(const struct coll_run *run, struct coll_line *line,
                              enum coll_place place)
@@ -40,19 +42,54 @@ static weft_result run_size(const struct coll_run *run, uint64_t bytes, uint64_t
     return result;
 }
 
+/* Of the largest size: what cannot be done at all shows before anything is reported. */
+static weft_result try_largest(const struct coll_run *run)
+{
+    uint64_t bytes = run->options->sizes.min, largest = bytes;
+    while (coll_sizes_next(&run->options->sizes, &bytes))
+        largest = bytes;
+    const struct collective collective = coll_run_at(run, largest);
+    struct coll_calls calls = {.run = run, .collective = &collective, .num_calls = 1};
+    weft_result result = coll_calls_prepare(&calls);
+    if (result == WEFT_OK)
+        result = coll_calls_enqueue(&calls);
+    coll_calls_drop(&calls);
+    return result;
+}
+
+/* All ranks have the same error, and none waits for another: one of them tells it. */
+static void tell_unsupported(const struct coll_job *job, const struct coll_run *run)
+{
+    if (run->rank != 0)
+        return;
+    job_report_failure(job->command, NULL, WEFT_ERROR_UNSUPPORTED);
+    if (run->options->algorithm == WEFT_ALGORITHM_ONESHOT ||
+        run->options->algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
+        fprintf(stderr, "%s: --packet-bytes N makes room for larger ones\n", job->command);
+}
+
+static weft_result run_all(const struct coll_run *run, uint64_t *num_wrong)
+{
+    const struct coll_options *options = run->options;
+    uint64_t bytes = options->sizes.min;
+    if (run->rank == 0)
+        coll_report_heading(options, weft_comm_machine(run->comm));
+    weft_result result = run_size(run, bytes, num_wrong);
+    while (result == WEFT_OK && coll_sizes_next(&options->sizes, &bytes))
+        result = run_size(run, bytes, num_wrong);
+    return result;
+}
+
 static weft_result run_sizes(const struct coll_job *job, weft_comm *comm, uint64_t *num_wrong)
 {
-    const struct coll_options *options = job->options;
     struct coll_run run;
-    uint64_t bytes = options->sizes.min;
-    weft_result result = coll_run_open(&run, comm, options);
-    if (result == WEFT_OK && run.rank == 0)
-        coll_report_heading(options, weft_comm_machine(comm));
+    weft_result result = coll_run_open(&run, comm, job->options);
+    const weft_result tried = result == WEFT_OK ? try_largest(&run) : WEFT_OK;
     if (result == WEFT_OK)
-        result = run_size(&run, bytes, num_wrong);
-    while (result == WEFT_OK && coll_sizes_next(&options->sizes, &bytes))
-        result = run_size(&run, bytes, num_wrong);
-    if (result != WEFT_OK)
+        result = tried == WEFT_OK ? run_all(&run, num_wrong) : tried;
+    if (tried == WEFT_ERROR_UNSUPPORTED)
+        tell_unsupported(job, &run);
+    else if (result != WEFT_OK)
         coll_job_fail(job, comm, result);
     coll_run_close(&run);
     return result;

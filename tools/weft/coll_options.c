@@ -2,6 +2,7 @@
 #include "coll_options.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "job.h"
 #include "workload/options.h"
@@ -90,6 +91,9 @@ static void finish(const struct coll_options *options, struct argp_state *state)
     if (!collective_is_served(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
                    weft_algorithm_name(options->algorithm), collective_names[options->op]);
+    if (options->redop != WEFT_SUM && !collective_reduces(options->op))
+        argp_error(state, "--redop %s: must be absent with --op %s, which does not reduce",
+                   reduce_op_names[options->redop], collective_names[options->op]);
     if (options->root != 0 && options->op != WEFT_BROADCAST)
         argp_error(state, "--root %d: must be absent with --op %s", options->root,
                    collective_names[options->op]);
@@ -126,6 +130,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct coll_options *options = state->input;
     switch (key) {
+    case KEY_MACHINE:
+        if (strcmp(text, "sim") == 0)
+            argp_error(state, "--machine sim: must be cpu, cuda or auto; weft sim --op all_reduce, "
+                              "and so on, checks collectives on the sim machine");
+        return option_store(stored_options, key, text, state);
     case KEY_ALGO:
         options->algorithm =
             (weft_algorithm)option_choice(state, "--algo", text, collective_algorithm_names());

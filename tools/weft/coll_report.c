@@ -57,11 +57,14 @@ static json_t *measured(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_outcome *outcome = &line->outcomes[place];
     const double algbw = gbps(collective_bytes(&line->collective), outcome->us.median);
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:b}", "us_min", outcome->us.min,
+    const uint64_t num_wrong = outcome->tally.num_wrong;
+    const int is_checked = line->options->check != COLL_CHECK_NONE;
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:o, s:o}", "us_min", outcome->us.min,
                      "us_median", outcome->us.median, "us_max", outcome->us.max, "algbw", algbw,
                      "busbw", algbw * collective_bus_factor(&line->collective), "checked",
                      (json_int_t)outcome->tally.num_checked, "errors",
-                     (json_int_t)outcome->tally.num_wrong, "ok", outcome->tally.num_wrong == 0);
+                     is_checked ? json_integer((json_int_t)num_wrong) : json_null(), "ok",
+                     is_checked ? json_boolean(num_wrong == 0) : json_null());
 }
 
 /* A line that cannot be made shows as an error of the stream. */

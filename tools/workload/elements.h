@@ -36,5 +36,8 @@ void elements_fill(const struct element_source *source, int32_t rank, uint64_t f
 /* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. */
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
                      uint64_t first, uint64_t count, void *elements);
+/* The same of rows in memory, which may lie anywhere; `elements` may be one of them. */
+void elements_reduce_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks,
+                          const void *const *rows, uint64_t count, void *elements);
 
 #endif

@@ -157,32 +157,65 @@ static void divide(weft_dtype dtype, int32_t num_ranks, size_t count, union valu
     }
 }
 
-/* At most CHUNK_ELEMENTS. */
-static void reduce_chunk(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
-                         uint64_t first, size_t count, union elements *chunk)
+/* What is reduced: rows in memory, or what a source makes. */
+struct operands {
+    weft_dtype dtype;
+    weft_reduce_op op;
+    int32_t num_ranks;
+    const void *const *rows; /* [num_ranks], or NULL */
+    const struct element_source *source;
+};
+
+static void load(const struct operands *operands, int32_t rank, uint64_t first, size_t count,
+                 union elements *chunk)
 {
-    const weft_dtype dtype = source->dtype;
+    const size_t bytes = dtype_bytes(operands->dtype);
+    if (operands->rows)
+        memcpy(chunk, (const char *)operands->rows[rank] + first * bytes, count * bytes);
+    else
+        elements_fill(operands->source, rank, first, count, chunk);
+}
+
+/* At most CHUNK_ELEMENTS. */
+static void reduce_chunk(const struct operands *operands, uint64_t first, size_t count,
+                         union elements *chunk)
+{
+    const weft_dtype dtype = operands->dtype;
     union values values, sums;
-    elements_fill(source, 0, first, count, chunk);
+    load(operands, 0, first, count, chunk);
     widen(dtype, chunk, count, &sums);
-    for (int32_t rank = 1; rank < num_ranks; rank++) {
-        elements_fill(source, rank, first, count, chunk);
+    for (int32_t rank = 1; rank < operands->num_ranks; rank++) {
+        load(operands, rank, first, count, chunk);
         widen(dtype, chunk, count, &values);
-        reduce(dtype, op, &values, count, &sums);
+        reduce(dtype, operands->op, &values, count, &sums);
     }
-    if (op == WEFT_AVG)
-        divide(dtype, num_ranks, count, &sums);
+    if (operands->op == WEFT_AVG)
+        divide(dtype, operands->num_ranks, count, &sums);
     narrow(dtype, &sums, count, chunk);
+}
+
+static void reduce_all(const struct operands *operands, uint64_t first, uint64_t count,
+                       void *elements)
+{
+    const size_t element_bytes = dtype_bytes(operands->dtype);
+    union elements chunk;
+    for (uint64_t done = 0; done < count; done += CHUNK_ELEMENTS) {
+        const size_t size = count - done < CHUNK_ELEMENTS ? count - done : CHUNK_ELEMENTS;
+        reduce_chunk(operands, first + done, size, &chunk);
+        memcpy((char *)elements + done * element_bytes, &chunk, size * element_bytes);
+    }
 }
 
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
                      uint64_t first, uint64_t count, void *elements)
 {
-    const size_t element_bytes = dtype_bytes(source->dtype);
-    union elements chunk;
-    for (uint64_t done = 0; done < count; done += CHUNK_ELEMENTS) {
-        const size_t size = count - done < CHUNK_ELEMENTS ? count - done : CHUNK_ELEMENTS;
-        reduce_chunk(source, op, num_ranks, first + done, size, &chunk);
-        memcpy((char *)elements + done * element_bytes, &chunk, size * element_bytes);
-    }
+    const struct operands operands = {source->dtype, op, num_ranks, NULL, source};
+    reduce_all(&operands, first, count, elements);
+}
+
+void elements_reduce_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks,
+                          const void *const *rows, uint64_t count, void *elements)
+{
+    const struct operands operands = {dtype, op, num_ranks, rows, NULL};
+    reduce_all(&operands, 0, count, elements);
 }

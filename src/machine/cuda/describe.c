@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "machine/cuda/device.h"
-#include "machine/cuda/gpudirect.h"
+#include "machine/cuda/network.h"
 #include "net/attach.h"
 
 static void describe_device(CUdevice device, weft_device_info *info)
@@ -36,6 +36,7 @@ weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *in
 {
     WEFT__TRY(weft__net_describe(comm, info));
     if (comm->network != NULL)
-        weft__cuda_gpudirect_describe(comm, info->gpu_memory, sizeof info->gpu_memory);
+        weft__cuda_gpudirect_describe(comm, weft__cuda_network_gpudirect(weft__cuda_of(comm)),
+                                      info->gpu_memory, sizeof info->gpu_memory);
     return WEFT_OK;
 }

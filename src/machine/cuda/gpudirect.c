@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "comm/log.h"
-#include "machine/cuda/network.h"
 #include "net/attach.h"
 
 static int attribute(const struct weft__cuda *cuda, CUdevice_attribute name)
@@ -57,10 +56,9 @@ void weft__cuda_gpudirect_free(weft_comm *comm, void *memory)
     weft__cuda_leave();
 }
 
-weft_result weft__cuda_gpudirect_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                       uint64_t *place)
+weft_result weft__cuda_gpudirect_alloc(weft_comm *comm, struct weft__cuda_gpudirect *gpudirect,
+                                       uint64_t bytes, void **memory, uint64_t *place)
 {
-    struct weft__cuda_gpudirect *gpudirect = weft__cuda_network_gpudirect(weft__cuda_of(comm));
     const int is_tried = find_obstacle(comm) == NULL;
     struct weft__net_part part = {.num_bytes = bytes, .kind = WEFT__NET_DEVICE_MEMORY};
     if (is_tried && allocate(weft__cuda_of(comm), bytes, &part.memory) != WEFT_OK)
@@ -78,12 +76,13 @@ weft_result weft__cuda_gpudirect_alloc(weft_comm *comm, uint64_t bytes, void **m
     return result;
 }
 
-void weft__cuda_gpudirect_describe(const weft_comm *comm, char *text, size_t text_bytes)
+void weft__cuda_gpudirect_describe(const weft_comm *comm,
+                                   const struct weft__cuda_gpudirect *gpudirect, char *text,
+                                   size_t text_bytes)
 {
     const char *obstacle = find_obstacle(comm);
-    const char *refusal = weft__cuda_network_gpudirect(weft__cuda_of(comm))->refusal;
-    if (obstacle == NULL && refusal[0] != '\0')
-        obstacle = refusal;
+    if (obstacle == NULL && gpudirect->refusal[0] != '\0')
+        obstacle = gpudirect->refusal;
     if (obstacle != NULL)
         snprintf(text, text_bytes, "through the host, because %s", obstacle);
     else

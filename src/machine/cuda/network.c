@@ -102,7 +102,8 @@ static weft_result alloc_staging_of_host(weft_comm *comm, uint64_t bytes, void *
 weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, void **memory,
                                              uint64_t *offset)
 {
-    const weft_result result = weft__cuda_gpudirect_alloc(comm, bytes, memory, offset);
+    struct weft__cuda_gpudirect *gpudirect = &weft__cuda_of(comm)->network->gpudirect;
+    const weft_result result = weft__cuda_gpudirect_alloc(comm, gpudirect, bytes, memory, offset);
     return result == WEFT_ERROR_UNSUPPORTED ? alloc_staging_of_host(comm, bytes, memory, offset)
                                             : result;
 }
@@ -208,7 +209,7 @@ void weft__cuda_network_stop(weft_comm *comm)
     cuda->network = NULL;
 }
 
-struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct weft__cuda *cuda)
+const struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct weft__cuda *cuda)
 {
     return &cuda->network->gpudirect;
 }

@@ -12,7 +12,7 @@ void weft__cuda_network_stop(weft_comm *comm);
 /* For the launches. */
 struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *cuda);
 
-struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct weft__cuda *cuda);
+const struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct weft__cuda *cuda);
 
 /* Of the machine's table. */
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
