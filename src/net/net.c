@@ -34,12 +34,10 @@ static weft_result check_config(const struct weft__net_config *config)
 
 static weft_result open_engine(struct weft__net *net)
 {
-    weft_result result =
-        weft__net_choose(&net->config, &net->engine, net->reason, sizeof(net->reason));
-    if (result == WEFT_OK)
-        result = net->engine->open(net, &net->config, &net->state);
-    if (result != WEFT_OK)
-        return result;
+    const struct weft__net_engine *engine = NULL;
+    WEFT__TRY(weft__net_choose(&net->config, &engine, net->reason, sizeof(net->reason)));
+    net->engine = engine;
+    WEFT__TRY(engine->open(net, &net->config, &net->state));
     net->max_message_bytes = net->config.max_message_bytes;
     size_t most_bytes = net->engine->max_message_bytes(net->state);
     if (net->max_message_bytes == 0 || net->max_message_bytes > most_bytes)
