@@ -90,7 +90,7 @@ typedef enum weft_result {
     WEFT_ERROR_SYSTEM = -3,      /* an operating system call failed */
     WEFT_ERROR_UNSUPPORTED = -4, /* legal, but not in this build or on this machine */
     WEFT_ERROR_TIMEOUT = -5, /* a wait passed its deadline; the message names the awaited rank */
-    WEFT_ERROR_RANK_FAILED = -6, /* a rank died; the message names it */
+    WEFT_ERROR_RANK_FAILED = -6, /* a rank died, or the rendezvous; the message names it */
     WEFT_ERROR_ABORTED = -7,     /* weft_comm_abort was called on some rank */
     WEFT_ERROR_MISMATCH = -8,    /* ranks called with arguments that do not fit together */
     WEFT_ERROR_CAPACITY =
@@ -182,6 +182,9 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
  * (WEFT_ERROR_MISMATCH). As nvshmem_team_split_strided. */
 weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int32_t num_ranks,
                             const weft_comm_config *config, weft_comm **child);
+/* The rank, in the communicator that `comm` was split from, of rank `rank` of comm; -1 if there is none. A split has a heap
+ * of its own: to what lies in the parent's, its ranks go by these numbers and the parent. As nvshmem_team_translate_pe. */
+int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank);
 
 /* Releases everything, also after a failure. Never waits for other ranks. Streams with
  * operations of `comm` must have been synchronised; objects made from it destroyed before. */
@@ -772,6 +775,8 @@ typedef struct weft_ep_sizes {
     /* Memory that the network reaches, of the same, 0 on one node: the rings and what notify tells; docs/network.md has
      * the formula. On cpu it is more of the heap. */
     uint64_t network_bytes;
+    uint64_t
+        sum_bytes; /* memory outside of both: with combine_wire, where warps keep the own node's sums */
 } weft_ep_sizes;
 
 weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);

@@ -27,17 +27,15 @@ static weft_result find_peers(struct rail *rail)
     return WEFT_OK;
 }
 
-static weft_result open_net(struct rail *rail, uint64_t num_bytes)
+static weft_result open_net(struct rail *rail)
 {
     char devices[WEFT__NET_DEVICES_BYTES];
-    uint32_t region;
     struct weft__net_config config = {.rank = rail->rank, .num_ranks = rail->num_ranks};
     memcpy(config.secret, rail->comm->point.nonce, sizeof(config.secret));
     WEFT__TRY(weft__net_read_settings(&config));
     if (config.devices == NULL && weft__net_default_devices(rail->comm, devices) == WEFT_OK)
         config.devices = devices;
-    WEFT__TRY(weft__net_open(&config, &rail->net));
-    return weft__net_reg(rail->net, rail->memory, num_bytes, &region);
+    return weft__net_open(&config, &rail->net);
 }
 
 struct address {
@@ -60,7 +58,8 @@ static weft_result connect_to_peers(struct rail *rail, struct address *all,
         const struct address *address = &all[rail->peers[i]];
         blobs[rail->peers[i]] = (struct weft__net_blob){address->bytes, address->num_bytes};
     }
-    return weft__net_connect(rail->net, blobs);
+    WEFT__TRY(weft__net_connect(rail->net, blobs));
+    return weft__net_find_transports(rail->net);
 }
 
 static weft_result connect_net(struct rail *rail)
@@ -76,6 +75,31 @@ static weft_result connect_net(struct rail *rail)
     return result;
 }
 
+static weft_result learn(struct rail *rail, const struct weft__net_region_card *all)
+{
+    for (int32_t i = 0; i < rail->num_peers; i++)
+        WEFT__TRY(weft__net_learn_region(rail->net, rail->peers[i], 0, &all[rail->peers[i]]));
+    return WEFT_OK;
+}
+
+static weft_result share_memory(struct rail *rail, uint64_t num_bytes)
+{
+    struct weft__net_region_card own;
+    struct weft__net_region_card *all = calloc((size_t)rail->num_ranks, sizeof(*all));
+    if (all == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", rail->num_ranks);
+    weft_result result =
+        weft__net_reg(rail->net, 0, rail->memory, num_bytes, WEFT__NET_HOST_MEMORY);
+    if (result == WEFT_OK) {
+        weft__net_tell_region(rail->net, 0, &own);
+        result = weft_host_all_gather(rail->comm, &own, sizeof(own), all);
+    }
+    if (result == WEFT_OK)
+        result = learn(rail, all);
+    free(all);
+    return result;
+}
+
 weft_result rail_open(struct rail *rail, weft_comm *comm, uint64_t num_bytes)
 {
     const size_t page_bytes = 4096;
@@ -87,8 +111,9 @@ weft_result rail_open(struct rail *rail, weft_comm *comm, uint64_t num_bytes)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for slots");
     memset(rail->memory, 0, num_bytes);
     WEFT__TRY(find_peers(rail));
-    WEFT__TRY(open_net(rail, num_bytes));
-    return connect_net(rail);
+    WEFT__TRY(open_net(rail));
+    WEFT__TRY(connect_net(rail));
+    return share_memory(rail, num_bytes);
 }
 
 void rail_close(struct rail *rail)

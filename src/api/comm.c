@@ -30,6 +30,7 @@ static void destroy(weft_comm *comm)
     weft__barrier_destroy(comm);
     weft__registered_forget(comm);
     weft__windows_destroy(comm);
+    free(comm->parent_ranks);
     weft__comm_destroy(comm);
 }
 
@@ -68,6 +69,18 @@ weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm 
     return finish(created, comm);
 }
 
+static weft_result note_parent_ranks(weft_comm *created, int32_t own)
+{
+    created->parent_ranks = malloc((size_t)created->num_ranks * sizeof own);
+    WEFT__TRY(weft__comm_agree(
+        created,
+        created->parent_ranks != NULL
+            ? WEFT_OK
+            : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", created->num_ranks),
+        "have memory to split"));
+    return weft__comm_all_gather(created, &own, sizeof own, created->parent_ranks);
+}
+
 weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
                             const weft_comm_config *config, weft_comm **child)
 {
@@ -76,10 +89,21 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(weft__check_range(color, -1, INT32_MAX, "color"));
     WEFT__TRY(weft__comm_split(comm, color, key, config, &created));
-    if (created != NULL)
-        return finish(created, child);
     *child = NULL;
-    return WEFT_OK;
+    if (created == NULL)
+        return WEFT_OK;
+    const weft_result result = note_parent_ranks(created, comm->rank);
+    if (result == WEFT_OK)
+        return finish(created, child);
+    destroy(created);
+    return result;
+}
+
+int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank)
+{
+    const int is_known =
+        comm != NULL && comm->parent_ranks != NULL && rank >= 0 && rank < comm->num_ranks;
+    return is_known ? comm->parent_ranks[rank] : -1;
 }
 
 struct split {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ops/nodes.h"
+#include "ops/exchange.h"
 #include "programs/barrier.h"
 #include "programs/internode_barrier.h"
 
@@ -24,7 +24,7 @@ static weft_result reach_nodes(weft_comm *comm)
 {
     struct weft__barrier *barrier = comm->barrier;
     WEFT__TRY(weft__nodes_create(comm, "barrier", &barrier->nodes));
-    weft__exchange_stay_in_node(barrier->exchange, &barrier->nodes);
+    WEFT__TRY(weft__exchange_create(comm, &barrier->nodes, 1, 0, &barrier->exchange));
     return weft__machine_of(comm)->network_alloc(
         comm, (uint64_t)comm->topology.num_nodes * sizeof(uint64_t), &barrier->words,
         &barrier->words_offset);
@@ -67,8 +67,9 @@ weft_result weft__barrier_create(weft_comm *comm)
     if (barrier == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a barrier");
     comm->barrier = barrier;
-    WEFT__TRY(weft__exchange_create(comm, 1, 0, &barrier->exchange));
-    return comm->topology.num_nodes > 1 ? try_to_reach_nodes(comm) : WEFT_OK;
+    return comm->topology.num_nodes > 1
+               ? try_to_reach_nodes(comm)
+               : weft__exchange_create(comm, NULL, 1, 0, &barrier->exchange);
 }
 
 void weft__barrier_destroy(weft_comm *comm)
@@ -78,8 +79,8 @@ void weft__barrier_destroy(weft_comm *comm)
         return;
     if (barrier->words != NULL)
         weft__machine_of(comm)->network_free(comm, barrier->words);
-    weft__nodes_destroy(comm, &barrier->nodes);
     weft__exchange_destroy(barrier->exchange);
+    weft__nodes_destroy(comm, &barrier->nodes);
     free(barrier);
     comm->barrier = NULL;
 }

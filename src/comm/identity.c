@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -67,4 +68,20 @@ int weft__identity_watch(const struct weft__identity *self, const struct weft__i
     if (other->host_key != self->host_key || other->pid == self->pid)
         return -1;
     return (int)syscall(SYS_pidfd_open, other->pid, 0); /* closed on exec */
+}
+
+int weft__identity_is_same_process(const struct weft__identity *one,
+                                   const struct weft__identity *other)
+{
+    return one->pid == other->pid && one->host_key == other->host_key;
+}
+
+void weft__identity_find_host(const struct weft__identity *identity,
+                              const struct weft__identity *table, int32_t num_ranks, char *place,
+                              size_t place_bytes)
+{
+    place[0] = '\0';
+    for (int32_t rank = num_ranks - 1; rank >= 0; rank--)
+        if (table[rank].host_key == identity->host_key)
+            snprintf(place, place_bytes, " on the host of rank %d", rank);
 }

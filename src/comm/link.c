@@ -180,12 +180,6 @@ static enum weft__wire_result take_frame(struct weft__link *link, const struct w
     }
 }
 
-static int lives_with_server(const struct weft__link *link, int32_t rank)
-{
-    return link->table[rank].pid == link->server.pid &&
-           link->table[rank].host_key == link->server.host_key;
-}
-
 enum loss { SERVER_DIED, SERVER_SILENT };
 
 /* The rank, in whose process the rendezvous is, is gone with it. */
@@ -208,7 +202,7 @@ static void lose_server(struct weft__link *link, enum loss loss)
 {
     int num_left = 0;
     for (int32_t rank = 0; rank < link->num_ranks; rank++) {
-        if (!lives_with_server(link, rank))
+        if (!weft__identity_is_same_process(&link->table[rank], &link->server))
             continue;
         if (atomic_load(&link->status->rank_states[rank]) == WEFT__RANK_ALIVE) {
             lose_rank_of_server(link, rank, loss);
@@ -216,14 +210,16 @@ static void lose_server(struct weft__link *link, enum loss loss)
         }
         num_left++;
     }
-    char how[80] = "is gone";
+    char how[80] = "is gone", place[32];
+    weft__identity_find_host(&link->server, link->table, link->num_ranks, place, sizeof(place));
     if (loss == SERVER_SILENT)
         snprintf(how, sizeof(how), "has shown no sign of life for %u ms: it is stopped, or cut off",
                  link->heartbeat.limit_ms);
+    /* Which of the two hosts is cut off cannot be told from here: no rank is the culprit. */
     if (num_left == 0)
-        weft__status_fail(link->status, WEFT_ERROR_SYSTEM, -1,
-                          "the rendezvous at %s, port %u (pid %d) %s", link->point->address,
-                          link->point->port, link->server.pid, how);
+        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, -1,
+                          "the rendezvous at %s, port %u (pid %d%s) %s", link->point->address,
+                          link->point->port, link->server.pid, place, how);
     pthread_mutex_lock(&link->status->mutex);
     link->server_state = SERVER_GONE;
     pthread_cond_broadcast(&link->status->changed);
@@ -346,7 +342,7 @@ static weft_result fail_gather(struct weft__link *link, enum gather_outcome outc
 {
     if (outcome == OUTCOME_SERVER_GONE) {
         int32_t host = 0;
-        while (!lives_with_server(link, host))
+        while (!weft__identity_is_same_process(&link->table[host], &link->server))
             host++;
         weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, host,
                           "rank %d has left the communicator, and with it the rendezvous", host);
@@ -409,7 +405,7 @@ enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft_
 int32_t weft__link_rank_of_server(const struct weft__link *link)
 {
     for (int32_t rank = 0; rank < link->num_ranks; rank++)
-        if (lives_with_server(link, rank))
+        if (weft__identity_is_same_process(&link->table[rank], &link->server))
             return rank;
     return WEFT__NOBODY;
 }

@@ -74,12 +74,13 @@ static int is_loopback(const struct sockaddr *address)
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-/* Whether another host can mean this one by the name as this one knows it. */
-static int is_known_outside(const char *name)
+/* Whether another host can mean this one by the name as this one knows it; if it knows none, *resolver says why. */
+static int is_known_outside(const char *name, int *resolver)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    if (getaddrinfo(name, NULL, &hints, &found) != 0)
+    *resolver = getaddrinfo(name, NULL, &hints, &found);
+    if (*resolver != 0)
         return 0;
     int is_known = 1;
     for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
@@ -93,13 +94,16 @@ static weft_result open_point(const struct weft__meeting_point *point,
                               enum weft__listen_on listen_on, int *fd)
 {
     const char *address = point->address;
+    int resolver = 0;
     int can_be_named = listen_on == WEFT__LISTEN_ON_ADDRESS || is_number(address) ||
-                       strcmp(address, "localhost") == 0 || is_known_outside(address);
+                       strcmp(address, "localhost") == 0 || is_known_outside(address, &resolver);
     if (!can_be_named && listen_on == WEFT__LISTEN_FOR_OTHER_HOSTS)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "cannot listen on address %s: to this host it is a loopback address or "
-                           "none at all; other hosts need one that means the same to them",
-                           address);
+                           "cannot listen on address %s: %s; other hosts need one that means the "
+                           "same to them",
+                           address,
+                           resolver != 0 ? gai_strerror(resolver)
+                                         : "to this host it is a loopback address");
     weft_result result = open_named(can_be_named ? address : NULL, point->port, fd);
     if (result == WEFT_ERROR_SYSTEM && errno == EADDRNOTAVAIL &&
         listen_on == WEFT__LISTEN_ON_REACHABLE) {
@@ -108,7 +112,7 @@ static weft_result open_point(const struct weft__meeting_point *point,
     }
     if (result == WEFT_OK && !can_be_named)
         weft__log(
-            WEFT__LOG_INFO, WEFT__LOG_NO_RANK,
+            WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
             "the rendezvous listens on all addresses: %s is none that is this host's and means "
             "the same to others; WEFT_ADDR can name one",
             address);

@@ -46,6 +46,11 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                                    "loopback if all ranks are on one host, and the ports for RDMA"},
     [WEFT__SETTING_NET_TRANSPORT] = {"WEFT_NET_TRANSPORT", "any",
                                      "any, or rdma: then whatever has no RDMA is an error"},
+    [WEFT__SETTING_NET_GPUDIRECT] =
+        {"WEFT_NET_GPUDIRECT", "auto",
+         "whether the network reads and writes what is staged in memory "
+         "of GPUs itself: off, on if it can, or auto, which is on where "
+         "all ranks of other nodes are reached by RDMA"},
     [WEFT__SETTING_TUNING] = {"WEFT_TUNING", NULL,
                               "file of weft tune that chooses the algorithms of collectives; only "
                               "rank 0's counts"},

@@ -118,12 +118,9 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
     ep->counts_stride =
         (ep->internode == NULL ? comm->num_ranks : ep->internode->nodes.device.num_local) +
         weft__placement_max_local(&ep->placement);
-    WEFT__TRY(weft__exchange_create(comm, ep->max_blocks,
-                                    weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
-                                    &ep->exchange));
-    if (ep->internode != NULL)
-        weft__exchange_stay_in_node(ep->exchange, &ep->internode->nodes);
-    return WEFT_OK;
+    return weft__exchange_create(
+        comm, ep->internode == NULL ? NULL : &ep->internode->nodes, ep->max_blocks,
+        weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride), &ep->exchange);
 }
 
 weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **out)

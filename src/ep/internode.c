@@ -91,11 +91,30 @@ uint64_t weft__internode_told_bytes(const struct weft__internode *internode)
     return weft_told_bytes(internode->nodes.device.num_local, internode->num_node_experts);
 }
 
-uint64_t weft__internode_bytes(const struct weft__internode *internode)
+/* The rings' words, and behind them what notify tells. */
+static uint64_t words_bytes(const struct weft__internode *internode)
 {
-    return weft_rings_bytes(&internode->rings) +
+    return weft_rings_words_bytes(&internode->rings) +
            weft_told_area_bytes(internode->rings.nodes.num_nodes,
                                 weft__internode_told_bytes(internode));
+}
+
+uint64_t weft__internode_bytes(const struct weft__internode *internode)
+{
+    return words_bytes(internode) + weft_rings_slots_bytes(&internode->rings);
+}
+
+static weft_result allocate_rings(weft_comm *comm, struct weft__internode *internode)
+{
+    const struct weft__machine *machine = weft__machine_of(comm);
+    struct weft_rings *rings = &internode->rings;
+    void *memory;
+    WEFT__TRY(machine->network_alloc(comm, words_bytes(internode), &memory, &rings->words_place));
+    rings->words = memory;
+    WEFT__TRY(
+        machine->staging_alloc(comm, weft_rings_slots_bytes(rings), &memory, &rings->slots_place));
+    rings->slots = memory;
+    return WEFT_OK;
 }
 
 static int32_t most_experts_of_a_node(const weft_comm *comm,
@@ -133,8 +152,8 @@ static weft_result allocate_own_sums(weft_comm *comm, int32_t num_combine_warps,
 {
     if (internode->combine_wire == 0)
         return WEFT_OK;
-    return weft__machine_of(comm)->alloc(
-        comm, (uint64_t)num_combine_warps * internode->rings.slot_bytes, &internode->own_sums);
+    internode->own_sums_bytes = (uint64_t)num_combine_warps * internode->rings.slot_bytes;
+    return weft__machine_of(comm)->alloc(comm, internode->own_sums_bytes, &internode->own_sums);
 }
 
 static weft_result allocate_tables(weft_comm *comm, int32_t num_combine_warps,
@@ -153,18 +172,14 @@ weft_result weft__internode_create(weft_comm *comm, const struct weft__placement
     internode->num_node_experts = most_experts_of_a_node(comm, placement);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(comm, num_combine_warps, internode),
                                "have a weft_ep's rings"));
-    void *memory;
-    WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, weft__internode_bytes(internode), &memory,
-                                                    &rings->place));
-    rings->memory = memory;
-    return WEFT_OK;
+    return allocate_rings(comm, internode);
 }
 
 void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode)
 {
     const struct weft__machine *machine = weft__machine_of(comm);
-    if (internode->rings.memory != NULL)
-        machine->network_free(comm, internode->rings.memory);
+    machine->network_free(comm, internode->rings.slots);
+    machine->network_free(comm, internode->rings.words);
     machine->free(comm, internode->counters);
     machine->free(comm, internode->own_sums);
     weft__nodes_destroy(comm, &internode->nodes);

@@ -13,7 +13,8 @@ struct weft__internode {
     int32_t num_node_experts; /* the most that a node has */
     weft_dtype combine_wire;  /* 0: of the dtype that is combined */
     void *own_sums;           /* of combine, in slots for its warps, if combine_wire is not 0 */
-    void *counters;           /* rings.num_sent and the following, and num_notifies */
+    uint64_t own_sums_bytes;
+    void *counters; /* rings.num_sent and the following, and num_notifies */
     uint64_t *num_notifies;
 };
 

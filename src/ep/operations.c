@@ -70,12 +70,12 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
-    const uint64_t rings_bytes = weft_rings_bytes(&internode->rings);
+    const uint64_t words_bytes = weft_rings_words_bytes(&internode->rings);
     struct weft_internode_notify_args program_args = {
         .notify = notify_args(handle, WEFT_PROGRAM_internode_notify),
         .rings = internode->rings,
-        .told = internode->rings.memory + rings_bytes,
-        .told_place = internode->rings.place + rings_bytes,
+        .told = internode->rings.words + words_bytes,
+        .told_place = internode->rings.words_place + words_bytes,
         .told_bytes = weft__internode_told_bytes(internode),
         .num_notifies = internode->num_notifies,
     };

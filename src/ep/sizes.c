@@ -37,9 +37,11 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
         .max_recv_tokens = max_rows,
         .arena_bytes = arena_bytes,
         .handle_bytes = weft__handle_bytes(ep, args->max_tokens_per_rank, args->num_topk),
-        .heap_bytes = weft_mailbox_bytes(comm->num_ranks, ep->max_blocks) +
-                      weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
+        .heap_bytes =
+            weft_mailbox_bytes(comm->num_ranks, ep->exchange->device.num_members, ep->max_blocks) +
+            weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
         .network_bytes = ep->internode == NULL ? 0 : weft__internode_bytes(ep->internode),
+        .sum_bytes = ep->internode == NULL ? 0 : ep->internode->own_sums_bytes,
     };
     return WEFT_OK;
 }

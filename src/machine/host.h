@@ -99,7 +99,9 @@ struct weft__machine {
     /* Memory of this rank that programs access and the network reaches, zeroed on all ranks when it returns;
      * `offset` is its place for weft_remote_put, the same on all ranks. Collective, with the same bytes. */
     weft_result (*network_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset);
-    /* Waits until what this rank has sent has come. All ranks have freed the memory before it is allocated again, since
+    /* The same of memory without words, to which others put and it puts to such memory of theirs, and nothing else. */
+    weft_result (*staging_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset);
+    /* Of either; may be NULL. Waits until what this rank has sent has come. All ranks have freed the memory before it is allocated again, since
      * they allocate together: so what was sent to it harms nobody. */
     void (*network_free)(weft_comm *comm, void *memory);
     /* Between any two places that host or programs access, on the host's own time. */

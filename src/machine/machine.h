@@ -45,6 +45,7 @@
  *   weft_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies is this one,
  *                       which does not change until then
  *   weft_row_copy       copies row_bytes from src to each non-null dst
+ *   weft_row_stage      the same, with the hint that this host reads the bytes again soon, as its network does
  *   weft_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
  *                       weft_reduction says
  *   weft_row_sum_mixed  dst = the sum of the non-null srcs, in order, of types that struct weft_mixed_sum

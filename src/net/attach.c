@@ -7,7 +7,7 @@
 
 #include "comm/log.h"
 #include "comm/thread.h"
-#include "net/devices.h"
+#include "net/attach_internal.h"
 
 enum {
     NUM_SLOTS = 1024,
@@ -15,17 +15,6 @@ enum {
     CLOSE_MS =
         5000, /* for the others to take what they may wait for, before they hear that this rank has left */
     NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
-};
-
-struct weft__network {
-    struct weft__net *net; /* the progress thread's once there is one */
-    struct weft__progress *progress;
-    struct weft__work_queue *device_queue; /* NULL: none */
-    const char *engine;
-    int knows_gpus; /* the engine */
-    char devices[WEFT__NET_DEVICES_BYTES];
-    char transport[WEFT__NET_TRANSPORT_BYTES];
-    char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
 };
 
 /* ---------------------------------------------------------------- opening */
@@ -43,7 +32,6 @@ static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTE
 static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memory)
 {
     char *devices = comm->network->devices;
-    uint32_t region;
     struct weft__net_config config = {.rank = comm->rank,
                                       .num_ranks = comm->num_ranks,
                                       .timeout_ms = comm->timeout_ms,
@@ -57,15 +45,15 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
         config.devices = devices;
     WEFT__TRY(weft__net_open(&config, &comm->network->net));
     comm->network->engine = weft__net_engine_name(comm->network->net);
-    comm->network->knows_gpus = weft__net_knows_gpus(comm->network->net);
     snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
              weft__net_reason(comm->network->net));
-    WEFT__TRY(weft__net_reg_growing(comm->network->net, memory->base, memory->max_bytes,
-                                    memory->num_bytes, &region));
-    return memory->accessor == NULL ? WEFT_OK
-                                    : weft__net_reg_accessed(comm->network->net, memory->accessor,
-                                                             memory->max_accessed_bytes,
-                                                             memory->num_accessed_bytes, &region);
+    WEFT__TRY(weft__net_reg_growing(comm->network->net, WEFT__NET_MEMORY_REGION, memory->base,
+                                    memory->max_bytes, memory->num_bytes));
+    return memory->accessor == NULL
+               ? WEFT_OK
+               : weft__net_reg_accessed(comm->network->net, WEFT__NET_ACCESSED_REGION,
+                                        memory->accessor, memory->max_accessed_bytes,
+                                        memory->num_accessed_bytes);
 }
 
 /* ---------------------------------------------------------------- connecting */
@@ -165,15 +153,12 @@ static weft_result gather_blobs(weft_comm *comm, struct meeting *meeting)
 
 static weft_result meet(weft_comm *comm, struct meeting *meeting)
 {
-    struct weft__network *network = comm->network;
     const weft_result started = start_meeting(comm, meeting);
     WEFT__TRY(weft__comm_agree(comm, started, "tell its network address"));
     WEFT__TRY(started); /* agreed on already; for clang-tidy, which cannot know */
     WEFT__TRY(gather_blobs(comm, meeting));
-    WEFT__TRY(weft__comm_agree(comm, weft__net_connect(network->net, meeting->blobs),
+    WEFT__TRY(weft__comm_agree(comm, weft__net_connect(comm->network->net, meeting->blobs),
                                "connect its network"));
-    snprintf(network->transport, sizeof(network->transport), "%s",
-             weft__net_transport(network->net));
     return WEFT_OK;
 }
 
@@ -237,12 +222,24 @@ static weft_result greet_all(weft_comm *comm)
     return weft__progress_error(comm->network->progress);
 }
 
+static weft_result find_transports(struct weft__net *net, void *context)
+{
+    struct weft__network *network = context;
+    WEFT__TRY(weft__net_find_transports(net));
+    snprintf(network->transport, sizeof(network->transport), "%s", weft__net_transport(net));
+    network->gpu_obstacle = weft__net_gpu_obstacle(net);
+    return WEFT_OK;
+}
+
 static weft_result attach(weft_comm *comm, const struct weft__net_memory *memory)
 {
     WEFT__TRY(weft__comm_agree(comm, open_net(comm, memory), "open its network"));
     WEFT__TRY(connect_net(comm));
     WEFT__TRY(weft__comm_agree(comm, start_progress(comm, memory), "run its network"));
-    return weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes");
+    WEFT__TRY(weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes"));
+    return weft__comm_agree(
+        comm, weft__progress_act(comm->network->progress, find_transports, comm->network),
+        "use its network");
 }
 
 weft_result weft__net_attach(weft_comm *comm)
@@ -326,9 +323,18 @@ void weft__net_drain(weft_comm *comm)
                                weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
 }
 
-int weft__net_engine_knows_gpus(const weft_comm *comm)
+const char *weft__net_obstacle_to_gpus(const weft_comm *comm)
 {
-    return comm->network->knows_gpus;
+    return comm->network->gpu_obstacle;
+}
+
+static void append_demand(const struct weft__net_config *config, weft_net_info *info)
+{
+    const size_t length = strlen(info->reason);
+    if (config->demand == WEFT__NET_RDMA)
+        snprintf(info->reason + length, sizeof(info->reason) - length,
+                 "; that it has RDMA, which WEFT_NET_TRANSPORT demands, is checked when a job of "
+                 "several nodes connects");
 }
 
 /* What the settings choose. */
@@ -338,12 +344,14 @@ static weft_result describe_choice(weft_net_info *info)
     const char *engine = "";
     WEFT__TRY(weft__net_read_settings(&config));
     const weft_result result =
-        weft__net_choice(config.engine, &engine, info->reason, sizeof(info->reason));
+        weft__net_choice(&config, &engine, info->reason, sizeof(info->reason));
     if (result == WEFT_ERROR_UNSUPPORTED)
         snprintf(info->reason, sizeof(info->reason), "%s", weft__last_error());
     else if (result != WEFT_OK)
         return result;
     snprintf(info->engine, sizeof(info->engine), "%s", engine);
+    if (result == WEFT_OK)
+        append_demand(&config, info);
     return WEFT_OK;
 }
 

@@ -46,8 +46,24 @@ void weft__net_hand_back(weft_comm *comm);
 /* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
 void weft__net_drain(weft_comm *comm);
 
-/* Of a communicator that has a network. */
-int weft__net_engine_knows_gpus(const weft_comm *comm);
+/* Memory of this rank to which others put and it puts from, and which does not grow. */
+struct weft__net_part {
+    void *memory; /* NULL: this rank has none */
+    uint64_t num_bytes;
+    enum weft__net_memory_kind kind;
+};
+/* Collective, with the same kind and bytes, in a communicator that has a network: makes it a region, `place` of which, for
+ * puts, is the same on all ranks. UNSUPPORTED on all ranks, with the reason as the last error, if one has none, or the
+ * network does not take it; then nothing has changed. */
+weft_result weft__net_add_region(weft_comm *comm, const struct weft__net_part *part,
+                                 uint64_t *place);
+/* The same of memory of the host that is in region 0 already, at *place: if the network does not take it, it stays there. */
+weft_result weft__net_add_staging(weft_comm *comm, void *memory, uint64_t num_bytes,
+                                  uint64_t *place);
+/* This rank's part of the reverse, when nobody puts there any more. Nothing if it is no region's. */
+void weft__net_remove_region(weft_comm *comm, const void *memory);
+/* Of a communicator that has a network: why it takes no memory of GPUs; NULL: it may. */
+const char *weft__net_obstacle_to_gpus(const weft_comm *comm);
 /* As weft_net_query; *info is zero. */
 weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info);
 

@@ -12,24 +12,19 @@ struct blob_header {
     char magic[8];
     char engine[8];
     int32_t rank;
-    uint32_t num_regions;
-    uint32_t address_bytes;
-    uint32_t unused;
+    uint32_t address_bytes; /* of the engine's address, which follows */
     struct {
         uint64_t num_bytes;
-        uint32_t key_bytes;
-        uint32_t access; /* enum weft__net_access */
+        uint64_t access; /* enum weft__net_access */
     } regions[WEFT__NET_MAX_REGIONS];
 };
 
 weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *blob)
 {
-    struct blob_header header = {.rank = net->config.rank, .num_regions = net->num_regions};
+    struct blob_header header = {.rank = net->config.rank};
     size_t address_bytes = WEFT__NET_MAX_ADDRESS_BYTES;
-    size_t most_bytes = sizeof(header) + address_bytes + sizeof(net->regions) +
-                        (size_t)WEFT__NET_MAX_REGIONS * WEFT__NET_MAX_KEY_BYTES;
     free(net->address);
-    net->address = calloc(1, most_bytes);
+    net->address = calloc(1, sizeof(header) + address_bytes);
     if (net->address == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an address");
     weft_result result =
@@ -39,44 +34,34 @@ weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *b
     memcpy(header.magic, blob_magic, sizeof(header.magic));
     memcpy(header.engine, net->engine->name, strlen(net->engine->name));
     header.address_bytes = (uint32_t)address_bytes;
-    unsigned char *end = net->address + sizeof(header) + address_bytes;
-    for (uint32_t region = 0; region < net->num_regions; region++) {
+    for (uint32_t region = 0; region < WEFT__NET_MAX_REGIONS; region++) {
+        if (net->regions[region].kind >= WEFT__NET_REGISTERED)
+            continue;
         header.regions[region].num_bytes = net->regions[region].num_bytes;
-        header.regions[region].key_bytes = (uint32_t)net->key_bytes[region];
-        header.regions[region].access =
-            net->regions[region].num_there == NULL ? WEFT__NET_BY_WRITES : WEFT__NET_BY_MESSAGES;
-        if (net->key_bytes[region] > 0)
-            memcpy(end, net->keys[region], net->key_bytes[region]);
-        end += net->key_bytes[region];
+        header.regions[region].access = weft__net_access_of(net, region);
     }
     memcpy(net->address, &header, sizeof(header));
-    *blob = (struct weft__net_blob){net->address, (size_t)(end - net->address)};
+    *blob = (struct weft__net_blob){net->address, sizeof(header) + address_bytes};
     return WEFT_OK;
 }
 
 static int is_well_formed(const struct blob_header *header, size_t num_bytes)
 {
     if (memcmp(header->magic, blob_magic, sizeof(header->magic)) != 0 ||
-        header->num_regions > WEFT__NET_MAX_REGIONS ||
         header->address_bytes > WEFT__NET_MAX_ADDRESS_BYTES ||
         memchr(header->engine, '\0', sizeof(header->engine)) == NULL)
         return 0;
-    uint64_t expected_bytes = sizeof(*header) + header->address_bytes;
-    for (uint32_t region = 0; region < header->num_regions; region++) {
-        if (header->regions[region].key_bytes > WEFT__NET_MAX_KEY_BYTES ||
-            header->regions[region].access > WEFT__NET_BY_MESSAGES ||
+    for (uint32_t region = 0; region < WEFT__NET_MAX_REGIONS; region++)
+        if (header->regions[region].access > WEFT__NET_BY_MESSAGES ||
             header->regions[region].num_bytes >> WEFT__NET_PLACE_OFFSET_BITS != 0)
             return 0;
-        expected_bytes += header->regions[region].key_bytes;
-    }
-    return expected_bytes == num_bytes;
+    return num_bytes == sizeof(*header) + header->address_bytes;
 }
 
 weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
-                                const struct weft__net_blob *blob,
-                                struct weft__net_peer_address *address)
+                                const struct weft__net_blob *blob, struct weft__net_blob *address)
 {
-    struct blob_header header = {.num_regions = UINT32_MAX};
+    struct blob_header header = {.rank = -1};
     struct weft__net_peer *peer = &net->peers[rank];
     if (blob->num_bytes >= sizeof(header))
         memcpy(&header, blob->bytes, sizeof(header));
@@ -89,17 +74,11 @@ weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
                            "ranks disagree: the network engine is %s on rank %d and %s on rank %d; "
                            "WEFT_NET chooses it",
                            net->engine->name, net->config.rank, header.engine, rank);
-    const unsigned char *at = (const unsigned char *)blob->bytes + sizeof(header);
-    address->address = (struct weft__net_blob){at, header.address_bytes};
-    address->num_regions = peer->num_regions = header.num_regions;
-    at += header.address_bytes;
-    for (uint32_t region = 0; region < header.num_regions; region++) {
+    *address = (struct weft__net_blob){(const unsigned char *)blob->bytes + sizeof(header),
+                                       header.address_bytes};
+    for (uint32_t region = 0; region < WEFT__NET_MAX_REGIONS; region++) {
         peer->region_bytes[region] = header.regions[region].num_bytes;
         peer->region_access[region] = (uint8_t)header.regions[region].access;
-        address->regions[region] =
-            (struct weft__net_remote_region){.num_bytes = header.regions[region].num_bytes,
-                                             .key = {at, header.regions[region].key_bytes}};
-        at += header.regions[region].key_bytes;
     }
     return WEFT_OK;
 }

@@ -31,8 +31,9 @@ struct weft__net_header {
     uint32_t kind;
     uint64_t sequence; /* of the messages from source to target, from 0; of questions, their own */
     uint64_t place;
-    uint64_t num_bytes; /* that follow */
-    uint64_t word, add; /* a place, or WEFT__NET_NO_WORD */
+    uint64_t num_bytes;           /* that follow */
+    uint64_t word, add;           /* a place, or WEFT__NET_NO_WORD */
+    uint64_t also_word, also_add; /* of a put: an add that was asked for by itself, likewise */
 };
 
 /* Something that the engine does, in memory that stays until it is done. */
@@ -57,18 +58,7 @@ enum weft__net_start {
     WEFT__NET_LOST     /* the peer has failed, by weft__net_fail_peer */
 };
 
-struct weft__net_remote_region {
-    uint64_t num_bytes;
-    struct weft__net_blob key; /* of the engine's making; valid during connect */
-};
-
-struct weft__net_peer_address {
-    struct weft__net_blob address;
-    uint32_t num_regions;
-    struct weft__net_remote_region regions[WEFT__NET_MAX_REGIONS];
-};
-
-enum { WEFT__NET_MAX_ADDRESS_BYTES = 4096, WEFT__NET_MAX_KEY_BYTES = 512 };
+enum { WEFT__NET_MAX_ADDRESS_BYTES = 4096 };
 
 struct weft__net_engine {
     const char *name;
@@ -79,17 +69,26 @@ struct weft__net_engine {
     /* From which a put goes by `write`; shorter ones, and without it all, go in messages of at most
      * max_message_bytes. */
     size_t (*min_write_bytes)(void *state);
-    /* Makes memory known; writes the key for peers. Optional. */
+    /* Makes memory known, of any kind; writes the key for peers, of at most WEFT__NET_MAX_KEY_BYTES. With writes only, like
+     * the next two. */
     weft_result (*reg)(void *state, uint32_t region, void *memory, size_t num_bytes, void *key,
-                       size_t *key_bytes);
-    /* Whether it could be given memory of NVIDIA GPUs. Optional: it could not. */
+                       uint32_t *key_bytes);
+    /* A peer's key. */
+    weft_result (*learn)(void *state, int32_t peer, uint32_t region, const void *key,
+                         uint32_t key_bytes);
+    /* The reverse of both, of the memory here and the keys of all peers. */
+    void (*unreg)(void *state, uint32_t region);
+    /* Whether memory of NVIDIA GPUs may be registered. Optional: not. */
     int (*knows_gpus)(void *state);
     weft_result (*address)(void *state, void *address, size_t *address_bytes);
-    /* peers[num_ranks]; no address: no peer. */
-    weft_result (*connect)(void *state, const struct weft__net_peer_address *peers);
+    /* addresses[num_ranks]; an empty one: no peer. */
+    weft_result (*connect)(void *state, const struct weft__net_blob *addresses);
+    /* When peers have answered: how they are reached; UNSUPPORTED if that is not what the config demands. Optional: connect
+     * knows. */
+    weft_result (*find_transports)(void *state);
 
     enum weft__net_start (*send)(void *state, struct weft__net_operation *operation);
-    /* All three NULL, with min_write_bytes: it has no writes. */
+    /* Both NULL, with min_write_bytes: it has no writes. */
     enum weft__net_start (*write)(void *state, struct weft__net_operation *operation);
     enum weft__net_start (*flush_writes)(void *state, struct weft__net_operation *operation);
 
@@ -106,8 +105,10 @@ extern const struct weft__net_engine weft__net_ucx, weft__net_shm, weft__net_fak
 
 /* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
 void weft__net_done(struct weft__net_operation *operation, weft_result result);
-/* How it reaches the peer, when it connects. */
-void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport);
+/* How it reaches the peer; from connect and find_transports. */
+enum weft__net_reach { WEFT__NET_WITHOUT_RDMA, WEFT__NET_BY_RDMA };
+void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport,
+                               enum weft__net_reach reach);
 /* `peer` is who sent it, if the engine can tell, else -1. The header may be anything; it is copied, and the
  * payload is read once. */
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,

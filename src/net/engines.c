@@ -11,9 +11,11 @@
 static const struct weft__net_engine *const automatic[] = {&weft__net_ucx, &weft__net_shm};
 enum { NUM_AUTOMATIC = sizeof(automatic) / sizeof(automatic[0]) };
 
-static weft_result choose_named(const char *name, const struct weft__net_engine **engine)
+/* That there is a fake, only its users know: those that have a world for it. */
+static weft_result choose_named(const char *name, const struct weft__net_fake *world,
+                                const struct weft__net_engine **engine)
 {
-    if (strcmp(name, weft__net_fake_engine.name) == 0) {
+    if (world != NULL && strcmp(name, weft__net_fake_engine.name) == 0) {
         *engine = &weft__net_fake_engine;
         return WEFT_OK;
     }
@@ -26,12 +28,13 @@ static weft_result choose_named(const char *name, const struct weft__net_engine 
                        "the network engine is \"%.32s\"; it must be auto, ucx or shm", name);
 }
 
-weft_result weft__net_choose(const char *name, const struct weft__net_engine **engine, char *reason,
+weft_result weft__net_choose(const struct weft__net_config *config,
+                             const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes)
 {
-    if (name != NULL && strcmp(name, "auto") != 0) {
+    if (config->engine != NULL && strcmp(config->engine, "auto") != 0) {
         snprintf(reason, reason_bytes, "as it was asked for");
-        return choose_named(name, engine);
+        return choose_named(config->engine, config->fake, engine);
     }
     snprintf(reason, reason_bytes, "the first that can be had");
     for (size_t index = 0; index < NUM_AUTOMATIC; index++) {
@@ -44,33 +47,50 @@ weft_result weft__net_choose(const char *name, const struct weft__net_engine **e
     return weft__error(WEFT_ERROR_UNSUPPORTED, "no network engine can be had: %s", reason);
 }
 
-weft_result weft__net_choice(const char *name, const char **chosen, char *reason,
-                             size_t reason_bytes)
+weft_result weft__net_choice(const struct weft__net_config *config, const char **chosen,
+                             char *reason, size_t reason_bytes)
 {
     const struct weft__net_engine *engine = NULL;
-    weft_result result = weft__net_choose(name, &engine, reason, reason_bytes);
+    weft_result result = weft__net_choose(config, &engine, reason, reason_bytes);
     if (result == WEFT_OK && engine != NULL)
         *chosen = engine->name;
     return result;
 }
 
+/* The place of the setting's value among the choices, "any or rdma", into *choice. */
+static weft_result read_choice(enum weft__setting setting, const char *const *choices,
+                               int num_choices, const char *allowed, int *choice)
+{
+    const char *text = weft__setting_text(setting);
+    for (*choice = 0; *choice < num_choices; ++*choice)
+        if (strcmp(text, choices[*choice]) == 0)
+            return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is \"%.32s\"; it must be %s",
+                       weft__settings[setting].name, text, allowed);
+}
+
 weft_result weft__net_read_settings(struct weft__net_config *config)
 {
-    const char *transport = weft__setting_text(WEFT__SETTING_NET_TRANSPORT);
-    const int is_rdma = strcmp(transport, "rdma") == 0;
-    if (!is_rdma && strcmp(transport, "any") != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is \"%.32s\"; it must be any or rdma",
-                           weft__settings[WEFT__SETTING_NET_TRANSPORT].name, transport);
+    static const char *const transports[] = {
+        [WEFT__NET_ANY_TRANSPORT] = "any", [WEFT__NET_RDMA] = "rdma"};
+    static const char *const gpudirects[] = {[WEFT__NET_GPUDIRECT_AUTO] = "auto",
+                                             [WEFT__NET_GPUDIRECT_ON] = "on",
+                                             [WEFT__NET_GPUDIRECT_OFF] = "off"};
+    int demand, gpudirect;
+    WEFT__TRY(read_choice(WEFT__SETTING_NET_TRANSPORT, transports, 2, "any or rdma", &demand));
+    WEFT__TRY(
+        read_choice(WEFT__SETTING_NET_GPUDIRECT, gpudirects, 3, "auto, on or off", &gpudirect));
     config->engine = weft__setting_text(WEFT__SETTING_NET);
     config->devices = weft__setting_text(WEFT__SETTING_NET_DEVICES);
-    config->demand = is_rdma ? WEFT__NET_RDMA : WEFT__NET_ANY_TRANSPORT;
+    config->demand = (enum weft__net_demand)demand;
+    config->gpudirect = (enum weft__net_gpudirect)gpudirect;
     return WEFT_OK;
 }
 
 weft_result weft__net_probe(const char *name, char *reason, size_t reason_bytes)
 {
     const struct weft__net_engine *engine;
-    weft_result result = choose_named(name, &engine);
+    weft_result result = choose_named(name, NULL, &engine);
     snprintf(reason, reason_bytes, "%s", result == WEFT_OK ? "" : weft__last_error());
     return result;
 }

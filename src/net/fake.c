@@ -297,7 +297,7 @@ static size_t min_write_bytes(void *state)
 }
 
 static weft_result reg(void *state, uint32_t region, void *memory, size_t num_bytes, void *key,
-                       size_t *key_bytes)
+                       uint32_t *key_bytes)
 {
     struct rank *rank = state;
     (void)num_bytes;
@@ -305,6 +305,22 @@ static weft_result reg(void *state, uint32_t region, void *memory, size_t num_by
     *key_bytes = 0;
     rank->regions[region].memory = memory;
     return WEFT_OK;
+}
+
+static weft_result learn(void *state, int32_t peer, uint32_t region, const void *key,
+                         uint32_t key_bytes)
+{
+    (void)state;
+    (void)key;
+    return key_bytes == 0
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_MISMATCH, "rank %d has a key of region %u", peer, region);
+}
+
+static void unreg(void *state, uint32_t region)
+{
+    struct rank *rank = state;
+    rank->regions[region].memory = NULL;
 }
 
 static weft_result address(void *state, void *bytes, size_t *num_bytes)
@@ -315,12 +331,12 @@ static weft_result address(void *state, void *bytes, size_t *num_bytes)
     return WEFT_OK;
 }
 
-static weft_result connect_all(void *state, const struct weft__net_peer_address *peers)
+static weft_result connect_all(void *state, const struct weft__net_blob *addresses)
 {
     struct rank *rank = state;
     for (int32_t other = 0; other < WEFT__NET_FAKE_MAX_RANKS; other++)
         if (rank->world->ranks[other] != NULL && other != rank->rank)
-            rank->is_peer[other] = peers[other].address.num_bytes > 0;
+            rank->is_peer[other] = addresses[other].num_bytes > 0;
     return WEFT_OK;
 }
 
@@ -375,6 +391,8 @@ const struct weft__net_engine weft__net_fake_engine = {.name = "fake",
                                                        .max_message_bytes = max_message_bytes,
                                                        .min_write_bytes = min_write_bytes,
                                                        .reg = reg,
+                                                       .learn = learn,
+                                                       .unreg = unreg,
                                                        .address = address,
                                                        .connect = connect_all,
                                                        .send = start,

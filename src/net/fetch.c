@@ -21,7 +21,7 @@ struct weft__net_fetch {
 static weft_result check_target(const struct weft__net *net, uint64_t target, uint64_t num_bytes)
 {
     const uint32_t region = weft__net_region_of(target);
-    if (weft__net_is_registered(net, target, num_bytes))
+    if (weft__net_is_accessible(net, target, num_bytes))
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "target is byte %llu of region %u, %llu bytes; the region has %llu",

@@ -25,14 +25,20 @@ static inline struct weft__under_way *weft__line_under_way_of(const struct weft_
     return &line->under_way[number % line->num_slots];
 }
 
+/* NULL: it has not been posted yet. */
+static inline const struct weft__work_slot *weft__line_work(const struct weft__line *line,
+                                                            uint64_t number)
+{
+    const struct weft__work_slot *work = &line->queue->slots[number % line->num_slots];
+    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
+}
+
 static inline const struct weft__work_slot *weft__line_next_work(const struct weft__line *line)
 {
     const struct weft__work_queue *queue = line->queue;
     if (queue == NULL)
         return NULL;
-    uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work_slot *work = &queue->slots[number % line->num_slots];
-    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
+    return weft__line_work(line, atomic_load_explicit(&queue->num_taken, memory_order_relaxed));
 }
 
 /* Puts that may be lost are so many that to wake those who wait for something else would cost. */

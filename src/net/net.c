@@ -35,7 +35,7 @@ static weft_result check_config(const struct weft__net_config *config)
 static weft_result open_engine(struct weft__net *net)
 {
     weft_result result =
-        weft__net_choose(net->config.engine, &net->engine, net->reason, sizeof(net->reason));
+        weft__net_choose(&net->config, &net->engine, net->reason, sizeof(net->reason));
     if (result == WEFT_OK)
         result = net->engine->open(net, &net->config, &net->state);
     if (result != WEFT_OK)
@@ -83,77 +83,6 @@ weft_result weft__net_open(const struct weft__net_config *config, struct weft__n
     return result;
 }
 
-/* Tells the engine; keeps the key for the peers. */
-static weft_result make_known(struct weft__net *net, uint32_t number, void *memory,
-                              size_t num_bytes)
-{
-    if (net->engine->reg == NULL)
-        return WEFT_OK;
-    size_t key_bytes = WEFT__NET_MAX_KEY_BYTES;
-    unsigned char *key = malloc(key_bytes);
-    if (key == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a region");
-    weft_result result = net->engine->reg(net->state, number, memory, num_bytes, key, &key_bytes);
-    if (result != WEFT_OK) {
-        free(key);
-        return result;
-    }
-    net->keys[number] = key;
-    net->key_bytes[number] = key_bytes;
-    return WEFT_OK;
-}
-
-static weft_result check_region(const struct weft__net *net, const void *memory)
-{
-    if (net->num_regions == WEFT__NET_MAX_REGIONS)
-        return weft__error(WEFT_ERROR_CAPACITY, "a network has at most %d regions",
-                           WEFT__NET_MAX_REGIONS);
-    if ((uintptr_t)memory % sizeof(uint64_t) != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "memory is %p; a region must be aligned to 8", memory);
-    return WEFT_OK;
-}
-
-static void add_region(struct weft__net *net, void *memory, uint64_t num_bytes,
-                       const _Atomic uint64_t *num_there, uint32_t *region)
-{
-    net->regions[net->num_regions].memory = memory;
-    net->regions[net->num_regions].num_bytes = num_bytes;
-    net->regions[net->num_regions].num_there = num_there;
-    *region = net->num_regions++;
-}
-
-weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes, uint32_t *region)
-{
-    weft_result result = check_region(net, memory);
-    if (result == WEFT_OK)
-        result = make_known(net, net->num_regions, memory, num_bytes);
-    if (result == WEFT_OK)
-        add_region(net, memory, num_bytes, NULL, region);
-    return result;
-}
-
-weft_result weft__net_reg_growing(struct weft__net *net, void *memory, uint64_t max_bytes,
-                                  const _Atomic uint64_t *num_bytes, uint32_t *region)
-{
-    weft_result result = check_region(net, memory);
-    if (result == WEFT_OK)
-        add_region(net, memory, max_bytes, num_bytes, region);
-    return result;
-}
-
-weft_result weft__net_reg_accessed(struct weft__net *net, const struct weft__net_accessor *accessor,
-                                   uint64_t max_bytes, const _Atomic uint64_t *num_bytes,
-                                   uint32_t *region)
-{
-    weft_result result = check_region(net, NULL);
-    if (result != WEFT_OK)
-        return result;
-    net->regions[net->num_regions].accessor = *accessor;
-    add_region(net, NULL, max_bytes, num_bytes, region);
-    return WEFT_OK;
-}
-
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob)
 {
     return weft__net_blob_write(net, blob);
@@ -163,7 +92,7 @@ weft_result weft__net_connect(struct weft__net *net, const struct weft__net_blob
 {
     const int32_t num_ranks = net->config.num_ranks;
     weft_result result = WEFT_OK;
-    struct weft__net_peer_address *addresses = calloc((size_t)num_ranks, sizeof(*addresses));
+    struct weft__net_blob *addresses = calloc((size_t)num_ranks, sizeof(*addresses));
     if (addresses == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d addresses", num_ranks);
     for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++)
@@ -172,7 +101,7 @@ weft_result weft__net_connect(struct weft__net *net, const struct weft__net_blob
     if (result == WEFT_OK)
         result = net->engine->connect(net->state, addresses);
     for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++)
-        if (addresses[rank].address.num_bytes > 0)
+        if (addresses[rank].num_bytes > 0)
             net->peers[rank].state = WEFT__NET_CONNECTED;
     free(addresses);
     return result;
@@ -262,14 +191,30 @@ const char *weft__net_reason(const struct weft__net *net)
     return net->reason;
 }
 
-int weft__net_knows_gpus(const struct weft__net *net)
+weft_result weft__net_find_transports(struct weft__net *net)
 {
-    return net->engine->knows_gpus != NULL && net->engine->knows_gpus(net->state);
+    return net->engine->find_transports != NULL ? net->engine->find_transports(net->state)
+                                                : WEFT_OK;
 }
 
-void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport)
+const char *weft__net_gpu_obstacle(const struct weft__net *net)
+{
+    if (net->config.gpudirect == WEFT__NET_GPUDIRECT_OFF)
+        return "WEFT_NET_GPUDIRECT is off";
+    if (net->engine->knows_gpus == NULL || !net->engine->knows_gpus(net->state))
+        return "the network engine knows no memory of GPUs";
+    if (net->min_write_bytes == SIZE_MAX)
+        return "this version of the network engine writes no memory of others";
+    if (net->config.gpudirect == WEFT__NET_GPUDIRECT_AUTO && net->num_without_rdma > 0)
+        return "the network has no RDMA";
+    return NULL;
+}
+
+void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport,
+                               enum weft__net_reach reach)
 {
     const size_t length = strlen(net->transport);
+    net->num_without_rdma += reach == WEFT__NET_WITHOUT_RDMA;
     weft__log(WEFT__LOG_INFO, net->config.rank, "network transport to rank %d: %s", peer,
               transport);
     if (strstr(net->transport, transport) == NULL)
@@ -338,8 +283,8 @@ void weft__net_close(struct weft__net *net)
         weft__ledger_destroy(&net->peers[rank].ledger);
     }
     weft__net_operation_delete_all(net);
-    for (uint32_t region = 0; region < net->num_regions; region++)
-        free(net->keys[region]);
+    for (uint32_t region = 0; region < WEFT__NET_MAX_REGIONS; region++)
+        free(net->regions[region].key);
     free(net->address);
     free(net->peers);
     free(net);

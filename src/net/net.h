@@ -43,7 +43,8 @@ struct weft__net;
 struct weft__net_fake;
 
 enum {
-    WEFT__NET_MAX_REGIONS = 8,
+    WEFT__NET_MAX_REGIONS = 16,
+    WEFT__NET_MAX_KEY_BYTES = 512,
     WEFT__NET_MAX_STAGED = 4,
     WEFT__NET_ALL_PEERS = -1,
     WEFT__NET_PLACE_OFFSET_BITS = 48,
@@ -53,14 +54,22 @@ enum {
 
 enum weft__net_demand {
     WEFT__NET_ANY_TRANSPORT,
-    WEFT__NET_RDMA /* connect fails, and names the transport, where there is none */
+    WEFT__NET_RDMA /* weft__net_find_transports fails, and names the transport, where there is none */
+};
+
+/* Whether the engine may access memory of GPUs itself (GPUDirect). */
+enum weft__net_gpudirect {
+    WEFT__NET_GPUDIRECT_AUTO, /* if all peers are reached by RDMA */
+    WEFT__NET_GPUDIRECT_ON,
+    WEFT__NET_GPUDIRECT_OFF
 };
 
 struct weft__net_config {
-    const char *engine; /* "ucx", "shm" or "fake"; "auto" or NULL: the first that can be had */
+    const char *engine; /* "ucx", "shm", with a world "fake"; "auto" or NULL: the first that can be had */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;
+    enum weft__net_gpudirect gpudirect;
     const char *devices;    /* of the network, as the engine calls them; NULL: all that there are */
     const char *transports; /* likewise */
     uint32_t timeout_ms;    /* of connect; 0: 30 s */
@@ -117,6 +126,10 @@ struct weft__net_put {
     uint64_t word, add; /* weft__net_put_signal only: a place at the peer */
 };
 
+struct weft__net_add {
+    uint64_t word, add; /* a place at the peer */
+};
+
 struct weft__net_get {
     int32_t peer;
     uint64_t source, target; /* places, at the peer and here */
@@ -129,23 +142,22 @@ struct weft__net_fetch_add {
     uint64_t target;    /* a place here, for 8 bytes */
 };
 
-/* Engine, devices and demand, as the settings say (WEFT_NET, WEFT_NET_DEVICES, WEFT_NET_TRANSPORT). */
+/* Engine, devices, demand and gpudirect, as the settings say (WEFT_NET ...). */
 weft_result weft__net_read_settings(struct weft__net_config *config);
 
 /* Logs which engine it is, and why. */
 weft_result weft__net_open(const struct weft__net_config *config, struct weft__net **net);
-/* The engine that a config with this name ("auto", "ucx" ...) gets here, and why this one. */
-weft_result weft__net_choice(const char *engine, const char **chosen, char *reason,
-                             size_t reason_bytes);
+/* The engine that such a config gets here, and why this one. */
+weft_result weft__net_choice(const struct weft__net_config *config, const char **chosen,
+                             char *reason, size_t reason_bytes);
 /* Whether an engine ("ucx", "shm") can be had here; if not, why. */
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 
-/* Before connect: memory that peers may write, and puts read; aligned to 8. */
-weft_result weft__net_reg(struct weft__net *net, void *memory, size_t num_bytes, uint32_t *region);
-/* The same of memory that grows up to max_bytes: only the first *num_bytes are there. The engine is not told, so
- * that all goes in messages, which are checked against what is there when they come. */
-weft_result weft__net_reg_growing(struct weft__net *net, void *memory, uint64_t max_bytes,
-                                  const _Atomic uint64_t *num_bytes, uint32_t *region);
+/* Before connect: memory that peers may write, and puts read, and that grows up to max_bytes: only the first *num_bytes
+ * are there. Aligned to 8. The engine is not told, so that all goes in messages, which are checked against what is there
+ * when they come. */
+weft_result weft__net_reg_growing(struct weft__net *net, uint32_t region, void *memory,
+                                  uint64_t max_bytes, const _Atomic uint64_t *num_bytes);
 /* Memory that the net neither loads from nor stores to, as that of a device: its owner does what the net asks for, one
  * call at a time, from whatever thread drives the net, and each returns when that is done. What cannot be done, for the
  * reason that is the thread's last error, is the failure of the peer that waits for it. */
@@ -158,20 +170,57 @@ struct weft__net_accessor {
 };
 /* The same of such memory, whose accessor is copied. What is sent from it is staged in memory of the host, for each
  * peer WEFT__NET_MAX_STAGED messages at a time. */
-weft_result weft__net_reg_accessed(struct weft__net *net, const struct weft__net_accessor *accessor,
-                                   uint64_t max_bytes, const _Atomic uint64_t *num_bytes,
-                                   uint32_t *region);
-/* What the others need for their connect. After all regions; the bytes are the net's. */
+weft_result weft__net_reg_accessed(struct weft__net *net, uint32_t region,
+                                   const struct weft__net_accessor *accessor, uint64_t max_bytes,
+                                   const _Atomic uint64_t *num_bytes);
+/* What the others need for their connect. After these regions; the bytes are the net's. */
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
-/* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at.
- * Logs the transport. */
+/* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at. */
 weft_result weft__net_connect(struct weft__net *net, const struct weft__net_blob *blobs);
+
+/* When connected, and best when all peers have answered: finds and logs how they are reached. UNSUPPORTED, with a peer's
+ * name, if that is not what is demanded. */
+weft_result weft__net_find_transports(struct weft__net *net);
+
+enum weft__net_memory_kind {
+    WEFT__NET_HOST_MEMORY, /* long puts are writes by the engine, if it has them */
+    /* All puts are, also those from there, which can go to such memory only; the net itself does not access it, so that it
+     * has no words, and nothing is got. UNSUPPORTED if the engine has no writes, or does not take the memory. */
+    WEFT__NET_DEVICE_MEMORY
+};
+/* When connected: memory that does not grow, as a region that has none, nor at any peer. Peers can put there once they
+ * have learned what it tells of it. */
+weft_result weft__net_reg(struct weft__net *net, uint32_t region, void *memory, size_t num_bytes,
+                          enum weft__net_memory_kind kind);
+struct weft__net_region_card {
+    uint64_t num_bytes;
+    uint32_t access; /* enum weft__net_access */
+    uint32_t key_bytes;
+    unsigned char key[WEFT__NET_MAX_KEY_BYTES]; /* of the engine's making */
+};
+void weft__net_tell_region(const struct weft__net *net, uint32_t region,
+                           struct weft__net_region_card *card);
+weft_result weft__net_learn_region(struct weft__net *net, int32_t peer, uint32_t region,
+                                   const struct weft__net_region_card *card);
+/* The reverse of both, when nobody puts there any more. */
+void weft__net_unreg(struct weft__net *net, uint32_t region);
+/* The number of the region, registered when connected, that begins there; WEFT__NET_MAX_REGIONS: there is none. */
+uint32_t weft__net_find_region(const struct weft__net *net, const void *memory);
+/* Bit per number that is no region's. */
+uint32_t weft__net_free_regions(const struct weft__net *net);
 
 /* A request of NULL: nobody asks. A failed call leaves the request done. */
 weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put,
                           struct weft__net_request *request);
 weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
                                  struct weft__net_request *request);
+/* WEFT_OK, or why it would not be started. */
+weft_result weft__net_check_put_signal(const struct weft__net *net,
+                                       const struct weft__net_put *put);
+/* The same, and, unordered with it, one without bytes to the same peer: in one message, if `put` is one. NULL: none. */
+weft_result weft__net_put_signal_and_add(struct weft__net *net, const struct weft__net_put *put,
+                                         const struct weft__net_add *also,
+                                         struct weft__net_request *request);
 weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add);
 weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
 
@@ -202,8 +251,8 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
 const char *weft__net_engine_name(const struct weft__net *net);
 /* Why it is this one. */
 const char *weft__net_reason(const struct weft__net *net);
-/* Whether its engine could be given memory of NVIDIA GPUs. */
-int weft__net_knows_gpus(const struct weft__net *net);
+/* When connected: why memory of GPUs cannot be registered; NULL: it may be tried. */
+const char *weft__net_gpu_obstacle(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 

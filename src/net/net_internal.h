@@ -20,7 +20,13 @@ struct weft__net_waiting {
     struct weft__net_request *request;
 };
 
-enum weft__net_access { WEFT__NET_BY_WRITES, WEFT__NET_BY_MESSAGES };
+/* How a peer's region is reached. */
+enum weft__net_access {
+    WEFT__NET_NOT_THERE,
+    WEFT__NET_BY_MESSAGES,
+    WEFT__NET_BY_BOTH, /* and long puts by writes */
+    WEFT__NET_BY_WRITES
+};
 
 struct weft__net_peer {
     enum {
@@ -31,7 +37,6 @@ struct weft__net_peer {
     } state;
     enum { WEFT__NET_NOTHING_LEFT, WEFT__NET_TO_BE_DROPPED } rest; /* of a peer that is gone */
     char reason[WEFT__NET_REASON_BYTES];
-    uint32_t num_regions;
     uint64_t region_bytes[WEFT__NET_MAX_REGIONS];
     uint8_t region_access[WEFT__NET_MAX_REGIONS]; /* enum weft__net_access */
 
@@ -51,20 +56,28 @@ struct weft__net_peer {
     size_t num_waiting;
 };
 
+struct weft__net_region {
+    enum {
+        WEFT__NET_NO_REGION,
+        WEFT__NET_GROWING,
+        WEFT__NET_ACCESSED,
+        WEFT__NET_REGISTERED, /* this and the next with the engine, when connected */
+        WEFT__NET_REGISTERED_DEVICE
+    } kind;
+    unsigned char *memory;              /* NULL: there is an accessor */
+    struct weft__net_accessor accessor; /* else */
+    uint64_t num_bytes;                 /* at most */
+    const _Atomic uint64_t *num_there;  /* bytes; NULL: all */
+    unsigned char *key;                 /* of the engine's making; NULL: none */
+    uint32_t key_bytes;
+};
+
 struct weft__net {
     const struct weft__net_engine *engine;
     void *state; /* the engine's */
     struct weft__net_config config;
     size_t max_message_bytes, min_write_bytes;
-    struct {
-        unsigned char *memory;              /* NULL: there is an accessor */
-        struct weft__net_accessor accessor; /* else */
-        uint64_t num_bytes;                 /* at most */
-        const _Atomic uint64_t *num_there;  /* bytes; NULL: all */
-    } regions[WEFT__NET_MAX_REGIONS];
-    uint32_t num_regions;
-    unsigned char *keys[WEFT__NET_MAX_REGIONS];
-    size_t key_bytes[WEFT__NET_MAX_REGIONS];
+    struct weft__net_region regions[WEFT__NET_MAX_REGIONS];
     unsigned char *address;       /* the blob for the others */
     struct weft__net_peer *peers; /* [num_ranks] */
     struct weft__net_operation *unused;
@@ -72,6 +85,7 @@ struct weft__net {
     uint64_t num_flushes;   /* names them */
     uint64_t num_fetches;   /* likewise */
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
+    int32_t num_without_rdma;            /* peers */
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
     char transport[WEFT__NET_TRANSPORT_BYTES];
 };
@@ -101,7 +115,7 @@ weft_result weft__net_lose_memory(struct weft__net *net, int32_t peer);
 
 /* put.c */
 weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer);
-/* Whether the bytes lie in what the peer has; `name` is that of the argument. */
+/* Whether the bytes lie in what the peer has and messages reach; `name` is that of the argument. */
 weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,
                                    uint64_t place, uint64_t num_bytes);
 weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint64_t word);
@@ -110,7 +124,8 @@ weft_result weft__net_flush_peer(struct weft__net *net, int32_t peer,
                                  struct weft__net_request *request);
 
 /* engines.c: writes why it is this one. */
-weft_result weft__net_choose(const char *name, const struct weft__net_engine **engine, char *reason,
+weft_result weft__net_choose(const struct weft__net_config *config,
+                             const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes);
 
 /* fetch.c */
@@ -127,7 +142,10 @@ void weft__net_drop_fetches(struct weft__net_peer *peer);
 /* Of this rank's; 0: there is no such region. */
 uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
 int weft__net_is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
-/* Of places that are registered, for a peer, which has failed if the result is not WEFT_OK. */
+/* The same, and the net can load from there and store to it. */
+int weft__net_is_accessible(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
+enum weft__net_access weft__net_access_of(const struct weft__net *net, uint32_t region);
+/* Of places that are accessible, for a peer, which has failed if the result is not WEFT_OK. */
 weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place, const void *bytes,
                             uint64_t num_bytes);
 weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t word,
@@ -135,8 +153,6 @@ weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t 
 /* The bytes that the operation sends. */
 void weft__net_set_payload(struct weft__net_operation *operation, uint64_t source,
                            uint64_t num_bytes);
-/* Whether engines can write from there, without the net's help. */
-int weft__net_can_be_written_from(const struct weft__net *net, uint64_t source);
 /* Makes sure that the payload is in memory of the host: DONE; FULL: not now; LOST: the peer has failed. */
 enum weft__net_start weft__net_stage(struct weft__net_operation *operation);
 void weft__net_unstage(struct weft__net_operation *operation);
@@ -146,9 +162,8 @@ void weft__net_drop_target(struct weft__net_peer *peer);
 
 /* blob.c */
 weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *blob);
-/* Into the peer, and into the address, which points into the blob. */
+/* Into the peer, and the engine's address, which is in the blob. */
 weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
-                                const struct weft__net_blob *blob,
-                                struct weft__net_peer_address *address);
+                                const struct weft__net_blob *blob, struct weft__net_blob *address);
 
 #endif

@@ -289,6 +289,16 @@ void weft__progress_drive_posted(struct weft__progress *progress)
         weft__progress_drive(progress);
 }
 
+weft_result weft__progress_act(struct weft__progress *progress,
+                               weft_result (*act)(struct weft__net *net, void *context),
+                               void *context)
+{
+    pthread_mutex_lock(&progress->rounds);
+    const weft_result result = act(progress->net, context);
+    pthread_mutex_unlock(&progress->rounds);
+    return result;
+}
+
 void weft__progress_hand_back(struct weft__progress *progress)
 {
     atomic_store(&progress->is_driven, 0);

@@ -61,6 +61,10 @@ weft_result weft__progress_await(struct weft__progress *progress, uint64_t numbe
 void weft__progress_drive(struct weft__progress *progress);
 /* The same if something is posted that the thread, because it rests, does not see. */
 void weft__progress_drive_posted(struct weft__progress *progress);
+/* Does what only the owner of the net may, between two of its rounds. */
+weft_result weft__progress_act(struct weft__progress *progress,
+                               weft_result (*act)(struct weft__net *net, void *context),
+                               void *context);
 /* Ends the rest: who drove the net is about to sleep. */
 void weft__progress_hand_back(struct weft__progress *progress);
 

@@ -22,7 +22,8 @@ enum weft__progress_thread {
 };
 
 struct weft__progress {
-    pthread_mutex_t rounds; /* who holds it owns the net; only the thread waits for it */
+    /* Who holds it owns the net. Only the thread waits for it, and who has something rare to do (weft__progress_act). */
+    pthread_mutex_t rounds;
     struct weft__net *net;
     struct weft__progress_options options;
     struct weft__line own, device;

@@ -48,26 +48,55 @@ static void count(struct weft__progress *progress, const struct weft__work_slot 
         atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
 }
 
-static int take_work(struct weft__progress *progress, struct weft__line *line)
+/* NULL: it is not there, or its request may still be that of an operation a lap ago. */
+static const struct weft__work_slot *find_work(const struct weft__line *line, uint64_t number)
+{
+    const uint64_t num_completed =
+        atomic_load_explicit(&line->queue->num_completed, memory_order_relaxed);
+    return number - num_completed < line->num_slots ? weft__line_work(line, number) : NULL;
+}
+
+/* First of all: whoever has heard of it finds it counted. */
+static struct weft__under_way *note_work(struct weft__progress *progress, struct weft__line *line,
+                                         uint64_t number, const struct weft__work_slot *work)
+{
+    struct weft__under_way *under_way = weft__line_under_way_of(line, number);
+    *under_way = weft__line_describe(work);
+    count(progress, work);
+    return under_way;
+}
+
+/* One, or two that share a message, whose request is then that of the first. Returns how many. */
+static int take_next(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
-    int num_taken = 0;
-    const struct weft__work_slot *work;
-    while (num_taken < NUM_TAKEN_PER_ROUND && (work = weft__line_next_work(line)) != NULL) {
-        uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-        /* Its request may still be that of an operation a lap ago. */
-        if (number - atomic_load_explicit(&queue->num_completed, memory_order_relaxed) >=
-            line->num_slots)
-            break;
-        struct weft__under_way *under_way = weft__line_under_way_of(line, number);
-        *under_way = weft__line_describe(work);
-        count(progress, work); /* first: whoever has heard of it finds it counted */
-        weft_result result = weft__work_start(progress->net, work, &under_way->request);
-        if (result != WEFT_OK)
-            note_failure(progress, under_way, result, weft__last_error());
-        /* Release: who posts may write the slot again. */
-        atomic_store_explicit(&queue->num_taken, number + 1, memory_order_release);
-        num_taken++;
+    const uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
+    const struct weft__work_slot *work = find_work(line, number);
+    if (work == NULL)
+        return 0;
+    const struct weft__work_slot *other = find_work(line, number + 1);
+    /* A credit by itself is as much work as the slot of rows behind it, but for the copies. */
+    const int is_pair = other != NULL && weft__work_can_share(progress->net, work, other);
+    struct weft__under_way *under_way = note_work(progress, line, number, work);
+    if (is_pair)
+        note_work(progress, line, number + 1, other);
+    const weft_result result =
+        is_pair ? weft__work_start_both(progress->net, work, other, &under_way->request)
+                : weft__work_start(progress->net, work, &under_way->request);
+    if (result != WEFT_OK)
+        note_failure(progress, under_way, result, weft__last_error());
+    const int num_taken = is_pair ? 2 : 1;
+    /* Release: who posts may write the slots again. */
+    atomic_store_explicit(&queue->num_taken, number + (uint64_t)num_taken, memory_order_release);
+    return num_taken;
+}
+
+static int take_work(struct weft__progress *progress, struct weft__line *line)
+{
+    int num_taken = 0, num_now = line->queue != NULL;
+    while (num_taken < NUM_TAKEN_PER_ROUND && num_now > 0) {
+        num_now = take_next(progress, line);
+        num_taken += num_now;
     }
     return num_taken;
 }

@@ -19,18 +19,38 @@ static int is_within(uint64_t place, uint64_t num_bytes, uint64_t region_bytes)
     return num_bytes <= region_bytes && weft__net_offset_of(place) <= region_bytes - num_bytes;
 }
 
-weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,
-                                   uint64_t place, uint64_t num_bytes)
+static enum weft__net_access access_at_peer(const struct weft__net *net, int32_t rank,
+                                            uint64_t place)
 {
-    const struct weft__net_peer *peer = &net->peers[rank];
     const uint32_t region = weft__net_region_of(place);
-    const uint64_t region_bytes = region < peer->num_regions ? peer->region_bytes[region] : 0;
-    if (region < peer->num_regions && is_within(place, num_bytes, region_bytes))
+    return region < WEFT__NET_MAX_REGIONS ? net->peers[rank].region_access[region]
+                                          : WEFT__NET_NOT_THERE;
+}
+
+static weft_result check_remote_bytes(const struct weft__net *net, int32_t rank, const char *name,
+                                      uint64_t place, uint64_t num_bytes)
+{
+    const uint32_t region = weft__net_region_of(place);
+    const uint64_t region_bytes =
+        region < WEFT__NET_MAX_REGIONS ? net->peers[rank].region_bytes[region] : 0;
+    if (access_at_peer(net, rank, place) != WEFT__NET_NOT_THERE &&
+        is_within(place, num_bytes, region_bytes))
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "%s is byte %llu of region %u, %llu bytes; rank %d has %llu there", name,
                        (unsigned long long)weft__net_offset_of(place), region,
                        (unsigned long long)num_bytes, rank, (unsigned long long)region_bytes);
+}
+
+weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,
+                                   uint64_t place, uint64_t num_bytes)
+{
+    WEFT__TRY(check_remote_bytes(net, rank, name, place, num_bytes));
+    if (access_at_peer(net, rank, place) != WEFT__NET_BY_WRITES)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "%s is in region %u of rank %d, memory of a device, to which puts go alone",
+                       name, weft__net_region_of(place), rank);
 }
 
 weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint64_t word)
@@ -41,6 +61,23 @@ weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint
                            (unsigned long long)weft__net_offset_of(word),
                            weft__net_region_of(word));
     return weft__net_check_remote(net, rank, "word", word, sizeof(uint64_t));
+}
+
+enum way { NO_WAY, MESSAGES, WRITE };
+
+/* Of bytes, which are at both ends. */
+static enum way way_of(const struct weft__net *net, const struct weft__net_put *put)
+{
+    const struct weft__net_region *source = &net->regions[weft__net_region_of(put->source)];
+    const enum weft__net_access target = access_at_peer(net, put->peer, put->target);
+    if (target == WEFT__NET_BY_MESSAGES || source->kind == WEFT__NET_ACCESSED)
+        return target != WEFT__NET_BY_WRITES && source->kind != WEFT__NET_REGISTERED_DEVICE
+                   ? MESSAGES
+                   : NO_WAY;
+    return target == WEFT__NET_BY_WRITES || source->kind == WEFT__NET_REGISTERED_DEVICE ||
+                   put->num_bytes >= net->min_write_bytes
+               ? WRITE
+               : MESSAGES;
 }
 
 static weft_result check_bytes(const struct weft__net *net, const struct weft__net_put *put)
@@ -54,7 +91,13 @@ static weft_result check_bytes(const struct weft__net *net, const struct weft__n
                            (unsigned long long)weft__net_offset_of(put->source), region,
                            (unsigned long long)put->num_bytes,
                            (unsigned long long)weft__net_region_bytes(net, region));
-    return weft__net_check_remote(net, put->peer, "target", put->target, put->num_bytes);
+    WEFT__TRY(check_remote_bytes(net, put->peer, "target", put->target, put->num_bytes));
+    return way_of(net, put) != NO_WAY
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                             "nothing goes from region %u to region %u of rank %d: of devices' "
+                             "memory both must be registered",
+                             region, weft__net_region_of(put->target), put->peer);
 }
 
 /* Bytes [begin, begin + num_bytes) of the put. */
@@ -68,8 +111,9 @@ static void describe_bytes(struct weft__net_operation *operation, const struct w
     operation->header.place = put->target + begin;
 }
 
+/* `also`, if not NULL, goes with each message: there must be one. */
 static weft_result send_bytes(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
-                              struct weft__net_request *request)
+                              const struct weft__net_add *also, struct weft__net_request *request)
 {
     uint64_t begin = 0;
     do {
@@ -82,6 +126,10 @@ static weft_result send_bytes(struct weft__net *net, const struct weft__net_put 
         describe_bytes(operation, put, begin, num_bytes);
         operation->header.word = word;
         operation->header.add = put->add;
+        if (also != NULL) {
+            operation->header.also_word = also->word;
+            operation->header.also_add = also->add;
+        }
         weft__net_send(operation);
         begin += num_bytes;
     } while (begin < put->num_bytes);
@@ -118,18 +166,19 @@ static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t wor
 }
 
 static weft_result start_put(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
-                             struct weft__net_request *request)
+                             const struct weft__net_add *also, struct weft__net_request *request)
 {
-    const uint8_t *access = net->peers[put->peer].region_access;
-    int is_write = put->num_bytes >= net->min_write_bytes &&
-                   access[weft__net_region_of(put->target)] == WEFT__NET_BY_WRITES &&
-                   weft__net_can_be_written_from(net, put->source);
+    const int is_write = put->num_bytes > 0 && way_of(net, put) == WRITE;
     if (!is_write && put->num_bytes <= net->max_message_bytes)
-        return send_bytes(net, put, word, request);
+        return send_bytes(net, put, word, also, request);
     weft_result result = is_write ? write_bytes(net, put, request)
-                                  : send_bytes(net, put, WEFT__NET_NO_WORD, request);
+                                  : send_bytes(net, put, WEFT__NET_NO_WORD, NULL, request);
     if (result == WEFT_OK && word != WEFT__NET_NO_WORD)
         result = send_signal(net, put->peer, word, put->add);
+    if (result == WEFT_OK && also != NULL) {
+        const struct weft__net_put add_alone = {.peer = put->peer, .add = also->add};
+        result = send_bytes(net, &add_alone, also->word, NULL, request);
+    }
     return result;
 }
 
@@ -141,20 +190,32 @@ weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put
     weft_result result = weft__net_check_peer(net, put->peer);
     if (result == WEFT_OK)
         result = check_bytes(net, put);
-    return result == WEFT_OK ? start_put(net, put, WEFT__NET_NO_WORD, request) : result;
+    return result == WEFT_OK ? start_put(net, put, WEFT__NET_NO_WORD, NULL, request) : result;
+}
+
+weft_result weft__net_check_put_signal(const struct weft__net *net, const struct weft__net_put *put)
+{
+    WEFT__TRY(weft__net_check_peer(net, put->peer));
+    WEFT__TRY(check_bytes(net, put));
+    return weft__net_check_word(net, put->peer, put->word);
 }
 
 weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
                                  struct weft__net_request *request)
 {
+    return weft__net_put_signal_and_add(net, put, NULL, request);
+}
+
+weft_result weft__net_put_signal_and_add(struct weft__net *net, const struct weft__net_put *put,
+                                         const struct weft__net_add *also,
+                                         struct weft__net_request *request)
+{
     if (request != NULL)
         *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = weft__net_check_peer(net, put->peer);
-    if (result == WEFT_OK)
-        result = check_bytes(net, put);
-    if (result == WEFT_OK)
-        result = weft__net_check_word(net, put->peer, put->word);
-    return result == WEFT_OK ? start_put(net, put, put->word, request) : result;
+    WEFT__TRY(weft__net_check_put_signal(net, put));
+    if (also != NULL)
+        WEFT__TRY(weft__net_check_word(net, put->peer, also->word));
+    return start_put(net, put, put->word, also, request);
 }
 
 weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add)

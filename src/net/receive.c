@@ -14,6 +14,11 @@ static void blame(struct weft__net *net, int32_t rank, const char *offence)
 
 /* ---------------------------------------------------------------- checks */
 
+static int is_word(const struct weft__net *net, uint64_t place)
+{
+    return place % sizeof(uint64_t) == 0 && weft__net_is_accessible(net, place, sizeof(uint64_t));
+}
+
 /* NULL: nothing is wrong with it. */
 static const char *find_offence(const struct weft__net *net, const struct weft__net_header *header,
                                 size_t payload_bytes)
@@ -27,12 +32,13 @@ static const char *find_offence(const struct weft__net *net, const struct weft__
     if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_ANSWER && payload_bytes != 0)
         return "it has bytes";
     if ((header->kind == WEFT__NET_PUT && payload_bytes != 0 &&
-         !weft__net_is_registered(net, header->place, payload_bytes)) ||
+         !weft__net_is_accessible(net, header->place, payload_bytes)) ||
         (header->kind == WEFT__NET_GET &&
-         (header->add == 0 || !weft__net_is_registered(net, header->place, header->add))))
+         (header->add == 0 || !weft__net_is_accessible(net, header->place, header->add))))
         return "its place is outside of what is registered";
-    if (has_word && (header->word % sizeof(uint64_t) != 0 ||
-                     !weft__net_is_registered(net, header->word, sizeof(uint64_t))))
+    if ((has_word && !is_word(net, header->word)) ||
+        (header->kind == WEFT__NET_PUT && header->also_word != WEFT__NET_NO_WORD &&
+         !is_word(net, header->also_word)))
         return "its word is none";
     return NULL;
 }
@@ -112,6 +118,9 @@ static void take_put(struct weft__net *net, int32_t rank, const struct weft__net
         return;
     if (header->word != WEFT__NET_NO_WORD &&
         weft__net_add_to_word(net, rank, header->word, header->add, &before) != WEFT_OK)
+        return;
+    if (header->also_word != WEFT__NET_NO_WORD &&
+        weft__net_add_to_word(net, rank, header->also_word, header->also_add, &before) != WEFT_OK)
         return;
     release_waiting(net, rank);
 }

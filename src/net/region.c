@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of this rank that the net reaches: as it is, or by the functions of its owner. */
+/* Memory of this rank that the net reaches: as it is, by the functions of its owner, or through the engine alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region)
 {
-    if (region >= net->num_regions)
+    if (region >= WEFT__NET_MAX_REGIONS)
         return 0;
     const _Atomic uint64_t *num_there = net->regions[region].num_there;
     return num_there != NULL ? atomic_load_explicit(num_there, memory_order_acquire)
@@ -21,7 +21,13 @@ int weft__net_is_registered(const struct weft__net *net, uint64_t place, uint64_
     return num_bytes <= region_bytes && weft__net_offset_of(place) <= region_bytes - num_bytes;
 }
 
-/* Of a region that is memory of this process; else NULL. */
+int weft__net_is_accessible(const struct weft__net *net, uint64_t place, uint64_t num_bytes)
+{
+    return weft__net_is_registered(net, place, num_bytes) &&
+           net->regions[weft__net_region_of(place)].kind != WEFT__NET_REGISTERED_DEVICE;
+}
+
+/* As the engine knows it, which is where it can be accessed if its place is accessible; NULL: by an accessor. */
 static unsigned char *address_of(const struct weft__net *net, uint64_t place)
 {
     unsigned char *memory = net->regions[weft__net_region_of(place)].memory;
@@ -40,6 +46,150 @@ static weft_result accessed(struct weft__net *net, int32_t rank, weft_result res
         weft__net_fail_peer(net, rank, "rank %d cannot access its memory for rank %d: %s",
                             net->config.rank, rank, weft__last_error());
     return result;
+}
+
+/* ---------------------------------------------------------------- registering */
+
+static weft_result check_new(const struct weft__net *net, uint32_t region, const void *memory)
+{
+    if (region >= WEFT__NET_MAX_REGIONS || net->regions[region].kind != WEFT__NET_NO_REGION)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "region is %u; it must be below %d, and not be there", region,
+                           WEFT__NET_MAX_REGIONS);
+    if ((uintptr_t)memory % sizeof(uint64_t) != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "memory is %p; a region must be aligned to 8", memory);
+    return WEFT_OK;
+}
+
+weft_result weft__net_reg_growing(struct weft__net *net, uint32_t region, void *memory,
+                                  uint64_t max_bytes, const _Atomic uint64_t *num_bytes)
+{
+    WEFT__TRY(check_new(net, region, memory));
+    net->regions[region] = (struct weft__net_region){.kind = WEFT__NET_GROWING,
+                                                     .memory = memory,
+                                                     .num_bytes = max_bytes,
+                                                     .num_there = num_bytes};
+    return WEFT_OK;
+}
+
+weft_result weft__net_reg_accessed(struct weft__net *net, uint32_t region,
+                                   const struct weft__net_accessor *accessor, uint64_t max_bytes,
+                                   const _Atomic uint64_t *num_bytes)
+{
+    WEFT__TRY(check_new(net, region, NULL));
+    net->regions[region] = (struct weft__net_region){.kind = WEFT__NET_ACCESSED,
+                                                     .accessor = *accessor,
+                                                     .num_bytes = max_bytes,
+                                                     .num_there = num_bytes};
+    return WEFT_OK;
+}
+
+/* Tells the engine; keeps the key for the peers. */
+static weft_result make_known(struct weft__net *net, uint32_t region, void *memory,
+                              size_t num_bytes)
+{
+    struct weft__net_region *known = &net->regions[region];
+    known->key = malloc(WEFT__NET_MAX_KEY_BYTES);
+    if (known->key == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a region");
+    const weft_result result =
+        net->engine->reg(net->state, region, memory, num_bytes, known->key, &known->key_bytes);
+    if (result != WEFT_OK) {
+        free(known->key);
+        known->key = NULL;
+    }
+    return result;
+}
+
+weft_result weft__net_reg(struct weft__net *net, uint32_t region, void *memory, size_t num_bytes,
+                          enum weft__net_memory_kind kind)
+{
+    WEFT__TRY(check_new(net, region, memory));
+    if (kind == WEFT__NET_DEVICE_MEMORY && net->min_write_bytes == SIZE_MAX)
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "the network engine %s writes no memory here",
+                           net->engine->name);
+    if (net->engine->reg != NULL)
+        WEFT__TRY(make_known(net, region, memory, num_bytes));
+    net->regions[region].kind =
+        kind == WEFT__NET_DEVICE_MEMORY ? WEFT__NET_REGISTERED_DEVICE : WEFT__NET_REGISTERED;
+    net->regions[region].memory = memory;
+    net->regions[region].num_bytes = num_bytes;
+    return WEFT_OK;
+}
+
+void weft__net_unreg(struct weft__net *net, uint32_t region)
+{
+    if (net->engine->unreg != NULL)
+        net->engine->unreg(net->state, region);
+    free(net->regions[region].key);
+    net->regions[region] = (struct weft__net_region){.kind = WEFT__NET_NO_REGION};
+    for (int32_t rank = 0; rank < net->config.num_ranks; rank++) {
+        net->peers[rank].region_access[region] = WEFT__NET_NOT_THERE;
+        net->peers[rank].region_bytes[region] = 0;
+    }
+}
+
+uint32_t weft__net_find_region(const struct weft__net *net, const void *memory)
+{
+    uint32_t region = 0;
+    while (region < WEFT__NET_MAX_REGIONS && (net->regions[region].kind < WEFT__NET_REGISTERED ||
+                                              net->regions[region].memory != memory))
+        region++;
+    return region;
+}
+
+uint32_t weft__net_free_regions(const struct weft__net *net)
+{
+    uint32_t numbers = 0;
+    for (uint32_t region = 0; region < WEFT__NET_MAX_REGIONS; region++)
+        if (net->regions[region].kind == WEFT__NET_NO_REGION)
+            numbers |= UINT32_C(1) << region;
+    return numbers;
+}
+
+/* ---------------------------------------------------------------- what peers know */
+
+enum weft__net_access weft__net_access_of(const struct weft__net *net, uint32_t region)
+{
+    switch (net->regions[region].kind) {
+    case WEFT__NET_GROWING:
+    case WEFT__NET_ACCESSED:
+        return WEFT__NET_BY_MESSAGES;
+    case WEFT__NET_REGISTERED:
+        return net->engine->reg != NULL ? WEFT__NET_BY_BOTH : WEFT__NET_BY_MESSAGES;
+    case WEFT__NET_REGISTERED_DEVICE:
+        return WEFT__NET_BY_WRITES;
+    default:
+        return WEFT__NET_NOT_THERE;
+    }
+}
+
+void weft__net_tell_region(const struct weft__net *net, uint32_t region,
+                           struct weft__net_region_card *card)
+{
+    const struct weft__net_region *own = &net->regions[region];
+    *card = (struct weft__net_region_card){.num_bytes = own->num_bytes,
+                                           .access = weft__net_access_of(net, region),
+                                           .key_bytes = own->key_bytes};
+    if (own->key_bytes > 0)
+        memcpy(card->key, own->key, own->key_bytes);
+}
+
+/* It comes from another host. */
+weft_result weft__net_learn_region(struct weft__net *net, int32_t rank, uint32_t region,
+                                   const struct weft__net_region_card *card)
+{
+    if (card->key_bytes > WEFT__NET_MAX_KEY_BYTES || card->access < WEFT__NET_BY_MESSAGES ||
+        card->access > WEFT__NET_BY_WRITES || card->num_bytes >> WEFT__NET_PLACE_OFFSET_BITS != 0 ||
+        (card->access != WEFT__NET_BY_MESSAGES && net->engine->learn == NULL))
+        return weft__error(WEFT_ERROR_MISMATCH, "what rank %d tells of region %u makes no sense",
+                           rank, region);
+    if (card->access != WEFT__NET_BY_MESSAGES)
+        WEFT__TRY(net->engine->learn(net->state, rank, region, card->key, card->key_bytes));
+    net->peers[rank].region_bytes[region] = card->num_bytes;
+    net->peers[rank].region_access[region] = (uint8_t)card->access;
+    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- what peers do */
@@ -91,11 +241,6 @@ void weft__net_set_payload(struct weft__net_operation *operation, uint64_t sourc
     operation->source = source;
     operation->payload = num_bytes > 0 ? address_of(operation->net, source) : NULL;
     operation->header.num_bytes = num_bytes;
-}
-
-int weft__net_can_be_written_from(const struct weft__net *net, uint64_t source)
-{
-    return address_of(net, source) != NULL;
 }
 
 static weft_result read_into(struct weft__net_operation *operation, void *staged)

@@ -21,6 +21,7 @@ struct weft__net_operation *weft__net_operation_new(struct weft__net *net, int32
     memcpy(operation->header.secret, net->config.secret, sizeof(operation->header.secret));
     operation->header.source = net->config.rank;
     operation->header.word = WEFT__NET_NO_WORD;
+    operation->header.also_word = WEFT__NET_NO_WORD;
     if (request != NULL)
         request->num_left++;
     net->num_under_way++;

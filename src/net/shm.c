@@ -216,24 +216,24 @@ static weft_result attach(struct shm *shm, int32_t rank, const struct weft__iden
     memcpy(peer->socket_id, identity->socket_id, sizeof(peer->socket_id));
     peer->process_fd = weft__identity_watch(&shm->identity, identity);
     peer->state = THERE;
-    weft__net_found_transport(shm->net, rank, "shared memory");
+    weft__net_found_transport(shm->net, rank, "shared memory", WEFT__NET_WITHOUT_RDMA);
     return peer->process_fd < 0 ? WEFT_OK : watch(shm, peer->process_fd, rank);
 }
 
-static weft_result connect_to(struct shm *shm, const struct weft__net_peer_address *peers,
+static weft_result connect_to(struct shm *shm, const struct weft__net_blob *addresses,
                               struct weft__identity *table, int *fds)
 {
     weft_result result = WEFT_OK;
     /* Without a host key of its own, a rank that is no peer takes no part. */
     for (int32_t rank = 0; rank < shm->num_ranks && result == WEFT_OK; rank++)
-        if (peers[rank].address.num_bytes > 0)
-            result = read_identity(shm, rank, &peers[rank].address, &table[rank]);
+        if (addresses[rank].num_bytes > 0)
+            result = read_identity(shm, rank, &addresses[rank], &table[rank]);
     table[shm->rank] = shm->identity;
     if (result != WEFT_OK)
         return result;
     result = exchange_segments(shm, table, fds);
     for (int32_t rank = 0; rank < shm->num_ranks && result == WEFT_OK; rank++)
-        if (peers[rank].address.num_bytes > 0)
+        if (addresses[rank].num_bytes > 0)
             result = attach(shm, rank, &table[rank], fds[rank]);
     for (int32_t rank = 0; rank < shm->num_ranks; rank++)
         if (fds[rank] >= 0)
@@ -241,7 +241,7 @@ static weft_result connect_to(struct shm *shm, const struct weft__net_peer_addre
     return result;
 }
 
-static weft_result connect_all(void *state, const struct weft__net_peer_address *peers)
+static weft_result connect_all(void *state, const struct weft__net_blob *addresses)
 {
     struct shm *shm = state;
     struct weft__identity *table = calloc((size_t)shm->num_ranks, sizeof(*table));
@@ -252,7 +252,7 @@ static weft_result connect_all(void *state, const struct weft__net_peer_address 
     if (table == NULL || fds == NULL)
         result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d peers", shm->num_ranks);
     else
-        result = connect_to(shm, peers, table, fds);
+        result = connect_to(shm, addresses, table, fds);
     free(table);
     free(fds);
     return result;

@@ -15,13 +15,8 @@ enum {
     FIRST_MINOR_WITH_FAST_PUTS = 16
 };
 
-/* In front of UCX's own in a region's key. */
-struct key_header {
-    uint64_t base;
-};
-
-static weft_result failed(const struct weft__ucx_engine *engine, const char *what,
-                          ucs_status_t status)
+weft_result weft__ucx_failed(const struct weft__ucx_engine *engine, const char *what,
+                             ucs_status_t status)
 {
     return weft__error(WEFT_ERROR_SYSTEM, "UCX cannot %s: %s", what,
                        engine->ucx->ucs_status_string(status));
@@ -37,7 +32,7 @@ static weft_result make_context(struct weft__ucx_engine *engine,
     ucp_config_t *options;
     ucs_status_t status = ucx->ucp_config_read(NULL, NULL, &options);
     if (status != UCS_OK)
-        return failed(engine, "read its configuration", status);
+        return weft__ucx_failed(engine, "read its configuration", status);
     const char *transports =
         config->transports != NULL ? config->transports : WEFT__UCX_DEFAULT_TRANSPORTS;
     status = ucx->ucp_config_modify(options, "TLS", transports);
@@ -50,7 +45,7 @@ static weft_result make_context(struct weft__ucx_engine *engine,
     if (status == UCS_OK)
         status = ucx->ucp_init_version(1, 13, &params, options, &engine->context);
     ucx->ucp_config_release(options);
-    return status == UCS_OK ? WEFT_OK : failed(engine, "start", status);
+    return status == UCS_OK ? WEFT_OK : weft__ucx_failed(engine, "start", status);
 }
 
 static ucs_status_t take_message(void *argument, const void *header, size_t header_bytes,
@@ -71,7 +66,7 @@ static weft_result make_worker(struct weft__ucx_engine *engine)
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     ucs_status_t status = ucx->ucp_worker_create(engine->context, &params, &engine->worker);
     if (status != UCS_OK)
-        return failed(engine, "make a worker", status);
+        return weft__ucx_failed(engine, "make a worker", status);
     const ucp_am_handler_param_t handler = {
         .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                       UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS,
@@ -82,21 +77,16 @@ static weft_result make_worker(struct weft__ucx_engine *engine)
     status = ucx->ucp_worker_set_am_recv_handler(engine->worker, &handler);
     if (status == UCS_OK)
         status = ucx->ucp_worker_get_efd(engine->worker, &engine->event_fd);
-    return status == UCS_OK ? WEFT_OK : failed(engine, "prepare a worker", status);
+    return status == UCS_OK ? WEFT_OK : weft__ucx_failed(engine, "prepare a worker", status);
 }
 
 void weft__ucx_free(struct weft__ucx_engine *engine)
 {
     const struct weft__ucx *ucx = engine->ucx;
-    for (int32_t rank = 0; engine->peers != NULL && rank < engine->num_ranks; rank++)
-        for (int region = 0; region < WEFT__NET_MAX_REGIONS; region++)
-            if (engine->peers[rank].keys[region] != NULL)
-                ucx->ucp_rkey_destroy(engine->peers[rank].keys[region]);
+    for (uint32_t region = 0; engine->peers != NULL && region < WEFT__NET_MAX_REGIONS; region++)
+        weft__ucx_unreg(engine, region);
     if (engine->worker != NULL)
         ucx->ucp_worker_destroy(engine->worker);
-    for (int region = 0; region < WEFT__NET_MAX_REGIONS; region++)
-        if (engine->memory[region] != NULL)
-            ucx->ucp_mem_unmap(engine->context, engine->memory[region]);
     if (engine->context != NULL)
         ucx->ucp_cleanup(engine->context);
     free(engine->peers);
@@ -114,6 +104,7 @@ weft_result weft__ucx_open(struct weft__net *net, const struct weft__net_config 
     engine->rank = config->rank;
     engine->num_ranks = config->num_ranks;
     engine->demand = config->demand;
+    engine->devices = config->devices;
     engine->peers = calloc((size_t)config->num_ranks, sizeof(*engine->peers));
     weft_result result = weft__ucx_load(&engine->ucx);
     if (result == WEFT_OK && engine->peers == NULL)
@@ -146,40 +137,6 @@ size_t weft__ucx_min_write_bytes(void *state)
     return has_fast_puts(state) ? MAX_MESSAGE_BYTES + 1 : SIZE_MAX;
 }
 
-weft_result weft__ucx_reg(void *state, uint32_t region, void *memory, size_t num_bytes, void *key,
-                          size_t *key_bytes)
-{
-    struct weft__ucx_engine *engine = state;
-    const struct weft__ucx *ucx = engine->ucx;
-    const struct key_header header = {.base = (uint64_t)(uintptr_t)memory};
-    const ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
-                                                       UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-                                         .address = memory,
-                                         .length = num_bytes};
-    void *packed = NULL;
-    size_t packed_bytes = 0;
-    if (num_bytes == 0) {
-        *key_bytes = 0;
-        return WEFT_OK;
-    }
-    ucs_status_t status = ucx->ucp_mem_map(engine->context, &params, &engine->memory[region]);
-    if (status == UCS_OK)
-        status =
-            ucx->ucp_rkey_pack(engine->context, engine->memory[region], &packed, &packed_bytes);
-    if (status != UCS_OK)
-        return failed(engine, "register memory", status);
-    int fits = sizeof(header) + packed_bytes <= *key_bytes;
-    if (fits) {
-        memcpy(key, &header, sizeof(header));
-        memcpy((unsigned char *)key + sizeof(header), packed, packed_bytes);
-        *key_bytes = sizeof(header) + packed_bytes;
-    }
-    ucx->ucp_rkey_buffer_release(packed);
-    return fits ? WEFT_OK
-                : weft__error(WEFT_ERROR_CAPACITY, "UCX's key of a region has %zu bytes",
-                              packed_bytes);
-}
-
 weft_result weft__ucx_address(void *state, void *bytes, size_t *num_bytes)
 {
     const struct weft__ucx_engine *engine = state;
@@ -187,7 +144,7 @@ weft_result weft__ucx_address(void *state, void *bytes, size_t *num_bytes)
     size_t own_bytes;
     ucs_status_t status = engine->ucx->ucp_worker_get_address(engine->worker, &own, &own_bytes);
     if (status != UCS_OK)
-        return failed(engine, "tell its address", status);
+        return weft__ucx_failed(engine, "tell its address", status);
     int fits = own_bytes <= *num_bytes;
     if (fits)
         memcpy(bytes, own, own_bytes);
@@ -209,39 +166,8 @@ static void lose_connection(void *argument, ucp_ep_h endpoint, ucs_status_t stat
                         peer->rank, peer->engine->ucx->ucs_status_string(status));
 }
 
-static weft_result unpack_key(struct weft__ucx_peer *peer, uint32_t region,
-                              const struct weft__net_blob *key)
-{
-    struct key_header header;
-    if (key->num_bytes == 0)
-        return WEFT_OK;
-    if (key->num_bytes <= sizeof(header))
-        return weft__error(WEFT_ERROR_MISMATCH, "the key of region %u of rank %d is not one",
-                           region, peer->rank);
-    memcpy(&header, key->bytes, sizeof(header));
-    peer->bases[region] = header.base;
-    ucs_status_t status = peer->engine->ucx->ucp_ep_rkey_unpack(
-        peer->endpoint, (const unsigned char *)key->bytes + sizeof(header), &peer->keys[region]);
-    return status == UCS_OK ? WEFT_OK : failed(peer->engine, "use a peer's key", status);
-}
-
-static weft_result check_transport(const struct weft__ucx_engine *engine,
-                                   const struct weft__ucx_peer *peer)
-{
-    char names[WEFT__NET_REASON_BYTES];
-    weft_result result = weft__ucx_transports(engine->ucx, peer->endpoint, names, sizeof(names));
-    if (result != WEFT_OK)
-        return result;
-    weft__net_found_transport(engine->net, peer->rank, names);
-    if (engine->demand == WEFT__NET_RDMA && !weft__ucx_is_rdma(names))
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "RDMA is demanded; between rank %d and rank %d UCX found %s",
-                           engine->rank, peer->rank, names);
-    return WEFT_OK;
-}
-
 static weft_result connect_to(struct weft__ucx_engine *engine, int32_t rank,
-                              const struct weft__net_peer_address *at)
+                              const struct weft__net_blob *address)
 {
     struct weft__ucx_peer *peer = &engine->peers[rank];
     peer->engine = engine;
@@ -249,27 +175,59 @@ static weft_result connect_to(struct weft__ucx_engine *engine, int32_t rank,
     const ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                                   UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                                                   UCP_EP_PARAM_FIELD_ERR_HANDLER,
-                                    .address = at->address.bytes,
+                                    .address = address->bytes,
                                     .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                                     .err_handler = {.cb = lose_connection, .arg = peer}};
     ucs_status_t status = engine->ucx->ucp_ep_create(engine->worker, &params, &peer->endpoint);
     if (status != UCS_OK) {
         peer->endpoint = NULL;
-        return weft__error(WEFT_ERROR_SYSTEM, "UCX cannot connect rank %d to rank %d: %s",
-                           engine->rank, rank, engine->ucx->ucs_status_string(status));
+        return weft__error(status == UCS_ERR_UNREACHABLE ? WEFT_ERROR_UNSUPPORTED
+                                                         : WEFT_ERROR_SYSTEM,
+                           "UCX cannot connect rank %d to rank %d: %s; the network devices of "
+                           "rank %d are %s; WEFT_NET_DEVICES names them",
+                           engine->rank, rank, engine->ucx->ucs_status_string(status), engine->rank,
+                           engine->devices != NULL ? engine->devices : "all");
     }
-    weft_result result = check_transport(engine, peer);
-    for (uint32_t region = 0; region < at->num_regions && result == WEFT_OK; region++)
-        result = unpack_key(peer, region, &at->regions[region].key);
-    return result;
+    return WEFT_OK;
 }
 
-weft_result weft__ucx_connect(void *state, const struct weft__net_peer_address *peers)
+weft_result weft__ucx_connect(void *state, const struct weft__net_blob *addresses)
 {
     struct weft__ucx_engine *engine = state;
     weft_result result = WEFT_OK;
     for (int32_t rank = 0; rank < engine->num_ranks && result == WEFT_OK; rank++)
-        if (peers[rank].address.num_bytes > 0)
-            result = connect_to(engine, rank, &peers[rank]);
+        if (addresses[rank].num_bytes > 0)
+            result = connect_to(engine, rank, &addresses[rank]);
+    return result;
+}
+
+/* ---------------------------------------------------------------- transports */
+
+static weft_result find_transport(const struct weft__ucx_engine *engine,
+                                  const struct weft__ucx_peer *peer)
+{
+    char names[WEFT__NET_REASON_BYTES];
+    weft_result result = weft__ucx_transports(engine->ucx, peer->endpoint, names, sizeof(names));
+    if (result != WEFT_OK)
+        return result;
+    const enum weft__net_reach reach =
+        weft__ucx_is_rdma(names) ? WEFT__NET_BY_RDMA : WEFT__NET_WITHOUT_RDMA;
+    weft__net_found_transport(engine->net, peer->rank, names, reach);
+    if (engine->demand == WEFT__NET_RDMA && reach == WEFT__NET_WITHOUT_RDMA)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "RDMA is demanded; between rank %d and rank %d UCX found %s",
+                           engine->rank, peer->rank, names);
+    return WEFT_OK;
+}
+
+/* Not while it connects: a rank that gave up then would destroy its worker while others still connect to it, which some of
+ * UCX's assertions take for an error of their process (1.13: of 4 ranks that disagree, one in 4 jobs). */
+weft_result weft__ucx_find_transports(void *state)
+{
+    const struct weft__ucx_engine *engine = state;
+    weft_result result = WEFT_OK;
+    for (int32_t rank = 0; rank < engine->num_ranks && result == WEFT_OK; rank++)
+        if (engine->peers[rank].endpoint != NULL)
+            result = find_transport(engine, &engine->peers[rank]);
     return result;
 }

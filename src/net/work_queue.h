@@ -71,5 +71,12 @@ struct weft__work_queue {
 /* Asks the net for what a slot says. */
 weft_result weft__work_start(struct weft__net *net, const struct weft__work_slot *work,
                              struct weft__net_request *request);
+/* The same of two put_signals, if they can share a message: one of them is an add alone, and neither is wrong, so that
+ * neither is held up by the other. */
+int weft__work_can_share(const struct weft__net *net, const struct weft__work_slot *work,
+                         const struct weft__work_slot *other);
+weft_result weft__work_start_both(struct weft__net *net, const struct weft__work_slot *work,
+                                  const struct weft__work_slot *other,
+                                  struct weft__net_request *request);
 
 #endif

@@ -18,6 +18,12 @@ weft_result weft__exchange_check_reach(weft_comm *comm, const char *what)
     return WEFT_OK;
 }
 
+static uint64_t mailbox_bytes(const struct weft__exchange *exchange)
+{
+    const struct weft_exchange *device = &exchange->device;
+    return weft_mailbox_bytes(device->num_ranks, device->num_members, device->max_blocks);
+}
+
 static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t bytes)
 {
     weft_comm *comm = exchange->comm;
@@ -52,11 +58,23 @@ static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
 {
     weft_comm *comm = exchange->comm;
     WEFT__TRY(weft__comm_agree(comm, set_up_own(exchange), "have an exchange"));
-    return allocate_mailbox(
-        exchange, weft_mailbox_bytes(comm->num_ranks, exchange->device.max_blocks) + extra_bytes);
+    return allocate_mailbox(exchange, mailbox_bytes(exchange) + extra_bytes);
 }
 
-weft_result weft__exchange_create(weft_comm *comm, int32_t max_blocks, uint64_t extra_bytes,
+static void choose_members(struct weft_exchange *device, const struct weft__nodes *nodes)
+{
+    if (nodes == NULL) {
+        device->num_members = device->num_ranks;
+        device->member_idx = device->rank;
+        return;
+    }
+    device->num_members = nodes->device.num_local;
+    device->member_idx = nodes->device.local_idx;
+    device->members = nodes->device.ranks + (int64_t)nodes->device.node * nodes->device.num_local;
+}
+
+weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nodes,
+                                  int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **out)
 {
     struct weft__exchange *exchange = calloc(1, sizeof *exchange);
@@ -65,9 +83,8 @@ weft_result weft__exchange_create(weft_comm *comm, int32_t max_blocks, uint64_t 
     exchange->comm = comm;
     exchange->device.rank = comm->rank;
     exchange->device.num_ranks = comm->num_ranks;
-    exchange->device.num_members = comm->num_ranks;
-    exchange->device.member_idx = comm->rank;
     exchange->device.max_blocks = max_blocks;
+    choose_members(&exchange->device, nodes);
     const weft_result result = set_up(exchange, extra_bytes);
     if (result != WEFT_OK) {
         weft__exchange_destroy(exchange);
@@ -98,8 +115,7 @@ void weft__exchange_wait(struct weft__exchange *exchange)
 
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)
 {
-    return exchange->device.mailbox_offset +
-           weft_mailbox_bytes(exchange->device.num_ranks, exchange->device.max_blocks);
+    return exchange->device.mailbox_offset + mailbox_bytes(exchange);
 }
 
 /* What is captured runs whenever its graph does: its order among other operations is the user's. */

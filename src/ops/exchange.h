@@ -3,7 +3,7 @@
 #ifndef WEFT_OPS_EXCHANGE_H
 #define WEFT_OPS_EXCHANGE_H
 
-#include "comm/comm.h"
+#include "ops/nodes.h"
 #include "ops/programs.h"
 #include "programs/exchange.h"
 
@@ -19,8 +19,10 @@ struct weft__exchange {
 weft_result weft__exchange_check_reach(weft_comm *comm, const char *what);
 
 /* Collective, for launches of at most max_blocks, the same on all ranks. Allocates a zeroed mailbox, followed
- * by `extra_bytes` of zeroes in every heap. */
-weft_result weft__exchange_create(weft_comm *comm, int32_t max_blocks, uint64_t extra_bytes,
+ * by `extra_bytes` of zeroes in every heap. With nodes, which must outlive it, the ranks of each exchange messages and
+ * signals among themselves; NULL: all ranks do. */
+weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nodes,
+                                  int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **exchange);
 void weft__exchange_destroy(struct weft__exchange *exchange);
 /* Waits on the host for the operations issued so far. */

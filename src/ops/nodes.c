@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "machine/host.h"
+
 /* By node and index in it. */
 static weft_result list_ranks(const weft_comm *comm, const char *what, int32_t *ranks)
 {
@@ -51,12 +53,4 @@ void weft__nodes_destroy(weft_comm *comm, struct weft__nodes *nodes)
 {
     weft__machine_of(comm)->free(comm, nodes->ranks);
     nodes->ranks = NULL;
-}
-
-void weft__exchange_stay_in_node(struct weft__exchange *exchange, const struct weft__nodes *nodes)
-{
-    const struct weft_nodes *own = &nodes->device;
-    exchange->device.num_members = own->num_local;
-    exchange->device.member_idx = own->local_idx;
-    exchange->device.members = own->ranks + (int64_t)own->node * own->num_local;
 }

@@ -3,7 +3,7 @@
 #ifndef WEFT_OPS_NODES_H
 #define WEFT_OPS_NODES_H
 
-#include "ops/exchange.h"
+#include "comm/comm.h"
 #include "programs/nodes.h"
 
 struct weft__nodes {
@@ -14,8 +14,5 @@ struct weft__nodes {
 /* Collective. UNSUPPORTED on all ranks, naming `what`, if the nodes have different numbers of ranks. */
 weft_result weft__nodes_create(weft_comm *comm, const char *what, struct weft__nodes *nodes);
 void weft__nodes_destroy(weft_comm *comm, struct weft__nodes *nodes);
-
-/* From now on only the ranks of this node exchange messages and signals. */
-void weft__exchange_stay_in_node(struct weft__exchange *exchange, const struct weft__nodes *nodes);
 
 #endif

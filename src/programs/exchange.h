@@ -7,7 +7,7 @@
  * without waiting for others. Each rank has a mailbox in its heap:
  *
  *     messages[sequence % 2][r]   what rank r said when it started: a tagged row
- *     finished[block][r]          last operation of which that block of rank r finished its part
+ *     finished[block][m]          last operation of which that block of member m finished its part
  *
  * start:  the first block of every rank sends its message to all, and every block takes all messages. Whoever
  *         has taken that of rank r knows that r's stream has reached the operation: r's
@@ -96,11 +96,11 @@ WEFT_FN int32_t weft_member(const struct weft_exchange *exchange, int32_t idx)
     return exchange->members == NULL ? idx : exchange->members[idx];
 }
 
-/* The i-th member after the own rank. */
-WEFT_FN int32_t weft_member_after(const struct weft_exchange *exchange, int32_t i)
+/* Of the i-th member after the own rank. */
+WEFT_FN int32_t weft_member_idx_after(const struct weft_exchange *exchange, int32_t i)
 {
     const int32_t idx = exchange->member_idx + i;
-    return weft_member(exchange, idx < exchange->num_members ? idx : idx - exchange->num_members);
+    return idx < exchange->num_members ? idx : idx - exchange->num_members;
 }
 
 /* ------------------------------------------------------------------ layout */
@@ -128,9 +128,9 @@ WEFT_STATIC_ASSERT(WEFT_NUM_MESSAGES * sizeof(uint32_t) <= WEFT_MESSAGES_OFFSET 
                    "they fit the memory of a block");
 
 /* A multiple of a message's slot: what follows may be slots of packets, which are aligned on every machine. */
-WEFT_FN uint64_t weft_mailbox_bytes(int32_t num_ranks, int32_t max_blocks)
+WEFT_FN uint64_t weft_mailbox_bytes(int32_t num_ranks, int32_t num_members, int32_t max_blocks)
 {
-    const uint64_t finished_bytes = (uint64_t)num_ranks * (uint64_t)max_blocks * sizeof(uint64_t);
+    const uint64_t finished_bytes = (uint64_t)num_members * (uint64_t)max_blocks * sizeof(uint64_t);
     const uint64_t num_slots =
         2 * (uint64_t)num_ranks +
         (finished_bytes + WEFT_MESSAGE_SLOT_BYTES - 1) / WEFT_MESSAGE_SLOT_BYTES;
@@ -145,13 +145,13 @@ WEFT_FN char *weft_mailbox_message(const struct weft_exchange *exchange, uint64_
     return exchange->bases[owner] + exchange->mailbox_offset + slot * WEFT_MESSAGE_SLOT_BYTES;
 }
 
-/* In the mailbox of `owner`: the last operation that block `block_idx` of `writer` has finished. */
+/* In the mailbox of `owner`: the last operation that block `block_idx` of a member has finished. */
 WEFT_FN uint64_t *weft_mailbox_finished(const struct weft_exchange *exchange, int32_t owner,
-                                        int32_t block_idx, int32_t writer)
+                                        int32_t block_idx, int32_t writer_idx)
 {
     char *words = exchange->bases[owner] + exchange->mailbox_offset +
                   2 * (uint64_t)exchange->num_ranks * WEFT_MESSAGE_SLOT_BYTES;
-    return (uint64_t *)(void *)words + (int64_t)block_idx * exchange->num_ranks + writer;
+    return (uint64_t *)(void *)words + (int64_t)block_idx * exchange->num_members + writer_idx;
 }
 
 /* ------------------------------------------------------------------ begin and end */
@@ -287,7 +287,8 @@ WEFT_FN void weft_exchange_tell(struct weft_warp *warp, const struct weft_exchan
     if (weft_block_idx(warp) != 0)
         return;
     for (int32_t i = 1 + weft_warp_idx(warp); i <= num_members; i += weft_num_warps(warp)) {
-        const int32_t rank = weft_member_after(exchange, i); /* not all to rank 0 first */
+        /* Not all to rank 0 first. */
+        const int32_t rank = weft_member(exchange, weft_member_idx_after(exchange, i));
         weft_tagged_send(warp, rank, weft_mailbox_message(exchange, sequence, rank, exchange->rank),
                          message, WEFT_MESSAGE_WORDS, sequence);
     }
@@ -361,28 +362,29 @@ WEFT_FN void weft_exchange_signal(struct weft_warp *warp, const struct weft_exch
                                   uint64_t sequence)
 {
     for (int32_t i = 1 + weft_lane_idx(warp); i < exchange->num_members; i += WEFT_WARP_SIZE) {
-        const int32_t rank = weft_member_after(exchange, i);
-        weft_signal(warp, rank,
-                    weft_mailbox_finished(exchange, rank, weft_block_idx(warp), exchange->rank),
-                    sequence);
+        const int32_t rank = weft_member(exchange, weft_member_idx_after(exchange, i));
+        weft_signal(
+            warp, rank,
+            weft_mailbox_finished(exchange, rank, weft_block_idx(warp), exchange->member_idx),
+            sequence);
     }
 }
 
 /* How many blocks another rank's launch has. */
 enum weft_other_blocks { WEFT_BLOCKS_AS_TOLD /* in its message */, WEFT_BLOCKS_AS_HERE };
 
-/* Of the blocks of `rank`, waits for each that this block waits for. */
-WEFT_FN enum weft_status weft_exchange_await_rank(struct weft_warp *warp,
-                                                  const struct weft_exchange *exchange,
-                                                  uint64_t sequence, int32_t rank,
-                                                  int32_t num_blocks)
+/* Of the blocks of a member, waits for each that this block waits for. */
+WEFT_FN enum weft_status weft_exchange_await_member(struct weft_warp *warp,
+                                                    const struct weft_exchange *exchange,
+                                                    uint64_t sequence, int32_t idx,
+                                                    int32_t num_blocks)
 {
-    const struct weft_wait_site site = {WEFT_PHASE_FINISH, rank, sequence,
+    const struct weft_wait_site site = {WEFT_PHASE_FINISH, weft_member(exchange, idx), sequence,
                                         exchange->mailbox_offset};
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t i = weft_block_idx(warp); i < num_blocks && status == WEFT_STATUS_OK;
          i += weft_num_blocks(warp))
-        status = weft_wait(warp, weft_mailbox_finished(exchange, exchange->rank, i, rank), sequence,
+        status = weft_wait(warp, weft_mailbox_finished(exchange, exchange->rank, i, idx), sequence,
                            &site);
     return status;
 }
@@ -395,11 +397,12 @@ WEFT_FN enum weft_status weft_exchange_await(struct weft_warp *warp,
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t i = 1 + weft_lane_idx(warp); i < exchange->num_members && status == WEFT_STATUS_OK;
          i += WEFT_WARP_SIZE) {
-        const int32_t rank = weft_member_after(exchange, i);
-        const int32_t num_blocks = blocks == WEFT_BLOCKS_AS_HERE
-                                       ? weft_num_blocks(warp)
-                                       : weft_exchange_num_blocks(warp, exchange, sequence, rank);
-        status = weft_exchange_await_rank(warp, exchange, sequence, rank, num_blocks);
+        const int32_t idx = weft_member_idx_after(exchange, i);
+        const int32_t num_blocks =
+            blocks == WEFT_BLOCKS_AS_HERE
+                ? weft_num_blocks(warp)
+                : weft_exchange_num_blocks(warp, exchange, sequence, weft_member(exchange, idx));
+        status = weft_exchange_await_member(warp, exchange, sequence, idx, num_blocks);
     }
     return (enum weft_status)weft_max_u32(warp, (uint32_t)status);
 }

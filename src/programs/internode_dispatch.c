@@ -91,10 +91,10 @@ WEFT_FN void write_token(struct weft_warp *warp, const struct weft_internode_dis
         if (weft_lane_idx(warp) == 0)
             dsts[0] = wire + weft_wire_plane_offset(call, max_rows, plane);
         weft_warp_sync(warp);
-        weft_row_copy(warp, dsts, 1,
-                      dispatch->planes[plane].rows +
-                          (uint64_t)token * dispatch->planes[plane].stride_bytes,
-                      call[WEFT_CALL_ROW_BYTES + plane]);
+        weft_row_stage(warp, dsts, 1,
+                       dispatch->planes[plane].rows +
+                           (uint64_t)token * dispatch->planes[plane].stride_bytes,
+                       call[WEFT_CALL_ROW_BYTES + plane]);
     }
 }
 

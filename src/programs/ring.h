@@ -34,8 +34,10 @@ struct weft_rings { /* of a weft_ep */
     int32_t num_channels; /* rings for each node */
     int32_t num_slots;    /* of a ring, for each direction */
     uint32_t slot_bytes;  /* a multiple of WEFT_WIRE_ALIGNMENT */
-    char *memory;         /* this rank's, zero at first */
-    uint64_t place;       /* of it, on every rank */
+    /* This rank's, both zero at first, and where they begin for puts, on every rank: words arrived and consumed, and
+     * slots, which only puts access from outside. */
+    char *words, *slots;
+    uint64_t words_place, slots_place;
     /* [2][num_nodes][num_channels] chunks sent and received by the operations before, for odd and even ones. */
     uint64_t *num_sent;
     uint64_t *num_received;
@@ -67,15 +69,16 @@ WEFT_FN uint64_t weft_rings_num_slots(const struct weft_rings *rings)
            (uint64_t)rings->num_slots;
 }
 
-/* Words arrived and consumed, then slots in and out. */
+/* Arrived, then consumed. */
 WEFT_FN uint64_t weft_rings_words_bytes(const struct weft_rings *rings)
 {
     return weft_wire_round_up(2 * weft_rings_num_slots(rings) * sizeof(uint64_t));
 }
 
-WEFT_FN uint64_t weft_rings_bytes(const struct weft_rings *rings)
+/* In, then out. */
+WEFT_FN uint64_t weft_rings_slots_bytes(const struct weft_rings *rings)
 {
-    return weft_rings_words_bytes(rings) + 2 * weft_rings_num_slots(rings) * rings->slot_bytes;
+    return 2 * weft_rings_num_slots(rings) * rings->slot_bytes;
 }
 
 WEFT_FN uint64_t weft_rings_arrived(uint64_t slot)
@@ -90,7 +93,7 @@ WEFT_FN uint64_t weft_rings_consumed(const struct weft_rings *rings, uint64_t sl
 
 WEFT_FN uint64_t weft_rings_in(const struct weft_rings *rings, uint64_t slot)
 {
-    return weft_rings_words_bytes(rings) + slot * rings->slot_bytes;
+    return slot * rings->slot_bytes;
 }
 
 WEFT_FN uint64_t weft_rings_out(const struct weft_rings *rings, uint64_t slot)
@@ -173,7 +176,7 @@ WEFT_FN enum weft_status weft_ring_wait(struct weft_warp *warp, const struct wef
                                         uint64_t exchange)
 {
     const struct weft_wait_site site = {WEFT_PHASE_DATA, ring->partner, sequence, exchange};
-    const char *at = ring->rings->memory + word;
+    const char *at = ring->rings->words + word;
     return (enum weft_status)weft_max_u32(
         warp, (uint32_t)weft_wait(warp, (const uint64_t *)(const void *)at, at_least, &site));
 }
@@ -190,7 +193,7 @@ WEFT_FN enum weft_status weft_ring_reserve(struct weft_warp *warp, const struct 
 WEFT_FN char *weft_ring_out_slot(const struct weft_ring *ring, uint64_t chunk)
 {
     const uint64_t slot = ring->first_out + weft_ring_slot_idx(ring, chunk);
-    return ring->rings->memory + weft_rings_out(ring->rings, slot);
+    return ring->rings->slots + weft_rings_out(ring->rings, slot);
 }
 
 /* Warp-wide: sends what has been written to the slot. */
@@ -201,10 +204,10 @@ WEFT_FN void weft_ring_send(struct weft_warp *warp, const struct weft_ring *ring
     const uint64_t slot = ring->first_out + weft_ring_slot_idx(ring, chunk);
     const struct weft_remote_put put = {ring->partner,
                                         1,
-                                        rings->place + weft_rings_out(rings, slot),
-                                        rings->place + weft_rings_in(rings, slot),
+                                        rings->slots_place + weft_rings_out(rings, slot),
+                                        rings->slots_place + weft_rings_in(rings, slot),
                                         num_bytes,
-                                        rings->place + weft_rings_arrived(slot)};
+                                        rings->words_place + weft_rings_arrived(slot)};
     weft_remote_put(warp, &put);
 }
 
@@ -220,7 +223,7 @@ WEFT_FN enum weft_status weft_ring_receive(struct weft_warp *warp, const struct 
 WEFT_FN const char *weft_ring_in_slot(const struct weft_ring *ring, uint64_t chunk)
 {
     const uint64_t slot = ring->first_in + weft_ring_slot_idx(ring, chunk);
-    return ring->rings->memory + weft_rings_in(ring->rings, slot);
+    return ring->rings->slots + weft_rings_in(ring->rings, slot);
 }
 
 /* Warp-wide: the chunk has been read. */
@@ -229,7 +232,7 @@ WEFT_FN void weft_ring_consume(struct weft_warp *warp, const struct weft_ring *r
     const struct weft_rings *rings = ring->rings;
     const uint64_t slot = ring->first_in + weft_ring_slot_idx(ring, chunk);
     const struct weft_remote_put put = {
-        ring->partner, 1, 0, 0, 0, rings->place + weft_rings_consumed(rings, slot)};
+        ring->partner, 1, 0, 0, 0, rings->words_place + weft_rings_consumed(rings, slot)};
     weft_remote_put(warp, &put);
 }
 

@@ -262,9 +262,9 @@ static int lose_the_rendezvous(struct ranks_context *context)
     weft_result result = WEFT_OK;
     while (result == WEFT_OK)
         result = weft_host_barrier(comm);
-    snprintf(text, sizeof(text), "(pid %d) is gone", victim->pid);
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_SYSTEM, text);
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_SYSTEM, text);
+    snprintf(text, sizeof(text), "(pid %d on the host of rank 0) is gone", victim->pid);
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_RANK_FAILED, text);
+    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, text);
     RANK_CHECK(context, failed_rank == -1, "failed_rank is %d", failed_rank);
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;

@@ -272,7 +272,12 @@ static uint64_t expected_network_bytes(const struct letters *n)
 static uint64_t expected_heap_bytes(const struct letters *n)
 {
     const uint64_t num_blocks = n->N + 1 + round_up(2 * (n->D - 1) * n->C, n->W) / n->W;
-    return 512 * n->R + round_up(8 * n->R * num_blocks, 256) + 8 * n->R * (n->L + n->E_most);
+    return 512 * n->R + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->L + n->E_most);
+}
+
+static uint64_t expected_sum_bytes(const struct letters *n)
+{
+    return n->B * ((n->D - 1) * n->C + n->N * n->W + (n->W > 8 ? n->W : 8) - 1);
 }
 
 static uint64_t expected_handle_bytes(const struct letters *n)
@@ -317,6 +322,9 @@ static int check_memory(struct ep_rank *self, int32_t max_tokens, uint64_t row_b
     RANK_CHECK(self->context, sizes.heap_bytes == expected_heap_bytes(&n),
                "heap_bytes is %llu, not %llu", (unsigned long long)sizes.heap_bytes,
                (unsigned long long)expected_heap_bytes(&n));
+    const uint64_t sum_bytes = self->world->spec.wire == EP_WIRE_FP32 ? expected_sum_bytes(&n) : 0;
+    RANK_CHECK(self->context, sizes.sum_bytes == sum_bytes, "sum_bytes is %llu, not %llu",
+               (unsigned long long)sizes.sum_bytes, (unsigned long long)sum_bytes);
     RANK_CHECK(self->context, sizes.handle_bytes == expected_handle_bytes(&n),
                "handle_bytes is %llu, not %llu", (unsigned long long)sizes.handle_bytes,
                (unsigned long long)expected_handle_bytes(&n));
@@ -364,6 +372,7 @@ static void memory_over_nodes(void **state)
         spec.placement = (enum ep_placement)(i % EP_NUM_PLACEMENTS);
         spec.num_blocks = 1 + i % 2;
         spec.num_warps = 1 + i % 3;
+        spec.wire = i % 2 == 0 ? EP_WIRE_FP32 : EP_WIRE_DTYPE;
         spec.num_channels = i % 3;
         spec.num_staging_slots = i % 4;
         spec.staging_slot_bytes = i < 2 ? 0 : 1000 * (uint64_t)i;

@@ -124,6 +124,55 @@ static int demand_what_there_is_not(struct ranks_context *context)
     return 0;
 }
 
+/* By the ranks of one node, while the others connect to them: all are told by whom. */
+static int demand_rdma_on_a_node(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = 2;
+    setenv("WEFT_NET", "ucx", 1);
+    if (context->rank < context->num_ranks / 2)
+        setenv("WEFT_NET_TRANSPORT", "rdma", 1);
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_UNSUPPORTED, context->rank < context->num_ranks / 2 ? "tcp" : "rank 0 cannot");
+    return 0;
+}
+
+static void some_may_demand_what_there_is_not(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("ucx"))
+        skip();
+    for (int trial = 0; trial < 5; trial++)
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, demand_rdma_on_a_node, NULL), 0);
+}
+
+/* Where one rank has none, the other does not reach it either; each tells of its own. */
+static int choose_no_devices(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = 2;
+    setenv("WEFT_NET", "ucx", 1);
+    if (context->rank == 1)
+        setenv("WEFT_NET_DEVICES", "pigeons", 1);
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_UNSUPPORTED,
+        context->rank == 1 ? "devices of rank 1 are pigeons; WEFT_NET_DEVICES names them"
+                           : "cannot connect rank 0 to rank 1");
+    return 0;
+}
+
+static void devices_must_exist(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("ucx"))
+        skip();
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, choose_no_devices, NULL), 0);
+}
+
 static int ask_wrongly(struct ranks_context *context)
 {
     weft_net_info info;
@@ -150,6 +199,8 @@ int main(void)
         cmocka_unit_test(communicators_of_several_nodes_have_one_over_ucx),
         cmocka_unit_test(ranks_must_have_the_same_engine),
         cmocka_unit_test(what_cannot_be_had_is_an_error),
+        cmocka_unit_test(devices_must_exist),
+        cmocka_unit_test(some_may_demand_what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,12 +174,18 @@ static int split_by_stride(struct ranks_context *context)
     RANK_CHECK_ERROR(context,
                      weft_team_split(actor.comm, 0, context->rank == 2 ? 2 : 1, 2, NULL, &team),
                      WEFT_ERROR_MISMATCH, "0, 1, 2 on rank 0 and 0, 2, 2 on rank 2");
+    RANK_CHECK(context, weft_comm_parent_rank(actor.comm, 0) == -1, "it was split from nothing");
     RANK_CHECK_OK(context, weft_team_split(actor.comm, 1, 2, 2, NULL, &team));
     RANK_CHECK(context, (team != NULL) == (context->rank % 2 == 1), "wrong members");
     if (team != NULL) {
         RANK_CHECK(context,
                    weft_comm_num_ranks(team) == 2 && weft_comm_rank(team) == context->rank / 2,
                    "rank %d of %d", weft_comm_rank(team), weft_comm_num_ranks(team));
+        RANK_CHECK(context,
+                   weft_comm_parent_rank(team, 0) == 1 && weft_comm_parent_rank(team, 1) == 3 &&
+                       weft_comm_parent_rank(team, 2) == -1 &&
+                       weft_comm_parent_rank(team, -1) == -1,
+                   "parent's ranks are wrong");
         RANK_CHECK_OK(context, weft_comm_destroy(team));
     }
     RANK_CHECK_OK(context, weft_host_barrier(actor.comm));

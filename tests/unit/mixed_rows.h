@@ -99,6 +99,16 @@ static inline void pair_special_values(struct mixed_rows *rows, struct weft_mixe
     expect_mixed_sum(rows);
 }
 
+/* Of the rows only one is left. */
+static inline void keep_one_row(struct mixed_rows *rows, int32_t kept)
+{
+    for (int32_t i = 0; i < rows->num_srcs; i++) {
+        if (i != kept)
+            rows->srcs[i] = NULL;
+    }
+    expect_mixed_sum(rows);
+}
+
 /* Makes one of the sources the destination. 0 if the drawn one is none, or of another type. */
 static inline int sum_into_a_source(struct mixed_rows *rows, uint64_t *state)
 {

@@ -82,20 +82,72 @@ static weft_result add_on_device(void *context, uint64_t offset, uint64_t add, u
     return operate(device);
 }
 
-static weft_result reg(struct net_party *party, uint32_t number, void *memory, size_t num_bytes)
+struct memory {
+    void *bytes;
+    size_t num_bytes;
+};
+
+static struct memory memory_of(const struct net_party *party, uint32_t region)
 {
-    struct net_device *device = &party->devices[number];
-    const struct weft__net_accessor accessor = {device, read_device, write_device, add_on_device};
-    uint32_t region = 0;
-    device->memory = memory;
-    atomic_store(&device->num_bytes, num_bytes);
-    weft_result result =
-        (party->world->on_device >> number & 1) == 0
-            ? weft__net_reg(party->net, memory, num_bytes, &region)
-            : weft__net_reg_accessed(party->net, &accessor, num_bytes, &device->num_bytes, &region);
-    if (result == WEFT_OK && region != number)
-        result = weft__error(WEFT_ERROR_SYSTEM, "region %u is %u", number, region);
-    return result;
+    switch (region) {
+    case 0:
+        return (struct memory){party->heap, party->world->heap_bytes};
+    case 1:
+        return (struct memory){party->staging, party->world->staging_bytes};
+    default:
+        return (struct memory){party->words, sizeof(shared->words[0])};
+    }
+}
+
+static int is_on_device(const struct net_party *party, uint32_t region)
+{
+    return (int)(party->world->on_device >> region & 1);
+}
+
+/* Before connecting. */
+static int register_devices(struct net_party *party)
+{
+    for (uint32_t region = 0; region < NET_NUM_REGIONS; region++) {
+        const struct memory memory = memory_of(party, region);
+        struct net_device *device = &party->devices[region];
+        const struct weft__net_accessor accessor = {device, read_device, write_device,
+                                                    add_on_device};
+        device->memory = memory.bytes;
+        atomic_store(&device->num_bytes, memory.num_bytes);
+        if (is_on_device(party, region) &&
+            weft__net_reg_accessed(party->net, region, &accessor, memory.num_bytes,
+                                   &device->num_bytes) != WEFT_OK)
+            return -1;
+    }
+    return 0;
+}
+
+/* When connected. */
+static int register_others(struct net_party *party)
+{
+    for (uint32_t region = 0; region < NET_NUM_REGIONS; region++) {
+        const struct memory memory = memory_of(party, region);
+        const enum weft__net_memory_kind kind = (party->world->by_writes >> region & 1) != 0
+                                                    ? WEFT__NET_DEVICE_MEMORY
+                                                    : WEFT__NET_HOST_MEMORY;
+        if (is_on_device(party, region))
+            continue;
+        if (weft__net_reg(party->net, region, memory.bytes, memory.num_bytes, kind) != WEFT_OK)
+            return -1;
+        weft__net_tell_region(party->net, region, &shared->cards[party->rank][region]);
+    }
+    return 0;
+}
+
+static int learn_of_others(struct net_party *party)
+{
+    for (int32_t rank = 0; rank < party->num_ranks; rank++)
+        for (uint32_t region = 0; region < NET_NUM_REGIONS; region++)
+            if (rank != party->rank && !is_on_device(party, region) &&
+                weft__net_learn_region(party->net, rank, region, &shared->cards[rank][region]) !=
+                    WEFT_OK)
+                return -1;
+    return 0;
 }
 
 /* ---------------------------------------------------------------- a party's life */
@@ -116,10 +168,7 @@ static int open_party(struct net_party *party, struct weft__net_fake *fake)
                                             .fake = fake};
     if (weft__net_open(&config, &party->net) != WEFT_OK)
         return -1;
-    if (reg(party, 0, party->heap, world->heap_bytes) != WEFT_OK ||
-        reg(party, 1, party->staging, world->staging_bytes) != WEFT_OK ||
-        reg(party, NET_WORDS_REGION, party->words, sizeof(shared->words[0])) != WEFT_OK ||
-        weft__net_address(party->net, &blob) != WEFT_OK ||
+    if (register_devices(party) != 0 || weft__net_address(party->net, &blob) != WEFT_OK ||
         blob.num_bytes > sizeof(shared->blobs[0].bytes))
         return -1;
     memcpy(shared->blobs[party->rank].bytes, blob.bytes, blob.num_bytes);
@@ -133,7 +182,7 @@ static int connect_party(struct net_party *party)
     for (int32_t rank = 0; rank < party->num_ranks; rank++)
         blobs[rank] =
             (struct weft__net_blob){shared->blobs[rank].bytes, shared->blobs[rank].num_bytes};
-    return weft__net_connect(party->net, blobs) == WEFT_OK ? 0 : -1;
+    return weft__net_connect(party->net, blobs) == WEFT_OK ? register_others(party) : -1;
 }
 
 static int make_party(struct net_party *party, const struct net_world *world, int32_t rank)
@@ -227,8 +276,10 @@ static int run_in_one_thread(const struct net_world *world)
     fake_world = fake;
     for (int32_t rank = 0; rank < world->num_ranks && failed == 0; rank++)
         failed = make_party(&parties[rank], world, rank) || open_party(&parties[rank], fake);
-    for (int32_t rank = 0; rank < world->num_ranks && failed == 0; rank++) {
+    for (int32_t rank = 0; rank < world->num_ranks && failed == 0; rank++)
         failed = connect_party(&parties[rank]);
+    for (int32_t rank = 0; rank < world->num_ranks && failed == 0; rank++) {
+        failed = learn_of_others(&parties[rank]);
         parties[rank].own = world->begin(&parties[rank]);
     }
     if (failed != 0)
@@ -311,6 +362,11 @@ static int run_process(const struct net_world *world, int32_t rank)
         return 1;
     }
     wait_for_all(&shared->num_connected, world->num_ranks);
+    if (learn_of_others(&party) != 0) {
+        net_fail(&party, "%s", weft__last_error());
+        return 1;
+    }
+    wait_for_all(&shared->num_registered, world->num_ranks);
     party.own = world->begin(&party);
     int failed = live(&party) == NET_FAILED;
     return end_party(&party) == NET_FAILED || failed;

@@ -28,13 +28,14 @@ enum net_verdict {
 };
 
 struct net_shared { /* by all parties */
-    _Atomic int32_t num_passed, num_failed, num_arrived, num_connected;
+    _Atomic int32_t num_passed, num_failed, num_arrived, num_connected, num_registered;
     _Atomic uint32_t killed; /* bit per rank */
     _Atomic uint64_t words[NET_MAX_PARTIES][NET_MAX_WORDS];
     struct {
         size_t num_bytes;
         unsigned char bytes[16384];
     } blobs[NET_MAX_PARTIES];
+    struct weft__net_region_card cards[NET_MAX_PARTIES][NET_NUM_REGIONS];
 };
 
 /* Memory that the net reaches by functions alone, which have its address. */
@@ -65,7 +66,9 @@ struct net_world {
     int32_t num_ranks;
     uint64_t seed;
     size_t heap_bytes, staging_bytes;
-    uint32_t on_device; /* bit per region: the net does not get its address */
+    /* A bit per region: */
+    uint32_t on_device; /* the net does not get its address */
+    uint32_t by_writes; /* the engine gets it, but the net must not use it */
     size_t max_message_bytes, min_write_bytes;
     uint32_t max_delay, full_one_in;    /* of engine fake */
     int32_t victim;                     /* rank that may end by net_kill_self or net_stop_self */

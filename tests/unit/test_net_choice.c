@@ -56,6 +56,8 @@ static weft_result connect_pair(const struct weft__net_config *config, struct we
     }
     for (int32_t rank = 0; rank < 2 && result == WEFT_OK; rank++)
         result = weft__net_connect(nets[rank], blobs);
+    for (int32_t rank = 0; rank < 2 && result == WEFT_OK; rank++)
+        result = weft__net_find_transports(nets[rank]);
     return result;
 }
 
@@ -65,6 +67,10 @@ static int names_must_be_known(void)
     const struct weft__net_config config = {.engine = "carrier pigeon", .num_ranks = 1};
     CHECK(weft__net_open(&config, &net) == WEFT_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(weft__last_error(), "carrier pigeon") != NULL);
+    /* What only tests have a world for. */
+    const struct weft__net_config fake = {.engine = "fake", .num_ranks = 1};
+    CHECK(weft__net_open(&fake, &net) == WEFT_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(weft__last_error(), "\"fake\"; it must be auto, ucx or shm") != NULL);
     return 0;
 }
 
@@ -73,13 +79,14 @@ static int settings_are_read(void)
     struct weft__net_config config = {.num_ranks = 1};
     CHECK(weft__net_read_settings(&config) == WEFT_OK);
     CHECK(strcmp(config.engine, "auto") == 0 && config.devices == NULL);
-    CHECK(config.demand == WEFT__NET_ANY_TRANSPORT);
+    CHECK(config.demand == WEFT__NET_ANY_TRANSPORT && config.gpudirect == WEFT__NET_GPUDIRECT_AUTO);
     setenv("WEFT_NET", "shm", 1);
     setenv("WEFT_NET_DEVICES", "eth0", 1);
     setenv("WEFT_NET_TRANSPORT", "rdma", 1);
+    setenv("WEFT_NET_GPUDIRECT", "off", 1);
     CHECK(weft__net_read_settings(&config) == WEFT_OK);
     CHECK(strcmp(config.engine, "shm") == 0 && strcmp(config.devices, "eth0") == 0);
-    CHECK(config.demand == WEFT__NET_RDMA);
+    CHECK(config.demand == WEFT__NET_RDMA && config.gpudirect == WEFT__NET_GPUDIRECT_OFF);
     setenv("WEFT_NET_TRANSPORT", "carrier pigeon", 1);
     CHECK(weft__net_read_settings(&config) == WEFT_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(weft__last_error(), "WEFT_NET_TRANSPORT is \"carrier pigeon\"") != NULL);

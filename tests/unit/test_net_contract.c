@@ -25,9 +25,12 @@ enum {
 
 enum kind { PUT, PUT_SIGNAL, SIGNAL, FLUSH };
 
+enum { NO_WORD = UINT32_MAX };
+
 struct planned {
     enum kind kind;
     uint32_t word, add;
+    uint32_t also_word;       /* of a put_signal: another add, of `add`, goes with it; or NO_WORD */
     size_t offset, num_bytes; /* in the source's area of the target's heap */
     uint64_t ordered;         /* value of the source's ordered word after this operation */
 };
@@ -75,7 +78,8 @@ static void make_plan(const struct net_world *world, int32_t from, int32_t to, s
         struct planned *planned = &plan->operations[index];
         static const enum kind kinds[] = {PUT, PUT, PUT, PUT_SIGNAL, SIGNAL, SIGNAL, FLUSH};
         *planned = (struct planned){.kind = kinds[net_draw(&random, 7)],
-                                    .add = 1 + (uint32_t)net_draw(&random, 1000)};
+                                    .add = 1 + (uint32_t)net_draw(&random, 1000),
+                                    .also_word = NO_WORD};
         if (planned->kind == PUT_SIGNAL && num_words == WORDS_PER_SOURCE)
             planned->kind = PUT;
         if (planned->kind == PUT || planned->kind == PUT_SIGNAL) {
@@ -89,6 +93,9 @@ static void make_plan(const struct net_world *world, int32_t from, int32_t to, s
         planned->word = (uint32_t)from * WORDS_PER_SOURCE;
         if (planned->kind == PUT_SIGNAL)
             planned->word += num_words++;
+        if (planned->kind == PUT_SIGNAL && num_words < WORDS_PER_SOURCE &&
+            net_draw(&random, 2) == 0)
+            planned->also_word = (uint32_t)from * WORDS_PER_SOURCE + num_words++;
         if (planned->kind == SIGNAL)
             ordered += planned->add;
         planned->ordered = ordered;
@@ -148,6 +155,19 @@ static enum net_verdict look_at_ordered(struct net_party *party, int32_t from)
     return look_at_puts(party, from, party->rank, plan, begin, end, "signal");
 }
 
+static enum net_verdict look_at_also_word(struct net_party *party, const struct planned *planned,
+                                          int *num_left)
+{
+    if (planned->also_word == NO_WORD)
+        return NET_AGAIN;
+    uint64_t value = atomic_load(&party->words[planned->also_word]);
+    *num_left += value == 0;
+    if (value == 0 || value == planned->add)
+        return NET_AGAIN;
+    return net_fail(party, "word %u, of an add that went along, is %llu; it must be %u",
+                    planned->also_word, (unsigned long long)value, planned->add);
+}
+
 static enum net_verdict look_at_own_words(struct net_party *party, int32_t from, int *num_left)
 {
     const struct traffic *traffic = party->own;
@@ -165,6 +185,8 @@ static enum net_verdict look_at_own_words(struct net_party *party, int32_t from,
                             (unsigned long long)value, planned->add);
         else
             verdict = look_at_put(party, from, party->rank, plan, index, "its signal");
+        if (verdict == NET_AGAIN)
+            verdict = look_at_also_word(party, planned, num_left);
     }
     return verdict;
 }
@@ -205,11 +227,15 @@ static enum net_verdict look_after_flush(struct net_party *party, int32_t to, in
     if (value < expected)
         return net_fail(party, "after a flush rank %d's ordered word is %llu of %llu", to,
                         (unsigned long long)value, (unsigned long long)expected);
-    for (int index = 0; index < end; index++)
-        if (plan->operations[index].kind == PUT_SIGNAL &&
-            atomic_load(&words[plan->operations[index].word]) != plan->operations[index].add)
-            return net_fail(party, "after a flush word %u of rank %d has not come",
-                            plan->operations[index].word, to);
+    for (int index = 0; index < end; index++) {
+        const struct planned *planned = &plan->operations[index];
+        if (planned->kind == PUT_SIGNAL &&
+            (atomic_load(&words[planned->word]) != planned->add ||
+             (planned->also_word != NO_WORD &&
+              atomic_load(&words[planned->also_word]) != planned->add)))
+            return net_fail(party, "after a flush word %u or %u of rank %d has not come",
+                            planned->word, planned->also_word, to);
+    }
     traffic->num_flushed[to] = begin > end ? begin : end;
     return look_at_puts(party, party->rank, to, plan, begin, end, "flush");
 }
@@ -248,11 +274,13 @@ static weft_result start_operation(struct net_party *party, int32_t to, int inde
         .num_bytes = planned->num_bytes,
         .word = net_word(planned->word),
         .add = planned->add};
+    const struct weft__net_add also = {.word = net_word(planned->also_word), .add = planned->add};
     switch (planned->kind) {
     case PUT:
         return weft__net_put(party->net, &put, request);
     case PUT_SIGNAL:
-        return weft__net_put_signal(party->net, &put, request);
+        return weft__net_put_signal_and_add(party->net, &put,
+                                            planned->also_word != NO_WORD ? &also : NULL, request);
     case SIGNAL:
         return weft__net_signal(party->net, to, net_word(planned->word), planned->add);
     default:
@@ -370,7 +398,8 @@ static void run(struct net_world world)
     world.step = step;
     world.end = free;
     world.victim = NET_NO_VICTIM;
-    world.on_device = (uint32_t)world.seed % 8; /* all combinations */
+    if (world.by_writes == 0)
+        world.on_device = (uint32_t)world.seed % 8; /* all combinations */
     world.staging_bytes = world.heap_bytes;
     assert_int_equal(net_world_run(&world), 0);
 }
@@ -393,6 +422,21 @@ static void fake_keeps_the_contract(void **state)
                                .max_message_bytes = seed % 3 == 0 ? 64 : 0,
                                .max_delay = seed % 2 == 0 ? 300 : 20,
                                .full_one_in = seed % 5 == 0 ? 3 : 0});
+}
+
+/* Heap and staging, between which all puts go. */
+enum { DEVICE_REGIONS = 1 << 0 | 1 << 1 };
+
+static void fake_writes_devices(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        run((struct net_world){.engine = "fake",
+                               .seed = seed,
+                               .num_ranks = 2 + (int32_t)(seed % 4),
+                               .heap_bytes = 256 * 1024,
+                               .by_writes = DEVICE_REGIONS,
+                               .max_delay = seed % 2 == 0 ? 300 : 20});
 }
 
 static void shm_keeps_the_contract(void **state)
@@ -421,9 +465,23 @@ static void ucx_keeps_the_contract(void **state)
                                .min_write_bytes = seed % 2 == 0 ? 8000 : 0});
 }
 
+static void ucx_writes_devices(void **state)
+{
+    (void)state;
+    if (!net_engine_is_there("ucx"))
+        skip();
+    run((struct net_world){.engine = "ucx",
+                           .transports = "tcp",
+                           .seed = 1,
+                           .num_ranks = 3,
+                           .heap_bytes = 2 << 20,
+                           .by_writes = DEVICE_REGIONS,
+                           .min_write_bytes = 8000});
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(fake_keeps_the_contract),
-    cmocka_unit_test(shm_keeps_the_contract),
+    cmocka_unit_test(fake_keeps_the_contract), cmocka_unit_test(fake_writes_devices),
+    cmocka_unit_test(ucx_writes_devices),      cmocka_unit_test(shm_keeps_the_contract),
     cmocka_unit_test(ucx_keeps_the_contract),
 };
 

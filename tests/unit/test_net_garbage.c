@@ -30,11 +30,21 @@ struct target {
 
 static const uint8_t secret[WEFT__NONCE_BYTES] = {9, 8, 7};
 
+static void register_all(struct target *target, int32_t rank)
+{
+    struct weft__net *net = target->nets[rank];
+    assert_int_equal(
+        weft__net_reg(net, 0, target->memory + GUARD_BYTES, HEAP_BYTES, WEFT__NET_HOST_MEMORY),
+        WEFT_OK);
+    assert_int_equal(weft__net_reg(net, 1, target->words, NUM_WORDS * sizeof(target->words[0]),
+                                   WEFT__NET_HOST_MEMORY),
+                     WEFT_OK);
+}
+
 static void open_target(struct target *target)
 {
     const struct weft__net_fake_options options = {.seed = 1};
     struct weft__net_blob blobs[NUM_RANKS];
-    uint32_t region;
     memset(target, 0, sizeof(*target));
     memset(target->memory, GUARD, sizeof(target->memory));
     target->world = weft__net_fake_create(&options);
@@ -47,16 +57,18 @@ static void open_target(struct target *target)
                                           .fake = target->world};
         memcpy(config.secret, secret, sizeof(secret));
         assert_int_equal(weft__net_open(&config, &target->nets[rank]), WEFT_OK);
-        assert_int_equal(
-            weft__net_reg(target->nets[rank], target->memory + GUARD_BYTES, HEAP_BYTES, &region),
-            WEFT_OK);
-        assert_int_equal(weft__net_reg(target->nets[rank], target->words,
-                                       NUM_WORDS * sizeof(target->words[0]), &region),
-                         WEFT_OK);
         assert_int_equal(weft__net_address(target->nets[rank], &blobs[rank]), WEFT_OK);
     }
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         assert_int_equal(weft__net_connect(target->nets[rank], blobs), WEFT_OK);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        register_all(target, rank);
+    for (int32_t peer = 1; peer < NUM_RANKS; peer++)
+        for (uint32_t region = 0; region < 2; region++) {
+            struct weft__net_region_card card;
+            weft__net_tell_region(target->nets[peer], region, &card);
+            assert_int_equal(weft__net_learn_region(target->nets[0], peer, region, &card), WEFT_OK);
+        }
 }
 
 static void close_target(struct target *target)
@@ -83,7 +95,8 @@ static struct weft__net_header good_put(int32_t source, uint64_t sequence)
                                       .place = weft__net_place(0, 64),
                                       .num_bytes = 32,
                                       .word = weft__net_place(1, sizeof(uint64_t)),
-                                      .add = 5};
+                                      .add = 5,
+                                      .also_word = WEFT__NET_NO_WORD};
     memcpy(header.secret, secret, sizeof(secret));
     return header;
 }
@@ -133,6 +146,8 @@ SPOIL(longer_than_it_is, header->num_bytes = 4000)
 SPOIL(word_outside, header->word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
 SPOIL(word_of_no_region, header->word = weft__net_place(2, 0))
 SPOIL(word_misaligned, header->word = weft__net_place(1, 4))
+SPOIL(also_word_outside, header->also_word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
+SPOIL(also_word_misaligned, header->also_word = weft__net_place(1, 4))
 SPOIL(signal_without_one, header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0;
       header->word = WEFT__NET_NO_WORD)
 SPOIL(add_outside, header->num_bytes = 0; header->word = weft__net_place(0, HEAP_BYTES))
@@ -167,6 +182,8 @@ static void what_is_wrong_is_its_senders_failure(void **state)
     expect_blame("its word is none", word_outside);
     expect_blame("its word is none", word_of_no_region);
     expect_blame("its word is none", word_misaligned);
+    expect_blame("its word is none", also_word_outside);
+    expect_blame("its word is none", also_word_misaligned);
     expect_blame("its word is none", signal_without_one);
     expect_blame("its word is none", add_outside);
     expect_blame("it has bytes", signal_with_bytes);
@@ -226,6 +243,8 @@ static struct weft__net_header draw_header(uint64_t *random)
     header.word = net_draw(random, 2) == 0
                       ? WEFT__NET_NO_WORD
                       : weft__net_place(1, net_draw(random, 5) * sizeof(uint64_t));
+    if (net_draw(random, 3) == 0)
+        header.also_word = weft__net_place(1, net_draw(random, 5) * sizeof(uint64_t));
     for (uint64_t num_spoiled = net_draw(random, 3); num_spoiled > 0; num_spoiled--)
         bytes[first + net_draw(random, sizeof(header) - first)] =
             (unsigned char)net_draw(random, 256);
@@ -301,6 +320,28 @@ static void random_addresses_are_refused(void **state)
     assert_true(num_refused > NUM_ADDRESSES / 2);
     assert_true(num_refused < NUM_ADDRESSES);
     free(bytes);
+    close_target(&target);
+}
+
+static void random_cards_are_refused_or_harm_nobody(void **state)
+{
+    (void)state;
+    enum { NUM_CARDS = 20000 };
+    struct target target;
+    struct weft__net_region_card good;
+    uint64_t random = 5;
+    int num_refused = 0;
+    open_target(&target);
+    weft__net_tell_region(target.nets[1], 0, &good);
+    for (int attempt = 0; attempt < NUM_CARDS; attempt++) {
+        struct weft__net_region_card card = good;
+        const size_t num_bytes = offsetof(struct weft__net_region_card, key);
+        for (uint64_t num_spoiled = net_draw(&random, 4); num_spoiled > 0; num_spoiled--)
+            ((unsigned char *)&card)[net_draw(&random, num_bytes)] =
+                (unsigned char)net_draw(&random, 256);
+        num_refused += weft__net_learn_region(target.nets[0], 1, 0, &card) != WEFT_OK;
+    }
+    assert_in_range(num_refused, NUM_CARDS / 4, NUM_CARDS - 1);
     close_target(&target);
 }
 
@@ -382,6 +423,7 @@ int main(void)
         cmocka_unit_test(strangers_are_refused_and_harm_nobody),
         cmocka_unit_test(random_messages_stay_within_what_is_registered),
         cmocka_unit_test(random_addresses_are_refused),
+        cmocka_unit_test(random_cards_are_refused_or_harm_nobody),
         cmocka_unit_test(a_spoiled_ring_never_leads_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

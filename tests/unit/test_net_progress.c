@@ -27,7 +27,8 @@ enum {
     NUM_POSTERS = 2, /* of a rank */
     NUM_PUTS = 150,  /* of a poster to each other rank */
     SLOT_BYTES = 12000,
-    NUM_WORDS = NUM_RANKS * NUM_POSTERS + 1,
+    FIRST_CREDIT_WORD = NUM_RANKS * NUM_POSTERS,
+    NUM_WORDS = 2 * FIRST_CREDIT_WORD + 1,
     DONE_WORD = NUM_WORDS - 1,
     NUM_QUEUE_SLOTS = 16,
     DEADLINE_MS = 20000,
@@ -131,11 +132,33 @@ static void connect_together(struct weft__net *const *nets, const struct weft__n
         CHECK(connections[rank].result == WEFT_OK);
 }
 
+static void share_memory(struct job *job, struct weft__net *const *nets)
+{
+    for (int32_t index = 0; index < NUM_RANKS; index++) {
+        struct rank *rank = &job->ranks[index];
+        const struct {
+            void *memory;
+            size_t num_bytes;
+        } regions[] = {{rank->heap, heap_bytes()},
+                       {rank->staging, heap_bytes()},
+                       {rank->words, sizeof(rank->words)}};
+        for (uint32_t region = 0; region < 3; region++)
+            CHECK(weft__net_reg(nets[index], region, regions[region].memory,
+                                regions[region].num_bytes, WEFT__NET_HOST_MEMORY) == WEFT_OK);
+    }
+    for (int32_t own = 0; own < NUM_RANKS; own++)
+        for (int32_t peer = 0; peer < NUM_RANKS; peer++)
+            for (uint32_t region = 0; region < 3 && peer != own; region++) {
+                struct weft__net_region_card card;
+                weft__net_tell_region(nets[peer], region, &card);
+                CHECK(weft__net_learn_region(nets[own], peer, region, &card) == WEFT_OK);
+            }
+}
+
 static void start_job(struct job *job, const char *engine)
 {
     struct weft__net *nets[NUM_RANKS];
     struct weft__net_blob blobs[NUM_RANKS];
-    uint32_t region;
     memset(job, 0, sizeof(*job));
     for (int32_t index = 0; index < NUM_RANKS; index++) {
         struct rank *rank = &job->ranks[index];
@@ -149,12 +172,10 @@ static void start_job(struct job *job, const char *engine)
         rank->staging = calloc(1, heap_bytes());
         CHECK(rank->heap != NULL && rank->staging != NULL);
         CHECK(weft__net_open(&config, &nets[index]) == WEFT_OK);
-        CHECK(weft__net_reg(nets[index], rank->heap, heap_bytes(), &region) == WEFT_OK);
-        CHECK(weft__net_reg(nets[index], rank->staging, heap_bytes(), &region) == WEFT_OK);
-        CHECK(weft__net_reg(nets[index], rank->words, sizeof(rank->words), &region) == WEFT_OK);
         CHECK(weft__net_address(nets[index], &blobs[index]) == WEFT_OK);
     }
     connect_together(nets, blobs);
+    share_memory(job, nets);
     for (int32_t index = 0; index < NUM_RANKS; index++) {
         const struct weft__progress_options options = {.net = nets[index],
                                                        .rank = index,
@@ -185,6 +206,19 @@ static uint64_t word_place(int32_t number)
     return weft__net_place(2, (uint64_t)number * sizeof(uint64_t));
 }
 
+/* A put, and an add alone, which the queue may send together with it; in both orders. */
+static weft_result post_both(struct poster *poster, const struct weft__work_request *put, int index)
+{
+    const struct weft__work_request credit = {.operation = WEFT__WORK_PUT_SIGNAL,
+                                              .peer = put->peer,
+                                              .word =
+                                                  put->word + FIRST_CREDIT_WORD * sizeof(uint64_t),
+                                              .add = 1};
+    struct weft__progress *progress = poster->rank->progress;
+    WEFT__TRY(weft__progress_post(progress, index % 2 == 0 ? put : &credit, NULL));
+    return weft__progress_post(progress, index % 2 == 0 ? &credit : put, NULL);
+}
+
 static void *post_all(void *argument)
 {
     struct poster *poster = argument;
@@ -202,8 +236,7 @@ static void *post_all(void *argument)
                 .num_bytes = put_bytes(index),
                 .word = word_place(rank->rank * NUM_POSTERS + poster->number),
                 .add = 1};
-            if (peer != rank->rank &&
-                weft__progress_post(rank->progress, &request, &number) != WEFT_OK)
+            if (peer != rank->rank && post_both(poster, &request, index) != WEFT_OK)
                 poster->failed_line = __LINE__;
         }
     }
@@ -213,12 +246,14 @@ static void *post_all(void *argument)
         weft__progress_await(rank->progress, number, deadline()) != WEFT_OK)
         poster->failed_line = __LINE__;
     /* Flushed: all is there, whoever looks. */
-    for (int32_t peer = 0; peer < NUM_RANKS; peer++)
+    for (int32_t peer = 0; peer < NUM_RANKS; peer++) {
+        const _Atomic uint64_t *words =
+            &rank->job->ranks[peer].words[rank->rank * NUM_POSTERS + poster->number];
         if (peer != rank->rank &&
-            atomic_load_explicit(
-                &rank->job->ranks[peer].words[rank->rank * NUM_POSTERS + poster->number],
-                memory_order_acquire) != NUM_PUTS)
+            (atomic_load_explicit(&words[0], memory_order_acquire) != NUM_PUTS ||
+             atomic_load_explicit(&words[FIRST_CREDIT_WORD], memory_order_acquire) != NUM_PUTS))
             poster->failed_line = __LINE__;
+    }
     return NULL;
 }
 
@@ -373,19 +408,26 @@ static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
 {
     uint64_t number;
     struct weft__progress *progress = job->ranks[1].progress;
+    const uint64_t before = done_word(&job->ranks[0]);
     const struct weft__work_request bad[] = {
         {.operation = WEFT__WORK_SIGNAL, .peer = 0, .word = word_place(NUM_WORDS), .add = 1},
         {.operation = (enum weft__work_operation)77, .peer = 0},
         {.operation = WEFT__WORK_PUT, .peer = 1},
-        {.operation = WEFT__WORK_PUT, .peer = 0, .num_bytes = UINT64_MAX}};
+        {.operation = WEFT__WORK_PUT, .peer = 0, .num_bytes = UINT64_MAX},
+        /* Each with a good one that could share a message with it. */
+        {.operation = WEFT__WORK_PUT_SIGNAL, .peer = 0, .num_bytes = 8, .word = 4},
+        {.operation = WEFT__WORK_PUT_SIGNAL, .peer = 0, .word = word_place(DONE_WORD), .add = 1},
+        {.operation = WEFT__WORK_PUT_SIGNAL, .peer = 0, .word = word_place(NUM_WORDS), .add = 1},
+        {.operation = WEFT__WORK_PUT_SIGNAL, .peer = 0, .word = word_place(DONE_WORD), .add = 1}};
     for (size_t index = 0; index < sizeof(bad) / sizeof(bad[0]); index++)
         CHECK(weft__progress_post(progress, &bad[index], &number) == WEFT_OK);
     CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
     CHECK(weft__progress_error(progress) == WEFT_ERROR_INVALID_ARGUMENT);
     CHECK(atomic_load(&job->ranks[1].own_failure) == WEFT_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(weft__last_error(), "word is byte 56 of region 2, 8 bytes; rank 0 has 56 there") !=
-          NULL);
+    CHECK(strstr(weft__last_error(),
+                 "word is byte 104 of region 2, 8 bytes; rank 0 has 104 there") != NULL);
     CHECK(weft__progress_peer_error(progress, 0) == WEFT_OK);
+    wait_for_word(&job->ranks[0], DONE_WORD, before + 2);
 }
 
 static void a_peer_is_failed_from_another_thread(struct job *job)

@@ -60,6 +60,31 @@ static void check_special_values(weft__row_sum_mixed_fn *sum_mixed)
     free(rows);
 }
 
+/* By itself, which is a sum all the same: -0 becomes +0, and every NaN the one that there is. */
+static void check_single_rows(weft__row_sum_mixed_fn *sum_mixed)
+{
+    struct mixed_rows *rows = new_rows();
+    uint64_t state = 1;
+    for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
+        if (i < NUM_MIXED_SUMS)
+            pair_special_values(rows, mixed_sum(i));
+        else
+            draw_mixed_rows(rows, mixed_sum(i % NUM_MIXED_SUMS), &state);
+        keep_one_row(rows, rows->num_srcs / 2);
+        if (i >= NUM_MIXED_SUMS)
+            (void)sum_into_a_source(rows, &state);
+        sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
+        check_mixed_rows(rows);
+    }
+    free(rows);
+}
+
+static void a_row_by_itself_is_a_sum(void **unused)
+{
+    (void)unused;
+    each_variant(check_single_rows);
+}
+
 static void all_pairs_of_special_values(void **unused)
 {
     (void)unused;
@@ -119,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_gives_the_reference_bits),
         cmocka_unit_test(all_pairs_of_special_values),
+        cmocka_unit_test(a_row_by_itself_is_a_sum),
         cmocka_unit_test(a_source_can_be_written_over),
         cmocka_unit_test(partial_sums_are_not_rounded),
     };

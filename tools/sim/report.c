@@ -28,16 +28,15 @@ static int suite_json(const struct sim_options *options, enum scenario_op op,
 {
     const int64_t num_findings = suite_num_findings(tally);
     return print_json(json_pack(
-        "{s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o, "
-        "s:i, "
-        "s:n, s:b}",
+        "{s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, "
+        "s:o, s:i, s:n, s:b}",
         "op", scenario_op_names[op], "ranks", number_or_null(options->num_ranks), "nodes",
         number_or_null(options->num_nodes), "tokens", options->max_tokens, "count",
-        options->max_count, "policy", sim_policy_names[options->policy], "faults",
-        sim_fault_names[options->fault], "seed", (json_int_t)options->seed, "schedules",
-        (json_int_t)tally->num_schedules, "seconds", tally->seconds, "schedules_per_second",
-        per_second(tally->num_schedules, tally->seconds), "races",
-        (json_int_t)tally->num_found[SCENARIO_RACE], "wrong_results",
+        options->max_count, "staging", scenario_staging_names[options->staging], "policy",
+        sim_policy_names[options->policy], "faults", sim_fault_names[options->fault], "seed",
+        (json_int_t)options->seed, "schedules", (json_int_t)tally->num_schedules, "seconds",
+        tally->seconds, "schedules_per_second", per_second(tally->num_schedules, tally->seconds),
+        "races", (json_int_t)tally->num_found[SCENARIO_RACE], "wrong_results",
         (json_int_t)tally->num_found[SCENARIO_WRONG], "hangs",
         (json_int_t)tally->num_found[SCENARIO_HANG], "faults_injected",
         (json_int_t)tally->num_faults_injected, "faults_survived",

@@ -16,6 +16,8 @@ const char *const scenario_op_names[NUM_SCENARIO_OPS] = {
 const char *const scenario_finding_names[NUM_SCENARIO_FINDINGS] = {"nothing", "race", "hang",
                                                                    "wrong result", "crash"};
 
+const char *const scenario_staging_names[NUM_SCENARIO_STAGINGS + 1] = {"drawn", "least", NULL};
+
 /* ---------------------------------------------------------------- ranks */
 
 static weft_result create_comm(struct party *party, const weft_unique_id *id, uint32_t timeout_ms)

@@ -50,6 +50,15 @@ enum {
     SCENARIO_DRAWN = -1 /* of a request: the seed chooses */
 };
 
+/* Slots between nodes. */
+enum scenario_staging {
+    SCENARIO_STAGING_DRAWN,
+    SCENARIO_STAGING_LEAST, /* one channel with one slot of one row */
+    NUM_SCENARIO_STAGINGS
+};
+
+extern const char *const scenario_staging_names[NUM_SCENARIO_STAGINGS + 1]; /* the last is NULL */
+
 struct scenario_request {
     enum scenario_op op;
     uint64_t seed;      /* of shape and schedule */
@@ -57,6 +66,7 @@ struct scenario_request {
     int32_t num_nodes;  /* or SCENARIO_DRAWN */
     int32_t max_tokens; /* per rank and round */
     int32_t max_count;  /* elements of a collective's row */
+    enum scenario_staging staging;
     enum weft__sim_policy policy;
     enum weft__sim_fault fault; /* strikes a rank and a step that the seed chooses */
     int32_t weakened_site;      /* or WEFT__SIM_NO_SITE */

@@ -198,14 +198,16 @@ static int32_t wire_row_bytes(const struct shape *shape)
 }
 
 /* From one row in a slot, and one slot, on. */
-static void draw_staging(struct shape *shape, struct rng *rng)
+static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_staging staging)
 {
     enum { HEADER_BYTES = 64 };
+    const int is_drawn = staging == SCENARIO_STAGING_DRAWN;
     shape->combine_wire = draw(rng, 0, 1) == 0 ? 0 : WEFT_FP32;
     const int32_t row_bytes = wire_row_bytes(shape);
-    const int32_t num_rows = draw(rng, 1, MAX_SLOT_ROWS);
-    shape->num_channels = shape->num_nodes > MAX_NODES_OF_SMALL ? 1 : draw(rng, 1, 2);
-    shape->num_slots = draw(rng, 1, MAX_SLOTS);
+    const int32_t num_rows = draw(rng, 1, is_drawn ? MAX_SLOT_ROWS : 1);
+    const int has_one_channel = !is_drawn || shape->num_nodes > MAX_NODES_OF_SMALL;
+    shape->num_channels = has_one_channel ? 1 : draw(rng, 1, 2);
+    shape->num_slots = draw(rng, 1, is_drawn ? MAX_SLOTS : 1);
     shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
 }
 
@@ -223,7 +225,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     shape->combine_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP32 : WEFT_BF16;
     shape->num_biases = draw(&rng, 0, 2);
     shape->wants_node_counts = draw(&rng, 0, 1);
-    draw_staging(shape, &rng);
+    draw_staging(shape, &rng, request->staging);
     shape->max_tokens = request->max_tokens;
     const int32_t max_tokens = most_tokens(shape);
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {

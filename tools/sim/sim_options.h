@@ -14,6 +14,7 @@ struct sim_options {
     int32_t num_nodes;
     int32_t max_tokens;
     int32_t max_count;
+    enum scenario_staging staging;
     int64_t num_schedules; /* of each operation; under --weaken also the budget of a site */
     uint64_t seed;         /* of the first schedule; the others count up */
     enum weft__sim_policy policy;

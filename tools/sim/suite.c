@@ -30,6 +30,8 @@ void suite_tell(const struct sim_options *options, const struct scenario_request
         fprintf(stderr, " --ranks %d", options->num_ranks);
     if (options->num_nodes != SCENARIO_DRAWN)
         fprintf(stderr, " --nodes %d", options->num_nodes);
+    if (options->staging != SCENARIO_STAGING_DRAWN)
+        fprintf(stderr, " --staging %s", scenario_staging_names[options->staging]);
     if (options->fault != WEFT__SIM_NO_FAULT)
         fprintf(stderr, " --faults %s", sim_fault_names[options->fault]);
     if (site != NULL)

@@ -33,7 +33,8 @@ static const struct argp_option options[] = {
 static const char documentation[] =
     "Tells which machines weft can run on here, which one it uses and why, and measures the links "
     "between ranks by dispatching rows from each to each."
-    "\vThe exit status is 0 only if the machine can be used and every row arrived undamaged.";
+    "\vThe exit status is 0 only if the settings exist, the machine can be used, and every row "
+    "arrived undamaged.";
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
@@ -76,13 +77,17 @@ static int print_machines(const struct doctor *doctor, const weft_machine_info *
     return doctor_print_choice(doctor->format, used, why);
 }
 
-/* Of a communicator of this job, or NULL: of one to come. An engine that does not exist is the user's mistake. */
+/* Of a communicator of this job, or NULL: of one to come. Returns a status: an engine that does not exist is the user's
+ * mistake. */
 static int print_network(const struct doctor *doctor, const weft_comm *comm)
 {
     weft_net_info info = {.engine = ""};
-    if (weft_net_query(comm, &info) != WEFT_OK)
-        snprintf(info.reason, sizeof info.reason, "%s", weft_last_error());
-    return doctor_print_network(doctor->format, &info);
+    const weft_result result = weft_net_query(comm, &info);
+    if (result != WEFT_OK) {
+        job_report_failure("weft doctor", NULL, result);
+        return STATUS_USAGE;
+    }
+    return doctor_print_network(doctor->format, &info) == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 
 static int has_several_nodes(weft_comm *comm)
@@ -105,6 +110,15 @@ static weft_result measure(const struct doctor *doctor, weft_comm *comm, int *st
     return result;
 }
 
+/* Machines, choice and network. Returns a status. */
+static int print_all(const struct doctor *doctor, const weft_machine_info *used,
+                     const weft_comm *comm)
+{
+    if (print_machines(doctor, used) != 0)
+        return STATUS_FAILURE;
+    return print_network(doctor, comm);
+}
+
 /* As a rank of a job. */
 static int join(const struct doctor *doctor, const weft_machine_info *used)
 {
@@ -117,10 +131,8 @@ static int join(const struct doctor *doctor, const weft_machine_info *used)
         job_report_failure("weft doctor", NULL, result);
         return STATUS_FAILURE;
     }
-    if (doctor->scope == SCOPE_ALL && weft_comm_rank(comm) == 0 &&
-        (print_machines(doctor, used) != 0 ||
-         print_network(doctor, has_several_nodes(comm) ? comm : NULL) != 0))
-        status = STATUS_FAILURE;
+    if (doctor->scope == SCOPE_ALL && weft_comm_rank(comm) == 0)
+        status = print_all(doctor, used, has_several_nodes(comm) ? comm : NULL);
     result = measure(doctor, comm, &status);
     if (result != WEFT_OK) {
         job_report_failure("weft doctor", comm, result);
@@ -136,9 +148,9 @@ static int examine(const struct doctor *doctor, const weft_machine_info *used)
 {
     static const char *const names[] = {"auto", "cpu", "cuda"};
     int32_t num_ranks = doctor->num_ranks;
-    if (doctor->scope == SCOPE_ALL &&
-        (print_machines(doctor, used) != 0 || print_network(doctor, NULL) != 0))
-        return STATUS_FAILURE;
+    const int status = doctor->scope == SCOPE_ALL ? print_all(doctor, used, NULL) : EXIT_SUCCESS;
+    if (status != EXIT_SUCCESS)
+        return status;
     if (!used->is_usable) {
         fprintf(stderr, "weft doctor: %s\n", used->reason);
         return STATUS_FAILURE;

@@ -20,7 +20,7 @@ int job_has_rank(void);
 int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments);
 
 /* Tells on standard error why a call failed. That a rank failed or aborted is told by one of the
- * others. comm may be NULL. */
+ * others; that the rendezvous is lost, by all. comm may be NULL. */
 void job_report_failure(const char *name, weft_comm *comm, weft_result result);
 
 #endif

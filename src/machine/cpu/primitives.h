@@ -248,6 +248,17 @@ WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int3
     }
 }
 
+/* By ordinary stores: streaming ones would put the row out of the cache. */
+WEFT_FN void weft_row_stage(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                            const void *src, uint64_t row_bytes)
+{
+    (void)warp;
+    for (int32_t i = 0; i < num_dsts; i++) {
+        if (dsts[i] != NULL)
+            memcpy((void *)(uintptr_t)dsts[i], src, row_bytes);
+    }
+}
+
 WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                              const void *const *srcs, int32_t num_srcs,
                              struct weft_reduction reduction, int64_t num_elements)

@@ -129,11 +129,50 @@ void VARIANT(weft__row_reduce)(const void *const *dsts, int32_t num_dsts, const 
     }
 }
 
+/* The row, if there is but one, and it can be summed the short way. */
+static const char *find_only_row(const void *const *srcs, int32_t num_srcs,
+                                 struct weft_mixed_sum sum)
+{
+    const struct element_type *type = element_types[sum.dst_dtype];
+    weft_dtype dtype = sum.dst_dtype;
+    const char *only = NULL;
+    for (int32_t i = 0; i < num_srcs; i++) {
+        if (srcs[i] == NULL)
+            continue;
+        if (only != NULL)
+            return NULL;
+        only = srcs[i];
+        dtype = i < sum.num_first ? sum.first_dtype : sum.rest_dtype;
+    }
+    return dtype == sum.dst_dtype && (uintptr_t)only % type->element_bytes == 0 ? only : NULL;
+}
+
+static void sum_of_one_row(char *dst, const char *src, const struct element_type *type,
+                           int64_t num_elements)
+{
+    if (dst != src && (uintptr_t)dst % type->element_bytes == 0) {
+        type->sum_of_one(dst, src, num_elements);
+        return;
+    }
+    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
+        _Alignas(LINE_BYTES) char sums[WEFT__TILE_BYTES];
+        const int64_t num_now = next_elements(num_elements, begin);
+        const size_t offset_bytes = (size_t)begin * type->element_bytes;
+        type->sum_of_one(sums, src + offset_bytes, num_now);
+        memcpy(dst + offset_bytes, sums, (size_t)num_now * type->element_bytes);
+    }
+}
+
 weft__row_sum_mixed_fn VARIANT(weft__row_sum_mixed);
 void VARIANT(weft__row_sum_mixed)(void *dst, const void *const *srcs, int32_t num_srcs,
                                   struct weft_mixed_sum sum, int64_t num_elements)
 {
     const struct weft_reduction reduction = {sum.dst_dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
+    const char *only = find_only_row(srcs, num_srcs, sum);
+    if (only != NULL) {
+        sum_of_one_row(dst, only, element_types[sum.dst_dtype], num_elements);
+        return;
+    }
     for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
         struct weft__tile tile;
         tile_begin(&tile, reduction, next_elements(num_elements, begin));

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "machine/cuda/device.h"
+#include "machine/cuda/network.h"
 #include "net/attach.h"
 
 static void describe_device(CUdevice device, weft_device_info *info)
@@ -31,24 +32,11 @@ void weft__cuda_describe(weft_machine_info *info)
     }
 }
 
-/* What keeps the network from the memory of the GPU itself. */
-static const char *find_obstacle(const weft_comm *comm)
-{
-    int has_dmabuf = 0;
-    (void)weft__cu.device_get_attribute(&has_dmabuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-                                        weft__cuda_of(comm)->device);
-    if (!weft__net_engine_knows_gpus(comm))
-        return "the network engine knows no memory of GPUs";
-    if (!has_dmabuf)
-        return "the driver offers no dmabuf";
-    return "what is registered by dmabuf, which engine and driver offer, cannot grow as heaps do";
-}
-
 weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info)
 {
     WEFT__TRY(weft__net_describe(comm, info));
     if (comm->network != NULL)
-        snprintf(info->gpu_memory, sizeof info->gpu_memory, "through the host, because %s",
-                 find_obstacle(comm));
+        weft__cuda_gpudirect_describe(comm, weft__cuda_network_gpudirect(weft__cuda_of(comm)),
+                                      info->gpu_memory, sizeof info->gpu_memory);
     return WEFT_OK;
 }

@@ -26,6 +26,7 @@ struct weft__cuda_network {
     CUdeviceptr queue_on_device;
     void *num_reserved;
     struct weft__cuda_network_heap heap;
+    struct weft__cuda_gpudirect gpudirect;
 };
 
 _Static_assert(
@@ -88,6 +89,30 @@ weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **mem
     return result;
 }
 
+static weft_result alloc_staging_of_host(weft_comm *comm, uint64_t bytes, void **memory,
+                                         uint64_t *offset)
+{
+    WEFT__TRY(weft__cuda_network_alloc(comm, bytes, memory, offset));
+    const weft_result result = weft__net_add_staging(comm, *memory, bytes, offset);
+    if (result != WEFT_OK)
+        weft__cuda_network_free(comm, *memory);
+    return result;
+}
+
+weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                             uint64_t *offset)
+{
+    struct weft__cuda_gpudirect *gpudirect = &weft__cuda_of(comm)->network->gpudirect;
+    const weft_result result = weft__cuda_gpudirect_alloc(comm, gpudirect, bytes, memory, offset);
+    return result == WEFT_ERROR_UNSUPPORTED ? alloc_staging_of_host(comm, bytes, memory, offset)
+                                            : result;
+}
+
+static int is_of_host(const struct weft__cuda_network *network, const void *memory)
+{
+    return (uintptr_t)memory - (uintptr_t)network->base < RANGE_BYTES;
+}
+
 /* Its pages stay, for what may still come; GPUs see them no more. */
 void weft__cuda_network_free(weft_comm *comm, void *memory)
 {
@@ -95,6 +120,11 @@ void weft__cuda_network_free(weft_comm *comm, void *memory)
     if (memory == NULL)
         return;
     weft__net_drain(comm);
+    weft__net_remove_region(comm, memory);
+    if (!is_of_host(cuda->network, memory)) {
+        weft__cuda_gpudirect_free(comm, memory);
+        return;
+    }
     weft__ranges_free(&cuda->network->ranges, (uint64_t)((char *)memory - cuda->network->base));
     if (weft__cuda_enter(cuda) != WEFT_OK)
         return;
@@ -177,6 +207,11 @@ void weft__cuda_network_stop(weft_comm *comm)
     weft__ranges_destroy(&network->ranges);
     free(network);
     cuda->network = NULL;
+}
+
+const struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct weft__cuda *cuda)
+{
+    return &cuda->network->gpudirect;
 }
 
 struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *cuda)

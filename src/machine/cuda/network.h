@@ -4,6 +4,7 @@
 #define WEFT_MACHINE_CUDA_NETWORK_H
 
 #include "machine/cuda/device.h"
+#include "machine/cuda/gpudirect.h"
 
 /* Collective; without other nodes there is nothing to do. */
 weft_result weft__cuda_network_start(weft_comm *comm);
@@ -11,9 +12,13 @@ void weft__cuda_network_stop(weft_comm *comm);
 /* For the launches. */
 struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *cuda);
 
+const struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct weft__cuda *cuda);
+
 /* Of the machine's table. */
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
                                      uint64_t *offset);
+weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, void **memory,
+                                             uint64_t *offset);
 void weft__cuda_network_free(weft_comm *comm, void *memory);
 
 #endif

@@ -228,4 +228,11 @@ WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int3
     weft__cuda_copy_bytes(warp, dsts, num_dsts, src, num_chunks * 16, row_bytes);
 }
 
+/* Memory of the host, from where the network sends without GPUDirect, is not cached by GPUs. */
+WEFT_FN void weft_row_stage(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+                            const void *src, uint64_t row_bytes)
+{
+    weft_row_copy(warp, dsts, num_dsts, src, row_bytes);
+}
+
 #endif

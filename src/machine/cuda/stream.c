@@ -323,6 +323,7 @@ static const struct weft__machine machine = {
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,
     .network_alloc = weft__cuda_network_alloc,
+    .staging_alloc = weft__cuda_network_staging_alloc,
     .network_free = weft__cuda_network_free,
     .copy = weft__cuda_copy,
     .check_pointer = weft__cuda_check_pointer,

@@ -148,6 +148,8 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
 #define weft_fail(warp, failure) weft__sim_fail(warp, failure)
 #define weft_row_copy(warp, dsts, num_dsts, src, row_bytes)                                        \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
+#define weft_row_stage(warp, dsts, num_dsts, src, row_bytes)                                       \
+    weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
 #define weft_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)             \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* Regions that come and go while a network is used: their numbers, more of them than there are numbers, and what goes to
+ * memory that the engine alone accesses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm/error.h"
+#include "harness/machine.h"
+#include "harness/ranks.h"
+#include "machine/host.h"
+#include "net/attach.h"
+#include "net/engine.h"
+#include "net/fake.h"
+
+/* ---------------------------------------------------------------- of a communicator */
+
+enum {
+    NUM_RANKS = 4,
+    NUM_NODES = 2,
+    NUM_AREAS = WEFT__NET_MAX_REGIONS + 3, /* the heap is a region, too */
+    HALF_BYTES = 100000
+};
+
+struct area { /* sent and received */
+    unsigned char *halves[2];
+    uint64_t place;
+};
+
+static unsigned char value_at(int32_t from, int area, size_t byte)
+{
+    return (unsigned char)((size_t)from * 77 + (size_t)area * 13 + byte + (byte >> 8));
+}
+
+static int alloc_area(struct ranks_context *context, weft_comm *comm, struct area *area)
+{
+    void *memory;
+    RANK_CHECK_OK(context, weft__host_machine.staging_alloc(comm, (uint64_t)2 * HALF_BYTES, &memory,
+                                                            &area->place));
+    area->halves[0] = memory;
+    area->halves[1] = area->halves[0] + HALF_BYTES;
+    memset(area->halves[1], 0, HALF_BYTES);
+    return 0;
+}
+
+static int check_places(struct ranks_context *context, weft_comm *comm, const struct area *areas)
+{
+    uint64_t own[NUM_AREAS], all[NUM_RANKS][NUM_AREAS];
+    for (int i = 0; i < NUM_AREAS; i++)
+        own[i] = areas[i].place;
+    RANK_CHECK_OK(context, weft_host_all_gather(comm, own, sizeof own, all));
+    for (int i = 0; i < NUM_AREAS; i++) {
+        const uint32_t region = weft__net_region_of(own[i]);
+        const uint32_t expected = i + 1 < WEFT__NET_MAX_REGIONS ? (uint32_t)i + 1 : 0;
+        RANK_CHECK(context, region == expected, "area %d is in region %u", i, region);
+        for (int rank = 0; rank < NUM_RANKS; rank++)
+            RANK_CHECK(context, all[rank][i] == own[i], "area %d is elsewhere on rank %d", i, rank);
+    }
+    return 0;
+}
+
+/* From each to its partner. */
+static int put_all(struct ranks_context *context, weft_comm *comm, const struct area *areas)
+{
+    const int32_t partner = (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
+    RANK_CHECK_OK(context, weft_host_barrier(comm)); /* what is received into is zero */
+    for (int i = 0; i < NUM_AREAS; i++) {
+        const struct weft__work_request put = {.operation = WEFT__WORK_PUT,
+                                               .peer = partner,
+                                               .source = areas[i].place,
+                                               .target = areas[i].place + HALF_BYTES,
+                                               .num_bytes = HALF_BYTES};
+        for (size_t byte = 0; byte < HALF_BYTES; byte++)
+            areas[i].halves[0][byte] = value_at(context->rank, i, byte);
+        weft__net_post(comm, &put);
+    }
+    weft__net_drain(comm);
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    for (int i = 0; i < NUM_AREAS; i++)
+        for (size_t byte = 0; byte < HALF_BYTES; byte++)
+            RANK_CHECK(context, areas[i].halves[1][byte] == value_at(partner, i, byte),
+                       "byte %zu of area %d is wrong", byte, i);
+    return 0;
+}
+
+static int use_areas(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    struct area areas[NUM_AREAS];
+    config.num_nodes = NUM_NODES;
+    RANK_CHECK_OK(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < NUM_AREAS; i++)
+            if (alloc_area(context, comm, &areas[i]) != 0)
+                return 1;
+        if (check_places(context, comm, areas) != 0 || put_all(context, comm, areas) != 0)
+            return 1;
+        for (int i = 0; i < NUM_AREAS; i++)
+            weft__host_machine.network_free(comm, areas[i].halves[0]);
+    }
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void areas_come_and_go(void **state)
+{
+    const char *engine = *state;
+    if (!tests_network_is_there(engine))
+        skip();
+    setenv("WEFT_NET", engine, 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_areas, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+/* A rank that has freed fewer regions, or others, than the rest. */
+static int number_anew(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    unsigned char memory[3][64];
+    uint64_t places[3];
+    config.num_nodes = NUM_NODES;
+    RANK_CHECK_OK(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    for (int i = 0; i < 2; i++) {
+        const struct weft__net_part part = {memory[i], sizeof memory[i], WEFT__NET_HOST_MEMORY};
+        RANK_CHECK_OK(context, weft__net_add_region(comm, &part, &places[i]));
+    }
+    weft__net_remove_region(comm, memory[context->rank == 2]);
+    const struct weft__net_part part = {memory[2], sizeof memory[2], WEFT__NET_HOST_MEMORY};
+    RANK_CHECK_OK(context, weft__net_add_region(comm, &part, &places[2]));
+    RANK_CHECK(context, weft__net_region_of(places[2]) == 3, "it is region %u",
+               weft__net_region_of(places[2]));
+    const struct weft__net_part none = {NULL, sizeof memory[2], WEFT__NET_HOST_MEMORY};
+    RANK_CHECK_ERROR(context,
+                     weft__net_add_region(comm, context->rank == 1 ? &none : &part, &places[2]),
+                     WEFT_ERROR_UNSUPPORTED, "rank 1 has no such memory");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void numbers_are_free_on_all_ranks(void **state)
+{
+    (void)state;
+    setenv("WEFT_NET", "shm", 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, number_anew, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+/* ---------------------------------------------------------------- memory of a device */
+
+enum { HOST, DEVICE, ACCESSED, NUM_REGIONS, BYTES = 4096 };
+
+struct pair {
+    struct weft__net_fake *world;
+    struct weft__net *nets[2];
+    _Atomic uint64_t num_bytes;
+    uint64_t memory[2][NUM_REGIONS][BYTES / sizeof(uint64_t)];
+};
+
+static weft_result refuse_to_read(void *context, void *bytes, uint64_t offset, size_t num_bytes)
+{
+    (void)context;
+    (void)bytes;
+    (void)offset;
+    (void)num_bytes;
+    return weft__error(WEFT_ERROR_SYSTEM, "nobody reads here");
+}
+
+static void open_pair(struct pair *pair)
+{
+    const struct weft__net_fake_options options = {.seed = 1};
+    const struct weft__net_accessor accessor = {.read = refuse_to_read};
+    struct weft__net_blob blobs[2];
+    struct weft__net_region_card card;
+    memset(pair, 0, sizeof *pair);
+    pair->num_bytes = BYTES;
+    pair->world = weft__net_fake_create(&options);
+    assert_non_null(pair->world);
+    for (int32_t rank = 0; rank < 2; rank++) {
+        const struct weft__net_config config = {
+            .engine = "fake", .rank = rank, .num_ranks = 2, .close_ms = 1, .fake = pair->world};
+        assert_int_equal(weft__net_open(&config, &pair->nets[rank]), WEFT_OK);
+        assert_int_equal(
+            weft__net_reg_accessed(pair->nets[rank], ACCESSED, &accessor, BYTES, &pair->num_bytes),
+            WEFT_OK);
+        assert_int_equal(weft__net_address(pair->nets[rank], &blobs[rank]), WEFT_OK);
+    }
+    for (int32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(weft__net_connect(pair->nets[rank], blobs), WEFT_OK);
+        assert_int_equal(weft__net_reg(pair->nets[rank], HOST, pair->memory[rank][HOST], BYTES,
+                                       WEFT__NET_HOST_MEMORY),
+                         WEFT_OK);
+        assert_int_equal(weft__net_reg(pair->nets[rank], DEVICE, pair->memory[rank][DEVICE], BYTES,
+                                       WEFT__NET_DEVICE_MEMORY),
+                         WEFT_OK);
+    }
+    for (int32_t rank = 0; rank < 2; rank++)
+        for (uint32_t region = HOST; region <= DEVICE; region++) {
+            weft__net_tell_region(pair->nets[1 - rank], region, &card);
+            assert_int_equal(weft__net_learn_region(pair->nets[rank], 1 - rank, region, &card),
+                             WEFT_OK);
+        }
+}
+
+static void close_pair(struct pair *pair)
+{
+    for (int32_t rank = 0; rank < 2; rank++)
+        weft__net_close(pair->nets[rank]);
+    weft__net_fake_destroy(pair->world);
+}
+
+static struct weft__net_put put_between(uint32_t source, uint32_t target)
+{
+    return (struct weft__net_put){.peer = 1,
+                                  .source = weft__net_place(source, 0),
+                                  .target = weft__net_place(target, 0),
+                                  .num_bytes = 8};
+}
+
+static void only_puts_reach_a_device(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t source, target;
+        weft_result result;
+    } puts[] = {{DEVICE, DEVICE, WEFT_OK},
+                {HOST, DEVICE, WEFT_OK},
+                {DEVICE, HOST, WEFT_OK},
+                {HOST, HOST, WEFT_OK},
+                {ACCESSED, DEVICE, WEFT_ERROR_INVALID_ARGUMENT},
+                {DEVICE, ACCESSED, WEFT_ERROR_INVALID_ARGUMENT}};
+    struct pair pair;
+    open_pair(&pair);
+    for (size_t i = 0; i < sizeof puts / sizeof puts[0]; i++) {
+        const struct weft__net_put put = put_between(puts[i].source, puts[i].target);
+        assert_int_equal(weft__net_put(pair.nets[0], &put, NULL), puts[i].result);
+    }
+    const struct weft__net_get get_there = {.peer = 1,
+                                            .source = weft__net_place(DEVICE, 0),
+                                            .target = weft__net_place(HOST, 0),
+                                            .num_bytes = 8};
+    const struct weft__net_get get_here = {.peer = 1,
+                                           .source = weft__net_place(HOST, 0),
+                                           .target = weft__net_place(DEVICE, 0),
+                                           .num_bytes = 8};
+    assert_int_equal(weft__net_get(pair.nets[0], &get_there, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft__net_get(pair.nets[0], &get_here, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft__net_signal(pair.nets[0], 1, weft__net_place(DEVICE, 0), 1),
+                     WEFT_ERROR_INVALID_ARGUMENT);
+    close_pair(&pair);
+}
+
+/* A peer that sends what it must not. */
+static void messages_for_a_device_are_refused(void **state)
+{
+    (void)state;
+    static const unsigned char payload[8] = {1};
+    const struct weft__net_header header = {.source = 1,
+                                            .kind = WEFT__NET_PUT,
+                                            .place = weft__net_place(DEVICE, 0),
+                                            .num_bytes = sizeof payload,
+                                            .word = WEFT__NET_NO_WORD};
+    struct pair pair;
+    open_pair(&pair);
+    weft__net_receive(pair.nets[0], 1, &header, sizeof header, payload, sizeof payload);
+    assert_int_equal(weft__net_peer_error(pair.nets[0], 1), WEFT_ERROR_RANK_FAILED);
+    assert_int_equal(pair.memory[0][DEVICE][0], 0);
+    close_pair(&pair);
+}
+
+static void what_is_unregistered_is_refused(void **state)
+{
+    (void)state;
+    struct pair pair;
+    open_pair(&pair);
+    const struct weft__net_put put = put_between(HOST, DEVICE);
+    assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]), DEVICE);
+    weft__net_unreg(pair.nets[0], DEVICE);
+    assert_int_equal(weft__net_put(pair.nets[0], &put, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]),
+                     WEFT__NET_MAX_REGIONS);
+    assert_int_equal(weft__net_free_regions(pair.nets[0]) & 7, 1 << DEVICE);
+    close_pair(&pair);
+}
+
+/* An engine without writes, and memory that is there already. */
+static void what_cannot_be_registered_is_an_error(void **state)
+{
+    (void)state;
+    const struct weft__net_config config = {.engine = "shm", .num_ranks = 1};
+    uint64_t memory[2];
+    struct weft__net *net;
+    assert_int_equal(weft__net_open(&config, &net), WEFT_OK);
+    assert_int_equal(weft__net_reg(net, 0, memory, sizeof memory, WEFT__NET_DEVICE_MEMORY),
+                     WEFT_ERROR_UNSUPPORTED);
+    assert_int_equal(weft__net_reg(net, 0, memory, sizeof memory, WEFT__NET_HOST_MEMORY), WEFT_OK);
+    assert_int_equal(weft__net_reg(net, 0, memory, sizeof memory, WEFT__NET_HOST_MEMORY),
+                     WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(
+        weft__net_reg(net, 1, (char *)memory + 1, sizeof memory[0], WEFT__NET_HOST_MEMORY),
+        WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(
+        weft__net_reg(net, WEFT__NET_MAX_REGIONS, memory, sizeof memory, WEFT__NET_HOST_MEMORY),
+        WEFT_ERROR_INVALID_ARGUMENT);
+    weft__net_close(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TESTS_OVER_ENGINES(areas_come_and_go),
+        cmocka_unit_test(numbers_are_free_on_all_ranks),
+        cmocka_unit_test(only_puts_reach_a_device),
+        cmocka_unit_test(messages_for_a_device_are_refused),
+        cmocka_unit_test(what_is_unregistered_is_refused),
+        cmocka_unit_test(what_cannot_be_registered_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
