@@ -173,8 +173,9 @@ static weft_result measure_rail(struct bench *bench)
     print_figure(bench, "rail_combine_gbps", node_bytes / us[COMBINE].median / 1000, "GB/s");
     /* For each that brings rows the partner, which sends as many, gets one that returns the credit. */
     const double num_messages = (double)(after.sent_messages - before.sent_messages) / 2;
-    print_figure(bench, "rail_message_bytes",
-                 (double)(after.sent_bytes - before.sent_bytes) / num_messages, "bytes");
+    const double put_bytes = (double)((after.sent_bytes - after.sent_header_bytes) -
+                                      (before.sent_bytes - before.sent_header_bytes));
+    print_figure(bench, "rail_message_bytes", put_bytes / num_messages, "bytes");
     return WEFT_OK;
 }
 

@@ -53,6 +53,7 @@ set(sim_host_sources
   comm/thread.c
   comm/topology.c
   comm/waits.c
+  machine/cpu/row_copy.c
   machine/cpu/rows.c
   machine/cpu/rows_base.c
   ${wide_row_sources}

@@ -257,9 +257,11 @@ typedef struct weft_net_info {
     char engine[16];     /* "ucx", "shm"; "" if there is none */
     char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
     char reason[256];    /* why this engine, or why none */
-    uint64_t sent_bytes; /* that this rank has put to ranks of other nodes */
-    uint64_t sent_messages; /* puts and signals that they were sent in */
-    char gpu_memory[160];   /* of communicators on machine cuda: how that crosses, and why so */
+    /* What this rank has sent to ranks of other nodes: the bytes of puts, and headers. Not what a protocol below adds. */
+    uint64_t sent_bytes;
+    uint64_t sent_messages;     /* puts and signals; several may share a message, and its header */
+    char gpu_memory[160];       /* of communicators on machine cuda: how that crosses, and why so */
+    uint64_t sent_header_bytes; /* of sent_bytes, the messages' headers */
 } weft_net_info;
 
 /* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes would get in this

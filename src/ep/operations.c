@@ -74,6 +74,7 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
     struct weft_internode_notify_args program_args = {
         .notify = notify_args(handle, WEFT_PROGRAM_internode_notify),
         .rings = internode->rings,
+        .node_of_rank = ep->node_of_rank,
         .told = internode->rings.words + words_bytes,
         .told_place = internode->rings.words_place + words_bytes,
         .told_bytes = weft__internode_told_bytes(internode),

@@ -142,6 +142,9 @@ struct weft_reduction {
     enum weft_reduction_op op;
 };
 
+/* When this host, its network included, reads what is written. A hint. */
+enum weft_reuse { WEFT_READ_LATER, WEFT_READ_SOON };
+
 /* The types of rows that are summed as by WEFT_REDUCTION_SUM_FROM_ZERO: bf16, fp16, fp32 or FP8. A sum in fp32
  * is not rounded, so that it can be a source of another one. */
 struct weft_mixed_sum {
@@ -149,6 +152,7 @@ struct weft_mixed_sum {
     weft_dtype first_dtype; /* which have this type */
     weft_dtype rest_dtype;  /* and the others this */
     weft_dtype dst_dtype;
+    enum weft_reuse reuse; /* of dst */
 };
 
 enum weft_status {

@@ -364,11 +364,12 @@ weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info)
         snprintf(info->reason, sizeof(info->reason), "the communicator has one node");
         return WEFT_OK;
     }
-    const struct weft__progress_counts counts = weft__progress_counts(network->progress);
+    const struct weft__net_counts counts = weft__net_counts(network->net);
     snprintf(info->engine, sizeof(info->engine), "%s", network->engine);
     snprintf(info->transport, sizeof(info->transport), "%s", network->transport);
     snprintf(info->reason, sizeof(info->reason), "%s", network->reason);
     info->sent_bytes = counts.num_bytes;
-    info->sent_messages = counts.num_messages;
+    info->sent_messages = weft__progress_num_puts(network->progress);
+    info->sent_header_bytes = counts.num_header_bytes;
     return WEFT_OK;
 }

@@ -181,6 +181,16 @@ int weft__net_fd(const struct weft__net *net)
     return net->engine->fd(net->state);
 }
 
+struct weft__net_counts weft__net_counts(const struct weft__net *net)
+{
+    const uint64_t num_header_bytes =
+        atomic_load_explicit(&net->num_header_bytes, memory_order_relaxed);
+    return (struct weft__net_counts){
+        .num_bytes =
+            num_header_bytes + atomic_load_explicit(&net->num_put_bytes, memory_order_relaxed),
+        .num_header_bytes = num_header_bytes};
+}
+
 const char *weft__net_engine_name(const struct weft__net *net)
 {
     return net->engine->name;
@@ -210,6 +220,18 @@ const char *weft__net_gpu_obstacle(const struct weft__net *net)
     return NULL;
 }
 
+/* Of names that "; " separates. */
+static int is_listed(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; at != NULL && *at != '\0'; at = strchr(at, ';')) {
+        at += strspn(at, "; ");
+        if (strncmp(at, name, length) == 0 && (at[length] == '\0' || at[length] == ';'))
+            return 1;
+    }
+    return 0;
+}
+
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport,
                                enum weft__net_reach reach)
 {
@@ -217,7 +239,7 @@ void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *
     net->num_without_rdma += reach == WEFT__NET_WITHOUT_RDMA;
     weft__log(WEFT__LOG_INFO, net->config.rank, "network transport to rank %d: %s", peer,
               transport);
-    if (strstr(net->transport, transport) == NULL)
+    if (!is_listed(net->transport, transport))
         snprintf(net->transport + length, sizeof(net->transport) - length, "%s%s",
                  length > 0 ? "; " : "", transport);
 }

@@ -65,7 +65,8 @@ enum weft__net_gpudirect {
 };
 
 struct weft__net_config {
-    const char *engine; /* "ucx", "shm", with a world "fake"; "auto" or NULL: the first that can be had */
+    const char
+        *engine; /* "ucx", "shm", with a world "fake"; "auto" or NULL: the first that can be had */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;
@@ -247,6 +248,13 @@ int32_t weft__net_failed_peer(const struct weft__net *net);
  * way ends in the next calls of progress. */
 void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Of puts and signals that were sent; from any thread. */
+struct weft__net_counts {
+    uint64_t num_bytes; /* headers included */
+    uint64_t num_header_bytes;
+};
+struct weft__net_counts weft__net_counts(const struct weft__net *net);
 
 const char *weft__net_engine_name(const struct weft__net *net);
 /* Why it is this one. */

@@ -84,6 +84,8 @@ struct weft__net {
     uint64_t num_under_way; /* operations */
     uint64_t num_flushes;   /* names them */
     uint64_t num_fetches;   /* likewise */
+    /* See weft__net_counts: whoever has heard of a message finds it counted. */
+    _Atomic uint64_t num_put_bytes, num_header_bytes;
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
     int32_t num_without_rdma;            /* peers */
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */

@@ -35,8 +35,7 @@ static struct timespec longest_sleep(const struct weft__progress *progress)
 
 static int is_needed(const struct weft__progress *progress)
 {
-    return weft__progress_has_work(progress) || atomic_load(&progress->should_stop) ||
-           atomic_load(&progress->has_orders);
+    return weft__progress_has_work(progress) || atomic_load(&progress->should_stop);
 }
 
 /* Until somebody wakes it; FOR_THE_NET also until something comes. Returns whether somebody has. */
@@ -133,7 +132,7 @@ static void free_progress(struct weft__progress *progress)
     free(progress->own.queue);
     free(progress->own.under_way);
     free(progress->device.under_way);
-    free(progress->peers);
+    free(progress->news);
     free(progress);
 }
 
@@ -162,12 +161,12 @@ static weft_result allocate(const struct weft__progress_options *options,
         .num_slots = options->num_device_slots,
         .under_way = calloc(options->num_device_slots + 1, sizeof(*progress->device.under_way)),
     };
-    progress->peers = calloc((size_t)options->num_ranks, sizeof(*progress->peers));
+    progress->news = calloc((size_t)options->num_ranks, sizeof(*progress->news));
     *allocated = progress;
     if (progress->event_fd < 0)
         return weft__system_error("eventfd");
     if (progress->own.queue == NULL || progress->own.under_way == NULL ||
-        progress->device.under_way == NULL || progress->peers == NULL)
+        progress->device.under_way == NULL || progress->news == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
                            options->num_slots);
     memset(progress->own.queue, 0, queue_bytes);
@@ -316,39 +315,14 @@ weft_result weft__progress_error(struct weft__progress *progress)
     return result;
 }
 
-weft_result weft__progress_peer_error(struct weft__progress *progress, int32_t peer)
-{
-    pthread_mutex_lock(&progress->mutex);
-    weft_result result = progress->peers[peer].result;
-    if (result != WEFT_OK)
-        weft__error(result, "%s", progress->peers[peer].message);
-    pthread_mutex_unlock(&progress->mutex);
-    return result;
-}
-
-void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, const char *why)
-{
-    pthread_mutex_lock(&progress->mutex);
-    struct weft__peer_state *state = &progress->peers[peer];
-    if (state->result == WEFT_OK && state->order == WEFT__NO_ORDER) {
-        snprintf(state->message, sizeof(state->message), "%s", why);
-        state->order = WEFT__TO_BE_FAILED;
-    }
-    pthread_mutex_unlock(&progress->mutex);
-    atomic_store(&progress->has_orders, 1);
-    ring(progress, WEFT__POSTER_WAITS);
-}
-
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress)
 {
     return progress->own.queue;
 }
 
-struct weft__progress_counts weft__progress_counts(const struct weft__progress *progress)
+uint64_t weft__progress_num_puts(const struct weft__progress *progress)
 {
-    return (struct weft__progress_counts){
-        .num_bytes = atomic_load_explicit(&progress->num_bytes, memory_order_relaxed),
-        .num_messages = atomic_load_explicit(&progress->num_messages, memory_order_relaxed)};
+    return atomic_load_explicit(&progress->num_puts, memory_order_relaxed);
 }
 
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress)

@@ -71,15 +71,9 @@ void weft__progress_hand_back(struct weft__progress *progress);
 /* WEFT_OK, or the first failure of what was posted, with its message. */
 weft_result weft__progress_error(struct weft__progress *progress);
 
-/* As weft__net_peer_error and weft__net_fail_peer. */
-weft_result weft__progress_peer_error(struct weft__progress *progress, int32_t peer);
-void weft__progress_fail_peer(struct weft__progress *progress, int32_t peer, const char *why);
-
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress);
-struct weft__progress_counts {
-    uint64_t num_bytes, num_messages; /* puts and signals that were started */
-};
-struct weft__progress_counts weft__progress_counts(const struct weft__progress *progress);
+/* And signals, that were started; several can share a message. */
+uint64_t weft__progress_num_puts(const struct weft__progress *progress);
 /* Of the thread's loop; grows slowly while nothing happens. */
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress);
 

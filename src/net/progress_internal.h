@@ -8,12 +8,8 @@
 #include "net/line.h"
 #include "net/progress.h"
 
-struct weft__peer_state {
-    weft_result result;
-    enum { WEFT__NOT_TOLD, WEFT__TOLD } news; /* of its failure, to on_failure */
-    enum { WEFT__NO_ORDER, WEFT__TO_BE_FAILED } order;
-    char message[WEFT__NET_REASON_BYTES];
-};
+/* Of a peer's failure, to on_failure. */
+enum weft__peer_news { WEFT__NOT_TOLD, WEFT__TOLD };
 
 enum weft__progress_thread {
     WEFT__THREAD_AWAKE,
@@ -31,13 +27,13 @@ struct weft__progress {
     int event_fd;
     _Atomic uint32_t thread_state; /* enum weft__progress_thread */
     _Atomic int is_driven;         /* by another thread, since the thread looked last */
-    _Atomic int should_stop, has_orders;
+    _Atomic int should_stop;
+    enum weft__peer_news *news; /* [num_ranks], by who holds `rounds` */
     _Atomic uint64_t num_rounds;
-    _Atomic uint64_t num_bytes, num_messages; /* sent */
+    _Atomic uint64_t num_puts; /* and signals, that were started */
 
-    pthread_mutex_t mutex;          /* of what follows */
-    struct weft__peer_state *peers; /* [num_ranks] */
-    weft_result result;             /* of what was posted, the first failure */
+    pthread_mutex_t mutex; /* of what follows */
+    weft_result result;    /* of what was posted, the first failure */
     char message[WEFT__ERROR_BYTES];
 };
 

@@ -39,13 +39,9 @@ static void note_failure(struct weft__progress *progress, const struct weft__und
 
 static void count(struct weft__progress *progress, const struct weft__work_slot *work)
 {
-    const int is_put =
-        work->operation == WEFT__WORK_PUT || work->operation == WEFT__WORK_PUT_SIGNAL;
-    if (!is_put && work->operation != WEFT__WORK_SIGNAL)
-        return;
-    atomic_fetch_add_explicit(&progress->num_messages, 1, memory_order_relaxed);
-    if (is_put)
-        atomic_fetch_add_explicit(&progress->num_bytes, work->num_bytes, memory_order_relaxed);
+    if (work->operation == WEFT__WORK_PUT || work->operation == WEFT__WORK_PUT_SIGNAL ||
+        work->operation == WEFT__WORK_SIGNAL)
+        atomic_fetch_add_explicit(&progress->num_puts, 1, memory_order_relaxed);
 }
 
 /* NULL: it is not there, or its request may still be that of an operation a lap ago. */
@@ -152,19 +148,6 @@ int weft__progress_complete(struct weft__progress *progress)
 
 /* ---------------------------------------------------------------- peers */
 
-static void fail_as_ordered(struct weft__progress *progress)
-{
-    if (!atomic_exchange(&progress->has_orders, 0))
-        return;
-    pthread_mutex_lock(&progress->mutex);
-    for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
-        if (progress->peers[peer].order == WEFT__TO_BE_FAILED) {
-            progress->peers[peer].order = WEFT__NO_ORDER;
-            weft__net_fail_peer(progress->net, peer, "%s", progress->peers[peer].message);
-        }
-    pthread_mutex_unlock(&progress->mutex);
-}
-
 static int has_failed(const struct weft__progress *progress)
 {
     const struct weft__status *status = progress->options.status;
@@ -186,24 +169,21 @@ static void tell_failures(struct weft__progress *progress)
 {
     for (int32_t peer = weft__net_failed_peer(progress->net);
          peer >= 0 && peer < progress->options.num_ranks; peer++) {
-        struct weft__peer_state *state = &progress->peers[peer];
-        if (state->news == WEFT__TOLD || weft__net_peer_error(progress->net, peer) == WEFT_OK)
+        char message[WEFT__NET_REASON_BYTES];
+        if (progress->news[peer] == WEFT__TOLD ||
+            weft__net_peer_error(progress->net, peer) == WEFT_OK)
             continue;
-        pthread_mutex_lock(&progress->mutex);
-        state->news = WEFT__TOLD;
-        state->result = WEFT_ERROR_RANK_FAILED;
-        snprintf(state->message, sizeof(state->message), "%s", weft__last_error());
-        pthread_mutex_unlock(&progress->mutex);
+        progress->news[peer] = WEFT__TOLD;
+        snprintf(message, sizeof(message), "%s", weft__last_error());
         if (progress->options.on_failure != NULL)
-            progress->options.on_failure(progress->options.context, peer, state->result,
-                                         state->message);
+            progress->options.on_failure(progress->options.context, peer, WEFT_ERROR_RANK_FAILED,
+                                         message);
     }
 }
 
 int weft__progress_round(struct weft__progress *progress)
 {
     int num_events = weft__progress_take(progress);
-    fail_as_ordered(progress);
     fail_as_known(progress);
     num_events += weft__net_progress(progress->net);
     /* In this order: who waits for a request to complete sees that its peer has failed. */

@@ -144,6 +144,7 @@ static weft_result write_bytes(struct weft__net *net, const struct weft__net_put
         return weft__net_lose_memory(net, put->peer);
     describe_bytes(operation, put, 0, put->num_bytes);
     operation->type = WEFT__NET_WRITE;
+    atomic_fetch_add_explicit(&net->num_put_bytes, put->num_bytes, memory_order_relaxed);
     net->peers[put->peer].num_writes++;
     enum weft__net_start start = net->engine->write(net->state, operation);
     if (start == WEFT__NET_DONE)

@@ -86,10 +86,21 @@ static int has_number(uint32_t kind)
     return kind == WEFT__NET_PUT || kind == WEFT__NET_SIGNAL || kind == WEFT__NET_FLUSH;
 }
 
+static void count(struct weft__net_operation *operation)
+{
+    struct weft__net *net = operation->net;
+    const struct weft__net_header *header = &operation->header;
+    if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_SIGNAL)
+        return;
+    atomic_fetch_add_explicit(&net->num_header_bytes, sizeof(*header), memory_order_relaxed);
+    atomic_fetch_add_explicit(&net->num_put_bytes, header->num_bytes, memory_order_relaxed);
+}
+
 void weft__net_send(struct weft__net_operation *operation)
 {
     struct weft__net *net = operation->net;
     struct weft__net_peer *peer = &net->peers[operation->peer];
+    count(operation);
     if (has_number(operation->header.kind))
         operation->header.sequence = peer->next_sequence++;
     if (peer->unsent.first == NULL && start_message(operation) != WEFT__NET_FULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue of a net: plain memory in which threads of the rank (later also its GPU) write what they want to
+ * The queue of a net: plain memory in which threads of the rank, or its GPU, write what they want to
  * be sent, as in RDMA's send queues. The rank's progress thread, or who drives the net in its place (progress.h),
  * takes it from there.
  *

@@ -87,12 +87,12 @@ WEFT_FN void sum_up(struct weft_warp *warp, const struct summands *summands, cha
     weft_warp_sync(warp); /* the pointers have been used */
 }
 
-/* The sum of rows at ranks of one node: what goes to the token's owner. */
+/* The sum of rows at ranks of one node: what goes to the token's owner, by the network or at once. */
 WEFT_FN void sum_rows(struct weft_warp *warp, const struct summands *summands, char *dst,
                       int32_t num_srcs)
 {
     const struct weft_mixed_sum sum = {num_srcs, summands->dtype, summands->dtype,
-                                       summands->wire_dtype};
+                                       summands->wire_dtype, WEFT_READ_SOON};
     sum_up(warp, summands, dst, num_srcs, sum);
 }
 
@@ -251,7 +251,7 @@ WEFT_FN void sum_nodes(struct weft_warp *warp, const struct weft_internode_combi
                 ? own_sum(warp, args, summands, token)
                 : partial_of(args, sequence, token, routes[j]).wire + summands->wire_offset;
     const struct weft_mixed_sum sum = {summands->num_biases, summands->dtype, summands->wire_dtype,
-                                       summands->dtype};
+                                       summands->dtype, WEFT_READ_LATER};
     sum_up(warp, summands, summands->out + own_offset, summands->num_biases + num_routes, sum);
 }
 

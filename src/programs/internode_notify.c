@@ -139,13 +139,11 @@ WEFT_FN void sum_rows_of(const struct weft_internode_notify_args *args, uint64_t
     int32_t num_rows = 0;
     for (int32_t source = 0; source < routing->num_ranks; source++) {
         const int32_t rows = weft_counts_of(&args->notify, sequence, routing->rank, source)[i];
+        const int32_t node = args->node_of_rank[source];
         if (source == routing->rank)
             routing->rank_base[rank] = num_rows;
-        for (int32_t hop = 1; hop < nodes->num_nodes; hop++) {
-            const int32_t node = weft_node_before(nodes, hop);
-            if (source == weft_partner(nodes, node))
-                routing->nodes.relay_base[(int64_t)node * nodes->num_local + i] = num_rows;
-        }
+        else if (source == weft_partner(nodes, node))
+            routing->nodes.relay_base[(int64_t)node * nodes->num_local + i] = num_rows;
         if (rank == routing->rank)
             routing->recv_rank_rows[source] = rows;
         num_rows += rows;

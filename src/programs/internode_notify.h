@@ -17,6 +17,7 @@ struct weft_internode_notify_args {
      * notify counts, and of nodes the like. */
     struct weft_notify_args notify;
     struct weft_rings rings;
+    const int32_t *node_of_rank;
     /* In memory of the network, at the place `told_place`: for odd and even notifies [num_nodes] words, which count
      * those that the partners have told, as many buffers that come from the partners, and as many that go to
      * them. A partner tells the next but one only when it has heard the next from here. */

@@ -58,3 +58,22 @@ job_said() { # HOST COUNT REGEX
     count=$(cat "$scratch"/out.$1 | grep -Ec -- "$3") || true
     [ "$count" -eq "$2" ] || fail_job "$count lines of host $1, not $2, match: $3"
 }
+
+# What strikes a rank or a host; the news are timed from here on.
+strike() { # COMMAND...
+    struck_ms=$(uptime_ms)
+    "$@"
+}
+uptime_ms() {
+    local seconds
+    read -r seconds _ </proc/uptime
+    echo "${seconds/./}0"
+}
+# That the ranks of a host, or (*) of all, which have been told of a failure, were told in time.
+told_within() { # HOST LIMIT_MS
+    local last_ms
+    last_ms=$(cat "$scratch"/out.$1 | sed -n 's/^.*told of rank .*, at \([0-9]*\) ms$/\1/p' |
+        sort -n | tail -n 1)
+    [ -n "$last_ms" ] && [ $((last_ms - struck_ms)) -le "$2" ] ||
+        fail_job "host $1 was told after $((${last_ms:-0} - struck_ms)) ms, not within $2"
+}

@@ -71,8 +71,8 @@ WEFT_PROGRAM(planted_row_sum, warp, args)
     static const uint64_t thrice[JOB_SLOT_WORDS] = {0x4040404040404040, 0x40c040c040c040c0,
                                                     0x4110411041104110, 0x4140414041404140};
     uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
-    const struct weft_mixed_sum to_fp32 = {3, WEFT_BF16, WEFT_FP32, WEFT_FP32};
-    const struct weft_mixed_sum to_bf16 = {1, WEFT_BF16, WEFT_FP32, WEFT_BF16};
+    const struct weft_mixed_sum to_fp32 = {3, WEFT_BF16, WEFT_FP32, WEFT_FP32, WEFT_READ_SOON};
+    const struct weft_mixed_sum to_bf16 = {1, WEFT_BF16, WEFT_FP32, WEFT_BF16, WEFT_READ_SOON};
     const void **pointers = weft_warp_pointers(warp);
     if (weft_lane_idx(warp) == 0) {
         for (int32_t i = 0; i < JOB_SLOT_WORDS; i++)

@@ -64,7 +64,8 @@ static double wire_row_bytes(json_t *object)
     return json_number_of(object, "hidden") * element_bytes(dtype);
 }
 
-/* Between nodes: each row that is forwarded has crossed once. The operations of a layer send what they send alone. */
+/* Between nodes: each row that is forwarded has crossed once. The operations of a layer send what they send alone, but for
+ * headers: which credits share a message with rows is a matter of time. */
 static int check_network(json_t *object, const char *line)
 {
     static double bytes_of_parts;
@@ -80,8 +81,8 @@ static int check_network(json_t *object, const char *line)
     if (!json_is_string(json_object_get(object, "net_engine")))
         return json_complain(line, "net_engine", "is not a string");
     if (is_op(object, "layer"))
-        return bytes != bytes_of_parts
-                   ? json_complain(line, "net_bytes", "is not the sum of the operations'")
+        return bytes < 0.9 * bytes_of_parts || bytes > 1.1 * bytes_of_parts
+                   ? json_complain(line, "net_bytes", "is not about the sum of the operations'")
                    : 0;
     bytes_of_parts += bytes;
     if (moves_rows && bytes < least)

@@ -66,6 +66,7 @@ static inline void draw_mixed_rows(struct mixed_rows *rows, struct weft_mixed_su
     rows->num_elements = sizes[next_random(state) % (sizeof sizes / sizeof *sizes)];
     rows->num_srcs = (int32_t)(next_random(state) % (MIXED_MAX_SRCS + 1));
     rows->sum = sum;
+    rows->sum.reuse = next_random(state) % 2 == 0 ? WEFT_READ_SOON : WEFT_READ_LATER;
     rows->sum.num_first = (int32_t)(next_random(state) % (uint64_t)(rows->num_srcs + 1));
     for (int32_t i = 0; i < rows->num_srcs; i++) {
         char *src = is_plain ? rows->memory[i] + MIXED_GUARD_BYTES : draw_mixed_row(rows, i, state);

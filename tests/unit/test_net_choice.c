@@ -17,6 +17,7 @@
 
 #include "comm/error.h"
 #include "comm/log.h"
+#include "net/engine.h"
 #include "net_world.h"
 
 static void run_child(int (*child)(void))
@@ -90,6 +91,21 @@ static int settings_are_read(void)
     setenv("WEFT_NET_TRANSPORT", "carrier pigeon", 1);
     CHECK(weft__net_read_settings(&config) == WEFT_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(weft__last_error(), "WEFT_NET_TRANSPORT is \"carrier pigeon\"") != NULL);
+    return 0;
+}
+
+/* What peers have in common is named once, and what begins alike is not the same. */
+static int transports_are_listed(void)
+{
+    struct weft__net *net;
+    const char *const found[] = {"tcp/eth10",          "tcp/eth1", "tcp/eth10",
+                                 "tcp/eth1, tcp/eth2", "eth1",     "tcp/eth1"};
+    const struct weft__net_config config = {.engine = "shm", .num_ranks = 1};
+    CHECK(weft__net_open(&config, &net) == WEFT_OK);
+    for (int32_t peer = 0; peer < 6; peer++)
+        weft__net_found_transport(net, peer, found[peer], WEFT__NET_WITHOUT_RDMA);
+    CHECK(strcmp(weft__net_transport(net), "tcp/eth10; tcp/eth1; tcp/eth1, tcp/eth2; eth1") == 0);
+    weft__net_close(net);
     return 0;
 }
 
@@ -199,6 +215,7 @@ static void engines_are_chosen_by_name(void **state)
     (void)state;
     run_child(names_must_be_known);
     run_child(settings_are_read);
+    run_child(transports_are_listed);
     run_child(shm_is_no_rdma);
     run_child(automatic_takes_ucx_if_it_is_there);
     run_child(engines_must_agree);

@@ -11,6 +11,7 @@
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
+#include "net/engine.h"
 #include "ops/programs.h"
 
 enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_SLOTS = 4, NUM_ROWS = 100, MAX_ROW_BYTES = 100000 };
@@ -164,8 +165,15 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
     RANK_CHECK(context, num_wrong == 0, "%d wrong bytes", num_wrong);
     RANK_CHECK_OK(context, weft_host_barrier(comm)); /* the last credits are under way */
     RANK_CHECK_OK(context, weft_net_query(comm, &after));
-    RANK_CHECK(context, after.sent_bytes - before.sent_bytes == NUM_ROWS * row_bytes,
-               "%llu bytes were sent", (unsigned long long)(after.sent_bytes - before.sent_bytes));
+    const uint64_t num_bytes = after.sent_bytes - before.sent_bytes;
+    const uint64_t num_header_bytes = after.sent_header_bytes - before.sent_header_bytes;
+    RANK_CHECK(context, num_bytes - num_header_bytes == NUM_ROWS * row_bytes,
+               "%llu bytes were sent, %llu of them headers", (unsigned long long)num_bytes,
+               (unsigned long long)num_header_bytes);
+    RANK_CHECK(context,
+               num_header_bytes >= NUM_ROWS * sizeof(struct weft__net_header) &&
+                   num_header_bytes % sizeof(struct weft__net_header) == 0,
+               "%llu bytes are headers", (unsigned long long)num_header_bytes);
     weft__host_machine.network_free(comm, args.area);
     return 0;
 }

@@ -10,13 +10,15 @@ struct sent {
     int64_t num_relayed_tokens;
 };
 
-/* What an operation has sent has arrived when all ranks have finished it: so it is counted then. */
+/* After the quiet all is counted that the operation has sent, its last credits too. */
 static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *bytes)
 {
     weft_net_info before, after;
     weft_result result = weft_net_query(layer->comm, &before);
     if (result == WEFT_OK)
         result = ep_layer_enqueue(layer, op);
+    if (result == WEFT_OK)
+        result = weft_quiet_on_stream(layer->comm, layer->stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(layer->stream);
     if (result == WEFT_OK)

@@ -6,7 +6,7 @@
 #ifdef __x86_64__
 #include <emmintrin.h>
 
-enum { LINE_BYTES = 64, STREAM_MIN_BYTES = 2048 };
+enum { LINE_BYTES = 64 };
 
 /* Stores that bypass the cache: a row goes to another rank, so reading its old lines in first and
  * keeping the new ones here is wasted. Dispatch moves rows at 1.8 times the rate of memcpy thereby
@@ -22,23 +22,28 @@ static void stream_lines(char *dst, const char *src, uint64_t bytes)
     }
 }
 
-void weft__cpu_row_copy(void *dst, const void *src, uint64_t row_bytes)
+void weft__cpu_row_stream(void *dst, const void *src, uint64_t num_bytes)
 {
-    if (row_bytes < STREAM_MIN_BYTES) {
-        memcpy(dst, src, row_bytes);
-        return;
-    }
     char *to = dst;
     const char *from = src;
-    const uint64_t head = -(uintptr_t)to % LINE_BYTES;
-    const uint64_t body = (row_bytes - head) / LINE_BYTES * LINE_BYTES;
+    const uint64_t to_line = -(uintptr_t)to % LINE_BYTES;
+    const uint64_t head = to_line < num_bytes ? to_line : num_bytes;
+    const uint64_t body = (num_bytes - head) / LINE_BYTES * LINE_BYTES;
     memcpy(to, from, head);
     stream_lines(to + head, from + head, body);
-    memcpy(to + head + body, from + head + body, row_bytes - head - body);
+    memcpy(to + head + body, from + head + body, num_bytes - head - body);
 }
 #else
-void weft__cpu_row_copy(void *dst, const void *src, uint64_t row_bytes)
+void weft__cpu_row_stream(void *dst, const void *src, uint64_t num_bytes)
 {
-    memcpy(dst, src, row_bytes);
+    memcpy(dst, src, num_bytes);
 }
 #endif
+
+void weft__cpu_row_copy(void *dst, const void *src, uint64_t row_bytes)
+{
+    if (row_bytes < WEFT__CPU_MIN_STREAM_BYTES)
+        memcpy(dst, src, row_bytes);
+    else
+        weft__cpu_row_stream(dst, src, row_bytes);
+}

@@ -7,8 +7,13 @@
 
 #include "weft.h"
 
-/* Visible to other ranks only after weft_signal's fence. */
+/* Shorter rows stay in the cache. */
+enum { WEFT__CPU_MIN_STREAM_BYTES = 2048 };
+
+/* Visible to other ranks only after weft_signal's fence; so is what is streamed. */
 void weft__cpu_row_copy(void *dst, const void *src, uint64_t row_bytes);
+/* A part of a long row. */
+void weft__cpu_row_stream(void *dst, const void *src, uint64_t num_bytes);
 
 struct weft_reduction; /* machine/machine.h, which includes this file */
 struct weft_mixed_sum;

@@ -147,38 +147,45 @@ static const char *find_only_row(const void *const *srcs, int32_t num_srcs,
     return dtype == sum.dst_dtype && (uintptr_t)only % type->element_bytes == 0 ? only : NULL;
 }
 
-static void sum_of_one_row(char *dst, const char *src, const struct element_type *type,
-                           int64_t num_elements)
+/* Elements [begin, begin + num_elements) of the rows. */
+static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs,
+                     struct weft_mixed_sum sum, int64_t begin, int64_t num_elements)
 {
-    if (dst != src && (uintptr_t)dst % type->element_bytes == 0) {
-        type->sum_of_one(dst, src, num_elements);
-        return;
-    }
-    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
-        _Alignas(LINE_BYTES) char sums[WEFT__TILE_BYTES];
-        const int64_t num_now = next_elements(num_elements, begin);
-        const size_t offset_bytes = (size_t)begin * type->element_bytes;
-        type->sum_of_one(sums, src + offset_bytes, num_now);
-        memcpy(dst + offset_bytes, sums, (size_t)num_now * type->element_bytes);
-    }
+    const struct weft_reduction reduction = {sum.dst_dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
+    struct weft__tile tile;
+    tile_begin(&tile, reduction, num_elements);
+    tile_add_rows(&tile, element_types[sum.first_dtype], srcs, sum.num_first, begin);
+    tile_add_rows(&tile, element_types[sum.rest_dtype], srcs + sum.num_first,
+                  num_srcs - sum.num_first, begin);
+    tile_store(&tile, dst);
 }
 
+/* Sums that are read later go past the cache. Like what is not aligned, and what is written over its only row, they are
+ * made elsewhere, tile by tile. */
 weft__row_sum_mixed_fn VARIANT(weft__row_sum_mixed);
 void VARIANT(weft__row_sum_mixed)(void *dst, const void *const *srcs, int32_t num_srcs,
                                   struct weft_mixed_sum sum, int64_t num_elements)
 {
-    const struct weft_reduction reduction = {sum.dst_dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
+    const struct element_type *type = element_types[sum.dst_dtype];
     const char *only = find_only_row(srcs, num_srcs, sum);
-    if (only != NULL) {
-        sum_of_one_row(dst, only, element_types[sum.dst_dtype], num_elements);
-        return;
-    }
+    const int is_streamed =
+        sum.reuse == WEFT_READ_LATER &&
+        (uint64_t)num_elements * type->element_bytes >= WEFT__CPU_MIN_STREAM_BYTES;
+    const int is_made_in_place =
+        !is_streamed && dst != only && (uintptr_t)dst % type->element_bytes == 0;
     for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
-        struct weft__tile tile;
-        tile_begin(&tile, reduction, next_elements(num_elements, begin));
-        tile_add_rows(&tile, element_types[sum.first_dtype], srcs, sum.num_first, begin);
-        tile_add_rows(&tile, element_types[sum.rest_dtype], srcs + sum.num_first,
-                      num_srcs - sum.num_first, begin);
-        tile_store(&tile, (char *)dst + (size_t)begin * weft_dtype_bytes(sum.dst_dtype));
+        _Alignas(LINE_BYTES) char elsewhere[WEFT__TILE_BYTES];
+        const int64_t num_now = next_elements(num_elements, begin);
+        const size_t offset_bytes = (size_t)begin * type->element_bytes,
+                     bytes = (size_t)num_now * type->element_bytes;
+        char *at = (char *)dst + offset_bytes, *made = is_made_in_place ? at : elsewhere;
+        if (only != NULL)
+            type->sum_of_one(made, only + offset_bytes, num_now);
+        else
+            sum_tile(made, srcs, num_srcs, sum, begin, num_now);
+        if (is_streamed)
+            weft__cpu_row_stream(at, made, bytes);
+        else if (!is_made_in_place)
+            memcpy(at, made, bytes);
     }
 }
