@@ -27,8 +27,9 @@ static void sum_in(void *vector, weft_comm *comm, weft_coll *coll, weft_stream *
     CHECK(weft_all_reduce(coll, vector, vector, COUNT, WEFT_FP32, WEFT_SUM, stream));
     CHECK(weft_stream_synchronize(stream));
     CHECK(weft_memory_copy(comm, values, vector, sizeof values));
+    const int32_t sum_of_factors = num_ranks * (num_ranks + 1) / 2;
     for (int i = 0; i < COUNT; i++) {
-        if (values[i] == (float)(num_ranks * (num_ranks + 1) / 2 * (i % 100)))
+        if (values[i] == (float)(sum_of_factors * (i % 100)))
             continue;
         fprintf(stderr, "rank %d: element %d is %g\n", rank, i, values[i]);
         exit(1);

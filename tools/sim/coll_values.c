@@ -60,7 +60,7 @@ static struct format format_of(weft_dtype dtype)
 
 static uint64_t float_of(struct format format, uint64_t sign, int exponent, uint64_t mantissa)
 {
-    const uint64_t bias = (UINT64_C(1) << (format.exponent_bits - 1)) - 1;
+    const uint64_t bias = (UINT64_C(1) << format.exponent_bits) / 2 - 1;
     return (sign << format.exponent_bits | (bias + (uint64_t)exponent)) << format.mantissa_bits |
            mantissa;
 }
@@ -77,7 +77,7 @@ static uint64_t special_float(struct format format, uint64_t place, int is_chose
 {
     const uint64_t mantissas = UINT64_C(1) << format.mantissa_bits;
     const uint64_t mantissa = (hash >> 8) % mantissas;
-    const int top_exponent = 1 << (format.exponent_bits - 1);
+    const int top_exponent = (1 << format.exponent_bits) / 2;
     const int no_exponent = 1 - top_exponent;
     switch (place % 4) {
     case 0: /* zeros of both signs */
