@@ -34,12 +34,12 @@ WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_
 {
     const struct weft_span row = args->rows.sent[rank];
     const struct weft_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
-    const char *src = args->in + row.begin + span.begin;
     const uint64_t slot =
         weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES;
     const struct weft_packet_targets one = {rank, rank + 1, slot};
-    if (span.bytes == 0)
+    if (span.bytes == 0) /* there may be no `in` */
         return;
+    const char *src = args->in + row.begin + span.begin;
     if (rank != packets->rank) {
         const struct weft_packet_row loaded = weft_packets_load(warp, src, span.bytes);
         weft_packets_send(warp, packets, one, &loaded);
