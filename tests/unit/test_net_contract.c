@@ -47,6 +47,8 @@ struct traffic {
     uint8_t is_used[NET_MAX_PARTIES][NUM_OPERATIONS];
     int num_started[NET_MAX_PARTIES], num_ended[NET_MAX_PARTIES];
     int num_seen[NET_MAX_PARTIES], num_flushed[NET_MAX_PARTIES];
+    uint8_t has_come[NET_MAX_PARTIES]
+                    [NUM_OPERATIONS]; /* a put_signal's bytes have been looked at */
     enum { TRAFFIC, FLUSHING, FLUSHED } phase;
     struct weft__net_request last;
 };
@@ -170,7 +172,7 @@ static enum net_verdict look_at_also_word(struct net_party *party, const struct 
 
 static enum net_verdict look_at_own_words(struct net_party *party, int32_t from, int *num_left)
 {
-    const struct traffic *traffic = party->own;
+    struct traffic *traffic = party->own;
     const struct plan *plan = &traffic->in[from];
     enum net_verdict verdict = NET_AGAIN;
     for (int index = 0; index < NUM_OPERATIONS && verdict == NET_AGAIN; index++) {
@@ -183,8 +185,9 @@ static enum net_verdict look_at_own_words(struct net_party *party, int32_t from,
         else if (value != planned->add)
             return net_fail(party, "word %u is %llu; it must be %u", planned->word,
                             (unsigned long long)value, planned->add);
-        else
+        else if (!traffic->has_come[from][index])
             verdict = look_at_put(party, from, party->rank, plan, index, "its signal");
+        traffic->has_come[from][index] = value != 0;
         if (verdict == NET_AGAIN)
             verdict = look_at_also_word(party, planned, num_left);
     }
