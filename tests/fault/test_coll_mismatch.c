@@ -112,6 +112,8 @@ static int disagree(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
+    RANK_CHECK_OK(context,
+                  weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
     if (context->rank == ODD_ONE)
         plan->difference->change(&spec);
     if (coll_call_create(&self, &spec, &call))

@@ -64,6 +64,8 @@ static int differ_in_one_pair(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));
     RANK_CHECK_OK(context, bytes_call_run(&self, &call, coll));
+    RANK_CHECK_OK(context,
+                  weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
     if (context->rank == SENDER)
         call.send_counts[RECEIVER]--;
     weft_result result = bytes_call_run(&self, &call, coll);
@@ -110,6 +112,8 @@ static int end_at_once(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
+    RANK_CHECK_OK(context,
+                  weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
     spec.count -= context->rank == *odd_one;
     if (coll_call_create(&self, &spec, &call))
         return 1;
