@@ -56,8 +56,8 @@ struct weft_comm {
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
     int32_t num_splits;               /* part of the key of the next split */
-    int32_t *
-        parent_ranks; /* [num_ranks] in the communicator that it was split from; of the api layer, or NULL */
+    /* [num_ranks] in the communicator that it was split from; NULL: from none. Of the api layer. */
+    int32_t *parent_ranks;
 };
 
 /* The work behind weft_comm_create, _create_from_env, _split and _destroy, without the barrier. */

@@ -54,7 +54,7 @@ struct weft__net_part {
 };
 /* Collective, with the same kind and bytes, in a communicator that has a network: makes it a region, `place` of which, for
  * puts, is the same on all ranks. UNSUPPORTED on all ranks, with the reason as the last error, if one has none, or the
- * network does not take it; then nothing has changed. */
+ * network does not take it; then nothing has changed, *place neither. */
 weft_result weft__net_add_region(weft_comm *comm, const struct weft__net_part *part,
                                  uint64_t *place);
 /* The same of memory of the host that is in region 0 already, at *place: if the network does not take it, it stays there. */

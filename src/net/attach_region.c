@@ -38,18 +38,12 @@ static weft_result look_for_numbers(struct weft__net *net, void *context)
 }
 
 static weft_result agree_on_number(weft_comm *comm, const struct weft__net_part *part,
-                                   uint32_t *number)
+                                   struct offer *offers, uint32_t *number)
 {
     struct offer own = {.what = part->memory != NULL ? MEMORY : NO_MEMORY};
-    struct offer *offers = calloc((size_t)comm->num_ranks, sizeof(*offers));
-    if (offers == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
     weft__progress_act(comm->network->progress, look_for_numbers, &own);
-    weft_result result = weft__comm_all_gather(comm, &own, sizeof(own), offers);
-    if (result == WEFT_OK)
-        result = choose_number(comm, offers, number);
-    free(offers);
-    return result;
+    WEFT__TRY(weft__comm_all_gather(comm, &own, sizeof(own), offers));
+    return choose_number(comm, offers, number);
 }
 
 /* ---------------------------------------------------------------- the region */
@@ -131,18 +125,22 @@ weft_result weft__net_add_region(weft_comm *comm, const struct weft__net_part *p
                                  uint64_t *place)
 {
     struct registration registration = {.comm = comm, .part = part};
-    WEFT__TRY(agree_on_number(comm, part, &registration.number));
+    struct offer *offers = calloc((size_t)comm->num_ranks, sizeof(*offers));
     registration.all = calloc((size_t)comm->num_ranks, sizeof(*registration.all));
     weft_result result = weft__comm_agree(
         comm,
-        registration.all != NULL
+        offers != NULL && registration.all != NULL
             ? WEFT_OK
             : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks),
         "have memory for what others tell");
     if (result == WEFT_OK)
+        result = agree_on_number(comm, part, offers, &registration.number);
+    if (result == WEFT_OK)
         result = introduce(comm, &registration);
+    if (result == WEFT_OK)
+        *place = weft__net_place(registration.number, 0);
     free(registration.all);
-    *place = weft__net_place(registration.number, 0);
+    free(offers);
     return result;
 }
 
@@ -150,14 +148,12 @@ weft_result weft__net_add_staging(weft_comm *comm, void *memory, uint64_t num_by
                                   uint64_t *place)
 {
     const struct weft__net_part part = {memory, num_bytes, WEFT__NET_HOST_MEMORY};
-    uint64_t own_place;
-    const weft_result result = weft__net_add_region(comm, &part, &own_place);
-    if (result == WEFT_OK)
-        *place = own_place;
-    else if (result == WEFT_ERROR_UNSUPPORTED)
-        weft__log(WEFT__LOG_INFO, comm->rank, "what is staged goes as messages: %s",
-                  weft__last_error());
-    return result == WEFT_ERROR_UNSUPPORTED ? WEFT_OK : result;
+    const weft_result result = weft__net_add_region(comm, &part, place);
+    if (result != WEFT_ERROR_UNSUPPORTED)
+        return result;
+    weft__log(WEFT__LOG_INFO, comm->rank, "what is staged goes as messages: %s",
+              weft__last_error());
+    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- the end */

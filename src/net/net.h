@@ -65,8 +65,7 @@ enum weft__net_gpudirect {
 };
 
 struct weft__net_config {
-    const char
-        *engine; /* "ucx", "shm", with a world "fake"; "auto" or NULL: the first that can be had */
+    const char *engine; /* "ucx", "shm", with a world "fake"; "auto" or NULL: the first there is */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;

@@ -229,6 +229,14 @@ static void strangers_are_refused_and_harm_nobody(void **state)
 
 /* ---------------------------------------------------------------- at random */
 
+static void spoil(void *bytes, size_t num_bytes, uint64_t num_spoiled, uint64_t *random)
+{
+    for (; num_spoiled > 0; num_spoiled--) {
+        unsigned char *spoiled = (unsigned char *)bytes + net_draw(random, num_bytes);
+        *spoiled = (unsigned char)net_draw(random, 256);
+    }
+}
+
 static struct weft__net_header draw_header(uint64_t *random)
 {
     struct weft__net_header header = good_put(1 + (int32_t)net_draw(random, 2), 0);
@@ -245,9 +253,7 @@ static struct weft__net_header draw_header(uint64_t *random)
                       : weft__net_place(1, net_draw(random, 5) * sizeof(uint64_t));
     if (net_draw(random, 3) == 0)
         header.also_word = weft__net_place(1, net_draw(random, 5) * sizeof(uint64_t));
-    for (uint64_t num_spoiled = net_draw(random, 3); num_spoiled > 0; num_spoiled--)
-        bytes[first + net_draw(random, sizeof(header) - first)] =
-            (unsigned char)net_draw(random, 256);
+    spoil(bytes + first, sizeof(header) - first, net_draw(random, 3), random);
     return header;
 }
 
@@ -305,8 +311,7 @@ static void random_addresses_are_refused(void **state)
     assert_non_null(bytes);
     for (int address = 0; address < NUM_ADDRESSES; address++) {
         memcpy(bytes, good.bytes, good.num_bytes);
-        for (uint64_t num_spoiled = net_draw(&random, 6); num_spoiled > 0; num_spoiled--)
-            bytes[net_draw(&random, good.num_bytes)] = (unsigned char)net_draw(&random, 256);
+        spoil(bytes, good.num_bytes, net_draw(&random, 6), &random);
         size_t num_bytes =
             net_draw(&random, 2) ? good.num_bytes : net_draw(&random, good.num_bytes);
         /* A copy of its own length, so that reading past its end shows. */
@@ -336,9 +341,7 @@ static void random_cards_are_refused_or_harm_nobody(void **state)
     for (int attempt = 0; attempt < NUM_CARDS; attempt++) {
         struct weft__net_region_card card = good;
         const size_t num_bytes = offsetof(struct weft__net_region_card, key);
-        for (uint64_t num_spoiled = net_draw(&random, 4); num_spoiled > 0; num_spoiled--)
-            ((unsigned char *)&card)[net_draw(&random, num_bytes)] =
-                (unsigned char)net_draw(&random, 256);
+        spoil(&card, num_bytes, net_draw(&random, 4), &random);
         num_refused += weft__net_learn_region(target.nets[0], 1, 0, &card) != WEFT_OK;
     }
     assert_in_range(num_refused, NUM_CARDS / 4, NUM_CARDS - 1);

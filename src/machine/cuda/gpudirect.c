@@ -40,12 +40,14 @@ static weft_result allocate(const struct weft__cuda *cuda, uint64_t bytes, void 
         result = weft__cu.memset_d8_async(allocated, 0, bytes, cuda->copies);
     if (result == CUDA_SUCCESS)
         result = weft__cu.stream_synchronize(cuda->copies);
+    if (result != CUDA_SUCCESS && allocated != 0)
+        (void)weft__cu.mem_free(allocated);
     weft__cuda_leave();
+    if (result != CUDA_SUCCESS)
+        return weft__cuda_error(result, "no %" PRIu64 " bytes of memory on CUDA device %d", bytes,
+                                cuda->ordinal);
     *memory = (void *)(uintptr_t)allocated;
-    return result == CUDA_SUCCESS
-               ? WEFT_OK
-               : weft__cuda_error(result, "no %" PRIu64 " bytes of memory on CUDA device %d", bytes,
-                                  cuda->ordinal);
+    return WEFT_OK;
 }
 
 void weft__cuda_gpudirect_free(weft_comm *comm, void *memory)
@@ -62,11 +64,13 @@ weft_result weft__cuda_gpudirect_alloc(weft_comm *comm, struct weft__cuda_gpudir
     const int is_tried = find_obstacle(comm) == NULL;
     struct weft__net_part part = {.num_bytes = bytes, .kind = WEFT__NET_DEVICE_MEMORY};
     if (is_tried && allocate(weft__cuda_of(comm), bytes, &part.memory) != WEFT_OK)
-        part.memory = NULL;
+        weft__log(WEFT__LOG_WARN, comm->rank, "rows cannot be staged in memory of the GPU: %s",
+                  weft__last_error());
     const weft_result result = weft__net_add_region(comm, &part, place);
+    const int is_refused = is_tried && result == WEFT_ERROR_UNSUPPORTED;
     snprintf(gpudirect->refusal, sizeof gpudirect->refusal, "%s",
-             is_tried && result != WEFT_OK ? weft__last_error() : "");
-    if (gpudirect->refusal[0] != '\0')
+             is_refused ? weft__last_error() : "");
+    if (is_refused)
         weft__log(WEFT__LOG_WARN, comm->rank, "rows are staged in memory of the host: %s",
                   gpudirect->refusal);
     if (result == WEFT_OK)

@@ -7,8 +7,7 @@
 #include "machine/cuda/device.h"
 
 struct weft__cuda_gpudirect {
-    char refusal
-        [128]; /* why memory was not taken when it was last tried; "": it was, or was not tried */
+    char refusal[128]; /* why the last memory was not taken; "": it was, or was not offered */
 };
 
 /* As staging_alloc of the machine's table. UNSUPPORTED on all ranks: the host must do. */
