@@ -133,7 +133,7 @@ weft_result weft__net_add_region(weft_comm *comm, const struct weft__net_part *p
             ? WEFT_OK
             : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks),
         "have memory for what others tell");
-    if (result == WEFT_OK)
+    if (result == WEFT_OK && offers != NULL) /* the latter for clang-tidy, which cannot know */
         result = agree_on_number(comm, part, offers, &registration.number);
     if (result == WEFT_OK)
         result = introduce(comm, &registration);
