@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "report.h"
+#include "workload/output.h"
 
 static int no_memory(void)
 {
@@ -47,7 +48,9 @@ static int explore(const struct sim_options *options)
 int main(int argc, char **argv)
 {
     static char name[] = "weft sim"; /* in messages, as the user called it */
+    static const char *own_name = name;
     struct sim_options options;
+    output_check_at_exit(&own_name);
     argv[0] = name;
     sim_options_parse(&options, argc, argv);
     return options.weaken != NULL ? weaken(&options) : explore(&options);

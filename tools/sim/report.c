@@ -4,13 +4,16 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "workload/output.h"
+
 static int print_json(json_t *object)
 {
     if (object == NULL)
         return -1;
     const int result = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(object);
-    return putchar('\n') == EOF || fflush(stdout) != 0 ? -1 : result;
+    putchar('\n');
+    return output_flush() != 0 ? -1 : result;
 }
 
 static json_t *number_or_null(int32_t number)
@@ -58,7 +61,8 @@ int report_suite(const struct sim_options *options, enum scenario_op op,
     if (options->fault != WEFT__SIM_NO_FAULT)
         printf("; %lld of %lld faults survived", (long long)tally->num_faults_survived,
                (long long)tally->num_faults_injected);
-    return putchar('\n') == EOF || fflush(stdout) != 0 ? -1 : 0;
+    putchar('\n');
+    return output_flush();
 }
 
 static int site_json(const struct weakened_site *site)
@@ -107,5 +111,5 @@ int report_weakening(const struct sim_options *options, const struct weakening *
     if (is_json)
         return weakening_json(options, weakening);
     printf("%d of %d sites caught\n", weakening->num_caught, weakening->num_sites);
-    return fflush(stdout) != 0 ? -1 : 0;
+    return output_flush();
 }

@@ -100,10 +100,8 @@ static int work(const struct coll_job *job, weft_comm *comm)
     uint64_t num_wrong = 0;
     if (run_sizes(job, comm, &num_wrong) != WEFT_OK)
         return STATUS_FAILURE;
-    if (weft_comm_rank(comm) == 0 && coll_report_end() != 0) {
-        perror("weft coll: standard output");
+    if (weft_comm_rank(comm) == 0 && coll_report_end() != 0)
         return STATUS_FAILURE;
-    }
     return num_wrong == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "coll_calls.h"
+#include "workload/output.h"
 
 const char *coll_machine_name(weft_machine machine)
 {
@@ -158,10 +159,10 @@ void coll_report_line(const struct coll_line *line)
         if (collective_has_in_place(line->collective.kind))
             print_json(line, COLL_IN_PLACE);
     }
-    fflush(stdout); /* what is measured stays, also when the rest fails */
+    output_flush(); /* what is measured stays, also when the rest fails */
 }
 
 int coll_report_end(void)
 {
-    return fflush(stdout) != 0 || ferror(stdout) ? -1 : 0;
+    return output_flush();
 }

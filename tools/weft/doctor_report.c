@@ -4,6 +4,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "workload/output.h"
+
 static const char *machine_name(weft_machine machine)
 {
     static const char *const names[] = {"auto", "cpu", "cuda"};
@@ -12,7 +14,7 @@ static const char *machine_name(weft_machine machine)
 
 static int finish(int result)
 {
-    return fflush(stdout) != 0 || ferror(stdout) || result != 0 ? -1 : 0;
+    return output_flush() != 0 || result != 0 ? -1 : 0;
 }
 
 /* Takes over the object. */

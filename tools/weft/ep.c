@@ -79,10 +79,8 @@ static int work(weft_comm *comm, struct ep_options *options)
     struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
     if (measure_and_check(comm, &report) != WEFT_OK)
         return STATUS_FAILURE;
-    if (rank == 0 && ep_report_print(&report) != 0) {
-        perror("weft ep: standard output");
+    if (rank == 0 && ep_report_print(&report) != 0)
         return STATUS_FAILURE;
-    }
     return report.tallies[EP_LAYER].errors == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 

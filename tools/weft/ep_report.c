@@ -4,6 +4,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "workload/output.h"
+
 static const char *machine_name(const struct ep_report *report)
 {
     return report->machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu";
@@ -163,5 +165,5 @@ int ep_report_print(const struct ep_report *report)
         else
             print_row(report, op);
     }
-    return fflush(stdout) != 0 || ferror(stdout) || result != 0 ? -1 : 0;
+    return output_flush() != 0 || result != 0 ? -1 : 0;
 }

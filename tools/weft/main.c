@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "weft.h"
+#include "workload/output.h"
 
 struct command {
     const char *name;
@@ -66,7 +67,9 @@ int main(int argc, char **argv)
         .args_doc = "COMMAND [ARGUMENT...]",
         .doc = documentation,
     };
+    static const char *own_name = "weft";
     int command_index = 0;
+    output_check_at_exit(&own_name);
     setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* whole lines, also among the ranks' */
     argp_err_exit_status = STATUS_USAGE;
     argp_program_version_hook = print_version;
@@ -75,7 +78,8 @@ int main(int argc, char **argv)
     const char *name = argv[command_index];
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(name, commands[i].name) == 0) {
-            argv[command_index] = (char *)commands[i].full_name;
+            own_name = commands[i].full_name;
+            argv[command_index] = (char *)own_name;
             return commands[i].function(argc - command_index, argv + command_index);
         }
     }

@@ -10,6 +10,7 @@
 #include "command.h"
 #include "tune_measure.h"
 #include "tune_table.h"
+#include "workload/output.h"
 
 /* Whether each rank has a device of its own on cuda, as rank 0 sees it. */
 static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
@@ -66,13 +67,16 @@ static weft_result measure_all(weft_comm *comm, struct tune_options *options,
 /* 0, or -1 with the reason told. */
 static int write_table(const char *path, const char *text)
 {
-    FILE *file = path ? fopen(path, "we") : stdout;
+    if (!path) {
+        fputs(text, stdout);
+        return output_flush();
+    }
+    FILE *file = fopen(path, "we");
     int status = file && fputs(text, file) >= 0 && fflush(file) == 0 ? 0 : -1;
-    if (file && path && fclose(file) != 0)
+    if (file && fclose(file) != 0)
         status = -1;
     if (status != 0)
-        fprintf(stderr, "weft tune: cannot write %s: %s\n", path ? path : "standard output",
-                strerror(errno));
+        fprintf(stderr, "weft tune: cannot write %s: %s\n", path, strerror(errno));
     return status;
 }
 
