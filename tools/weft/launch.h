@@ -27,7 +27,9 @@ struct launch {
     int32_t num_job_ranks; /* of so many */
     int32_t num_nodes;     /* divides num_job_ranks */
     enum launch_meeting meeting;
-    weft_unique_id id; /* unless they meet here */
+    weft_unique_id id; /* unless they meet here, as the next two */
+    const char *address;
+    int32_t port;
     enum spawn_output output;
     enum launch_report report;
     double grace_s; /* from the first failure until the other ranks get SIGTERM */

@@ -22,6 +22,17 @@ static int set_number(const char *name, int32_t value)
     return setenv(name, text, 1);
 }
 
+/* For others than weft, as PyTorch's env:// has them; what the user has set already holds. */
+static int set_meeting(const struct spawn *spawn)
+{
+    char port[16];
+    snprintf(port, sizeof port, "%d", spawn->port);
+    if (spawn->port > 0 &&
+        (setenv("MASTER_ADDR", spawn->address, 0) != 0 || setenv("MASTER_PORT", port, 0) != 0))
+        return errno;
+    return 0;
+}
+
 /* In the launcher, before the fork: setenv may allocate, which the child of a process with threads
  * must not. */
 static int set_environment(const struct spawn *spawn, int32_t rank)
@@ -37,7 +48,7 @@ static int set_environment(const struct spawn *spawn, int32_t rank)
         set_number("LOCAL_RANK", rank % ranks_per_node) != 0 ||
         set_number("LOCAL_WORLD_SIZE", ranks_per_node) != 0)
         return errno;
-    return 0;
+    return set_meeting(spawn);
 }
 
 static void close_end(int *fd)

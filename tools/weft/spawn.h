@@ -18,6 +18,9 @@ struct spawn {
     int32_t num_ranks; /* of the job */
     int32_t num_nodes;
     weft_unique_id id;
+    const char *
+        address; /* of rank 0's host, for libraries beside weft, as `port`; not read if that is 0 */
+    int32_t port;
     char *const *argv;
     enum spawn_output output;
     sigset_t signal_mask; /* of the ranks */

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervise.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+
+static const double kill_delay_s =
+    2; /* between SIGTERM and SIGKILL, and for readers after SIGKILL */
+static const double same_signal_s = 0.2;
+enum { LOOK_MS = 100 }; /* for ranks that have ended */
+
+double job_now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Nobody may read our standard error any more, or not now: then the message is lost, and nothing waits. */
+static void tell(const struct job *job, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void tell(const struct job *job, const char *format, ...)
+{
+    struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
+    va_list arguments;
+    if (poll(&reader, 1, 0) != 1)
+        return;
+    fprintf(stderr, "%s: ", job->launch->command);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+static void signal_all(const struct job *job, int signal_number)
+{
+    for (int32_t r = 0; r < job->launch->num_ranks; r++)
+        if (job->ranks[r].pid > 0)
+            kill(-job->ranks[r].pid, signal_number);
+}
+
+static void begin_grace(struct job *job)
+{
+    if (job->phase != JOB_RUNNING)
+        return;
+    job->phase = JOB_GRACE;
+    job->deadline_s = job_now_s() + job->launch->grace_s;
+}
+
+void job_fail(struct job *job, int exit_status)
+{
+    if (job->exit_status == 0)
+        job->exit_status = exit_status;
+    begin_grace(job);
+}
+
+/* From now on ranks end because we make them. */
+static void stop_waiting(struct job *job)
+{
+    if (job->exit_status == 0)
+        job->exit_status = STATUS_SIGNAL + job->stop_signal;
+}
+
+void job_kill(struct job *job)
+{
+    signal_all(job, SIGKILL);
+    job->phase = JOB_KILLED;
+    job->deadline_s = job_now_s() + kill_delay_s;
+}
+
+/* ---------------------------------------------------------------- ends of ranks */
+
+static void record_end(struct job *job, int32_t rank, int wait_status)
+{
+    const struct launch *launch = job->launch;
+    const int is_first = job->exit_status == 0;
+    if (WIFSIGNALED(wait_status)) {
+        const int signal_number = WTERMSIG(wait_status);
+        if (is_first)
+            tell(job, "rank %d was killed by signal %d (%s)", launch->first_rank + rank,
+                 signal_number, strsignal(signal_number));
+        job_fail(job, STATUS_SIGNAL + signal_number);
+    } else if (WEXITSTATUS(wait_status) != 0) {
+        if (is_first && launch->report == LAUNCH_REPORT_FAILURES)
+            tell(job, "rank %d exited with status %d", launch->first_rank + rank,
+                 WEXITSTATUS(wait_status));
+        job_fail(job, WEXITSTATUS(wait_status));
+    }
+}
+
+static void reap_rank(struct job *job, int32_t rank)
+{
+    struct rank_process *process = &job->ranks[rank];
+    int wait_status;
+    /* What the rank itself started goes with it, while its id still cannot be reused. */
+    kill(-process->pid, SIGKILL);
+    waitpid(process->pid, &wait_status, 0);
+    process->pid = 0;
+    job->num_running--;
+    lines_close(&process->out);
+    lines_close(&process->err);
+    record_end(job, rank, wait_status);
+}
+
+static int is_rank(const struct job *job, pid_t pid)
+{
+    for (int32_t r = 0; r < job->launch->num_ranks; r++)
+        if (job->ranks[r].pid == pid)
+            return 1;
+    return 0;
+}
+
+static void reap_orphans(const struct job *job)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
+           !is_rank(job, info.si_pid)) {
+        waitpid(info.si_pid, NULL, 0);
+        info.si_pid = 0;
+    }
+}
+
+/* Signals of several children may arrive as one, so all ranks are looked at. */
+static void reap(struct job *job)
+{
+    const int32_t num_ranks = job->launch->num_ranks;
+    for (int32_t i = 0; i < 2 * num_ranks; i++) {
+        const int32_t rank = i % num_ranks;
+        const pid_t pid = job->ranks[rank].pid;
+        siginfo_t info = {0};
+        if (pid == 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid == 0)
+            continue;
+        /* Of those that have ended together, one that was killed is the cause: it comes first. */
+        if (i < num_ranks && info.si_code == CLD_EXITED)
+            continue;
+        reap_rank(job, rank);
+    }
+    reap_orphans(job);
+}
+
+/* ---------------------------------------------------------------- signals and deadlines */
+
+static int asks_to_end(int signal_number)
+{
+    return signal_number != SIGCHLD && signal_number != SIGUSR1 && signal_number != SIGUSR2;
+}
+
+static void take_signal(struct job *job, int signal_number)
+{
+    const int is_second = job->stop_signal != 0 && asks_to_end(signal_number);
+    if (is_second && job_now_s() - job->stop_s < same_signal_s)
+        return; /* timeout(1) for one sends it to us and to our process group: that is one signal */
+    if (is_second && job->phase != JOB_KILLED) {
+        stop_waiting(job);
+        job_kill(job);
+        tell(job, "SIG%s, the second signal: SIGKILL to the remaining ranks (%d)",
+             sigabbrev_np(signal_number), job->num_running);
+        return;
+    }
+    signal_all(job, signal_number);
+    if (asks_to_end(signal_number) && !is_second) {
+        job->stop_signal = signal_number;
+        job->stop_s = job_now_s();
+        begin_grace(job);
+    }
+}
+
+void job_take_signals(struct job *job)
+{
+    struct signalfd_siginfo info;
+    while (read(job->signal_fd, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGCHLD)
+            take_signal(job, (int)info.ssi_signo);
+    }
+}
+
+static void pass_deadline(struct job *job)
+{
+    if (job->phase == JOB_RUNNING || job_now_s() < job->deadline_s)
+        return;
+    if (job->phase == JOB_GRACE) {
+        const int is_failure = job->exit_status != 0;
+        stop_waiting(job);
+        signal_all(job, SIGTERM);
+        signal_all(job, SIGCONT); /* those that are stopped */
+        job->phase = JOB_TERMINATED;
+        job->deadline_s = job_now_s() + kill_delay_s;
+        tell(job, "%g s after %s%s: SIGTERM to the remaining ranks (%d)", job->launch->grace_s,
+             is_failure ? "the first failure" : "SIG",
+             is_failure ? "" : sigabbrev_np(job->stop_signal), job->num_running);
+    } else if (job->phase == JOB_TERMINATED) {
+        job_kill(job);
+    }
+}
+
+enum sink_wait job_wait_for_reader(void *argument)
+{
+    struct job *job = argument;
+    job_take_signals(job);
+    pass_deadline(job);
+    return job->phase == JOB_KILLED && job_now_s() >= job->deadline_s ? SINK_GIVE_UP : SINK_WAIT_ON;
+}
+
+/* ---------------------------------------------------------------- the loop */
+
+static int poll_timeout_ms(const struct job *job)
+{
+    if (job->phase != JOB_GRACE && job->phase != JOB_TERMINATED)
+        return LOOK_MS;
+    const double remaining_ms = (job->deadline_s - job_now_s()) * 1000;
+    if (remaining_ms < 0)
+        return 0;
+    return remaining_ms < LOOK_MS ? (int)remaining_ms + 1 : LOOK_MS;
+}
+
+static void wait_for_events(struct job *job)
+{
+    const int32_t num_ranks = job->launch->num_ranks;
+    job->polls[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
+    for (int32_t r = 0; r < num_ranks; r++) {
+        const struct rank_process *rank = &job->ranks[r];
+        job->polls[1 + 2 * r] = (struct pollfd){.fd = rank->out.fd, .events = POLLIN};
+        job->polls[2 + 2 * r] = (struct pollfd){.fd = rank->err.fd, .events = POLLIN};
+    }
+    if (poll(job->polls, 1 + 2 * (nfds_t)num_ranks, poll_timeout_ms(job)) < 0 && errno != EINTR)
+        job_fail(job, STATUS_FAILURE);
+}
+
+void job_supervise(struct job *job)
+{
+    while (job->num_running > 0) {
+        wait_for_events(job);
+        job_take_signals(job);
+        for (int32_t r = 0; r < job->launch->num_ranks; r++) {
+            if (job->polls[1 + 2 * r].revents)
+                lines_copy(&job->ranks[r].out);
+            if (job->polls[2 + 2 * r].revents)
+                lines_copy(&job->ranks[r].err);
+        }
+        reap(job);
+        pass_deadline(job);
+    }
+    if (job->orphans == ORPHANS_ADOPTED)
+        orphans_kill();
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Watches the ranks of a job until none is left. One thread, one loop: it sleeps in poll until a rank writes,
+ * a signal arrives (through a signalfd: they are blocked from the start, also for the rendezvous thread) or a
+ * deadline passes. That a rank has ended it sees for itself, soon after at the latest: threads of libraries,
+ * CUDA's for one, may have been there before, and one that does not block SIGCHLD takes it, and drops it.
+ *
+ * The first failure, or the first signal that asks the job to end, starts a countdown: the ranks, who learn of
+ * a failure through weft, get grace_s to end by themselves, then SIGTERM, then SIGKILL. A second such signal is
+ * SIGKILL at once.
+ */
+#ifndef WEFT_TOOL_SUPERVISE_H
+#define WEFT_TOOL_SUPERVISE_H
+
+#include <poll.h>
+
+#include "launch.h"
+#include "lines.h"
+#include "orphans.h"
+#include "sink.h"
+
+struct rank_process {
+    pid_t pid; /* 0: ended */
+    struct lines out, err;
+};
+
+enum job_phase { JOB_RUNNING, JOB_GRACE, JOB_TERMINATED, JOB_KILLED };
+
+struct job {
+    const struct launch *launch;
+    struct rank_process *ranks;
+    struct pollfd *polls; /* the signalfd, then out and err of each rank */
+    int32_t num_running;
+    int signal_fd;
+    enum job_phase phase;
+    double
+        deadline_s; /* of the phases after RUNNING; of KILLED: for those who read what ranks have written */
+    int stop_signal; /* the first that asked the job to end; 0: none */
+    double stop_s;   /* when it came */
+    int exit_status; /* not 0: of the first rank that failed, or STATUS_SIGNAL plus stop_signal */
+    struct sink out_sink, err_sink;
+    FILE *out, *err; /* what ranks write goes there */
+    enum orphans orphans;
+};
+
+double job_now_s(void);
+
+/* A rank has failed, or cannot be started. The first failure counts. */
+void job_fail(struct job *job, int exit_status);
+void job_kill(struct job *job);
+
+/* Reads the signals that have come, and does what they ask for. */
+void job_take_signals(struct job *job);
+
+/* What a sink asks while nobody reads: signals and deadlines have effect all the same. `argument` is the job. */
+enum sink_wait job_wait_for_reader(void *argument);
+
+/* Returns when all ranks have ended, and nothing that they started is left. */
+void job_supervise(struct job *job);
+
+#endif
