@@ -24,6 +24,10 @@
  *   the communicator's machine can access: on cpu all memory of the process, on cuda memory of the
  *   device, or of the host if it is pinned or managed (from cudaMalloc, PyTorch, weft_memory_alloc,
  *   ...). What weft tells the host itself (configs, counts, messages) is memory of the host.
+ * - What a call writes shares no byte with anything else that it is given, nor do two of its
+ *   outputs, but for the in-place forms that a function names: WEFT_ERROR_INVALID_ARGUMENT names
+ *   both arguments. Inputs may overlap each other. A rank checks its own arguments; memory of other
+ *   ranks (weft_ptr) that it gives as input the caller keeps apart from what they receive.
  * - Thread safety: objects may be used from several threads, one call at a time per object. A
  *   child of fork must not use, or destroy, objects made before the fork.
  *
@@ -224,7 +228,8 @@ int32_t weft_comm_node(weft_comm *comm, int32_t rank);
 /* Collective, on the host, for set-up: waits until all ranks have called it. */
 weft_result weft_host_barrier(weft_comm *comm);
 /* Collective, on the host, for set-up: recv[num_ranks][bytes] gets every rank's `send`, in rank
- * order. bytes must be the same everywhere (else WEFT_ERROR_MISMATCH), at most 1 MiB. */
+ * order. bytes must be the same everywhere (else WEFT_ERROR_MISMATCH), at most 1 MiB. In place:
+ * send is this rank's row. */
 weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
 
 /* ---------------------------------------------------------------- machines */
@@ -394,7 +399,7 @@ weft_result weft_put_on_stream(weft_comm *comm, void *dst, const void *src, size
 /* dst[bytes] of this rank = src[bytes] of `rank`. */
 weft_result weft_get_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
                                int32_t rank, weft_stream *stream);
-/* A put, and then *signal += add at `rank`. */
+/* A put, and then *signal += add at `rank`; the word is not part of dst. */
 weft_result weft_put_signal_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
                                       uint64_t *signal, uint64_t add, int32_t rank,
                                       weft_stream *stream);
@@ -484,7 +489,7 @@ weft_result weft_coll_destroy(weft_coll *coll);
  * (16 bytes is fastest). Inputs and outputs are any memory that the machine accesses; in the heap, or
  * registered, they are reached directly, else large ones are staged by a copy. Each rank may have them
  * where it likes, but if they are more than staging_bytes, either all ranks have them in such memory or
- * none (WEFT_ERROR_MISMATCH). Input and output must not overlap but in the in-place form that each names.
+ * none (WEFT_ERROR_MISMATCH). Input and output overlap in the in-place form that each names alone.
  *
  * If calls do not fit together (operation, count, dtype, op, root), all ranks get WEFT_ERROR_MISMATCH, whose
  * message names two that differ: at once, or, where a rank's own part was done before another one found it, by
@@ -526,7 +531,8 @@ typedef struct weft_all_to_all_v_args {
     const uint64_t *recv_offsets;
 } weft_all_to_all_v_args;
 
-/* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. A rank knows only its own counts, so
+/* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. Rows may overlap where they are
+ * sent from, not where they are received. A rank knows only its own counts, so
  * they choose no algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or
  * be in the heap, or registered: else WEFT_ERROR_UNSUPPORTED, before anything is enqueued. Counts that differ are seen by the rank that receives,
  * which tells all others. */

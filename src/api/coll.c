@@ -2,6 +2,7 @@
 #include "coll/coll.h"
 
 #include "api/check.h"
+#include "api/overlap.h"
 
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
@@ -57,19 +58,14 @@ static weft_result check_pointer(const weft_coll *coll, const void *ptr, uint64_
     return weft__machine_of(coll->comm)->check_pointer(coll->comm, ptr, name);
 }
 
-/* Outputs may be the input itself, where they are in place; else they share no byte. */
+/* Outputs may be the input itself, where they are in place. */
 static weft_result check_overlap(const struct weft__coll_call *call, uint64_t send_bytes,
                                  uint64_t recv_bytes, uintptr_t in_place)
 {
-    const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
-    if (send == in_place || send_bytes == 0 || recv_bytes == 0 || send + send_bytes <= recv ||
-        recv + recv_bytes <= send)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "send is %p, its %llu bytes overlap the %llu of recv, %p: allowed is %s",
-                       (const void *)call->send, (unsigned long long)send_bytes,
-                       (unsigned long long)recv_bytes, (const void *)call->recv,
-                       in_place == 0 ? "no overlap" : "none, or the in-place form");
+    const struct weft__extent extents[] = {
+        weft__extent_of("send", WEFT__EXTENT_READ, call->send, 1, send_bytes),
+        weft__extent_of("recv", WEFT__EXTENT_WRITTEN, call->recv, 1, recv_bytes)};
+    return (uintptr_t)call->send == in_place ? WEFT_OK : weft__check_overlaps(extents, 2);
 }
 
 static weft_result check_call(const struct weft__coll_call *call)
@@ -218,6 +214,23 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
     return WEFT_OK;
 }
 
+/* What comes from one rank would overwrite what comes from another. */
+static weft_result check_v_regions(const struct weft__coll_call *call, int32_t num_ranks,
+                                   const struct weft_span *rows)
+{
+    struct weft__extent regions[WEFT_COLL_MAX_RANKS];
+    for (int32_t rank = 0; rank < num_ranks; rank++)
+        regions[rank] = (struct weft__extent){"the row at recv_offsets",
+                                              rank,
+                                              "",
+                                              WEFT__EXTENT_WRITTEN,
+                                              (const char *)call->recv + rows[rank].begin,
+                                              1,
+                                              rows[rank].bytes,
+                                              0};
+    return weft__check_overlaps(regions, num_ranks);
+}
+
 /* What other ranks send or receive they tell themselves. */
 static weft_result check_own_counts(const weft_all_to_all_v_args *args, int32_t rank)
 {
@@ -258,5 +271,6 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
     WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
     WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));
     WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, 0));
+    WEFT__TRY(check_v_regions(&call, coll->comm->num_ranks, rows.received));
     return weft__coll_exchange_v(&call, &rows);
 }

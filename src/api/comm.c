@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/check.h"
+#include "api/overlap.h"
 #include "coll/barrier.h"
 #include "comm/bootstrap.h"
 #include "machine/host.h"
@@ -238,5 +238,10 @@ weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes
     if (bytes > WEFT__MAX_BLOB_BYTES)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "bytes is %zu, allowed are 0..%d", bytes,
                            WEFT__MAX_BLOB_BYTES);
+    const struct weft__extent extents[] = {
+        weft__extent_of("recv", WEFT__EXTENT_WRITTEN, recv, (uint64_t)comm->num_ranks, bytes),
+        weft__extent_of("send", WEFT__EXTENT_READ, send, 1, bytes)};
+    if ((const char *)send != (const char *)recv + (size_t)comm->rank * bytes)
+        WEFT__TRY(weft__check_overlaps(extents, 2));
     return weft__comm_all_gather(comm, send, bytes, recv);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The stream operations of expert parallelism, and what their handle tells. */
 #include "api/check.h"
-#include "ep/ep.h"
+#include "api/ep_extents.h"
 
 static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
 {
@@ -42,6 +42,7 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
     WEFT__TRY(check_pointer(handle, args.num_tokens_per_node, "num_tokens_per_node"));
     WEFT__TRY(check_pointer(handle, args.num_tokens_per_expert, "num_tokens_per_expert"));
     WEFT__TRY(check_pointer(handle, args.is_token_in_rank, "is_token_in_rank"));
+    WEFT__TRY(weft__check_layout_memory(handle, &args));
     return weft__ep_layout(handle, &args, stream);
 }
 
@@ -149,6 +150,7 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
     WEFT__TRY(check_topk_arrays(&args, handle->routing.num_tokens));
     WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
     WEFT__TRY(check_pointer(handle, args.topk_weights, "topk_weights"));
+    WEFT__TRY(weft__check_dispatch_memory(handle, &args));
     return weft__ep_dispatch(handle, &args, stream);
 }
 
@@ -173,6 +175,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(check_pointer(handle, args.bias[1], "bias[1]"));
     WEFT__TRY(check_pointer(handle, args.out, "out"));
     WEFT__TRY(check_pointer(handle, args.out_topk_weights, "out_topk_weights"));
+    WEFT__TRY(weft__check_combine_memory(handle, &args));
     return weft__ep_combine(handle, &args, stream);
 }
 

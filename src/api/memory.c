@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "api/check.h"
+#include "api/overlap.h"
 #include "machine/host.h"
 
 weft_result weft_memory_alloc(weft_comm *comm, size_t bytes, void **ptr)
@@ -24,5 +24,9 @@ weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, size_t
     WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__check_array(dst, (int64_t)bytes, "dst"));
     WEFT__TRY(weft__check_array(src, (int64_t)bytes, "src"));
+    const struct weft__extent extents[] = {
+        weft__extent_of("dst", WEFT__EXTENT_WRITTEN, dst, 1, bytes),
+        weft__extent_of("src", WEFT__EXTENT_READ, src, 1, bytes)};
+    WEFT__TRY(weft__check_overlaps(extents, 2));
     return bytes == 0 ? WEFT_OK : weft__machine_of(comm)->copy(comm, dst, src, bytes);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/one_sided.h"
 
-#include "api/check.h"
+#include "api/overlap.h"
 
 /* ---------------------------------------------------------------- checks */
 
@@ -27,6 +27,14 @@ static weft_result find_word(const weft_comm *comm, const uint64_t *word, const 
     return weft__heap_offset(comm->heap, word, sizeof *word, name, place);
 }
 
+/* Addresses of what is remote are of this rank's memory only if the rank is this one. */
+static weft_result check_overlaps(const weft_comm *comm, int32_t rank, struct weft__extent remote,
+                                  struct weft__extent local)
+{
+    const struct weft__extent extents[] = {remote, local};
+    return rank == comm->rank ? weft__check_overlaps(extents, 2) : WEFT_OK;
+}
+
 /* Checks the whole call, but for the words. */
 static weft_result find_bytes(const weft_comm *comm, const void *dst, const void *src,
                               const weft_stream *stream, struct weft_access *access)
@@ -35,7 +43,10 @@ static weft_result find_bytes(const weft_comm *comm, const void *dst, const void
     if (access->num_bytes == 0)
         return WEFT_OK;
     WEFT__TRY(weft__heap_offset(comm->heap, dst, access->num_bytes, "dst", &access->target));
-    return weft__heap_offset(comm->heap, src, access->num_bytes, "src", &access->source);
+    WEFT__TRY(weft__heap_offset(comm->heap, src, access->num_bytes, "src", &access->source));
+    return check_overlaps(comm, access->rank,
+                          weft__extent_of("dst", WEFT__EXTENT_WRITTEN, dst, 1, access->num_bytes),
+                          weft__extent_of("src", WEFT__EXTENT_READ, src, 1, access->num_bytes));
 }
 
 /* ---------------------------------------------------------------- accesses */
@@ -64,6 +75,10 @@ weft_result weft_put_signal_on_stream(weft_comm *comm, void *dst, const void *sr
         .operation = WEFT_ACCESS_PUT_SIGNAL, .rank = rank, .num_bytes = bytes, .add = add};
     WEFT__TRY(find_bytes(comm, dst, src, stream, &access));
     WEFT__TRY(find_word(comm, signal, "signal", &access.word));
+    const struct weft__extent extents[] = {
+        weft__extent_of("dst", WEFT__EXTENT_WRITTEN, dst, 1, bytes),
+        weft__extent_of("signal", WEFT__EXTENT_WRITTEN, signal, 1, sizeof *signal)};
+    WEFT__TRY(weft__check_overlaps(extents, 2));
     return weft__one_sided_access(comm, &access, stream);
 }
 
@@ -89,6 +104,9 @@ weft_result weft_atomic_fetch_add_on_stream(weft_comm *comm, uint64_t *before, u
     WEFT__TRY(check_call_to(comm, rank, stream));
     WEFT__TRY(find_word(comm, before, "before", &access.target));
     WEFT__TRY(find_word(comm, word, "word", &access.word));
+    WEFT__TRY(check_overlaps(
+        comm, rank, weft__extent_of("word", WEFT__EXTENT_WRITTEN, word, 1, sizeof *word),
+        weft__extent_of("before", WEFT__EXTENT_WRITTEN, before, 1, sizeof *before)));
     return weft__one_sided_access(comm, &access, stream);
 }
 

@@ -130,7 +130,7 @@ static void change_hidden(struct call *call)
 static void add_combine_weights(struct call *call)
 {
     call->combine.topk_weights = (const float *)(void *)((char *)call->heap + 8192);
-    call->combine.out_topk_weights = call->rows.data;
+    call->combine.out_topk_weights = (float *)call->rows.data + NUM_TOKENS * HIDDEN;
 }
 
 static void call_notify(struct call *call)

@@ -225,7 +225,7 @@ static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "dtype", combine.known.dtype, WEFT_INT64, WEFT_FP64, INT32_MAX,
                  INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT64, "hidden", combine.known.hidden, 0, -1, INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [", combine.known.hidden, INT64_MAX, 1 << 28,
+    FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [|out is", combine.known.hidden, INT64_MAX, 1 << 28,
                  (int64_t)1 << 62),
     FUZZ_NUMBERS(FUZZ_INT32, "capacity|x", combine.known.capacity, -1, INT32_MIN, INT32_MAX),
     FUZZ_POINTERS("x", combine.known.x, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),

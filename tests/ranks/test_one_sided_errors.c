@@ -84,8 +84,8 @@ static int call_wrongly(struct ranks_context *context)
         weft_get_on_stream(actor.comm, actor.area, actor.area + 8, AREA_BYTES, 0, actor.stream),
         invalid, "must lie in one allocation of the communicator's heap");
     RANK_CHECK_ERROR(context,
-                     weft_put_signal_on_stream(actor.comm, actor.area, actor.area, 8, crooked, 1, 0,
-                                               actor.stream),
+                     weft_put_signal_on_stream(actor.comm, actor.area, actor.area + 8, 8, crooked,
+                                               1, 0, actor.stream),
                      invalid, "must be aligned to 8 bytes");
     RANK_CHECK_ERROR(context, weft_atomic_add_on_stream(actor.comm, NULL, 1, 0, actor.stream),
                      invalid, "word is NULL");

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether the memory that an operation of expert parallelism writes is nothing else's. */
+#ifndef WEFT_API_EP_EXTENTS_H
+#define WEFT_API_EP_EXTENTS_H
+
+#include "ep/ep.h"
+
+/* Each when everything else about the call has been checked. */
+weft_result weft__check_layout_memory(const weft_ep_handle *handle,
+                                      const weft_ep_layout_args *args);
+weft_result weft__check_dispatch_memory(const weft_ep_handle *handle,
+                                        const weft_ep_dispatch_args *args);
+weft_result weft__check_combine_memory(const weft_ep_handle *handle,
+                                       const weft_ep_combine_args *args);
+
+#endif

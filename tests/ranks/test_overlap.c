@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* Arguments that share memory: what a call writes may be nothing else that it is given. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 2, NUM_TOKENS = 4, NUM_TOPK = 2, HIDDEN = 32, CAPACITY = 8 };
+enum { ROW_BYTES = HIDDEN * sizeof(float), HEAP_BYTES = 64 << 10, OTHER_BYTES = 8 << 10 };
+
+struct layer {
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_ep *ep;
+    weft_ep_handle *handle;
+    char *heap;  /* HEAP_BYTES of the heap */
+    char *other; /* OTHER_BYTES that the machine accesses */
+    int64_t *topk_idx;
+};
+
+static weft_ep_layout_args layout_args(const struct layer *layer)
+{
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    args.num_tokens = NUM_TOKENS;
+    args.index_type = WEFT_INT64;
+    args.topk_idx = layer->topk_idx;
+    return args;
+}
+
+static int open_layer(struct ranks_context *context, struct layer *layer)
+{
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
+    int64_t choices[NUM_TOKENS * NUM_TOPK];
+    void *memory;
+    config.num_experts = NUM_RANKS;
+    handle.max_tokens = NUM_TOKENS;
+    handle.num_topk = NUM_TOPK;
+    for (int i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
+        choices[i] = i % NUM_RANKS;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
+                                            &layer->comm));
+    RANK_CHECK_OK(context, weft_stream_create(layer->comm, &layer->stream));
+    RANK_CHECK_OK(context, weft_ep_create(layer->comm, &config, &layer->ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(layer->ep, &handle, &layer->handle));
+    RANK_CHECK_OK(context, weft_heap_alloc(layer->comm, HEAP_BYTES, &memory));
+    layer->heap = memory;
+    RANK_CHECK_OK(context, weft_memory_alloc(layer->comm, OTHER_BYTES, &memory));
+    layer->other = memory;
+    RANK_CHECK_OK(context, weft_memory_alloc(layer->comm, sizeof choices, &memory));
+    layer->topk_idx = memory;
+    RANK_CHECK_OK(context, weft_memory_copy(layer->comm, memory, choices, sizeof choices));
+    const weft_ep_layout_args args = layout_args(layer);
+    RANK_CHECK_OK(context, weft_ep_layout(layer->handle, &args, layer->stream));
+    RANK_CHECK_OK(context, weft_ep_notify(layer->handle, layer->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    return 0;
+}
+
+static int close_layer(struct ranks_context *context, struct layer *layer)
+{
+    RANK_CHECK_OK(context, weft_memory_free(layer->comm, layer->topk_idx));
+    RANK_CHECK_OK(context, weft_memory_free(layer->comm, layer->other));
+    RANK_CHECK_OK(context, weft_ep_handle_destroy(layer->handle));
+    RANK_CHECK_OK(context, weft_ep_destroy(layer->ep));
+    RANK_CHECK_OK(context, weft_stream_destroy(layer->stream));
+    RANK_CHECK_OK(context, weft_comm_destroy(layer->comm));
+    return 0;
+}
+
+/* The message must name both arguments. */
+#define CHECK_OVERLAP(call, one, two)                                                              \
+    do {                                                                                           \
+        RANK_CHECK_ERROR(context, call, WEFT_ERROR_INVALID_ARGUMENT, one " is ");                  \
+        RANK_CHECK(context, strstr(weft_last_error(), "overlap those of " two) != NULL, "%s",      \
+                   weft_last_error());                                                             \
+    } while (0)
+
+/* ---------------------------------------------------------------- layout */
+
+static int refuse_layouts(struct ranks_context *context, const struct layer *layer)
+{
+    weft_ep_layout_args args = layout_args(layer);
+    void *other = layer->other;
+    args.num_tokens_per_rank = (void *)layer->topk_idx;
+    CHECK_OVERLAP(weft_ep_layout(layer->handle, &args, layer->stream), "num_tokens_per_rank",
+                  "topk_idx");
+    args = layout_args(layer);
+    args.num_tokens_per_rank = other;
+    args.num_tokens_per_expert = args.num_tokens_per_rank + 1;
+    CHECK_OVERLAP(weft_ep_layout(layer->handle, &args, layer->stream), "num_tokens_per_rank",
+                  "num_tokens_per_expert");
+    args = layout_args(layer);
+    args.num_tokens_per_node = other;
+    args.is_token_in_rank = (uint8_t *)other + 3;
+    CHECK_OVERLAP(weft_ep_layout(layer->handle, &args, layer->stream), "num_tokens_per_node",
+                  "is_token_in_rank");
+    return 0;
+}
+
+/* ---------------------------------------------------------------- dispatch */
+
+struct dispatch {
+    weft_plane planes[2];
+    weft_ep_dispatch_args args;
+};
+
+/* Two planes and everything else, one behind the other. */
+static void fill_dispatch(struct dispatch *dispatch, const struct layer *layer)
+{
+    char *dst = layer->heap, *src = layer->other;
+    for (int i = 0; i < 2; i++, src += NUM_TOKENS * ROW_BYTES, dst += CAPACITY * ROW_BYTES)
+        dispatch->planes[i] = (weft_plane){.src = src, .dst = dst, .row_bytes = ROW_BYTES};
+    dispatch->args = (weft_ep_dispatch_args)WEFT_INIT(weft_ep_dispatch_args);
+    dispatch->args.num_planes = 2;
+    dispatch->args.planes = dispatch->planes;
+    dispatch->args.capacity = CAPACITY;
+    dispatch->args.index_type = WEFT_INT64;
+    dispatch->args.topk_idx = layer->topk_idx;
+    dispatch->args.topk_weights = (void *)src;
+    dispatch->args.recv_topk_idx = dst;
+    dst += CAPACITY * NUM_TOPK * sizeof(int64_t);
+    dispatch->args.recv_topk_weights = (void *)dst;
+    dst += CAPACITY * NUM_TOPK * sizeof(float);
+    dispatch->args.recv_src_token = (void *)dst;
+}
+
+#define DISPATCH_OVERLAPS(place, wrong, one, two)                                                  \
+    do {                                                                                           \
+        fill_dispatch(&dispatch, layer);                                                           \
+        place = wrong;                                                                             \
+        CHECK_OVERLAP(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream), one, two);   \
+    } while (0)
+
+static int refuse_dispatches(struct ranks_context *context, const struct layer *layer)
+{
+    struct dispatch dispatch;
+    char *heap = layer->heap;
+    DISPATCH_OVERLAPS(dispatch.planes[1].dst, heap, "planes[0].dst", "planes[1].dst");
+    DISPATCH_OVERLAPS(dispatch.planes[1].dst, heap + CAPACITY * ROW_BYTES - 1, "planes[0].dst",
+                      "planes[1].dst");
+    DISPATCH_OVERLAPS(dispatch.planes[0].src, heap + 3 * CAPACITY / 2 * ROW_BYTES, "planes[1].dst",
+                      "planes[0].src");
+    DISPATCH_OVERLAPS(dispatch.args.recv_topk_idx, heap + 8, "planes[0].dst", "recv_topk_idx");
+    DISPATCH_OVERLAPS(dispatch.args.recv_topk_weights, (void *)(heap + 8), "planes[0].dst",
+                      "recv_topk_weights");
+    DISPATCH_OVERLAPS(dispatch.args.recv_src_token, dispatch.args.recv_topk_idx, "recv_topk_idx",
+                      "recv_src_token");
+    DISPATCH_OVERLAPS(dispatch.args.topk_idx, heap, "planes[0].dst", "topk_idx");
+    DISPATCH_OVERLAPS(dispatch.args.topk_weights, (void *)heap, "planes[0].dst", "topk_weights");
+    /* Rows that are far apart: the last one begins in the other plane's output. */
+    fill_dispatch(&dispatch, layer);
+    dispatch.planes[0].src = heap + 16384;
+    dispatch.planes[0].src_stride_bytes = 2048;
+    dispatch.planes[1].dst = heap + 16384 + 3 * 2048 + ROW_BYTES - 1;
+    CHECK_OVERLAP(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream), "planes[1].dst",
+                  "planes[0].src");
+    dispatch.planes[0].src_stride_bytes = UINT64_MAX / 2;
+    RANK_CHECK_ERROR(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream),
+                     WEFT_ERROR_INVALID_ARGUMENT, "planes[0].src is ");
+    return 0;
+}
+
+/* Arrays side by side, an output between two rows of an input, two planes of one input. */
+static int accept_neighbours(struct ranks_context *context, const struct layer *layer)
+{
+    struct dispatch dispatch;
+    fill_dispatch(&dispatch, layer);
+    RANK_CHECK_OK(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
+    dispatch.planes[0].src = layer->heap + 32768;
+    dispatch.planes[0].src_stride_bytes = (CAPACITY + 1) * ROW_BYTES;
+    dispatch.planes[0].dst = layer->heap + 32768 + ROW_BYTES;
+    RANK_CHECK_OK(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
+    fill_dispatch(&dispatch, layer);
+    dispatch.planes[1].src = dispatch.planes[0].src;
+    RANK_CHECK_OK(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- combine */
+
+static void fill_combine(weft_ep_combine_args *args, const struct layer *layer)
+{
+    *args = (weft_ep_combine_args)WEFT_INIT(weft_ep_combine_args);
+    args->dtype = WEFT_FP32;
+    args->hidden = HIDDEN;
+    args->capacity = CAPACITY;
+    args->x = layer->heap;
+    args->bias[0] = args->bias[1] = layer->other + 4096;
+    args->out = layer->other;
+    args->topk_weights = (void *)(layer->heap + 32768);
+    args->out_topk_weights = (void *)(layer->other + NUM_TOKENS * ROW_BYTES);
+}
+
+#define COMBINE_OVERLAPS(place, wrong, one, two)                                                   \
+    do {                                                                                           \
+        fill_combine(&args, layer);                                                                \
+        place = wrong;                                                                             \
+        CHECK_OVERLAP(weft_ep_combine(layer->handle, &args, layer->stream), one, two);             \
+    } while (0)
+
+static int refuse_combines(struct ranks_context *context, const struct layer *layer)
+{
+    weft_ep_combine_args args;
+    COMBINE_OVERLAPS(args.out, layer->heap, "out", "x");
+    COMBINE_OVERLAPS(args.out, layer->heap + CAPACITY * ROW_BYTES - 4, "out", "x");
+    COMBINE_OVERLAPS(args.out, (void *)(uintptr_t)args.topk_weights, "out", "topk_weights");
+    COMBINE_OVERLAPS(args.bias[0], layer->other, "out", "bias[0]");
+    COMBINE_OVERLAPS(args.bias[1], layer->other + ROW_BYTES, "out", "bias[1]");
+    COMBINE_OVERLAPS(args.out_topk_weights, (void *)layer->other, "out", "out_topk_weights");
+    COMBINE_OVERLAPS(args.out_topk_weights, (void *)layer->heap, "out_topk_weights", "x");
+    fill_combine(&args, layer);
+    RANK_CHECK_OK(context, weft_ep_combine(layer->handle, &args, layer->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- others */
+
+static int refuse_regions(struct ranks_context *context, const struct layer *layer)
+{
+    uint64_t counts[NUM_RANKS] = {8, 8}, send_offsets[NUM_RANKS] = {0, 4};
+    uint64_t recv_offsets[NUM_RANKS] = {100, 107};
+    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    weft_coll *coll;
+    args.send = layer->heap;
+    args.recv = layer->heap + 4096;
+    args.dtype = WEFT_FP32;
+    args.send_counts = args.recv_counts = counts;
+    args.send_offsets = send_offsets; /* the same may be sent to several */
+    args.recv_offsets = recv_offsets;
+    RANK_CHECK_OK(context, weft_coll_create(layer->comm, NULL, &coll));
+    CHECK_OVERLAP(weft_all_to_all_v(coll, &args, layer->stream), "recv_offsets[0]",
+                  "the row at recv_offsets[1]");
+    recv_offsets[1] = 108;
+    RANK_CHECK_OK(context, weft_all_to_all_v(coll, &args, layer->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return 0;
+}
+
+static int refuse_one_sided(struct ranks_context *context, const struct layer *layer)
+{
+    char *heap = layer->heap;
+    uint64_t *words = (void *)(heap + 4096);
+    const int32_t own = context->rank, other = NUM_RANKS - 1 - own;
+    weft_comm *comm = layer->comm;
+    CHECK_OVERLAP(weft_put_on_stream(comm, heap, heap + 15, 16, own, layer->stream), "dst", "src");
+    CHECK_OVERLAP(weft_get_on_stream(comm, heap + 15, heap, 16, own, layer->stream), "dst", "src");
+    CHECK_OVERLAP(
+        weft_put_signal_on_stream(comm, words, heap, 16, words + 1, 1, other, layer->stream), "dst",
+        "signal");
+    CHECK_OVERLAP(weft_atomic_fetch_add_on_stream(comm, words, words, 1, own, layer->stream),
+                  "word", "before");
+    CHECK_OVERLAP(weft_memory_copy(comm, heap + 8, heap, 9), "dst", "src");
+    /* The same offsets at another rank are other memory. */
+    RANK_CHECK_OK(context, weft_put_on_stream(comm, heap, heap, 16, other, layer->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    return 0;
+}
+
+static int refuse_gathers(struct ranks_context *context, const struct layer *layer)
+{
+    int64_t all[NUM_RANKS + 1] = {0};
+    CHECK_OVERLAP(weft_host_all_gather(layer->comm, (char *)all + 4, sizeof *all, all), "recv",
+                  "send");
+    all[context->rank] = context->rank + 1;
+    RANK_CHECK_OK(context,
+                  weft_host_all_gather(layer->comm, &all[context->rank], sizeof *all, all));
+    RANK_CHECK(context, all[0] == 1 && all[1] == 2, "in place: %lld, %lld", (long long)all[0],
+               (long long)all[1]);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- tests */
+
+static int call_with_overlaps(struct ranks_context *context)
+{
+    struct layer layer;
+    if (open_layer(context, &layer) != 0)
+        return 1;
+    if (refuse_layouts(context, &layer) != 0 || refuse_dispatches(context, &layer) != 0 ||
+        accept_neighbours(context, &layer) != 0 || refuse_combines(context, &layer) != 0 ||
+        refuse_regions(context, &layer) != 0 || refuse_one_sided(context, &layer) != 0 ||
+        refuse_gathers(context, &layer) != 0)
+        return 1;
+    return close_layer(context, &layer);
+}
+
+static void overlaps_are_refused_with_both_names(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, call_with_overlaps, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(overlaps_are_refused_with_both_names),
+    };
+    tests_choose_machine();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
