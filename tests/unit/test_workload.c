@@ -8,11 +8,14 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "workload/figures.h"
 #include "workload/payload.h"
+#include "workload/progress.h"
 #include "workload/rng.h"
 #include "workload/router.h"
 
@@ -253,6 +256,42 @@ static void figures_are_min_median_max(void **state)
     assert_true(of_one.min == 5 && of_one.median == 5 && of_one.max == 5);
 }
 
+/* ---------------------------------------------------------------- progress */
+
+/* What progress of 3 steps wrote to standard error, as a file, in `text`. */
+static void log_of_progress(enum progress_visibility visibility, int64_t quiet_ns, char *text,
+                            size_t text_bytes)
+{
+    struct progress progress;
+    FILE *file = tmpfile();
+    const int saved = dup(STDERR_FILENO);
+    assert_non_null(file);
+    assert_true(saved >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    progress_begin(&progress, visibility, "work", 3);
+    progress.quiet_ns = quiet_ns;
+    progress.redraw_ns = 0;
+    for (int i = 0; i < 3; i++)
+        progress_step(&progress);
+    progress_end(&progress);
+    assert_true(dup2(saved, STDERR_FILENO) >= 0 && close(saved) == 0);
+    rewind(file);
+    text[fread(text, 1, text_bytes - 1, file)] = '\0';
+    fclose(file);
+}
+
+static void progress_is_told_off_a_terminal_too(void **state)
+{
+    (void)state;
+    char text[512];
+    log_of_progress(PROGRESS_SHOWN, 0, text, sizeof text);
+    assert_string_equal(text, "work: 1 of 3 done, about 0 s left\n"
+                              "work: 2 of 3 done, about 0 s left\n");
+    log_of_progress(PROGRESS_HIDDEN, 0, text, sizeof text);
+    assert_string_equal(text, "");
+    log_of_progress(PROGRESS_SHOWN, INT64_C(3600000000000), text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +307,7 @@ int main(void)
         cmocka_unit_test(rows_are_written_exactly),
         cmocka_unit_test(numbers_are_moderate_and_survive_the_round_trip),
         cmocka_unit_test(figures_are_min_median_max),
+        cmocka_unit_test(progress_is_told_off_a_terminal_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

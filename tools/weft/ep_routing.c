@@ -3,10 +3,14 @@
 
 #include <stdlib.h>
 
+#include "workload/progress.h"
 #include "workload/router.h"
 
-static int load_gate(struct ep_routing *routing, const struct ep_options *options)
+enum { PIECE_TOKENS = 1024 }; /* between two looks at the clock */
+
+static int load_gate(struct ep_routing *routing, const struct ep_options *options, int32_t rank)
 {
+    const int64_t num_tokens = routing->loaded_end - routing->loaded_begin;
     struct router_config config = {
         .seed = options->seed,
         .num_experts = options->num_experts,
@@ -16,8 +20,17 @@ static int load_gate(struct ep_routing *routing, const struct ep_options *option
     struct router *router = router_create(&config);
     if (!router)
         return -1;
-    router_route(router, routing->loaded_begin, routing->loaded_end - routing->loaded_begin,
-                 routing->topk_idx, routing->topk_weights);
+    struct progress progress;
+    progress_begin(&progress, rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, "weft ep, routing",
+                   num_tokens);
+    for (int64_t done = 0; done < num_tokens; done += PIECE_TOKENS) {
+        const int64_t left = num_tokens - done, first = done * options->num_topk;
+        const int64_t piece = left < PIECE_TOKENS ? left : PIECE_TOKENS;
+        router_route(router, routing->loaded_begin + done, piece, routing->topk_idx + first,
+                     routing->topk_weights + first);
+        progress_update(&progress, done + piece);
+    }
+    progress_end(&progress);
     router_destroy(router);
     return 0;
 }
@@ -59,7 +72,7 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
     if (!routing->topk_idx || !routing->topk_weights)
         return -1;
     if (!options->trace)
-        return load_gate(routing, options);
+        return load_gate(routing, options, rank);
     trace_read(options->trace, options->layer, (int32_t)routing->loaded_begin, (int32_t)num_tokens,
                routing->topk_idx, routing->topk_weights);
     return 0;

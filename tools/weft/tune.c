@@ -45,22 +45,35 @@ static weft_result choose_lists(weft_comm *comm, struct tune_options *options)
     return result;
 }
 
+static void begin_progress(weft_comm *comm, const struct tune_options *options,
+                           struct progress *progress)
+{
+    int64_t num_steps = 0;
+    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+        num_steps += options->is_wanted[i] ? tune_num_steps(options, (weft_collective)i) : 0;
+    progress_begin(progress, weft_comm_rank(comm) == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
+                   "weft tune", num_steps);
+}
+
 static weft_result measure_all(weft_comm *comm, struct tune_options *options,
                                const struct tune_table *table)
 {
+    struct progress progress;
     weft_result result = choose_lists(comm, options);
     /* Where there are graphs, what matters is an operation in one: the host's time to launch does not. */
     if (table->machine == WEFT_MACHINE_CUDA)
         options->coll.launch = COLL_LAUNCH_GRAPHS;
     tune_table_begin(table, options);
+    begin_progress(comm, options, &progress);
     for (int i = 0; i < WEFT_NUM_COLLECTIVES && result == WEFT_OK; i++) {
         struct tune_curve curve = {.op = (weft_collective)i};
         if (!options->is_wanted[i])
             continue;
-        result = tune_measure(comm, options, &curve);
+        result = tune_measure(comm, options, &curve, &progress);
         if (result == WEFT_OK)
             tune_table_add(table, &curve);
     }
+    progress_end(&progress);
     return result;
 }
 

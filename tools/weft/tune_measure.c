@@ -5,41 +5,52 @@
 
 #include "coll_measure.h"
 
-/* An algorithm that does not carry so much is none for this size. */
-static weft_result measure_point(const struct coll_run *run, uint64_t bytes,
-                                 struct tune_point *point)
-{
-    const struct coll_options *options = run->options;
-    const struct collective collective = coll_run_at(run, bytes);
-    struct figures us;
-    const weft_result result = coll_measure(run, &collective, COLL_OUT_OF_PLACE, &us);
-    if (result == WEFT_ERROR_UNSUPPORTED)
-        return WEFT_OK;
-    if (result == WEFT_OK && us.median < point->us) {
-        point->us = us.median;
-        point->best =
-            (struct tune_variant){options->algorithm, options->num_blocks, options->num_warps};
-    }
-    return result;
-}
-
-static weft_result measure_points(const struct coll_run *run, struct tune_curve *curve)
+/* us[num_points]: the slower of the forms that were measured. An algorithm that does not carry so much is none
+ * for this size. */
+static weft_result measure_place(const struct coll_run *run, enum coll_place place, int num_points,
+                                 double *us, struct progress *progress)
 {
     const struct coll_sizes *sizes = &run->options->sizes;
     const struct collective largest = coll_run_at(run, sizes->max);
     uint64_t bytes = sizes->min;
     /* Contents go by the index: those of smaller sizes are parts of this. */
-    weft_result result = coll_run_fill(run, &largest, COLL_OUT_OF_PLACE);
-    for (int i = 0; i < curve->num_points && result == WEFT_OK; i++) {
-        result = measure_point(run, bytes, &curve->points[i]);
+    weft_result result = coll_run_fill(run, &largest, place);
+    for (int i = 0; i < num_points && result == WEFT_OK; i++) {
+        const struct collective collective = coll_run_at(run, bytes);
+        struct figures figures = {.median = (double)INFINITY};
+        result = coll_measure(run, &collective, place, &figures);
+        if (result == WEFT_ERROR_UNSUPPORTED)
+            result = WEFT_OK;
+        us[i] = fmax(us[i], figures.median);
         coll_sizes_next(sizes, &bytes);
+        progress_step(progress);
+    }
+    return result;
+}
+
+/* A table has one choice for both forms: the one whose slower form is fastest. */
+static weft_result measure_points(const struct coll_run *run, struct tune_curve *curve,
+                                  struct progress *progress)
+{
+    const struct coll_options *options = run->options;
+    double us[TUNE_MAX_SIZES] = {0};
+    weft_result result = measure_place(run, COLL_OUT_OF_PLACE, curve->num_points, us, progress);
+    if (result == WEFT_OK && collective_has_in_place(curve->op))
+        result = measure_place(run, COLL_IN_PLACE, curve->num_points, us, progress);
+    for (int i = 0; i < curve->num_points && result == WEFT_OK; i++) {
+        if (us[i] >= curve->points[i].us)
+            continue;
+        curve->points[i].us = us[i];
+        curve->points[i].best =
+            (struct tune_variant){options->algorithm, options->num_blocks, options->num_warps};
     }
     return result;
 }
 
 /* On a weft_coll of its own. */
 static weft_result measure_variant(weft_comm *comm, const struct tune_options *options,
-                                   const struct tune_variant *variant, struct tune_curve *curve)
+                                   const struct tune_variant *variant, struct tune_curve *curve,
+                                   struct progress *progress)
 {
     struct coll_options coll = options->coll;
     struct coll_run run;
@@ -49,7 +60,7 @@ static weft_result measure_variant(weft_comm *comm, const struct tune_options *o
     coll.num_warps = variant->num_warps;
     weft_result result = coll_run_open(&run, comm, &coll);
     if (result == WEFT_OK)
-        result = measure_points(&run, curve);
+        result = measure_points(&run, curve, progress);
     /* Its memory goes back to the heap: nobody may still be reading it. */
     if (result == WEFT_OK)
         result = weft_host_barrier(comm);
@@ -58,14 +69,15 @@ static weft_result measure_variant(weft_comm *comm, const struct tune_options *o
 }
 
 static weft_result measure_algorithm(weft_comm *comm, const struct tune_options *options,
-                                     weft_algorithm algorithm, struct tune_curve *curve)
+                                     weft_algorithm algorithm, struct tune_curve *curve,
+                                     struct progress *progress)
 {
     weft_result result = WEFT_OK;
     for (int b = 0; b < options->blocks.count; b++) {
         for (int w = 0; w < options->warps.count && result == WEFT_OK; w++) {
             const struct tune_variant variant = {algorithm, (int32_t)options->blocks.values[b],
                                                  (int32_t)options->warps.values[w]};
-            result = measure_variant(comm, options, &variant, curve);
+            result = measure_variant(comm, options, &variant, curve, progress);
         }
     }
     return result;
@@ -85,15 +97,29 @@ static void place_points(const struct coll_options *options, struct tune_curve *
     } while (coll_sizes_next(&options->sizes, &bytes));
 }
 
+static int is_tried(weft_collective op, weft_algorithm algorithm)
+{
+    return algorithm != WEFT_ALGORITHM_AUTO && collective_is_served(op, algorithm);
+}
+
 weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
-                         struct tune_curve *curve)
+                         struct tune_curve *curve, struct progress *progress)
 {
     weft_result result = WEFT_OK;
     place_points(&options->coll, curve);
-    for (int i = 0; i < WEFT_NUM_ALGORITHMS && result == WEFT_OK; i++) {
-        const weft_algorithm algorithm = (weft_algorithm)i;
-        if (algorithm != WEFT_ALGORITHM_AUTO && collective_is_served(curve->op, algorithm))
-            result = measure_algorithm(comm, options, algorithm, curve);
-    }
+    for (int i = 0; i < WEFT_NUM_ALGORITHMS && result == WEFT_OK; i++)
+        if (is_tried(curve->op, (weft_algorithm)i))
+            result = measure_algorithm(comm, options, (weft_algorithm)i, curve, progress);
     return result;
+}
+
+int64_t tune_num_steps(const struct tune_options *options, weft_collective op)
+{
+    struct tune_curve curve = {.op = op};
+    int64_t num_algorithms = 0;
+    place_points(&options->coll, &curve);
+    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++)
+        num_algorithms += is_tried(op, (weft_algorithm)i);
+    return num_algorithms * options->blocks.count * options->warps.count * curve.num_points *
+           (collective_has_in_place(op) ? 2 : 1);
 }

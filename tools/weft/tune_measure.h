@@ -4,6 +4,7 @@
 #define WEFT_TOOL_TUNE_MEASURE_H
 
 #include "tune_options.h"
+#include "workload/progress.h"
 
 struct tune_variant {
     weft_algorithm algorithm;
@@ -14,7 +15,8 @@ struct tune_variant {
 struct tune_point {
     uint64_t bytes; /* as weft_coll_algorithm has them */
     struct tune_variant best;
-    double us; /* of the best; infinite: none */
+    double
+        us; /* of the best, in the slower of its forms, out of place and in place; infinite: none */
 };
 
 /* Of one operation, in ascending order. */
@@ -26,6 +28,8 @@ struct tune_curve {
 
 /* Collective, and the result is the same on all ranks. The lists of options must not be empty. */
 weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
-                         struct tune_curve *curve);
+                         struct tune_curve *curve, struct progress *progress);
+/* How many steps of progress that is. */
+int64_t tune_num_steps(const struct tune_options *options, weft_collective op);
 
 #endif

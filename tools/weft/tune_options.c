@@ -42,8 +42,9 @@ static const struct argp_option option_table[] = {
     {0}};
 
 static const char documentation[] =
-    "Times every algorithm of the collective operations over a range of sizes, and writes a table "
-    "of the fastest, for WEFT_TUNING. Starts its own ranks, unless it is itself a rank of a job."
+    "Times every algorithm of the collective operations over a range of sizes, out of place and in "
+    "place, and writes a table of those whose slower form is fastest, for WEFT_TUNING. Starts its "
+    "own ranks, unless it is itself a rank of a job."
     "\vThe exit status is 0 only if every call succeeded and the table was written, 1 otherwise, "
     "2 for a wrong argument.";
 

@@ -67,7 +67,7 @@ void tune_table_begin(const struct tune_table *table, const struct tune_options 
             version / 100 % 100, version % 100, date, coll_machine_name(table->machine));
     print_device(table);
     fprintf(table->file,
-            ", %d ranks, median of %d iterations%s\n"
+            ", %d ranks, median of %d iterations%s, the slower of out of place and in place\n"
             "# machine ranks collective max_bytes algorithm blocks warps\n",
             table->num_ranks, options->coll.num_iters,
             options->coll.launch == COLL_LAUNCH_GRAPHS ? " in graphs" : "");

@@ -5,49 +5,86 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BAR_WIDTH = 40 };
-static const int64_t quiet_ns = 1000000000, redraw_ns = 100000000;
+enum { BAR_WIDTH = 40, TIME_CHARS = 32 };
+#define SECOND_NS INT64_C(1000000000)
 
 static int64_t now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
 }
 
 void progress_begin(struct progress *progress, enum progress_visibility visibility,
                     const char *label, int64_t num_steps)
 {
-    if (!isatty(STDERR_FILENO))
-        visibility = PROGRESS_HIDDEN;
+    const int is_terminal = isatty(STDERR_FILENO);
     *progress = (struct progress){
         .label = label,
         .num_steps = num_steps,
-        .visibility = visibility,
+        .place = is_terminal ? PROGRESS_TERMINAL : PROGRESS_LOG,
         .start_ns = now_ns(),
+        .quiet_ns = is_terminal ? SECOND_NS : 10 * SECOND_NS,
+        .redraw_ns = is_terminal ? SECOND_NS / 10 : 10 * SECOND_NS,
     };
+    if (visibility == PROGRESS_HIDDEN)
+        progress->place = PROGRESS_NOWHERE;
+}
+
+/* If the rest takes as long, step for step, as what is done. */
+static void format_rest(const struct progress *progress, int64_t now, char text[TIME_CHARS])
+{
+    const double done_s = (double)(now - progress->start_ns) / 1e9;
+    const double rest_s =
+        done_s / (double)progress->num_done * (double)(progress->num_steps - progress->num_done);
+    if (rest_s < 100)
+        snprintf(text, TIME_CHARS, "%.0f s", rest_s);
+    else if (rest_s < 6000)
+        snprintf(text, TIME_CHARS, "%.0f min", rest_s / 60);
+    else
+        snprintf(text, TIME_CHARS, "%.1f h", rest_s / 3600);
+}
+
+static void draw(const struct progress *progress, int64_t now)
+{
+    static const char full[BAR_WIDTH + 1] = "########################################";
+    const long long num_done = progress->num_done, num_steps = progress->num_steps;
+    char rest[TIME_CHARS];
+    format_rest(progress, now, rest);
+    if (progress->place == PROGRESS_LOG) {
+        fprintf(stderr, "%s: %lld of %lld done, about %s left\n", progress->label, num_done,
+                num_steps, rest);
+        return;
+    }
+    const int filled = (int)((double)num_done / (double)num_steps * BAR_WIDTH);
+    fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld, %s left\033[K", progress->label, filled, full,
+            BAR_WIDTH - filled, "", num_done, num_steps, rest);
+    fflush(stderr);
 }
 
 void progress_update(struct progress *progress, int64_t num_done)
 {
-    static const char full[BAR_WIDTH + 1] = "########################################";
-    if (progress->visibility == PROGRESS_HIDDEN || progress->num_steps < 1)
+    progress->num_done = num_done;
+    if (progress->place == PROGRESS_NOWHERE || num_done < 1 || num_done >= progress->num_steps)
         return;
-    int64_t now = now_ns();
-    if (now - progress->start_ns < quiet_ns || now - progress->drawn_ns < redraw_ns)
+    const int64_t now = now_ns();
+    if (now - progress->start_ns < progress->quiet_ns ||
+        now - progress->drawn_ns < progress->redraw_ns)
         return;
-    int filled = (int)(num_done * BAR_WIDTH / progress->num_steps);
-    fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld ", progress->label, filled, full, BAR_WIDTH - filled,
-            "", (long long)num_done, (long long)progress->num_steps);
-    fflush(stderr);
+    draw(progress, now);
     progress->drawn_ns = now;
+}
+
+void progress_step(struct progress *progress)
+{
+    progress_update(progress, progress->num_done + 1);
 }
 
 void progress_end(struct progress *progress)
 {
-    if (progress->drawn_ns == 0)
-        return;
-    fputs("\r\033[K", stderr);
-    fflush(stderr);
+    if (progress->drawn_ns != 0 && progress->place == PROGRESS_TERMINAL) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
     progress->drawn_ns = 0;
 }
