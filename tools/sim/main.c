@@ -2,10 +2,12 @@
 /* weft-sim: what `weft sim` runs. A program of its own, since it is linked with the library on
  * another machine. */
 #include <stdio.h>
+#include <string.h>
 
 #include "command.h"
 #include "report.h"
 #include "workload/output.h"
+#include "workload/version.h"
 
 static int no_memory(void)
 {
@@ -30,7 +32,8 @@ static int weaken(const struct sim_options *options)
 static int explore(const struct sim_options *options)
 {
     int status = 0;
-    for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
+    suite_heed_signals();
+    for (int32_t op = 0; op < NUM_SCENARIO_OPS && suite_signal() == 0; op++) {
         struct suite_tally tally;
         if (options->op != SIM_ALL_OPS && options->op != op)
             continue;
@@ -42,7 +45,11 @@ static int explore(const struct sim_options *options)
             suite_num_findings(&tally) > 0)
             status = STATUS_FAILURE;
     }
-    return status;
+    if (suite_signal() == 0)
+        return status;
+    fprintf(stderr, "weft sim: SIG%s: these are the schedules until then\n",
+            sigabbrev_np(suite_signal()));
+    return STATUS_SIGNAL + suite_signal();
 }
 
 int main(int argc, char **argv)
@@ -52,6 +59,7 @@ int main(int argc, char **argv)
     struct sim_options options;
     output_check_at_exit(&own_name);
     argv[0] = name;
+    argp_program_version_hook = version_print;
     sim_options_parse(&options, argc, argv);
     return options.weaken != NULL ? weaken(&options) : explore(&options);
 }

@@ -37,7 +37,11 @@ static const struct argp_option option_table[] = {
      "layout, notify, dispatch, combine, barrier, all_reduce, reduce_scatter, all_gather, "
      "all_to_all, broadcast or all (all)",
      0},
-    {"ranks", KEY_RANKS, "R", 0, "Ranks (each seed draws 2 to 4, for collectives 1 to 5)", 0},
+    {"ranks", KEY_RANKS, "R", 0,
+     "Ranks (each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of 4; "
+     "for collectives "
+     "1 to 5)",
+     0},
     {"nodes", KEY_NODES, "D", 0, "Virtual nodes; needs --ranks (each seed draws; of collectives 1)",
      0},
     {"tokens", KEY_TOKENS, "N", 0, "Most tokens per rank; each seed draws 0 to N (8)", 0},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "suite.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -39,6 +40,29 @@ void suite_tell(const struct sim_options *options, const struct scenario_request
     fputc('\n', stderr);
 }
 
+static volatile sig_atomic_t signal_number;
+
+static void note_signal(int number)
+{
+    signal_number = number;
+}
+
+void suite_heed_signals(void)
+{
+    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
+    static const int numbers[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction before;
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+    }
+}
+
+int suite_signal(void)
+{
+    return signal_number;
+}
+
 static void count(struct suite_tally *tally, const struct scenario_outcome *outcome)
 {
     tally->num_schedules++;
@@ -54,7 +78,7 @@ int suite_run(const struct sim_options *options, enum scenario_op op, struct sui
     const double start = suite_now();
     *tally = (struct suite_tally){0};
     progress_begin(&progress, PROGRESS_SHOWN, scenario_op_names[op], options->num_schedules);
-    for (int64_t i = 0; i < options->num_schedules; i++) {
+    for (int64_t i = 0; i < options->num_schedules && signal_number == 0; i++) {
         const struct scenario_request request =
             sim_options_request(options, op, options->seed + (uint64_t)i);
         if (scenario_run(&request, &outcome) != 0)

@@ -21,6 +21,9 @@ static int launch_itself(const struct coll_job *job, char **argv)
     if (coll_options_resolve(job->options, num_ranks, error) != 0)
         return report_usage(job, error);
     char *name = argv[0];
+    weft_machine machine;
+    if (job_choose_machine(name, job->options->machine, &machine) != 0)
+        return STATUS_FAILURE;
     argv[0] = (char *)job->subcommand;
     const int status = job_launch(name, num_ranks, 1, argv);
     argv[0] = name;

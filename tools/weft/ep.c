@@ -8,6 +8,7 @@
 #include "command.h"
 #include "ep_check.h"
 #include "ep_measure.h"
+#include "ep_memory.h"
 #include "ep_network.h"
 #include "ep_options.h"
 #include "ep_report.h"
@@ -30,6 +31,10 @@ static int launch_itself(struct ep_options *options, char **argv)
     if (ep_options_resolve(options, num_ranks, num_nodes, error) != 0)
         return report_usage(argv[0], error);
     char *name = argv[0];
+    weft_machine machine;
+    if (job_choose_machine(name, options->machine, &machine) != 0 ||
+        ep_memory_check(name, options, machine) != 0)
+        return STATUS_FAILURE;
     argv[0] = "ep";
     int status = job_launch(name, num_ranks, num_nodes, argv);
     argv[0] = name;

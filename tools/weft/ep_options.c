@@ -77,8 +77,8 @@ static const struct argp_option option_table[] = {
      "Between nodes: rings to each other node; 0: the library's choice (0)", 0},
     {"staging-slots", KEY_STAGING_SLOTS, "S", 0, "Slots of a ring; 0: the library's choice (0)", 0},
     {"staging-slot-bytes", KEY_STAGING_SLOT_BYTES, "BYTES", 0,
-     "Of a slot, at least a row with its header; K and M are powers of 1024; 0: the library's "
-     "choice (0)",
+     "Of a slot, at least a row with its header; K, M and G are powers of 1024; 0: the "
+     "library's choice (0)",
      0},
     {"wire", KEY_WIRE, "TYPE", 0,
      "dtype or fp32: what combine rounds a node's sum of rows to before it crosses the network "

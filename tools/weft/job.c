@@ -50,6 +50,21 @@ int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *con
     return status;
 }
 
+int job_choose_machine(const char *name, weft_machine wanted, weft_machine *machine)
+{
+    weft_machine_info info;
+    const weft_result result = weft_machine_query(wanted, &info);
+    if (result != WEFT_OK) {
+        job_report_failure(name, NULL, result);
+        return -1;
+    }
+    *machine = info.machine;
+    if (info.is_usable)
+        return 0;
+    fprintf(stderr, "%s: %s\n", name, info.reason);
+    return -1;
+}
+
 void job_report_failure(const char *name, weft_comm *comm, weft_result result)
 {
     const int32_t rank = comm ? weft_comm_rank(comm) : -1;

@@ -19,6 +19,10 @@ int job_has_rank(void);
  * returns its exit status. name is that of the command in messages. */
 int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments);
 
+/* Before ranks of one's own are started: 0 and the machine that they will use, or -1 with the reason told, once and
+ * not by every rank. */
+int job_choose_machine(const char *name, weft_machine wanted, weft_machine *machine);
+
 /* Tells on standard error why a call failed. That a rank failed or aborted is told by one of the
  * others; that the rendezvous is lost, by all. comm may be NULL. */
 void job_report_failure(const char *name, weft_comm *comm, weft_result result);

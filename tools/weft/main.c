@@ -7,6 +7,7 @@
 #include "command.h"
 #include "weft.h"
 #include "workload/output.h"
+#include "workload/version.h"
 
 struct command {
     const char *name;
@@ -22,9 +23,13 @@ static const struct command commands[] = {
 
 static void print_version(FILE *stream, struct argp_state *state)
 {
-    (void)state;
-    uint32_t version = weft_version();
-    fprintf(stream, "weft %u.%u.%u\n", version / 10000, version / 100 % 100, version % 100);
+    weft_machine_info info;
+    version_print(stream, state);
+    if (weft_machine_query(WEFT_MACHINE_CUDA, &info) != WEFT_OK || info.build_version == 0)
+        fprintf(stream, "built without CUDA\n");
+    else
+        fprintf(stream, "built with CUDA %d.%d\n", info.build_version / 1000,
+                info.build_version % 1000 / 10);
 }
 
 static const char documentation[] =
@@ -38,8 +43,9 @@ static const char documentation[] =
     "  tune     time the algorithms of collective operations, for a table of the fastest\n"
     "  doctor   tell what weft can run on here, and measure the links between ranks\n"
     "  sim      check the operations under schedules drawn from seeds\n"
+    "  help     tell the options of a command: weft help COMMAND, or weft COMMAND --help\n"
     "\n"
-    "`weft COMMAND --help' tells the options of a command, weft(1) the rest.";
+    "weft(1) tells the rest.";
 
 /* Only options come here: the first other argument is the command. */
 static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
@@ -60,13 +66,41 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
     }
 }
 
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    fprintf(stderr,
+            "weft: unknown command %s; commands are run, ep, coll, tune, doctor, sim and help\n",
+            name);
+    return NULL;
+}
+
+static const struct argp argp = {
+    .parser = parse_option,
+    .args_doc = "COMMAND [ARGUMENT...]",
+    .doc = documentation,
+};
+
+/* Of a command by its own --help; argv[0] is "help". */
+static int help(int argc, char **argv, const char **own_name)
+{
+    static char option[] = "--help", weft[] = "weft";
+    if (argc == 1) {
+        argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, weft);
+        return EXIT_SUCCESS;
+    }
+    const struct command *command = find(argv[1]);
+    if (!command)
+        return STATUS_USAGE;
+    *own_name = command->full_name;
+    char *arguments[] = {(char *)command->full_name, option, NULL};
+    return command->function(2, arguments);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .parser = parse_option,
-        .args_doc = "COMMAND [ARGUMENT...]",
-        .doc = documentation,
-    };
     static const char *own_name = "weft";
     int command_index = 0;
     output_check_at_exit(&own_name);
@@ -75,15 +109,14 @@ int main(int argc, char **argv)
     argp_program_version_hook = print_version;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &command_index);
 
-    const char *name = argv[command_index];
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            own_name = commands[i].full_name;
-            argv[command_index] = (char *)own_name;
-            return commands[i].function(argc - command_index, argv + command_index);
-        }
-    }
-    fprintf(stderr, "weft: unknown command %s; commands are run, ep, coll, tune, doctor and sim\n",
-            name);
-    return STATUS_USAGE;
+    argc -= command_index;
+    argv += command_index;
+    if (strcmp(argv[0], "help") == 0)
+        return help(argc, argv, &own_name);
+    const struct command *command = find(argv[0]);
+    if (!command)
+        return STATUS_USAGE;
+    own_name = command->full_name;
+    argv[0] = (char *)own_name;
+    return command->function(argc, argv);
 }

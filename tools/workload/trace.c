@@ -63,7 +63,7 @@ static const unsigned char *layer_start(const struct trace *trace, int32_t layer
 static int map_file(struct trace *trace, const char *path, char *error)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
     if (fd < 0) {
         explain(error, path, "%s", strerror(errno));
         return -1;

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_memory.h"
+
+#include <stdio.h>
+
+static const double gib = 1 << 30;
+static const double told_from_bytes = 1 << 30;
+
+/* In doubles, which nothing overflows. */
+static double layer_bytes(const struct ep_options *options)
+{
+    const double tokens = options->num_tokens, ranks = options->num_ranks;
+    const double row = (double)options->row_bytes, choice = sizeof(int32_t) + sizeof(float);
+    const double own = tokens * (2 * row + options->num_topk * choice + ranks);
+    const double received = tokens * ranks * (row + options->num_topk * choice + sizeof(int32_t));
+    return own + received;
+}
+
+/* The routing of all tokens that are checked, and the host's copy of what one pass received and returned. */
+static double host_bytes(const struct ep_options *options)
+{
+    const double tokens = options->num_tokens, ranks = options->num_ranks;
+    const double row = (double)options->row_bytes, choice = sizeof(int32_t) + sizeof(float);
+    if (options->check == EP_CHECK_NONE)
+        return tokens * (row + options->num_topk * choice);
+    const double copies = options->num_topk < ranks ? options->num_topk : ranks;
+    return tokens * (ranks * options->num_topk * choice + (copies + 1) * row);
+}
+
+/* Infinite, nearly, where the system does not tell. */
+static double available_bytes(void)
+{
+    char line[128];
+    double kib = 1e18;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kib * 1024;
+}
+
+int ep_memory_check(const char *command, const struct ep_options *options, weft_machine machine)
+{
+    const double of_layer = machine == WEFT_MACHINE_CPU ? layer_bytes(options) : 0;
+    const double bytes = options->num_ranks * (of_layer + host_bytes(options));
+    const double available = available_bytes();
+    if (bytes < told_from_bytes && bytes <= available)
+        return 0;
+    fprintf(stderr, "%s: %d ranks need about %.1f GiB of memory; this host has %.1f GiB left\n",
+            command, options->num_ranks, bytes / gib, available / gib);
+    if (bytes <= available)
+        return 0;
+    fprintf(stderr, "%s: fewer --tokens or --ranks, or smaller rows (--hidden), would fit\n",
+            command);
+    return -1;
+}
