@@ -2,6 +2,7 @@
 # The shared and the static libweft, from the objects that src/CMakeLists.txt lists.
 
 find_library(BOOST_CONTEXT_LIBRARY NAMES boost_context REQUIRED)
+find_library(NETTLE_LIBRARY NAMES nettle REQUIRED)
 
 target_link_libraries(weft_objects PRIVATE weft_flags)
 target_include_directories(weft_objects PRIVATE
@@ -19,6 +20,7 @@ function(weft_add_library target type)
   target_link_libraries(${target} PRIVATE
     $<BUILD_INTERFACE:weft_flags>
     $<BUILD_INTERFACE:${BOOST_CONTEXT_LIBRARY}> $<INSTALL_INTERFACE:boost_context>
+    $<BUILD_INTERFACE:${NETTLE_LIBRARY}> $<INSTALL_INTERFACE:nettle>
     Threads::Threads m)
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME weft

@@ -259,7 +259,7 @@ weft_result weft_machine_query(weft_machine machine, weft_machine_info *info);
 /* ---------------------------------------------------------------- network */
 
 typedef struct weft_net_info {
-    char engine[16];     /* "ucx", "shm"; "" if there is none */
+    char engine[16];     /* "tcp", "ucx", "shm"; "" if there is none */
     char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
     char reason[256];    /* why this engine, or why none */
     /* What this rank has sent to ranks of other nodes: the bytes of puts, and headers. Not what a protocol below adds. */

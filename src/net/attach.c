@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "comm/log.h"
+#include "comm/settings.h"
 #include "comm/thread.h"
 #include "net/attach_internal.h"
+#include "net/mac.h"
 
 enum {
     NUM_SLOTS = 1024,
@@ -19,31 +21,81 @@ enum {
 
 /* ---------------------------------------------------------------- opening */
 
-/* Not the nonce itself, which is the rendezvous's; one for each communicator. */
+/* Not the nonce itself, which is the rendezvous's and which nobody can compute from this one; one for each communicator. */
 static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTES])
 {
-    uint64_t halves[2];
-    halves[0] = weft__hash(WEFT__HASH_SEED, comm->point.nonce, sizeof(comm->point.nonce));
-    halves[0] = weft__hash(halves[0], &comm->key, sizeof(comm->key));
-    halves[1] = weft__hash(halves[0], comm->point.nonce, sizeof(comm->point.nonce));
-    memcpy(secret, halves, WEFT__NONCE_BYTES);
+    const struct weft__mac_part parts[] = {{"weft net", 8}, {&comm->key, sizeof(comm->key)}};
+    uint8_t mac[WEFT__MAC_BYTES];
+    weft__mac(comm->point.nonce, sizeof(comm->point.nonce), parts, 2, mac);
+    memcpy(secret, mac, WEFT__NONCE_BYTES);
 }
 
-static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memory)
+/* Until what was sent is at the peer's host: as the heartbeat, but no less than a bad link takes to send it again. */
+static weft_result read_silence(uint32_t *silence_ms)
+{
+    enum { LEAST_MS = 4000 };
+    int64_t heartbeat_ms = 0;
+    WEFT__TRY(weft__setting_number(WEFT__SETTING_HEARTBEAT_MS, 0, UINT32_MAX, &heartbeat_ms));
+    *silence_ms = heartbeat_ms != 0 && heartbeat_ms < LEAST_MS ? LEAST_MS : (uint32_t)heartbeat_ms;
+    return WEFT_OK;
+}
+
+/* What a rank would take by itself. */
+struct choice {
+    char engine[ENGINE_BYTES];
+    int32_t is_automatic;
+};
+
+static weft_result read_config(weft_comm *comm, const struct weft__net_memory *memory,
+                               struct weft__net_config *config)
+{
+    *config = (struct weft__net_config){.rank = comm->rank,
+                                        .num_ranks = comm->num_ranks,
+                                        .timeout_ms = comm->timeout_ms,
+                                        .close_ms = CLOSE_MS,
+                                        .order = &comm->num_gathers,
+                                        .num_taken = &comm->num_messages_taken,
+                                        .bell = memory->bell};
+    derive_secret(comm, config->secret);
+    WEFT__TRY(weft__net_read_settings(config));
+    return read_silence(&config->silence_ms);
+}
+
+static weft_result choose(const struct weft__net_config *config, struct choice *mine)
+{
+    const char *engine = "";
+    char reason[WEFT__NET_REASON_BYTES];
+    mine->is_automatic = weft__net_is_automatic(config);
+    WEFT__TRY(weft__net_choice(config, &engine, reason, sizeof(reason)));
+    snprintf(mine->engine, sizeof(mine->engine), "%s", engine);
+    return WEFT_OK;
+}
+
+/* Where ranks differ only in what fits their hosts, all take what fits any. */
+static weft_result settle_engine(weft_comm *comm, struct weft__net_config *config)
+{
+    struct choice mine = {.is_automatic = 0};
+    struct choice *all = calloc((size_t)comm->num_ranks, sizeof(*all));
+    weft_result result = all != NULL ? choose(config, &mine)
+                                     : weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                                                   "no memory for %d ranks", comm->num_ranks);
+    result = weft__comm_agree(comm, result, "choose its network engine");
+    if (result == WEFT_OK)
+        result = weft__comm_all_gather(comm, &mine, sizeof(mine), all);
+    for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++)
+        if (mine.is_automatic && strncmp(all[rank].engine, mine.engine, ENGINE_BYTES) != 0)
+            config->engine = "tcp";
+    free(all);
+    return result;
+}
+
+static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memory,
+                            struct weft__net_config *config)
 {
     char *devices = comm->network->devices;
-    struct weft__net_config config = {.rank = comm->rank,
-                                      .num_ranks = comm->num_ranks,
-                                      .timeout_ms = comm->timeout_ms,
-                                      .close_ms = CLOSE_MS,
-                                      .order = &comm->num_gathers,
-                                      .num_taken = &comm->num_messages_taken,
-                                      .bell = memory->bell};
-    derive_secret(comm, config.secret);
-    WEFT__TRY(weft__net_read_settings(&config));
-    if (config.devices == NULL && weft__net_default_devices(comm, devices) == WEFT_OK)
-        config.devices = devices;
-    WEFT__TRY(weft__net_open(&config, &comm->network->net));
+    if (config->devices == NULL && weft__net_default_devices(comm, devices) == WEFT_OK)
+        config->devices = devices;
+    WEFT__TRY(weft__net_open(config, &comm->network->net));
     comm->network->engine = weft__net_engine_name(comm->network->net);
     snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
              weft__net_reason(comm->network->net));
@@ -233,7 +285,10 @@ static weft_result find_transports(struct weft__net *net, void *context)
 
 static weft_result attach(weft_comm *comm, const struct weft__net_memory *memory)
 {
-    WEFT__TRY(weft__comm_agree(comm, open_net(comm, memory), "open its network"));
+    struct weft__net_config config;
+    WEFT__TRY(weft__comm_agree(comm, read_config(comm, memory, &config), "set up its network"));
+    WEFT__TRY(settle_engine(comm, &config));
+    WEFT__TRY(weft__comm_agree(comm, open_net(comm, memory, &config), "open its network"));
     WEFT__TRY(connect_net(comm));
     WEFT__TRY(weft__comm_agree(comm, start_progress(comm, memory), "run its network"));
     WEFT__TRY(weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes"));

@@ -26,6 +26,7 @@ enum weft__net_kind {
 
 /* In front of every message, in the byte order of the ranks. */
 struct weft__net_header {
+    /* Of the job. An engine whose peers have proved that they know it vouches for them, and does not send it. */
     uint8_t secret[WEFT__NONCE_BYTES];
     int32_t source; /* rank */
     uint32_t kind;
@@ -62,6 +63,8 @@ enum { WEFT__NET_MAX_ADDRESS_BYTES = 4096 };
 
 struct weft__net_engine {
     const char *name;
+    /* That it sends of a header: all of it, or, as an engine that vouches for its peers, what is behind the secret. */
+    size_t header_bytes;
     /* UNSUPPORTED, with a message that says why, if this engine cannot be had here. */
     weft_result (*probe)(void);
     weft_result (*open)(struct weft__net *net, const struct weft__net_config *config, void **state);
@@ -101,7 +104,8 @@ struct weft__net_engine {
     void (*close)(void *state, int64_t deadline_ns);
 };
 
-extern const struct weft__net_engine weft__net_ucx, weft__net_shm, weft__net_fake_engine;
+extern const struct weft__net_engine weft__net_tcp, weft__net_ucx, weft__net_shm,
+    weft__net_fake_engine;
 
 /* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
 void weft__net_done(struct weft__net_operation *operation, weft_result result);
@@ -109,9 +113,20 @@ void weft__net_done(struct weft__net_operation *operation, weft_result result);
 enum weft__net_reach { WEFT__NET_WITHOUT_RDMA, WEFT__NET_BY_RDMA };
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport,
                                enum weft__net_reach reach);
-/* `peer` is who sent it, if the engine can tell, else -1. The header may be anything; it is copied, and the
- * payload is read once. */
+/* `peer` is who sent it, if the engine vouches for that, else -1, and the header must have the secret. The header may be
+ * anything; it is copied, and the payload is read once. */
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,
                        const void *payload, size_t payload_bytes);
+
+/* For an engine that vouches for its peers and whose messages come bit by bit: where the payload of one, whose header
+ * alone is here, belongs. */
+enum weft__net_landing {
+    WEFT__NET_LANDS, /* at *place, and when it is there weft__net_landed; unless unreg takes the place away */
+    WEFT__NET_GATHERED, /* anywhere, and then weft__net_receive */
+    WEFT__NET_REFUSED   /* the peer has failed */
+};
+enum weft__net_landing weft__net_announce(struct weft__net *net, int32_t peer,
+                                          const struct weft__net_header *header, void **place);
+void weft__net_landed(struct weft__net *net, int32_t peer, const struct weft__net_header *header);
 
 #endif

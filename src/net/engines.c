@@ -5,11 +5,12 @@
 
 #include "comm/error.h"
 #include "comm/settings.h"
+#include "net/devices.h"
 #include "net/net_internal.h"
 
-/* In the order in which "auto" tries them. */
-static const struct weft__net_engine *const automatic[] = {&weft__net_ucx, &weft__net_shm};
-enum { NUM_AUTOMATIC = sizeof(automatic) / sizeof(automatic[0]) };
+static const struct weft__net_engine *const engines[] = {&weft__net_tcp, &weft__net_ucx,
+                                                         &weft__net_shm};
+enum { NUM_ENGINES = sizeof(engines) / sizeof(engines[0]) };
 
 /* That there is a fake, only its users know: those that have a world for it. */
 static weft_result choose_named(const char *name, const struct weft__net_fake *world,
@@ -19,32 +20,53 @@ static weft_result choose_named(const char *name, const struct weft__net_fake *w
         *engine = &weft__net_fake_engine;
         return WEFT_OK;
     }
-    for (size_t index = 0; index < NUM_AUTOMATIC; index++)
-        if (strcmp(name, automatic[index]->name) == 0) {
-            *engine = automatic[index];
+    for (size_t index = 0; index < NUM_ENGINES; index++)
+        if (strcmp(name, engines[index]->name) == 0) {
+            *engine = engines[index];
             return (*engine)->probe();
         }
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "the network engine is \"%.32s\"; it must be auto, ucx or shm", name);
+                       "the network engine is \"%.32s\"; it must be auto, tcp, ucx or shm", name);
+}
+
+/* UCX where there is RDMA: over TCP it ends processes whose peers die (docs/network.md). */
+static weft_result choose_automatically(const struct weft__net_config *config,
+                                        const struct weft__net_engine **engine, char *reason,
+                                        size_t reason_bytes)
+{
+    char device[WEFT__NET_DEVICE_NAME_BYTES];
+    const int has_rdma = weft__net_find_rdma("/sys", "/dev", device);
+    *engine = &weft__net_ucx;
+    if (config->demand == WEFT__NET_RDMA) {
+        snprintf(reason, reason_bytes, "since RDMA is demanded");
+        return weft__net_ucx.probe();
+    }
+    if (has_rdma && weft__net_ucx.probe() == WEFT_OK) {
+        snprintf(reason, reason_bytes, "since the RDMA device %s is active", device);
+        return WEFT_OK;
+    }
+    if (has_rdma)
+        snprintf(reason, reason_bytes, "though the RDMA device %s is active: %s", device,
+                 weft__last_error());
+    else
+        snprintf(reason, reason_bytes, "since no RDMA device is active");
+    *engine = &weft__net_tcp;
+    return WEFT_OK;
 }
 
 weft_result weft__net_choose(const struct weft__net_config *config,
                              const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes)
 {
-    if (config->engine != NULL && strcmp(config->engine, "auto") != 0) {
-        snprintf(reason, reason_bytes, "as it was asked for");
-        return choose_named(config->engine, config->fake, engine);
-    }
-    snprintf(reason, reason_bytes, "the first that can be had");
-    for (size_t index = 0; index < NUM_AUTOMATIC; index++) {
-        if (automatic[index]->probe() == WEFT_OK) {
-            *engine = automatic[index];
-            return WEFT_OK;
-        }
-        snprintf(reason, reason_bytes, "because %s", weft__last_error());
-    }
-    return weft__error(WEFT_ERROR_UNSUPPORTED, "no network engine can be had: %s", reason);
+    if (weft__net_is_automatic(config))
+        return choose_automatically(config, engine, reason, reason_bytes);
+    snprintf(reason, reason_bytes, "as it was asked for");
+    return choose_named(config->engine, config->fake, engine);
+}
+
+int weft__net_is_automatic(const struct weft__net_config *config)
+{
+    return config->engine == NULL || strcmp(config->engine, "auto") == 0;
 }
 
 weft_result weft__net_choice(const struct weft__net_config *config, const char **chosen,

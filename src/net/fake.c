@@ -386,6 +386,8 @@ static void close_rank(void *state, int64_t deadline_ns)
 }
 
 const struct weft__net_engine weft__net_fake_engine = {.name = "fake",
+                                                       .header_bytes =
+                                                           sizeof(struct weft__net_header),
                                                        .probe = probe,
                                                        .open = open_rank,
                                                        .max_message_bytes = max_message_bytes,

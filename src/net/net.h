@@ -65,15 +65,19 @@ enum weft__net_gpudirect {
 };
 
 struct weft__net_config {
-    const char *engine; /* "ucx", "shm", with a world "fake"; "auto" or NULL: the first there is */
+    const char
+        *engine; /* "tcp", "ucx", "shm", with a world "fake"; "auto" or NULL: as fits the host */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;
     enum weft__net_gpudirect gpudirect;
     const char *devices;    /* of the network, as the engine calls them; NULL: all that there are */
     const char *transports; /* likewise */
-    uint32_t timeout_ms;    /* of connect; 0: 30 s */
-    uint32_t close_ms;      /* how long close waits for peers to take what is under way; 0: 1 s */
+    uint32_t timeout_ms;    /* of connect, or until connections are made; 0: 30 s */
+    /* How long what was sent may be on its way until the peer's host has it; 0: for ever. Engines know it that see the
+     * acknowledgements. */
+    uint32_t silence_ms;
+    uint32_t close_ms; /* how long close waits for peers to take what is under way; 0: 1 s */
     size_t max_message_bytes, min_write_bytes; /* see engine.h; 0: as the engine likes it */
     /* Read (acquire) with each message; what its writers did before is ordered before what the message does. NULL:
      * nobody needs that. */
@@ -147,10 +151,12 @@ weft_result weft__net_read_settings(struct weft__net_config *config);
 
 /* Logs which engine it is, and why. */
 weft_result weft__net_open(const struct weft__net_config *config, struct weft__net **net);
+/* Whether it leaves the engine to the library. */
+int weft__net_is_automatic(const struct weft__net_config *config);
 /* The engine that such a config gets here, and why this one. */
 weft_result weft__net_choice(const struct weft__net_config *config, const char **chosen,
                              char *reason, size_t reason_bytes);
-/* Whether an engine ("ucx", "shm") can be had here; if not, why. */
+/* Whether an engine ("tcp", "ucx", "shm") can be had here; if not, why. */
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 
 /* Before connect: memory that peers may write, and puts read, and that grows up to max_bytes: only the first *num_bytes

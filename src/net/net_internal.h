@@ -146,6 +146,8 @@ uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
 int weft__net_is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
 /* The same, and the net can load from there and store to it. */
 int weft__net_is_accessible(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
+/* As the engine knows it, which is where it can be accessed if its place is accessible; NULL: by an accessor. */
+unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place);
 enum weft__net_access weft__net_access_of(const struct weft__net *net, uint32_t region);
 /* Of places that are accessible, for a peer, which has failed if the result is not WEFT_OK. */
 weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place, const void *bytes,

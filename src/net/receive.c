@@ -61,6 +61,18 @@ static void refuse_stranger(struct weft__net *net, int32_t claimed)
             claimed);
 }
 
+/* 0 if it is not to be heard. `peer` is who sent it, if the engine vouches for that, else -1. */
+static int is_from_peer(struct weft__net *net, int32_t peer, const struct weft__net_header *header)
+{
+    if (peer < 0 && is_stranger(net, header))
+        refuse_stranger(net, header->source);
+    else if (peer >= 0 && peer != header->source)
+        blame(net, peer, "it comes under another name");
+    else
+        return net->peers[header->source].state != WEFT__NET_FAILED;
+    return 0;
+}
+
 /* ---------------------------------------------------------------- effects */
 
 static void take_effect(struct weft__net *net, int32_t rank, const struct weft__net_header *header)
@@ -107,13 +119,14 @@ static void release_waiting(struct weft__net *net, int32_t rank)
     }
 }
 
+/* A payload of NULL is in its place already. */
 static void take_put(struct weft__net *net, int32_t rank, const struct weft__net_header *header,
                      const void *payload)
 {
     uint64_t before;
     if (!mark(net, rank, header->sequence))
         return;
-    if (header->num_bytes > 0 &&
+    if (payload != NULL && header->num_bytes > 0 &&
         weft__net_write(net, rank, header->place, payload, header->num_bytes) != WEFT_OK)
         return;
     if (header->word != WEFT__NET_NO_WORD &&
@@ -200,6 +213,26 @@ static void take_message(struct weft__net *net, int32_t rank, const struct weft_
     }
 }
 
+/* Whether it makes sense; else its sender has failed. */
+static int check(struct weft__net *net, const struct weft__net_header *header, size_t payload_bytes)
+{
+    if (net->config.order != NULL)
+        (void)atomic_load_explicit(net->config.order, memory_order_acquire);
+    const char *offence = find_offence(net, header, payload_bytes);
+    if (offence != NULL)
+        blame(net, header->source, offence);
+    return offence == NULL;
+}
+
+static void take(struct weft__net *net, const struct weft__net_header *header, const void *payload,
+                 size_t payload_bytes)
+{
+    if (check(net, header, payload_bytes))
+        take_message(net, header->source, header, payload);
+    if (net->config.num_taken != NULL)
+        atomic_fetch_add_explicit(net->config.num_taken, 1, memory_order_release);
+}
+
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header_memory,
                        size_t header_bytes, const void *payload, size_t payload_bytes)
 {
@@ -207,25 +240,28 @@ void weft__net_receive(struct weft__net *net, int32_t peer, const void *header_m
     /* Copied before it is checked: the sender may share this memory, and change it in between. */
     if (header_bytes == sizeof(header))
         memcpy(&header, header_memory, sizeof(header));
-    if (header_bytes != sizeof(header) || is_stranger(net, &header) ||
-        (peer >= 0 && peer != header.source)) {
-        if (peer >= 0)
-            blame(net, peer, "it lacks the job's secret or comes under another name");
-        else
-            refuse_stranger(net, header.source);
-        return;
-    }
-    if (net->peers[header.source].state == WEFT__NET_FAILED)
-        return;
-    if (net->config.order != NULL)
-        (void)atomic_load_explicit(net->config.order, memory_order_acquire);
-    const char *offence = find_offence(net, &header, payload_bytes);
-    if (offence != NULL)
-        blame(net, header.source, offence);
-    else
-        take_message(net, header.source, &header, payload);
-    if (net->config.num_taken != NULL)
-        atomic_fetch_add_explicit(net->config.num_taken, 1, memory_order_release);
+    if (header_bytes != sizeof(header) && peer >= 0)
+        blame(net, peer, "its length is wrong");
+    else if (header_bytes != sizeof(header))
+        refuse_stranger(net, peer);
+    else if (is_from_peer(net, peer, &header))
+        take(net, &header, payload, payload_bytes);
+}
+
+enum weft__net_landing weft__net_announce(struct weft__net *net, int32_t peer,
+                                          const struct weft__net_header *header, void **place)
+{
+    if (!is_from_peer(net, peer, header) || !check(net, header, header->num_bytes))
+        return WEFT__NET_REFUSED;
+    *place = header->kind == WEFT__NET_PUT ? weft__net_address_of(net, header->place) : NULL;
+    return *place != NULL ? WEFT__NET_LANDS : WEFT__NET_GATHERED;
+}
+
+/* Checked once more: its word may have been taken away meanwhile. */
+void weft__net_landed(struct weft__net *net, int32_t peer, const struct weft__net_header *header)
+{
+    if (is_from_peer(net, peer, header))
+        take(net, header, NULL, header->num_bytes);
 }
 
 void weft__net_drop_target(struct weft__net_peer *peer)

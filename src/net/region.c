@@ -27,8 +27,7 @@ int weft__net_is_accessible(const struct weft__net *net, uint64_t place, uint64_
            net->regions[weft__net_region_of(place)].kind != WEFT__NET_REGISTERED_DEVICE;
 }
 
-/* As the engine knows it, which is where it can be accessed if its place is accessible; NULL: by an accessor. */
-static unsigned char *address_of(const struct weft__net *net, uint64_t place)
+unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place)
 {
     unsigned char *memory = net->regions[weft__net_region_of(place)].memory;
     return memory != NULL ? memory + weft__net_offset_of(place) : NULL;
@@ -197,7 +196,7 @@ weft_result weft__net_learn_region(struct weft__net *net, int32_t rank, uint32_t
 weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place, const void *bytes,
                             uint64_t num_bytes)
 {
-    unsigned char *address = address_of(net, place);
+    unsigned char *address = weft__net_address_of(net, place);
     const struct weft__net_accessor *accessor = accessor_of(net, place);
     if (address == NULL)
         return accessed(
@@ -212,7 +211,7 @@ weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place,
 static weft_result add(struct weft__net *net, int32_t rank, uint64_t word, uint64_t summand,
                        uint64_t *before)
 {
-    _Atomic uint64_t *counter = (_Atomic uint64_t *)(void *)address_of(net, word);
+    _Atomic uint64_t *counter = (_Atomic uint64_t *)(void *)weft__net_address_of(net, word);
     const struct weft__net_accessor *accessor = accessor_of(net, word);
     if (counter == NULL)
         return accessed(
@@ -239,7 +238,7 @@ void weft__net_set_payload(struct weft__net_operation *operation, uint64_t sourc
                            uint64_t num_bytes)
 {
     operation->source = source;
-    operation->payload = num_bytes > 0 ? address_of(operation->net, source) : NULL;
+    operation->payload = num_bytes > 0 ? weft__net_address_of(operation->net, source) : NULL;
     operation->header.num_bytes = num_bytes;
 }
 

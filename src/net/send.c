@@ -92,7 +92,8 @@ static void count(struct weft__net_operation *operation)
     const struct weft__net_header *header = &operation->header;
     if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_SIGNAL)
         return;
-    atomic_fetch_add_explicit(&net->num_header_bytes, sizeof(*header), memory_order_relaxed);
+    atomic_fetch_add_explicit(&net->num_header_bytes, net->engine->header_bytes,
+                              memory_order_relaxed);
     atomic_fetch_add_explicit(&net->num_put_bytes, header->num_bytes, memory_order_relaxed);
 }
 

@@ -385,6 +385,7 @@ static void close_shm(void *state, int64_t deadline_ns)
 }
 
 const struct weft__net_engine weft__net_shm = {.name = "shm",
+                                               .header_bytes = sizeof(struct weft__net_header),
                                                .probe = probe,
                                                .open = open_shm,
                                                .max_message_bytes = max_message_bytes,

@@ -182,6 +182,7 @@ static void close_ucx(void *state, int64_t deadline_ns)
 }
 
 const struct weft__net_engine weft__net_ucx = {.name = "ucx",
+                                               .header_bytes = sizeof(struct weft__net_header),
                                                .probe = probe,
                                                .open = weft__ucx_open,
                                                .max_message_bytes = weft__ucx_max_message_bytes,

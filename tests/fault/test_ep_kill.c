@@ -98,7 +98,7 @@ static int survive(struct ranks_context *context)
         ep_buffers_destroy(&self, &buffers) || destroy_all(&self))
         return 1;
     /* UCX keeps threads and descriptors of its own. */
-    if ((plan->engine == NULL || strcmp(plan->engine, "shm") == 0) &&
+    if ((plan->engine == NULL || strcmp(plan->engine, "ucx") != 0) &&
         stock_check(context, before, stock_take()))
         return 1;
     return victim_go_on_without(context, begin);

@@ -242,29 +242,29 @@ static void together_with_the_rendezvous(void **state)
 static void in_one_of_two_nodes(void **state)
 {
     (void)state;
-    if (!tests_network_is_there("shm"))
+    if (!tests_network_is_there("tcp"))
         skip();
     for (int operation = 0; operation < EP_BARRIER; operation++)
-        run((struct plan){.engine = "shm",
+        run((struct plan){.engine = "tcp",
                           .operation = (enum ep_operation)operation,
                           .moment = BEFORE_OPERATION,
                           .victim = 1 + operation,
                           .hidden = 16});
     for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
-        run((struct plan){.engine = "shm",
+        run((struct plan){.engine = "tcp",
                           .operation = EP_DISPATCH,
                           .moment = (enum moment)moment,
                           .victim = 2,
                           .hidden = 16});
 }
 
-static void in_the_middle_of_rows_over_ucx(void **state)
+static void in_the_middle_of_rows(void **state)
 {
-    (void)state;
-    if (!tests_network_is_there("ucx"))
+    const char *engine = *state;
+    if (!tests_network_is_there(engine))
         skip();
     for (int operation = EP_DISPATCH; operation <= EP_COMBINE; operation++)
-        run((struct plan){.engine = "ucx",
+        run((struct plan){.engine = engine,
                           .operation = (enum ep_operation)operation,
                           .moment = AT_RANDOM,
                           .victim = operation,
@@ -282,7 +282,7 @@ int main(void)
         cmocka_unit_test(at_random_moments),
         cmocka_unit_test(together_with_the_rendezvous),
         cmocka_unit_test(in_one_of_two_nodes),
-        cmocka_unit_test(in_the_middle_of_rows_over_ucx),
+        TESTS_OVER_ENGINES(in_the_middle_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

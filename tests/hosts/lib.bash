@@ -80,6 +80,9 @@ expect_to_listen_on_network() { # HOST
     ! grep -v "^$(printf '%02X%02X%02X%02X:' "${bytes[3]}" "${bytes[2]}" "${bytes[1]}" "${bytes[0]}")" \
         <<<"$sockets" || fail_job "host $1 listens there, beside $(host_address "$1")"
 }
+expect_to_listen_nowhere() { # HOST
+    [ -z "$(listening_sockets "$1")" ] || fail_job "somebody listens on host $1"
+}
 # Garbage for each port of a host. (None that begins with UCX's own constant: docs/network.md.)
 send_garbage() { # GARBAGE FROM_HOST TO_HOST COUNT
     local socket

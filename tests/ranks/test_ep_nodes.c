@@ -36,8 +36,8 @@ static void run_shape(struct shape shape, enum ranks_mode mode, add_function add
 /* With every engine that there is: threads on one, processes on the other, which the tests take in turn. */
 static void run_shapes(int first, int step, add_function add)
 {
-    static const char *const engines[] = {"shm", "ucx"};
-    for (int engine = 0; engine < 2; engine++) {
+    static const char *const engines[] = {"tcp", "shm", "ucx"};
+    for (int engine = 0; engine < 3; engine++) {
         if (!tests_network_is_there(engines[engine]))
             continue;
         setenv("WEFT_NET", engines[engine], 1);

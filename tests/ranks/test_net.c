@@ -62,7 +62,13 @@ static int see_shm(struct ranks_context *context)
     return see_networks(context, "shm", "shared memory");
 }
 
-/* Of one host: UCX listens on loopback alone. */
+/* Of one host: it listens on loopback alone. */
+static int see_tcp(struct ranks_context *context)
+{
+    return see_networks(context, "tcp", "tcp/lo");
+}
+
+/* The same. */
 static int see_ucx(struct ranks_context *context)
 {
     return see_networks(context, "ucx", "tcp/lo");
@@ -82,6 +88,12 @@ static void communicators_of_several_nodes_have_one_over_shm(void **state)
 {
     (void)state;
     run_with("shm", see_shm);
+}
+
+static void communicators_of_several_nodes_have_one_over_tcp(void **state)
+{
+    (void)state;
+    run_with("tcp", see_tcp);
 }
 
 static void communicators_of_several_nodes_have_one_over_ucx(void **state)
@@ -116,7 +128,7 @@ static int demand_what_there_is_not(struct ranks_context *context)
     weft_comm *comm;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = 2;
-    setenv("WEFT_NET", "shm", 1);
+    setenv("WEFT_NET", "tcp", 1);
     setenv("WEFT_NET_TRANSPORT", "rdma", 1);
     RANK_CHECK_ERROR(
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
@@ -165,9 +177,27 @@ static int choose_no_devices(struct ranks_context *context)
     return 0;
 }
 
+/* Where one rank has none, all are told by which. */
+static int listen_nowhere(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = 2;
+    setenv("WEFT_NET", "tcp", 1);
+    if (context->rank == 1)
+        setenv("WEFT_NET_DEVICES", "pigeons", 1);
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_UNSUPPORTED,
+        context->rank == 1 ? "its devices are pigeons; WEFT_NET_DEVICES names them"
+                           : "rank 1 cannot open its network");
+    return 0;
+}
+
 static void devices_must_exist(void **state)
 {
     (void)state;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, listen_nowhere, NULL), 0);
     if (!tests_network_is_there("ucx"))
         skip();
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, choose_no_devices, NULL), 0);
@@ -179,7 +209,7 @@ static int ask_wrongly(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_net_query(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT, "info");
     setenv("WEFT_NET", "pigeons", 1);
     RANK_CHECK_ERROR(context, weft_net_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT,
-                     "\"pigeons\"; it must be auto, ucx or shm");
+                     "\"pigeons\"; it must be auto, tcp, ucx or shm");
     return 0;
 }
 
@@ -196,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_of_several_nodes_have_one_over_shm),
+        cmocka_unit_test(communicators_of_several_nodes_have_one_over_tcp),
         cmocka_unit_test(communicators_of_several_nodes_have_one_over_ucx),
         cmocka_unit_test(ranks_must_have_the_same_engine),
         cmocka_unit_test(what_cannot_be_had_is_an_error),

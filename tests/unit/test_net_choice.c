@@ -17,6 +17,7 @@
 
 #include "comm/error.h"
 #include "comm/log.h"
+#include "net/devices.h"
 #include "net/engine.h"
 #include "net_world.h"
 
@@ -71,7 +72,7 @@ static int names_must_be_known(void)
     /* What only tests have a world for. */
     const struct weft__net_config fake = {.engine = "fake", .num_ranks = 1};
     CHECK(weft__net_open(&fake, &net) == WEFT_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(weft__last_error(), "\"fake\"; it must be auto, ucx or shm") != NULL);
+    CHECK(strstr(weft__last_error(), "\"fake\"; it must be auto, tcp, ucx or shm") != NULL);
     return 0;
 }
 
@@ -109,26 +110,66 @@ static int transports_are_listed(void)
     return 0;
 }
 
-static int shm_is_no_rdma(void)
+static int some_engines_have_no_rdma(void)
 {
     struct weft__net *net;
-    const struct weft__net_config config = {
-        .engine = "shm", .num_ranks = 1, .demand = WEFT__NET_RDMA};
-    CHECK(weft__net_open(&config, &net) == WEFT_ERROR_UNSUPPORTED);
-    CHECK(strstr(weft__last_error(), "shared memory") != NULL);
+    static const char *const engines[] = {"tcp", "shm"};
+    for (int index = 0; index < 2; index++) {
+        const struct weft__net_config config = {
+            .engine = engines[index], .num_ranks = 1, .demand = WEFT__NET_RDMA};
+        CHECK(weft__net_open(&config, &net) == WEFT_ERROR_UNSUPPORTED);
+        CHECK(strstr(weft__last_error(), "RDMA is demanded; the network engine is ") != NULL);
+        CHECK(strstr(weft__last_error(), engines[index]) != NULL);
+    }
     return 0;
 }
 
-static int automatic_takes_ucx_if_it_is_there(void)
+/* A tree as the system's; as empty as it is. */
+static int make_file(const char *root, const char *path, const char *text)
+{
+    char command[1024];
+    snprintf(command, sizeof(command), "mkdir -p \"$(dirname %s/%s)\" && echo '%s' > %s/%s", root,
+             path, text, root, path);
+    return system(command) == 0;
+}
+
+static int devices_for_rdma_are_found(void)
+{
+    char root[] = "/tmp/weft_test_devices_XXXXXX", dev[64], command[128], name[64];
+    CHECK(mkdtemp(root) != NULL);
+    snprintf(dev, sizeof(dev), "%s/dev", root);
+    CHECK(!weft__net_find_rdma(root, dev, name));
+    CHECK(make_file(root, "class/infiniband/mlx5_0/ports/1/state", "1: DOWN"));
+    CHECK(make_file(root, "class/infiniband/mlx5_0/device/infiniband_verbs/uverbs0/dev", ""));
+    CHECK(make_file(root, "class/infiniband/mlx5_7/ports/1/state", "1: DOWN"));
+    CHECK(make_file(root, "class/infiniband/mlx5_7/ports/2/state", "4: ACTIVE"));
+    CHECK(make_file(root, "class/infiniband/mlx5_7/device/infiniband_verbs/uverbs7/dev", ""));
+    CHECK(!weft__net_find_rdma(root, dev, name)); /* a container without the device */
+    CHECK(make_file(root, "dev/infiniband/uverbs7", ""));
+    CHECK(weft__net_find_rdma(root, dev, name));
+    CHECK(strcmp(name, "mlx5_7") == 0);
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    CHECK(system(command) == 0);
+    return 0;
+}
+
+static int automatic_takes_ucx_for_rdma_alone(void)
 {
     struct weft__net *net;
-    char reason[WEFT__NET_REASON_BYTES];
-    const struct weft__net_config config = {.num_ranks = 1};
-    int has_ucx = weft__net_probe("ucx", reason, sizeof(reason)) == WEFT_OK;
+    char reason[WEFT__NET_REASON_BYTES], name[WEFT__NET_DEVICE_NAME_BYTES];
+    const char *engine = "";
+    struct weft__net_config config = {.num_ranks = 1};
+    const int has_ucx = weft__net_probe("ucx", reason, sizeof(reason)) == WEFT_OK;
+    const int has_rdma = weft__net_find_rdma("/sys", "/dev", name);
     CHECK(has_ucx || reason[0] != '\0');
     CHECK(weft__net_open(&config, &net) == WEFT_OK);
-    CHECK(strcmp(weft__net_engine_name(net), has_ucx ? "ucx" : "shm") == 0);
+    CHECK(strcmp(weft__net_engine_name(net), has_ucx && has_rdma ? "ucx" : "tcp") == 0);
+    CHECK(strstr(weft__net_reason(net), has_rdma ? name : "no RDMA device is active") != NULL);
     weft__net_close(net);
+    config.demand = WEFT__NET_RDMA;
+    CHECK(weft__net_choice(&config, &engine, reason, sizeof(reason)) ==
+          (has_ucx ? WEFT_OK : WEFT_ERROR_UNSUPPORTED));
+    CHECK(strcmp(engine, has_ucx ? "ucx" : "") == 0);
     return 0;
 }
 
@@ -216,8 +257,9 @@ static void engines_are_chosen_by_name(void **state)
     run_child(names_must_be_known);
     run_child(settings_are_read);
     run_child(transports_are_listed);
-    run_child(shm_is_no_rdma);
-    run_child(automatic_takes_ucx_if_it_is_there);
+    run_child(some_engines_have_no_rdma);
+    run_child(devices_for_rdma_are_found);
+    run_child(automatic_takes_ucx_for_rdma_alone);
     run_child(engines_must_agree);
 }
 

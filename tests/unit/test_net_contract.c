@@ -442,15 +442,26 @@ static void fake_writes_devices(void **state)
                                .max_delay = seed % 2 == 0 ? 300 : 20});
 }
 
-static void shm_keeps_the_contract(void **state)
+static void run_engine(const char *engine)
 {
-    (void)state;
     for (uint64_t seed = is_small() ? 6 : 4; seed <= 8; seed++)
-        run((struct net_world){.engine = "shm",
+        run((struct net_world){.engine = engine,
                                .seed = seed,
                                .num_ranks =
                                    seed == 8 ? (is_small() ? 5 : 12) : 2 + (int32_t)(seed % 3),
                                .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 9 << 20});
+}
+
+static void tcp_keeps_the_contract(void **state)
+{
+    (void)state;
+    run_engine("tcp");
+}
+
+static void shm_keeps_the_contract(void **state)
+{
+    (void)state;
+    run_engine("shm");
 }
 
 static void ucx_keeps_the_contract(void **state)
@@ -485,7 +496,7 @@ static void ucx_writes_devices(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(fake_keeps_the_contract), cmocka_unit_test(fake_writes_devices),
     cmocka_unit_test(ucx_writes_devices),      cmocka_unit_test(shm_keeps_the_contract),
-    cmocka_unit_test(ucx_keeps_the_contract),
+    cmocka_unit_test(ucx_keeps_the_contract),  cmocka_unit_test(tcp_keeps_the_contract),
 };
 
 int main(void)

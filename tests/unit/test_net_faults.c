@@ -265,6 +265,7 @@ static void run_end(const char *engine, enum end end, enum traffic amount)
     }
 
 TESTS_OF(fake)
+TESTS_OF(tcp)
 TESTS_OF(shm)
 TESTS_OF(ucx)
 
@@ -276,6 +277,6 @@ TESTS_OF(ucx)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {LIST_OF(fake), LIST_OF(shm), LIST_OF(ucx)};
+    const struct CMUnitTest tests[] = {LIST_OF(fake), LIST_OF(tcp), LIST_OF(shm), LIST_OF(ucx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,6 +241,7 @@ static void run_engine(const char *engine, enum net_verdict (*step)(struct net_p
     }
 
 TESTS_OF(fake)
+TESTS_OF(tcp)
 TESTS_OF(shm)
 TESTS_OF(ucx)
 
@@ -248,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fake_fetches), cmocka_unit_test(fake_ends_fetches_from_the_dead),
+        cmocka_unit_test(tcp_fetches),  cmocka_unit_test(tcp_ends_fetches_from_the_dead),
         cmocka_unit_test(shm_fetches),  cmocka_unit_test(shm_ends_fetches_from_the_dead),
         cmocka_unit_test(ucx_fetches),  cmocka_unit_test(ucx_ends_fetches_from_the_dead),
     };

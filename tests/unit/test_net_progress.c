@@ -120,7 +120,7 @@ static void *connect_one(void *argument)
     return NULL;
 }
 
-/* Connecting waits for the others. */
+/* Connecting may wait for the others. */
 static void connect_together(struct weft__net *const *nets, const struct weft__net_blob *blobs)
 {
     struct connection connections[NUM_RANKS];
