@@ -28,6 +28,11 @@
  *   outputs, but for the in-place forms that a function names: WEFT_ERROR_INVALID_ARGUMENT names
  *   both arguments. Inputs may overlap each other. A rank checks its own arguments; memory of other
  *   ranks (weft_ptr) that it gives as input the caller keeps apart from what they receive.
+ * - Objects end in any order. Destroying one waits for its own operations that are still queued, each
+ *   of which has a deadline, then destroys what was made from it: a communicator ends its weft_coll,
+ *   weft_ep, handles, captures, arenas and memory; streams, events, graphs and splits outlive it.
+ *   NULL, and what is no object, or no longer, is WEFT_ERROR_INVALID_ARGUMENT in every call; what a
+ *   getter returns then, it says.
  * - Thread safety: objects may be used from several threads, one call at a time per object. A
  *   child of fork must not use, or destroy, objects made before the fork.
  *
@@ -190,8 +195,8 @@ weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int3
  * of its own: to what lies in the parent's, its ranks go by these numbers and the parent. As nvshmem_team_translate_pe. */
 int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank);
 
-/* Releases everything, also after a failure. Never waits for other ranks. Streams with
- * operations of `comm` must have been synchronised; objects made from it destroyed before. */
+/* Releases everything, also after a failure. Waits for other ranks only as operations of comm that
+ * are still queued do. On cuda it waits for all that is queued on the streams that have them. */
 weft_result weft_comm_destroy(weft_comm *comm);
 
 /* Ends every wait of every rank of comm with WEFT_ERROR_ABORTED. From any thread. The
@@ -297,7 +302,8 @@ void *weft_ptr(weft_comm *comm, const void *ptr, int32_t rank);
 
 /* Memory of this rank alone that its machine's operations can access, zeroed and 256-byte aligned. */
 weft_result weft_memory_alloc(weft_comm *comm, size_t bytes, void **ptr); /* 0 bytes: NULL */
-weft_result weft_memory_free(weft_comm *comm, void *ptr);                 /* ptr may be NULL */
+/* Does not wait: nothing that is queued may use it. ptr may be NULL. */
+weft_result weft_memory_free(weft_comm *comm, void *ptr);
 /* Copies between any two of: memory of the host, of the heap, and other memory of the machine. Waits
  * until it is done; ordered with nothing on streams. */
 weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, size_t bytes);
@@ -479,7 +485,8 @@ typedef struct weft_coll_config {
  * WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line of what is wrong in it. What config says
  * goes before what the table says. */
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
-/* As weft_heap_free; waits for its operations that are still queued. */
+/* As weft_heap_free. What all ranks have mapped for a capture that is not destroyed yet stays mapped
+ * until weft_comm_destroy. */
 weft_result weft_coll_destroy(weft_coll *coll);
 
 /*
@@ -575,7 +582,7 @@ weft_result weft_capture_begin(weft_coll *coll, weft_capture **capture);
  * stay allocated until weft_capture_destroy. After an error, as WEFT_ERROR_UNSUPPORTED with the reason where memory
  * cannot be mapped after all, the graphs must not run. */
 weft_result weft_capture_end(weft_capture *capture);
-/* Collective, before weft_coll_destroy: when the graphs run no more on any rank. When it returns, no other
+/* Collective: when the graphs run no more on any rank. When it returns, no other
  * rank has the memory mapped; after a failure of the communicator that happens at weft_comm_destroy. */
 weft_result weft_capture_destroy(weft_capture *capture);
 
@@ -619,7 +626,7 @@ typedef struct weft_ep_config {
 /* Collective; every field but num_blocks and num_warps must be the same on all ranks
  * (WEFT_ERROR_MISMATCH names a rank that differs). */
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
-/* As weft_heap_free, after its handles; waits for its operations that are still queued. */
+/* As weft_heap_free. */
 weft_result weft_ep_destroy(weft_ep *ep);
 /* The local ids on `rank` are 0..n-1, in ascending order of expert; n is the result, -1 if there
  * is no such rank. */
@@ -645,7 +652,6 @@ typedef struct weft_ep_handle_config {
 
 weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
                                   weft_ep_handle **handle);
-/* Waits for the operations of its weft_ep that are still queued. */
 weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
 
 typedef struct weft_ep_layout_args {

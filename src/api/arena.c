@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/check.h"
+#include "api/destroy.h"
 #include "comm/comm.h"
 #include "comm/ranges.h"
 
@@ -30,7 +31,7 @@ weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **create
 {
     void *base;
     uint64_t largest_bytes = 0;
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(created, "arena"));
     WEFT__TRY(largest_of_ranks(comm, bytes, &largest_bytes));
     weft_arena *arena = calloc(1, sizeof(*arena));
@@ -44,24 +45,28 @@ weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **create
     arena->comm = comm;
     arena->base = base;
     weft__ranges_init(&arena->ranges, bytes);
-    *created = arena;
-    return WEFT_OK;
+    return weft__give(WEFT__KIND_ARENA, arena, comm, created);
+}
+
+void weft__arena_end(weft_arena *arena)
+{
+    if (arena->base != NULL)
+        (void)weft__heap_free(arena->comm->heap, arena->base);
+    weft__ranges_destroy(&arena->ranges);
+    free(arena);
 }
 
 weft_result weft_arena_destroy(weft_arena *arena)
 {
-    WEFT__TRY(weft__check_not_null(arena, "arena"));
-    weft_result result =
-        arena->base != NULL ? weft__heap_free(arena->comm->heap, arena->base) : WEFT_OK;
-    weft__ranges_destroy(&arena->ranges);
-    free(arena);
-    return result;
+    WEFT__TRY(weft__object_check(WEFT__KIND_ARENA, arena, "arena"));
+    weft__destroy(WEFT__KIND_ARENA, arena);
+    return WEFT_OK;
 }
 
 weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr)
 {
     uint64_t offset;
-    WEFT__TRY(weft__check_not_null(arena, "arena"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_ARENA, arena, "arena"));
     WEFT__TRY(weft__check_not_null(ptr, "ptr"));
     if (bytes == 0) {
         *ptr = NULL;
@@ -85,7 +90,7 @@ weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr)
 
 weft_result weft_arena_free(weft_arena *arena, void *ptr)
 {
-    WEFT__TRY(weft__check_not_null(arena, "arena"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_ARENA, arena, "arena"));
     if (ptr == NULL)
         return WEFT_OK;
     uint64_t offset = (uintptr_t)ptr - (uintptr_t)arena->base;
@@ -99,7 +104,7 @@ weft_result weft_arena_free(weft_arena *arena, void *ptr)
 
 weft_result weft_arena_reset(weft_arena *arena)
 {
-    WEFT__TRY(weft__check_not_null(arena, "arena"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_ARENA, arena, "arena"));
     weft__ranges_free_all(&arena->ranges);
     return WEFT_OK;
 }

@@ -2,6 +2,7 @@
 #include "coll/coll.h"
 
 #include "api/check.h"
+#include "api/destroy.h"
 #include "api/overlap.h"
 
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
@@ -18,7 +19,7 @@ static weft_result check_bytes(uint64_t bytes, const char *name)
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_config, weft_coll **coll)
 {
     weft_coll_config config = WEFT_INIT(weft_coll_config);
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(coll, "coll"));
     if (user_config != NULL)
         WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_coll_config"));
@@ -30,19 +31,21 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     WEFT__TRY(weft__machine_check(comm));
-    return weft__coll_create(comm, &config, coll);
+    weft_coll *created;
+    WEFT__TRY(weft__coll_create(comm, &config, &created));
+    return weft__give(WEFT__KIND_COLL, created, comm, coll);
 }
 
 weft_result weft_coll_destroy(weft_coll *coll)
 {
-    WEFT__TRY(weft__check_not_null(coll, "coll"));
-    weft__coll_destroy(coll);
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
+    weft__destroy(WEFT__KIND_COLL, coll);
     return WEFT_OK;
 }
 
 weft_algorithm weft_coll_algorithm(weft_coll *coll, weft_collective collective, uint64_t bytes)
 {
-    if (coll == NULL || (uint32_t)collective >= WEFT_NUM_COLLECTIVES)
+    if (!weft__object_exists(WEFT__KIND_COLL, coll) || (uint32_t)collective >= WEFT_NUM_COLLECTIVES)
         return WEFT_ALGORITHM_AUTO;
     return weft__coll_choose(coll, collective, bytes).algorithm;
 }
@@ -70,9 +73,8 @@ static weft_result check_overlap(const struct weft__coll_call *call, uint64_t se
 
 static weft_result check_call(const struct weft__coll_call *call)
 {
-    if (call->coll == NULL)
-        return weft__check_not_null(call->coll, "coll");
-    WEFT__TRY(weft__check_not_null(call->stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, call->coll, "coll"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, call->stream, "stream"));
     WEFT__TRY(weft__check_range((int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
     WEFT__TRY(weft__check_range((int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
     if (call->count > max_row_bytes / weft_dtype_bytes(call->dtype))
@@ -249,7 +251,7 @@ weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *use
     weft_all_to_all_v_args args;
     struct weft_exchanged_rows rows = {0};
     uint64_t sent_bytes, received_bytes;
-    WEFT__TRY(weft__check_not_null(coll, "coll"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_all_to_all_v_args"));
     const struct weft__coll_call call = {.coll = coll,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/destroy.h"
 #include "api/overlap.h"
 #include "coll/barrier.h"
 #include "comm/bootstrap.h"
@@ -25,7 +26,7 @@ static weft_result choose_machine(const weft_comm_config *user_config,
     return weft__machine_choose(config.machine, machine);
 }
 
-static void destroy(weft_comm *comm)
+void weft__comm_end(weft_comm *comm)
 {
     weft__barrier_destroy(comm);
     weft__registered_forget(comm);
@@ -39,9 +40,8 @@ static weft_result finish(weft_comm *created, weft_comm **comm)
 {
     weft_result result = weft__barrier_create(created);
     if (result == WEFT_OK)
-        *comm = created;
-    else
-        destroy(created);
+        return weft__give(WEFT__KIND_COMM, created, NULL, comm);
+    weft__comm_end(created);
     return result;
 }
 
@@ -85,7 +85,7 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
                             const weft_comm_config *config, weft_comm **child)
 {
     weft_comm *created;
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(weft__check_range(color, -1, INT32_MAX, "color"));
     WEFT__TRY(weft__comm_split(comm, color, key, config, &created));
@@ -95,14 +95,14 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
     const weft_result result = note_parent_ranks(created, comm->rank);
     if (result == WEFT_OK)
         return finish(created, child);
-    destroy(created);
+    weft__comm_end(created);
     return result;
 }
 
 int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank)
 {
-    const int is_known =
-        comm != NULL && comm->parent_ranks != NULL && rank >= 0 && rank < comm->num_ranks;
+    const int is_known = weft__object_exists(WEFT__KIND_COMM, comm) && comm->parent_ranks != NULL &&
+                         rank >= 0 && rank < comm->num_ranks;
     return is_known ? comm->parent_ranks[rank] : -1;
 }
 
@@ -154,7 +154,7 @@ weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int3
                             const weft_comm_config *config, weft_comm **child)
 {
     const struct split split = {first, stride, num_ranks};
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(check_split(comm, &split));
     WEFT__TRY(agree_on_split(comm, &split));
@@ -165,21 +165,21 @@ weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int3
 
 weft_result weft_comm_destroy(weft_comm *comm)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
-    destroy(comm);
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    weft__destroy(WEFT__KIND_COMM, comm);
     return WEFT_OK;
 }
 
 weft_result weft_comm_abort(weft_comm *comm)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     weft__comm_abort(comm);
     return WEFT_OK;
 }
 
 weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     weft_result result = weft__machine_check(comm);
     if (failed_rank != NULL)
         *failed_rank = result != WEFT_OK ? comm->status.failed_rank : -1;
@@ -188,7 +188,7 @@ weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank)
 
 weft_result weft_comm_team(weft_comm *comm, weft_team team, weft_team_info *info)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(info, "info"));
     WEFT__TRY(weft__check_range(team, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"));
     weft__topology_team(&comm->topology, comm->rank, team, info);
@@ -197,42 +197,43 @@ weft_result weft_comm_team(weft_comm *comm, weft_team team, weft_team_info *info
 
 int32_t weft_team_world_rank(weft_comm *comm, weft_team team, int32_t rank_idx)
 {
-    if (comm == NULL || team > WEFT_TEAM_RAIL)
+    if (!weft__object_exists(WEFT__KIND_COMM, comm) || team > WEFT_TEAM_RAIL)
         return -1;
     return weft__topology_world_rank(&comm->topology, comm->rank, team, rank_idx);
 }
 
 weft_machine weft_comm_machine(weft_comm *comm)
 {
-    return comm != NULL ? weft__machine_of(comm)->kind : WEFT_MACHINE_AUTO;
+    return weft__object_exists(WEFT__KIND_COMM, comm) ? weft__machine_of(comm)->kind
+                                                      : WEFT_MACHINE_AUTO;
 }
 
 int32_t weft_comm_rank(weft_comm *comm)
 {
-    return comm != NULL ? comm->rank : -1;
+    return weft__object_exists(WEFT__KIND_COMM, comm) ? comm->rank : -1;
 }
 
 int32_t weft_comm_num_ranks(weft_comm *comm)
 {
-    return comm != NULL ? comm->num_ranks : -1;
+    return weft__object_exists(WEFT__KIND_COMM, comm) ? comm->num_ranks : -1;
 }
 
 int32_t weft_comm_node(weft_comm *comm, int32_t rank)
 {
-    if (comm == NULL || rank < 0 || rank >= comm->num_ranks)
+    if (!weft__object_exists(WEFT__KIND_COMM, comm) || rank < 0 || rank >= comm->num_ranks)
         return -1;
     return comm->topology.node_of_rank[rank];
 }
 
 weft_result weft_host_barrier(weft_comm *comm)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     return weft__comm_all_gather(comm, NULL, 0, NULL);
 }
 
 weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_array(send, (int64_t)bytes, "send"));
     WEFT__TRY(weft__check_array(recv, (int64_t)bytes, "recv"));
     if (bytes > WEFT__MAX_BLOB_BYTES)

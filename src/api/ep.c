@@ -2,6 +2,7 @@
 #include "ep/ep.h"
 
 #include "api/check.h"
+#include "api/destroy.h"
 
 enum { MAX_BLOCKS = 65535, MAX_EXPERTS = 1 << 20, MAX_ALIGNMENT = 1 << 20 };
 enum { MAX_CHANNELS = 64, MAX_SLOTS = 1 << 16, MAX_SLOT_BYTES = 1 << 30 };
@@ -9,7 +10,7 @@ enum { MAX_CHANNELS = 64, MAX_SLOTS = 1 << 16, MAX_SLOT_BYTES = 1 << 30 };
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, weft_ep **ep)
 {
     weft_ep_config config;
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ep, "ep"));
     WEFT__TRY(weft__check_not_null(user_config, "config"));
     WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_config"));
@@ -26,19 +27,21 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
                            "combine_wire is %d, allowed are 0 and %d (WEFT_FP32)",
                            (int)config.combine_wire, (int)WEFT_FP32);
     WEFT__TRY(weft__machine_check(comm));
-    return weft__ep_create(comm, &config, ep);
+    weft_ep *created;
+    WEFT__TRY(weft__ep_create(comm, &config, &created));
+    return weft__give(WEFT__KIND_EP, created, comm, ep);
 }
 
 weft_result weft_ep_destroy(weft_ep *ep)
 {
-    WEFT__TRY(weft__check_not_null(ep, "ep"));
-    weft__ep_destroy(ep);
+    WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
+    weft__destroy(WEFT__KIND_EP, ep);
     return WEFT_OK;
 }
 
 static int has_rank(const weft_ep *ep, int32_t rank)
 {
-    return ep != NULL && rank >= 0 && rank < ep->comm->num_ranks;
+    return weft__object_exists(WEFT__KIND_EP, ep) && rank >= 0 && rank < ep->comm->num_ranks;
 }
 
 int32_t weft_ep_num_local_experts(weft_ep *ep, int32_t rank)
@@ -65,7 +68,7 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
                                   weft_ep_handle **handle)
 {
     weft_ep_handle_config config;
-    WEFT__TRY(weft__check_not_null(ep, "ep"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
     WEFT__TRY(weft__check_not_null(handle, "handle"));
     WEFT__TRY(weft__check_not_null(user_config, "config"));
     WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_handle_config"));
@@ -77,13 +80,15 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
     const int64_t choices_per_token = (int64_t)ep->comm->num_ranks * config.num_topk;
     WEFT__TRY(
         weft__check_range(config.max_tokens, 0, most_choices / choices_per_token, "max_tokens"));
-    return weft__handle_create(ep, &config, handle);
+    weft_ep_handle *created;
+    WEFT__TRY(weft__handle_create(ep, &config, &created));
+    return weft__give(WEFT__KIND_HANDLE, created, ep, handle);
 }
 
 weft_result weft_ep_handle_destroy(weft_ep_handle *handle)
 {
-    WEFT__TRY(weft__check_not_null(handle, "handle"));
-    weft__handle_destroy(handle);
+    WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
+    weft__destroy(WEFT__KIND_HANDLE, handle);
     return WEFT_OK;
 }
 
@@ -91,7 +96,7 @@ weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *user_args,
                                 weft_ep_sizes *sizes)
 {
     weft_ep_size_args args;
-    WEFT__TRY(weft__check_not_null(ep, "ep"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__check_not_null(sizes, "sizes"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_size_args"));

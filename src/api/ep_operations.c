@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The stream operations of expert parallelism, and what their handle tells. */
 #include "api/check.h"
+#include "api/destroy.h"
 #include "api/ep_extents.h"
 
 static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
@@ -22,8 +23,8 @@ static weft_result check_pointer(const weft_ep_handle *handle, const void *ptr, 
 static weft_result check_operation(const weft_ep_handle *handle, const weft_stream *stream,
                                    enum weft__handle_state needed)
 {
-    WEFT__TRY(weft__check_not_null(handle, "handle"));
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     return check_state(handle, needed);
 }
 
@@ -65,7 +66,7 @@ static int32_t num_relayed_tokens(const weft_ep_handle *handle)
 
 weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
 {
-    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__check_not_null(counts, "counts"));
     WEFT__TRY(check_state(handle, WEFT__HANDLE_NOTIFIED));
     const weft_ep *ep = handle->ep;
@@ -89,7 +90,7 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
 
 weft_result weft_ep_get_device_counts(weft_ep_handle *handle, weft_ep_device_counts *counts)
 {
-    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__check_not_null(counts, "counts"));
     *counts = (weft_ep_device_counts){
         .num_recv_tokens = handle->routing.recv_rows,
@@ -181,7 +182,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
 
 weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped)
 {
-    WEFT__TRY(weft__check_not_null(handle, "handle"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__machine_check(handle->ep->comm));
     WEFT__TRY(weft__handle_read_counts(handle));
     const struct weft__handle_counts *tables = &handle->counts;

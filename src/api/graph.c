@@ -2,6 +2,7 @@
 #include "machine/host.h"
 
 #include "api/check.h"
+#include "api/destroy.h"
 
 static weft_result check_has_graphs(const struct weft__machine *machine)
 {
@@ -14,23 +15,25 @@ static weft_result check_has_graphs(const struct weft__machine *machine)
 
 weft_result weft_graph_begin(weft_stream *stream)
 {
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     WEFT__TRY(check_has_graphs(stream->machine));
     return stream->machine->graphs->begin(stream);
 }
 
 weft_result weft_graph_end(weft_stream *stream, weft_graph **graph)
 {
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     WEFT__TRY(weft__check_not_null(graph, "graph"));
     WEFT__TRY(check_has_graphs(stream->machine));
-    return stream->machine->graphs->end(stream, graph);
+    weft_graph *created;
+    WEFT__TRY(stream->machine->graphs->end(stream, &created));
+    return weft__give(WEFT__KIND_GRAPH, created, NULL, graph);
 }
 
 weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream)
 {
-    WEFT__TRY(weft__check_not_null(graph, "graph"));
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_GRAPH, graph, "graph"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     if (stream->machine != graph->machine)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "stream is of machine %s, graph of machine %s",
@@ -40,7 +43,7 @@ weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream)
 
 weft_result weft_graph_destroy(weft_graph *graph)
 {
-    WEFT__TRY(weft__check_not_null(graph, "graph"));
-    graph->machine->graphs->destroy(graph);
+    WEFT__TRY(weft__object_check(WEFT__KIND_GRAPH, graph, "graph"));
+    weft__destroy(WEFT__KIND_GRAPH, graph);
     return WEFT_OK;
 }

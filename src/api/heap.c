@@ -2,30 +2,31 @@
 #include "comm/heap.h"
 
 #include "api/check.h"
+#include "api/destroy.h"
 #include "comm/comm.h"
 
 weft_result weft_heap_alloc(weft_comm *comm, size_t bytes, void **ptr)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ptr, "ptr"));
     return weft__heap_alloc(comm, bytes, ptr);
 }
 
 weft_result weft_heap_free(weft_comm *comm, void *ptr)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     return ptr != NULL ? weft__heap_free(comm->heap, ptr) : WEFT_OK;
 }
 
 weft_result weft_heap_grow(weft_comm *comm, uint64_t bytes)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     return weft__heap_grow(comm, bytes);
 }
 
 weft_result weft_heap_query(weft_comm *comm, weft_heap_info *info)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(info, "info"));
     weft__heap_query(comm->heap, info);
     return WEFT_OK;
@@ -33,5 +34,6 @@ weft_result weft_heap_query(weft_comm *comm, weft_heap_info *info)
 
 void *weft_ptr(weft_comm *comm, const void *ptr, int32_t rank)
 {
-    return comm != NULL ? weft__heap_peer(comm->heap, ptr, rank) : NULL;
+    return weft__object_exists(WEFT__KIND_COMM, comm) ? weft__heap_peer(comm->heap, ptr, rank)
+                                                      : NULL;
 }

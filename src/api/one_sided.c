@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/one_sided.h"
 
+#include "api/destroy.h"
 #include "api/overlap.h"
 
 /* ---------------------------------------------------------------- checks */
 
 static weft_result check_call(const weft_comm *comm, const weft_stream *stream)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
-    return weft__check_not_null(stream, "stream");
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    return weft__object_check(WEFT__KIND_STREAM, stream, "stream");
 }
 
 static weft_result check_call_to(const weft_comm *comm, int32_t rank, const weft_stream *stream)

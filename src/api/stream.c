@@ -2,6 +2,7 @@
 #include "machine/host.h"
 
 #include "api/check.h"
+#include "api/destroy.h"
 #include "coll/barrier.h"
 
 static weft_result check_same_machine(const weft_stream *stream, const weft_event *event)
@@ -14,34 +15,38 @@ static weft_result check_same_machine(const weft_stream *stream, const weft_even
 
 weft_result weft_stream_create(weft_comm *comm, weft_stream **stream)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(stream, "stream"));
-    return weft__machine_of(comm)->stream_create(comm, stream);
+    weft_stream *created;
+    WEFT__TRY(weft__machine_of(comm)->stream_create(comm, &created));
+    return weft__give(WEFT__KIND_STREAM, created, NULL, stream);
 }
 
 weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(stream, "stream"));
-    return weft__machine_of(comm)->stream_wrap(comm, native_stream, stream);
+    weft_stream *created;
+    WEFT__TRY(weft__machine_of(comm)->stream_wrap(comm, native_stream, &created));
+    return weft__give(WEFT__KIND_STREAM, created, NULL, stream);
 }
 
 weft_result weft_stream_destroy(weft_stream *stream)
 {
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
-    stream->machine->stream_destroy(stream);
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
+    weft__destroy(WEFT__KIND_STREAM, stream);
     return WEFT_OK;
 }
 
 weft_result weft_stream_synchronize(weft_stream *stream)
 {
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     return stream->machine->stream_synchronize(stream);
 }
 
 weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument)
 {
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     if (function == NULL)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "function is NULL, must not be");
     return stream->machine->stream_call(stream, function, argument);
@@ -49,44 +54,46 @@ weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argumen
 
 weft_result weft_stream_wait_event(weft_stream *stream, weft_event *event)
 {
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
-    WEFT__TRY(weft__check_not_null(event, "event"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
     WEFT__TRY(check_same_machine(stream, event));
     return stream->machine->stream_wait_event(stream, event);
 }
 
 weft_result weft_event_create(weft_comm *comm, weft_event **event)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(event, "event"));
-    return weft__machine_of(comm)->event_create(comm, WEFT__EVENT_MEASURES, event);
+    weft_event *created;
+    WEFT__TRY(weft__machine_of(comm)->event_create(comm, WEFT__EVENT_MEASURES, &created));
+    return weft__give(WEFT__KIND_EVENT, created, NULL, event);
 }
 
 weft_result weft_event_destroy(weft_event *event)
 {
-    WEFT__TRY(weft__check_not_null(event, "event"));
-    event->machine->event_destroy(event);
+    WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
+    weft__destroy(WEFT__KIND_EVENT, event);
     return WEFT_OK;
 }
 
 weft_result weft_event_record(weft_event *event, weft_stream *stream)
 {
-    WEFT__TRY(weft__check_not_null(event, "event"));
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     WEFT__TRY(check_same_machine(stream, event));
     return event->machine->event_record(event, stream);
 }
 
 weft_result weft_event_synchronize(weft_event *event)
 {
-    WEFT__TRY(weft__check_not_null(event, "event"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
     return event->machine->event_synchronize(event);
 }
 
 weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
 {
-    WEFT__TRY(weft__check_not_null(start, "start"));
-    WEFT__TRY(weft__check_not_null(end, "end"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, start, "start"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, end, "end"));
     WEFT__TRY(weft__check_not_null(elapsed_us, "elapsed_us"));
     if (start->machine != end->machine)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
@@ -97,7 +104,7 @@ weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *el
 
 weft_result weft_barrier(weft_comm *comm, weft_stream *stream)
 {
-    WEFT__TRY(weft__check_not_null(comm, "comm"));
-    WEFT__TRY(weft__check_not_null(stream, "stream"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     return weft__barrier_launch(comm, stream);
 }

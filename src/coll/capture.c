@@ -169,17 +169,28 @@ weft_result weft__capture_end(weft_capture *capture)
     return result;
 }
 
-weft_result weft__capture_destroy(weft_capture *capture)
+static void free_capture(weft_capture *capture)
 {
     weft_comm *comm = capture->coll->comm;
-    weft_result result = WEFT_OK;
     if (capture->coll->capture == capture)
         capture->coll->capture = NULL;
-    for (int32_t round = 0; round < capture->num_rounds && result == WEFT_OK; round++)
-        result = weft__window_close(comm, window_of_round(capture, round));
     for (int32_t i = capture->num_rounds; i < capture->recorded.num_windows; i++)
         weft__window_release(comm, capture->windows[i]);
     free(capture->windows);
     free(capture);
+}
+
+weft_result weft__capture_destroy(weft_capture *capture)
+{
+    weft_result result = WEFT_OK;
+    for (int32_t round = 0; round < capture->num_rounds && result == WEFT_OK; round++)
+        result = weft__window_close(capture->coll->comm, window_of_round(capture, round));
+    free_capture(capture);
     return result;
+}
+
+/* The windows that all ranks have opened stay open: closing them takes all ranks. */
+void weft__capture_abandon(weft_capture *capture)
+{
+    free_capture(capture);
 }

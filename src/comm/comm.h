@@ -43,6 +43,7 @@ struct weft_comm {
     int32_t num_fd_exchanges; /* the same on all ranks */
     const struct weft__comm_hooks *hooks;
     void *machine_state;
+    _Atomic int32_t num_launches; /* queued or running; of machines that count them */
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
     /* Release: what this rank's host did before a collective is ordered before what others, who have taken part in

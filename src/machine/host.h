@@ -127,6 +127,8 @@ struct weft__machine {
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on cuda its
      * waits end then. */
     weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);
+    /* Waits until no launch of the communicator is queued or runs, on any stream. */
+    void (*wait_launches)(weft_comm *comm);
     /* Makes a failure that a launch has met the communicator's, if that has not happened yet. */
     void (*collect_failure)(weft_comm *comm);
 

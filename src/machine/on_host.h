@@ -47,11 +47,12 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .choose_grid = weft__on_host_choose_grid, .max_blocks = 1,                                 \
         .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
-        .stream_create = stream_create, .stream_destroy = stream_destroy,                          \
-        .stream_synchronize = stream_synchronize, .stream_call = stream_call,                      \
-        .stream_wait_event = stream_wait_event, .event_create = event_create,                      \
-        .event_destroy = event_destroy, .event_record = event_record,                              \
-        .event_synchronize = event_synchronize, .event_elapsed_us = event_elapsed_us,              \
+        .wait_launches = wait_launches, .stream_create = stream_create,                            \
+        .stream_destroy = stream_destroy, .stream_synchronize = stream_synchronize,                \
+        .stream_call = stream_call, .stream_wait_event = stream_wait_event,                        \
+        .event_create = event_create, .event_destroy = event_destroy,                              \
+        .event_record = event_record, .event_synchronize = event_synchronize,                      \
+        .event_elapsed_us = event_elapsed_us,                                                      \
     }
 
 #endif

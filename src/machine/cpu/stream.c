@@ -8,6 +8,7 @@
 
 #include "comm/thread.h"
 #include "machine/cpu/launch.h"
+#include "machine/cpu/pending.h"
 #include "machine/on_host.h"
 #include "net/attach.h"
 
@@ -215,6 +216,7 @@ static void run_launch(struct own_stream *stream, struct task *task)
     }
     if (result != WEFT_OK)
         note_error(stream, result);
+    weft__cpu_launch_is_done(launch->comm);
 }
 
 static weft_result stream_launch(weft_stream *base, const struct weft__launch *launch)
@@ -225,6 +227,7 @@ static weft_result stream_launch(weft_stream *base, const struct weft__launch *l
         return WEFT_ERROR_OUT_OF_MEMORY;
     task->launch = *launch;
     task->launch.args = memcpy(task->args, launch->args, launch->args_bytes);
+    weft__cpu_launch_is_queued(launch->comm);
     enqueue(stream, task);
     return WEFT_OK;
 }
@@ -351,6 +354,11 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 }
 
 /* ---------------------------------------------------------------- the machine */
+
+static void wait_launches(weft_comm *comm)
+{
+    weft__cpu_wait_launches(comm);
+}
 
 static weft_result alloc_staging(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset)
 {

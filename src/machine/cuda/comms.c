@@ -73,14 +73,33 @@ weft_comm *weft__cuda_comms_take(struct weft__cuda_comms *comms)
     return comm;
 }
 
+/* Under the mutex. */
+static int remove_from(struct weft__cuda_comms *comms, const weft_comm *comm)
+{
+    for (int32_t i = 0; i < comms->num_members; i++) {
+        if (comms->members[i] != comm)
+            continue;
+        comms->members[i] = comms->members[--comms->num_members];
+        return 1;
+    }
+    return 0;
+}
+
+struct weft__cuda_stream *weft__cuda_comms_leave(const weft_comm *comm)
+{
+    pthread_mutex_lock(&mutex);
+    struct weft__cuda_comms *comms = sets;
+    while (comms != NULL && (comms->stream == NULL || !remove_from(comms, comm)))
+        comms = comms->next;
+    struct weft__cuda_stream *stream = comms == NULL ? NULL : comms->stream;
+    pthread_mutex_unlock(&mutex);
+    return stream;
+}
+
 void weft__cuda_comms_forget(const weft_comm *comm)
 {
     pthread_mutex_lock(&mutex);
-    for (struct weft__cuda_comms *comms = sets; comms != NULL; comms = comms->next) {
-        for (int32_t i = 0; i < comms->num_members; i++) {
-            if (comms->members[i] == comm)
-                comms->members[i--] = comms->members[--comms->num_members];
-        }
-    }
+    for (struct weft__cuda_comms *comms = sets; comms != NULL; comms = comms->next)
+        (void)remove_from(comms, comm);
     pthread_mutex_unlock(&mutex);
 }

@@ -6,7 +6,10 @@
 
 #include "comm/comm.h"
 
+struct weft__cuda_stream;
+
 struct weft__cuda_comms {
+    struct weft__cuda_stream *stream; /* whose set it is; NULL: a graph's */
     weft_comm **members;
     int32_t num_members, max_members;
     struct weft__cuda_comms *next; /* of all sets of the process */
@@ -21,6 +24,9 @@ weft_result weft__cuda_comms_add_all(struct weft__cuda_comms *comms,
                                      const struct weft__cuda_comms *added);
 /* Removes one; NULL: there was none. */
 weft_comm *weft__cuda_comms_take(struct weft__cuda_comms *comms);
+
+/* Removes the communicator from the set of a stream, which it returns; NULL: it is in that of none. */
+struct weft__cuda_stream *weft__cuda_comms_leave(const weft_comm *comm);
 
 /* The communicator is about to go: removes it from all sets. */
 void weft__cuda_comms_forget(const weft_comm *comm);

@@ -41,6 +41,7 @@ static struct weft__cuda_stream *new_stream(weft_comm *comm, CUstream native)
     stream->device = cuda->device;
     stream->context = cuda->context;
     stream->queue.stream = native;
+    stream->comms.stream = stream;
     weft__cuda_comms_open(&stream->comms);
     return stream;
 }
@@ -195,6 +196,20 @@ static weft_result launch(weft_stream *base, const struct weft__launch *launch)
     return weft__cuda_launch_on(&stream->queue, launch);
 }
 
+/* Streams that have been synchronised since the communicator's last launch on them have forgotten it.
+ * Of what goes into graphs nothing is queued. */
+static void wait_launches(weft_comm *comm)
+{
+    struct weft__cuda_stream *stream;
+    while ((stream = weft__cuda_comms_leave(comm)) != NULL) {
+        if (weft__cuda_capture_of(stream).is_going_on ||
+            weft__cuda_enter_context(stream->context) != WEFT_OK)
+            continue;
+        (void)weft__cu.stream_synchronize(stream->queue.stream);
+        weft__cuda_leave();
+    }
+}
+
 static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
 {
     struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
@@ -333,6 +348,7 @@ static const struct weft__machine machine = {
     .choose_grid = weft__cuda_choose_grid,
     .max_blocks = 256,
     .launch = launch,
+    .wait_launches = wait_launches,
     .collect_failure = weft__cuda_collect_failure,
     .stream_create = stream_create,
     .stream_wrap = stream_wrap,

@@ -178,10 +178,11 @@ static void run_launch(struct own_stream *stream, struct task *task)
         if (result == WEFT_OK && failure.kind != WEFT_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->program, &failure);
     }
-    if (result == WEFT_OK || stream->error != WEFT_OK)
-        return;
-    stream->error = result;
-    strncpy(stream->error_message, weft_last_error(), sizeof stream->error_message - 1);
+    if (result != WEFT_OK && stream->error == WEFT_OK) {
+        stream->error = result;
+        strncpy(stream->error_message, weft_last_error(), sizeof stream->error_message - 1);
+    }
+    launch->comm->num_launches--;
 }
 
 static weft_result stream_launch(weft_stream *base, const struct weft__launch *launch)
@@ -192,6 +193,7 @@ static weft_result stream_launch(weft_stream *base, const struct weft__launch *l
         return WEFT_ERROR_OUT_OF_MEMORY;
     task->launch = *launch;
     task->launch.args = memcpy(task->args, launch->args, launch->args_bytes);
+    launch->comm->num_launches++;
     enqueue(stream, task);
     return WEFT_OK;
 }
@@ -297,6 +299,17 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 }
 
 /* ---------------------------------------------------------------- the machine */
+
+static int has_no_launches(struct sim_fiber *fiber)
+{
+    const weft_comm *comm = fiber->wait_argument;
+    return comm->num_launches == 0;
+}
+
+static void wait_launches(weft_comm *comm)
+{
+    sim_wait_until(has_no_launches, comm, INT64_MAX);
+}
 
 /* Host code that says what it touches. */
 static weft_result copy_on_host(weft_comm *comm, void *dst, const void *src, uint64_t bytes)

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How objects end: one rule for all. An object waits for its own operations that are still queued, each
+ * of which has a deadline; then what belongs to it is destroyed, the newest first, and then itself.
+ */
+#ifndef WEFT_API_DESTROY_H
+#define WEFT_API_DESTROY_H
+
+#include "api/objects.h"
+
+void weft__destroy(enum weft__kind kind, void *object);
+
+/* Enters a new object in *out, or destroys it. */
+weft_result weft__give(enum weft__kind kind, void *object, const void *owner, void *out);
+
+/* What the kinds that end in files of their own do when nothing belongs to the object any more. */
+void weft__comm_end(weft_comm *comm);
+void weft__arena_end(weft_arena *arena);
+
+#endif

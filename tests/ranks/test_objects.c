@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/* How objects end: in any order, with work queued, twice; and calls with objects that are gone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 2, NUM_TOKENS = 8, NUM_TOPK = 2, COUNT = 3000, HEAP_BYTES = 32 << 10 };
+enum { TIMEOUT_MS = 300, ROW_BYTES = 64, CAPACITY = NUM_RANKS * NUM_TOKENS };
+
+enum kind { COMM, CHILD, STREAM, EVENT, ARENA, COLL, CAPTURE, EP, HANDLE, MEMORY, NUM_KINDS };
+static const char *const arguments[NUM_KINDS] = {"comm", "comm",    "stream", "event",  "arena",
+                                                 "coll", "capture", "ep",     "handle", "ptr"};
+
+/* One object of each kind. */
+struct world {
+    weft_comm *comm, *child;
+    weft_stream *stream;
+    weft_event *event;
+    weft_arena *arena;
+    weft_coll *coll;
+    weft_capture *capture;
+    weft_ep *ep;
+    weft_ep_handle *handle;
+    char *memory; /* inputs and outputs that are not in the heap */
+    char *heap;
+};
+
+static int open_objects(struct ranks_context *context, struct world *world, uint32_t timeout_ms)
+{
+    weft_comm_config comm = WEFT_INIT(weft_comm_config);
+    weft_ep_config ep = WEFT_INIT(weft_ep_config);
+    weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
+    void *memory;
+    comm.timeout_ms = timeout_ms;
+    ep.num_experts = 4;
+    handle.max_tokens = NUM_TOKENS;
+    handle.num_topk = NUM_TOPK;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, &comm,
+                                            &world->comm));
+    RANK_CHECK_OK(context, weft_comm_split(world->comm, 0, 0, &comm, &world->child));
+    RANK_CHECK_OK(context, weft_stream_create(world->comm, &world->stream));
+    RANK_CHECK_OK(context, weft_event_create(world->comm, &world->event));
+    RANK_CHECK_OK(context, weft_arena_create(world->comm, 4096, &world->arena));
+    RANK_CHECK_OK(context, weft_coll_create(world->comm, NULL, &world->coll));
+    RANK_CHECK_OK(context, weft_capture_begin(world->coll, &world->capture));
+    RANK_CHECK_OK(context, weft_ep_create(world->comm, &ep, &world->ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(world->ep, &handle, &world->handle));
+    RANK_CHECK_OK(context, weft_memory_alloc(world->comm, HEAP_BYTES, &memory));
+    world->memory = memory;
+    RANK_CHECK_OK(context, weft_heap_alloc(world->comm, HEAP_BYTES, &memory));
+    world->heap = memory;
+    return 0;
+}
+
+/* Every operation of every object, none of which has begun when the first object ends. */
+static int queue_work(struct ranks_context *context, const struct world *world)
+{
+    weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
+    weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
+    const weft_plane plane = {.src = world->memory, .dst = world->heap, .row_bytes = ROW_BYTES};
+    layout.num_tokens = NUM_TOKENS;
+    layout.index_type = WEFT_INT64;
+    layout.topk_idx = world->memory; /* of zeroes */
+    dispatch.num_planes = 1;
+    dispatch.planes = &plane;
+    dispatch.capacity = CAPACITY;
+    RANK_CHECK_OK(context, weft_all_reduce(world->coll, world->memory, world->memory + (16 << 10),
+                                           COUNT, WEFT_FP32, WEFT_SUM, world->stream));
+    RANK_CHECK_OK(context, weft_ep_layout(world->handle, &layout, world->stream));
+    RANK_CHECK_OK(context, weft_ep_notify(world->handle, world->stream));
+    RANK_CHECK_OK(context, weft_ep_dispatch(world->handle, &dispatch, world->stream));
+    RANK_CHECK_OK(context, weft_put_on_stream(world->comm, world->heap + 8192, world->heap + 16384,
+                                              4096, 1 - context->rank, world->stream));
+    RANK_CHECK_OK(context, weft_event_record(world->event, world->stream));
+    RANK_CHECK_OK(context, weft_barrier(world->comm, world->stream));
+    RANK_CHECK_OK(context, weft_barrier(world->child, world->stream));
+    return 0;
+}
+
+static weft_result destroy(struct world *world, enum kind kind)
+{
+    switch (kind) {
+    case COMM:
+        return weft_comm_destroy(world->comm);
+    case CHILD:
+        return weft_comm_destroy(world->child);
+    case STREAM:
+        return weft_stream_destroy(world->stream);
+    case EVENT:
+        return weft_event_destroy(world->event);
+    case ARENA:
+        return weft_arena_destroy(world->arena);
+    case COLL:
+        return weft_coll_destroy(world->coll);
+    case CAPTURE:
+        return weft_capture_destroy(world->capture);
+    case EP:
+        return weft_ep_destroy(world->ep);
+    case HANDLE:
+        return weft_ep_handle_destroy(world->handle);
+    default:
+        return weft_memory_free(world->comm, world->memory);
+    }
+}
+
+/* Whether the first goes with the second. */
+static int belongs_to(enum kind kind, enum kind owner)
+{
+    static const enum kind owners[NUM_KINDS] = {
+        [COMM] = NUM_KINDS, [CHILD] = NUM_KINDS, [STREAM] = NUM_KINDS, [EVENT] = NUM_KINDS,
+        [ARENA] = COMM,     [COLL] = COMM,       [CAPTURE] = COLL,     [EP] = COMM,
+        [HANDLE] = EP,      [MEMORY] = COMM};
+    while (kind != NUM_KINDS && kind != owner)
+        kind = owners[kind];
+    return kind == owner;
+}
+
+/* ---------------------------------------------------------------- any order */
+
+/* In the order of a permutation; what is gone already says so. */
+static int destroy_all(struct ranks_context *context, struct world *world, const enum kind *order)
+{
+    int is_gone[NUM_KINDS] = {0};
+    for (int i = 0; i < NUM_KINDS; i++) {
+        const enum kind kind = order[i];
+        const weft_result result = destroy(world, kind);
+        const char *argument = kind == MEMORY ? "comm" : arguments[kind];
+        RANK_CHECK(context, (result == WEFT_OK) == !is_gone[kind], "object %d: \"%s\": %s",
+                   (int)kind, weft_result_string(result), weft_last_error());
+        RANK_CHECK(context,
+                   result == WEFT_OK ||
+                       (result == WEFT_ERROR_INVALID_ARGUMENT &&
+                        strncmp(weft_last_error(), argument, strlen(argument)) == 0),
+                   "object %d: %s", (int)kind, weft_last_error());
+        for (int other = 0; other < NUM_KINDS; other++)
+            is_gone[other] |= belongs_to((enum kind)other, kind);
+    }
+    return 0;
+}
+
+static void begin_with(enum kind first, enum kind second, enum kind *order)
+{
+    int num_kinds = 2;
+    order[0] = first;
+    order[1] = second;
+    for (int kind = NUM_KINDS - 1; kind >= 0; kind--)
+        if (kind != (int)first && kind != (int)second)
+            order[num_kinds++] = (enum kind)kind;
+}
+
+struct ending {
+    enum kind first, second;
+};
+
+/* Memory that is freed while operations use it is the caller's mistake, as with free(). */
+static int end_in_order(struct ranks_context *context)
+{
+    const struct ending *ending = context->argument;
+    struct world world;
+    enum kind order[NUM_KINDS];
+    if (open_objects(context, &world, 0) != 0 || queue_work(context, &world) != 0)
+        return 1;
+    if (ending->first == MEMORY || ending->second == MEMORY)
+        RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
+    begin_with(ending->first, ending->second, order);
+    return destroy_all(context, &world, order);
+}
+
+static void objects_end_in_any_order(void **state)
+{
+    (void)state;
+    for (int first = 0; first < NUM_KINDS; first++) {
+        for (int second = 0; second < NUM_KINDS; second++) {
+            struct ending ending = {(enum kind)first, (enum kind)second};
+            if (first != second)
+                assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, end_in_order, &ending), 0);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- a rank that never comes */
+
+static int end_without_the_other(struct ranks_context *context)
+{
+    const struct ending *ending = context->argument;
+    struct world world;
+    enum kind order[NUM_KINDS];
+    if (ranks_warm_up(context) || open_objects(context, &world, TIMEOUT_MS) != 0)
+        return 1;
+    if (context->rank == 0) {
+        if (queue_work(context, &world) != 0)
+            return 1;
+        if (ending->first == MEMORY)
+            (void)weft_stream_synchronize(world.stream);
+        begin_with(ending->first, ending->second, order);
+        if (destroy_all(context, &world, order) != 0)
+            return 1;
+    }
+    ranks_barrier(context);
+    if (context->rank == 1) {
+        begin_with(COMM, CHILD, order);
+        return destroy_all(context, &world, order);
+    }
+    return 0;
+}
+
+static void work_that_waits_in_vain_ends_at_its_deadline(void **state)
+{
+    (void)state;
+    for (int first = 0; first < NUM_KINDS; first++) {
+        struct ending ending = {(enum kind)first, first == COMM ? CHILD : COMM};
+        assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, end_without_the_other, &ending), 0);
+    }
+}
+
+/* ---------------------------------------------------------------- streams and events stay */
+
+static int outlive_the_communicator(struct ranks_context *context)
+{
+    struct world world;
+    if (open_objects(context, &world, 0) != 0 || queue_work(context, &world) != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_destroy(world.comm));
+    RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
+    RANK_CHECK_OK(context, weft_event_synchronize(world.event));
+    RANK_CHECK_OK(context, weft_barrier(world.child, world.stream));
+    RANK_CHECK_OK(context, weft_event_record(world.event, world.stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
+    RANK_CHECK_OK(context, weft_host_barrier(world.child));
+    RANK_CHECK_OK(context, weft_stream_destroy(world.stream));
+    RANK_CHECK_OK(context, weft_event_destroy(world.event));
+    RANK_CHECK_OK(context, weft_comm_destroy(world.child));
+    return 0;
+}
+
+static void streams_events_and_splits_outlive_a_communicator(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, outlive_the_communicator, NULL), 0);
+}
+
+/* ---------------------------------------------------------------- calls with what is gone */
+
+#define GONE(call, argument)                                                                       \
+    RANK_CHECK_ERROR(context, call, WEFT_ERROR_INVALID_ARGUMENT, argument " is 0x")
+
+static int call_comm(struct ranks_context *context, weft_comm *comm)
+{
+    void *ptr = NULL;
+    int32_t number = 0;
+    weft_comm *child;
+    weft_stream *stream;
+    weft_event *event;
+    weft_arena *arena;
+    weft_coll *coll;
+    weft_ep *ep;
+    weft_team_info team;
+    weft_heap_info heap;
+    weft_net_info net;
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    config.num_experts = 1;
+    GONE(weft_comm_split(comm, 0, 0, NULL, &child), "comm");
+    GONE(weft_team_split(comm, 0, 1, 1, NULL, &child), "comm");
+    GONE(weft_comm_destroy(comm), "comm");
+    GONE(weft_comm_abort(comm), "comm");
+    GONE(weft_comm_status(comm, &number), "comm");
+    GONE(weft_comm_team(comm, WEFT_TEAM_WORLD, &team), "comm");
+    GONE(weft_host_barrier(comm), "comm");
+    GONE(weft_host_all_gather(comm, "", 0, NULL), "comm");
+    GONE(weft_net_query(comm, &net), "comm");
+    GONE(weft_heap_alloc(comm, 8, &ptr), "comm");
+    GONE(weft_heap_free(comm, &number), "comm");
+    GONE(weft_heap_grow(comm, 8), "comm");
+    GONE(weft_heap_query(comm, &heap), "comm");
+    GONE(weft_memory_alloc(comm, 8, &ptr), "comm");
+    GONE(weft_memory_free(comm, NULL), "comm");
+    GONE(weft_memory_copy(comm, &ptr, &number, 4), "comm");
+    GONE(weft_arena_create(comm, 8, &arena), "comm");
+    GONE(weft_stream_create(comm, &stream), "comm");
+    GONE(weft_stream_wrap(comm, NULL, &stream), "comm");
+    GONE(weft_event_create(comm, &event), "comm");
+    GONE(weft_coll_create(comm, NULL, &coll), "comm");
+    GONE(weft_register(comm, &number, 4, NULL), "comm");
+    GONE(weft_unregister(comm, NULL), "comm");
+    GONE(weft_ep_create(comm, &config, &ep), "comm");
+    RANK_CHECK(context,
+               weft_comm_parent_rank(comm, 0) == -1 &&
+                   weft_team_world_rank(comm, WEFT_TEAM_WORLD, 0) == -1 &&
+                   weft_comm_rank(comm) == -1 && weft_comm_num_ranks(comm) == -1 &&
+                   weft_comm_node(comm, 0) == -1 && weft_comm_machine(comm) == WEFT_MACHINE_AUTO &&
+                   weft_ptr(comm, comm, 0) == NULL,
+               "a question about what is gone was answered");
+    return 0;
+}
+
+static int call_on_stream(struct ranks_context *context, weft_comm *comm, weft_stream *stream,
+                          const char *argument)
+{
+    uint64_t *word = (uint64_t *)(void *)context;
+    char text[32];
+    snprintf(text, sizeof text, "%s is 0x", argument);
+    const weft_result results[] = {
+        weft_barrier(comm, stream),
+        weft_put_on_stream(comm, word, word, 8, 0, stream),
+        weft_get_on_stream(comm, word, word, 8, 0, stream),
+        weft_put_signal_on_stream(comm, word, word, 8, word, 1, 0, stream),
+        weft_signal_on_stream(comm, word, 1, 0, stream),
+        weft_atomic_add_on_stream(comm, word, 1, 0, stream),
+        weft_atomic_fetch_add_on_stream(comm, word, word, 1, 0, stream),
+        weft_wait_until_on_stream(comm, word, 1, stream),
+        weft_fence_on_stream(comm, stream),
+        weft_quiet_on_stream(comm, stream)};
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
+        RANK_CHECK(context, results[i] == WEFT_ERROR_INVALID_ARGUMENT, "call %zu gave \"%s\"", i,
+                   weft_result_string(results[i]));
+    RANK_CHECK(context, strstr(weft_last_error(), text) != NULL, "%s", weft_last_error());
+    return 0;
+}
+
+static void do_nothing(void *argument)
+{
+    (void)argument;
+}
+
+static int call_streams(struct ranks_context *context, weft_stream *stream, weft_event *event)
+{
+    double elapsed_us;
+    weft_graph *graph;
+    GONE(weft_stream_destroy(stream), "stream");
+    GONE(weft_stream_synchronize(stream), "stream");
+    GONE(weft_stream_call(stream, do_nothing, NULL), "stream");
+    GONE(weft_stream_wait_event(stream, event), "stream");
+    GONE(weft_graph_begin(stream), "stream");
+    GONE(weft_graph_end(stream, &graph), "stream");
+    GONE(weft_event_destroy(event), "event");
+    GONE(weft_event_record(event, stream), "event");
+    GONE(weft_event_synchronize(event), "event");
+    GONE(weft_event_elapsed_us(event, event, &elapsed_us), "start");
+    GONE(weft_graph_launch((weft_graph *)(void *)stream, stream), "graph");
+    GONE(weft_graph_destroy((weft_graph *)(void *)stream), "graph");
+    return 0;
+}
+
+static int call_coll(struct ranks_context *context, const struct world *gone)
+{
+    weft_coll *coll = gone->coll;
+    weft_stream *stream = gone->stream;
+    float in[4] = {0}, out[4] = {0};
+    weft_capture *capture;
+    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    void *ptr;
+    GONE(weft_all_reduce(coll, in, out, 1, WEFT_FP32, WEFT_SUM, stream), "coll");
+    GONE(weft_reduce_scatter(coll, in, out, 1, WEFT_FP32, WEFT_SUM, stream), "coll");
+    GONE(weft_all_gather(coll, in, out, 1, WEFT_FP32, stream), "coll");
+    GONE(weft_all_to_all(coll, in, out, 1, WEFT_FP32, stream), "coll");
+    GONE(weft_all_to_all_v(coll, &args, stream), "coll");
+    GONE(weft_broadcast(coll, in, out, 1, WEFT_FP32, 0, stream), "coll");
+    RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 8) == WEFT_ALGORITHM_AUTO, "%s",
+               "an algorithm of what is gone");
+    GONE(weft_coll_destroy(coll), "coll");
+    GONE(weft_capture_begin(coll, &capture), "coll");
+    GONE(weft_capture_end(gone->capture), "capture");
+    GONE(weft_capture_destroy(gone->capture), "capture");
+    GONE(weft_arena_alloc(gone->arena, 8, &ptr), "arena");
+    GONE(weft_arena_free(gone->arena, NULL), "arena");
+    GONE(weft_arena_reset(gone->arena), "arena");
+    GONE(weft_arena_destroy(gone->arena), "arena");
+    return 0;
+}
+
+static int call_ep(struct ranks_context *context, const struct world *gone)
+{
+    weft_ep *ep = gone->ep;
+    weft_ep_handle *handle = gone->handle, *created;
+    weft_ep_handle_config config = WEFT_INIT(weft_ep_handle_config);
+    weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
+    weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
+    weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
+    weft_ep_size_args sizes_of = WEFT_INIT(weft_ep_size_args);
+    weft_ep_sizes sizes;
+    weft_ep_counts counts;
+    weft_ep_device_counts device_counts;
+    config.num_topk = 1;
+    GONE(weft_ep_handle_create(ep, &config, &created), "ep");
+    GONE(weft_ep_query_sizes(ep, &sizes_of, &sizes), "ep");
+    GONE(weft_ep_destroy(ep), "ep");
+    RANK_CHECK(context,
+               weft_ep_num_local_experts(ep, 0) == -1 && weft_ep_global_expert(ep, 0, 0) == -1,
+               "an expert of what is gone");
+    GONE(weft_ep_layout(handle, &layout, gone->stream), "handle");
+    GONE(weft_ep_notify(handle, gone->stream), "handle");
+    GONE(weft_ep_dispatch(handle, &dispatch, gone->stream), "handle");
+    GONE(weft_ep_combine(handle, &combine, gone->stream), "handle");
+    GONE(weft_ep_wait_counts(handle, &counts), "handle");
+    GONE(weft_ep_get_device_counts(handle, &device_counts), "handle");
+    GONE(weft_ep_check(handle, NULL), "handle");
+    GONE(weft_ep_handle_destroy(handle), "handle");
+    return 0;
+}
+
+static int call_all(struct ranks_context *context, const struct world *gone)
+{
+    return call_comm(context, gone->comm) || call_streams(context, gone->stream, gone->event) ||
+           call_on_stream(context, gone->comm, gone->stream, "comm") || call_coll(context, gone) ||
+           call_ep(context, gone);
+}
+
+/* Addresses of no object: of memory that is not mapped, of the stack, crooked ones, of other kinds. */
+static int call_with_strangers(struct ranks_context *context, const struct world *alive)
+{
+    static char bytes[64];
+    void *const strangers[] = {(void *)(uintptr_t)0xdeadbee0,  bytes,        bytes + 1, context,
+                               (void *)(uintptr_t)UINTPTR_MAX, alive->memory};
+    for (size_t i = 0; i < sizeof strangers / sizeof strangers[0]; i++) {
+        void *const s = strangers[i];
+        const struct world strange = {s, s, s, s, s, s, s, s, s, s, s};
+        if (call_all(context, &strange) != 0)
+            return 1;
+        if (s != alive->memory)
+            GONE(weft_memory_free(alive->comm, s), "ptr");
+    }
+    const struct world mixed = {.comm = (void *)alive->stream,
+                                .stream = (void *)alive->event,
+                                .event = (void *)alive->comm,
+                                .arena = (void *)alive->coll,
+                                .coll = (void *)alive->ep,
+                                .capture = (void *)alive->coll,
+                                .ep = (void *)alive->handle,
+                                .handle = (void *)alive->arena};
+    return call_all(context, &mixed);
+}
+
+static int use_what_is_gone(struct ranks_context *context)
+{
+    struct world world;
+    enum kind order[NUM_KINDS];
+    if (open_objects(context, &world, 0) != 0 || call_with_strangers(context, &world) != 0)
+        return 1;
+    GONE(weft_memory_free(world.child, world.memory), "ptr");
+    GONE(weft_memory_free(world.comm, world.memory + 256), "ptr");
+    if (call_on_stream(context, world.comm, (weft_stream *)(void *)world.event, "stream") != 0)
+        return 1;
+    RANK_CHECK_OK(context, weft_memory_free(world.comm, world.memory));
+    GONE(weft_memory_free(world.comm, world.memory), "ptr");
+    RANK_CHECK_OK(context, weft_memory_alloc(world.comm, 8, (void **)&world.memory));
+    begin_with(COMM, CHILD, order);
+    return destroy_all(context, &world, order) || call_all(context, &world);
+}
+
+static void what_is_gone_is_refused_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_what_is_gone, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(objects_end_in_any_order),
+        cmocka_unit_test(work_that_waits_in_vain_ends_at_its_deadline),
+        cmocka_unit_test(streams_events_and_splits_outlive_a_communicator),
+        cmocka_unit_test(what_is_gone_is_refused_by_name),
+    };
+    tests_choose_machine();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
