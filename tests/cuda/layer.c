@@ -2,8 +2,8 @@
 #include "cuda/layer.h"
 
 #include "cuda/driver.h"
+#include "harness/memory.h"
 #include "oracle/ep_data.h"
-#include "oracle/oracle_alloc.h"
 #include "workload/rng.h"
 
 enum { UNTOUCHED = 0xa5 };
@@ -90,11 +90,11 @@ static int make_arrays(struct layer *layer)
         const uint64_t bytes = layer_array_bytes(layer, (enum layer_array)array);
         if (alloc_array(layer, (enum layer_array)array))
             return 1;
-        void *content = oracle_alloc(bytes);
+        void *content = tests_alloc(bytes);
         memset(content, UNTOUCHED, bytes);
         const weft_result result =
             weft_memory_copy(layer->comm, layer->arrays[array], content, bytes);
-        free(content);
+        tests_free(content);
         RANK_CHECK_OK(layer->context, result);
     }
     return 0;
@@ -174,7 +174,7 @@ int layer_fill(struct layer *layer, uint64_t round)
     void *content[LAYER_BIAS + 1];
     weft_result result = WEFT_OK;
     for (int array = 0; array <= LAYER_BIAS; array++)
-        content[array] = oracle_alloc(layer_array_bytes(layer, (enum layer_array)array));
+        content[array] = tests_alloc(layer_array_bytes(layer, (enum layer_array)array));
     make_choices(layer, round, content[LAYER_TOPK_IDX], content[LAYER_TOPK_WEIGHTS]);
     make_rows(layer, rng_key(round, 1), content[LAYER_ROWS]);
     make_rows(layer, rng_key(round, 2), content[LAYER_BIAS]);
@@ -182,7 +182,7 @@ int layer_fill(struct layer *layer, uint64_t round)
         if (result == WEFT_OK)
             result = weft_memory_copy(layer->comm, layer->arrays[array], content[array],
                                       layer_array_bytes(layer, (enum layer_array)array));
-        free(content[array]);
+        tests_free(content[array]);
     }
     RANK_CHECK_OK(layer->context, result);
     return 0;

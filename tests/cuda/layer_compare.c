@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cuda/layer.h"
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 
 static const char *const array_names[LAYER_NUM_ARRAYS] = {
     "topk_idx",      "topk_weights",     "rows",          "bias",          "num_tokens_per_rank",
@@ -16,7 +16,7 @@ struct part {
 
 static int compare_part(struct layer *got, struct layer *expected, struct part part)
 {
-    unsigned char *a = oracle_alloc(part.bytes), *b = oracle_alloc(part.bytes);
+    unsigned char *a = tests_alloc(part.bytes), *b = tests_alloc(part.bytes);
     uint64_t i = 0;
     weft_result result = weft_memory_copy(got->comm, a, part.got, part.bytes);
     if (result == WEFT_OK)
@@ -24,8 +24,8 @@ static int compare_part(struct layer *got, struct layer *expected, struct part p
     while (i < part.bytes && a[i] == b[i])
         i++;
     const unsigned of_got = i < part.bytes ? a[i] : 0, of_cpu = i < part.bytes ? b[i] : 0;
-    free(a);
-    free(b);
+    tests_free(a);
+    tests_free(b);
     RANK_CHECK_OK(got->context, result);
     RANK_CHECK(got->context, i == part.bytes,
                "byte %llu of %llu of %s is 0x%02x, on machine cpu 0x%02x", (unsigned long long)i,

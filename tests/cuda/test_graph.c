@@ -212,7 +212,7 @@ static void run(int32_t num_ranks, struct plan plan)
 {
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .num_ranks = num_ranks,
-                                          .argument = &plan,
+                                          RANKS_ARGUMENT(&plan),
                                           .shared_bytes = sizeof(weft_unique_id)};
     assert_int_equal(ranks_run_with(&options, play), 0);
 }

@@ -210,7 +210,7 @@ static void run(struct plan plan)
 {
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
+                                          RANKS_ARGUMENT(&plan),
                                           .shared_bytes = sizeof(struct board),
                                           .may_die =
                                               plan.fault == KILLED ? UINT64_C(1) << plan.victim : 0,

@@ -10,7 +10,7 @@
 
 #include "cuda/driver.h"
 #include "cuda/layer.h"
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 
 enum { NUM_RANKS = 2, NUM_ROUNDS = 8 };
 
@@ -85,7 +85,7 @@ static void run(rank_function function, int32_t num_ranks, const struct layer_sh
 {
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .num_ranks = num_ranks,
-                                          .argument = (void *)(uintptr_t)shape,
+                                          RANKS_ARGUMENT(shape),
                                           .shared_bytes = sizeof(weft_unique_id)};
     assert_int_equal(ranks_run_with(&options, function), 0);
 }
@@ -146,7 +146,7 @@ static weft_result call_with(const struct pair *pair, const struct pointer *poin
 static int give_pageable_memory(struct ranks_context *context)
 {
     struct pair pair;
-    char *pageable = oracle_alloc(1 << 20);
+    char *pageable = tests_alloc(1 << 20);
     char of_stack[64] = {0};
     if (open_pair(&pair, context, context->argument) || check_round(&pair, 0))
         return 1;
@@ -160,7 +160,7 @@ static int give_pageable_memory(struct ranks_context *context)
         RANK_CHECK_ERROR(context, call_with(&pair, &pointers[i], of_stack),
                          WEFT_ERROR_INVALID_ARGUMENT, pointers[i].name);
     }
-    free(pageable);
+    tests_free(pageable);
     for (uint64_t round = 1; round < NUM_ROUNDS; round++)
         if (check_round(&pair, round))
             return 1;

@@ -12,7 +12,7 @@
 
 #include "cuda/device_memory.h"
 #include "cuda/party.h"
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 
 enum {
     MAX_RANKS = 4,
@@ -43,13 +43,13 @@ static int open_member(struct member *member, struct ranks_context *context)
     config.num_blocks = 2;
     config.num_warps = 4;
     member->num_words = (uint32_t)(context->num_ranks * ROW_WORDS);
-    member->host = oracle_alloc(member->num_words * sizeof *member->host);
+    member->host = tests_alloc(member->num_words * sizeof *member->host);
     return party_open(&member->party, context, &config);
 }
 
 static int close_member(struct member *member)
 {
-    free(member->host);
+    tests_free(member->host);
     return party_close(&member->party);
 }
 

@@ -98,7 +98,7 @@ static int survive(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
     options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s of %llu elements by %s, victim %d, seed %llu",

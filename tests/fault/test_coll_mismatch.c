@@ -59,7 +59,7 @@ static void change_place(struct coll_case *spec)
 
 struct plan {
     struct coll_case spec;
-    const struct difference *difference;
+    struct difference difference;
 };
 
 struct names {
@@ -115,7 +115,7 @@ static int disagree(struct ranks_context *context)
     RANK_CHECK_OK(context,
                   weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
     if (context->rank == ODD_ONE)
-        plan->difference->change(&spec);
+        plan->difference.change(&spec);
     if (coll_call_create(&self, &spec, &call))
         return 1;
     weft_result result = coll_call_issue(&call, context->rank, coll, self.stream);
@@ -123,7 +123,7 @@ static int disagree(struct ranks_context *context)
         result = weft_stream_synchronize(self.stream);
     RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
                weft_last_error());
-    if (check_message(context, plan->difference))
+    if (check_message(context, &plan->difference))
         return 1;
     /* An error of the call can come before those of what it has enqueued already. */
     (void)weft_stream_synchronize(self.stream);
@@ -138,7 +138,7 @@ static int disagree(struct ranks_context *context)
 static int all_pairs_differ(const struct plan *plan)
 {
     struct coll_case changed = plan->spec;
-    plan->difference->change(&changed);
+    plan->difference.change(&changed);
     const struct coll_rows sent = coll_send_rows(&plan->spec, ODD_ONE);
     const struct coll_rows received = coll_recv_rows(&plan->spec, ODD_ONE);
     const struct coll_rows changed_sent = coll_send_rows(&changed, ODD_ONE);
@@ -155,7 +155,7 @@ static int run(const struct difference *difference, enum coll_operation operatio
 {
     struct plan plan = {.spec =
                             coll_case_random(0, NUM_RANKS, operation, WEFT_FP32, WEFT_SUM, count),
-                        .difference = difference};
+                        .difference = *difference};
     plan.spec.root = 0;
     plan.spec.form = COLL_OUT_OF_PLACE;
     plan.spec.send_place = plan.spec.recv_place = COLL_IN_HEAP;

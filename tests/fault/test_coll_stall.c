@@ -117,7 +117,7 @@ static int live_through_a_stall(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ranks_options options = victim_options(NUM_RANKS, 0, &plan);
+    const struct ranks_options options = victim_options(NUM_RANKS, 0, &plan, sizeof plan);
     if (ranks_run_with(&options, live_through_a_stall) != 0)
         fail_msg("%s of %llu elements, moment %d, victim %d, seed %llu",
                  coll_operation_name(plan.operation), (unsigned long long)plan.count,

@@ -136,7 +136,7 @@ static void ends(void **state)
                                               .id = round / NUM_RANKS % 2 == 0 ? RANKS_ID_BY_RANK_0
                                                                                : RANKS_ID_BY_HOST,
                                               .num_ranks = NUM_RANKS,
-                                              .argument = &odd_one,
+                                              RANKS_ARGUMENT(&odd_one),
                                               .may_die = (1u << NUM_RANKS) - 1};
         assert_int_equal(ranks_run_with(&options, end_at_once), 0);
     }

@@ -127,7 +127,7 @@ static int live_through_a_death(struct ranks_context *context)
 
 static int num_failed(rank_function function, struct plan plan, enum ranks_id id)
 {
-    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
     options.id = id;
     options.shared_bytes = sizeof(struct board);
     return ranks_run_with(&options, function);

@@ -57,7 +57,7 @@ static int be_stopped(struct ranks_context *context, weft_comm *comm)
 {
     struct shared *shared = context->shared;
     atomic_store(&shared->stopped, getpid());
-    kill(getpid(), SIGSTOP);
+    raise(SIGSTOP);
     while (!is_told(comm))
         poll(NULL, 0, LOOK_MS);
     RANK_CHECK(context, atomic_load(&shared->num_told) == NUM_RANKS - 1,
@@ -83,7 +83,7 @@ static void run(enum ranks_id id, struct plan plan)
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .id = id,
                                           .num_ranks = NUM_RANKS,
-                                          .argument = &plan,
+                                          RANKS_ARGUMENT(&plan),
                                           .shared_bytes = sizeof(struct shared)};
     assert_int_equal(setenv("WEFT_HEARTBEAT_MS", "1500", 1), 0);
     assert_int_equal(ranks_run_with(&options, live), 0);

@@ -125,7 +125,7 @@ static void run(struct plan plan)
     plan.survivors = world_of(NUM_RANKS - 1, plan.engine != NULL ? NUM_RANKS - 1 : 1);
     if (plan.engine != NULL)
         setenv("WEFT_NET", plan.engine, 1);
-    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
     options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, victim %d, hidden %lld, seed %llu, engine %s",

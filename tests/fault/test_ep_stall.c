@@ -175,7 +175,7 @@ static void run(struct plan plan)
     plan.world = ep_world_create(&spec);
     if (plan.engine != NULL)
         setenv("WEFT_NET", plan.engine, 1);
-    struct ranks_options options = victim_options(NUM_RANKS, 0, &plan);
+    struct ranks_options options = victim_options(NUM_RANKS, 0, &plan, sizeof plan);
     options.id = plan.id;
     if (ranks_run_with(&options, live_through_a_stall) != 0)
         fail_msg("%s, moment %d, victim %d, seed %llu, engine %s",

@@ -107,7 +107,8 @@ static int survive(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan);
+    const struct ranks_options options =
+        victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, %d nodes, victim %d, signal %d, seed %llu", plan.engine, plan.num_nodes,
                  plan.victim, plan.signal, (unsigned long long)plan.seed);

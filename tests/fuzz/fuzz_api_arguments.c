@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 
 #include "api_targets.h"
+#include "harness/memory.h"
 #include "oracle/coll_trials.h"
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 
 enum { MAX_MUTATIONS = 3, NUM_LAYERS_PER_RUN = 60, NUM_CALLS_PER_RUN = 300 };
 
@@ -218,7 +218,7 @@ static int iterate(struct ranks_context *context, struct fuzz_arguments *a, stru
 static int fuzz(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct fuzz_arguments *a = oracle_alloc(sizeof *a);
+    struct fuzz_arguments *a = tests_alloc(sizeof *a);
     struct rng rng = {rng_key(plan->seed, 0)};
     if (set_up(context, a))
         return 1;
@@ -227,14 +227,14 @@ static int fuzz(struct ranks_context *context)
             return 1;
     if (tear_down(context, a))
         return 1;
-    free(a);
+    tests_free(a);
     return 0;
 }
 
 static int fuzz_arguments_of_calls(struct plan *plan)
 {
     const struct ranks_options options = {
-        .mode = RANKS_PROCESSES, .num_ranks = 1, .argument = plan, .deadline_s = 240};
+        .mode = RANKS_PROCESSES, .num_ranks = 1, RANKS_ARGUMENT(plan), .deadline_s = 240};
     const int num_failed = ranks_run_with(&options, fuzz);
     if (num_failed != 0)
         fprintf(stderr, "in iteration %lld: %s\n", (long long)plan->position->iteration,

@@ -89,14 +89,21 @@ int32_t tests_num_devices(void)
     return num_devices;
 }
 
-void tests_expect_ranks(int32_t num_ranks)
+int32_t tests_num_queues(int32_t num_ranks)
 {
     enum { QUEUES_PER_RANK = 8, MAX_QUEUES = 32 };
+    if (!tests_on_cuda() || num_ranks <= num_devices)
+        return QUEUES_PER_RANK;
+    const int32_t num_queues = (num_ranks + num_devices - 1) / num_devices * QUEUES_PER_RANK;
+    return num_queues < MAX_QUEUES ? num_queues : MAX_QUEUES;
+}
+
+void tests_expect_ranks(int32_t num_ranks)
+{
     char text[16];
     if (!tests_on_cuda() || num_ranks <= num_devices)
         return;
-    const int32_t num_queues = (num_ranks + num_devices - 1) / num_devices * QUEUES_PER_RANK;
-    snprintf(text, sizeof text, "%d", num_queues < MAX_QUEUES ? num_queues : MAX_QUEUES);
+    snprintf(text, sizeof text, "%d", tests_num_queues(num_ranks));
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 1);
 }
 

@@ -14,6 +14,8 @@ void tests_choose_machine(void);
  * 32 by CUDA_DEVICE_MAX_CONNECTIONS. With 32, making a context takes 0.6 s in place of 0.13, and contexts
  * of other processes wait meanwhile. */
 void tests_expect_ranks(int32_t num_ranks);
+/* So many queues: 8, 16, 24 or 32. */
+int32_t tests_num_queues(int32_t num_ranks);
 
 /* 1 if the ranks are on GPUs; once the machine is chosen. */
 int tests_on_cuda(void);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a test function on every rank of a world, each rank a thread or a process of its own. The
  * calling process forks but never makes a thread, so that sanitizers can follow, and a hang ends
- * as a failure that names the ranks that hung. Communicators without a machine in their config are on
+ * as a failure that names the ranks that hung. Processes are kept for the next run (harness/pool.h), so
+ * what a rank reads of the test is its argument, memory of harness/memory.h, and what is constant; and a
+ * rank destroys its communicators. Communicators without a machine in their config are on
  * that of harness/machine.h. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
@@ -14,8 +16,8 @@
 #include "weft.h"
 
 enum ranks_mode {
-    RANKS_THREADS,  /* all ranks in one forked process */
-    RANKS_PROCESSES /* a forked process per rank */
+    RANKS_THREADS,  /* all ranks in one process, which is not the test's */
+    RANKS_PROCESSES /* a process per rank */
 };
 
 enum ranks_id {
@@ -29,8 +31,9 @@ enum { RANKS_MAX = 64 };
 struct ranks_options {
     enum ranks_mode mode;
     enum ranks_id id;
-    int32_t num_ranks; /* 1..RANKS_MAX */
-    void *argument;
+    int32_t num_ranks;    /* 1..RANKS_MAX */
+    const void *argument; /* ranks have a copy: RANKS_ARGUMENT */
+    size_t argument_bytes;
     size_t shared_bytes; /* of context->shared */
     uint64_t may_die;    /* bit per rank whose process may be killed by a signal */
     uint32_t deadline_s; /* of the whole run; 0: 120 */
@@ -47,8 +50,16 @@ struct ranks_context {
 typedef int (*rank_function)(struct ranks_context *context); /* 0 = passed */
 
 /* Both return how many ranks failed, and print their messages to stderr. */
-int ranks_run(enum ranks_mode mode, int32_t num_ranks, rank_function function, void *argument);
+int ranks_run_sized(enum ranks_mode mode, int32_t num_ranks, rank_function function,
+                    const void *argument, size_t argument_bytes);
 int ranks_run_with(const struct ranks_options *options, rank_function function);
+
+/* The argument is NULL or points to a type that is known here, whose size is taken. */
+#define ranks_run(mode, num_ranks, function, argument)                                             \
+    ranks_run_sized(mode, num_ranks, function, argument, RANKS_SIZE_OF(argument))
+#define RANKS_ARGUMENT(pointer) .argument = (pointer), .argument_bytes = RANKS_SIZE_OF(pointer)
+#define RANKS_SIZE_OF(pointer)                                                                     \
+    _Generic((pointer), void * : 0, const void * : 0, default : sizeof *(pointer))
 
 /* Waits until all ranks of the run have called it, or died. Also in a context numbered anew. */
 void ranks_barrier(struct ranks_context *context);

@@ -6,11 +6,13 @@
 
 #include "workload/rng.h"
 
-struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, void *argument)
+struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, const void *argument,
+                                    size_t argument_bytes)
 {
     return (struct ranks_options){.mode = RANKS_PROCESSES,
                                   .num_ranks = num_ranks,
                                   .argument = argument,
+                                  .argument_bytes = argument_bytes,
                                   .shared_bytes = sizeof(struct victim),
                                   .may_die = may_die,
                                   .deadline_s = 60};
@@ -38,7 +40,11 @@ void victim_strike(struct ranks_context *context, int signal)
 {
     struct victim *victim = context->shared;
     victim->strike_time_s = ranks_seconds();
-    kill(victim->pid, signal);
+    /* A signal to the process may be taken by its main thread, while this one goes on for a moment. */
+    if (victim->pid == getpid())
+        raise(signal);
+    else
+        kill(victim->pid, signal);
 }
 
 static void *strike_later(void *argument)

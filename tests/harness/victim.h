@@ -25,7 +25,8 @@ struct victim {
 };
 
 /* For ranks_run_with: processes that share a struct victim and nothing else. may_die: a bit for each that may. */
-struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, void *argument);
+struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, const void *argument,
+                                    size_t argument_bytes);
 
 /* Waits until all ranks have called it with the rank that is to be struck. */
 void victim_choose(struct ranks_context *context, int32_t rank);

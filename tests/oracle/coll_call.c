@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 #include "oracle/oracle_float.h"
 
 /* ---------------------------------------------------------------- contents of the arrays */
@@ -156,14 +156,14 @@ static int verify_array(struct ep_rank *self, const struct coll_call *call, stru
     const int is_output = array == &call->recv;
     if (array->bytes == 0)
         return 0;
-    char *expected = oracle_alloc(array->bytes);
+    char *expected = tests_alloc(array->bytes);
     memset(expected, EP_GUARD, array->bytes);
     if (!is_output || coll_is_in_place(&call->spec))
         write_inputs(call, rank, expected);
     if (is_output)
         write_outputs(call, rank, expected);
     const int failed = ep_array_pull(self, array) || compare(self, call, array, expected, name);
-    free(expected);
+    tests_free(expected);
     return failed;
 }
 

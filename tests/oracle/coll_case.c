@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
+#include "harness/memory.h"
 #include "oracle/coll_data.h"
 #include "oracle/coll_oracle.h"
-#include "oracle/oracle_alloc.h"
 #include "oracle/oracle_float.h"
 #include "workload/rng.h"
 
@@ -165,14 +165,14 @@ static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t pi
 {
     const uint64_t piece_bytes = count * oracle_element_bytes(spec->dtype);
     const void *rows[WEFT_COLL_MAX_RANKS];
-    char *pieces = oracle_alloc((uint64_t)spec->num_ranks * piece_bytes);
+    char *pieces = tests_alloc((uint64_t)spec->num_ranks * piece_bytes);
     for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
         char *input = pieces + (uint64_t)rank * piece_bytes;
         input_piece(spec, rank, row, piece, count, input);
         rows[rank] = input;
     }
     coll_oracle_reduce(spec->dtype, spec->op, spec->num_ranks, rows, count, out);
-    free(pieces);
+    tests_free(pieces);
 }
 
 static void expected_piece(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t piece,

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 #include "workload/rng.h"
 
 /* Of calls that are under way at once. */
@@ -43,10 +43,10 @@ void coll_trials_add(struct coll_trials *trials, struct coll_trial trial)
 {
     if (trials->num_trials == trials->max_trials) {
         trials->max_trials = 2 * trials->max_trials + 64;
-        struct coll_trial *larger = oracle_alloc(sizeof *larger * (size_t)trials->max_trials);
+        struct coll_trial *larger = tests_alloc(sizeof *larger * (size_t)trials->max_trials);
         for (int32_t i = 0; i < trials->num_trials; i++)
             larger[i] = trials->trials[i];
-        free(trials->trials);
+        tests_free(trials->trials);
         trials->trials = larger;
     }
     trials->trials[trials->num_trials++] = trial;
@@ -84,7 +84,7 @@ static int32_t issue_some(struct coll_rank *self, const struct coll_trial *trial
 
 int coll_trials_check(struct coll_rank *self, const struct coll_trial *trials, int32_t num_trials)
 {
-    struct coll_call *calls = oracle_alloc(sizeof *calls * MAX_CALLS);
+    struct coll_call *calls = tests_alloc(sizeof *calls * MAX_CALLS);
     int failed = 0;
     for (int32_t first = 0; first < num_trials && !failed;) {
         const int32_t num_calls = issue_some(self, trials + first, num_trials - first, calls);
@@ -96,7 +96,7 @@ int coll_trials_check(struct coll_rank *self, const struct coll_trial *trials, i
                                       self->setups[trials[first + i].setup].name);
         first += num_calls;
     }
-    free(calls);
+    tests_free(calls);
     return failed;
 }
 
@@ -111,7 +111,7 @@ static int run_rank(struct ranks_context *context)
 int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode)
 {
     const int num_failed = ranks_run(mode, trials->num_ranks, run_rank, trials);
-    free(trials->trials);
+    tests_free(trials->trials);
     *trials = (struct coll_trials){0};
     return num_failed;
 }

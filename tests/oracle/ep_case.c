@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 #include "workload/rng.h"
 
 int32_t ep_grid_size(int32_t full, int32_t small)
@@ -85,8 +85,8 @@ struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank)
 {
     const int32_t num_tokens = num_tokens_of_rank(spec, rank);
     const size_t num_choices = (size_t)num_tokens * (size_t)spec->num_topk;
-    int64_t *topk_idx = oracle_alloc(sizeof(int64_t) * num_choices);
-    float *topk_weights = oracle_alloc(sizeof(float) * num_choices);
+    int64_t *topk_idx = tests_alloc(sizeof(int64_t) * num_choices);
+    float *topk_weights = tests_alloc(sizeof(float) * num_choices);
     for (int32_t token = 0; token < num_tokens; token++) {
         struct rng rng = {rng_key(rng_key(spec->seed, (uint64_t)rank), (uint64_t)token)};
         int64_t *idx = topk_idx + (int64_t)token * spec->num_topk;

@@ -72,7 +72,7 @@ struct ep_world *ep_world_create_from(const struct ep_case *spec,
                                       const struct ep_oracle_tokens *tokens);
 void ep_world_destroy(struct ep_world *world);
 
-/* The tokens of one rank; ids and weights are from malloc. */
+/* The tokens of one rank; ids and weights are from tests_alloc. */
 struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank);
 /* A case with everything but seed, num_ranks and max_tokens drawn at random. */
 struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_tokens);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 
 static const struct ep_oracle_tokens *own_tokens(const struct ep_rank *self)
 {
@@ -70,8 +70,8 @@ static int compare_and_free(struct ep_rank *self, struct ep_array *got, const vo
 static int compare_layout(struct ep_rank *self, struct layout *got)
 {
     const struct ep_oracle_layout expected = {
-        oracle_alloc(got->per_rank.bytes), oracle_alloc(got->per_node.bytes),
-        oracle_alloc(got->per_expert.bytes), oracle_alloc(got->in_rank.bytes)};
+        tests_alloc(got->per_rank.bytes), tests_alloc(got->per_node.bytes),
+        tests_alloc(got->per_expert.bytes), tests_alloc(got->in_rank.bytes)};
     ep_oracle_layout(&self->world->problem, self->context->rank, &expected);
     const int failed =
         compare_and_free(self, &got->per_rank, expected.num_tokens_per_rank,
@@ -81,10 +81,10 @@ static int compare_layout(struct ep_rank *self, struct layout *got)
         compare_and_free(self, &got->per_expert, expected.num_tokens_per_expert,
                          "num_tokens_per_expert") ||
         compare_and_free(self, &got->in_rank, expected.is_token_in_rank, "is_token_in_rank");
-    free(expected.num_tokens_per_rank);
-    free(expected.num_tokens_per_node);
-    free(expected.num_tokens_per_expert);
-    free(expected.is_token_in_rank);
+    tests_free(expected.num_tokens_per_rank);
+    tests_free(expected.num_tokens_per_node);
+    tests_free(expected.num_tokens_per_expert);
+    tests_free(expected.is_token_in_rank);
     return failed;
 }
 
@@ -125,8 +125,8 @@ static int compare_device_counts(struct ep_rank *self, const weft_ep_device_coun
 {
     const size_t num_experts = (size_t)self->world->received[self->context->rank].num_local_experts;
     const size_t num_ranks = (size_t)self->context->num_ranks;
-    int32_t *per_rank = oracle_alloc(num_ranks * 4);
-    int32_t *per_expert = oracle_alloc(num_experts * 4);
+    int32_t *per_rank = tests_alloc(num_ranks * 4);
+    int32_t *per_expert = tests_alloc(num_experts * 4);
     weft_ep_counts counts = {.num_recv_per_rank = per_rank, .num_recv_per_expert = per_expert};
     RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, &counts.num_recv_tokens,
                                                   device->num_recv_tokens, 4));
@@ -135,8 +135,8 @@ static int compare_device_counts(struct ep_rank *self, const weft_ep_device_coun
     RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, per_expert,
                                                   device->num_recv_per_expert, num_experts * 4));
     const int failed = compare_counts(self, &counts);
-    free(per_rank);
-    free(per_expert);
+    tests_free(per_rank);
+    tests_free(per_expert);
     return failed;
 }
 

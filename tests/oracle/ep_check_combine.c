@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
+#include "harness/memory.h"
 #include "oracle/ep_check.h"
-#include "oracle/oracle_alloc.h"
 #include "oracle/oracle_float.h"
 #include "workload/rng.h"
 
@@ -155,8 +155,8 @@ static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
 {
     const struct reader reader = {self->world, combine->shape};
     const size_t num_ranks = (size_t)self->world->spec.num_ranks;
-    int32_t *capacities = oracle_alloc(sizeof(int32_t) * num_ranks);
-    void *expected = oracle_alloc(row_bytes_of(combine->shape));
+    int32_t *capacities = tests_alloc(sizeof(int32_t) * num_ranks);
+    void *expected = tests_alloc(row_bytes_of(combine->shape));
     int failed = 0;
     for (int32_t rank = 0; rank < self->world->spec.num_ranks; rank++)
         capacities[rank] = ep_capacity_of(self->world, combine->shape->capacity, rank);
@@ -170,8 +170,8 @@ static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
                                              .reader = &reader};
     for (int32_t token = 0; token < num_own_tokens(self) && !failed; token++)
         failed = verify_token(self, combine, &oracle, token, expected);
-    free(capacities);
-    free(expected);
+    tests_free(capacities);
+    tests_free(expected);
     return failed;
 }
 

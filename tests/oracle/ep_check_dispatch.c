@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
+#include "harness/memory.h"
 #include "oracle/ep_check.h"
-#include "oracle/oracle_alloc.h"
 #include "workload/rng.h"
 
 static uint64_t plane_key(const struct ep_rank *self, const struct ep_dispatch_shape *shape,
@@ -92,7 +92,7 @@ static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int3
 {
     const uint64_t row_bytes = dispatch->shape->planes[plane].row_bytes;
     const struct ep_oracle_row *rows = self->world->received[self->context->rank].rows;
-    void *expected = oracle_alloc(row_bytes);
+    void *expected = tests_alloc(row_bytes);
     int failed = 0;
     for (int32_t row = 0; row < num_delivered(self, dispatch) && !failed; row++) {
         ep_data_bytes(plane_key(self, dispatch->shape, plane),
@@ -101,7 +101,7 @@ static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int3
         failed = ep_compare(self, (char *)dispatch->dst[plane].host + (uint64_t)row * row_bytes,
                             expected, row_bytes, "plane", row);
     }
-    free(expected);
+    tests_free(expected);
     return failed || ep_array_check_and_free(self, &dispatch->dst[plane], "plane");
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 
 enum { GUARD_BYTES = 128, ALIGNMENT = 256 };
 
@@ -26,7 +26,7 @@ struct ep_memory {
 
 struct ep_memory *ep_memory_create(void)
 {
-    return oracle_alloc(sizeof(struct ep_memory));
+    return tests_alloc(sizeof(struct ep_memory));
 }
 
 int ep_memory_reserve(struct ep_rank *self, uint64_t bytes)
@@ -45,7 +45,7 @@ int ep_memory_destroy(struct ep_rank *self)
     if (ep_memory_forget_inputs(self))
         return 1;
     RANK_CHECK_OK(self->context, weft_memory_free(self->comm, self->memory->pool));
-    free(self->memory);
+    tests_free(self->memory);
     self->memory = NULL;
     return 0;
 }
@@ -94,7 +94,7 @@ int ep_array_alloc(struct ep_rank *self, struct ep_array *array, enum ep_place p
     else if (own_alloc(self, array->block_bytes, &block))
         return 1;
     array->block = block;
-    array->host_block = oracle_alloc(array->block_bytes);
+    array->host_block = tests_alloc(array->block_bytes);
     memset(array->host_block, EP_GUARD, array->block_bytes);
     RANK_CHECK_OK(self->context,
                   weft_memory_copy(self->comm, block, array->host_block, array->block_bytes));
@@ -112,7 +112,7 @@ int ep_array_free(struct ep_rank *self, struct ep_array *array)
         RANK_CHECK_OK(self->context, weft_arena_free(self->arena, array->block));
     else if (array->block != NULL)
         failed = own_free(self, array->block);
-    free(array->host_block);
+    tests_free(array->host_block);
     *array = (struct ep_array){0};
     return failed;
 }
@@ -191,7 +191,7 @@ int ep_rank_inputs(struct ep_rank *self, struct ep_inputs *inputs)
     while (of_world != NULL && of_world->world != self->world)
         of_world = of_world->next;
     if (of_world == NULL) {
-        of_world = oracle_alloc(sizeof *of_world);
+        of_world = tests_alloc(sizeof *of_world);
         of_world->world = self->world;
         of_world->next = self->memory->inputs;
         self->memory->inputs = of_world;
@@ -209,7 +209,7 @@ int ep_memory_forget_inputs(struct ep_rank *self)
         struct world_inputs *next = inputs->next;
         if (ep_array_free(self, &inputs->topk_idx) || ep_array_free(self, &inputs->topk_weights))
             return 1;
-        free(inputs);
+        tests_free(inputs);
         inputs = next;
     }
     self->memory->inputs = NULL;

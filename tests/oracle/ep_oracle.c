@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 
 void ep_oracle_default_placement(int32_t num_ranks, int32_t num_experts, int32_t *expert_offsets,
                                  int32_t *expert_ranks)
@@ -111,19 +111,19 @@ static void received_alloc(const struct ep_oracle_problem *problem,
                            struct ep_oracle_received *received)
 {
     int64_t num_tokens = 0;
-    received->row_of_source_token = oracle_alloc(sizeof(int32_t *) * (size_t)problem->num_ranks);
+    received->row_of_source_token = tests_alloc(sizeof(int32_t *) * (size_t)problem->num_ranks);
     for (int32_t source = 0; source < problem->num_ranks; source++) {
         const int32_t num_source_tokens = problem->tokens[source].num_tokens;
         received->row_of_source_token[source] =
-            oracle_alloc(sizeof(int32_t) * (size_t)num_source_tokens);
+            tests_alloc(sizeof(int32_t) * (size_t)num_source_tokens);
         num_tokens += num_source_tokens;
     }
     const size_t num_choices = (size_t)num_tokens * (size_t)problem->num_topk;
-    received->rows = oracle_alloc(sizeof(struct ep_oracle_row) * (size_t)num_tokens);
-    received->topk_idx = oracle_alloc(sizeof(int32_t) * num_choices);
-    received->topk_weights = oracle_alloc(sizeof(float) * num_choices);
-    received->num_per_rank = oracle_alloc(sizeof(int32_t) * (size_t)problem->num_ranks);
-    received->num_per_expert = oracle_alloc(sizeof(int32_t) * (size_t)received->num_local_experts);
+    received->rows = tests_alloc(sizeof(struct ep_oracle_row) * (size_t)num_tokens);
+    received->topk_idx = tests_alloc(sizeof(int32_t) * num_choices);
+    received->topk_weights = tests_alloc(sizeof(float) * num_choices);
+    received->num_per_rank = tests_alloc(sizeof(int32_t) * (size_t)problem->num_ranks);
+    received->num_per_expert = tests_alloc(sizeof(int32_t) * (size_t)received->num_local_experts);
 }
 
 /* Appends the token if one of its choices is served by `rank`. */
@@ -158,7 +158,7 @@ void ep_oracle_receive(const struct ep_oracle_problem *problem, int32_t rank,
                        struct ep_oracle_received *received)
 {
     memset(received, 0, sizeof *received);
-    int32_t *local_of_expert = oracle_alloc(sizeof(int32_t) * (size_t)problem->num_experts);
+    int32_t *local_of_expert = tests_alloc(sizeof(int32_t) * (size_t)problem->num_experts);
     for (int32_t expert = 0; expert < problem->num_experts; expert++)
         local_of_expert[expert] =
             rank_has_expert(problem, rank, expert) ? received->num_local_experts++ : -1;
@@ -171,18 +171,18 @@ void ep_oracle_receive(const struct ep_oracle_problem *problem, int32_t rank,
     for (int32_t local = 0; local < received->num_local_experts; local++)
         received->num_per_expert[local] =
             (received->num_per_expert[local] + alignment - 1) / alignment * alignment;
-    free(local_of_expert);
+    tests_free(local_of_expert);
 }
 
 void ep_oracle_received_free(const struct ep_oracle_problem *problem,
                              struct ep_oracle_received *received)
 {
     for (int32_t source = 0; source < problem->num_ranks; source++)
-        free(received->row_of_source_token[source]);
-    free(received->row_of_source_token);
-    free(received->rows);
-    free(received->topk_idx);
-    free(received->topk_weights);
-    free(received->num_per_rank);
-    free(received->num_per_expert);
+        tests_free(received->row_of_source_token[source]);
+    tests_free(received->row_of_source_token);
+    tests_free(received->rows);
+    tests_free(received->topk_idx);
+    tests_free(received->topk_weights);
+    tests_free(received->num_per_rank);
+    tests_free(received->num_per_expert);
 }

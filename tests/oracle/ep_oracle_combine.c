@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/memory.h"
 #include "oracle/ep_oracle.h"
-#include "oracle/oracle_alloc.h"
 #include "oracle/oracle_float.h"
 
 /* Whose rows are summed: those that answer a token. */
@@ -35,11 +35,11 @@ typedef void add_answer(const struct answers *answers, int32_t rank, int32_t row
 static void add_row(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
 {
     const struct ep_oracle_combine *combine = answers->combine;
-    void *x = oracle_alloc(oracle_element_bytes(combine->dtype) * (size_t)combine->hidden);
+    void *x = tests_alloc(oracle_element_bytes(combine->dtype) * (size_t)combine->hidden);
     combine->read_x(combine->reader, rank, row_idx, x);
     for (int64_t i = 0; i < combine->hidden; i++)
         sum[i] += oracle_load(combine->dtype, x, i);
-    free(x);
+    tests_free(x);
 }
 
 static void add_weights(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
@@ -66,7 +66,7 @@ static void add_node(const struct answers *answers, int32_t node, add_answer *ad
 static void add_answers(const struct answers *answers, add_answer *add, weft_dtype wire, int64_t n,
                         float *sum)
 {
-    float *partial = oracle_alloc(sizeof(float) * (size_t)n);
+    float *partial = tests_alloc(sizeof(float) * (size_t)n);
     for (int32_t node = 0; node < answers->problem->num_nodes; node++) {
         if (answers->problem->num_nodes == 1) {
             add_node(answers, node, add, sum);
@@ -80,7 +80,7 @@ static void add_answers(const struct answers *answers, add_answer *add, weft_dty
             sum[i] += oracle_load(wire, &partial[i], 0);
         }
     }
-    free(partial);
+    tests_free(partial);
 }
 
 void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
@@ -91,14 +91,14 @@ void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
     const struct answers answers = {problem, received, combine, source_rank, token};
     const int64_t hidden = combine->hidden;
     const weft_dtype wire = combine->wire == EP_WIRE_FP32 ? WEFT_FP32 : combine->dtype;
-    float *sum = oracle_alloc(sizeof(float) * (size_t)hidden);
+    float *sum = tests_alloc(sizeof(float) * (size_t)hidden);
     for (int64_t i = 0; i < hidden; i++)
         sum[i] = 0.0F + (bias_element(combine, 0, token * hidden + i) +
                          bias_element(combine, 1, token * hidden + i));
     add_answers(&answers, add_row, wire, hidden, sum);
     for (int64_t i = 0; i < hidden; i++)
         oracle_store(combine->dtype, out, i, sum[i]);
-    free(sum);
+    tests_free(sum);
 }
 
 void ep_oracle_combine_weights(const struct ep_oracle_problem *problem,

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "oracle/oracle_alloc.h"
+#include "harness/memory.h"
 #include "workload/rng.h"
 
 enum { ARENA_BYTES = 4 << 20 };
@@ -67,10 +67,10 @@ struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *s
     of_ranks.num_nodes = trials->num_nodes;
     if (trials->num_trials == trials->max_trials) {
         trials->max_trials = 2 * trials->max_trials + 8;
-        struct ep_trial *larger = oracle_alloc(sizeof *larger * (size_t)trials->max_trials);
+        struct ep_trial *larger = tests_alloc(sizeof *larger * (size_t)trials->max_trials);
         for (int32_t i = 0; i < trials->num_trials; i++)
             larger[i] = trials->trials[i];
-        free(trials->trials);
+        tests_free(trials->trials);
         trials->trials = larger;
     }
     struct ep_trial *trial = &trials->trials[trials->num_trials++];
@@ -98,7 +98,7 @@ int ep_trials_run(struct ep_trials *trials, enum ranks_mode mode)
     const int num_failed = ranks_run(mode, trials->num_ranks, run_rank, trials);
     for (int32_t i = 0; i < trials->num_trials; i++)
         ep_world_destroy(trials->trials[i].world);
-    free(trials->trials);
+    tests_free(trials->trials);
     *trials = (struct ep_trials){0};
     return num_failed;
 }

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "oracle/coll_oracle.h"
 #include "oracle/coll_rank.h"
-#include "oracle/oracle_alloc.h"
 #include "oracle/oracle_float.h"
 #include "workload/rng.h"
 
@@ -98,13 +98,13 @@ static void simulate_step(struct plan *plan, const struct step *step)
     const uint64_t bytes = NUM_RANKS * plan->row_bytes;
     char *from[NUM_RANKS];
     for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
-        from[rank] = oracle_alloc(bytes);
+        from[rank] = tests_alloc(bytes);
         memcpy(from[rank], plan->images[rank][step->from], bytes);
     }
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         simulate_rank(plan, step, rank, from, plan->images[rank][step->to]);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        free(from[rank]);
+        tests_free(from[rank]);
 }
 
 static void first_content(const struct plan *plan, int32_t rank, int buffer, char *content)
@@ -120,7 +120,7 @@ static void simulate(struct plan *plan)
 {
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         for (int buffer = 0; buffer < NUM_BUFFERS; buffer++) {
-            plan->images[rank][buffer] = oracle_alloc(NUM_RANKS * plan->row_bytes);
+            plan->images[rank][buffer] = tests_alloc(NUM_RANKS * plan->row_bytes);
             first_content(plan, rank, buffer, plan->images[rank][buffer]);
         }
     for (int idx = 0; idx < NUM_STEPS; idx++) {
@@ -206,7 +206,7 @@ static void run(enum ranks_mode mode, uint64_t row_bytes, int setup)
     assert_int_equal(ranks_run(mode, NUM_RANKS, run_chain, &plan), 0);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         for (int buffer = 0; buffer < NUM_BUFFERS; buffer++)
-            free(plan.images[rank][buffer]);
+            tests_free(plan.images[rank][buffer]);
 }
 
 /* The whole buffer of NUM_RANKS rows must fit into the packets of every setup. */

@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
+#include "harness/memory.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 
 enum { NUM_RANKS = 3, NUM_SEATS = 3, NUM_ROUNDS = 24, SEAT_ARENA_BYTES = 6 << 20 };
 
@@ -97,7 +97,7 @@ static int issue_and_verify(struct ranks_context *context, struct seat *seats)
 
 static int in_several_comms(struct ranks_context *context)
 {
-    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    struct seat *seats = tests_alloc(sizeof *seats * NUM_SEATS);
     if (ep_rank_open(&seats[0].rank, context, 0, SEAT_ARENA_BYTES))
         return 1;
     for (int i = 1; i < NUM_SEATS; i++) {
@@ -114,13 +114,13 @@ static int in_several_comms(struct ranks_context *context)
     for (int i = NUM_SEATS - 1; i >= 0; i--)
         if (seat_leave(&seats[i]) || ep_rank_close(&seats[i].rank))
             return 1;
-    free(seats);
+    tests_free(seats);
     return 0;
 }
 
 static int in_several_colls(struct ranks_context *context)
 {
-    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    struct seat *seats = tests_alloc(sizeof *seats * NUM_SEATS);
     struct ep_rank self;
     if (ep_rank_open(&self, context, 0, NUM_SEATS * SEAT_ARENA_BYTES))
         return 1;
@@ -137,14 +137,14 @@ static int in_several_colls(struct ranks_context *context)
             return 1;
         RANK_CHECK_OK(context, weft_stream_destroy(seats[i].rank.stream));
     }
-    free(seats);
+    tests_free(seats);
     return ep_rank_close(&self);
 }
 
-static void run(rank_function function, void *argument)
+static void run(rank_function function, const struct ep_world *world)
 {
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, function, argument), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, argument), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, function, world), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, world), 0);
 }
 
 static void communicators_at_once(void **state)
@@ -162,7 +162,7 @@ static void colls_at_once_on_one_communicator(void **state)
 /* The operations of one coll are ordered even when each is given another stream. */
 static int on_alternating_streams(struct ranks_context *context)
 {
-    struct seat *seat = oracle_alloc(sizeof *seat);
+    struct seat *seat = tests_alloc(sizeof *seat);
     weft_stream *streams[NUM_SEATS];
     if (ep_rank_open(&seat->rank, context, 0, SEAT_ARENA_BYTES) || seat_open(seat, context, 0))
         return 1;
@@ -182,7 +182,7 @@ static int on_alternating_streams(struct ranks_context *context)
     for (int i = 0; i < NUM_SEATS; i++)
         RANK_CHECK_OK(context, weft_stream_destroy(streams[i]));
     const int failed = ep_rank_close(&seat->rank);
-    free(seat);
+    tests_free(seat);
     return failed;
 }
 
@@ -221,8 +221,8 @@ static int issue_layers(struct seat *seat, struct layer *layers)
 
 static int beside_ep(struct ranks_context *context)
 {
-    struct layer *layers = oracle_alloc(sizeof *layers * NUM_ROUNDS);
-    struct seat *seat = oracle_alloc(sizeof *seat);
+    struct layer *layers = tests_alloc(sizeof *layers * NUM_ROUNDS);
+    struct seat *seat = tests_alloc(sizeof *seat);
     struct ep_rank *rank = &seat->rank;
     if (ep_rank_open(rank, context, 0, 2 * SEAT_ARENA_BYTES) ||
         ep_rank_enter(rank, context->argument) || seat_open(seat, context, 0) || ep_route(rank) ||
@@ -233,8 +233,8 @@ static int beside_ep(struct ranks_context *context)
             ep_combine_verify(rank, &layers[round].combine))
             return 1;
     const int failed = seat_leave(seat) || ep_rank_leave(rank) || ep_rank_close(rank);
-    free(layers);
-    free(seat);
+    tests_free(layers);
+    tests_free(seat);
     return failed;
 }
 

@@ -17,11 +17,11 @@
 enum { MAX_RANKS = 9 };
 
 /* All this is the host's: ranks on GPUs, which take long to start, are threads only. */
-static void run_in_both_modes(int32_t num_ranks, rank_function function, void *argument)
+static void run_in_both_modes(int32_t num_ranks, rank_function function)
 {
-    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, argument), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, NULL), 0);
     if (tests_rounds(2, 1) == 2)
-        assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, argument), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, NULL), 0);
 }
 
 enum { BLOB_PERIOD = 256 };
@@ -87,7 +87,7 @@ static void ranks_meet_and_gather(void **state)
     (void)state;
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(1, 4))
-        run_in_both_modes(num_ranks, meet_and_gather, NULL);
+        run_in_both_modes(num_ranks, meet_and_gather);
 }
 
 static void the_rendezvous_may_live_in_rank_0(void **state)
@@ -117,7 +117,7 @@ static int gather_the_largest(struct ranks_context *context)
 static void blobs_may_have_a_mebibyte(void **state)
 {
     (void)state;
-    run_in_both_modes(4, gather_the_largest, NULL);
+    run_in_both_modes(4, gather_the_largest);
 }
 
 /* The id is used again, by the same ranks in another order. */
@@ -140,7 +140,7 @@ static int meet_again(struct ranks_context *context)
 static void an_id_serves_one_communicator_after_another(void **state)
 {
     (void)state;
-    run_in_both_modes(4, meet_again, NULL);
+    run_in_both_modes(4, meet_again);
 }
 
 static int meet_twice(struct ranks_context *context)
@@ -233,7 +233,7 @@ static void teams_of_virtual_nodes(void **state)
 {
     (void)state;
     for (int32_t num_ranks = 6; num_ranks <= tests_rounds(9, 6); num_ranks += 3)
-        run_in_both_modes(num_ranks, see_teams, NULL);
+        run_in_both_modes(num_ranks, see_teams);
 }
 
 static int split_into_colors(struct ranks_context *context)
@@ -271,7 +271,7 @@ static void splits_form_new_communicators(void **state)
     (void)state;
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(2, 4))
-        run_in_both_modes(num_ranks, split_into_colors, NULL);
+        run_in_both_modes(num_ranks, split_into_colors);
 }
 
 /* Children outlive their parent, and split again. */
@@ -295,7 +295,7 @@ static int split_deeply(struct ranks_context *context)
 static void children_outlive_their_parents(void **state)
 {
     (void)state;
-    run_in_both_modes(tests_rounds(8, 4), split_deeply, NULL);
+    run_in_both_modes(tests_rounds(8, 4), split_deeply);
 }
 
 int main(void)

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "harness/ranks.h"
-#include "oracle/oracle_alloc.h"
 
 enum { NUM_RANKS = 4 };
 
@@ -156,7 +156,7 @@ static void every_launcher_starts_a_world(void **state)
                                               .id = style == WEFT_RUN ? RANKS_ID_BY_HOST
                                                                       : RANKS_ID_NONE,
                                               .num_ranks = NUM_RANKS,
-                                              .argument = &plan};
+                                              RANKS_ARGUMENT(&plan)};
         assert_int_equal(ranks_run_with(&options, start_from_environment), 0);
     }
 }
@@ -165,13 +165,13 @@ static int start_alone(struct ranks_context *context)
 {
     weft_comm *comm, *child;
     const size_t bytes = 5 << 20;
-    void *ptr, *content = oracle_alloc(bytes);
+    void *ptr, *content = tests_alloc(bytes);
     RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
     if (check_world(context, comm) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_heap_alloc(comm, bytes, &ptr));
     RANK_CHECK_OK(context, weft_memory_copy(comm, ptr, content, bytes));
-    free(content);
+    tests_free(content);
     RANK_CHECK(context, weft_ptr(comm, ptr, 0) == ptr, "its own heap is elsewhere");
     RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, NULL, &child));
     if (check_world(context, child) != 0)
@@ -219,8 +219,10 @@ static void settings_come_from_the_environment(void **state)
 {
     (void)state;
     struct plan plan = plan_of(SLURM);
-    const struct ranks_options options = {
-        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = NUM_RANKS, .argument = &plan};
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = RANKS_ID_NONE,
+                                          .num_ranks = NUM_RANKS,
+                                          RANKS_ARGUMENT(&plan)};
     assert_int_equal(ranks_run_with(&options, see_nodes), 0);
 }
 
@@ -244,8 +246,10 @@ static void the_rendezvous_may_come_last(void **state)
 {
     (void)state;
     struct plan plan = plan_of(TORCHRUN);
-    const struct ranks_options options = {
-        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = NUM_RANKS, .argument = &plan};
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = RANKS_ID_NONE,
+                                          .num_ranks = NUM_RANKS,
+                                          RANKS_ARGUMENT(&plan)};
     assert_int_equal(ranks_run_with(&options, come_late), 0);
 }
 
@@ -272,7 +276,7 @@ static void a_port_that_is_taken_is_named(void **state)
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fd, 1), 0);
     const struct ranks_options options = {
-        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1, .argument = &plan};
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1, RANKS_ARGUMENT(&plan)};
     assert_int_equal(ranks_run_with(&options, find_the_port_taken), 0);
     close(fd);
 }

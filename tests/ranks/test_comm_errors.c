@@ -16,11 +16,11 @@
 enum { MAX_RANKS = 9 };
 
 /* All this is the host's: ranks on GPUs, which take long to start, are threads only. */
-static void run_in_both_modes(int32_t num_ranks, rank_function function, void *argument)
+static void run_in_both_modes(int32_t num_ranks, rank_function function)
 {
-    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, argument), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, NULL), 0);
     if (tests_rounds(2, 1) == 2)
-        assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, argument), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, NULL), 0);
 }
 
 static weft_comm_config config_of(uint32_t timeout_ms, int32_t num_nodes)
@@ -66,9 +66,9 @@ static int claim_the_same_rank(struct ranks_context *context)
 static void ranks_that_disagree_are_told_so(void **state)
 {
     (void)state;
-    run_in_both_modes(4, disagree_on_num_ranks, NULL);
-    run_in_both_modes(4, disagree_on_num_nodes, NULL);
-    run_in_both_modes(4, claim_the_same_rank, NULL);
+    run_in_both_modes(4, disagree_on_num_ranks);
+    run_in_both_modes(4, disagree_on_num_nodes);
+    run_in_both_modes(4, claim_the_same_rank);
 }
 
 static int gather_different_sizes(struct ranks_context *context)
@@ -89,7 +89,7 @@ static int gather_different_sizes(struct ranks_context *context)
 static void gathers_of_different_sizes(void **state)
 {
     (void)state;
-    run_in_both_modes(4, gather_different_sizes, NULL);
+    run_in_both_modes(4, gather_different_sizes);
 }
 
 /* ---------------------------------------------------------------- absence */
@@ -143,9 +143,9 @@ static int miss_a_gather(struct ranks_context *context)
 static void missing_ranks_are_named(void **state)
 {
     (void)state;
-    run_in_both_modes(5, miss_ranks, NULL);
-    run_in_both_modes(1, miss_the_rendezvous, NULL);
-    run_in_both_modes(3, miss_a_gather, NULL);
+    run_in_both_modes(5, miss_ranks);
+    run_in_both_modes(1, miss_the_rendezvous);
+    run_in_both_modes(3, miss_a_gather);
 }
 
 static int leave_early(struct ranks_context *context)
@@ -171,7 +171,7 @@ static int leave_early(struct ranks_context *context)
 static void a_rank_that_left_is_named_when_needed(void **state)
 {
     (void)state;
-    run_in_both_modes(4, leave_early, NULL);
+    run_in_both_modes(4, leave_early);
 }
 
 /* Rank 0, whose process serves the rendezvous, leaves and ends. */
@@ -232,7 +232,7 @@ static int abort_a_wait(struct ranks_context *context)
 static void an_abort_ends_all_waits(void **state)
 {
     (void)state;
-    run_in_both_modes(1 + 3, abort_a_wait, NULL);
+    run_in_both_modes(1 + 3, abort_a_wait);
 }
 
 static void bad_arguments_are_named(void **state)

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 
 enum {
     WORDS_PER_RANK = 512,
@@ -89,7 +89,7 @@ static int visit(struct ranks_context *context)
     const int32_t num_nodes = context->argument != NULL ? *(const int32_t *)context->argument : 1;
     /* Ranks of several processes take turns on a GPU, by the millisecond; others sleep in the network. */
     const int32_t num_steps = num_nodes > 1 ? 200 : tests_rounds(ep_grid_size(1000, 100), 200);
-    struct visitor *visitor = oracle_alloc(sizeof *visitor);
+    struct visitor *visitor = tests_alloc(sizeof *visitor);
     void *words;
     if (ep_rank_open(&visitor->rank, context, num_nodes, 4096))
         return 1;
@@ -97,7 +97,7 @@ static int visit(struct ranks_context *context)
     const size_t bytes = (size_t)context->num_ranks * ROW_BYTES;
     RANK_CHECK_OK(context, weft_heap_alloc(visitor->rank.comm, bytes, &words));
     visitor->words = words;
-    visitor->copy = oracle_alloc(bytes);
+    visitor->copy = tests_alloc(bytes);
     for (int32_t i = 0; i < num_steps; i++) {
         if (step(visitor))
             return 1;
@@ -109,8 +109,8 @@ static int visit(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_heap_free(visitor->rank.comm, visitor->words));
     if (ep_rank_close(&visitor->rank))
         return 1;
-    free(visitor->copy);
-    free(visitor);
+    tests_free(visitor->copy);
+    tests_free(visitor);
     return 0;
 }
 
@@ -118,7 +118,7 @@ static void run_on_nodes(enum ranks_mode mode, int32_t num_ranks, int32_t num_no
 {
     const struct ranks_options options = {.mode = mode,
                                           .num_ranks = num_ranks,
-                                          .argument = &num_nodes,
+                                          RANKS_ARGUMENT(&num_nodes),
                                           .shared_bytes = sizeof(uint64_t)};
     assert_int_equal(ranks_run_with(&options, visit), 0);
 }

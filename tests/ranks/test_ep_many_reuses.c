@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 
 enum { HIDDEN = 4, NUM_BETWEEN_SYNCHRONISATIONS = 100 };
 
@@ -95,7 +95,7 @@ static int chain_open(struct chain *chain, struct ranks_context *context)
         ep_array_alloc(&chain->rank, &chain->src, EP_INPUT, own_bytes, 0) ||
         ep_array_alloc(&chain->rank, &chain->out, EP_OWN, own_bytes, 0))
         return 1;
-    chain->num_copies = oracle_alloc((size_t)chain->num_tokens * sizeof(int32_t));
+    chain->num_copies = tests_alloc((size_t)chain->num_tokens * sizeof(int32_t));
     for (int32_t token = 0; token < chain->num_tokens; token++)
         for (int32_t rank = 0; rank < context->num_ranks; rank++)
             chain->num_copies[token] +=
@@ -151,7 +151,7 @@ static int run_chain(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_stream_synchronize(chain.rank.stream));
     RANK_CHECK(context, chain.round == num_steps, "%d steps ran", chain.round);
     RANK_CHECK(context, chain.num_wrong == 0, "%lld wrong values", (long long)chain.num_wrong);
-    free(chain.num_copies);
+    tests_free(chain.num_copies);
     return ep_array_check_and_free(&chain.rank, &chain.dst, "dst") ||
            ep_array_free(&chain.rank, &chain.src) ||
            ep_array_check_and_free(&chain.rank, &chain.out, "out") || ep_rank_leave(&chain.rank) ||

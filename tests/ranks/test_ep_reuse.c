@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 
 static const struct ep_case usual = {.seed = 30,
                                      .num_ranks = 4,
@@ -142,9 +142,9 @@ static void handles_filled_again(void **state)
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_world *worlds[NUM_WORLDS];
         make_worlds(worlds, num_nodes);
-        assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again, worlds), 0);
-        assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again_ahead, worlds), 0);
-        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, fill_again_ahead, worlds), 0);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again, &worlds), 0);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again_ahead, &worlds), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, fill_again_ahead, &worlds), 0);
         destroy_worlds(worlds);
     }
 }
@@ -192,7 +192,7 @@ static int use_all(struct ep_rank *self, struct batch *batches)
 static int many_at_once(struct ranks_context *context)
 {
     struct ep_world **worlds = context->argument;
-    struct batch *batches = oracle_alloc(sizeof *batches * NUM_WORLDS);
+    struct batch *batches = tests_alloc(sizeof *batches * NUM_WORLDS);
     struct ep_rank self;
     if (ep_rank_open(&self, context, worlds[0]->spec.num_nodes, 4 << 20) ||
         ep_rank_enter(&self, worlds[0]) || fill_all(&self, worlds, batches) ||
@@ -200,7 +200,7 @@ static int many_at_once(struct ranks_context *context)
         return 1;
     for (int i = 0; i < NUM_WORLDS; i++)
         RANK_CHECK_OK(context, weft_ep_handle_destroy(batches[i].rank.handle));
-    free(batches);
+    tests_free(batches);
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
@@ -211,8 +211,8 @@ static void many_handles_at_once(void **state)
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_world *worlds[NUM_WORLDS];
         make_worlds(worlds, num_nodes);
-        assert_int_equal(ranks_run(RANKS_THREADS, 4, many_at_once, worlds), 0);
-        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_at_once, worlds), 0);
+        assert_int_equal(ranks_run(RANKS_THREADS, 4, many_at_once, &worlds), 0);
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_at_once, &worlds), 0);
         destroy_worlds(worlds);
     }
 }

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 
 static const struct ep_case usual = {.seed = 40,
                                      .num_ranks = 4,
@@ -72,7 +72,7 @@ static int issue_and_verify(struct ranks_context *context, struct seat *seats)
 static int in_several_comms(struct ranks_context *context)
 {
     struct ep_world **worlds = context->argument;
-    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    struct seat *seats = tests_alloc(sizeof *seats * NUM_SEATS);
     if (ep_rank_open(&seats[0].rank, context, worlds[0]->spec.num_nodes, 2 << 20))
         return 1;
     for (int i = 1; i < NUM_SEATS; i++) {
@@ -89,14 +89,14 @@ static int in_several_comms(struct ranks_context *context)
     for (int i = NUM_SEATS - 1; i >= 0; i--)
         if (ep_rank_leave(&seats[i].rank) || ep_rank_close(&seats[i].rank))
             return 1;
-    free(seats);
+    tests_free(seats);
     return 0;
 }
 
 static int in_several_eps(struct ranks_context *context)
 {
     struct ep_world **worlds = context->argument;
-    struct seat *seats = oracle_alloc(sizeof *seats * NUM_SEATS);
+    struct seat *seats = tests_alloc(sizeof *seats * NUM_SEATS);
     struct ep_rank self;
     if (ep_rank_open(&self, context, worlds[0]->spec.num_nodes, 6 << 20))
         return 1;
@@ -113,7 +113,7 @@ static int in_several_eps(struct ranks_context *context)
             return 1;
         RANK_CHECK_OK(context, weft_stream_destroy(seats[i].rank.stream));
     }
-    free(seats);
+    tests_free(seats);
     return ep_rank_close(&self);
 }
 
@@ -127,8 +127,8 @@ static void run_with_worlds_of(rank_function function, int32_t num_nodes)
         spec.num_topk = i + 1;
         worlds[i] = ep_world_create(&spec);
     }
-    assert_int_equal(ranks_run(RANKS_THREADS, usual.num_ranks, function, worlds), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, usual.num_ranks, function, worlds), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, usual.num_ranks, function, &worlds), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, usual.num_ranks, function, &worlds), 0);
     for (int i = 0; i < NUM_SEATS; i++)
         ep_world_destroy(worlds[i]);
 }
@@ -178,7 +178,7 @@ static int issue_alternating(struct seat *seat, weft_stream *const *streams)
 
 static int on_alternating_streams(struct ranks_context *context)
 {
-    struct seat *seat = oracle_alloc(sizeof *seat);
+    struct seat *seat = tests_alloc(sizeof *seat);
     struct ep_rank self;
     weft_stream *streams[NUM_SEATS];
     const struct ep_world *world = context->argument;
@@ -195,7 +195,7 @@ static int on_alternating_streams(struct ranks_context *context)
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
         RANK_CHECK_OK(context, weft_stream_destroy(streams[i]));
-    free(seat);
+    tests_free(seat);
     return ep_rank_close(&self);
 }
 

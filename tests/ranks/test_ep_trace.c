@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "oracle/ep_trials.h"
-#include "oracle/oracle_alloc.h"
 #include "workload/trace.h"
 
 static const char *const names[] = {"dsv2lite-esft-intent.trace", "dsv2lite-esft-law.trace",
@@ -32,13 +32,13 @@ static struct ep_oracle_tokens rank_tokens(const struct trace *trace, int32_t la
     const int32_t first = trace_first_token(trace, rank, num_ranks);
     const int32_t num_tokens = trace_first_token(trace, rank + 1, num_ranks) - first;
     const size_t num_choices = (size_t)num_tokens * (size_t)trace->num_topk;
-    int32_t *narrow = oracle_alloc(num_choices * sizeof *narrow);
-    int64_t *topk_idx = oracle_alloc(num_choices * sizeof *topk_idx);
-    float *topk_weights = oracle_alloc(num_choices * sizeof *topk_weights);
+    int32_t *narrow = tests_alloc(num_choices * sizeof *narrow);
+    int64_t *topk_idx = tests_alloc(num_choices * sizeof *topk_idx);
+    float *topk_weights = tests_alloc(num_choices * sizeof *topk_weights);
     trace_read(trace, layer, first, num_tokens, narrow, topk_weights);
     for (size_t i = 0; i < num_choices; i++)
         topk_idx[i] = narrow[i];
-    free(narrow);
+    tests_free(narrow);
     return (struct ep_oracle_tokens){num_tokens, topk_idx, topk_weights};
 }
 
@@ -58,8 +58,8 @@ static struct ep_world *layer_world(const struct trace *trace, int32_t layer, in
     }
     struct ep_world *world = ep_world_create_from(&spec, tokens);
     for (int32_t rank = 0; rank < num_ranks; rank++) {
-        free((void *)(uintptr_t)tokens[rank].topk_idx);
-        free((void *)(uintptr_t)tokens[rank].topk_weights);
+        tests_free((void *)(uintptr_t)tokens[rank].topk_idx);
+        tests_free((void *)(uintptr_t)tokens[rank].topk_weights);
     }
     return world;
 }
@@ -92,13 +92,13 @@ static void run_trace(int which, int32_t num_ranks)
     if (trace == NULL)
         fail_msg("%s", error);
     struct layers layers = {.num_layers = ep_grid_size(trace->num_layers, 2)};
-    layers.worlds = oracle_alloc((size_t)layers.num_layers * sizeof *layers.worlds);
+    layers.worlds = tests_alloc((size_t)layers.num_layers * sizeof *layers.worlds);
     for (int32_t layer = 0; layer < layers.num_layers; layer++)
         layers.worlds[layer] = layer_world(trace, layer, num_ranks);
     assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, run_layers, &layers), 0);
     for (int32_t layer = 0; layer < layers.num_layers; layer++)
         ep_world_destroy(layers.worlds[layer]);
-    free(layers.worlds);
+    tests_free(layers.worlds);
     trace_close(trace);
 }
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "harness/ranks.h"
-#include "oracle/oracle_alloc.h"
 
 enum { MAX_RANKS = 9, ALIGNMENT = 256 };
 
@@ -79,13 +79,13 @@ static int check_strips(struct ranks_context *context, weft_comm *comm, const vo
 static int write_all_check_own(struct ranks_context *context, weft_comm *comm, void *ptr,
                                size_t num_words)
 {
-    uint64_t *words = oracle_alloc(num_words * sizeof *words);
+    uint64_t *words = tests_alloc(num_words * sizeof *words);
     if (write_strips(context, comm, ptr, words, num_words) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     if (check_strips(context, comm, ptr, words, num_words) != 0)
         return 1;
-    free(words);
+    tests_free(words);
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     return 0;
 }
@@ -217,9 +217,9 @@ static void what_is_freed_can_be_had_again(void **state)
 /* To the last byte. */
 static int write_bytes(struct ranks_context *context, weft_comm *comm, void *ptr, size_t num_bytes)
 {
-    char *content = oracle_alloc(num_bytes);
+    char *content = tests_alloc(num_bytes);
     RANK_CHECK_OK(context, weft_memory_copy(comm, ptr, content, num_bytes));
-    free(content);
+    tests_free(content);
     return 0;
 }
 

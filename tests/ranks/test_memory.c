@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "harness/memory.h"
 #include "harness/ranks.h"
 #include "oracle/ep_data.h"
-#include "oracle/oracle_alloc.h"
 
 enum { ALIGNMENT = 256, NUM_BLOCKS = 9 };
 
@@ -26,14 +26,14 @@ static int open_comm(struct ranks_context *context, weft_comm **comm)
 static int check_zeroed(struct ranks_context *context, weft_comm *comm, const void *block,
                         size_t bytes)
 {
-    char *content = oracle_alloc(bytes);
+    char *content = tests_alloc(bytes);
     size_t num_wrong = 0;
     memset(content, 1, bytes);
     RANK_CHECK_OK(context, weft_memory_copy(comm, content, block, bytes));
     for (size_t i = 0; i < bytes; i++)
         num_wrong += content[i] != 0;
     RANK_CHECK(context, num_wrong == 0, "%zu of %zu bytes are not 0", num_wrong, bytes);
-    free(content);
+    tests_free(content);
     return 0;
 }
 
@@ -42,7 +42,7 @@ static int allocate(struct ranks_context *context)
 {
     weft_comm *comm;
     void *blocks[NUM_BLOCKS];
-    char *garbage = oracle_alloc(sizes[NUM_BLOCKS - 1]);
+    char *garbage = tests_alloc(sizes[NUM_BLOCKS - 1]);
     memset(garbage, 0xa5, sizes[NUM_BLOCKS - 1]);
     if (open_comm(context, &comm))
         return 1;
@@ -58,7 +58,7 @@ static int allocate(struct ranks_context *context)
         for (int i = 0; i < NUM_BLOCKS; i++)
             RANK_CHECK_OK(context, weft_memory_free(comm, blocks[i]));
     }
-    free(garbage);
+    tests_free(garbage);
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
 }
@@ -74,14 +74,14 @@ static void memory_is_zeroed_and_aligned(void **state)
 static int copy_through(struct ranks_context *context, weft_comm *comm, void *first, void *second,
                         size_t bytes)
 {
-    char *sent = oracle_alloc(bytes), *received = oracle_alloc(bytes);
+    char *sent = tests_alloc(bytes), *received = tests_alloc(bytes);
     ep_data_bytes(bytes, context->rank, sent, bytes);
     RANK_CHECK_OK(context, weft_memory_copy(comm, first, sent, bytes));
     RANK_CHECK_OK(context, weft_memory_copy(comm, second, first, bytes));
     RANK_CHECK_OK(context, weft_memory_copy(comm, received, second, bytes));
     RANK_CHECK(context, memcmp(sent, received, bytes) == 0, "%zu bytes differ", bytes);
-    free(sent);
-    free(received);
+    tests_free(sent);
+    tests_free(received);
     return 0;
 }
 

@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "harness/machine.h"
+#include "harness/memory.h"
 #include "harness/stock.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
-#include "oracle/oracle_alloc.h"
 #include "workload/rng.h"
 
 enum { NUM_RANKS = 3, ALL_RANKS = (1 << NUM_RANKS) - 1 };
