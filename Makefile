@@ -15,7 +15,7 @@ build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test soak bench bench-hosts bench-cuda install format lint sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda soak bench bench-hosts bench-cuda install format lint sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -29,6 +29,11 @@ test: ## build and run all tests
 	@scripts/setup build test
 	@$(call build,release,-DWEFT_TESTS=ON)
 	ctest --preset release
+
+test-cuda: ## build, and run the tests on this machine's NVIDIA GPUs; writes build/test-cuda.log
+	@scripts/setup build test
+	@$(call build,release,-DWEFT_TESTS=ON)
+	scripts/test-cuda build
 
 soak: all ## explore SCHEDULES (default 100000) schedules of every operation, from SEED (1) on
 	build/weft sim --op all --schedules $(SCHEDULES) --seed $(SEED)
