@@ -9,7 +9,8 @@
  * it may be on its way, and one of many waits be about to end, while the others are stuck.
  *
  * Where there is no end, ranks wait in a circle: most often one of them has called something else. It is the
- * one that waits in another exchange than all others.
+ * one that waits in another exchange than all others; or, where that exchange has several operations, the one
+ * rank for which all others wait.
  */
 #include "comm/culprit.h"
 
@@ -81,10 +82,12 @@ struct found {
     int32_t next;           /* on the way to the end */
 };
 
-/* In which exchange a rank waits. */
+/* In which exchange a rank waits, and how many ranks wait for it. */
 struct place {
     enum { PLACE_UNKNOWN, PLACE_KNOWN } state;
     uint64_t exchange;
+    int32_t num_waiting;
+    int has_answered; /* with waits of its own, which are counted */
 };
 
 struct search {
@@ -106,8 +109,26 @@ static void add(struct search *search, const struct weft__wait *wait, int32_t wa
 
 static void note_place(struct search *search, int32_t rank, uint64_t exchange)
 {
-    if (search->places[rank].state == PLACE_UNKNOWN)
-        search->places[rank] = (struct place){PLACE_KNOWN, exchange};
+    struct place *place = &search->places[rank];
+    if (place->state == PLACE_UNKNOWN)
+        place->exchange = exchange;
+    place->state = PLACE_KNOWN;
+}
+
+/* What a rank has answered. */
+static void note_waits(struct search *search, int32_t rank, const struct weft__wait_list *waits)
+{
+    struct place *place = &search->places[rank];
+    if (waits->num_waits == 0 || place->has_answered)
+        return;
+    place->has_answered = 1;
+    note_place(search, rank, waits->waits[0].exchange);
+    for (int32_t i = 0; i < waits->num_waits; i++) {
+        int is_counted = waits->waits[i].rank == rank;
+        for (int32_t j = 0; j < i; j++)
+            is_counted |= waits->waits[j].rank == waits->waits[i].rank;
+        search->places[waits->waits[i].rank].num_waiting += !is_counted;
+    }
 }
 
 static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
@@ -124,8 +145,7 @@ static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
         }
         if (waits.num_waits == 0 && search->end == WEFT__NOBODY)
             search->end = asked;
-        if (waits.num_waits > 0)
-            note_place(search, wait->rank, waits.waits[0].exchange);
+        note_waits(search, wait->rank, &waits);
         for (int32_t i = 0; i < waits.num_waits; i++)
             add(search, &waits.waits[i], asked);
     }
@@ -137,11 +157,28 @@ static void ask_the_rest(weft_comm *comm, struct search *search, uint64_t exchan
 {
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         struct weft__wait_list waits;
-        if (search->places[rank].state == PLACE_UNKNOWN &&
-            weft__comm_ask(comm, rank, exchange, deadline_ns, &waits) == WEFT__ASK_ANSWERED &&
-            waits.num_waits > 0)
-            note_place(search, rank, waits.waits[0].exchange);
+        if (!search->places[rank].has_answered &&
+            weft__comm_ask(comm, rank, exchange, deadline_ns, &waits) == WEFT__ASK_ANSWERED)
+            note_waits(search, rank, &waits);
     }
+}
+
+/* The one rank for which all others wait, of three or more, or WEFT__NOBODY. */
+static int32_t find_awaited_one(const struct search *search, int32_t num_ranks)
+{
+    int32_t awaited_one = WEFT__NOBODY, num_answered = 0;
+    for (int32_t rank = 0; rank < num_ranks; rank++)
+        num_answered += search->places[rank].has_answered;
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        const struct place *place = &search->places[rank];
+        const int32_t num_others = num_answered - place->has_answered;
+        if (num_others < 2 || place->num_waiting < num_others)
+            continue;
+        if (awaited_one != WEFT__NOBODY)
+            return WEFT__NOBODY;
+        awaited_one = rank;
+    }
+    return awaited_one;
 }
 
 /* The one rank that waits in another exchange than all others, of three or more, or WEFT__NOBODY. */
@@ -174,7 +211,9 @@ static void blame_circle(weft_comm *comm, struct search *search, int64_t deadlin
     blame_direct(culprit, direct, "the ranks wait for each other in a circle");
     culprit->state = WEFT__CULPRIT_IN_CIRCLE;
     ask_the_rest(comm, search, direct->exchange, deadline_ns);
-    const int32_t odd_one = find_odd_one(search, comm->num_ranks);
+    int32_t odd_one = find_odd_one(search, comm->num_ranks);
+    if (odd_one == WEFT__NOBODY && awaited->exchange == own->exchange)
+        odd_one = find_awaited_one(search, comm->num_ranks);
     if (odd_one != WEFT__NOBODY) {
         culprit->rank = odd_one;
         tell(culprit, ", rank %d in another operation than the others", odd_one);

@@ -304,7 +304,7 @@ static void every_disagreement_between_nodes(void **state)
 /* Where each rank is a node, those who wait for chunks do not look at counts: the deadline ends it. */
 static int notify_in_place_of_dispatch(struct ranks_context *context)
 {
-    char text[32];
+    char text[64];
     struct ep_rank self;
     struct call call;
     if (open_rank(&self, context, &call))
@@ -312,7 +312,7 @@ static int notify_in_place_of_dispatch(struct ranks_context *context)
     call.operation = context->rank == ODD_ONE ? EP_NOTIFY : EP_DISPATCH;
     RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
     RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
-    snprintf(text, sizeof text, "rank %d", context->rank == ODD_ONE ? 0 : ODD_ONE);
+    snprintf(text, sizeof text, "circle, rank %d in another operation", ODD_ONE);
     RANK_CHECK_ERROR(context, run_layer(&self, &call), WEFT_ERROR_TIMEOUT, text);
     ranks_barrier(context); /* nobody leaves before */
     RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));

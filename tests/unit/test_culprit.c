@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -304,6 +305,36 @@ static void a_circle_blames_the_odd_one(void **state)
                         .story = story});
 }
 
+/* One exchange has several operations: who calls the wrong one waits for all, or for any, and all wait for it. */
+static void a_circle_blames_whom_all_others_wait_for(void **state)
+{
+    (void)state;
+    const char *format = "the ranks wait for each other in a circle, rank %d in another operation "
+                         "than the others";
+    char story[WEFT__CULPRIT_STORY_BYTES];
+    snprintf(story, sizeof story, format, 1);
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, 1}},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
+                        .story = story});
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, 1}},
+                        .also_waits_for = {[1] = 2},
+                        .culprit = 1,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
+                        .story = story});
+    /* The asker itself, whichever of the others it asks first. */
+    snprintf(story, sizeof story, format, ASKER);
+    run((struct script){.ranks = {{WAITS, 2}, {WAITS, ASKER}, {WAITS, ASKER}},
+                        .culprit = ASKER,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
+                        .story = story});
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, ASKER}},
+                        .also_waits_for = {[ASKER] = 2},
+                        .culprit = ASKER,
+                        .state = WEFT__CULPRIT_IN_CIRCLE,
+                        .story = story});
+}
+
 static void a_circle_of_two_tells_that_they_differ(void **state)
 {
     (void)state;
@@ -386,6 +417,7 @@ int main(void)
         cmocka_unit_test(behind_a_rank_in_an_all_gather_of_the_host),
         cmocka_unit_test(a_circle_blames_the_awaited_rank),
         cmocka_unit_test(a_circle_blames_the_odd_one),
+        cmocka_unit_test(a_circle_blames_whom_all_others_wait_for),
         cmocka_unit_test(a_circle_of_two_tells_that_they_differ),
         cmocka_unit_test(behind_one_of_several_waits),
         cmocka_unit_test(behind_another_wait_of_the_asker),
