@@ -255,6 +255,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .num_device_slots = memory->num_device_slots,
                                                    .status = &comm->status,
                                                    .bell = memory->bell,
+                                                   .post_timeout_ms = comm->timeout_ms,
                                                    .on_failure = fail_comm,
                                                    .context = comm};
     comm->network->device_queue = memory->device_queue;

@@ -15,6 +15,7 @@ enum {
     NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
     DEFAULT_SLEEP_MS =
         100, /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
+    DEFAULT_POST_TIMEOUT_MS = 60000,
     FAILED_CLOSE_MS =
         200,         /* when nobody waits for what was sent, and some do not take it any more */
     END_MS = 1000,   /* to take what was posted; it can take longer only if a peer is stuck */
@@ -146,6 +147,8 @@ static weft_result allocate(const struct weft__progress_options *options,
         sizeof(*progress->own.queue) + options->num_slots * sizeof(struct weft__work_slot);
     progress->options = *options;
     progress->net = options->net;
+    if (progress->options.post_timeout_ms == 0)
+        progress->options.post_timeout_ms = DEFAULT_POST_TIMEOUT_MS;
     if (progress->options.sleep_ms == 0)
         progress->options.sleep_ms = DEFAULT_SLEEP_MS;
     pthread_mutex_init(&progress->mutex, NULL);
@@ -223,21 +226,51 @@ static void ring(struct weft__progress *progress, enum weft__work_poster poster)
         wake_from(progress, WEFT__THREAD_NAPS);
 }
 
+static weft_result fail_post(struct weft__progress *progress)
+{
+    char message[128];
+    snprintf(message, sizeof message, "the network has taken nothing of %u requests within %u ms",
+             progress->options.num_slots, progress->options.post_timeout_ms);
+    if (progress->options.on_failure != NULL)
+        progress->options.on_failure(progress->options.context, -1, WEFT_ERROR_TIMEOUT, message);
+    return weft__error(WEFT_ERROR_TIMEOUT, "%s", message);
+}
+
+/* The number of a slot that is free, so that nobody waits behind one that is given up. The thread takes what is there,
+ * whatever peers do, as long as what was taken completes; and the failure of a peer completes it. */
+static weft_result reserve(struct weft__progress *progress, uint64_t *number)
+{
+    struct weft__work_queue *queue = progress->own.queue;
+    int64_t deadline_ns = 0;
+    *number = atomic_load_explicit(&queue->num_reserved, memory_order_relaxed);
+    for (;;) {
+        if (*number - atomic_load_explicit(&queue->num_taken, memory_order_acquire) <
+            progress->options.num_slots) {
+            if (atomic_compare_exchange_weak_explicit(&queue->num_reserved, number, *number + 1,
+                                                      memory_order_relaxed, memory_order_relaxed))
+                return WEFT_OK;
+            continue;
+        }
+        if (deadline_ns == 0)
+            deadline_ns =
+                weft__now_ns() + (int64_t)progress->options.post_timeout_ms * WEFT__NS_PER_MS;
+        else if (weft__now_ns() >= deadline_ns)
+            return fail_post(progress);
+        wake_from(progress, WEFT__THREAD_NAPS);
+        sched_yield();
+        *number = atomic_load_explicit(&queue->num_reserved, memory_order_relaxed);
+    }
+}
+
 weft_result weft__progress_post(struct weft__progress *progress,
                                 const struct weft__work_request *request, uint64_t *number)
 {
     struct weft__work_queue *queue = progress->own.queue;
+    uint64_t own;
     if (atomic_load(&progress->should_stop))
         return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
-    const uint64_t own = atomic_fetch_add_explicit(&queue->num_reserved, 1, memory_order_relaxed);
+    WEFT__TRY(reserve(progress, &own));
     struct weft__work_slot *work = &queue->slots[own % progress->options.num_slots];
-    /* The thread takes what is there, whatever peers do, as long as what was taken completes; and the
-     * failure of a peer completes it. */
-    while (own - atomic_load_explicit(&queue->num_taken, memory_order_acquire) >=
-           progress->options.num_slots) {
-        wake_from(progress, WEFT__THREAD_NAPS);
-        sched_yield();
-    }
     work->source = request->source;
     work->target = request->target;
     work->num_bytes = request->num_bytes;

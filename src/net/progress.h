@@ -13,8 +13,9 @@ struct weft__progress;
 struct weft__progress_options {
     struct weft__net *net; /* connected; the thread's from now on, which closes it */
     int32_t rank, num_ranks;
-    uint32_t num_slots; /* of the queue, a power of two */
-    uint32_t sleep_ms;  /* the longest sleep; 0: 100 */
+    uint32_t num_slots;       /* of the queue, a power of two */
+    uint32_t sleep_ms;        /* the longest sleep; 0: 100 */
+    uint32_t post_timeout_ms; /* how long a post waits for a free slot, and fails then; 0: 60000 */
     /* Another queue, for a device, zero at first: it has nobody's bell to ring, so the thread looks again after 50 us
      * at most. NULL: none. */
     struct weft__work_queue *device_queue;
@@ -50,7 +51,7 @@ weft_result weft__progress_start(const struct weft__progress_options *options,
 /* Takes what has been posted, closes the net, and ends the thread. Nobody may post any more. */
 void weft__progress_stop(struct weft__progress *progress);
 
-/* Waits while the queue is full. What is wrong with the request shows in weft__progress_error. */
+/* Waits while the queue is full, WEFT_ERROR_TIMEOUT after post_timeout_ms. What is wrong with the request shows in weft__progress_error. */
 weft_result weft__progress_post(struct weft__progress *progress,
                                 const struct weft__work_request *request, uint64_t *number);
 /* Until all up to `number` are completed, failed ones included; WEFT_ERROR_TIMEOUT after the deadline. */

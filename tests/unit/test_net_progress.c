@@ -32,6 +32,7 @@ enum {
     DONE_WORD = NUM_WORDS - 1,
     NUM_QUEUE_SLOTS = 16,
     DEADLINE_MS = 20000,
+    POST_TIMEOUT_MS = 3000,
     SLEEP_MS = 2 * DEADLINE_MS /* so that whoever is not woken is too late */
 };
 
@@ -185,6 +186,7 @@ static void start_job(struct job *job, const char *engine)
                                                        .num_ranks = NUM_RANKS,
                                                        .num_slots = NUM_QUEUE_SLOTS,
                                                        .sleep_ms = SLEEP_MS,
+                                                       .post_timeout_ms = POST_TIMEOUT_MS,
                                                        .status = &job->ranks[index].status,
                                                        .on_failure = note_failure,
                                                        .context = &job->ranks[index]};
@@ -451,6 +453,30 @@ static void a_peer_that_is_known_to_be_dead_has_failed(struct job *job)
     CHECK(atomic_load(&job->ranks[0].num_failures) == 1);
 }
 
+static weft_result fill_queue(struct weft__net *net, void *context)
+{
+    struct weft__progress *progress = context;
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH, .peer = 1};
+    (void)net;
+    for (int index = 0; index < NUM_QUEUE_SLOTS; index++)
+        WEFT__TRY(weft__progress_post(progress, &flush, NULL));
+    const weft_result result = weft__progress_post(progress, &flush, NULL);
+    return result == WEFT_ERROR_TIMEOUT ? WEFT_OK : WEFT_ERROR_SYSTEM;
+}
+
+/* A net that does not come back leaves all posts where they are. */
+static void a_full_queue_that_nobody_takes_from_ends_by_the_deadline(struct job *job)
+{
+    uint64_t number;
+    struct weft__progress *progress = job->ranks[0].progress;
+    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH, .peer = 1};
+    CHECK(weft__progress_act(progress, fill_queue, progress) == WEFT_OK);
+    CHECK(atomic_load(&job->ranks[0].own_failure) == WEFT_ERROR_TIMEOUT);
+    /* What was not posted is in nobody's way. */
+    CHECK(weft__progress_post(progress, &flush, &number) == WEFT_OK);
+    CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
+}
+
 static void what_is_posted_before_a_stop_arrives(struct job *job)
 {
     struct weft__progress *progress = job->ranks[0].progress;
@@ -490,6 +516,7 @@ static int run_all(const char *engine, enum drivers who)
                  {what_is_fetched_comes, who},
                  {the_thread_takes_over, THREADS_ALONE},
                  {who_waits_sleeps, THREADS_ALONE},
+                 {a_full_queue_that_nobody_takes_from_ends_by_the_deadline, THREADS_ALONE},
                  {a_bad_request_is_an_error_and_holds_nobody_up, who},
                  {a_peer_that_is_known_to_be_dead_has_failed, who},
                  {what_is_posted_before_a_stop_arrives, THREADS_ALONE}};
