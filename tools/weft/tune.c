@@ -2,12 +2,15 @@
 /* weft tune: times the algorithms of the collective operations, and writes a table of the fastest. Started
  * alone it launches itself as the ranks of a job; as a rank of a job it does the work. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "coll_job.h"
 #include "command.h"
+#include "job.h"
 #include "tune_measure.h"
 #include "tune_table.h"
 #include "workload/output.h"
@@ -77,19 +80,44 @@ static weft_result measure_all(weft_comm *comm, struct tune_options *options,
     return result;
 }
 
-/* 0, or -1 with the reason told. */
+static int tell_unwritable(const char *path)
+{
+    fprintf(stderr, "weft tune: cannot write %s: %s\n", path, strerror(errno));
+    return -1;
+}
+
+/* What is there stays until it is written. A FIFO that nobody reads is an error, and not waited for. */
+static int open_output(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+}
+
+/* 0, or -1 with the reason told: before the work whose result would be lost. */
+static int check_output(const char *path)
+{
+    const int fd = path ? open_output(path) : STDOUT_FILENO;
+    if (fd < 0)
+        return tell_unwritable(path);
+    if (path)
+        close(fd);
+    return 0;
+}
+
+/* The same. */
 static int write_table(const char *path, const char *text)
 {
     if (!path) {
         fputs(text, stdout);
         return output_flush();
     }
-    FILE *file = fopen(path, "we");
-    int status = file && fputs(text, file) >= 0 && fflush(file) == 0 ? 0 : -1;
-    if (file && fclose(file) != 0)
-        status = -1;
-    if (status != 0)
-        fprintf(stderr, "weft tune: cannot write %s: %s\n", path, strerror(errno));
+    const int fd = open_output(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!file)
+        return tell_unwritable(path);
+    (void)!ftruncate(fd, 0); /* what is no file has no length */
+    int status = fputs(text, file) >= 0 && fflush(file) == 0 ? 0 : tell_unwritable(path);
+    if (fclose(file) != 0 && status == 0)
+        status = tell_unwritable(path);
     return status;
 }
 
@@ -127,5 +155,7 @@ int command_tune(int argc, char **argv)
                                  .work = work};
     tune_options_parse(&options, argc, argv);
     unsetenv("WEFT_TUNING"); /* perhaps the file that this is to make */
+    if (!job_has_rank() && check_output(options.output) != 0)
+        return STATUS_FAILURE;
     return coll_job_run(&job, argv);
 }
