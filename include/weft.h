@@ -341,7 +341,8 @@ weft_result weft_stream_destroy(weft_stream *stream);
  * since the last call, those of graphs from weft_graph_end included; of operations in other CUDA graphs
  * weft_comm_status tells. Not for a stream under capture (WEFT_ERROR_INVALID_ARGUMENT). */
 weft_result weft_stream_synchronize(weft_stream *stream);
-/* Calls function(argument) in stream order. It must not call weft functions that wait. */
+/* Calls function(argument) in stream order. It must not call weft functions that wait, for streams,
+ * events, other ranks or copies, or that end objects which wait: WEFT_ERROR_INVALID_ARGUMENT. */
 weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument);
 /* Later work of `stream` waits for the event's latest record; an event never recorded is done. */
 weft_result weft_stream_wait_event(weft_stream *stream, weft_event *event);

@@ -6,6 +6,7 @@
 #include "api/destroy.h"
 #include "comm/comm.h"
 #include "comm/ranges.h"
+#include "machine/host.h"
 
 struct weft_arena {
     weft_comm *comm;
@@ -31,6 +32,7 @@ weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **create
 {
     void *base;
     uint64_t largest_bytes = 0;
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(created, "arena"));
     WEFT__TRY(largest_of_ranks(comm, bytes, &largest_bytes));

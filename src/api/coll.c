@@ -19,6 +19,7 @@ static weft_result check_bytes(uint64_t bytes, const char *name)
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_config, weft_coll **coll)
 {
     weft_coll_config config = WEFT_INIT(weft_coll_config);
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(coll, "coll"));
     if (user_config != NULL)
@@ -38,6 +39,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
 
 weft_result weft_coll_destroy(weft_coll *coll)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
     weft__destroy(WEFT__KIND_COLL, coll);
     return WEFT_OK;

@@ -50,6 +50,7 @@ weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num
 {
     const struct weft__machine *machine;
     weft_comm *created;
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__check_not_null(id, "id"));
     WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(weft__check_range(num_ranks, 1, WEFT__MAX_RANKS, "num_ranks"));
@@ -63,6 +64,7 @@ weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm 
 {
     const struct weft__machine *machine;
     weft_comm *created;
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__check_not_null(comm, "comm"));
     WEFT__TRY(choose_machine(config, &machine));
     WEFT__TRY(weft__comm_create_from_env(config, &machine->hooks, &created));
@@ -85,6 +87,7 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
                             const weft_comm_config *config, weft_comm **child)
 {
     weft_comm *created;
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(weft__check_range(color, -1, INT32_MAX, "color"));
@@ -154,6 +157,7 @@ weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int3
                             const weft_comm_config *config, weft_comm **child)
 {
     const struct split split = {first, stride, num_ranks};
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(check_split(comm, &split));
@@ -165,6 +169,7 @@ weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int3
 
 weft_result weft_comm_destroy(weft_comm *comm)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     weft__destroy(WEFT__KIND_COMM, comm);
     return WEFT_OK;
@@ -227,12 +232,14 @@ int32_t weft_comm_node(weft_comm *comm, int32_t rank)
 
 weft_result weft_host_barrier(weft_comm *comm)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     return weft__comm_all_gather(comm, NULL, 0, NULL);
 }
 
 weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_array(send, (int64_t)bytes, "send"));
     WEFT__TRY(weft__check_array(recv, (int64_t)bytes, "recv"));

@@ -10,6 +10,7 @@ enum { MAX_CHANNELS = 64, MAX_SLOTS = 1 << 16, MAX_SLOT_BYTES = 1 << 30 };
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, weft_ep **ep)
 {
     weft_ep_config config;
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ep, "ep"));
     WEFT__TRY(weft__check_not_null(user_config, "config"));
@@ -34,6 +35,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
 
 weft_result weft_ep_destroy(weft_ep *ep)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
     weft__destroy(WEFT__KIND_EP, ep);
     return WEFT_OK;
@@ -87,6 +89,7 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
 
 weft_result weft_ep_handle_destroy(weft_ep_handle *handle)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     weft__destroy(WEFT__KIND_HANDLE, handle);
     return WEFT_OK;

@@ -66,6 +66,7 @@ static int32_t num_relayed_tokens(const weft_ep_handle *handle)
 
 weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__check_not_null(counts, "counts"));
     WEFT__TRY(check_state(handle, WEFT__HANDLE_NOTIFIED));
@@ -182,6 +183,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
 
 weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__machine_check(handle->ep->comm));
     WEFT__TRY(weft__handle_read_counts(handle));

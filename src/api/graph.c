@@ -22,6 +22,7 @@ weft_result weft_graph_begin(weft_stream *stream)
 
 weft_result weft_graph_end(weft_stream *stream, weft_graph **graph)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     WEFT__TRY(weft__check_not_null(graph, "graph"));
     WEFT__TRY(check_has_graphs(stream->machine));

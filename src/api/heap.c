@@ -4,9 +4,11 @@
 #include "api/check.h"
 #include "api/destroy.h"
 #include "comm/comm.h"
+#include "machine/host.h"
 
 weft_result weft_heap_alloc(weft_comm *comm, size_t bytes, void **ptr)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ptr, "ptr"));
     return weft__heap_alloc(comm, bytes, ptr);
@@ -20,6 +22,7 @@ weft_result weft_heap_free(weft_comm *comm, void *ptr)
 
 weft_result weft_heap_grow(weft_comm *comm, uint64_t bytes)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     return weft__heap_grow(comm, bytes);
 }

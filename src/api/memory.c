@@ -32,6 +32,7 @@ weft_result weft_memory_free(weft_comm *comm, void *ptr)
 
 weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, size_t bytes)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_array(dst, (int64_t)bytes, "dst"));
     WEFT__TRY(weft__check_array(src, (int64_t)bytes, "src"));

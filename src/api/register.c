@@ -9,6 +9,7 @@ static const uint64_t max_bytes = UINT64_C(1)
 
 weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_direct)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_array(ptr, (int64_t)bytes, "ptr"));
     if (bytes > max_bytes)
@@ -20,6 +21,7 @@ weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_
 
 weft_result weft_unregister(weft_comm *comm, void *ptr)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__machine_check(comm));
     return weft__unregister(comm, ptr);
@@ -37,12 +39,14 @@ weft_result weft_capture_begin(weft_coll *coll, weft_capture **capture)
 
 weft_result weft_capture_end(weft_capture *capture)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_CAPTURE, capture, "capture"));
     return weft__capture_end(capture);
 }
 
 weft_result weft_capture_destroy(weft_capture *capture)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_CAPTURE, capture, "capture"));
     weft__object_remove(WEFT__KIND_CAPTURE, capture);
     return weft__capture_destroy(capture);

@@ -33,6 +33,7 @@ weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream *
 
 weft_result weft_stream_destroy(weft_stream *stream)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     weft__destroy(WEFT__KIND_STREAM, stream);
     return WEFT_OK;
@@ -40,6 +41,7 @@ weft_result weft_stream_destroy(weft_stream *stream)
 
 weft_result weft_stream_synchronize(weft_stream *stream)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     return stream->machine->stream_synchronize(stream);
 }
@@ -86,6 +88,7 @@ weft_result weft_event_record(weft_event *event, weft_stream *stream)
 
 weft_result weft_event_synchronize(weft_event *event)
 {
+    WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
     return event->machine->event_synchronize(event);
 }

@@ -3,15 +3,18 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "coll/coll.h"
 #include "ops/names.h"
 
-enum { NUM_FIELDS = 7 };
+enum { NUM_FIELDS = 7, MAX_FILE_BYTES = 1 << 20 };
 static const char *const layout = "machine ranks collective max_bytes algorithm blocks warps";
 
 struct line {
@@ -160,26 +163,69 @@ static weft_result add_line(struct line *line, char *text, const struct weft__tu
     return WEFT_OK;
 }
 
+/* ------------------------------------------------------------------ the file */
+
+/* A FIFO would be waited for, a device has no end. */
+static weft_result check_file(const char *path, int fd)
+{
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status) != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot open %s: %s", path,
+                           strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is no regular file", path);
+    return WEFT_OK;
+}
+
+/* As much as a file may have, and a byte more; ends with 0. */
+static weft_result read_text(const char *path, int fd, char *text)
+{
+    size_t num_bytes = 0;
+    ssize_t num_read;
+    while (num_bytes <= MAX_FILE_BYTES &&
+           (num_read = read(fd, text + num_bytes, MAX_FILE_BYTES + 1 - num_bytes)) != 0) {
+        if (num_read < 0 && errno != EINTR)
+            return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot read %s: %s", path,
+                               strerror(errno));
+        num_bytes += num_read > 0 ? (size_t)num_read : 0;
+    }
+    text[num_bytes] = '\0';
+    if (num_bytes <= MAX_FILE_BYTES)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s has more than %d bytes", path,
+                       MAX_FILE_BYTES);
+}
+
+static weft_result parse_lines(const char *path, char *text, const struct weft__tuning_key *key,
+                               struct weft__tuning *tuning)
+{
+    struct line line = {.path = path};
+    *tuning = (struct weft__tuning){0};
+    while (text != NULL) {
+        char *next = strchr(text, '\n');
+        if (next != NULL)
+            *next++ = '\0';
+        line.number++;
+        WEFT__TRY(add_line(&line, text, key, tuning));
+        text = next;
+    }
+    return WEFT_OK;
+}
+
 weft_result weft__tuning_read(const char *path, const struct weft__tuning_key *key,
                               struct weft__tuning *tuning)
 {
-    struct line line = {.path = path};
-    char *text = NULL;
-    size_t capacity = 0;
-    weft_result result = WEFT_OK;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot open %s: %s", path,
-                           strerror(errno));
-    *tuning = (struct weft__tuning){0};
-    while (result == WEFT_OK && getline(&text, &capacity, file) >= 0) {
-        line.number++;
-        result = add_line(&line, text, key, tuning);
-    }
-    if (result == WEFT_OK && ferror(file))
-        result =
-            weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot read %s: %s", path, strerror(errno));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char *text = malloc(MAX_FILE_BYTES + 2);
+    weft_result result = check_file(path, fd);
+    if (result == WEFT_OK && text == NULL)
+        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", path);
+    if (result == WEFT_OK && text != NULL)
+        result = read_text(path, fd, text);
+    if (result == WEFT_OK)
+        result = parse_lines(path, text, key, tuning);
     free(text);
-    fclose(file);
+    if (fd >= 0)
+        close(fd);
     return result;
 }

@@ -169,6 +169,11 @@ weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes);
 
 /* For streams of every machine. */
 uint64_t weft__stream_new_id(void);
+/* Calls a function of weft_stream_call. Until it returns its thread must not wait: for what it waits may
+ * be queued behind it. */
+void weft__run_stream_call(void (*function)(void *argument), void *argument);
+/* INVALID_ARGUMENT in such a function; `call` is the public name of what would wait. */
+weft_result weft__check_may_wait(const char *call);
 
 /* The machine of a new communicator: AUTO asks the environment, then for the fastest that works. */
 weft_result weft__machine_choose(weft_machine wanted, const struct weft__machine **machine);

@@ -14,6 +14,23 @@ uint64_t weft__stream_new_id(void)
     return atomic_fetch_add(&last_id, 1) + 1;
 }
 
+static _Thread_local int is_in_stream_call;
+
+void weft__run_stream_call(void (*function)(void *argument), void *argument)
+{
+    is_in_stream_call = 1;
+    function(argument);
+    is_in_stream_call = 0;
+}
+
+weft_result weft__check_may_wait(const char *call)
+{
+    if (!is_in_stream_call)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "%s is called in a function of weft_stream_call, which must not wait", call);
+}
+
 weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t bytes, void **copy)
 {
     const struct weft__machine *machine = weft__machine_of(comm);

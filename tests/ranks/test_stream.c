@@ -303,6 +303,58 @@ static int null_arguments(struct ranks_context *context)
     return 0;
 }
 
+struct waiter {
+    weft_comm *comm;
+    weft_stream *own, *other;
+    weft_event *event;
+    int num_refused;
+    char message[256]; /* that lacks what it should say */
+};
+
+static void expect_refusal(struct waiter *waiter, weft_result result, const char *call)
+{
+    const int is_refused = result == WEFT_ERROR_INVALID_ARGUMENT &&
+                           strncmp(weft_last_error(), call, strlen(call)) == 0 &&
+                           strstr(weft_last_error(), "weft_stream_call") != NULL;
+    if (!is_refused)
+        snprintf(waiter->message, sizeof waiter->message, "%s: %s", call, weft_last_error());
+    waiter->num_refused += is_refused;
+}
+
+static void wait_inside(void *argument)
+{
+    struct waiter *waiter = argument;
+    weft_comm *child;
+    char byte = 0;
+    expect_refusal(waiter, weft_stream_synchronize(waiter->own), "weft_stream_synchronize");
+    expect_refusal(waiter, weft_stream_synchronize(waiter->other), "weft_stream_synchronize");
+    expect_refusal(waiter, weft_stream_destroy(waiter->own), "weft_stream_destroy");
+    expect_refusal(waiter, weft_event_synchronize(waiter->event), "weft_event_synchronize");
+    expect_refusal(waiter, weft_host_barrier(waiter->comm), "weft_host_barrier");
+    expect_refusal(waiter, weft_host_all_gather(waiter->comm, &byte, 1, &byte),
+                   "weft_host_all_gather");
+    expect_refusal(waiter, weft_comm_split(waiter->comm, 0, 0, NULL, &child), "weft_comm_split");
+    expect_refusal(waiter, weft_comm_destroy(waiter->comm), "weft_comm_destroy");
+}
+
+/* Each of them waits for what is queued behind the function, or for ranks that wait for this stream. */
+static int functions_do_not_wait(struct ranks_context *context)
+{
+    struct waiter waiter = {.comm = context->argument};
+    RANK_CHECK_OK(context, weft_stream_create(waiter.comm, &waiter.own));
+    RANK_CHECK_OK(context, weft_stream_create(waiter.comm, &waiter.other));
+    RANK_CHECK_OK(context, weft_event_create(waiter.comm, &waiter.event));
+    RANK_CHECK_OK(context, weft_stream_call(waiter.own, wait_inside, &waiter));
+    RANK_CHECK_OK(context, weft_event_record(waiter.event, waiter.own));
+    RANK_CHECK_OK(context, weft_stream_synchronize(waiter.own));
+    RANK_CHECK(context, waiter.num_refused == 8, "%d of 8 were refused: %s", waiter.num_refused,
+               waiter.message);
+    RANK_CHECK_OK(context, weft_event_destroy(waiter.event));
+    RANK_CHECK_OK(context, weft_stream_destroy(waiter.other));
+    RANK_CHECK_OK(context, weft_stream_destroy(waiter.own));
+    return 0;
+}
+
 /* The last rank never comes: the others' barrier fails, and each stream tells so once. The
  * communicator stays failed, the stream does not. */
 static int error_is_told_once(struct ranks_context *context)
@@ -365,6 +417,7 @@ ALONE(calls_in_order)
 ALONE(calls_are_asynchronous)
 ALONE(destroy_waits)
 ALONE(event_orders_streams)
+ALONE(functions_do_not_wait)
 ALONE(wait_is_for_latest_record)
 ALONE(elapsed_time)
 ALONE(events_again)
@@ -385,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_calls_are_asynchronous),
         cmocka_unit_test(test_destroy_waits),
         cmocka_unit_test(test_event_orders_streams),
+        cmocka_unit_test(test_functions_do_not_wait),
         cmocka_unit_test(test_wait_is_for_latest_record),
         cmocka_unit_test(test_elapsed_time),
         cmocka_unit_test(test_events_again),

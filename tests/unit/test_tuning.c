@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -131,7 +132,34 @@ static void no_file(void **state)
                      WEFT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(weft__last_error(), "/nonexistent/table"));
     assert_int_equal(weft__tuning_read("/", &cuda_of_4, &tuning), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft__last_error(), "cannot read /"));
+    assert_non_null(strstr(weft__last_error(), "/ is no regular file"));
+}
+
+static void assert_file_refused(const char *file, const char *said)
+{
+    const struct weft__tuning_key key = {"cpu", 2};
+    struct weft__tuning tuning;
+    assert_int_equal(weft__tuning_read(file, &key, &tuning), WEFT_ERROR_INVALID_ARGUMENT);
+    if (strstr(weft__last_error(), said) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", weft__last_error(), said);
+}
+
+/* Reading any of these would not end. */
+static void files_without_an_end(void **state)
+{
+    (void)state;
+    static const char lines[] = "# comments\n";
+    assert_file_refused("/dev/zero", "/dev/zero is no regular file");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_file_refused(path, "is no regular file");
+    assert_int_equal(unlink(path), 0);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (size_t num_bytes = 0; num_bytes <= 1 << 20; num_bytes += sizeof lines - 1)
+        assert_true(fputs(lines, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_file_refused(path, "has more than 1048576 bytes");
 }
 
 int main(void)
@@ -141,6 +169,7 @@ int main(void)
         cmocka_unit_test(bad_lines),
         cmocka_unit_test(too_many_rows),
         cmocka_unit_test(no_file),
+        cmocka_unit_test(files_without_an_end),
     };
     return cmocka_run_group_tests(tests, open_file, remove_file);
 }

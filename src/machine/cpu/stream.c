@@ -185,7 +185,7 @@ static weft_result stream_synchronize(weft_stream *base)
 static void run_call(struct own_stream *stream, struct task *task)
 {
     (void)stream;
-    task->call.function(task->call.argument);
+    weft__run_stream_call(task->call.function, task->call.argument);
 }
 
 static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)

@@ -210,13 +210,42 @@ static void wait_launches(weft_comm *comm)
     }
 }
 
-static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
+static weft_result enqueue_call(struct weft__cuda_stream *stream, void (*function)(void *argument),
+                                void *argument)
 {
-    struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
     WEFT__TRY(weft__cuda_enter_context(stream->context));
     const CUresult result = weft__cu.launch_host_func(stream->queue.stream, function, argument);
     weft__cuda_leave();
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "cannot enqueue a call");
+}
+
+struct host_call {
+    void (*function)(void *argument);
+    void *argument;
+};
+
+static void run_call(void *queued)
+{
+    const struct host_call call = *(const struct host_call *)queued;
+    free(queued);
+    weft__run_stream_call(call.function, call.argument);
+}
+
+/* A graph may call it any number of times, so it gets the function itself; CUDA's own calls, by which
+ * others would wait, are refused there by CUDA. */
+static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
+{
+    struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
+    if (weft__cuda_capture_of(stream).is_going_on)
+        return enqueue_call(stream, function, argument);
+    struct host_call *call = malloc(sizeof *call);
+    if (call == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to enqueue a call");
+    *call = (struct host_call){function, argument};
+    const weft_result result = enqueue_call(stream, run_call, call);
+    if (result != WEFT_OK)
+        free(call);
+    return result;
 }
 
 /* ---------------------------------------------------------------- events */

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* What a net believes of its peers: that they leave in good order, and what they tell of their memory; and which requests
+ * to a peer may share a message. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm/error.h"
+#include "net/fake.h"
+#include "net/net_internal.h"
+#include "net/work_queue.h"
+
+enum { HEAP, AREA, BYTES = 4096, ENOUGH_ROUNDS = 1000 };
+
+struct pair {
+    struct weft__net_fake *world;
+    struct weft__net *nets[2];
+    _Atomic uint64_t num_bytes;
+    uint64_t heaps[2][BYTES / sizeof(uint64_t)], areas[2][BYTES / sizeof(uint64_t)];
+};
+
+static int open_pair(void **state)
+{
+    static struct pair pair;
+    const struct weft__net_fake_options options = {.seed = 1};
+    struct weft__net_blob blobs[2];
+    memset(&pair, 0, sizeof pair);
+    pair.num_bytes = BYTES;
+    pair.world = weft__net_fake_create(&options);
+    assert_non_null(pair.world);
+    for (int32_t rank = 0; rank < 2; rank++) {
+        const struct weft__net_config config = {
+            .engine = "fake", .rank = rank, .num_ranks = 2, .close_ms = 1, .fake = pair.world};
+        assert_int_equal(weft__net_open(&config, &pair.nets[rank]), WEFT_OK);
+        assert_int_equal(
+            weft__net_reg_growing(pair.nets[rank], HEAP, pair.heaps[rank], BYTES, &pair.num_bytes),
+            WEFT_OK);
+        assert_int_equal(weft__net_address(pair.nets[rank], &blobs[rank]), WEFT_OK);
+    }
+    for (int32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(weft__net_connect(pair.nets[rank], blobs), WEFT_OK);
+    *state = &pair;
+    return 0;
+}
+
+static int close_pair(void **state)
+{
+    struct pair *pair = *state;
+    for (int32_t rank = 0; rank < 2; rank++)
+        if (pair->nets[rank] != NULL)
+            weft__net_close(pair->nets[rank]);
+    weft__net_fake_destroy(pair->world);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- ends */
+
+/* What it signalled stands, and what is sent to it is lost, but it has not failed. */
+static void who_takes_leave_has_not_failed(void **state)
+{
+    struct pair *pair = *state;
+    struct weft__net *net = pair->nets[0];
+    struct weft__net_request request = {.num_left = 0};
+    const struct weft__net_put put = {.peer = 1, .num_bytes = 8, .word = 8, .add = 1};
+    const struct weft__net_header goodbye = {.source = 1, .kind = WEFT__NET_GOODBYE};
+    assert_int_equal(weft__net_signal(pair->nets[1], 0, weft__net_place(HEAP, 16), 7), WEFT_OK);
+    for (int round = 0; round < ENOUGH_ROUNDS; round++)
+        for (int32_t rank = 0; rank < 2; rank++)
+            weft__net_progress(pair->nets[rank]);
+    assert_int_equal(pair->heaps[0][2], 7);
+    weft__net_receive(net, 1, &goodbye, sizeof goodbye, NULL, 0);
+    for (int round = 0; round < ENOUGH_ROUNDS; round++)
+        weft__net_progress(net);
+    assert_int_equal(net->peers[1].state, WEFT__NET_LEFT);
+    assert_int_equal(weft__net_failed_peer(net), -1);
+    assert_int_equal(weft__net_peer_error(net, 1), WEFT_OK);
+    assert_int_equal(weft__net_put_signal(net, &put, &request), WEFT_ERROR_RANK_FAILED);
+    assert_true(weft__net_is_done(&request));
+    assert_int_equal(weft__net_failed_peer(net), -1);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static void expect_nonsense(struct weft__net *net, const struct weft__net_region_card *card)
+{
+    const struct weft__net_put put = {
+        .peer = 1, .target = weft__net_place(AREA, 0), .num_bytes = 8};
+    assert_int_equal(weft__net_learn_region(net, 1, AREA, card), WEFT_ERROR_MISMATCH);
+    assert_string_equal(weft__last_error(), "what rank 1 tells of region 1 makes no sense");
+    assert_int_equal(weft__net_put(net, &put, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+}
+
+static void nonsense_about_regions_is_not_believed(void **state)
+{
+    struct pair *pair = *state;
+    struct weft__net *net = pair->nets[0];
+    struct weft__net_region_card good, card;
+    assert_int_equal(
+        weft__net_reg(pair->nets[1], AREA, pair->areas[1], BYTES, WEFT__NET_HOST_MEMORY), WEFT_OK);
+    weft__net_tell_region(pair->nets[1], AREA, &good);
+    card = good;
+    card.key_bytes = WEFT__NET_MAX_KEY_BYTES + 1;
+    expect_nonsense(net, &card);
+    for (int i = 0; i < 3; i++) {
+        static const uint32_t accesses[] = {WEFT__NET_NOT_THERE, WEFT__NET_BY_WRITES + 1,
+                                            UINT32_MAX};
+        card = good;
+        card.access = accesses[i];
+        expect_nonsense(net, &card);
+    }
+    card = good;
+    card.num_bytes = UINT64_C(1) << WEFT__NET_PLACE_OFFSET_BITS;
+    expect_nonsense(net, &card);
+    assert_int_equal(weft__net_learn_region(net, 1, AREA, &good), WEFT_OK);
+    assert_int_equal(net->peers[1].region_bytes[AREA], BYTES);
+}
+
+/* An engine that has no writes learns of none. */
+static void writes_are_not_learned_without_writes(void **state)
+{
+    struct pair *pair = *state;
+    struct weft__net *net = pair->nets[0];
+    struct weft__net_engine without = *net->engine;
+    const struct weft__net_engine *with = net->engine;
+    struct weft__net_region_card card = {.num_bytes = BYTES, .access = WEFT__NET_BY_BOTH};
+    without.learn = NULL;
+    net->engine = &without;
+    expect_nonsense(net, &card);
+    card.access = WEFT__NET_BY_MESSAGES;
+    assert_int_equal(weft__net_learn_region(net, 1, AREA, &card), WEFT_OK);
+    net->engine = with;
+}
+
+/* ---------------------------------------------------------------- messages that are shared */
+
+/* Two share a message if both may be lost or neither: what becomes of the message becomes of both. */
+static void only_what_is_lost_alike_shares_a_message(void **state)
+{
+    const struct pair *pair = *state;
+    const struct weft__work_slot rows = {.operation = WEFT__WORK_PUT_SIGNAL,
+                                         .peer = 1,
+                                         .num_bytes = 64,
+                                         .word = 8,
+                                         .add = 1,
+                                         .loss = WEFT__WORK_MAY_BE_LOST};
+    struct weft__work_slot credit = rows;
+    credit.num_bytes = 0;
+    credit.word = 16;
+    assert_true(weft__work_can_share(pair->nets[0], &rows, &credit));
+    assert_true(weft__work_can_share(pair->nets[0], &credit, &rows));
+    assert_true(weft__work_can_share(pair->nets[0], &credit, &credit));
+    assert_false(weft__work_can_share(pair->nets[0], &rows, &rows));
+    struct weft__work_slot other = credit;
+    other.loss = WEFT__WORK_MUST_NOT_BE_LOST;
+    assert_false(weft__work_can_share(pair->nets[0], &rows, &other));
+    assert_false(weft__work_can_share(pair->nets[0], &other, &rows));
+    other = credit;
+    other.peer = 0;
+    assert_false(weft__work_can_share(pair->nets[0], &rows, &other));
+    other = credit;
+    other.operation = WEFT__WORK_SIGNAL;
+    assert_false(weft__work_can_share(pair->nets[0], &rows, &other));
+    other = credit;
+    other.word = 4; /* wrong: it must not hold up the good one */
+    assert_false(weft__work_can_share(pair->nets[0], &rows, &other));
+    assert_false(weft__work_can_share(pair->nets[0], &other, &rows));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_takes_leave_has_not_failed, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(nonsense_about_regions_is_not_believed, open_pair,
+                                        close_pair),
+        cmocka_unit_test_setup_teardown(writes_are_not_learned_without_writes, open_pair,
+                                        close_pair),
+        cmocka_unit_test_setup_teardown(only_what_is_lost_alike_shares_a_message, open_pair,
+                                        close_pair),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
