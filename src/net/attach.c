@@ -272,7 +272,11 @@ static weft_result greet_all(weft_comm *comm)
     uint64_t number;
     WEFT__TRY(weft__progress_post(comm->network->progress, &flush, &number));
     WEFT__TRY(weft__progress_await(comm->network->progress, number, deadline_ns));
-    return weft__progress_error(comm->network->progress);
+    const weft_result result = weft__progress_error(comm->network->progress);
+    /* Of a peer that died the communicator has been told before, and by whoever knows most. */
+    return result == WEFT_ERROR_RANK_FAILED && weft__status_check(&comm->status) != WEFT_OK
+               ? weft__status_check(&comm->status)
+               : result;
 }
 
 static weft_result find_transports(struct weft__net *net, void *context)

@@ -100,8 +100,14 @@ static int take_work(struct weft__progress *progress, struct weft__line *line)
 static void note_loss(struct weft__progress *progress, const struct weft__under_way *request)
 {
     char message[WEFT__NET_REASON_BYTES];
-    snprintf(message, sizeof(message),
-             "rank %d has left, or failed, before what it was sent was done", request->peer);
+    /* Of all peers one that has failed is to blame, if it is a failure. */
+    const int32_t peer =
+        request->peer != WEFT__NET_ALL_PEERS ? request->peer : weft__net_failed_peer(progress->net);
+    if (peer >= 0)
+        snprintf(message, sizeof(message),
+                 "rank %d has left, or failed, before what it was sent was done", peer);
+    else
+        snprintf(message, sizeof(message), "a rank has left before what it was sent was done");
     note_failure(progress, request, (weft_result)request->request.result, message);
 }
 

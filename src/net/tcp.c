@@ -277,12 +277,14 @@ static int serve_all(struct weft__tcp *tcp)
 static int progress(void *state)
 {
     struct weft__tcp *tcp = state;
+    int num_events = serve_all(tcp); /* what has been posted goes before anybody looks at epoll */
     look_at_events(tcp);
     if (tcp->num_unsettled > 0 || tcp->guests != NULL)
         weft__tcp_look_at_guests(tcp);
     if (++tcp->num_calls % CALLS_PER_LOOK == 0)
         look_for_silent_peers(tcp);
-    return serve_all(tcp);
+    num_events += serve_all(tcp);
+    return num_events;
 }
 
 static enum weft__net_armed arm(void *state)

@@ -65,6 +65,14 @@ static void drop(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
     tcp->num_guests--;
 }
 
+/* Somebody who looked in, or a rank that died. */
+static void let_go(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
+{
+    weft__log(WEFT__LOG_INFO, tcp->rank,
+              "a connection to the network has ended before its other end proved who it is");
+    drop(tcp, guest);
+}
+
 static void refuse(struct weft__tcp *tcp, struct weft__tcp_guest *guest, const char *reason)
 {
     char name[WEFT__PEER_NAME_BYTES];
@@ -243,7 +251,7 @@ static void answer_hello(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
     guest->awaits = WEFT__TCP_AWAITS_PROOF;
     if (weft__random_bytes(talk->challenge.nonce, sizeof(talk->challenge.nonce)) != WEFT_OK ||
         !say(guest, &talk->challenge, sizeof(talk->challenge)))
-        refuse(tcp, guest, "it has gone");
+        let_go(tcp, guest);
 }
 
 static void answer_challenge(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
@@ -277,7 +285,7 @@ static void check_proof(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
         return;
     }
     if (guest->role == WEFT__TCP_ACCEPTOR && !say_proof(tcp, guest))
-        refuse(tcp, guest, "it has gone");
+        let_go(tcp, guest);
     else
         admit(tcp, guest);
 }
@@ -313,7 +321,7 @@ static void listen_to(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
         if (num_bytes <= 0 && guest->role == WEFT__TCP_DIALER)
             give_up_dial(tcp, guest, num_bytes < 0 ? errno : 0);
         else if (num_bytes <= 0)
-            refuse(tcp, guest, "it has gone without having proved who it is");
+            let_go(tcp, guest);
         else if ((guest->in_bytes += (size_t)num_bytes) == expected_bytes(guest))
             answer(tcp, guest);
     }

@@ -9,10 +9,12 @@
 #include "net/tcp_stream.h"
 
 enum {
-    WEFT__TCP_MAX_QUEUED = 1024,        /* operations of a peer; more wait in the net */
-    WEFT__TCP_BUFFER_BYTES = 64 * 1024, /* of one read, but for the payload that lands */
-    WEFT__TCP_MAX_MORE_GUESTS = 64,     /* beside one for each rank */
-    WEFT__TCP_GUEST_MS = 5000           /* in which a stranger must prove who it is */
+    WEFT__TCP_MAX_QUEUED = 1024, /* operations of a peer; more wait in the net */
+    /* Of one read, but for the payload that lands: a message of one row comes in one call, and of a long one little is
+     * copied. */
+    WEFT__TCP_BUFFER_BYTES = 16 * 1024,
+    WEFT__TCP_MAX_MORE_GUESTS = 64, /* beside one for each rank */
+    WEFT__TCP_GUEST_MS = 5000       /* in which a stranger must prove who it is */
 };
 
 /* What an event of epoll is about: the first member of each. */

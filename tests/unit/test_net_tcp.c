@@ -413,9 +413,9 @@ static struct weft__net_header put_header(uint64_t sequence)
 static int open_with_puppet(struct pair *pair)
 {
     open_pair(pair);
+    connect_rank(pair, 1);
     weft__net_close(pair->nets[0]);
     pair->nets[0] = NULL;
-    connect_rank(pair, 1);
     const struct weft__tcp_address address = address_of(pair, 1);
     const struct weft__tcp_hello hello = puppet_hello(0, 1, NUM_RANKS);
     const int fd = puppet_join(&address, pair->nets[1], &hello, secret);
@@ -516,6 +516,92 @@ static void memory_is_taken_away_under_way(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- streams */
+
+/* A stream of messages that make sense, at first: puts of any size, adds, goodbyes. */
+static size_t write_stream(unsigned char *bytes, size_t most_bytes, uint64_t *random)
+{
+    size_t num_bytes = 0;
+    for (uint64_t number = 0; number < 6; number++) {
+        struct weft__net_header header = put_header(number);
+        header.num_bytes =
+            net_draw(random, 2) == 0 ? net_draw(random, 200) : net_draw(random, 6000);
+        header.place = net_draw(random, HEAP_BYTES - header.num_bytes);
+        if (net_draw(random, 8) == 0)
+            header.kind = 1 + (uint32_t)net_draw(random, WEFT__NET_ANSWER);
+        if (num_bytes + WEFT__TCP_HEADER_BYTES + header.num_bytes > most_bytes)
+            break;
+        memcpy(bytes + num_bytes, weft__tcp_wire_header(&header), WEFT__TCP_HEADER_BYTES);
+        num_bytes += WEFT__TCP_HEADER_BYTES + header.num_bytes;
+    }
+    return num_bytes;
+}
+
+/* In pieces, each in memory of its own size, as reads would bring them, some of them where the stream wants them. */
+static void feed(struct weft__tcp_stream *stream, const unsigned char *bytes, size_t num_bytes,
+                 uint64_t *random)
+{
+    while (num_bytes > 0 && stream->state != WEFT__TCP_BROKEN) {
+        size_t piece = 1 + net_draw(random, net_draw(random, 3) == 0 ? 80 : 3000);
+        if (piece > num_bytes)
+            piece = num_bytes;
+        if (stream->state != WEFT__TCP_IN_HEADER && net_draw(random, 2) == 0) {
+            if (piece > stream->num_left)
+                piece = stream->num_left;
+            memcpy(stream->place, bytes, piece);
+            weft__tcp_stream_landed(stream, piece);
+        } else {
+            unsigned char *exact = malloc(piece);
+            assert_non_null(exact);
+            memcpy(exact, bytes, piece);
+            weft__tcp_stream_take(stream, exact, piece);
+            free(exact);
+        }
+        bytes += piece;
+        num_bytes -= piece;
+    }
+}
+
+/* What a peer sends once it is admitted, whatever that is, stays within what is registered (with sanitizers also within
+ * the arrays), and leaves no message behind. */
+static void spoiled_streams_harm_nobody(void **state)
+{
+    (void)state;
+    enum { FEW_STREAMS = 5000, MAX_BYTES = 40000, SENT_FROM = 0 };
+    static unsigned char bytes[MAX_BYTES];
+    const char *text = getenv("WEFT_TEST_STREAMS");
+    const long num_streams = text != NULL ? atol(text) : FEW_STREAMS;
+    long num_refused = 0;
+    struct pair pair;
+    uint64_t random = 21;
+    open_pair(&pair);
+    connect_rank(&pair, 1);
+    for (long number = 0; number < num_streams; number++) {
+        struct weft__tcp_stream stream;
+        size_t num_bytes = write_stream(bytes, sizeof(bytes), &random);
+        for (uint64_t spoiled = net_draw(&random, 5); spoiled > 0; spoiled--)
+            bytes[net_draw(&random, 2) == 0 ? net_draw(&random, WEFT__TCP_HEADER_BYTES)
+                                            : net_draw(&random, num_bytes)] ^=
+                1 << net_draw(&random, 8);
+        if (net_draw(&random, 3) == 0)
+            num_bytes = net_draw(&random, num_bytes);
+        weft__tcp_stream_init(&stream, pair.nets[1], SENT_FROM);
+        feed(&stream, bytes, num_bytes, &random);
+        weft__tcp_stream_destroy(&stream);
+        weft__net_progress(pair.nets[1]);
+        if (weft__net_peer_error(pair.nets[1], 0) == WEFT_OK && number % 16 != 15)
+            continue;
+        num_refused += weft__net_peer_error(pair.nets[1], 0) != WEFT_OK;
+        for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+            weft__net_set_close_ms(pair.nets[rank], 1);
+        close_pair(&pair);
+        open_pair(&pair);
+        connect_rank(&pair, 1);
+    }
+    close_pair(&pair);
+    assert_in_range(num_refused, num_streams / 8, num_streams);
+}
+
 /* ---------------------------------------------------------------- ends */
 
 static void an_end_in_mid_message_is_a_loss(void **state)
@@ -602,6 +688,7 @@ int main(void)
         cmocka_unit_test(messages_come_bit_by_bit),
         cmocka_unit_test(headers_are_checked_before_the_payload),
         cmocka_unit_test(memory_is_taken_away_under_way),
+        cmocka_unit_test(spoiled_streams_harm_nobody),
         cmocka_unit_test(an_end_in_mid_message_is_a_loss),
         cmocka_unit_test(goodbyes_come_before_the_end),
         cmocka_unit_test(descriptors_are_closed),
