@@ -638,7 +638,8 @@ int32_t weft_ep_global_expert(weft_ep *ep, int32_t rank, int32_t local_expert);
 /* A handle holds the routing of one batch: which token goes to which rank, and to which row.
  * layout and notify fill it; dispatch and combine use it, any number of times and in any order
  * (a "cached" dispatch is one more dispatch). Filling it again replaces the routing. Any number
- * of handles may be filled at a time. */
+ * of handles may be filled at a time. Operations in graphs use the routing that is there when they run;
+ * num_tokens must be then what it was when they were recorded. */
 typedef struct weft_ep_handle weft_ep_handle;
 
 typedef struct weft_ep_handle_config {

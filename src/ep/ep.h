@@ -36,7 +36,8 @@ struct weft_ep_handle {
         uint64_t rank_rows_offset, expert_rows_offset, relay_tokens_offset, dropped_rows_offset;
     } counts;
     weft_event *notified;
-    int has_relayed; /* rows of other nodes' tokens, since the last notify */
+    int has_relayed; /* rows of other nodes' tokens, since the last notify, if nothing is in graphs */
+    int is_in_graphs; /* some operation between nodes: then the machine alone knows what has relayed */
     int is_captured; /* the last notify went into a graph: the host cannot wait for it */
 };
 

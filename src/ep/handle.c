@@ -23,6 +23,7 @@ enum table {
     TABLE_NODE_TOKENS,
     TABLE_RELAY_BASE,
     TABLE_RELAYED_ROWS,
+    TABLE_RELAYED_BY,
     NUM_TABLES
 };
 
@@ -95,6 +96,7 @@ static uint64_t place_node_tables(const weft_ep *ep, int32_t max_tokens, int32_t
         [TABLE_RELAY_BASE] = nodes * num_local * sizeof(int32_t),
         [TABLE_RELAYED_ROWS] = nodes * tokens * (uint64_t)max_relayed_rows(ep, num_topk) *
                                sizeof(struct weft_relayed_row),
+        [TABLE_RELAYED_BY] = sizeof(int32_t),
     };
     uint64_t end = begin;
     for (int i = TABLE_NODE_ROUTES; i < NUM_TABLES; i++) {
@@ -149,6 +151,7 @@ static void point_into_node_tables(weft_ep_handle *handle, char *memory,
     nodes->relay_tokens = (void *)(memory + offsets[TABLE_RELAY_TOKENS]);
     nodes->relay_base = (void *)(memory + offsets[TABLE_RELAY_BASE]);
     nodes->relayed_rows = (void *)(memory + offsets[TABLE_RELAYED_ROWS]);
+    nodes->relayed_by = (void *)(memory + offsets[TABLE_RELAYED_BY]);
 }
 
 static weft_result allocate(weft_ep_handle *handle)

@@ -41,6 +41,13 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
     return WEFT_OK;
 }
 
+/* Before an operation between nodes is enqueued. */
+static void note_graphs(weft_ep_handle *handle, weft_stream *stream)
+{
+    if (stream->machine->stream_is_capturing(stream))
+        handle->is_in_graphs = 1;
+}
+
 static struct weft_notify_args notify_args(const weft_ep_handle *handle, uint32_t program)
 {
     const weft_ep *ep = handle->ep;
@@ -81,6 +88,7 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
         .num_notifies = internode->num_notifies,
     };
     program_args.notify.message.call[WEFT_CALL_MAX_TOKENS] = (uint32_t)handle->max_tokens;
+    note_graphs(handle, stream);
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_notify, one_block,
                                  &program_args, sizeof program_args);
 }
@@ -172,19 +180,21 @@ static uint64_t largest_row_bytes(const weft_ep_dispatch_args *args)
 
 static weft_result launch_internode_dispatch(weft_ep_handle *handle,
                                              const struct weft_dispatch_args *args,
-                                             struct weft__grid local, weft_stream *stream)
+                                             enum weft_relay_when when, struct weft__grid local,
+                                             weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
     const struct weft__grid grid =
         weft__internode_grid(internode, WEFT__RINGS_BOTH_WAYS, local, ep->grid.num_warps);
-    struct weft_internode_dispatch_args program_args = {.dispatch = *args,
-                                                        .rings = internode->rings};
+    struct weft_internode_dispatch_args program_args = {
+        .dispatch = *args, .rings = internode->rings, .when = when};
     struct weft_message *message = &program_args.dispatch.message;
     message->num_blocks = grid.num_blocks;
     WEFT__TRY(weft__internode_check_row(
         internode,
         weft_wire_dispatch_bytes(message->call, handle->routing.nodes.max_relayed_rows)));
+    note_graphs(handle, stream);
     WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_dispatch, grid,
                                     &program_args, sizeof program_args));
     handle->has_relayed = 1;
@@ -217,7 +227,7 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
                                     largest_row_bytes(args)};
     const struct weft__grid grid = weft__ep_grid(ep, &work);
     if (ep->internode != NULL)
-        return launch_internode_dispatch(handle, &program_args, grid, stream);
+        return launch_internode_dispatch(handle, &program_args, WEFT_RELAY_ALWAYS, grid, stream);
     program_args.message.num_blocks = grid.num_blocks;
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch, grid, &program_args,
                                  sizeof program_args);
@@ -246,7 +256,8 @@ static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
         .placement = handle->ep->placement.device,
     };
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens, 0};
-    return launch_internode_dispatch(handle, &args, weft__ep_grid(handle->ep, &work), stream);
+    return launch_internode_dispatch(handle, &args, WEFT_RELAY_IF_NEEDED,
+                                     weft__ep_grid(handle->ep, &work), stream);
 }
 
 static weft_result launch_internode_combine(weft_ep_handle *handle,
@@ -271,7 +282,8 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
     struct weft_message *message = &program_args.combine.message;
     message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
     message->num_blocks = grid.num_blocks;
-    if (!handle->has_relayed)
+    note_graphs(handle, stream);
+    if (!handle->has_relayed || handle->is_in_graphs)
         WEFT__TRY(relay_routes(handle, stream));
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,
                                  &program_args, sizeof program_args);

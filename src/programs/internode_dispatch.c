@@ -267,17 +267,42 @@ WEFT_FN enum weft_status do_duty(struct weft_warp *warp,
     return send_chunks(warp, args, &out);
 }
 
+/* Warps of this very launch may have ended, and noted that it has relayed: so its own number does not
+ * count, and all warps of all ranks see the same. */
+WEFT_FN int is_needed(struct weft_warp *warp, const struct weft_internode_dispatch_args *args)
+{
+    const struct weft_exchange_state *state = args->dispatch.exchange.state;
+    const uint64_t sequence = state->block_sequences[weft_block_idx(warp)] + 1;
+    const int32_t relayed_by = weft_load_relaxed(args->dispatch.routing.nodes.relayed_by);
+    return args->when == WEFT_RELAY_ALWAYS || relayed_by == 0 || relayed_by == (int32_t)sequence;
+}
+
+/* One lane of the launch, when all ranks have done their parts. */
+WEFT_FN void note_relayed(struct weft_warp *warp, const struct weft_dispatch_args *dispatch,
+                          uint64_t sequence)
+{
+    int32_t *relayed_by = dispatch->routing.nodes.relayed_by;
+    if (weft_launch_warp_idx(warp) == 0 && weft_lane_idx(warp) == 0 &&
+        weft_load_relaxed(relayed_by) == 0)
+        weft_add_relaxed(relayed_by, (int32_t)sequence);
+}
+
 WEFT_PROGRAM(internode_dispatch, warp, args)
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
     const struct weft_exchange *exchange = &dispatch->exchange;
+    if (!is_needed(warp, args))
+        return WEFT_STATUS_OK;
     const uint64_t sequence = weft_relay_start(warp, exchange, &dispatch->message);
     if (sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 2);
-    const enum weft_status status = do_duty(warp, args, sequence, &duty);
+    enum weft_status status = do_duty(warp, args, sequence, &duty);
     if (status == WEFT_STATUS_OK)
         deliver_all_own(warp, args, sequence, &duty);
     weft_complete_outputs(warp, exchange, &dispatch->routing, &dispatch->message);
-    return weft_relay_finish(warp, exchange, sequence, status);
+    status = weft_relay_finish(warp, exchange, sequence, status);
+    if (status == WEFT_STATUS_OK)
+        note_relayed(warp, dispatch, sequence);
+    return status;
 }

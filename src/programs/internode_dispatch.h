@@ -5,9 +5,14 @@
 #include "programs/dispatch.h"
 #include "programs/ring.h"
 
+/* Whether a dispatch runs: one of combine's, without rows, only if none has told the routes since notify.
+ * That cannot be known when it is enqueued, since graphs run later, and any number of times. */
+enum weft_relay_when { WEFT_RELAY_ALWAYS, WEFT_RELAY_IF_NEEDED };
+
 struct weft_internode_dispatch_args {
     struct weft_dispatch_args dispatch; /* its exchange is of the node */
     struct weft_rings rings;
+    enum weft_relay_when when;
 };
 
 /* A token on the wire: where its rows go at the ranks of the other node, its choices, and its planes. */

@@ -162,8 +162,10 @@ WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_internode_
     for (int32_t i = thread; i < num_local; i += num_threads)
         sum_rows_of(args, sequence, i);
     weft_receive_selections(warp, &args->notify, sequence, num_local);
-    if (thread == 0)
+    if (thread == 0) {
         *routing->dropped_rows = 0;
+        *routing->nodes.relayed_by = 0;
+    }
 }
 
 /* ------------------------------------------------------------------ the program */

@@ -50,6 +50,8 @@ struct weft_node_routing {
         relay_base; /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify) */
     struct weft_relayed_row
         *relayed_rows; /* [num_nodes][max_tokens][max_relayed_rows] (dispatch) */
+    /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify */
+    int32_t *relayed_by;
 };
 
 struct weft_routing { /* a handle's tables, in memory of this rank */

@@ -145,14 +145,17 @@ static int destroy_all(struct ranks_context *context, struct world *world, const
     return 0;
 }
 
+/* Memory, which operations that are queued use, goes last, and so with its communicator. */
 static void begin_with(enum kind first, enum kind second, enum kind *order)
 {
     int num_kinds = 2;
     order[0] = first;
     order[1] = second;
-    for (int kind = NUM_KINDS - 1; kind >= 0; kind--)
+    for (int kind = MEMORY - 1; kind >= 0; kind--)
         if (kind != (int)first && kind != (int)second)
             order[num_kinds++] = (enum kind)kind;
+    if (num_kinds < NUM_KINDS)
+        order[num_kinds] = MEMORY;
 }
 
 struct ending {

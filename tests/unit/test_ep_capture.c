@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* Dispatches and combines between nodes that run after another notify than the one they were recorded
+ * after, on a machine that records launches as CUDA does and is the host's else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/machine.h"
+#include "harness/ranks.h"
+#include "machine/host.h"
+
+enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_TOKENS = 12, NUM_TOPK = 2, HIDDEN = 4, MAX_LAUNCHES = 8 };
+enum { CAPACITY = NUM_RANKS * NUM_TOKENS, ROW_BYTES = HIDDEN * sizeof(float), NUM_ROUTINGS = 5 };
+
+/* ---------------------------------------------------------------- a machine that records */
+
+struct graph {
+    int num_launches;
+    struct weft__launch launches[MAX_LAUNCHES];
+};
+
+/* Each rank is a thread. */
+static _Thread_local struct weft__machine machine;
+static _Thread_local struct graph *recorded; /* NULL: launches run */
+
+static int is_capturing(weft_stream *stream)
+{
+    (void)stream;
+    return recorded != NULL;
+}
+
+static weft_result launch(weft_stream *stream, const struct weft__launch *launched)
+{
+    if (recorded == NULL)
+        return weft__host_machine.launch(stream, launched);
+    void *args = malloc(launched->args_bytes);
+    if (args == NULL || recorded->num_launches == MAX_LAUNCHES) {
+        free(args);
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "too many launches");
+    }
+    struct weft__launch *kept = &recorded->launches[recorded->num_launches++];
+    *kept = *launched;
+    kept->args = memcpy(args, launched->args, launched->args_bytes);
+    return WEFT_OK;
+}
+
+static void forget(struct graph *graph)
+{
+    for (int i = 0; i < graph->num_launches; i++)
+        free((void *)(uintptr_t)graph->launches[i].args);
+    graph->num_launches = 0;
+}
+
+/* ---------------------------------------------------------------- a rank */
+
+struct layer {
+    struct ranks_context *context;
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_ep *ep;
+    weft_ep_handle *handle;
+    struct graph graph;
+    int32_t topk_idx[NUM_TOKENS * NUM_TOPK];
+    float src[NUM_TOKENS * HIDDEN], out[NUM_TOKENS * HIDDEN];
+    float *x; /* [CAPACITY][HIDDEN], in the heap */
+};
+
+static int open_layer(struct layer *layer, struct ranks_context *context)
+{
+    weft_comm_config comm = WEFT_INIT(weft_comm_config);
+    weft_ep_config ep = WEFT_INIT(weft_ep_config);
+    weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
+    void *memory;
+    comm.num_nodes = NUM_NODES;
+    ep.num_experts = NUM_RANKS;
+    handle.max_tokens = NUM_TOKENS;
+    handle.num_topk = NUM_TOPK;
+    memset(layer, 0, sizeof *layer);
+    layer->context = context;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, &comm,
+                                            &layer->comm));
+    machine = weft__host_machine;
+    machine.stream_is_capturing = is_capturing;
+    machine.launch = launch;
+    layer->comm->hooks = &machine.hooks;
+    RANK_CHECK_OK(context, weft_stream_create(layer->comm, &layer->stream));
+    layer->stream->machine = &machine;
+    RANK_CHECK_OK(context, weft_ep_create(layer->comm, &ep, &layer->ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(layer->ep, &handle, &layer->handle));
+    RANK_CHECK_OK(context, weft_heap_alloc(layer->comm, CAPACITY * ROW_BYTES, &memory));
+    layer->x = memory;
+    return 0;
+}
+
+static int close_layer(struct layer *layer)
+{
+    struct ranks_context *context = layer->context;
+    forget(&layer->graph);
+    RANK_CHECK_OK(context, weft_comm_destroy(layer->comm));
+    RANK_CHECK_OK(context, weft_stream_destroy(layer->stream));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- what it should give */
+
+/* Of a token: the experts, one on each rank, that it chooses in a routing. */
+static int32_t choice(int routing, int32_t source, int32_t token, int32_t k)
+{
+    return (source + token * (routing + 1) + k * (routing + token) + routing) % NUM_RANKS;
+}
+
+static int goes_to(int routing, int32_t source, int32_t token, int32_t rank)
+{
+    return choice(routing, source, token, 0) == rank || choice(routing, source, token, 1) == rank;
+}
+
+/* Where the token's row is at a rank that has it: rows are in (source, token) order. */
+static int32_t row_of(int routing, int32_t source, int32_t token, int32_t rank)
+{
+    int32_t row = 0;
+    for (int32_t s = 0; s <= source; s++)
+        for (int32_t t = 0; t < (s < source ? NUM_TOKENS : token); t++)
+            row += goes_to(routing, s, t, rank);
+    return row;
+}
+
+/* Small integers, whose sums are exact in any order. */
+static float value_of(int32_t rank, int32_t row)
+{
+    return (float)(1000 * (rank + 1) + row);
+}
+
+static float expected_sum(int routing, int32_t source, int32_t token)
+{
+    float sum = 0;
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        if (goes_to(routing, source, token, rank))
+            sum += value_of(rank, row_of(routing, source, token, rank));
+    return sum;
+}
+
+/* ---------------------------------------------------------------- operations */
+
+static int notify(struct layer *layer, int routing)
+{
+    struct ranks_context *context = layer->context;
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    args.num_tokens = NUM_TOKENS;
+    args.index_type = WEFT_INT32;
+    args.topk_idx = layer->topk_idx;
+    for (int32_t i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
+        layer->topk_idx[i] = choice(routing, context->rank, i / NUM_TOPK, i % NUM_TOPK);
+    RANK_CHECK_OK(context, weft_ep_layout(layer->handle, &args, layer->stream));
+    RANK_CHECK_OK(context, weft_ep_notify(layer->handle, layer->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    return 0;
+}
+
+static int dispatch(struct layer *layer)
+{
+    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
+    const weft_plane plane = {.src = layer->src, .dst = layer->x, .row_bytes = ROW_BYTES};
+    args.num_planes = 1;
+    args.planes = &plane;
+    args.capacity = CAPACITY;
+    RANK_CHECK_OK(layer->context, weft_ep_dispatch(layer->handle, &args, layer->stream));
+    return 0;
+}
+
+static int combine(struct layer *layer)
+{
+    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
+    args.dtype = WEFT_FP32;
+    args.hidden = HIDDEN;
+    args.capacity = CAPACITY;
+    args.x = layer->x;
+    args.out = layer->out;
+    RANK_CHECK_OK(layer->context, weft_ep_combine(layer->handle, &args, layer->stream));
+    return 0;
+}
+
+static int run_graph(struct layer *layer)
+{
+    struct ranks_context *context = layer->context;
+    for (int i = 0; i < layer->graph.num_launches; i++)
+        RANK_CHECK_OK(context, weft__host_machine.launch(layer->stream, &layer->graph.launches[i]));
+    return 0;
+}
+
+/* Before a combine, when no rank reads the rows. */
+static int fill_rows(struct layer *layer)
+{
+    struct ranks_context *context = layer->context;
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    RANK_CHECK_OK(context, weft_host_barrier(layer->comm));
+    for (int32_t i = 0; i < CAPACITY * HIDDEN; i++)
+        layer->x[i] = value_of(context->rank, i / HIDDEN);
+    return 0;
+}
+
+static int check_sums(struct layer *layer, int routing)
+{
+    struct ranks_context *context = layer->context;
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    for (int32_t i = 0; i < NUM_TOKENS * HIDDEN; i++) {
+        const float expected = expected_sum(routing, context->rank, i / HIDDEN);
+        RANK_CHECK(context, layer->out[i] == expected, "routing %d: token %d is %g, not %g",
+                   routing, i / HIDDEN, (double)layer->out[i], (double)expected);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- tests */
+
+/* The dispatch that came before the combine when it was recorded is of another notify. */
+static int replay_combine(struct ranks_context *context)
+{
+    struct layer layer;
+    if (open_layer(&layer, context) || notify(&layer, 0) || dispatch(&layer))
+        return 1;
+    recorded = &layer.graph;
+    const int failed = combine(&layer);
+    recorded = NULL;
+    if (failed || fill_rows(&layer) || run_graph(&layer) || check_sums(&layer, 0))
+        return 1;
+    for (int routing = 1; routing < NUM_ROUTINGS; routing++) {
+        if (notify(&layer, routing) || fill_rows(&layer) || run_graph(&layer) ||
+            run_graph(&layer) || check_sums(&layer, routing))
+            return 1;
+    }
+    return close_layer(&layer);
+}
+
+/* A dispatch that was recorded, and does not run, has told nobody anything. */
+static int record_dispatch(struct ranks_context *context)
+{
+    struct layer layer;
+    if (open_layer(&layer, context) || notify(&layer, 0) || dispatch(&layer))
+        return 1;
+    for (int routing = 1; routing < NUM_ROUTINGS; routing++) {
+        if (notify(&layer, routing))
+            return 1;
+        recorded = &layer.graph;
+        const int failed = dispatch(&layer);
+        recorded = NULL;
+        if (failed || (routing % 2 == 0 && run_graph(&layer)) || fill_rows(&layer) ||
+            combine(&layer) || check_sums(&layer, routing))
+            return 1;
+        forget(&layer.graph);
+    }
+    return close_layer(&layer);
+}
+
+static void combines_are_of_the_notify_that_ran_before(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, replay_combine, NULL), 0);
+}
+
+static void dispatches_that_do_not_run_relay_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_dispatch, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(combines_are_of_the_notify_that_ran_before),
+        cmocka_unit_test(dispatches_that_do_not_run_relay_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
