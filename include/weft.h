@@ -287,7 +287,8 @@ weft_result weft_heap_alloc(weft_comm *comm, size_t bytes, void **ptr);
 /* Every rank must free the same allocations in the same order; does not wait for them, so the
  * ranks must be done with the memory. ptr may be NULL. */
 weft_result weft_heap_free(weft_comm *comm, void *ptr);
-/* Collective. Commits memory so that the heap holds at least `bytes` per rank. */
+/* Collective. Commits memory so that the heap holds at least `bytes` per rank, the same on all ranks
+ * (WEFT_ERROR_MISMATCH). */
 weft_result weft_heap_grow(weft_comm *comm, uint64_t bytes);
 
 typedef struct weft_heap_info {

@@ -20,6 +20,14 @@ static inline weft_result weft__check_range(int64_t value, int64_t lowest, int64
                        (long long)value, (long long)lowest, (long long)highest);
 }
 
+static inline weft_result weft__check_at_most(uint64_t value, uint64_t highest, const char *name)
+{
+    if (value <= highest)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %llu, allowed are 0..%llu", name,
+                       (unsigned long long)value, (unsigned long long)highest);
+}
+
 /* An array of `count` elements may be NULL only if there are none. */
 static inline weft_result weft__check_array(const void *ptr, int64_t count, const char *name)
 {

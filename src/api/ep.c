@@ -21,8 +21,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     WEFT__TRY(weft__check_range(config.num_channels, 0, MAX_CHANNELS, "num_channels"));
     WEFT__TRY(weft__check_range(config.num_staging_slots, 0, MAX_SLOTS, "num_staging_slots"));
-    WEFT__TRY(weft__check_range((int64_t)config.staging_slot_bytes, 0, MAX_SLOT_BYTES,
-                                "staging_slot_bytes"));
+    WEFT__TRY(weft__check_at_most(config.staging_slot_bytes, MAX_SLOT_BYTES, "staging_slot_bytes"));
     if (config.combine_wire != 0 && config.combine_wire != WEFT_FP32)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "combine_wire is %d, allowed are 0 and %d (WEFT_FP32)",

@@ -126,7 +126,7 @@ static void write_field_name(const struct weft__program *program, uint32_t field
 static void write_value(uint32_t field, uint64_t value, char *text, size_t text_bytes)
 {
     if (field == WEFT_CALL_PROGRAM)
-        snprintf(text, text_bytes, "%s", weft__program_name(value));
+        snprintf(text, text_bytes, "%s", weft__program_calls(value));
     else if (field == WEFT_CALL_DTYPE)
         snprintf(text, text_bytes, "%s", weft__dtype_name(value));
     else

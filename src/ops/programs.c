@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/programs.h"
 
+#include <string.h>
+
 /* The host's own machine: its primitives.h says how it names programs. */
 #define DECLARE_PROGRAM(name) weft__program_fn WEFT_PROGRAM_SYMBOL(name);
 WEFT_PROGRAM_LIST(DECLARE_PROGRAM)
@@ -11,6 +13,40 @@ static const struct weft__program programs[WEFT_NUM_PROGRAMS] = {WEFT_PROGRAM_LI
 const char *weft__program_name(uint64_t program)
 {
     return program < WEFT_NUM_PROGRAMS ? programs[program].name : "?";
+}
+
+static const char *const calls[WEFT_NUM_PROGRAMS] = {
+    [WEFT_PROGRAM_layout] = "weft_ep_layout",
+    [WEFT_PROGRAM_notify] = "weft_ep_notify",
+    [WEFT_PROGRAM_internode_notify] = "weft_ep_notify",
+    [WEFT_PROGRAM_dispatch] = "weft_ep_dispatch",
+    [WEFT_PROGRAM_internode_dispatch] = "weft_ep_dispatch, or the first part of weft_ep_combine",
+    [WEFT_PROGRAM_combine] = "weft_ep_combine",
+    [WEFT_PROGRAM_internode_combine] = "weft_ep_combine",
+    [WEFT_PROGRAM_barrier] = "weft_barrier",
+    [WEFT_PROGRAM_internode_barrier] = "weft_barrier",
+    [WEFT_PROGRAM_packet_reduce] = "weft_all_reduce or weft_reduce_scatter",
+    [WEFT_PROGRAM_direct_reduce] = "weft_all_reduce or weft_reduce_scatter",
+    [WEFT_PROGRAM_packet_two_step] = "weft_all_reduce",
+    [WEFT_PROGRAM_packet_exchange] = "weft_all_gather, weft_all_to_all or weft_broadcast",
+    [WEFT_PROGRAM_direct_push] = "weft_all_gather, weft_all_to_all, its _v or weft_broadcast",
+    [WEFT_PROGRAM_copy] = "a collective's copy of staged memory",
+    [WEFT_PROGRAM_mapped_access] = "a one-sided operation",
+    [WEFT_PROGRAM_remote_access] = "a one-sided operation",
+    [WEFT_PROGRAM_wait_until] = "weft_wait_until_on_stream",
+};
+
+const char *weft__program_calls(uint64_t program)
+{
+    return program < WEFT_NUM_PROGRAMS ? calls[program] : "?";
+}
+
+uint64_t weft__program_number(const struct weft__program *program)
+{
+    uint64_t number = 0;
+    while (number < WEFT_NUM_PROGRAMS && strcmp(programs[number].name, program->name) != 0)
+        number++;
+    return number;
 }
 
 weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,

@@ -16,5 +16,9 @@ weft_result weft__program_failed(weft_comm *comm, const struct weft__program *pr
 
 /* "?" for numbers that are no program, as a peer's message might hold. */
 const char *weft__program_name(uint64_t program);
+/* The calls of weft.h that launch it; "?" the same. */
+const char *weft__program_calls(uint64_t program);
+/* The number of a program, as enum weft_program, by its name. */
+uint64_t weft__program_number(const struct weft__program *program);
 
 #endif

@@ -123,6 +123,11 @@ static int wait_in_vain(struct ranks_context *context)
     RANK_CHECK_OK(context,
                   weft_wait_until_on_stream(actor.comm, word_of(&actor, 8), 5, actor.stream));
     RANK_CHECK_ERROR(context, weft_stream_synchronize(actor.stream), WEFT_ERROR_TIMEOUT, text);
+    char word[128]; /* as the user knows it */
+    snprintf(word, sizeof word, "weft_wait_until_on_stream: rank 0 waited for the word at %p",
+             (void *)word_of(&actor, 8));
+    RANK_CHECK(context, strncmp(weft_last_error(), word, strlen(word)) == 0, "%s",
+               weft_last_error());
     RANK_CHECK(context,
                weft_comm_status(actor.comm, &failed_rank) == WEFT_ERROR_TIMEOUT &&
                    failed_rank == -1,
