@@ -142,6 +142,9 @@ static void print_line(const struct bench *bench, const char *op, const char *un
 {
     if (bench->rail.rank != 0)
         return;
+    /* Not before messages have gone: they make the connections. */
+    if (weft__net_transport(bench->rail.net)[0] == '\0')
+        (void)weft__net_find_transports(bench->rail.net);
     const struct figures figures = figures_of(values, (size_t)bench->options.num_rounds);
     printf("{\"op\": \"%s\", \"engine\": \"%s\", \"transport\": \"%s\", \"ranks\": %d, \"nodes\": "
            "%d, \"bytes\": %" PRId64 ", \"slots\": %d, \"rounds\": %d, \"%s\": %.4f, \"%s_min\": "

@@ -58,8 +58,7 @@ static weft_result connect_to_peers(struct rail *rail, struct address *all,
         const struct address *address = &all[rail->peers[i]];
         blobs[rail->peers[i]] = (struct weft__net_blob){address->bytes, address->num_bytes};
     }
-    WEFT__TRY(weft__net_connect(rail->net, blobs));
-    return weft__net_find_transports(rail->net);
+    return weft__net_connect(rail->net, blobs);
 }
 
 static weft_result connect_net(struct rail *rail)

@@ -211,7 +211,8 @@ static void look_at_events(struct weft__tcp *tcp)
     }
 }
 
-/* Whether something that was sent is still on its way, and nothing was acknowledged since the last look. */
+/* Whether something that was sent is still on its way, and nothing was acknowledged since the last
+ * look. */
 static int is_stuck(const struct weft__tcp_peer *peer, int64_t since_last_look_ns)
 {
     struct tcp_info info = {.tcpi_unacked = 0};
@@ -220,8 +221,8 @@ static int is_stuck(const struct weft__tcp_peer *peer, int64_t since_last_look_n
            info.tcpi_unacked > 0 && info.tcpi_last_ack_recv * WEFT__NS_PER_MS >= since_last_look_ns;
 }
 
-/* Linux tries for many minutes. Who takes nothing, but acknowledges that it is asked, is alive. If this process did not
- * look for a while, it was stopped itself, and begins anew. */
+/* Linux tries for many minutes. Who takes nothing, but acknowledges that it is asked, is alive. If
+ * this process did not look for a while, it was stopped itself, and begins anew. */
 static void look_for_silent_peers(struct weft__tcp *tcp)
 {
     const int64_t now_ns = weft__now_ns(), since_ns = now_ns - tcp->looked_ns;
@@ -343,7 +344,8 @@ static void disconnect(void *state, int32_t rank)
     weft__tcp_drop_queue(peer);
 }
 
-/* Nobody hears it any more; but as long as bytes are unread, Linux would take back at the end what was sent. */
+/* Nobody hears it any more; but as long as bytes are unread, Linux would take back at the end what
+ * was sent. */
 static void discard_input(struct weft__tcp *tcp, const struct weft__tcp_peer *peer)
 {
     while (recv(peer->watched.fd, tcp->buffer, WEFT__TCP_BUFFER_BYTES, 0) > 0)

@@ -23,7 +23,8 @@ static int is_named(const char *devices, const char *name)
     return 0;
 }
 
-/* 0 if it is none that another host could mean: such as a link-local one, which needs the number of an interface. */
+/* 0 if it is none that another host could mean: such as a link-local one, which needs the number of
+ * an interface. */
 static int read_sockaddr(const struct sockaddr *from, struct weft__tcp_address *address)
 {
     union weft__tcp_sockaddr copy = {.v6 = {0}};

@@ -31,8 +31,8 @@ union weft__tcp_sockaddr {
     struct sockaddr_storage room;
 };
 
-/* This host's, without ports, of the devices that are named, "eth0,mlx5_0:1", as far as they are network interfaces that
- * are up; NULL: of all, loopback only if there is no other. */
+/* This host's, without ports, of the devices that are named, "eth0,mlx5_0:1", as far as they are
+ * network interfaces that are up; NULL: of all, loopback only if there is no other. */
 weft_result weft__tcp_find_addresses(const char *devices, int32_t rank,
                                      struct weft__tcp_addresses *addresses);
 /* What a peer says are its own. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the two ends of a new connection prove to each other that they know the job's secret, which is never sent:
+ * How the two ends of a new connection prove to each other that they know the job's secret, which
+ * is never sent:
  *
  *     dialer                                     acceptor
  *     hello: version, both ranks, a nonce  --->
@@ -8,9 +9,10 @@
  *     proof                                --->
  *                                          <---  proof
  *
- * A proof is a MAC, under the secret of the communicator's network, of who of the two it is, both ranks, and both
- * nonces: so none that was overheard, on this connection or another, in this communicator or another, is good for
- * anything. Who does not know the secret is told a nonce, and no more.
+ * A proof is a MAC, under the secret of the communicator's network, of who of the two it is, both
+ * ranks, and both nonces: so none that was overheard, on this connection or another, in this
+ * communicator or another, is good for anything. Who does not know the secret is told a nonce, and
+ * no more.
  */
 #ifndef WEFT_NET_TCP_ADMISSION_H
 #define WEFT_NET_TCP_ADMISSION_H
@@ -19,7 +21,8 @@
 #include "net/mac.h"
 
 enum { WEFT__TCP_NONCE_BYTES = 32 };
-#define WEFT__TCP_MAGIC UINT64_C(0x3170637474666577) /* "wefttcp1" in the byte order of the ranks */
+/* "wefttcp1" in the byte order of the ranks. */
+#define WEFT__TCP_MAGIC UINT64_C(0x3170637474666577)
 
 struct weft__tcp_hello {
     uint64_t magic;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine on TCP until all peers are there. The lower rank dials; nobody waits, for all of it happens in calls of
- * progress. When all peers are there, nobody listens any more. */
+/* The engine on TCP until all peers are there. The lower rank dials; nobody waits, for all of it
+ * happens in calls of progress. When all peers are there, nobody listens any more. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +135,8 @@ void weft__tcp_accept(struct weft__tcp *tcp, struct weft__tcp_watched *listener)
 
 /* ---------------------------------------------------------------- dialing */
 
-/* Perhaps again, in a while: `error` says how it went, 0 that the other end closed the connection. */
+/* Perhaps again, in a while: `error` says how it went, 0 that the other end closed the connection.
+ */
 static void give_up_dial(struct weft__tcp *tcp, struct weft__tcp_guest *guest, int error)
 {
     struct weft__tcp_peer *peer = &tcp->peers[guest->rank];

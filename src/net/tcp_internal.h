@@ -10,8 +10,8 @@
 
 enum {
     WEFT__TCP_MAX_QUEUED = 1024, /* operations of a peer; more wait in the net */
-    /* Of one read, but for the payload that lands: a message of one row comes in one call, and of a long one little is
-     * copied. */
+    /* Of one read, but for the payload that lands: a message of one row comes in one call, and of a
+     * long one little is copied. */
     WEFT__TCP_BUFFER_BYTES = 16 * 1024,
     WEFT__TCP_MAX_MORE_GUESTS = 64, /* beside one for each rank */
     WEFT__TCP_GUEST_MS = 5000       /* in which a stranger must prove who it is */
@@ -56,8 +56,8 @@ struct weft__tcp_peer {
     int64_t dial_at_ns; /* again; INT64_MAX: a guest is under way */
     int last_errno;
 
-    int64_t
-        stuck_since_ns; /* since when nothing of what was sent has been acknowledged, as far as anybody has looked */
+    int64_t stuck_since_ns; /* since when nothing of what was sent has been acknowledged, as far as
+                               anybody has looked */
 
     struct weft__net_operation *first, *last; /* to be sent; operation->engine is the next */
     uint32_t num_queued;

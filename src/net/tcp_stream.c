@@ -48,7 +48,8 @@ static void expect_payload(struct weft__tcp_stream *stream)
     }
 }
 
-/* With its payload, if the `num_bytes` that are here have all of it; returns how many of them it took. */
+/* With its payload, if the `num_bytes` that are here have all of it; returns how many of them it
+ * took. */
 static size_t begin_message(struct weft__tcp_stream *stream, const unsigned char *bytes,
                             size_t num_bytes)
 {

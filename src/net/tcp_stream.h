@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes of a peer that has proved who it is, as messages. A message is its header without the secret, then its
- * payload:
+ * Bytes of a peer that has proved who it is, as messages. A message is its header without the
+ * secret, then its payload:
  *
  *     64 bytes: struct weft__net_header from `source` on | num_bytes of it
  *
- * A payload that is not here as a whole goes straight to its place, if it has one: the header is checked before.
+ * A payload that is not here as a whole goes straight to its place, if it has one: the header is
+ * checked before.
  */
 #ifndef WEFT_NET_TCP_STREAM_H
 #define WEFT_NET_TCP_STREAM_H

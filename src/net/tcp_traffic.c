@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages to and from peers that are admitted: out of the memory where they are, and into that where they belong. */
+/* Messages to and from peers that are admitted: out of the memory where they are, and into that
+ * where they belong. */
 #include <errno.h>
 #include <limits.h>
 #include <sys/uio.h>

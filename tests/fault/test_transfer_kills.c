@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks of two nodes are killed, each in a job of its own, at a random moment: while rows of up to 100,000 bytes go both
- * ways between the nodes, or while the communicator is made. Every survivor ends by itself, in time, and has been told by
- * number who died. WEFT_TEST_KILLS says how many, of which every third is in start-up; scripts/kills does thousands. */
+/* Ranks of two nodes are killed, each in a job of its own, at a random moment: while rows of up to
+ * 100,000 bytes go both ways between the nodes, or while the communicator is made. Every survivor
+ * ends by itself, in time, and has been told by number who died. WEFT_TEST_KILLS says how many, of
+ * which every third is in start-up; scripts/kills does thousands. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

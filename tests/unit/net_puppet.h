@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank that is not one: a socket that speaks the protocol of engine tcp as far as a test lets it. */
+/* A rank that is not one: a socket that speaks the protocol of engine tcp as far as a test lets it.
+ */
 #ifndef TESTS_NET_PUPPET_H
 #define TESTS_NET_PUPPET_H
 

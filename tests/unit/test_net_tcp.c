@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Engine tcp and those at the other end of its connections who are no ranks, or ranks that err: who may connect, what
- * is believed of what comes, and what an end of the connection means. */
+/* Engine tcp and those at the other end of its connections who are no ranks, or ranks that err: who
+ * may connect, what is believed of what comes, and what an end of the connection means. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,8 +124,8 @@ static struct weft__tcp_address address_of(const struct pair *pair, int32_t rank
     return puppet_addresses(&pair->blobs[rank]).at[0];
 }
 
-/* What a stranger may do: 0 noise, 1 a hello with errors, 2 one that is cut, 3 a good one and a proof that is none, 4 a
- * good one and more than a proof, 5 nothing. */
+/* What a stranger may do: 0 noise, 1 a hello with errors, 2 one that is cut, 3 a good one and a
+ * proof that is none, 4 a good one and more than a proof, 5 nothing. */
 static void play_stranger(struct pair *pair, uint64_t *random)
 {
     const struct weft__tcp_address address = address_of(pair, 1);
@@ -537,7 +537,8 @@ static size_t write_stream(unsigned char *bytes, size_t most_bytes, uint64_t *ra
     return num_bytes;
 }
 
-/* In pieces, each in memory of its own size, as reads would bring them, some of them where the stream wants them. */
+/* In pieces, each in memory of its own size, as reads would bring them, some of them where the
+ * stream wants them. */
 static void feed(struct weft__tcp_stream *stream, const unsigned char *bytes, size_t num_bytes,
                  uint64_t *random)
 {
@@ -562,8 +563,8 @@ static void feed(struct weft__tcp_stream *stream, const unsigned char *bytes, si
     }
 }
 
-/* What a peer sends once it is admitted, whatever that is, stays within what is registered (with sanitizers also within
- * the arrays), and leaves no message behind. */
+/* What a peer sends once it is admitted, whatever that is, stays within what is registered (with
+ * sanitizers also within the arrays), and leaves no message behind. */
 static void spoiled_streams_harm_nobody(void **state)
 {
     (void)state;
@@ -621,7 +622,8 @@ static void an_end_in_mid_message_is_a_loss(void **state)
     }
 }
 
-/* What the peer said last counts, also where the connection is broken since, and shows it first when something is sent. */
+/* What the peer said last counts, also where the connection is broken since, and shows it first
+ * when something is sent. */
 static void goodbyes_come_before_the_end(void **state)
 {
     (void)state;
