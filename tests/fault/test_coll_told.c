@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "harness/machine.h"
 #include "oracle/coll_call.h"
 
 enum { NUM_RANKS = 4, TIMEOUT_MS = 5000, ARENA_BYTES = 1 << 20 };
@@ -130,7 +131,7 @@ static int end_at_once(struct ranks_context *context)
 static void ends(void **state)
 {
     (void)state;
-    for (int32_t round = 0; round < 4 * NUM_RANKS; round++) {
+    for (int32_t round = 0; round < tests_rounds(4, 2) * NUM_RANKS; round++) {
         int32_t odd_one = round % NUM_RANKS;
         const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                               .id = round / NUM_RANKS % 2 == 0 ? RANKS_ID_BY_RANK_0

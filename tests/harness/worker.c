@@ -70,12 +70,15 @@ static void state_take(struct state *state)
     umask(state->mask);
 }
 
-static int state_is_same(const struct state *a, const struct state *b)
+/* What signals do is put back, since libraries that a task loads, such as UCX, change it for good. */
+static void restore_actions(const struct state *state)
 {
     for (int signal = 1; signal < NSIG; signal++)
-        if (a->actions[signal].sa_handler != b->actions[signal].sa_handler ||
-            a->actions[signal].sa_flags != b->actions[signal].sa_flags)
-            return 0;
+        (void)sigaction(signal, &state->actions[signal], NULL);
+}
+
+static int state_is_same(const struct state *a, const struct state *b)
+{
     return memcmp(&a->blocked, &b->blocked, sizeof a->blocked) == 0 &&
            memcmp(a->limits, b->limits, sizeof a->limits) == 0 && a->mask == b->mask &&
            a->folder.st_dev == b->folder.st_dev && a->folder.st_ino == b->folder.st_ino;
@@ -107,6 +110,7 @@ static int do_task(const struct worker_order *order)
     if (pthread_create(&thread, NULL, work, &self) != 0 || pthread_join(thread, NULL) != 0)
         return 1;
     state_take(&after);
+    restore_actions(&before);
     fflush(NULL);
     return self.result != 0 || !state_is_same(&before, &after);
 }

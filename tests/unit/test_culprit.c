@@ -16,6 +16,7 @@
 #include "comm/culprit.h"
 #include "comm/identity.h"
 #include "comm/link.h"
+#include "harness/memory.h"
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 4, ASKER = 0, SILENT = NUM_RANKS - 1, EXCHANGE = 256, OTHER_EXCHANGE = 512 };
@@ -224,7 +225,11 @@ static int play(struct ranks_context *context)
 
 static void run(struct script script)
 {
+    char *story = tests_alloc(strlen(script.story) + 1); /* where ranks see it */
+    strcpy(story, script.story);
+    script.story = story;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, play, &script), 0);
+    tests_free(story);
 }
 
 static void the_awaited_rank_itself(void **state)
