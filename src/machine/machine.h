@@ -40,6 +40,12 @@
  *   weft_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of weft_signal and
  *                       an acquire. Returns the value before
  *   weft_fail           records why the launch fails and returns WEFT_STATUS_FAILED
+ *   weft_fence_launches  what the launches before this one in its stream did, and what this lane has done, is visible
+ *                       to whoever learns of what the lane does next, by whatever it is
+ *   weft_admit_next     a hint: the next launch in the stream may take its cores beside this one, and wait
+ *                       there for its end. Called by a warp that knows that every launch that this one waits for
+ *                       has started, on all ranks, or by every block that waits for nothing more: whatever holds
+ *                       the cores that are left, this launch ends
  *
  * Row operations, by all lanes of a warp together, as fast as the machine can:
  *   weft_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies is this one,

@@ -20,6 +20,7 @@ WEFT_PROGRAM(copy, warp, args)
     const int32_t warp_idx = weft_launch_warp_idx(warp);
     const int32_t num_warps = weft_num_launch_warps(warp);
     const uint64_t step_bytes = (uint64_t)num_warps * args->chunk_bytes;
+    weft_admit_next(warp); /* it waits for nobody */
     for (int32_t i = 0; i < args->num_rows; i++) {
         const struct weft_copied_row *row = &args->rows[i];
         for (uint64_t begin = (uint64_t)warp_idx * args->chunk_bytes; begin < row->bytes;

@@ -81,6 +81,7 @@ WEFT_PROGRAM(direct_push, warp, args)
     const enum weft_status status = meet(warp, args, &packets);
     if (status != WEFT_STATUS_OK)
         return weft_packets_end(warp, &direct->area, &packets, status);
+    weft_admit_next(warp); /* all ranks have started */
     const int32_t num_rows = args->kind == WEFT_PUSH_ONE_ROW_TO_ALL ? 1 : packets.num_ranks;
     const struct weft_share share =
         weft_direct_share(warp, direct, &packets, args->longest_row_bytes, num_rows);

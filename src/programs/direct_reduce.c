@@ -45,6 +45,7 @@ WEFT_PROGRAM(direct_reduce, warp, args)
     const enum weft_status status = weft_direct_met(warp, &packets);
     if (status != WEFT_STATUS_OK)
         return weft_packets_end(warp, &direct->area, &packets, status);
+    weft_admit_next(warp); /* all ranks have started */
     const struct weft_share share = weft_direct_share(warp, direct, &packets, args->part_bytes, 1);
     for (int32_t unit = weft_first_unit(warp); unit < share.num_units;) {
         const int32_t next = weft_take_unit(warp, &share);

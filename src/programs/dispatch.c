@@ -79,6 +79,7 @@ WEFT_PROGRAM(dispatch, warp, args)
         weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
     if (status != WEFT_STATUS_OK)
         return weft_exchange_end(warp, &args->exchange, sequence, status);
+    weft_admit_next(warp); /* all ranks have started */
     for (int32_t unit = first; unit < share.num_units;) {
         const struct weft_part part = weft_unit_part(&share, unit);
         const int32_t next = weft_take_unit(warp, &share);

@@ -201,6 +201,7 @@ WEFT_FN enum weft_status weft_exchange_end(struct weft_warp *warp,
 {
     weft_exchange_note(warp, exchange, sequence, status);
     weft_block_sync(warp);
+    weft_admit_next(warp); /* the block waits for nothing more */
     weft_exchange_advance(warp, exchange, sequence);
     return status;
 }

@@ -250,6 +250,7 @@ WEFT_FN void take_selections(struct weft_warp *warp, const struct weft_layout_ar
 WEFT_PROGRAM(layout, warp, args)
 {
     const int32_t num_warps = weft_num_launch_warps(warp);
+    weft_admit_next(warp); /* it waits for nobody */
     clear_block_counters(warp, args);
     for (int32_t chunk = weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp);
          chunk < args->routing.num_chunks; chunk += num_warps)

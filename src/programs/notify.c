@@ -50,6 +50,7 @@ WEFT_FN enum weft_status exchange_counts(struct weft_warp *warp,
     enum weft_status status = weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
     if (status != WEFT_STATUS_OK)
         return status;
+    weft_admit_next(warp); /* all ranks have started */
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
         status = weft_exchange_await(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_HERE);

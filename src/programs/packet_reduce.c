@@ -53,6 +53,8 @@ WEFT_PROGRAM(packet_reduce, warp, args)
             args->in + (uint64_t)packets.rank * args->in_stride_bytes + span.begin};
         status = weft_packets_reduce(warp, &packets, &from, args->out + span.begin, args->reduction,
                                      span.bytes / weft_dtype_bytes(args->reduction.dtype));
+        if (status == WEFT_STATUS_OK) /* a packet of every rank has come */
+            weft_admit_next(warp);
     }
     return weft_packets_end(warp, &args->area, &packets, status);
 }

@@ -68,6 +68,7 @@ WEFT_FN enum weft_status reduce_part(struct weft_warp *warp,
         weft_packets_reduce(warp, packets, &from, args->out + span.begin, args->reduction,
                             span.bytes / weft_dtype_bytes(args->reduction.dtype));
     if (status == WEFT_STATUS_OK) {
+        weft_admit_next(warp); /* a packet of every rank has come */
         const struct weft_packet_row row =
             weft_packets_load(warp, args->out + span.begin, span.bytes);
         weft_packets_send(warp, packets, all, &row);

@@ -43,7 +43,14 @@
     X(mem_unmap, cuMemUnmap)                                                                       \
     X(mem_set_access, cuMemSetAccess)                                                              \
     X(ctx_get_device, cuCtxGetDevice)                                                              \
-    X(stream_synchronize, cuStreamSynchronize)
+    X(stream_synchronize, cuStreamSynchronize)                                                     \
+    X(device_get_attribute, cuDeviceGetAttribute)                                                  \
+    X(library_load_data, cuLibraryLoadData)                                                        \
+    X(library_unload, cuLibraryUnload)                                                             \
+    X(library_get_kernel, cuLibraryGetKernel)                                                      \
+    X(kernel_get_function, cuKernelGetFunction)                                                    \
+    X(launch_kernel_ex, cuLaunchKernelEx)                                                          \
+    X(memset_d32, cuMemsetD32)
 
 struct driver {
 #define DRIVER_MEMBER(member, function) __typeof__(function) *member;

@@ -156,6 +156,16 @@ WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)
     return warp->pointers;
 }
 
+/* Launches of a stream run one after the other, and what they do is visible to all who learn of it. */
+WEFT_FN void weft_admit_next(struct weft_warp *warp)
+{
+    (void)warp;
+}
+WEFT_FN void weft_fence_launches(struct weft_warp *warp)
+{
+    (void)warp;
+}
+
 WEFT_FN uint32_t weft_add_acq_rel(uint32_t *word, uint32_t value)
 {
     return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);

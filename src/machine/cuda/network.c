@@ -42,6 +42,14 @@ _Static_assert((int)WEFT__CUDA_MAY_BE_LOST == (int)WEFT__WORK_MAY_BE_LOST &&
 
 /* ---------------------------------------------------------------- memory */
 
+static void unpin(const struct weft__cuda *cuda, void *memory)
+{
+    if (weft__cuda_enter(cuda) != WEFT_OK)
+        return;
+    (void)weft__cu.mem_host_unregister(memory);
+    weft__cuda_leave();
+}
+
 static weft_result pin(const struct weft__cuda *cuda, void *memory, uint64_t bytes)
 {
     CUdeviceptr on_device = 0;
@@ -51,16 +59,19 @@ static weft_result pin(const struct weft__cuda *cuda, void *memory, uint64_t byt
     WEFT__TRY(weft__cuda_enter(cuda));
     CUresult result = weft__cu.mem_host_register(
         memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result == CUDA_SUCCESS)
+    const int is_pinned = result == CUDA_SUCCESS;
+    if (is_pinned)
         result = weft__cu.mem_host_get_device_pointer(&on_device, memory, 0);
     weft__cuda_leave();
+    if (result == CUDA_SUCCESS && on_device == (CUdeviceptr)(uintptr_t)memory)
+        return WEFT_OK;
+    if (is_pinned)
+        unpin(cuda, memory);
     if (result != CUDA_SUCCESS)
         return weft__cuda_error(result, "cannot pin %" PRIu64 " bytes for the network", bytes);
-    if (on_device != (CUdeviceptr)(uintptr_t)memory)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "CUDA device %d has memory of the host at other addresses than the host",
-                           cuda->ordinal);
-    return WEFT_OK;
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "CUDA device %d has memory of the host at other addresses than the host",
+                       cuda->ordinal);
 }
 
 static weft_result alloc_part(const struct weft__cuda *cuda, uint64_t bytes, uint64_t *offset)
@@ -71,9 +82,18 @@ static weft_result alloc_part(const struct weft__cuda *cuda, uint64_t bytes, uin
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
                            "no room for %" PRIu64 " bytes for the network", bytes);
     const weft_result result = pin(cuda, network->base + *offset, rounded);
-    if (result == WEFT_OK && *offset + rounded > atomic_load(&network->num_bytes))
+    if (result != WEFT_OK)
+        weft__ranges_free(&network->ranges, *offset);
+    else if (*offset + rounded > atomic_load(&network->num_bytes))
         atomic_store(&network->num_bytes, *offset + rounded);
     return result;
+}
+
+/* Its pages stay, for what may still come; GPUs see them no more. */
+static void free_part(const struct weft__cuda *cuda, uint64_t offset)
+{
+    weft__ranges_free(&cuda->network->ranges, offset);
+    unpin(cuda, cuda->network->base + offset);
 }
 
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
@@ -82,10 +102,12 @@ weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **mem
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     if (cuda->network == NULL)
         return weft__error(WEFT_ERROR_UNSUPPORTED, "the communicator has one node: no network");
-    const weft_result result = weft__comm_agree(
-        comm, alloc_part(cuda, bytes > 0 ? bytes : 1, offset), "have memory for the network");
+    const weft_result own = alloc_part(cuda, bytes > 0 ? bytes : 1, offset);
+    const weft_result result = weft__comm_agree(comm, own, "have memory for the network");
     if (result == WEFT_OK)
         *memory = cuda->network->base + *offset;
+    else if (own == WEFT_OK)
+        free_part(cuda, *offset);
     return result;
 }
 
@@ -113,7 +135,6 @@ static int is_of_host(const struct weft__cuda_network *network, const void *memo
     return (uintptr_t)memory - (uintptr_t)network->base < RANGE_BYTES;
 }
 
-/* Its pages stay, for what may still come; GPUs see them no more. */
 void weft__cuda_network_free(weft_comm *comm, void *memory)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
@@ -125,11 +146,7 @@ void weft__cuda_network_free(weft_comm *comm, void *memory)
         weft__cuda_gpudirect_free(comm, memory);
         return;
     }
-    weft__ranges_free(&cuda->network->ranges, (uint64_t)((char *)memory - cuda->network->base));
-    if (weft__cuda_enter(cuda) != WEFT_OK)
-        return;
-    (void)weft__cu.mem_host_unregister(memory);
-    weft__cuda_leave();
+    free_part(cuda, (uint64_t)((char *)memory - cuda->network->base));
 }
 
 /* ---------------------------------------------------------------- life */

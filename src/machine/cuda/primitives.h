@@ -43,6 +43,7 @@ struct weft_warp {
     /* Known to lane 0, which drives the bulk copies. */
     uint32_t num_loads;     /* that have come; their parity tells them apart */
     uint32_t has_stores;    /* some may be under way */
+    uint32_t has_acquired;  /* since its last bulk copy */
     const void *prefetched; /* on its way to the slot, or there; NULL: nothing is */
     uint32_t prefetched_bytes;
 };
@@ -113,6 +114,7 @@ WEFT_FN void weft_block_sync(struct weft_warp *warp)
 {
     weft__cuda_complete_stores(warp);
     __syncthreads();
+    warp->has_acquired = 1;
 }
 
 WEFT_FN uint32_t weft_ballot(struct weft_warp *warp, int predicate)
@@ -159,10 +161,11 @@ WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)
     return warp->memory->pointers;
 }
 
+/* Of blocks of one launch, hence of one GPU. */
 WEFT_FN uint32_t weft_add_acq_rel(uint32_t *word, uint32_t value)
 {
     uint32_t old;
-    asm volatile("atom.acq_rel.sys.global.add.u32 %0, [%1], %2;"
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                  : "=r"(old)
                  : "l"(word), "r"(value)
                  : "memory");
@@ -288,8 +291,10 @@ WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word,
     struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
     for (;;) {
         const uint64_t seen = weft__cuda_load_acquire(word);
-        if (seen >= at_least)
+        if (seen >= at_least) {
+            warp->has_acquired = 1;
             return WEFT_STATUS_OK;
+        }
         if (patience.why != WEFT_FAILURE_NONE) {
             const struct weft_failure failure = {patience.why, *site, 0, at_least, seen};
             return weft_fail(warp, &failure);
@@ -298,11 +303,28 @@ WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word,
     }
 }
 
-/* From here on, what the launch before in the stream did is visible, and the next may come (launch.c). */
+/* From here on, what the launch before in the stream did is visible. */
 WEFT_FN void weft__cuda_await_launch_before(void)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" : : : "memory");
+#endif
+}
+
+/* A dependent launch is promised what the launches before did; this is the promise that whoever hears of it sees it,
+ * too. */
+WEFT_FN void weft_fence_launches(struct weft_warp *warp)
+{
+    weft__cuda_complete_stores(warp);
+    asm volatile("fence.acq_rel.sys;" : : : "memory");
+}
+
+/* One thread of a block speaks for it; the next launch comes when all blocks have spoken or ended. It may be
+ * anybody's, take all SMs that are left, and hold them until this one has ended (launch.c). */
+WEFT_FN void weft_admit_next(struct weft_warp *warp)
+{
+    (void)warp;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 #endif
 }
@@ -320,6 +342,7 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
                                                      threadIdx.x / WEFT_WARP_SIZE * warp_bytes);
     warp->num_loads = 0;
     warp->has_stores = 0;
+    warp->has_acquired = 0;
     warp->prefetched = NULL;
     warp->prefetched_bytes = 0;
 #if WEFT__CUDA_BULK

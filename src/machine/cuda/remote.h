@@ -11,23 +11,39 @@ WEFT_FN void weft_row_sync(struct weft_warp *warp)
     __syncwarp();
 }
 
-/* Lane 0: waits until the slot of the number is free. The thread takes orders as long as the communicator lives,
- * and its launches end before it. */
-WEFT_FN struct weft__cuda_work *
-weft__cuda_await_work_slot(const struct weft__cuda_work_queue *queue, uint64_t number)
+/* Lane 0: waits until the slot of the number is free. It is as long as the thread takes orders; NULL once the wait must
+ * end, which fails the launch. The rank's other waits end then, too. */
+WEFT_FN struct weft__cuda_work *weft__cuda_await_work_slot(struct weft_warp *warp, uint64_t number,
+                                                           const struct weft_wait_site *site)
 {
-    while (number - weft__cuda_load_acquire(queue->num_taken) >= queue->num_slots)
-        __nanosleep(500);
-    return &queue->slots[number % queue->num_slots];
+    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
+    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
+    for (;;) {
+        const uint64_t num_taken = weft__cuda_load_acquire(queue->num_taken);
+        if (number - num_taken < queue->num_slots)
+            return &queue->slots[number % queue->num_slots];
+        if (patience.why != WEFT_FAILURE_NONE) {
+            const struct weft_failure failure = {patience.why, *site, 0,
+                                                 number - queue->num_slots + 1, num_taken};
+            weft_fail(warp, &failure);
+            return NULL;
+        }
+        weft__cuda_be_patient(warp, site, &patience);
+    }
 }
 
-/* Lane 0: places are offsets in the region that `first_place` begins. */
-WEFT_FN uint64_t weft__cuda_order(const struct weft__cuda_work_queue *queue,
-                                  const struct weft_access *access, uint64_t first_place,
-                                  uint32_t loss)
+/* Lane 0: places are offsets in the region that `first_place` begins. An order that cannot be given is lost with the
+ * communicator. */
+WEFT_FN uint64_t weft__cuda_order(struct weft_warp *warp, const struct weft_access *access,
+                                  uint64_t first_place, uint32_t loss)
 {
+    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
     const uint64_t number = atomicAdd(queue->num_reserved, 1ull);
-    struct weft__cuda_work *work = weft__cuda_await_work_slot(queue, number);
+    const struct weft_wait_site site = {WEFT_PHASE_ACCESS, access->rank, number,
+                                        access->num_bytes > 0 ? access->target : access->word};
+    struct weft__cuda_work *work = weft__cuda_await_work_slot(warp, number, &site);
+    if (work == NULL)
+        return number;
     work->source = first_place + access->source;
     work->target = first_place + access->target;
     work->num_bytes = access->num_bytes;
@@ -54,25 +70,24 @@ WEFT_FN void weft__cuda_prepare_order(struct weft_warp *warp)
 
 WEFT_FN void weft_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
 {
-    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
     const struct weft_access access = {WEFT_ACCESS_PUT_SIGNAL, put->rank, put->source, put->target,
                                        put->num_bytes,         put->word, put->add};
     weft__cuda_prepare_order(warp);
     if (weft_lane_idx(warp) == 0)
-        (void)weft__cuda_order(queue, &access, queue->memory_place, WEFT__CUDA_MAY_BE_LOST);
+        (void)weft__cuda_order(warp, &access, warp->launch->work_queue.memory_place,
+                               WEFT__CUDA_MAY_BE_LOST);
     __syncwarp();
 }
 
 WEFT_FN uint64_t weft_remote_post(struct weft_warp *warp, const struct weft_access *access)
 {
-    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
     /* What a rank that has left was sent before, it has taken: only a flush of that has nothing to lose. */
     const uint32_t loss = access->operation == WEFT_ACCESS_FLUSH ? WEFT__CUDA_MAY_BE_LOST
                                                                  : WEFT__CUDA_MUST_NOT_BE_LOST;
     uint64_t number = 0;
     weft__cuda_prepare_order(warp);
     if (weft_lane_idx(warp) == 0)
-        number = weft__cuda_order(queue, access, queue->heap_place, loss);
+        number = weft__cuda_order(warp, access, warp->launch->work_queue.heap_place, loss);
     return __shfl_sync(0xffffffffu, number, 0);
 }
 

@@ -82,11 +82,20 @@ WEFT_FN uint32_t weft__cuda_arrival(struct weft_warp *warp)
     return (uint32_t)__cvta_generic_to_shared(&warp->block->arrivals[weft_warp_idx(warp)]);
 }
 
+/* Lane 0: the copy engine sees what the lane has acquired. */
+WEFT_FN void weft__cuda_tell_engine(struct weft_warp *warp)
+{
+    if (warp->has_acquired)
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+    warp->has_acquired = 0;
+}
+
 /* Lane 0: begins to fill the slot, once what was in it has been read by the stores before. */
 WEFT_FN void weft__cuda_bulk_load(struct weft_warp *warp, const void *src, uint32_t bytes)
 {
     const uint32_t slot = (uint32_t)__cvta_generic_to_shared(warp->memory->slot);
     const uint32_t arrival = weft__cuda_arrival(warp);
+    weft__cuda_tell_engine(warp);
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  :
@@ -157,6 +166,7 @@ WEFT_FN void weft__cuda_copy_bulk(struct weft_warp *warp, const void *const *dst
             const uint64_t rest = (uint64_t)num_chunks * 16 - begin;
             const uint32_t bytes = (uint32_t)(rest < part_bytes ? rest : part_bytes);
             weft__cuda_fill_slot(warp, (const char *)src + begin, bytes);
+            weft__cuda_tell_engine(warp); /* of the places, where the slot had been filled before */
 #pragma unroll 1
             for (int32_t d = 0; d < num_dsts; d++) {
                 if (dsts[d] != NULL)

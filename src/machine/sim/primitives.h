@@ -139,6 +139,8 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
 #define weft_block_shared(warp)             weft__sim_block_shared(warp)
 #define weft_warp_pointers(warp)            weft__sim_warp_pointers(warp)
 #define weft_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
+#define weft_admit_next(warp)               ((void)(warp))
+#define weft_fence_launches(warp)           ((void)(warp))
 #define weft_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
 #define weft_load_relaxed(word)             weft__sim_load_relaxed(word)
 #define weft_signal(warp, rank, word, value)                                                       \

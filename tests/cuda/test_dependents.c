@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels of the application that may start before the launch of weft's that is before them in the stream has ended
+ * (programmatic dependent launch): they take all of the GPU that is free, and nothing that this launch waits for may
+ * need it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "cuda/driver.h"
+#include "harness/machine.h"
+
+enum { NUM_RANKS = 2, MAX_BYTES = 4 << 20, TIMEOUT_MS = 10000, NUM_ROUNDS = 3 };
+
+/* An application's stream, and weft's objects for it, of which the second is made of the same stream. */
+struct lane {
+    CUstream native;
+    weft_stream *streams[2];
+    weft_coll *coll;
+};
+
+struct app {
+    struct ranks_context *context;
+    weft_comm *comm;
+    struct lane lanes[2];
+    void *data;     /* [MAX_BYTES] in the heap */
+    uint64_t *word; /* in the heap */
+    CUlibrary library;
+    CUfunction filling;
+    int num_sms;
+    CUdeviceptr num_blocks_run;
+    uint32_t num_blocks_launched;
+};
+
+struct plan {
+    int32_t num_nodes;
+    size_t bytes; /* of an all-reduce */
+    int is_half;  /* of the GPU, which each takes */
+};
+
+extern const unsigned long long weft__fatbin_filling[];
+
+/* ---------------------------------------------------------------- life */
+
+static int open_filling(struct app *app)
+{
+    struct ranks_context *context = app->context;
+    CUdevice device;
+    CUkernel kernel;
+    DRIVER_CHECK(context, driver.ctx_get_device(&device));
+    DRIVER_CHECK(context, driver.device_get_attribute(
+                              &app->num_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+    DRIVER_CHECK(context, driver.library_load_data(&app->library, weft__fatbin_filling, NULL, NULL,
+                                                   0, NULL, NULL, 0));
+    DRIVER_CHECK(context, driver.library_get_kernel(&kernel, app->library, "filling"));
+    DRIVER_CHECK(context, driver.kernel_get_function(&app->filling, kernel));
+    DRIVER_CHECK(context, driver.mem_alloc(&app->num_blocks_run, sizeof(uint32_t)));
+    DRIVER_CHECK(context, driver.memset_d32(app->num_blocks_run, 0, 1));
+    return 0;
+}
+
+static int open_lane(struct app *app, struct lane *lane)
+{
+    const struct plan *plan = app->context->argument;
+    struct ranks_context *context = app->context;
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    if (plan->is_half) {
+        config.num_blocks = app->num_sms / 2;
+        config.num_warps = 16; /* one block on each SM */
+    }
+    DRIVER_CHECK(context, driver.stream_create(&lane->native, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK_OK(context, weft_stream_wrap(app->comm, lane->native, &lane->streams[i]));
+    if (plan->num_nodes <= 1) /* collectives need all ranks' memory */
+        RANK_CHECK_OK(context, weft_coll_create(app->comm, &config, &lane->coll));
+    return 0;
+}
+
+static int open_app(struct app *app, struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    void *word;
+    *app = (struct app){.context = context};
+    config.num_nodes = plan->num_nodes;
+    config.timeout_ms = TIMEOUT_MS;
+    if (driver_use_device(context, context->rank))
+        return 1;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &app->comm));
+    RANK_CHECK_OK(context, weft_heap_alloc(app->comm, MAX_BYTES, &app->data));
+    RANK_CHECK_OK(context, weft_heap_alloc(app->comm, sizeof *app->word, &word));
+    app->word = word;
+    if (open_filling(app) || open_lane(app, &app->lanes[0]) || open_lane(app, &app->lanes[1]))
+        return 1;
+    RANK_CHECK_OK(context, weft_host_barrier(app->comm));
+    return 0;
+}
+
+static int close_lane(struct app *app, struct lane *lane)
+{
+    struct ranks_context *context = app->context;
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK_OK(context, weft_stream_destroy(lane->streams[i]));
+    DRIVER_CHECK(context, driver.stream_destroy(lane->native));
+    if (lane->coll != NULL)
+        RANK_CHECK_OK(context, weft_coll_destroy(lane->coll));
+    return 0;
+}
+
+static int close_app(struct app *app)
+{
+    struct ranks_context *context = app->context;
+    RANK_CHECK_OK(context, weft_host_barrier(app->comm));
+    if (close_lane(app, &app->lanes[0]) || close_lane(app, &app->lanes[1]))
+        return 1;
+    DRIVER_CHECK(context, driver.mem_free(app->num_blocks_run));
+    DRIVER_CHECK(context, driver.library_unload(app->library));
+    RANK_CHECK_OK(context, weft_heap_free(app->comm, app->word));
+    RANK_CHECK_OK(context, weft_heap_free(app->comm, app->data));
+    RANK_CHECK_OK(context, weft_comm_destroy(app->comm));
+    return driver_leave_device(context, context->rank);
+}
+
+/* ---------------------------------------------------------------- what is enqueued */
+
+/* So many blocks that no SM has room for one more, also where one of weft's is. */
+static int fill_gpu(struct app *app, const struct lane *lane)
+{
+    enum { MAX_BLOCKS_PER_SM = 32, NUM_THREADS = 32 };
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value = {.programmaticStreamSerializationAllowed = 1}};
+    const CUlaunchConfig config = {.gridDimX = (unsigned)app->num_sms * MAX_BLOCKS_PER_SM,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = NUM_THREADS,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .hStream = lane->native,
+                                   .attrs = &early,
+                                   .numAttrs = 1};
+    void *arguments[] = {&app->num_blocks_run};
+    DRIVER_CHECK(app->context, driver.launch_kernel_ex(&config, app->filling, arguments, NULL));
+    app->num_blocks_launched += config.gridDimX;
+    return 0;
+}
+
+static int reduce(struct app *app, const struct lane *lane, weft_stream *stream)
+{
+    const struct plan *plan = app->context->argument;
+    RANK_CHECK_OK(app->context, weft_all_reduce(lane->coll, app->data, app->data, plan->bytes / 4,
+                                                WEFT_FP32, WEFT_MAX, stream));
+    return 0;
+}
+
+static int finish(struct app *app, const struct lane *lane)
+{
+    RANK_CHECK_OK(app->context, weft_stream_synchronize(lane->streams[0]));
+    RANK_CHECK_OK(app->context, weft_stream_synchronize(lane->streams[1]));
+    return 0;
+}
+
+static int check_filling(struct app *app)
+{
+    uint32_t num_blocks_run = 0;
+    DRIVER_CHECK(app->context,
+                 driver.memcpy_async((CUdeviceptr)(uintptr_t)&num_blocks_run, app->num_blocks_run,
+                                     sizeof num_blocks_run, app->lanes[0].native));
+    DRIVER_CHECK(app->context, driver.stream_synchronize(app->lanes[0].native));
+    RANK_CHECK(app->context, num_blocks_run == app->num_blocks_launched,
+               "%u blocks have run, not %u", num_blocks_run, app->num_blocks_launched);
+    return 0;
+}
+
+/* Until what is enqueued has got its places on the GPU, of which nobody is told. */
+static void let_it_begin(void)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+    nanosleep(&pause, NULL);
+}
+
+/* ---------------------------------------------------------------- what ranks do */
+
+/* What the other node adds needs room for a block here. */
+static int wait_for_a_word(struct ranks_context *context)
+{
+    struct app app;
+    if (open_app(&app, context))
+        return 1;
+    for (uint64_t round = 1; round <= NUM_ROUNDS; round++) {
+        const struct lane *lane = &app.lanes[0];
+        if (context->rank == 0) {
+            RANK_CHECK_OK(context,
+                          weft_wait_until_on_stream(app.comm, app.word, round, lane->streams[0]));
+            if (fill_gpu(&app, lane))
+                return 1;
+        }
+        ranks_barrier(context);
+        if (context->rank != 0) {
+            let_it_begin();
+            RANK_CHECK_OK(context,
+                          weft_signal_on_stream(app.comm, app.word, 1, 0, lane->streams[0]));
+        }
+        if (finish(&app, lane))
+            return 1;
+    }
+    return check_filling(&app) || close_app(&app);
+}
+
+static int reduce_and_fill(struct app *app, const struct lane *lane)
+{
+    return reduce(app, lane, lane->streams[0]) || fill_gpu(app, lane);
+}
+
+/* Rank 1 has done with one of them before it begins with the other. */
+static int opposite_orders(struct ranks_context *context)
+{
+    struct app app;
+    if (open_app(&app, context))
+        return 1;
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        const int first = context->rank == 0 ? 0 : 1;
+        if (reduce_and_fill(&app, &app.lanes[first]))
+            return 1;
+        if (context->rank == 1 && finish(&app, &app.lanes[first]))
+            return 1;
+        if (context->rank == 0)
+            let_it_begin();
+        if (reduce_and_fill(&app, &app.lanes[1 - first]) || finish(&app, &app.lanes[0]) ||
+            finish(&app, &app.lanes[1]))
+            return 1;
+        RANK_CHECK_OK(context, weft_host_barrier(app.comm));
+    }
+    return check_filling(&app) || close_app(&app);
+}
+
+/* Two that take half of the GPU each, one behind the other; weft does not know that it is one stream. */
+static int a_stream_wrapped_twice(struct ranks_context *context)
+{
+    struct app app;
+    if (open_app(&app, context))
+        return 1;
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        const struct lane *lane = &app.lanes[0], *other = &app.lanes[1];
+        if (context->rank == 1 && (reduce(&app, other, other->streams[0]) || finish(&app, other)))
+            return 1;
+        if (reduce(&app, lane, lane->streams[0]) || reduce(&app, lane, lane->streams[1]))
+            return 1;
+        if (context->rank == 0) {
+            let_it_begin();
+            if (reduce(&app, other, other->streams[0]))
+                return 1;
+        }
+        if (finish(&app, lane) || finish(&app, other))
+            return 1;
+        RANK_CHECK_OK(context, weft_host_barrier(app.comm));
+    }
+    return close_app(&app);
+}
+
+/* ---------------------------------------------------------------- the tests */
+
+static void run(rank_function function, struct plan plan)
+{
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, &plan), 0);
+}
+
+static void behind_a_wait_for_another_node(void **state)
+{
+    (void)state;
+    if (!tests_network_is_there("auto"))
+        skip();
+    run(wait_for_a_word, (struct plan){.num_nodes = 2});
+}
+
+static void behind_collectives_in_opposite_orders(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1 << 10; bytes <= MAX_BYTES; bytes <<= 6)
+        run(opposite_orders, (struct plan){.bytes = bytes});
+}
+
+static void behind_one_stream_that_is_wrapped_twice(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1 << 10; bytes <= MAX_BYTES; bytes <<= 6)
+        run(a_stream_wrapped_twice, (struct plan){.bytes = bytes, .is_half = 1});
+}
+
+int main(void)
+{
+    driver_require();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(behind_a_wait_for_another_node),
+        cmocka_unit_test(behind_collectives_in_opposite_orders),
+        cmocka_unit_test(behind_one_stream_that_is_wrapped_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
