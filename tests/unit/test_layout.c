@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* Layout for more ranks than it looks for at once: each choice is counted once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "machine/host.h"
+#include "ops/programs.h"
+#include "programs/layout.h"
+
+/* An expert on each rank; a token goes to one of the first 64 ranks, of the next and of the rest. */
+enum { NUM_RANKS = 130, NUM_TOKENS = 40, NUM_TOPK = 3, NUM_STRIDES = 64 };
+
+static int32_t offsets[NUM_RANKS + 1], ranks[NUM_RANKS], node_of_rank[NUM_RANKS];
+static int32_t topk_idx[NUM_TOKENS][NUM_TOPK];
+static int32_t chunk_base[NUM_RANKS], send_rows[NUM_RANKS], entry_selections[NUM_RANKS],
+    selections[NUM_RANKS];
+static struct weft_route routes[NUM_TOKENS][NUM_TOPK];
+
+static int32_t choice(int32_t token, int32_t k)
+{
+    const int32_t expert = k * NUM_STRIDES + token % 5;
+    return expert < NUM_RANKS ? expert : NUM_RANKS - 1;
+}
+
+static struct weft_layout_args make_args(uint32_t *num_blocks_done)
+{
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        offsets[rank] = ranks[rank] = rank;
+    offsets[NUM_RANKS] = NUM_RANKS;
+    for (int32_t token = 0; token < NUM_TOKENS; token++)
+        for (int32_t k = 0; k < NUM_TOPK; k++)
+            topk_idx[token][k] = choice(token, k);
+    return (struct weft_layout_args){
+        .routing = {.num_ranks = NUM_RANKS,
+                    .num_tokens = NUM_TOKENS,
+                    .num_topk = NUM_TOPK,
+                    .max_routes = NUM_TOPK,
+                    .num_chunks = 1,
+                    .chunk_tokens = NUM_TOKENS,
+                    .routes = routes[0],
+                    .chunk_base = chunk_base,
+                    .send_rows = send_rows,
+                    .entry_selections = entry_selections},
+        .placement = {.num_experts = NUM_RANKS,
+                      .num_ranks = NUM_RANKS,
+                      .expert_offsets = offsets,
+                      .entry_ranks = ranks},
+        .index_type = WEFT_INT32,
+        .topk_idx = topk_idx,
+        .num_blocks_done = num_blocks_done,
+        .num_entries = NUM_RANKS,
+        .selections = selections,
+        .node_of_rank = node_of_rank,
+    };
+}
+
+static void launch_layout(const struct weft_layout_args *args)
+{
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_unique_id id;
+    const struct weft__grid grid = {.num_blocks = 1, .num_warps = 1};
+    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
+    assert_int_equal(weft_comm_create(&id, 0, 1, NULL, &comm), WEFT_OK);
+    assert_int_equal(weft_stream_create(comm, &stream), WEFT_OK);
+    assert_int_equal(
+        weft__program_launch(comm, stream, WEFT_PROGRAM_layout, grid, args, sizeof *args), WEFT_OK);
+    assert_int_equal(weft_stream_synchronize(stream), WEFT_OK);
+    assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
+    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+}
+
+static void choices_of_all_ranks_are_counted_once(void **state)
+{
+    (void)state;
+    uint32_t num_blocks_done = 0;
+    int32_t expected[NUM_RANKS] = {0};
+    const struct weft_layout_args args = make_args(&num_blocks_done);
+    launch_layout(&args);
+    for (int32_t token = 0; token < NUM_TOKENS; token++) {
+        for (int32_t k = 0; k < NUM_TOPK; k++) {
+            assert_int_equal(routes[token][k].rank, choice(token, k));
+            assert_int_equal(routes[token][k].slot, expected[choice(token, k)]++);
+        }
+    }
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+        assert_int_equal(entry_selections[rank], expected[rank]);
+        assert_int_equal(send_rows[rank], expected[rank]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choices_of_all_ranks_are_counted_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
