@@ -274,7 +274,11 @@ static int create_differently(struct ranks_context *context)
         config.algorithms[WEFT_BROADCAST] = WEFT_ALGORITHM_PUSH;
     if (context->rank == ODD_ONE && *which == 3)
         config.num_blocks = 3;
-    RANK_CHECK_ERROR(context, weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH, "rank ");
+    /* By its name: memory whose size follows from it differs, too. */
+    static const char *const fields[] = {"packet_bytes", "staging_bytes", "algorithms[",
+                                         "num_blocks"};
+    RANK_CHECK_ERROR(context, weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH,
+                     fields[*which]);
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks whose machines would choose other grids launch as many blocks as all of them can. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "coll/coll.h"
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 3, NUM_KINDS = 2 };
+
+static const int32_t blocks_of_rank[NUM_RANKS][NUM_KINDS] = {{5, 3}, {4, 7}, {6, 4}};
+static const int32_t fewest[NUM_KINDS] = {4, 3};
+
+static struct weft__grid choose_by_rank(const weft_comm *comm, const struct weft__work *work)
+{
+    const int32_t kind = work->kind == WEFT__WORK_PULL_TENSOR ? 0 : 1;
+    return (struct weft__grid){.num_blocks = blocks_of_rank[comm->rank][kind], .num_warps = 1};
+}
+
+static int create_on_other_machines(struct ranks_context *context)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm;
+    weft_coll *coll;
+    config.machine = WEFT_MACHINE_CPU;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    const struct weft__comm_hooks *hooks = comm->hooks;
+    struct weft__machine machine = *weft__machine_of(comm);
+    machine.choose_grid = choose_by_rank;
+    machine.max_blocks = 8;
+    comm->hooks = &machine.hooks;
+    RANK_CHECK_OK(context, weft_coll_create(comm, NULL, &coll));
+    const int32_t blocks[NUM_KINDS] = {coll->direct_blocks[WEFT__WORK_PULL_TENSOR],
+                                       coll->direct_blocks[WEFT__WORK_PUSH_TENSOR]};
+    for (int kind = 0; kind < NUM_KINDS; kind++)
+        RANK_CHECK(context, blocks[kind] == fewest[kind], "kind %d has %d blocks", kind,
+                   blocks[kind]);
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    comm->hooks = hooks;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void the_fewest_blocks_are_those_of_all(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_on_other_machines, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fewest_blocks_are_those_of_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

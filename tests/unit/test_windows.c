@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Once weft_unregister has returned memory may be freed: all ranks have unmapped it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "harness/ranks.h"
+#include "machine/host.h"
+
+enum { NUM_RANKS = 3, LATE_ONE = 2, BYTES = 4096, LATE_US = 100000 };
+
+/* Of the process, which has all ranks. */
+static _Atomic int32_t num_closed;
+
+/* The machine of a rank that takes its time. */
+static void close_late(weft_comm *comm, const struct weft__block *block)
+{
+    (void)comm;
+    (void)block;
+    usleep(LATE_US);
+    atomic_fetch_add(&num_closed, 1);
+}
+
+static void close_now(weft_comm *comm, const struct weft__block *block)
+{
+    (void)comm;
+    (void)block;
+    atomic_fetch_add(&num_closed, 1);
+}
+
+static int unregister_beside_a_late_rank(struct ranks_context *context)
+{
+    static char memory[NUM_RANKS][BYTES];
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm;
+    int32_t is_direct;
+    config.machine = WEFT_MACHINE_CPU;
+    RANK_CHECK_OK(context,
+                  weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    const struct weft__comm_hooks *hooks = comm->hooks;
+    struct weft__machine machine = *weft__machine_of(comm);
+    machine.close_block = context->rank == LATE_ONE ? close_late : close_now;
+    comm->hooks = &machine.hooks;
+    RANK_CHECK_OK(context, weft_register(comm, memory[context->rank], BYTES, &is_direct));
+    RANK_CHECK(context, is_direct == 1, "is_direct is %d", is_direct);
+    RANK_CHECK_OK(context, weft_unregister(comm, memory[context->rank]));
+    const int32_t num_now = atomic_load(&num_closed), num_all = NUM_RANKS * (NUM_RANKS - 1);
+    RANK_CHECK(context, num_now == num_all, "%d of %d blocks are unmapped", num_now, num_all);
+    comm->hooks = hooks;
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void who_has_unregistered_is_mapped_by_nobody(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, unregister_beside_a_late_rank, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_has_unregistered_is_mapped_by_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
