@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The cpu machine under programs made for the test: syncs, waits that end and waits that fail. */
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -163,6 +167,62 @@ static void a_sync_that_some_warps_skip_ends_at_the_deadline(void **state)
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
 }
 
+/* ---------------------------------------------------------------- a rank that leaves */
+
+/* A page that nobody can read at first. The launch looks for its word, then at the states of ranks:
+ * its first look at them faults, and just then, between the two, the word comes and the rank
+ * leaves. */
+static struct {
+    _Atomic uint8_t *states;
+    size_t bytes;
+    uint64_t *word;
+} page;
+
+static void signal_and_leave(int signal)
+{
+    (void)signal;
+    (void)mprotect(page.states, page.bytes, PROT_READ | PROT_WRITE);
+    __atomic_store_n(page.word, 1, __ATOMIC_RELEASE);
+    atomic_store(&page.states[0], WEFT__RANK_LEFT);
+}
+
+static enum weft_status wait_for_signal(struct weft_warp *warp, const void *untyped)
+{
+    const struct test_args *args = untyped;
+    sigset_t faults; /* threads of the library block all signals */
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    *args->errors += pthread_sigmask(SIG_UNBLOCK, &faults, NULL) != 0;
+    const enum weft_status status = weft_wait(warp, args->word, 1, &site_of_rank_0);
+    *args->errors += status != WEFT_STATUS_OK;
+    return status;
+}
+
+static void what_a_rank_signalled_before_it_left_stands(void **state)
+{
+    (void)state;
+    int32_t errors = 0;
+    uint64_t word = 0;
+    struct sigaction before;
+    const struct sigaction action = {.sa_handler = signal_and_leave};
+    weft_comm *comm = create_comm(10000);
+    _Atomic uint8_t *states = comm->status.rank_states;
+    page.bytes = (size_t)sysconf(_SC_PAGESIZE);
+    page.states = mmap(NULL, page.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(page.states, MAP_FAILED);
+    page.word = &word;
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    comm->status.rank_states = page.states;
+    const struct test_args args = {.word = &word, .errors = &errors};
+    assert_int_equal(launch(comm, wait_for_signal, args, 1, 1), WEFT_OK);
+    assert_int_equal(errors, 0);
+    assert_int_equal(word, 1); /* it did look at the states */
+    comm->status.rank_states = states;
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_int_equal(munmap(page.states, page.bytes), 0);
+    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +230,7 @@ int main(void)
         cmocka_unit_test(warps_that_wait_let_others_run),
         cmocka_unit_test(a_wait_that_passes_its_deadline_is_described),
         cmocka_unit_test(a_sync_that_some_warps_skip_ends_at_the_deadline),
+        cmocka_unit_test(what_a_rank_signalled_before_it_left_stands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
