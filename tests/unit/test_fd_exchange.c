@@ -7,9 +7,11 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "comm/error.h"
 #include "comm/fd_exchange.h"
 #include "comm/identity.h"
 
@@ -74,7 +76,6 @@ static void open_member(struct member *members, struct weft__identity *table, in
     assert_int_equal(pipe(ends), 0);
     close(ends[1]);
     assert_int_equal(weft__identity_of_process(&table[rank]), WEFT_OK);
-    table[rank].host_key += rank == OTHER_HOST;
     assert_int_equal(weft__status_init(&self->status, NUM_RANKS), WEFT_OK);
     self->own = ends[0];
     self->all = members;
@@ -97,6 +98,7 @@ static void descriptors_come_from_those_that_give_any(void **state)
     pthread_barrier_init(&between_rounds, NULL, NUM_RANKS);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         open_member(members, table, rank);
+    table[OTHER_HOST].host_key++;
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         assert_int_equal(pthread_create(&threads[rank], NULL, take_part, &members[rank]), 0);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
@@ -110,10 +112,84 @@ static void descriptors_come_from_those_that_give_any(void **state)
     pthread_barrier_destroy(&between_rounds);
 }
 
+/* ---------------------------------------------------------------- letters that are not believed */
+
+enum { TAKER = 0, GIVER = 1, STRANGER = 2, NUM_THREE = 3, SOON_MS = 1 };
+
+static void open_three(struct member *members, struct weft__identity *table)
+{
+    for (int32_t rank = 0; rank < NUM_THREE; rank++) {
+        open_member(members, table, rank);
+        members[rank].exchange.num_ranks = NUM_THREE;
+        members[rank].exchange.round = 1;
+    }
+}
+
+static void close_three(struct member *members)
+{
+    for (int32_t rank = 0; rank < NUM_THREE; rank++) {
+        close(members[rank].own);
+        close(members[rank].exchange.socket_fd);
+        weft__status_destroy(&members[rank].status);
+    }
+}
+
+/* A rank's letters lie in the sockets of the others when it gives up. */
+static void send_letters(struct member *member, const struct weft__identity *table)
+{
+    int fds[NUM_THREE];
+    struct weft__fd_exchange exchange = member->exchange;
+    exchange.table = table;
+    exchange.timeout_ms = SOON_MS;
+    assert_int_equal(weft__fd_exchange(&exchange, member->own, fds), WEFT_ERROR_TIMEOUT);
+}
+
+/* Who is on another host by the table of the one that takes has nothing to give to it, whatever it believes. */
+static void letters_of_who_is_no_neighbour_are_thrown_away(void **state)
+{
+    static struct member members[NUM_RANKS];
+    static struct weft__identity table[NUM_RANKS], of_stranger[NUM_RANKS];
+    int fds[NUM_THREE];
+    (void)state;
+    open_three(members, table);
+    memcpy(of_stranger, table, sizeof table);
+    table[STRANGER].host_key++;
+    send_letters(&members[STRANGER], of_stranger);
+    send_letters(&members[GIVER], table);
+    assert_int_equal(weft__fd_exchange(&members[TAKER].exchange, -1, fds), WEFT_OK);
+    assert_int_equal(fds[STRANGER], -1);
+    assert_true(is_same_file(fds[GIVER], members[GIVER].own));
+    close(fds[GIVER]);
+    close_three(members);
+}
+
+/* The kernel says who has sent a letter. */
+static void letters_of_other_processes_are_thrown_away(void **state)
+{
+    static struct member members[NUM_RANKS];
+    static struct weft__identity table[NUM_RANKS], as_they_are[NUM_RANKS];
+    int fds[NUM_THREE];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_three(members, table);
+        memcpy(as_they_are, table, sizeof table);
+        table[STRANGER].pid += i == 0;
+        table[STRANGER].uid += i == 1;
+        send_letters(&members[STRANGER], as_they_are);
+        send_letters(&members[GIVER], as_they_are);
+        members[TAKER].exchange.timeout_ms = SOON_MS;
+        assert_int_equal(weft__fd_exchange(&members[TAKER].exchange, -1, fds), WEFT_ERROR_TIMEOUT);
+        assert_string_equal(weft__last_error(), "rank 2 did not share its memory within 1 ms");
+        close_three(members);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptors_come_from_those_that_give_any),
+        cmocka_unit_test(letters_of_who_is_no_neighbour_are_thrown_away),
+        cmocka_unit_test(letters_of_other_processes_are_thrown_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,39 @@ static void who_takes_leave_has_not_failed(void **state)
     assert_int_equal(weft__net_failed_peer(net), -1);
 }
 
+/* An engine that closes finds connections broken, which is nobody's failure any more. */
+static struct {
+    const struct weft__net_engine *engine;
+    struct weft__net *net;
+    int32_t peer, failed_peer;
+} closing;
+
+static void break_and_close(void *state, int64_t deadline_ns)
+{
+    weft__net_fail_peer(closing.net, closing.peer, "rank %d has hung up", closing.peer);
+    closing.failed_peer = weft__net_failed_peer(closing.net);
+    closing.engine->close(state, deadline_ns);
+}
+
+static void nobody_fails_while_a_net_is_closed(void **state)
+{
+    for (int32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(open_pair(state), 0);
+        struct pair *pair = *state;
+        struct weft__net_engine breaks = *pair->nets[rank]->engine;
+        closing.engine = pair->nets[rank]->engine;
+        closing.net = pair->nets[rank];
+        closing.peer = 1 - rank;
+        closing.failed_peer = rank;
+        breaks.close = break_and_close;
+        closing.net->engine = &breaks;
+        weft__net_close(closing.net);
+        pair->nets[rank] = NULL;
+        assert_int_equal(closing.failed_peer, -1);
+        assert_int_equal(close_pair(state), 0);
+    }
+}
+
 /* ---------------------------------------------------------------- memory */
 
 static void expect_nonsense(struct weft__net *net, const struct weft__net_region_card *card)
@@ -174,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_takes_leave_has_not_failed, open_pair, close_pair),
+        cmocka_unit_test(nobody_fails_while_a_net_is_closed),
         cmocka_unit_test_setup_teardown(nonsense_about_regions_is_not_believed, open_pair,
                                         close_pair),
         cmocka_unit_test_setup_teardown(writes_are_not_learned_without_writes, open_pair,
