@@ -4,6 +4,7 @@
 #define WEFT_API_CHECK_H
 
 #include "comm/error.h"
+#include "ops/names.h"
 
 static inline weft_result weft__check_not_null(const void *ptr, const char *name)
 {
@@ -27,6 +28,10 @@ static inline weft_result weft__check_at_most(uint64_t value, uint64_t highest, 
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %llu, allowed are 0..%llu", name,
                        (unsigned long long)value, (unsigned long long)highest);
 }
+
+/* One of the enumerators from `lowest` to `highest`, which the message names. */
+weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest, int32_t highest,
+                             const char *name);
 
 /* An array of `count` elements may be NULL only if there are none. */
 static inline weft_result weft__check_array(const void *ptr, int64_t count, const char *name)

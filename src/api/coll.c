@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll/coll.h"
 
+#include <stdio.h>
+
 #include "api/check.h"
 #include "api/destroy.h"
 #include "api/overlap.h"
@@ -16,6 +18,15 @@ static weft_result check_bytes(uint64_t bytes, const char *name)
                        (unsigned long long)bytes, (unsigned long long)max_buffer_bytes);
 }
 
+static weft_result check_algorithm(const weft_coll_config *config, int32_t collective)
+{
+    char name[64];
+    snprintf(name, sizeof name, "algorithms[%s]",
+             weft__constant_name(WEFT__ENUM_COLLECTIVE, collective));
+    return weft__check_enum(WEFT__ENUM_ALGORITHM, (int32_t)config->algorithms[collective],
+                            WEFT_ALGORITHM_AUTO, WEFT_NUM_ALGORITHMS - 1, name);
+}
+
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_config, weft_coll **coll)
 {
     weft_coll_config config = WEFT_INIT(weft_coll_config);
@@ -27,8 +38,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
     WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        WEFT__TRY(weft__check_range((int32_t)config.algorithms[i], WEFT_ALGORITHM_AUTO,
-                                    WEFT_NUM_ALGORITHMS - 1, "algorithms"));
+        WEFT__TRY(check_algorithm(&config, i));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     WEFT__TRY(weft__machine_check(comm));
@@ -77,8 +87,9 @@ static weft_result check_call(const struct weft__coll_call *call)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, call->coll, "coll"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, call->stream, "stream"));
-    WEFT__TRY(weft__check_range((int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3, "dtype"));
-    WEFT__TRY(weft__check_range((int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3,
+                               "dtype"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_REDUCE_OP, (int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
     if (call->count > max_row_bytes / weft_dtype_bytes(call->dtype))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "count is %llu, allowed are 0..%llu",
                            (unsigned long long)call->count,

@@ -22,7 +22,8 @@ static weft_result choose_machine(const weft_comm_config *user_config,
 {
     weft_comm_config config;
     WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_comm_config"));
-    WEFT__TRY(weft__check_range(config.machine, WEFT_MACHINE_AUTO, WEFT_MACHINE_CUDA, "machine"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_MACHINE, (int32_t)config.machine, WEFT_MACHINE_AUTO,
+                               WEFT_MACHINE_CUDA, "machine"));
     return weft__machine_choose(config.machine, machine);
 }
 
@@ -195,7 +196,8 @@ weft_result weft_comm_team(weft_comm *comm, weft_team team, weft_team_info *info
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(info, "info"));
-    WEFT__TRY(weft__check_range(team, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"));
+    WEFT__TRY(
+        weft__check_enum(WEFT__ENUM_TEAM, (int32_t)team, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"));
     weft__topology_team(&comm->topology, comm->rank, team, info);
     return WEFT_OK;
 }

@@ -24,7 +24,8 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_at_most(config.staging_slot_bytes, MAX_SLOT_BYTES, "staging_slot_bytes"));
     if (config.combine_wire != 0 && config.combine_wire != WEFT_FP32)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "combine_wire is %d, allowed are 0 and %d (WEFT_FP32)",
+                           "combine_wire is %s (%d), allowed are 0 and WEFT_FP32 (%d)",
+                           weft__constant_name(WEFT__ENUM_DTYPE, (int)config.combine_wire),
                            (int)config.combine_wire, (int)WEFT_FP32);
     WEFT__TRY(weft__machine_check(comm));
     weft_ep *created;
@@ -109,7 +110,8 @@ weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *user_args,
     for (int32_t i = 0; i < args.num_planes; i++)
         WEFT__TRY(weft__check_range((int64_t)args.plane_row_bytes[i], 1, INT32_MAX,
                                     "plane_row_bytes[i]"));
-    WEFT__TRY(weft__check_range(args.index_type, WEFT_INT32, WEFT_INT64, "index_type"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.index_type, WEFT_INT32, WEFT_INT64,
+                               "index_type"));
     WEFT__TRY(weft__check_range(args.with_topk, 0, 1, "with_topk"));
     WEFT__TRY(weft__check_range(args.with_src_token, 0, 1, "with_src_token"));
     return weft__ep_query_sizes(ep, &args, sizes);

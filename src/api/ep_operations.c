@@ -36,7 +36,8 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_layout_args"));
     WEFT__TRY(weft__check_range(args.num_tokens, 0, handle->max_tokens, "num_tokens"));
-    WEFT__TRY(weft__check_range(args.index_type, WEFT_INT32, WEFT_INT64, "index_type"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.index_type, WEFT_INT32, WEFT_INT64,
+                               "index_type"));
     WEFT__TRY(weft__check_array(args.topk_idx, args.num_tokens, "topk_idx"));
     WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
     WEFT__TRY(check_pointer(handle, args.num_tokens_per_rank, "num_tokens_per_rank"));
@@ -122,7 +123,8 @@ static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t 
 {
     const int with_idx = args->topk_idx != NULL || args->recv_topk_idx != NULL;
     const int with_weights = args->topk_weights != NULL || args->recv_topk_weights != NULL;
-    WEFT__TRY(weft__check_range(args->index_type, WEFT_INT32, WEFT_INT64, "index_type"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->index_type, WEFT_INT32, WEFT_INT64,
+                               "index_type"));
     if (with_weights && !with_idx)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "topk_idx is NULL but topk_weights is not: weights go with ids only");
@@ -163,7 +165,8 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
     WEFT__TRY(weft__check_not_null(user_args, "args"));
     WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_combine_args"));
-    WEFT__TRY(weft__check_range(args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
+    WEFT__TRY(
+        weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
     WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)weft_dtype_bytes(args.dtype),
                                 "hidden"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));

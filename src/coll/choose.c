@@ -5,15 +5,6 @@
 #include "coll/coll.h"
 #include "ops/names.h"
 
-static const char *const names[WEFT_NUM_ALGORITHMS] = {
-    [WEFT_ALGORITHM_AUTO] = "auto",
-    [WEFT_ALGORITHM_ONESHOT] = "oneshot",
-    [WEFT_ALGORITHM_TWOSHOT_PACKETS] = "twoshot_packets",
-    [WEFT_ALGORITHM_ONESHOT_PULL] = "oneshot_pull",
-    [WEFT_ALGORITHM_TWOSHOT] = "twoshot",
-    [WEFT_ALGORITHM_PUSH] = "push",
-};
-
 /* Bits of the algorithms that can do each. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT_NUM_COLLECTIVES] = {
@@ -27,7 +18,7 @@ static const uint32_t abilities[WEFT_NUM_COLLECTIVES] = {
 
 const char *weft_algorithm_name(weft_algorithm algorithm)
 {
-    return (uint32_t)algorithm < WEFT_NUM_ALGORITHMS ? names[algorithm] : "?";
+    return weft__algorithm_name((uint64_t)algorithm);
 }
 
 int weft__coll_can(weft_collective collective, weft_algorithm algorithm)
@@ -58,15 +49,15 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
                                        weft_algorithm algorithm, uint64_t row_bytes)
 {
     if (!weft__coll_can(collective, algorithm))
-        return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s", names[algorithm],
-                           weft__collective_name(collective));
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s",
+                           weft__algorithm_name(algorithm), weft__collective_name(collective));
     const uint64_t most = max_row_bytes(coll, algorithm);
     if (row_bytes > most)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "count makes rows of %llu bytes: %s by algorithm %s is for at most %llu "
                            "(packet_bytes)",
                            (unsigned long long)row_bytes, weft__collective_name(collective),
-                           names[algorithm], (unsigned long long)most);
+                           weft__algorithm_name(algorithm), (unsigned long long)most);
     return WEFT_OK;
 }
 

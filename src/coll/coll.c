@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/settings.h"
+#include "ops/names.h"
 
 /* What the ranks must agree on when they create a weft_coll. */
 struct terms {
@@ -35,12 +36,13 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
                                own->num_blocks, comm->rank, other->num_blocks, rank);
         for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
             if (other->algorithms[i] != own->algorithms[i])
-                return weft__error(WEFT_ERROR_MISMATCH,
-                                   "ranks disagree on algorithms[%d]: %s on this rank %d, %s on "
-                                   "rank %d",
-                                   i, weft_algorithm_name((weft_algorithm)own->algorithms[i]),
-                                   comm->rank,
-                                   weft_algorithm_name((weft_algorithm)other->algorithms[i]), rank);
+                return weft__error(
+                    WEFT_ERROR_MISMATCH,
+                    "ranks disagree on algorithms[%s]: %s on this rank %d, %s on "
+                    "rank %d",
+                    weft__constant_name(WEFT__ENUM_COLLECTIVE, i),
+                    weft__constant_name(WEFT__ENUM_ALGORITHM, own->algorithms[i]), comm->rank,
+                    weft__constant_name(WEFT__ENUM_ALGORITHM, other->algorithms[i]), rank);
         }
     }
     return WEFT_OK;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "ops/names.h"
+
 enum { DEFAULT_SLOTS = 8, DEFAULT_SLOT_BYTES = 64 << 10 };
 
 /* A warp of a GPU moves rows to memory of the host at 0.8 GB/s; on 2x H200 as two nodes over TCP, 4096 tokens take
@@ -24,6 +26,11 @@ struct ring_terms {
     int32_t unused;
 };
 
+static const char *wire_name(int32_t combine_wire)
+{
+    return combine_wire == 0 ? "0" : weft__constant_name(WEFT__ENUM_DTYPE, combine_wire);
+}
+
 static weft_result compare_terms(const weft_comm *comm, const struct ring_terms *all)
 {
     const struct ring_terms *own = &all[comm->rank];
@@ -34,8 +41,9 @@ static weft_result compare_terms(const weft_comm *comm, const struct ring_terms 
             continue;
         if (other->combine_wire != own->combine_wire)
             return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on combine_wire: %d on this rank %d, %d on rank %d",
-                               own->combine_wire, comm->rank, other->combine_wire, rank);
+                               "ranks disagree on combine_wire: %s on this rank %d, %s on rank %d",
+                               wire_name(own->combine_wire), comm->rank,
+                               wire_name(other->combine_wire), rank);
         return weft__error(
             WEFT_ERROR_MISMATCH,
             "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: %d, %d and "

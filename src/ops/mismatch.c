@@ -18,6 +18,11 @@ static void write_number(uint64_t value, char *text, size_t text_bytes)
     snprintf(text, text_bytes, "%llu", (unsigned long long)value);
 }
 
+static const char *dtype_name(uint64_t dtype)
+{
+    return weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)dtype);
+}
+
 /* ---------------------------------------------------------------- collectives */
 
 static int is_collective(const struct weft__program *program)
@@ -36,6 +41,16 @@ struct part {
     uint32_t first_bit, num_bits;
     const char *(*value_name)(uint64_t value); /* NULL: it is a number */
 };
+
+static const char *reduce_op_name(uint64_t op)
+{
+    return weft__constant_name(WEFT__ENUM_REDUCE_OP, (int64_t)op);
+}
+
+static const char *yes_or_no(uint64_t value)
+{
+    return value ? "yes" : "no";
+}
 
 /* The same programs do several algorithms: this one, or the like. */
 static const char *algorithm_name(uint64_t program)
@@ -57,15 +72,15 @@ static const char *algorithm_name(uint64_t program)
 
 static const struct part parts[] = {
     {"the operation", WEFT_HEADER_KIND, WEFT_KIND_COLLECTIVE_BIT, 8, weft__collective_name},
-    {"dtype", WEFT_HEADER_KIND, WEFT_KIND_DTYPE_BIT, 8, weft__dtype_name},
-    {"op", WEFT_HEADER_KIND, WEFT_KIND_OP_BIT, 8, weft__reduce_op_name},
+    {"dtype", WEFT_HEADER_KIND, WEFT_KIND_DTYPE_BIT, 8, dtype_name},
+    {"op", WEFT_HEADER_KIND, WEFT_KIND_OP_BIT, 8, reduce_op_name},
     {"root", WEFT_HEADER_KIND, WEFT_KIND_ROOT_BIT, 32, NULL},
     {"the algorithm", WEFT_HEADER_KIND, WEFT_KIND_PROGRAM_BIT, 8, algorithm_name},
     {"count (its bytes between the two ranks)", WEFT_HEADER_NUM_BYTES, 0, WEFT_CALL_IS_PIECE_BIT,
      NULL},
     {"whether send and recv are staged in pieces (more than staging_bytes must be in the heap, or "
      "registered, on all ranks or on none)",
-     WEFT_HEADER_NUM_BYTES, WEFT_CALL_IS_PIECE_BIT, 1, NULL},
+     WEFT_HEADER_NUM_BYTES, WEFT_CALL_IS_PIECE_BIT, 1, yes_or_no},
 };
 
 static uint64_t part_value(const struct part *part, uint64_t word)
@@ -109,8 +124,7 @@ static void write_field_name(const struct weft__program *program, uint32_t field
         [WEFT_CALL_PROGRAM] = "the operation",
         [WEFT_CALL_NUM_TOPK] = "num_topk",
         [WEFT_CALL_DTYPE] = "dtype",
-        [WEFT_CALL_OPTIONS] = ("which of topk_idx (1), topk_weights (2) and 64-bit indices (4) "
-                               "are given"),
+        [WEFT_CALL_OPTIONS] = "which of topk_idx, topk_weights and WEFT_INT64 indices are given",
         [WEFT_CALL_MAX_TOKENS] = "max_tokens of the handle",
         [WEFT_CALL_NUM_PLANES] = "num_planes",
     };
@@ -123,12 +137,26 @@ static void write_field_name(const struct weft__program *program, uint32_t field
         snprintf(name, name_bytes, "row_bytes of plane %u", field - WEFT_CALL_ROW_BYTES);
 }
 
+static void write_options(uint64_t options, char *text, size_t text_bytes)
+{
+    const char *idx = "";
+    if (options & WEFT_OPTION_TOPK_IDX)
+        idx = options & WEFT_OPTION_INT64 ? "topk_idx of WEFT_INT64" : "topk_idx of WEFT_INT32";
+    const char *weights = options & WEFT_OPTION_TOPK_WEIGHTS ? "topk_weights" : "";
+    const char *both = idx[0] != '\0' && weights[0] != '\0' ? " and " : "";
+    snprintf(text, text_bytes, "%s%s%s", idx, both, weights);
+    if (text[0] == '\0')
+        snprintf(text, text_bytes, "neither");
+}
+
 static void write_value(uint32_t field, uint64_t value, char *text, size_t text_bytes)
 {
     if (field == WEFT_CALL_PROGRAM)
         snprintf(text, text_bytes, "%s", weft__program_calls(value));
+    else if (field == WEFT_CALL_OPTIONS)
+        write_options(value, text, text_bytes);
     else if (field == WEFT_CALL_DTYPE)
-        snprintf(text, text_bytes, "%s", weft__dtype_name(value));
+        snprintf(text, text_bytes, "%s", dtype_name(value));
     else
         write_number(value, text, text_bytes);
 }

@@ -7,7 +7,7 @@
 
 struct weft__mismatch {
     char field[192];
-    char ours[32], theirs[32];
+    char ours[48], theirs[48];
 };
 
 void weft__mismatch_describe(const struct weft__program *program,

@@ -1,36 +1,87 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/names.h"
 
+#include <stddef.h>
+
 #include "weft.h"
 
-static const char *const collectives[] = {
-    [WEFT_ALL_REDUCE] = "all_reduce", [WEFT_REDUCE_SCATTER] = "reduce_scatter",
-    [WEFT_ALL_GATHER] = "all_gather", [WEFT_ALL_TO_ALL] = "all_to_all",
-    [WEFT_BROADCAST] = "broadcast",
+struct name {
+    const char *constant;
+    const char *word; /* NULL: nothing needs one */
 };
 
-static const char *const dtypes[] = {
-    [WEFT_INT32] = "int32", [WEFT_INT64] = "int64",       [WEFT_BF16] = "bf16",
-    [WEFT_FP16] = "fp16",   [WEFT_FP32] = "fp32",         [WEFT_FP64] = "fp64",
-    [WEFT_UINT8] = "uint8", [WEFT_FP8_E4M3] = "fp8_e4m3",
+#define CONSTANT(constant)                [constant] = {#constant, NULL}
+#define CONSTANT_AND_WORD(constant, word) [constant] = {#constant, word}
+
+static const struct name dtypes[] = {
+    CONSTANT(WEFT_INT32), CONSTANT(WEFT_INT64), CONSTANT(WEFT_BF16),  CONSTANT(WEFT_FP16),
+    CONSTANT(WEFT_FP32),  CONSTANT(WEFT_FP64),  CONSTANT(WEFT_UINT8), CONSTANT(WEFT_FP8_E4M3),
 };
 
-static const char *const reduce_ops[] = {
-    [WEFT_SUM] = "sum", [WEFT_PROD] = "prod", [WEFT_MAX] = "max",
-    [WEFT_MIN] = "min", [WEFT_AVG] = "avg",
+static const struct name reduce_ops[] = {
+    CONSTANT(WEFT_SUM), CONSTANT(WEFT_PROD), CONSTANT(WEFT_MAX),
+    CONSTANT(WEFT_MIN), CONSTANT(WEFT_AVG),
 };
+
+static const struct name collectives[] = {
+    CONSTANT_AND_WORD(WEFT_ALL_REDUCE, "all_reduce"),
+    CONSTANT_AND_WORD(WEFT_REDUCE_SCATTER, "reduce_scatter"),
+    CONSTANT_AND_WORD(WEFT_ALL_GATHER, "all_gather"),
+    CONSTANT_AND_WORD(WEFT_ALL_TO_ALL, "all_to_all"),
+    CONSTANT_AND_WORD(WEFT_BROADCAST, "broadcast"),
+};
+
+static const struct name algorithms[] = {
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_AUTO, "auto"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_ONESHOT, "oneshot"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_TWOSHOT_PACKETS, "twoshot_packets"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_ONESHOT_PULL, "oneshot_pull"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_TWOSHOT, "twoshot"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_PUSH, "push"),
+};
+
+static const struct name machines[] = {
+    CONSTANT(WEFT_MACHINE_AUTO),
+    CONSTANT(WEFT_MACHINE_CPU),
+    CONSTANT(WEFT_MACHINE_CUDA),
+};
+
+static const struct name teams[] = {
+    CONSTANT(WEFT_TEAM_WORLD),
+    CONSTANT(WEFT_TEAM_LOCAL),
+    CONSTANT(WEFT_TEAM_RAIL),
+};
+
+#define TABLE(names)                                                                               \
+    {                                                                                              \
+        names, sizeof(names) / sizeof *(names)                                                     \
+    }
+static const struct {
+    const struct name *names;
+    size_t num_names;
+} tables[WEFT__NUM_ENUMS] = {
+    [WEFT__ENUM_DTYPE] = TABLE(dtypes),           [WEFT__ENUM_REDUCE_OP] = TABLE(reduce_ops),
+    [WEFT__ENUM_COLLECTIVE] = TABLE(collectives), [WEFT__ENUM_ALGORITHM] = TABLE(algorithms),
+    [WEFT__ENUM_MACHINE] = TABLE(machines),       [WEFT__ENUM_TEAM] = TABLE(teams),
+};
+
+static struct name find(enum weft__enum kind, uint64_t value)
+{
+    static const struct name unknown = {"?", "?"};
+    return value < tables[kind].num_names ? tables[kind].names[value] : unknown;
+}
+
+const char *weft__constant_name(enum weft__enum kind, int64_t value)
+{
+    return find(kind, (uint64_t)value).constant;
+}
 
 const char *weft__collective_name(uint64_t collective)
 {
-    return collective < sizeof collectives / sizeof *collectives ? collectives[collective] : "?";
+    return find(WEFT__ENUM_COLLECTIVE, collective).word;
 }
 
-const char *weft__dtype_name(uint64_t dtype)
+const char *weft__algorithm_name(uint64_t algorithm)
 {
-    return dtype < sizeof dtypes / sizeof *dtypes ? dtypes[dtype] : "?";
-}
-
-const char *weft__reduce_op_name(uint64_t op)
-{
-    return op < sizeof reduce_ops / sizeof *reduce_ops ? reduce_ops[op] : "?";
+    return find(WEFT__ENUM_ALGORITHM, algorithm).word;
 }

@@ -5,8 +5,21 @@
 
 #include <stdint.h>
 
+enum weft__enum {
+    WEFT__ENUM_DTYPE,
+    WEFT__ENUM_REDUCE_OP,
+    WEFT__ENUM_COLLECTIVE,
+    WEFT__ENUM_ALGORITHM,
+    WEFT__ENUM_MACHINE,
+    WEFT__ENUM_TEAM,
+    WEFT__NUM_ENUMS
+};
+
+/* As weft.h spells it: "WEFT_BF16". */
+const char *weft__constant_name(enum weft__enum kind, int64_t value);
+
+/* As tables of algorithms spell it: "all_reduce", "oneshot". */
 const char *weft__collective_name(uint64_t collective);
-const char *weft__dtype_name(uint64_t dtype);
-const char *weft__reduce_op_name(uint64_t op);
+const char *weft__algorithm_name(uint64_t algorithm);
 
 #endif

@@ -179,8 +179,8 @@ static void every_difference(void **state)
     const uint32_t reductions = BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER);
     const struct difference differences[] = {
         {"count|bytes", "", change_count, all},
-        {"dtype", "int32 on rank 1|fp32 on rank ", change_dtype, all},
-        {"op", "sum on rank |max on rank 1", change_op, reductions},
+        {"dtype", "WEFT_INT32 on rank 1|WEFT_FP32 on rank ", change_dtype, all},
+        {"op", "WEFT_SUM on rank |WEFT_MAX on rank 1", change_op, reductions},
         {"root", "2 on rank 1", change_root, BIT(BROADCAST)},
         {"operation", "broadcast on rank ", change_operation, all & ~BIT(ALL_TO_ALL_V)},
     };
@@ -209,7 +209,7 @@ static void other_size_class(void **state)
 static void other_place(void **state)
 {
     (void)state;
-    const struct difference difference = {"staged in pieces", "1 on rank 1", change_place, 0};
+    const struct difference difference = {"staged in pieces", "yes on rank 1", change_place, 0};
     int num_failed = 0;
     for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++)
         num_failed += run(&difference, (enum coll_operation)operation, LARGE);

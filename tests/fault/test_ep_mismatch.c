@@ -256,7 +256,7 @@ static int disagree_on_each(struct ranks_context *context)
         {"row_bytes of plane 0", EP_DISPATCH, change_row_bytes},
         {"num_planes", EP_DISPATCH, change_num_planes},
         {"topk_idx", EP_DISPATCH, add_topk_idx},
-        {"dtype", EP_COMBINE, change_dtype},
+        {"dtype: WEFT_", EP_COMBINE, change_dtype},
         {"hidden", EP_COMBINE, change_hidden},
         {"topk_weights", EP_COMBINE, add_combine_weights},
         {"combine", EP_DISPATCH, call_combine},
@@ -347,7 +347,7 @@ static int other_index_type(struct ranks_context *context)
     call.operation = EP_DISPATCH;
     RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
     RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
-    if (check_mismatch(context, "ind", run_layer(&self, &call)))
+    if (check_mismatch(context, "topk_idx of WEFT_INT64", run_layer(&self, &call)))
         return 1;
     RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
     RANK_CHECK_OK(context, weft_ep_destroy(self.ep));

@@ -109,16 +109,17 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
         operation != COLL_BROADCAST || seat->rank.context->rank == 1; /* who needs send */
     if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
         REFUSED(recv, NULL, "recv", "NULL", "") ||
-        REFUSED(dtype, (weft_dtype)-1, "dtype", "", "0..7") ||
-        REFUSED(dtype, (weft_dtype)8, "dtype", "8", "0..7") ||
+        REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "allowed are WEFT_INT32 (0), ") ||
+        REFUSED(dtype, (weft_dtype)8, "dtype", "is 8", "WEFT_FP8_E4M3 (7)") ||
         REFUSED(count, UINT64_MAX, "count", "18446744073709551615", "0..") ||
         REFUSED(count, UINT64_MAX / 4 + 1, "count", "4611686018427387904", "0.."))
         return 1;
     if (is_root && (REFUSED(send, NULL, "send", "NULL", "") ||
                     REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
         return 1;
-    if (coll_is_reduction(operation) && (REFUSED(op, (weft_reduce_op)-1, "op", "", "0..4") ||
-                                         REFUSED(op, (weft_reduce_op)5, "op", "5", "0..4")))
+    if (coll_is_reduction(operation) &&
+        (REFUSED(op, (weft_reduce_op)-1, "op is", "-1", "allowed are WEFT_SUM (0), ") ||
+         REFUSED(op, (weft_reduce_op)5, "op is", "5", "WEFT_MIN (3), WEFT_AVG (4)")))
         return 1;
     if (operation == COLL_BROADCAST &&
         (REFUSED(root, -1, "root", "-1", "0..2") || REFUSED(root, NUM_RANKS, "root", "3", "0..2")))
@@ -188,7 +189,7 @@ static int check_all_to_all_v(struct ranks_context *context)
     V_REFUSED(v.args.send, NULL, "send");
     V_REFUSED(v.args.recv, NULL, "recv");
     V_REFUSED(v.args.recv, seat.send.data, "overlap");
-    V_REFUSED(v.args.dtype, (weft_dtype)9, "dtype");
+    V_REFUSED(v.args.dtype, (weft_dtype)9, "dtype is 9, allowed are WEFT_INT32 (0), ");
     V_REFUSED(v.args.send_counts, NULL, "send_counts");
     V_REFUSED(v.args.send_offsets, NULL, "send_offsets");
     V_REFUSED(v.args.recv_counts, NULL, "recv_counts");
@@ -236,7 +237,9 @@ static int check_create(struct ranks_context *context)
     CREATE_REFUSED(size, 4, "size");
     CREATE_REFUSED(packet_bytes, UINT64_MAX, "packet_bytes");
     CREATE_REFUSED(staging_bytes, UINT64_MAX, "staging_bytes");
-    CREATE_REFUSED(algorithms[WEFT_BROADCAST], WEFT_NUM_ALGORITHMS, "algorithms");
+    CREATE_REFUSED(algorithms[WEFT_BROADCAST], WEFT_NUM_ALGORITHMS,
+                   "algorithms[WEFT_BROADCAST] is 6, allowed are WEFT_ALGORITHM_AUTO (0), "
+                   "WEFT_ALGORITHM_ONESHOT (1), ");
     CREATE_REFUSED(algorithms[WEFT_ALL_REDUCE], (weft_algorithm)-1, "algorithms");
     CREATE_REFUSED(num_blocks, -1, "num_blocks");
     CREATE_REFUSED(num_warps, 33, "num_warps");

@@ -36,7 +36,7 @@ static int see_machine(struct ranks_context *context)
     config.machine = (weft_machine)(WEFT_MACHINE_CUDA + 1);
     RANK_CHECK_ERROR(
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_INVALID_ARGUMENT, "machine");
+        WEFT_ERROR_INVALID_ARGUMENT, "machine is 3, allowed are WEFT_MACHINE_AUTO (0), ");
     return 0;
 }
 
