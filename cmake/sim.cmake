@@ -41,6 +41,7 @@ set(sim_sources
 # What the library is made of too.
 set(sim_host_sources
   comm/agree.c
+  comm/calls.c
   comm/culprit.c
   comm/doorbell.c
   comm/error.c

@@ -12,7 +12,10 @@
  * - Config structs open with `size`: set it to sizeof the struct (WEFT_INIT does). Fields are
  *   only ever appended; zero means "the library chooses"; a shorter struct is extended with
  *   zeros; a longer one is accepted if the tail unknown to the library is zero.
- * - Collective functions are called by every rank of the communicator in the same order.
+ * - Collective functions are called by every rank of the communicator in the same order. Those of the host fail with
+ *   WEFT_ERROR_MISMATCH, which names both calls, on all ranks where ranks call different ones; and with the error of
+ *   a rank that has no memory for its part, or whose part fails otherwise. Then nothing has been done, and the
+ *   communicator goes on. A rank that is refused for its arguments alone has called nothing.
  * - Stream functions check their arguments, enqueue, and return; they act in stream order.
  *   Operations of one weft_ep (and the barriers of one communicator) are ordered among each
  *   other also when they are given different streams, and every rank must issue them in the

@@ -17,12 +17,10 @@ struct weft_arena {
 /* The ranks' blocks of the heap are alike, so they have the size of the largest. */
 static weft_result largest_of_ranks(weft_comm *comm, uint64_t bytes, uint64_t *largest)
 {
-    uint64_t *all = calloc((size_t)comm->num_ranks, sizeof(*all));
-    if (all == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare arena sizes");
-    weft_result result = weft__comm_all_gather(comm, &bytes, sizeof(bytes), all);
+    weft_result result;
+    uint64_t *all = weft__comm_gather_new(comm, WEFT_OK, &bytes, sizeof(bytes), &result);
     *largest = 0;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+    for (int32_t rank = 0; all != NULL && rank < comm->num_ranks; rank++)
         *largest = all[rank] > *largest ? all[rank] : *largest;
     free(all);
     return result;
@@ -35,11 +33,13 @@ weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **create
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(created, "arena"));
+    weft__comm_enter(comm, WEFT__CALL_ARENA_CREATE);
     WEFT__TRY(largest_of_ranks(comm, bytes, &largest_bytes));
-    weft_arena *arena = calloc(1, sizeof(*arena));
+    weft_result result;
+    weft_arena *arena = weft__comm_calloc(comm, sizeof(*arena), "have an arena", &result);
     if (arena == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an arena");
-    weft_result result = weft__heap_alloc(comm, largest_bytes, &base);
+        return result;
+    result = weft__heap_alloc(comm, largest_bytes, &base);
     if (result != WEFT_OK) {
         free(arena);
         return result;
@@ -47,7 +47,7 @@ weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **create
     arena->comm = comm;
     arena->base = base;
     weft__ranges_init(&arena->ranges, bytes);
-    return weft__give(WEFT__KIND_ARENA, arena, comm, created);
+    return weft__give_on_all(comm, WEFT__KIND_ARENA, arena, created);
 }
 
 void weft__arena_end(weft_arena *arena)

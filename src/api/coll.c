@@ -43,8 +43,9 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     WEFT__TRY(weft__machine_check(comm));
     weft_coll *created;
+    weft__comm_enter(comm, WEFT__CALL_COLL_CREATE);
     WEFT__TRY(weft__coll_create(comm, &config, &created));
-    return weft__give(WEFT__KIND_COLL, created, comm, coll);
+    return weft__give_on_all(comm, WEFT__KIND_COLL, created, coll);
 }
 
 weft_result weft_coll_destroy(weft_coll *coll)

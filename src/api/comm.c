@@ -41,7 +41,7 @@ static weft_result finish(weft_comm *created, weft_comm **comm)
 {
     weft_result result = weft__barrier_create(created);
     if (result == WEFT_OK)
-        return weft__give(WEFT__KIND_COMM, created, NULL, comm);
+        return weft__give_on_all(created, WEFT__KIND_COMM, created, comm);
     weft__comm_end(created);
     return result;
 }
@@ -74,14 +74,9 @@ weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm 
 
 static weft_result note_parent_ranks(weft_comm *created, int32_t own)
 {
-    created->parent_ranks = malloc((size_t)created->num_ranks * sizeof own);
-    WEFT__TRY(weft__comm_agree(
-        created,
-        created->parent_ranks != NULL
-            ? WEFT_OK
-            : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", created->num_ranks),
-        "have memory to split"));
-    return weft__comm_all_gather(created, &own, sizeof own, created->parent_ranks);
+    weft_result result;
+    created->parent_ranks = weft__comm_gather_new(created, WEFT_OK, &own, sizeof own, &result);
+    return result;
 }
 
 weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
@@ -92,15 +87,16 @@ weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(weft__check_range(color, -1, INT32_MAX, "color"));
+    weft__comm_enter(comm, WEFT__CALL_COMM_SPLIT);
     WEFT__TRY(weft__comm_split(comm, color, key, config, &created));
     *child = NULL;
     if (created == NULL)
         return WEFT_OK;
     const weft_result result = note_parent_ranks(created, comm->rank);
     if (result == WEFT_OK)
-        return finish(created, child);
+        return weft__comm_find_cause(comm, finish(created, child));
     weft__comm_end(created);
-    return result;
+    return weft__comm_find_cause(comm, result);
 }
 
 int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank)
@@ -135,21 +131,12 @@ static weft_result compare_splits(const struct split *splits, int32_t num_ranks)
     return WEFT_OK;
 }
 
-static weft_result gather_splits(weft_comm *comm, const struct split *split, struct split *splits)
-{
-    WEFT__TRY(weft__comm_all_gather(comm, split, sizeof *split, splits));
-    return compare_splits(splits, comm->num_ranks);
-}
-
 static weft_result agree_on_split(weft_comm *comm, const struct split *split)
 {
-    struct split *splits = calloc((size_t)comm->num_ranks, sizeof *splits);
-    weft_result result = WEFT_OK;
-    if (splits == NULL)
-        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    result = weft__comm_agree(comm, result, "have memory to split");
-    if (result == WEFT_OK && splits != NULL)
-        result = gather_splits(comm, split, splits);
+    weft_result result;
+    struct split *splits = weft__comm_gather_new(comm, WEFT_OK, split, sizeof *split, &result);
+    if (splits != NULL)
+        result = compare_splits(splits, comm->num_ranks);
     free(splits);
     return result;
 }
@@ -162,6 +149,7 @@ weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int3
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(check_split(comm, &split));
+    weft__comm_enter(comm, WEFT__CALL_TEAM_SPLIT);
     WEFT__TRY(agree_on_split(comm, &split));
     const int32_t distance = comm->rank - first;
     const int is_member = distance >= 0 && distance % stride == 0 && distance / stride < num_ranks;
@@ -236,6 +224,7 @@ weft_result weft_host_barrier(weft_comm *comm)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    weft__comm_enter(comm, WEFT__CALL_HOST_BARRIER);
     return weft__comm_all_gather(comm, NULL, 0, NULL);
 }
 
@@ -253,5 +242,6 @@ weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes
         weft__extent_of("send", WEFT__EXTENT_READ, send, 1, bytes)};
     if ((const char *)send != (const char *)recv + (size_t)comm->rank * bytes)
         WEFT__TRY(weft__check_overlaps(extents, 2));
+    weft__comm_enter(comm, WEFT__CALL_HOST_ALL_GATHER);
     return weft__comm_all_gather(comm, send, bytes, recv);
 }

@@ -51,7 +51,7 @@ static void end(enum weft__kind kind, void *object, const void *owner)
         weft__coll_destroy(object);
         break;
     case WEFT__KIND_CAPTURE:
-        weft__capture_abandon(object);
+        weft__capture_free(object);
         break;
     case WEFT__KIND_EP:
         weft__ep_destroy(object);
@@ -91,5 +91,20 @@ weft_result weft__give(enum weft__kind kind, void *object, const void *owner, vo
         memcpy(out, &object, sizeof object);
     else
         end(kind, object, owner);
+    return result;
+}
+
+weft_result weft__give_on_all(weft_comm *comm, enum weft__kind kind, void *object, void *out)
+{
+    const void *owner = kind == WEFT__KIND_COMM ? NULL : comm;
+    const weft_result mine = weft__object_add(kind, object, owner);
+    const weft_result result = weft__comm_agree(comm, mine, "keep what it has made");
+    if (result == WEFT_OK) {
+        memcpy(out, &object, sizeof object);
+        return WEFT_OK;
+    }
+    if (mine == WEFT_OK)
+        weft__object_remove(kind, object);
+    end(kind, object, owner);
     return result;
 }

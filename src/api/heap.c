@@ -11,6 +11,7 @@ weft_result weft_heap_alloc(weft_comm *comm, size_t bytes, void **ptr)
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ptr, "ptr"));
+    weft__comm_enter(comm, WEFT__CALL_HEAP_ALLOC);
     return weft__heap_alloc(comm, bytes, ptr);
 }
 
@@ -24,6 +25,7 @@ weft_result weft_heap_grow(weft_comm *comm, uint64_t bytes)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    weft__comm_enter(comm, WEFT__CALL_HEAP_GROW);
     return weft__heap_grow(comm, bytes);
 }
 

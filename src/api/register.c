@@ -16,6 +16,7 @@ weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "bytes is %zu, allowed are 0..%llu", bytes,
                            (unsigned long long)max_bytes);
     WEFT__TRY(weft__machine_check(comm));
+    weft__comm_enter(comm, WEFT__CALL_REGISTER);
     return weft__register(comm, ptr, bytes, is_direct);
 }
 
@@ -24,6 +25,7 @@ weft_result weft_unregister(weft_comm *comm, void *ptr)
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__machine_check(comm));
+    weft__comm_enter(comm, WEFT__CALL_UNREGISTER);
     return weft__unregister(comm, ptr);
 }
 
@@ -48,6 +50,10 @@ weft_result weft_capture_destroy(weft_capture *capture)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_CAPTURE, capture, "capture"));
+    weft_result result;
+    if (!weft__capture_close(capture, &result))
+        return result;
     weft__object_remove(WEFT__KIND_CAPTURE, capture);
-    return weft__capture_destroy(capture);
+    weft__capture_free(capture);
+    return result;
 }

@@ -63,9 +63,11 @@ static weft_result launch_between_nodes(weft_comm *comm, weft_stream *stream,
 
 weft_result weft__barrier_create(weft_comm *comm)
 {
-    struct weft__barrier *barrier = calloc(1, sizeof *barrier);
+    weft_result result;
+    struct weft__barrier *barrier =
+        weft__comm_calloc(comm, sizeof *barrier, "have a barrier", &result);
     if (barrier == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a barrier");
+        return result;
     comm->barrier = barrier;
     return comm->topology.num_nodes > 1
                ? try_to_reach_nodes(comm)

@@ -22,6 +22,7 @@ struct weft_capture {
     struct recorded recorded;
     int32_t *windows;   /* [num_windows] reserved for this capture */
     int32_t num_rounds; /* of opening, in which all ranks took part */
+    int32_t num_open_rounds;
 };
 
 /* The one that an operation is recorded by, or NULL. */
@@ -139,13 +140,13 @@ static weft_result open_windows(weft_capture *capture, const struct recorded *al
         num_rounds = all[rank].num_windows > num_rounds ? all[rank].num_windows : num_rounds;
     for (int32_t round = 0; round < num_rounds; round++) {
         struct weft__obstacle obstacle;
-        WEFT__TRY(weft__window_open(comm, window_of_round(capture, round), &obstacle));
+        WEFT__TRY(weft__window_open(comm, WEFT_OK, window_of_round(capture, round), &obstacle));
         if (obstacle.rank != WEFT__NOBODY)
             return weft__error(WEFT_ERROR_UNSUPPORTED,
                                "rank %d cannot map memory that was recorded, so that what was "
                                "recorded must not run: %s",
                                obstacle.rank, obstacle.reason);
-        capture->num_rounds++;
+        capture->num_open_rounds = ++capture->num_rounds;
     }
     return WEFT_OK;
 }
@@ -156,20 +157,39 @@ weft_result weft__capture_end(weft_capture *capture)
     if (capture->coll->capture != capture)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "capture has ended already");
     capture->coll->capture = NULL;
-    struct recorded *all = calloc((size_t)comm->num_ranks, sizeof *all);
+    weft__comm_enter(comm, WEFT__CALL_CAPTURE_END);
+    weft_result result;
+    struct recorded *all =
+        weft__comm_gather_new(comm, WEFT_OK, &capture->recorded, sizeof capture->recorded, &result);
     if (all == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result =
-        weft__comm_all_gather(comm, &capture->recorded, sizeof capture->recorded, all);
-    if (result == WEFT_OK)
-        result = compare(comm, all);
+        return result;
+    result = compare(comm, all);
     if (result == WEFT_OK)
         result = open_windows(capture, all);
     free(all);
     return result;
 }
 
-static void free_capture(weft_capture *capture)
+static weft_result close_windows(weft_capture *capture)
+{
+    weft_comm *comm = capture->coll->comm;
+    WEFT__TRY(weft__comm_all_gather(comm, NULL, 0, NULL));
+    for (; capture->num_open_rounds > 0; capture->num_open_rounds--)
+        WEFT__TRY(weft__window_close(comm, window_of_round(capture, capture->num_open_rounds - 1)));
+    return WEFT_OK;
+}
+
+/* What fails on all ranks, of which one called something else or had no memory, can be called again; after a failure
+ * of the communicator nobody comes any more. */
+int weft__capture_close(weft_capture *capture, weft_result *result)
+{
+    weft_comm *comm = capture->coll->comm;
+    weft__comm_enter(comm, WEFT__CALL_CAPTURE_DESTROY);
+    *result = close_windows(capture);
+    return *result == WEFT_OK || atomic_load(&comm->status.result) != WEFT_OK;
+}
+
+void weft__capture_free(weft_capture *capture)
 {
     weft_comm *comm = capture->coll->comm;
     if (capture->coll->capture == capture)
@@ -178,19 +198,4 @@ static void free_capture(weft_capture *capture)
         weft__window_release(comm, capture->windows[i]);
     free(capture->windows);
     free(capture);
-}
-
-weft_result weft__capture_destroy(weft_capture *capture)
-{
-    weft_result result = WEFT_OK;
-    for (int32_t round = 0; round < capture->num_rounds && result == WEFT_OK; round++)
-        result = weft__window_close(capture->coll->comm, window_of_round(capture, round));
-    free_capture(capture);
-    return result;
-}
-
-/* The windows that all ranks have opened stay open: closing them takes all ranks. */
-void weft__capture_abandon(weft_capture *capture)
-{
-    free_capture(capture);
 }

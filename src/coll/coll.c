@@ -68,12 +68,11 @@ static weft_result agree(weft_coll *coll)
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
     weft__coll_choose_direct_blocks(coll, own.direct_blocks);
-    struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
+    weft_result result;
+    struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
-    weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
-    if (result == WEFT_OK)
-        result = compare_terms(comm, all);
+        return result;
+    result = compare_terms(comm, all);
     if (result == WEFT_OK)
         agree_on_blocks(coll, all);
     free(all);
@@ -109,17 +108,21 @@ static void make_room_for_blocks(weft_coll *coll)
 
 static weft_result agree_on_tuning(weft_coll *coll)
 {
-    const size_t num_ranks = (size_t)coll->comm->num_ranks;
-    struct told_tuning *told = calloc(num_ranks + 1, sizeof *told); /* all ranks', and ours */
+    weft_comm *comm = coll->comm;
+    weft_result result;
+    struct told_tuning *own =
+        weft__comm_calloc(comm, sizeof *own, "have the table of algorithms", &result);
+    if (own == NULL)
+        return result;
+    read_tuning(comm, own);
+    struct told_tuning *told = weft__comm_gather_new(comm, WEFT_OK, own, sizeof *own, &result);
+    free(own);
     if (told == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the table of algorithms");
-    struct told_tuning *own = &told[num_ranks];
-    read_tuning(coll->comm, own);
-    weft_result result = weft__comm_all_gather(coll->comm, own, sizeof *own, told);
-    if (result == WEFT_OK && told[0].result != WEFT_OK)
+        return result;
+    if (told[0].result != WEFT_OK)
         result =
             weft__error((weft_result)told[0].result, "rank 0's WEFT_TUNING: %s", told[0].message);
-    if (result == WEFT_OK)
+    else
         coll->tuning = told[0].tuning;
     make_room_for_blocks(coll);
     free(told);
@@ -189,13 +192,14 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
 
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
 {
-    weft_coll *coll = calloc(1, sizeof *coll);
+    weft_result result;
+    weft_coll *coll = weft__comm_calloc(comm, sizeof *coll, "have a weft_coll", &result);
     if (coll == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_coll");
+        return result;
     coll->comm = comm;
     memcpy(coll->pinned, config->algorithms, sizeof coll->pinned);
     choose_sizes(coll, config);
-    const weft_result result = set_up(coll);
+    result = set_up(coll);
     if (result != WEFT_OK) {
         weft__coll_destroy(coll);
         return result;

@@ -117,9 +117,10 @@ weft_result weft__coll_staged_push(const struct weft__coll_call *call,
 /* capture.c: semantics in weft.h */
 weft_result weft__capture_begin(weft_coll *coll, weft_capture **capture);
 weft_result weft__capture_end(weft_capture *capture);
-weft_result weft__capture_destroy(weft_capture *capture);
-/* The same of this rank alone, until the communicator ends. */
-void weft__capture_abandon(weft_capture *capture);
+/* Collective: *result is that of closing what all ranks have opened. 1: nothing keeps the capture from going. */
+int weft__capture_close(weft_capture *capture, weft_result *result);
+/* This rank's alone. The windows that all ranks have opened, and not closed, stay open until the communicator ends. */
+void weft__capture_free(weft_capture *capture);
 /* 1 if others reach the bytes, in the heap, registered, or by the time that what a capture records runs:
  * *place is then theirs. */
 int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, uint64_t bytes,

@@ -159,11 +159,9 @@ static weft_result check_same_machine(weft_comm *comm)
     struct name {
         char text[16];
     } mine = {""};
-    struct name *names = malloc((size_t)comm->num_ranks * sizeof(*names));
-    if (names == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    weft_result result;
     snprintf(mine.text, sizeof(mine.text), "%s", comm->hooks->name);
-    weft_result result = weft__comm_all_gather(comm, &mine, sizeof(mine), names);
+    struct name *names = weft__comm_gather_new(comm, WEFT_OK, &mine, sizeof(mine), &result);
     for (int32_t rank = 1; result == WEFT_OK && rank < comm->num_ranks; rank++)
         if (strcmp(names[rank].text, names[0].text) != 0)
             result = weft__error(WEFT_ERROR_MISMATCH,
@@ -176,7 +174,8 @@ static weft_result check_same_machine(weft_comm *comm)
 static weft_result build(weft_comm *comm, const struct origin *origin)
 {
     comm->identities = calloc((size_t)origin->num_ranks, sizeof(*comm->identities));
-    if (comm->identities == NULL)
+    comm->fd_marks = calloc(2, (size_t)origin->num_ranks);
+    if (comm->identities == NULL || comm->fd_marks == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", origin->num_ranks);
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
@@ -190,11 +189,33 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     return comm->hooks->start(comm);
 }
 
-static weft_result create(const struct origin *origin, weft_comm **created)
+/* The others, who have met this rank or wait for it to come, hear why it fails. Before it has connected it can tell
+ * them by way of the communicator that is split; without that they hear at the deadline that it did not come. */
+static void withdraw(const struct origin *origin, weft_comm *comm, weft_result result)
+{
+    const char *why = weft__last_error();
+    const int32_t name = origin->parent != NULL ? origin->parent->rank : origin->rank;
+    if (comm != NULL && comm->link != NULL) {
+        weft__status_fail(&comm->status, result, comm->rank, "rank %d: %.400s", name, why);
+        weft__comm_tell_failure(comm);
+    } else if (origin->parent != NULL && origin->parent->link != NULL) {
+        struct weft__absence absence = {.key = origin->key,
+                                        .rank = origin->rank,
+                                        .num_ranks = origin->num_ranks,
+                                        .timeout_ms = origin->config.timeout_ms,
+                                        .why = {.result = result, .rank = origin->rank}};
+        snprintf(absence.why.text, sizeof(absence.why.text), "rank %d: %.400s", name, why);
+        weft__link_tell_absence(origin->parent->link, &absence);
+    }
+}
+
+static weft_comm *allocate(const struct origin *origin)
 {
     weft_comm *comm = calloc(1, sizeof(*comm));
-    if (comm == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+    if (comm == NULL) {
+        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+        return NULL;
+    }
     weft__waits_init(&comm->waits);
     comm->rank = origin->rank;
     comm->num_ranks = origin->num_ranks;
@@ -203,10 +224,19 @@ static weft_result create(const struct origin *origin, weft_comm **created)
     comm->key = origin->key;
     comm->socket_fd = -1;
     comm->hooks = origin->hooks;
-    weft_result result = build(comm, origin);
-    if (result == WEFT_OK)
+    return comm;
+}
+
+static weft_result create(const struct origin *origin, weft_comm **created)
+{
+    weft_comm *comm = allocate(origin);
+    weft_result result = comm != NULL ? build(comm, origin) : WEFT_ERROR_OUT_OF_MEMORY;
+    if (result == WEFT_OK) {
         *created = comm;
-    else
+        return WEFT_OK;
+    }
+    withdraw(origin, comm, result);
+    if (comm != NULL)
         weft__comm_destroy(comm);
     return result;
 }
@@ -254,6 +284,7 @@ void weft__comm_destroy(weft_comm *comm)
     if (comm->socket_fd >= 0)
         close(comm->socket_fd);
     free(comm->identities);
+    free(comm->fd_marks);
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
@@ -262,17 +293,23 @@ void weft__comm_destroy(weft_comm *comm)
 
 /* ---------------------------------------------------------------- collectives */
 
-weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
+static weft_result exchange_alone(weft_comm *comm, struct weft__share *share)
+{
+    WEFT__TRY(weft__status_check(&comm->status));
+    if (share->result != WEFT_OK)
+        share->failed_rank = comm->rank;
+    else if (share->bytes > 0)
+        memcpy(share->recv, share->send, share->bytes);
+    return share->result;
+}
+
+weft_result weft__comm_exchange(weft_comm *comm, struct weft__share *share)
 {
     atomic_fetch_add_explicit(&comm->num_gathers, 1, memory_order_release);
-    if (comm->link != NULL) {
-        const weft_result gathered = weft__link_all_gather(comm->link, send, bytes, recv);
-        (void)atomic_load_explicit(&comm->num_messages_taken, memory_order_acquire);
-        return gathered;
-    }
-    weft_result result = weft__status_check(&comm->status);
-    if (result == WEFT_OK && bytes > 0)
-        memcpy(recv, send, bytes);
+    if (comm->link == NULL)
+        return exchange_alone(comm, share);
+    const weft_result result = weft__link_all_gather(comm->link, share);
+    (void)atomic_load_explicit(&comm->num_messages_taken, memory_order_acquire);
     return result;
 }
 
@@ -285,7 +322,8 @@ weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds)
                                                .key = comm->key,
                                                .round = ++comm->num_fd_exchanges,
                                                .table = comm->identities,
-                                               .status = &comm->status};
+                                               .status = &comm->status,
+                                               .marks = comm->fd_marks};
     return weft__fd_exchange(&exchange, fd, fds);
 }
 
@@ -347,9 +385,7 @@ static void place_in_child(const struct choice *choices, const weft_comm *comm,
     }
 }
 
-/* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the
- * rank by the number that the caller knows. */
-static weft_result find_cause(weft_comm *comm, weft_result result)
+weft_result weft__comm_find_cause(weft_comm *comm, weft_result result)
 {
     enum { NEWS_MS = 1000 };
     if (result != WEFT_ERROR_RANK_FAILED && result != WEFT_ERROR_SYSTEM)
@@ -368,15 +404,11 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
     weft_result result = read_config(config, &origin);
     if (result != WEFT_OK)
         return result;
-    struct choice *choices = malloc((size_t)comm->num_ranks * sizeof(*choices));
+    struct choice *choices = weft__comm_gather_new(comm, WEFT_OK, &mine, sizeof(mine), &result);
     if (choices == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    result = weft__comm_all_gather(comm, &mine, sizeof(mine), choices);
-    if (result == WEFT_OK)
-        place_in_child(choices, comm, &origin);
-    free(choices);
-    if (result != WEFT_OK)
         return result;
+    place_in_child(choices, comm, &origin);
+    free(choices);
     const int32_t names[2] = {comm->num_splits++, color};
     origin.key = weft__hash(weft__hash(WEFT__HASH_SEED, &comm->key, sizeof(comm->key)), names,
                             sizeof(names));
@@ -385,8 +417,8 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
         return WEFT_OK;
     }
     result = read_num_nodes(&origin);
-    if (result != WEFT_OK)
-        return result;
-    result = create(&origin, child);
-    return result == WEFT_OK ? WEFT_OK : find_cause(comm, result);
+    if (result == WEFT_OK)
+        return weft__comm_find_cause(comm, create(&origin, child));
+    withdraw(&origin, NULL, result);
+    return result;
 }

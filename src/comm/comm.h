@@ -3,6 +3,7 @@
 #ifndef WEFT_COMM_COMM_H
 #define WEFT_COMM_COMM_H
 
+#include "comm/calls.h"
 #include "comm/error.h"
 #include "comm/heap.h"
 #include "comm/meeting_point.h"
@@ -41,6 +42,7 @@ struct weft_comm {
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
     int32_t num_fd_exchanges; /* the same on all ranks */
+    unsigned char *fd_marks;  /* [2 * num_ranks] of an exchange of descriptors */
     const struct weft__comm_hooks *hooks;
     void *machine_state;
     _Atomic int32_t num_launches; /* queued or running; of machines that count them */
@@ -57,6 +59,7 @@ struct weft_comm {
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
     int32_t num_splits;               /* part of the key of the next split */
+    struct weft__call_step step;      /* of the next exchange of the hosts */
     /* [num_ranks] in the communicator that it was split from; NULL: from none. Of the api layer. */
     int32_t *parent_ranks;
 };
@@ -70,15 +73,50 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 /* The child is on its parent's machine. */
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child);
+/* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the rank by the
+ * number that the caller knows. */
+weft_result weft__comm_find_cause(weft_comm *comm, weft_result result);
 void weft__comm_destroy(weft_comm *comm);
 
-/* Collective, host side: recv[num_ranks][bytes]. Fails at once when a rank dies or after the
- * deadline, naming the ranks that did not come. */
-weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
+/* ---------------------------------------------------------------- exchanges of the hosts
+ * Collective: every rank takes part in every exchange of a call. A rank that has failed by itself before, for lack
+ * of memory for one, says so in the exchange, and all ranks return its error; were it to return at once, the
+ * others would wait until the deadline. A rank's own failure is `mine`, with the thread's last error.
+ *
+ * All fail with WEFT_ERROR_MISMATCH, which names both calls, where ranks are in different ones; at once when a
+ * rank dies; and after the deadline, naming the ranks that did not come. */
 
-/* Collective: all ranks get through a step, or none. Returns this rank's own result `mine`, else that
- * of the first rank that failed: "rank 1 cannot <what>". */
+/* Each call of weft.h in which all ranks take part begins with this. */
+static inline void weft__comm_enter(weft_comm *comm, enum weft__call call)
+{
+    comm->step = (struct weft__call_step){.call = (int32_t)call};
+}
+
+/* recv[num_ranks][bytes] */
+weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
+/* The same of ranks that may have failed: then the rest may be NULL. */
+weft_result weft__comm_gather(weft_comm *comm, weft_result mine, const void *send, size_t bytes,
+                              void *recv);
+/* The same into new memory, which the caller frees; NULL unless *result is WEFT_OK. */
+void *weft__comm_gather_new(weft_comm *comm, weft_result mine, const void *send, size_t bytes,
+                            weft_result *result);
+/* All ranks get through a step, or none: "rank 1 cannot <what>: <why>". */
 weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what);
+/* Zeroed memory of this process for each rank, or for none; the caller frees it. */
+void *weft__comm_calloc(weft_comm *comm, size_t bytes, const char *what, weft_result *result);
+
+/* What all of them are made of. */
+struct weft__share {
+    struct weft__call_step step;
+    weft_result
+        result; /* of this rank, before; unless WEFT_OK there is a reason in place of a blob */
+    const char *reason; /* as all are told it */
+    const void *send;
+    size_t bytes;
+    void *recv;
+    int32_t failed_rank; /* out: whose own result was told, or WEFT__NOBODY */
+};
+weft_result weft__comm_exchange(weft_comm *comm, struct weft__share *share);
 
 static inline int weft__comm_is_in_process(const weft_comm *comm, int32_t rank)
 {

@@ -17,6 +17,7 @@ enum {
     LONGEST_PAUSE_MS = 200, /* up to this */
     ATTEMPT_MS = 2000,      /* for one address to answer */
     LOOK_UP_MS = 50,        /* between looks at the watched status */
+    GOODBYE_MS = 1000,      /* for the rendezvous to read it */
     GRACE_MS = 2000         /* the rendezvous knows more about a timeout: it goes first */
 };
 
@@ -109,6 +110,37 @@ static enum weft__wire_result next_frame(const struct meeting *meeting, struct w
     }
 }
 
+/* Until the rendezvous has closed the connection: if what it has sent were still unread when this side closes, it
+ * would lose what it has not read itself. */
+static void drain(const struct weft__wire *wire, int64_t deadline_ns)
+{
+    char thrown_away[256];
+    shutdown(wire->fd, SHUT_WR);
+    while (weft__now_ns() < deadline_ns) {
+        struct pollfd readable = {.fd = wire->fd, .events = POLLIN};
+        if (poll(&readable, 1, weft__poll_timeout_ms(deadline_ns)) > 0 &&
+            recv(wire->fd, thrown_away, sizeof(thrown_away), 0) <= 0)
+            return;
+    }
+}
+
+/* The others have perhaps met this rank already. */
+static weft_result run_out_of_memory(const struct meeting *meeting, struct weft__wire *wire)
+{
+    struct weft__failure_notice notice = {.result = WEFT_ERROR_OUT_OF_MEMORY,
+                                          .rank = meeting->hello->rank};
+    snprintf(notice.text, sizeof(notice.text),
+             "rank %d has no memory for what the rendezvous tells", notice.rank);
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0);
+    if (message != NULL) {
+        weft__wire_send(wire, message);
+        weft__message_release(message);
+        drain(wire, weft__now_ns() + GOODBYE_MS * WEFT__NS_PER_MS);
+    }
+    return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", notice.text);
+}
+
 /* Whoever does not answer the hello is not our rendezvous, or not yet: try again. */
 static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wire *wire,
                                         struct weft__identity *server)
@@ -117,7 +149,7 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_HELLO, meeting->hello, sizeof(*meeting->hello), NULL, 0);
     if (message == NULL)
-        return WEFT__WIRE_GARBAGE;
+        return WEFT__WIRE_NO_MEMORY;
     enum weft__wire_result result = weft__wire_send(wire, message);
     weft__message_release(message);
     if (result == WEFT__WIRE_OK)
@@ -127,7 +159,7 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
         result = WEFT__WIRE_GARBAGE;
     if (result == WEFT__WIRE_OK)
         memcpy(server, frame.body, sizeof(*server));
-    else if (result != WEFT__WIRE_EMPTY)
+    else if (result != WEFT__WIRE_EMPTY && result != WEFT__WIRE_NO_MEMORY)
         note_obstacle(meeting, "it does not know this unique id, or is of another version");
     else if (meeting->obstacle[0] == '\0') /* an attempt that the deadline cut short says little */
         note_obstacle(meeting, "it does not answer");
@@ -153,6 +185,8 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
         return weft__error((weft_result)notice.result, "%.*s", (int)sizeof(notice.text),
                            notice.text);
     }
+    if (result == WEFT__WIRE_NO_MEMORY)
+        return run_out_of_memory(meeting, wire);
     weft_result watched = check_watched(meeting);
     if (watched != WEFT_OK)
         return watched;
@@ -176,11 +210,15 @@ static weft_result attempt(struct meeting *meeting, struct weft__wire *wire,
     weft__wire_init(wire, fd,
                     sizeof(struct weft__gather_header) +
                         (uint64_t)meeting->hello->num_ranks * WEFT__MAX_BLOB_BYTES);
+    enum weft__wire_result introduced = weft__wire_keep_spare(wire);
+    if (introduced == WEFT__WIRE_OK)
+        introduced = introduce(meeting, wire, server);
     weft_result result = WEFT_ERROR_TIMEOUT;
-    if (introduce(meeting, wire, server) == WEFT__WIRE_OK) {
-        *over = 1;
+    *over = introduced == WEFT__WIRE_OK || introduced == WEFT__WIRE_NO_MEMORY;
+    if (introduced == WEFT__WIRE_OK)
         result = wait_for_table(meeting, wire, server, table);
-    }
+    else if (introduced == WEFT__WIRE_NO_MEMORY)
+        result = run_out_of_memory(meeting, wire);
     if (result != WEFT_OK)
         weft__wire_close(wire);
     return result;

@@ -242,12 +242,10 @@ weft_result weft__fd_exchange(const struct weft__fd_exchange *exchange, int fd, 
         progress.num_unsent += is_neighbour(exchange, rank);
     }
     progress.num_missing = progress.num_unsent;
-    progress.sent = calloc(2, (size_t)exchange->num_ranks);
-    if (progress.sent == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", exchange->num_ranks);
+    memset(exchange->marks, 0, 2 * (size_t)exchange->num_ranks);
+    progress.sent = exchange->marks;
     progress.received = progress.sent + exchange->num_ranks;
-    weft_result result = exchange_all(&progress);
-    free(progress.sent);
+    const weft_result result = exchange_all(&progress);
     for (int32_t rank = 0; result != WEFT_OK && rank < exchange->num_ranks; rank++) {
         if (fds[rank] >= 0)
             close(fds[rank]);

@@ -22,6 +22,8 @@ struct weft__fd_exchange {
     int32_t round;                      /* of its exchanges: letters of failed ones may be late */
     const struct weft__identity *table; /* [num_ranks] */
     struct weft__status *status;        /* a failure ends the exchange */
+    unsigned char
+        *marks; /* [2 * num_ranks] scratch: no rank runs out of memory while others wait */
 };
 
 /* Collective over the ranks with this rank's host key: gives `fd` (-1: none) to all and puts theirs into

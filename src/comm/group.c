@@ -132,6 +132,13 @@ static void expire(struct weft__group *group, int32_t first_rank, const char *wh
     weft__group_fail(group, &notice);
 }
 
+static void expire_gather(struct weft__group *group)
+{
+    char where[48];
+    snprintf(where, sizeof(where), " to %s", weft__call_name(group->gather.first_step.call));
+    expire(group, group->gather.first_rank, where);
+}
+
 /* ---------------------------------------------------------------- meeting */
 
 static int has_departed(const struct weft__group *group, int32_t rank)
@@ -247,6 +254,33 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
         weft__group_fail(group, &notice);
 }
 
+/* A member of one group will not come to another one. What its ranks say of themselves counts: the first has not
+ * been checked against any other. */
+static enum weft__wire_result miss(struct weft__group **groups, const struct weft__frame *frame)
+{
+    struct weft__absence absence;
+    if (frame->body_bytes != sizeof(absence))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&absence, frame->body, sizeof(absence));
+    absence.why.text[sizeof(absence.why.text) - 1] = '\0';
+    const struct weft__hello hello = {.key = absence.key,
+                                      .rank = absence.rank,
+                                      .num_ranks = absence.num_ranks,
+                                      .timeout_ms = absence.timeout_ms};
+    if (hello.num_ranks < 1 || hello.num_ranks > WEFT__MAX_RANKS || hello.rank < 0 ||
+        hello.rank >= hello.num_ranks)
+        return WEFT__WIRE_GARBAGE;
+    struct weft__group *group = find_or_create(groups, &hello);
+    if (group == NULL || group->phase != WEFT__GROUP_MEETING || hello.rank >= group->num_ranks ||
+        group->members[hello.rank].presence != WEFT__ABSENT)
+        return WEFT__WIRE_OK;
+    if (group->num_came++ == 0)
+        group->first_rank = hello.rank;
+    group->members[hello.rank] = (struct weft__member){.presence = WEFT__LEFT, .hello = hello};
+    weft__group_fail(group, &absence.why);
+    return WEFT__WIRE_OK;
+}
+
 /* ---------------------------------------------------------------- all-gather */
 
 static void finish_gather(struct weft__group *group)
@@ -273,7 +307,7 @@ static int32_t find_departed(const struct weft__group *group)
 
 static void fail_if_departed(struct weft__group *group)
 {
-    int32_t departed = group->gather.message != NULL ? find_departed(group) : -1;
+    int32_t departed = group->gather.num_in > 0 ? find_departed(group) : -1;
     if (departed < 0)
         return;
     struct weft__failure_notice notice = weft__group_failure(
@@ -298,8 +332,7 @@ static enum weft__wire_result contribute(struct weft__group *group, int32_t rank
         header->sequence != member->num_gathered + 1)
         return WEFT__WIRE_GARBAGE;
     member->num_gathered = header->sequence;
-    if (weft__gather_add(&group->gather, &contribution) != WEFT__WIRE_OK)
-        return WEFT__WIRE_GARBAGE;
+    weft__gather_add(&group->gather, &contribution);
     if (group->gather.num_in == group->num_ranks)
         finish_gather(group);
     else
@@ -362,7 +395,7 @@ static enum weft__wire_result give_up(struct weft__group *group, const struct we
     return WEFT__WIRE_OK;
 }
 
-enum weft__wire_result weft__group_receive(struct weft__client *client,
+enum weft__wire_result weft__group_receive(struct weft__group **groups, struct weft__client *client,
                                            const struct weft__frame *frame)
 {
     switch (frame->type) {
@@ -370,6 +403,8 @@ enum weft__wire_result weft__group_receive(struct weft__client *client,
         return contribute(client->group, client->rank, frame);
     case WEFT__FRAME_GIVE_UP:
         return give_up(client->group, frame);
+    case WEFT__FRAME_ABSENCE:
+        return miss(groups, frame);
     case WEFT__FRAME_GOODBYE:
         return leave(client, frame);
     case WEFT__FRAME_QUESTION:
@@ -406,9 +441,9 @@ void weft__groups_tick(struct weft__group **groups, int64_t read_ns)
         struct weft__group *group = *groups;
         if (group->phase == WEFT__GROUP_MEETING && now_ns >= group->deadline_ns)
             expire(group, group->first_rank, "");
-        if (group->gather.message != NULL && now_ns >= group->gather.deadline_ns &&
+        if (group->gather.num_in > 0 && now_ns >= group->gather.deadline_ns &&
             !weft__group_inquire(group))
-            expire(group, group->gather.first_rank, " to the host's all-gather or barrier");
+            expire_gather(group);
         weft__group_tick_heartbeats(group, read_ns);
         if (is_over(group, now_ns)) {
             *groups = group->next;
@@ -428,7 +463,7 @@ int64_t weft__groups_deadline_ns(const struct weft__group *groups)
         int clock_matters = group->phase == WEFT__GROUP_MEETING || group->num_present == 0;
         if (clock_matters && group->deadline_ns < deadline_ns)
             deadline_ns = group->deadline_ns;
-        if (group->gather.message != NULL && group->gather.deadline_ns < deadline_ns)
+        if (group->gather.num_in > 0 && group->gather.deadline_ns < deadline_ns)
             deadline_ns = group->gather.deadline_ns;
         const int64_t heartbeat_ns = weft__group_heartbeat_deadline_ns(group);
         if (heartbeat_ns < deadline_ns)

@@ -26,7 +26,7 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
                       const struct weft__hello *hello, const struct weft__identity *server);
 
 /* A frame of a member; WEFT__WIRE_GARBAGE if it makes no sense. */
-enum weft__wire_result weft__group_receive(struct weft__client *client,
+enum weft__wire_result weft__group_receive(struct weft__group **groups, struct weft__client *client,
                                            const struct weft__frame *frame);
 
 /* The connection of a member has ended without a goodbye. */

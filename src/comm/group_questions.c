@@ -58,7 +58,7 @@ int weft__group_inquire(struct weft__group *group)
 /* An answer to the rendezvous itself; the last one ends the all-gather. */
 static void hear(struct weft__group *group, int32_t asked, const struct weft__answer *answer)
 {
-    if (group->gather.message == NULL || answer->number != group->gather.sequence ||
+    if (group->gather.num_in == 0 || answer->number != group->gather.sequence ||
         answer->number != group->num_inquired)
         return;
     if (answer->waits.num_waits > 0)
@@ -72,7 +72,7 @@ static void add_ungathered(const struct weft__group *group, int32_t rank,
                            struct weft__wait_list *waits)
 {
     struct weft__wait wait = {.rank = 0};
-    if (group->gather.message == NULL || weft__group_is_missing(group, rank))
+    if (group->gather.num_in == 0 || weft__group_is_missing(group, rank))
         return;
     while (!weft__group_is_missing(group, wait.rank))
         wait.rank++;

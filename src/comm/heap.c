@@ -32,25 +32,33 @@ struct request {
     int32_t unused;
 };
 
+/* The header comes first, in any heap. */
+static weft_result begin_ranges(struct weft__heap *heap)
+{
+    uint64_t offset;
+    weft__ranges_init(&heap->ranges, UINT64_MAX);
+    return weft__ranges_alloc(&heap->ranges, sizeof(struct weft__heap_header), &offset) ==
+                   WEFT__RANGES_OK
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the list of allocations");
+}
+
 weft_result weft__heap_create(weft_comm *comm, const weft_comm_config *config,
                               struct weft__heap **created)
 {
-    uint64_t header_offset;
-    struct weft__heap *heap = calloc(1, sizeof(*heap));
+    weft_result result;
+    struct weft__heap *heap = weft__comm_calloc(comm, sizeof(*heap), "have a heap", &result);
     if (heap == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a heap");
-    weft_result result = weft__heap_memory_create(&heap->memory, comm, config);
+        return result;
+    pthread_mutex_init(&heap->mutex, NULL);
+    result = weft__comm_agree(comm, begin_ranges(heap), "have a heap");
+    if (result == WEFT_OK)
+        result = weft__heap_memory_create(&heap->memory, comm, config);
     if (result != WEFT_OK) {
-        free(heap);
+        weft__heap_destroy(heap);
         return result;
     }
-    pthread_mutex_init(&heap->mutex, NULL);
-    weft__ranges_init(&heap->ranges, heap->memory.committed_bytes);
-    if (weft__ranges_alloc(&heap->ranges, sizeof(struct weft__heap_header), &header_offset) !=
-        WEFT__RANGES_OK) {
-        weft__heap_destroy(heap);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a heap");
-    }
+    heap->ranges.capacity = heap->memory.committed_bytes;
     *created = heap;
     return WEFT_OK;
 }
@@ -59,7 +67,8 @@ void weft__heap_destroy(struct weft__heap *heap)
 {
     weft__ranges_destroy(&heap->ranges);
     pthread_mutex_destroy(&heap->mutex);
-    weft__heap_memory_destroy(&heap->memory);
+    if (heap->memory.comm != NULL)
+        weft__heap_memory_destroy(&heap->memory);
     free(heap);
 }
 
@@ -82,7 +91,7 @@ static weft_result check_requests(const struct request *requests, int32_t num_ra
     for (int32_t rank = 1; rank < num_ranks; rank++)
         if (requests[rank].bytes != first->bytes)
             return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree: bytes is %" PRIu64 " on rank 0 and %" PRIu64
+                               "ranks disagree on bytes: %" PRIu64 " on rank 0 and %" PRIu64
                                " on rank %d",
                                first->bytes, requests[rank].bytes, rank);
     *spare_bytes = UINT64_MAX;
@@ -105,11 +114,9 @@ static weft_result check_requests(const struct request *requests, int32_t num_ra
 /* *spare_bytes gets the least of all ranks. */
 static weft_result agree(weft_comm *comm, const struct request *mine, uint64_t *spare_bytes)
 {
-    struct request *requests = malloc((size_t)comm->num_ranks * sizeof(*requests));
-    if (requests == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = weft__comm_all_gather(comm, mine, sizeof(*mine), requests);
-    if (result == WEFT_OK)
+    weft_result result;
+    struct request *requests = weft__comm_gather_new(comm, WEFT_OK, mine, sizeof(*mine), &result);
+    if (requests != NULL)
         result = check_requests(requests, comm->num_ranks, spare_bytes);
     free(requests);
     return result;
@@ -161,9 +168,9 @@ static weft_result grow_and_alloc(weft_comm *comm, struct request *request, uint
     if (result != WEFT_OK)
         return result;
     request->found = alloc_range(heap, request->bytes, &request->offset);
-    return request->found == WEFT__RANGES_OK
-               ? WEFT_OK
-               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the list of allocations");
+    if (request->found != WEFT__RANGES_OK)
+        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the list of allocations");
+    return weft__comm_agree(comm, result, "allocate from its heap");
 }
 
 weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)

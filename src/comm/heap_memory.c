@@ -85,12 +85,11 @@ static weft_result agree(struct weft__heap_memory *memory, const weft_comm_confi
     struct terms mine = {.heap_bytes = config->heap_bytes,
                          .heap_max_bytes = config->heap_max_bytes};
     comm->heap_kind->limits(comm, &mine.limits);
-    struct terms *terms = malloc((size_t)comm->num_ranks * sizeof(*terms));
+    weft_result result;
+    struct terms *terms = weft__comm_gather_new(comm, WEFT_OK, &mine, sizeof(mine), &result);
     if (terms == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = weft__comm_all_gather(comm, &mine, sizeof(mine), terms);
-    if (result == WEFT_OK)
-        result = check_same(terms, comm->num_ranks);
+        return result;
+    result = check_same(terms, comm->num_ranks);
     if (result == WEFT_OK)
         merge(&mine.limits, terms, comm->num_ranks);
     free(terms);
@@ -106,27 +105,16 @@ static int is_neighbour(const weft_comm *comm, int32_t rank)
     return rank != comm->rank && node_of_rank[rank] == node_of_rank[comm->rank];
 }
 
-static weft_result exchange_descriptors(struct weft__heap_memory *memory, int fd,
-                                        struct weft__heap_handle *handles)
+static weft_result exchange_handles(struct weft__heap_memory *memory,
+                                    const struct weft__heap_part *own)
 {
     weft_comm *comm = memory->comm;
-    int *fds = malloc((size_t)comm->num_ranks * sizeof(*fds));
-    if (fds == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = weft__comm_exchange_fd(comm, fd, fds);
+    if (comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_NAME)
+        return weft__comm_all_gather(comm, &own->handle, sizeof(own->handle), memory->handles);
+    const weft_result result = weft__comm_exchange_fd(comm, own->handle.fd, memory->fds);
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        handles[rank].fd = fds[rank];
-    free(fds);
+        memory->handles[rank].fd = memory->fds[rank];
     return result;
-}
-
-static weft_result exchange_handles(struct weft__heap_memory *memory,
-                                    const struct weft__heap_part *own,
-                                    struct weft__heap_handle *handles)
-{
-    if (memory->comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_NAME)
-        return weft__comm_all_gather(memory->comm, &own->handle, sizeof(own->handle), handles);
-    return exchange_descriptors(memory, own->handle.fd, handles);
 }
 
 static weft_result map_neighbour(struct weft__heap_memory *memory, int32_t rank,
@@ -147,12 +135,10 @@ static weft_result map_neighbours(struct weft__heap_memory *memory,
                                   const struct weft__heap_part *own)
 {
     weft_comm *comm = memory->comm;
-    struct weft__heap_handle *handles = calloc((size_t)comm->num_ranks, sizeof(*handles));
-    if (handles == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    struct weft__heap_handle *handles = memory->handles;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        handles[rank].fd = -1;
-    weft_result result = comm->num_ranks > 1 ? exchange_handles(memory, own, handles) : WEFT_OK;
+        handles[rank] = (struct weft__heap_handle){.fd = -1};
+    weft_result result = comm->num_ranks > 1 ? exchange_handles(memory, own) : WEFT_OK;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         struct weft__heap_part part = *own;
         part.handle = handles[rank];
@@ -161,7 +147,6 @@ static weft_result map_neighbours(struct weft__heap_memory *memory,
         if (comm->heap_kind->sharing != WEFT__HEAP_SHARED_BY_NAME && handles[rank].fd >= 0)
             close(handles[rank].fd);
     }
-    free(handles);
     return result;
 }
 
@@ -220,23 +205,31 @@ static weft_result add_part(struct weft__heap_memory *memory, uint64_t bytes)
     return result;
 }
 
+static weft_result make_tables(struct weft__heap_memory *memory)
+{
+    const size_t num_ranks = (size_t)memory->comm->num_ranks;
+    memory->bases = calloc(num_ranks, sizeof(*memory->bases));
+    memory->handles = calloc(num_ranks, sizeof(*memory->handles));
+    memory->fds = calloc(num_ranks, sizeof(*memory->fds));
+    return memory->bases != NULL && memory->handles != NULL && memory->fds != NULL
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %zu ranks", num_ranks);
+}
+
 weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm *comm,
                                      const weft_comm_config *config)
 {
     uint64_t heap_bytes = 0;
     *memory = (struct weft__heap_memory){.comm = comm, .fd = -1};
-    memory->bases = calloc((size_t)comm->num_ranks, sizeof(*memory->bases));
-    if (memory->bases == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = agree(memory, config, &heap_bytes);
+    weft_result result = weft__comm_agree(comm, make_tables(memory), "have a heap");
+    if (result == WEFT_OK)
+        result = agree(memory, config, &heap_bytes);
     if (result == WEFT_OK)
         result = weft__comm_agree(
             comm, comm->heap_kind->reserve(comm, memory->max_bytes, &memory->bases[comm->rank]),
             "reserve addresses for its heap");
     if (result == WEFT_OK)
         result = add_part(memory, heap_bytes);
-    if (result != WEFT_OK)
-        weft__heap_memory_destroy(memory);
     return result;
 }
 
@@ -251,6 +244,8 @@ void weft__heap_memory_destroy(struct weft__heap_memory *memory)
             comm->heap_kind->unmap(comm, rank, &part);
     }
     free(memory->bases);
+    free(memory->handles);
+    free(memory->fds);
     if (memory->fd >= 0)
         close(memory->fd);
     *memory = (struct weft__heap_memory){.fd = -1};

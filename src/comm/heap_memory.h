@@ -3,7 +3,7 @@
 #ifndef WEFT_COMM_HEAP_MEMORY_H
 #define WEFT_COMM_HEAP_MEMORY_H
 
-#include "weft.h"
+#include "comm/heap_kind.h"
 
 struct weft__heap_memory {
     weft_comm *comm;
@@ -14,9 +14,12 @@ struct weft__heap_memory {
      * the network does not come too early. */
     _Atomic uint64_t backed_bytes;
     char **bases; /* [num_ranks] NULL: cannot be mapped */
+    /* [num_ranks] scratch of an exchange of handles, during which no rank may run out of memory. */
+    struct weft__heap_handle *handles;
+    int *fds;
 };
 
-/* Collective. The kind of memory is that of comm. */
+/* Collective. The kind of memory is that of comm. When it fails there is still something to destroy. */
 weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm *comm,
                                      const weft_comm_config *config);
 void weft__heap_memory_destroy(struct weft__heap_memory *memory);

@@ -21,7 +21,7 @@ enum {
 };
 
 struct weft__link {
-    int32_t num_ranks;
+    int32_t rank, num_ranks;
     uint32_t timeout_ms;
     struct weft__status *status;
     struct weft__waits *waits;
@@ -43,8 +43,11 @@ struct weft__link {
         void *recv; /* NULL: nobody waits */
         enum { GATHER_PENDING, GATHER_DONE } state;
         weft_result result;
+        int32_t failed_rank; /* whose own result it is, or WEFT__NOBODY */
         char text[WEFT__MAX_TEXT_BYTES];
     } gather;
+    /* Sent where there is no memory for others, so that nobody waits for what this rank cannot say. */
+    struct weft__message *spare_gather, *spare_notice, *goodbye;
     struct weft__questions questions;
     enum { SERVER_THERE, SERVER_GONE } server_state; /* gone after its rank's goodbye: no failure */
 };
@@ -98,6 +101,7 @@ static enum weft__wire_result take_gathered(struct weft__link *link,
         else if (blobs_bytes > 0)
             memcpy(into, blobs, blobs_bytes);
         link->gather.result = (weft_result)header.result;
+        link->gather.failed_rank = header.failed_rank;
         link->gather.state = verdict == WEFT__WIRE_OK ? GATHER_DONE : GATHER_PENDING;
         pthread_cond_broadcast(&link->status->changed);
     }
@@ -227,6 +231,14 @@ static void lose_server(struct weft__link *link, enum loss loss)
     weft__questions_give_up(&link->questions);
 }
 
+/* What has come cannot be read: this rank hears no more news. */
+static void run_out_of_memory(struct weft__link *link)
+{
+    weft__status_fail(link->status, WEFT_ERROR_OUT_OF_MEMORY, link->rank,
+                      "rank %d has no memory for what the rendezvous tells it", link->rank);
+    weft__link_tell_failure(link);
+}
+
 /* ---------------------------------------------------------------- the monitor */
 
 /* Takes what has arrived and sends what waits. WEFT__WIRE_EMPTY: there is more to come. */
@@ -285,7 +297,9 @@ static void *monitor(void *argument)
         const int is_silent =
             weft__heartbeat_is_silent(&link->heartbeat, link->wire.num_received, now_ns);
         const int is_lost = result != WEFT__WIRE_EMPTY || is_silent;
-        if (is_lost && close_ns == INT64_MAX)
+        if (result == WEFT__WIRE_NO_MEMORY)
+            run_out_of_memory(link);
+        else if (is_lost && close_ns == INT64_MAX)
             lose_server(link, result != WEFT__WIRE_EMPTY ? SERVER_DIED : SERVER_SILENT);
         if (is_silent && close_ns == INT64_MAX && atomic_load(&link->status->result) != WEFT_OK)
             weft__link_tell_failure(link); /* should it wake up: it goes on without this rank */
@@ -299,12 +313,12 @@ static void *monitor(void *argument)
 
 /* ---------------------------------------------------------------- all-gather */
 
-static void begin_gather(struct weft__link *link, size_t bytes, void *recv)
+static void begin_gather(struct weft__link *link, const struct weft__share *share)
 {
     pthread_mutex_lock(&link->status->mutex);
     link->gather.sequence++;
-    link->gather.blob_bytes = bytes;
-    link->gather.recv = recv;
+    link->gather.blob_bytes = share->bytes;
+    link->gather.recv = share->recv;
     link->gather.state = GATHER_PENDING;
     pthread_mutex_unlock(&link->status->mutex);
 }
@@ -354,35 +368,75 @@ static weft_result fail_gather(struct weft__link *link, enum gather_outcome outc
     return weft__status_check(link->status);
 }
 
-weft_result weft__link_all_gather(struct weft__link *link, const void *send, size_t bytes,
-                                  void *recv)
+/* The spare message has been sent when it is needed again, since its gather is over then. */
+static struct weft__message *apology(struct weft__link *link, struct weft__gather_header header)
 {
-    weft_result result = weft__status_check(link->status);
-    if (result != WEFT_OK)
-        return result;
-    begin_gather(link, bytes, recv);
-    struct weft__gather_header header = {.sequence = link->gather.sequence, .blob_bytes = bytes};
+    struct weft__message *message = link->spare_gather;
+    header.result = WEFT_ERROR_OUT_OF_MEMORY;
+    char *text = (char *)message->body + sizeof(header);
+    snprintf(text, WEFT__MAX_TEXT_BYTES, "rank %d has no memory to send %llu bytes", link->rank,
+             (unsigned long long)header.blob_bytes);
+    header.blob_bytes = WEFT__MAX_TEXT_BYTES;
+    memcpy(message->body, &header, sizeof(header));
+    message->num_references++;
+    return message;
+}
+
+/* What this rank brings: its blob, or why it has none. */
+static struct weft__message *contribution(struct weft__link *link, const struct weft__share *share)
+{
+    const int is_fit = share->result == WEFT_OK;
+    const void *blob = is_fit ? share->send : share->reason;
+    const struct weft__gather_header header = {.sequence = link->gather.sequence,
+                                               .blob_bytes =
+                                                   is_fit ? share->bytes : strlen(share->reason),
+                                               .result = share->result,
+                                               .failed_rank = WEFT__NOBODY,
+                                               .step = share->step};
     struct weft__message *message =
-        weft__message_create(WEFT__FRAME_GATHER, &header, sizeof(header), send, bytes);
-    if (message == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to send %zu bytes", bytes);
-    send_message(link, message);
+        weft__message_create(WEFT__FRAME_GATHER, &header, sizeof(header), blob, header.blob_bytes);
+    return message != NULL ? message : apology(link, header);
+}
+
+weft_result weft__link_all_gather(struct weft__link *link, struct weft__share *share)
+{
+    WEFT__TRY(weft__status_check(link->status));
+    begin_gather(link, share);
+    send_message(link, contribution(link, share));
     enum gather_outcome outcome = wait_for_gather(link);
     if (outcome != OUTCOME_DONE)
         return fail_gather(link, outcome);
-    if (link->gather.result != WEFT_OK)
-        return weft__error(link->gather.result, "%.*s", (int)sizeof(link->gather.text),
-                           link->gather.text);
-    return WEFT_OK;
+    if (link->gather.result == WEFT_OK)
+        return WEFT_OK;
+    share->failed_rank = link->gather.failed_rank;
+    return weft__error(link->gather.result, "%.*s", (int)sizeof(link->gather.text),
+                       link->gather.text);
 }
 
+/* Without memory the spare message is sent, once: a failure is final. */
 void weft__link_tell_failure(struct weft__link *link)
 {
     const struct weft__status *status = link->status;
     struct weft__failure_notice notice = {.result = atomic_load(&status->result),
                                           .rank = status->failed_rank};
     snprintf(notice.text, sizeof(notice.text), "%s", status->message);
-    send_message(link, weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0));
+    struct weft__message *message =
+        weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0);
+    if (message == NULL) {
+        pthread_mutex_lock(&link->send_mutex);
+        message = link->spare_notice;
+        link->spare_notice = NULL;
+        pthread_mutex_unlock(&link->send_mutex);
+    }
+    if (message != NULL)
+        memcpy(message->body, &notice, sizeof(notice));
+    send_message(link, message);
+}
+
+void weft__link_tell_absence(struct weft__link *link, const struct weft__absence *absence)
+{
+    send_message(link,
+                 weft__message_create(WEFT__FRAME_ABSENCE, absence, sizeof(*absence), NULL, 0));
 }
 
 /* ---------------------------------------------------------------- questions */
@@ -425,6 +479,9 @@ static void free_link(struct weft__link *link)
     if (link->process_fd >= 0)
         close(link->process_fd);
     pthread_mutex_destroy(&link->send_mutex);
+    free(link->spare_gather);
+    free(link->spare_notice);
+    free(link->goodbye);
     free(link->table);
     free(link);
 }
@@ -432,17 +489,31 @@ static void free_link(struct weft__link *link)
 void weft__link_close(struct weft__link *link)
 {
     const struct weft__wait_list last = weft__waits_find(link->waits, 0);
-    struct weft__message *message =
-        weft__message_create(WEFT__FRAME_GOODBYE, &last, sizeof(last), NULL, 0);
-    int64_t wait_ms = message != NULL ? GOODBYE_MS : 0;
+    struct weft__message *goodbye = link->goodbye;
+    link->goodbye = NULL;
+    memcpy(goodbye->body, &last, sizeof(last));
     pthread_mutex_lock(&link->send_mutex);
     link->close_ns =
-        weft__now_ns() + wait_ms * WEFT__NS_PER_MS; /* from here on its end is expected */
+        weft__now_ns() + GOODBYE_MS * WEFT__NS_PER_MS; /* from here on its end is expected */
     pthread_mutex_unlock(&link->send_mutex);
     wake_monitor(link);
-    send_message(link, message);
+    send_message(link, goodbye);
     pthread_join(link->monitor, NULL);
     free_link(link);
+}
+
+static weft_result make_spares(struct weft__link *link)
+{
+    const size_t text_bytes = WEFT__MAX_TEXT_BYTES;
+    link->spare_gather = weft__message_create(WEFT__FRAME_GATHER, NULL, 0, NULL,
+                                              sizeof(struct weft__gather_header) + text_bytes);
+    link->spare_notice = weft__message_create(WEFT__FRAME_GIVE_UP, NULL, 0, NULL,
+                                              sizeof(struct weft__failure_notice));
+    link->goodbye =
+        weft__message_create(WEFT__FRAME_GOODBYE, NULL, 0, NULL, sizeof(struct weft__wait_list));
+    return link->spare_gather != NULL && link->spare_notice != NULL && link->goodbye != NULL
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a connection");
 }
 
 static weft_result start(struct weft__link *link, const struct weft__link_options *options,
@@ -459,6 +530,7 @@ static weft_result start(struct weft__link *link, const struct weft__link_option
     link->table = malloc(table_bytes);
     if (link->table == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", hello->num_ranks);
+    WEFT__TRY(make_spares(link));
     const struct weft__connection_request request = {
         .point = options->point, .hello = hello, .watched = options->watched};
     weft_result result = weft__connect(&request, &link->wire, &link->server, link->table);
@@ -476,6 +548,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
     struct weft__link *link = calloc(1, sizeof(*link));
     if (link == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a connection");
+    link->rank = options->hello->rank;
     link->num_ranks = options->hello->num_ranks;
     link->timeout_ms = options->hello->timeout_ms;
     link->point = options->point;

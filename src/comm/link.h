@@ -25,11 +25,13 @@ struct weft__link_options {
 weft_result weft__link_open(const struct weft__link_options *options, struct weft__identity *table,
                             struct weft__link **link);
 
-/* recv[num_ranks][bytes]; bytes up to WEFT__MAX_BLOB_BYTES. One at a time. */
-weft_result weft__link_all_gather(struct weft__link *link, const void *send, size_t bytes,
-                                  void *recv);
+/* Bytes up to WEFT__MAX_BLOB_BYTES. One at a time. */
+weft_result weft__link_all_gather(struct weft__link *link, struct weft__share *share);
 /* Tells the other ranks, as far as they can be reached, of the failure that the status holds. */
 void weft__link_tell_failure(struct weft__link *link);
+
+/* Tells those who wait for this rank at the same rendezvous, to make another communicator, that it will not come. */
+void weft__link_tell_absence(struct weft__link *link, const struct weft__absence *absence);
 
 /* Asks question->asked, a rank that may be this one, through the rendezvous. From any thread. */
 enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft__question *question,

@@ -119,14 +119,14 @@ static void serve_input(struct rendezvous *server, struct weft__client *client)
             break;
         if (client->group == NULL) {
             introduce(server, client, &frame);
-        } else if (weft__group_receive(client, &frame) != WEFT__WIRE_OK) {
+        } else if (weft__group_receive(&server->groups, client, &frame) != WEFT__WIRE_OK) {
             result = WEFT__WIRE_GARBAGE;
             break;
         }
     }
     if (result == WEFT__WIRE_GARBAGE && client->group == NULL)
         drop_stranger(client, "it does not speak the protocol");
-    else if (result == WEFT__WIRE_GARBAGE || result == WEFT__WIRE_CLOSED)
+    else if (result != WEFT__WIRE_OK && result != WEFT__WIRE_EMPTY)
         client->state = WEFT__CLIENT_BROKEN;
 }
 

@@ -55,13 +55,24 @@ static void pop_output(struct weft__wire *wire)
     if (wire->out_first == NULL)
         wire->out_last = NULL;
     weft__message_release(first->message);
-    free(first);
+    if (wire->spare == NULL)
+        wire->spare = first;
+    else
+        free(first);
+}
+
+enum weft__wire_result weft__wire_keep_spare(struct weft__wire *wire)
+{
+    if (wire->spare == NULL)
+        wire->spare = malloc(sizeof(*wire->spare));
+    return wire->spare != NULL ? WEFT__WIRE_OK : WEFT__WIRE_NO_MEMORY;
 }
 
 void weft__wire_close(struct weft__wire *wire)
 {
     while (wire->out_first != NULL)
         pop_output(wire);
+    free(wire->spare);
     free(wire->in);
     if (wire->fd >= 0)
         close(wire->fd);
@@ -71,8 +82,12 @@ void weft__wire_close(struct weft__wire *wire)
 enum weft__wire_result weft__wire_send(struct weft__wire *wire, struct weft__message *message)
 {
     struct weft__queued_message *queued = malloc(sizeof(*queued));
+    if (queued == NULL) {
+        queued = wire->spare;
+        wire->spare = NULL;
+    }
     if (queued == NULL)
-        return WEFT__WIRE_GARBAGE;
+        return WEFT__WIRE_NO_MEMORY;
     *queued = (struct weft__queued_message){.message = message};
     message->num_references++;
     if (wire->out_last != NULL)
@@ -125,7 +140,7 @@ static int reserve_input(struct weft__wire *wire, size_t num_bytes)
 static enum weft__wire_result fill_input(struct weft__wire *wire, size_t num_bytes)
 {
     if (!reserve_input(wire, num_bytes > READ_BYTES ? num_bytes : READ_BYTES))
-        return WEFT__WIRE_GARBAGE;
+        return WEFT__WIRE_NO_MEMORY;
     while (wire->in_end - wire->in_begin < num_bytes) {
         ssize_t received =
             recv(wire->fd, wire->in + wire->in_end, wire->in_capacity - wire->in_end, 0);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/calls.h"
 #include "comm/meeting_point.h"
 #include "comm/waits.h"
 #include "weft.h"
@@ -15,12 +16,13 @@
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(5)
+#define WEFT__HELLO_VERSION UINT32_C(6)
 
 enum weft__frame_type {
     /* rank to rendezvous */
-    WEFT__FRAME_HELLO = 1,  /* struct weft__hello */
-    WEFT__FRAME_GATHER = 2, /* struct weft__gather_header, then the blob */
+    WEFT__FRAME_HELLO = 1, /* struct weft__hello */
+    WEFT__FRAME_GATHER =
+        2, /* struct weft__gather_header, then the blob, or why the rank has none */
     WEFT__FRAME_GOODBYE =
         3, /* struct weft__wait_list of those that have failed: the rank leaves in good order */
     WEFT__FRAME_GIVE_UP =
@@ -36,6 +38,9 @@ enum weft__frame_type {
     WEFT__FRAME_ANSWER = 11,   /* struct weft__answer */
     /* either way */
     WEFT__FRAME_ALIVE = 12, /* without a body (comm/heartbeat.h) */
+    /* rank to rendezvous */
+    WEFT__FRAME_ABSENCE =
+        13, /* struct weft__absence: the rank will not come to another communicator */
     WEFT__NUM_FRAME_TYPES
 };
 
@@ -63,8 +68,9 @@ struct weft__hello {
 struct weft__gather_header {
     uint64_t sequence;
     uint64_t blob_bytes;
-    int32_t result; /* GATHERED: a weft_result; unless WEFT_OK a text follows */
-    int32_t unused;
+    int32_t result;      /* a weft_result; unless WEFT_OK a text follows in place of blobs */
+    int32_t failed_rank; /* GATHERED: whose own result it is, or WEFT__NOBODY: that of all */
+    struct weft__call_step step;
 };
 
 struct weft__rank_state_notice {
@@ -77,6 +83,14 @@ struct weft__failure_notice {
     int32_t result;
     int32_t rank; /* the culprit or -1 */
     char text[WEFT__MAX_TEXT_BYTES];
+};
+
+/* Of a communicator that ranks make out of another one. */
+struct weft__absence {
+    uint64_t key; /* as in its hello, which will not come */
+    int32_t rank, num_ranks;
+    uint32_t timeout_ms;
+    struct weft__failure_notice why;
 };
 
 /* Whom do you wait for? */
@@ -122,7 +136,8 @@ struct weft__wire {
     size_t in_begin, in_end, in_capacity;
     uint64_t num_received; /* bytes */
     struct weft__queued_message *out_first, *out_last;
-    size_t out_sent_bytes; /* of out_first */
+    struct weft__queued_message *spare; /* for the case that there is no memory for another */
+    size_t out_sent_bytes;              /* of out_first */
 };
 
 struct weft__frame {
@@ -133,14 +148,17 @@ struct weft__frame {
 
 enum weft__wire_result {
     WEFT__WIRE_OK,
-    WEFT__WIRE_EMPTY,  /* nothing more for now */
-    WEFT__WIRE_CLOSED, /* by the other side, or broken */
-    WEFT__WIRE_GARBAGE /* not the protocol, or no memory for it */
+    WEFT__WIRE_EMPTY,   /* nothing more for now */
+    WEFT__WIRE_CLOSED,  /* by the other side, or broken */
+    WEFT__WIRE_GARBAGE, /* not the protocol */
+    WEFT__WIRE_NO_MEMORY
 };
 
 /* Takes over fd. */
 void weft__wire_init(struct weft__wire *wire, int fd, uint64_t max_body_bytes);
 void weft__wire_close(struct weft__wire *wire);
+/* From now on a message can be sent without memory, if none else waits to be sent. */
+enum weft__wire_result weft__wire_keep_spare(struct weft__wire *wire);
 
 /* Takes a reference of its own, and sends what the socket accepts. */
 enum weft__wire_result weft__wire_send(struct weft__wire *wire, struct weft__message *message);

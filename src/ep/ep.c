@@ -66,12 +66,11 @@ static weft_result agree(weft_ep *ep)
         .placement_hash = weft__placement_hash(&ep->placement),
         .max_blocks = max_blocks(ep),
     };
-    struct terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
+    weft_result result;
+    struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
-    weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
-    if (result == WEFT_OK)
-        result = compare_terms(comm, all);
+        return result;
+    result = compare_terms(comm, all);
     if (result == WEFT_OK)
         ep->max_blocks = most_blocks(comm, all);
     free(all);
@@ -88,10 +87,9 @@ static weft_result upload(weft_ep *ep)
 
 static weft_result plan_internode(weft_ep *ep, const weft_ep_config *config)
 {
-    ep->internode = calloc(1, sizeof *ep->internode);
-    if (ep->internode == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ep");
-    return weft__internode_plan(ep->comm, config, ep->internode);
+    weft_result result;
+    ep->internode = weft__comm_calloc(ep->comm, sizeof *ep->internode, "have a weft_ep", &result);
+    return ep->internode != NULL ? weft__internode_plan(ep->comm, config, ep->internode) : result;
 }
 
 /* Nothing is spread over more warps than many short rows are. */
@@ -104,7 +102,6 @@ static int32_t most_combine_warps(const weft_ep *ep)
 static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
 {
     weft_comm *comm = ep->comm;
-    WEFT__TRY(weft__placement_create(&ep->placement, config, comm->num_ranks));
     if (comm->topology.num_nodes > 1)
         WEFT__TRY(plan_internode(ep, config));
     WEFT__TRY(agree(ep));
@@ -123,16 +120,36 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride), &ep->exchange);
 }
 
+/* A table that is refused is this rank's error alone, as any argument: it has called nothing yet. */
+static weft_result place_experts(weft_comm *comm, const weft_ep_config *config,
+                                 struct weft__placement *placement)
+{
+    const weft_result mine = weft__placement_create(placement, config, comm->num_ranks);
+    const weft_result result = mine == WEFT_ERROR_INVALID_ARGUMENT
+                                   ? mine
+                                   : weft__comm_agree(comm, mine, "place its experts");
+    if (result != WEFT_OK)
+        weft__placement_destroy(placement);
+    return result;
+}
+
 weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **out)
 {
-    weft_ep *ep = calloc(1, sizeof *ep);
-    if (ep == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ep");
+    struct weft__placement placement = {.num_entries = 0};
+    weft_result result = place_experts(comm, config, &placement);
+    if (result != WEFT_OK)
+        return result;
+    weft_ep *ep = weft__comm_calloc(comm, sizeof *ep, "have a weft_ep", &result);
+    if (ep == NULL) {
+        weft__placement_destroy(&placement);
+        return result;
+    }
     ep->comm = comm;
+    ep->placement = placement;
     ep->max_topk = config->max_topk == 0 ? WEFT_MAX_TOPK : config->max_topk;
     ep->grid.num_blocks = config->num_blocks;
     ep->grid.num_warps = config->num_warps;
-    const weft_result result = set_up(ep, config);
+    result = set_up(ep, config);
     if (result != WEFT_OK) {
         weft__ep_destroy(ep);
         return result;

@@ -63,11 +63,9 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
     own.num_slots = own.num_slots == 0 ? DEFAULT_SLOTS : own.num_slots;
     own.slot_bytes = own.slot_bytes == 0 ? DEFAULT_SLOT_BYTES : own.slot_bytes;
     own.slot_bytes = weft_wire_round_up(own.slot_bytes);
-    struct ring_terms *all = calloc((size_t)comm->num_ranks, sizeof *all);
-    if (all == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to compare the ranks' configs");
-    weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
-    if (result == WEFT_OK)
+    weft_result result;
+    struct ring_terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
+    if (all != NULL)
         result = compare_terms(comm, all);
     free(all);
     internode->combine_wire = config->combine_wire;

@@ -186,17 +186,24 @@ static weft_result read_identity(const struct shm *shm, int32_t rank,
 static weft_result exchange_segments(struct shm *shm, const struct weft__identity *table, int *fds)
 {
     struct weft__status status;
+    unsigned char *marks = calloc(2, (size_t)shm->num_ranks);
+    if (marks == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", shm->num_ranks);
     weft_result result = weft__status_init(&status, shm->num_ranks);
-    if (result != WEFT_OK)
+    if (result != WEFT_OK) {
+        free(marks);
         return result;
+    }
     const struct weft__fd_exchange exchange = {.socket_fd = shm->socket_fd,
                                                .rank = shm->rank,
                                                .num_ranks = shm->num_ranks,
                                                .timeout_ms = shm->timeout_ms,
                                                .table = table,
-                                               .status = &status};
+                                               .status = &status,
+                                               .marks = marks};
     result = weft__fd_exchange(&exchange, shm->memory_fd, fds);
     weft__status_destroy(&status);
+    free(marks);
     return result;
 }
 

@@ -77,15 +77,17 @@ weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nod
                                   int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **out)
 {
-    struct weft__exchange *exchange = calloc(1, sizeof *exchange);
+    weft_result result;
+    struct weft__exchange *exchange =
+        weft__comm_calloc(comm, sizeof *exchange, "have an exchange", &result);
     if (exchange == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
+        return result;
     exchange->comm = comm;
     exchange->device.rank = comm->rank;
     exchange->device.num_ranks = comm->num_ranks;
     exchange->device.max_blocks = max_blocks;
     choose_members(&exchange->device, nodes);
-    const weft_result result = set_up(exchange, extra_bytes);
+    result = set_up(exchange, extra_bytes);
     if (result != WEFT_OK) {
         weft__exchange_destroy(exchange);
         return result;

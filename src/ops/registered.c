@@ -53,7 +53,7 @@ static weft_result open_window(weft_comm *comm, struct weft__registration *regis
                                struct weft__obstacle *obstacle)
 {
     const int32_t window = reserve(comm, registration->ptr, registration->bytes);
-    const weft_result result = weft__window_open(comm, window, obstacle);
+    const weft_result result = weft__window_open(comm, WEFT_OK, window, obstacle);
     registration->window = window;
     if (result == WEFT_OK && obstacle->rank == WEFT__NOBODY)
         return WEFT_OK;
@@ -67,7 +67,9 @@ weft_result weft__register(weft_comm *comm, void *ptr, uint64_t bytes, int32_t *
     struct weft__obstacle obstacle;
     struct weft__registration *registration = calloc(1, sizeof *registration);
     if (registration == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to register memory");
+        return weft__window_open(
+            comm, weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to register memory"),
+            WEFT__WINDOW_FAILED, &obstacle);
     registration->ptr = ptr;
     registration->bytes = bytes;
     const weft_result result = open_window(comm, registration, &obstacle);

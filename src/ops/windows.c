@@ -159,15 +159,17 @@ struct round {
     struct weft__block *blocks; /* [num_ranks] of each rank's window, as it is mapped here */
 };
 
-static weft_result start_round(weft_comm *comm, int32_t window, struct round *round)
+static weft_result start_round(weft_comm *comm, weft_result mine, int32_t window,
+                               struct round *round)
 {
     const size_t num_ranks = (size_t)comm->num_ranks;
     *round = (struct round){calloc(num_ranks, sizeof *round->numbers),
                             calloc(num_ranks, sizeof *round->verdicts),
                             calloc(num_ranks, sizeof *round->blocks)};
-    if (round->numbers == NULL || round->verdicts == NULL || round->blocks == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    return weft__comm_all_gather(comm, &window, sizeof window, round->numbers);
+    if (mine == WEFT_OK &&
+        (round->numbers == NULL || round->verdicts == NULL || round->blocks == NULL))
+        mine = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    return weft__comm_gather(comm, mine, &window, sizeof window, round->numbers);
 }
 
 static void end_round(struct round *round)
@@ -264,10 +266,11 @@ static weft_result open_round(weft_comm *comm, int32_t window, struct round *rou
     return result;
 }
 
-weft_result weft__window_open(weft_comm *comm, int32_t window, struct weft__obstacle *obstacle)
+weft_result weft__window_open(weft_comm *comm, weft_result mine, int32_t window,
+                              struct weft__obstacle *obstacle)
 {
     struct round round;
-    weft_result result = start_round(comm, window, &round);
+    weft_result result = start_round(comm, mine, window, &round);
     if (result == WEFT_OK)
         result = open_round(comm, window, &round, obstacle);
     end_round(&round);
@@ -292,7 +295,7 @@ static weft_result close_round(weft_comm *comm, int32_t window, const struct rou
 weft_result weft__window_close(weft_comm *comm, int32_t window)
 {
     struct round round;
-    weft_result result = start_round(comm, window, &round);
+    weft_result result = start_round(comm, WEFT_OK, window, &round);
     if (result == WEFT_OK)
         result = close_round(comm, window, &round);
     end_round(&round);

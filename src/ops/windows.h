@@ -54,12 +54,13 @@ void weft__window_release(weft_comm *comm, int32_t window);
 
 /* Collective: opens what each rank has reserved, WEFT__WINDOW_NONE or WEFT__WINDOW_FAILED; on all ranks or
  * none. Whose is the obstacle, the same on all, is WEFT__NOBODY, or a rank that could not give its memory or
- * not map that of another. */
+ * not map that of another. `mine`: why this rank fails, as in weft__comm_gather. */
 struct weft__obstacle {
     int32_t rank;
     char reason[WEFT__MAX_TEXT_BYTES];
 };
-weft_result weft__window_open(weft_comm *comm, int32_t window, struct weft__obstacle *obstacle);
+weft_result weft__window_open(weft_comm *comm, weft_result mine, int32_t window,
+                              struct weft__obstacle *obstacle);
 /* Collective: closes each rank's window, or WEFT__WINDOW_NONE; WEFT__WINDOW_FAILED makes it a
  * WEFT_ERROR_MISMATCH of the others. When it returns, nobody has them mapped, and the numbers are free. */
 weft_result weft__window_close(weft_comm *comm, int32_t window);

@@ -194,7 +194,8 @@ static void *gather(void *argument)
 {
     weft_comm *comm = argument;
     char all[NUM_RANKS];
-    (void)weft__link_all_gather(comm->link, "x", 1, all); /* until the silent rank dies */
+    struct weft__share share = {.send = "x", .bytes = 1, .recv = all};
+    (void)weft__link_all_gather(comm->link, &share); /* until the silent rank dies */
     return NULL;
 }
 

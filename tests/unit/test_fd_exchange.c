@@ -25,6 +25,7 @@ struct member {
     int own; /* the end of a pipe, by which others know whose descriptor it is */
     const struct member *all;
     int num_wrong;
+    unsigned char marks[2 * NUM_RANKS];
 };
 
 /* A rank gives a descriptor in every round but one in three. */
@@ -84,7 +85,8 @@ static void open_member(struct member *members, struct weft__identity *table, in
                                                 .timeout_ms = 10000,
                                                 .key = KEY,
                                                 .table = table,
-                                                .status = &self->status};
+                                                .status = &self->status,
+                                                .marks = self->marks};
     assert_int_equal(weft__fd_socket_open(table[rank].socket_id, &self->exchange.socket_fd),
                      WEFT_OK);
 }

@@ -195,16 +195,14 @@ static weft_result share_part(weft_comm *comm, struct part own, const struct off
 {
     uint64_t *bytes = calloc((size_t)comm->num_ranks, sizeof *bytes);
     int *fds = calloc((size_t)comm->num_ranks, sizeof *fds);
-    weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
-    if (bytes != NULL && fds != NULL) {
-        result = weft__comm_all_gather(comm, &own.bytes, sizeof own.bytes, bytes);
-        if (result == WEFT_OK)
-            result = weft__comm_exchange_fd(comm, own.fd, fds);
-        if (result == WEFT_OK)
-            import_parts(comm, offers, part_idx, bytes, fds, blocks);
-    } else {
-        weft__error(result, "no memory for %d ranks", comm->num_ranks);
-    }
+    weft_result result = WEFT_OK;
+    if (bytes == NULL || fds == NULL)
+        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    result = weft__comm_gather(comm, result, &own.bytes, sizeof own.bytes, bytes);
+    if (result == WEFT_OK)
+        result = weft__comm_exchange_fd(comm, own.fd, fds);
+    if (result == WEFT_OK)
+        import_parts(comm, offers, part_idx, bytes, fds, blocks);
     free(bytes);
     free(fds);
     return result;
@@ -286,15 +284,12 @@ static void end_blocks(weft_comm *comm, const struct offer *offers, weft_result 
     }
 }
 
-static weft_result share(weft_comm *comm, const struct weft__block *own, struct offer *offers,
-                         struct weft__block *blocks)
+static weft_result share(weft_comm *comm, const struct offer *offers, struct weft__block *blocks)
 {
-    const struct offer offer = make_offer(weft__cuda_of(comm), own);
-    WEFT__TRY(weft__comm_all_gather(comm, &offer, sizeof offer, offers));
     const int32_t num_parts = begin_blocks(comm, offers, blocks);
     const weft_result result = share_parts(comm, offers, num_parts, blocks);
     end_blocks(comm, offers, result, blocks);
-    if (offer.result != WEFT_OK)
+    if (offers[comm->rank].result != WEFT_OK)
         blocks[comm->rank] = (struct weft__block){0};
     return result;
 }
@@ -302,14 +297,16 @@ static weft_result share(weft_comm *comm, const struct weft__block *own, struct 
 weft_result weft__cuda_share_block(weft_comm *comm, const struct weft__block *own,
                                    struct weft__block *blocks)
 {
-    struct offer *offers = calloc((size_t)comm->num_ranks, sizeof *offers);
-    if (offers == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = weft__cuda_enter(weft__cuda_of(comm));
-    if (result == WEFT_OK) {
-        result = share(comm, own, offers, blocks);
+    struct offer offer = {.result = WEFT_OK};
+    const weft_result entered = weft__cuda_enter(weft__cuda_of(comm));
+    weft_result result;
+    if (entered == WEFT_OK)
+        offer = make_offer(weft__cuda_of(comm), own);
+    struct offer *offers = weft__comm_gather_new(comm, entered, &offer, sizeof offer, &result);
+    if (offers != NULL)
+        result = share(comm, offers, blocks);
+    if (entered == WEFT_OK)
         weft__cuda_leave();
-    }
     free(offers);
     return result;
 }

@@ -111,12 +111,10 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
     own.can_map_by_descriptor =
         !wants_ipc() && attribute(cuda, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
         attribute(cuda, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
-    struct device_identity *all = malloc((size_t)comm->num_ranks * sizeof *all);
-    if (all == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    const weft_result result = weft__comm_all_gather(comm, &own, sizeof own, all);
+    weft_result result;
+    struct device_identity *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     int32_t all_can = 1;
-    for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++) {
+    for (int32_t rank = 0; all != NULL && rank < comm->num_ranks; rank++) {
         all_can &= all[rank].can_map_by_descriptor;
         cuda->num_ranks_here += all[rank].host_key == own.host_key &&
                                 memcmp(all[rank].uuid, own.uuid, sizeof own.uuid) == 0;

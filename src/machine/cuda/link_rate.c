@@ -147,11 +147,9 @@ static weft_result measure(weft_comm *comm, struct pushes *pushes, double *gbps)
 /* All ranks choose alike. */
 static weft_result agree_on_slowest(weft_comm *comm, double *gbps)
 {
-    double *rates = malloc((size_t)comm->num_ranks * sizeof *rates);
-    if (rates == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    const weft_result result = weft__comm_all_gather(comm, gbps, sizeof *gbps, rates);
-    for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++)
+    weft_result result;
+    double *rates = weft__comm_gather_new(comm, WEFT_OK, gbps, sizeof *gbps, &result);
+    for (int32_t rank = 0; rates != NULL && rank < comm->num_ranks; rank++)
         *gbps = rates[rank] < *gbps ? rates[rank] : *gbps;
     free(rates);
     return result;

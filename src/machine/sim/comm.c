@@ -188,6 +188,12 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
     return color < 0 ? WEFT_OK : create(child_key, rank, num_ranks, config, comm->hooks, child);
 }
 
+weft_result weft__comm_find_cause(weft_comm *comm, weft_result result)
+{
+    (void)comm;
+    return result;
+}
+
 void weft__comm_destroy(weft_comm *comm)
 {
     struct weft__link *link = comm->link;
@@ -295,22 +301,40 @@ static int gather_is_over(struct sim_fiber *fiber)
            atomic_load(&wait->comm->status.result) != WEFT_OK;
 }
 
-static weft_result check_blob_bytes(const weft_comm *comm, size_t bytes)
+/* Whoever has failed before the exchange, or is in another call, is told of by all. */
+static weft_result check_contributions(const weft_comm *comm, struct weft__share *share)
 {
+    const struct sim_contribution *all = comm->link->contributions;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (comm->link->blob_bytes[rank] != bytes)
+        if (!weft__call_step_is_same(all[rank].step, share->step))
             return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on bytes: %zu on this rank %d, %zu on rank %d",
-                               bytes, comm->rank, comm->link->blob_bytes[rank], rank);
+                               "ranks disagree on what to call: rank %d called %s and rank %d "
+                               "called %s",
+                               comm->rank, weft__call_name(share->step.call), rank,
+                               weft__call_name(all[rank].step.call));
+    }
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (all[rank].result == WEFT_OK)
+            continue;
+        share->failed_rank = rank;
+        return weft__error(all[rank].result, "%s", (const char *)all[rank].blob);
+    }
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (all[rank].bytes != share->bytes)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "%s: ranks disagree on bytes: %zu on rank %d and %zu on rank %d",
+                               weft__call_name(share->step.call), share->bytes, comm->rank,
+                               all[rank].bytes, rank);
     }
     return WEFT_OK;
 }
 
-static weft_result take_blobs(const weft_comm *comm, size_t bytes, void *recv)
+static weft_result take_blobs(const weft_comm *comm, struct weft__share *share)
 {
-    WEFT__TRY(check_blob_bytes(comm, bytes));
-    for (int32_t rank = 0; rank < comm->num_ranks && bytes > 0; rank++)
-        memcpy((char *)recv + (size_t)rank * bytes, comm->link->blobs[rank], bytes);
+    WEFT__TRY(check_contributions(comm, share));
+    for (int32_t rank = 0; rank < comm->num_ranks && share->bytes > 0; rank++)
+        memcpy((char *)share->recv + (size_t)rank * share->bytes,
+               comm->link->contributions[rank].blob, share->bytes);
     return WEFT_OK;
 }
 
@@ -347,19 +371,22 @@ static weft_result gather_round(weft_comm *comm)
     return weft__status_check(&comm->status);
 }
 
-weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv)
+weft_result weft__comm_exchange(weft_comm *comm, struct weft__share *share)
 {
     struct weft__link *link = comm->link;
+    struct sim_contribution *own = &link->contributions[comm->rank];
+    const int is_fit = share->result == WEFT_OK;
+    const size_t bytes = is_fit ? share->bytes : strlen(share->reason) + 1;
     WEFT__TRY(weft__status_check(&comm->status));
-    free(link->blobs[comm->rank]);
-    link->blobs[comm->rank] = malloc(bytes + 1);
-    if (link->blobs[comm->rank] == NULL)
+    free(own->blob);
+    *own = (struct sim_contribution){
+        .blob = malloc(bytes + 1), .bytes = bytes, .step = share->step, .result = share->result};
+    if (own->blob == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to gather %zu bytes", bytes);
     if (bytes > 0)
-        memcpy(link->blobs[comm->rank], send, bytes);
-    link->blob_bytes[comm->rank] = bytes;
+        memcpy(own->blob, is_fit ? share->send : share->reason, bytes);
     WEFT__TRY(gather_round(comm));
-    const weft_result result = take_blobs(comm, bytes, recv);
+    const weft_result result = take_blobs(comm, share);
     WEFT__TRY(gather_round(comm));
     return result;
 }
@@ -370,7 +397,7 @@ void sim_comm_reset(void)
         struct weft__link *link = sim_links;
         sim_links = link->next;
         for (int32_t rank = 0; rank < SIM_MAX_RANKS; rank++) {
-            free(link->blobs[rank]);
+            free(link->contributions[rank].blob);
             if (link->comms[rank] != NULL) { /* of a rank that was killed */
                 weft__heap_destroy(link->comms[rank]->heap);
                 free(link->comms[rank]->identities);

@@ -14,6 +14,14 @@ struct sim_posted {
     struct sim_clock done;                /* what whoever has waited for num_done acquires */
 };
 
+/* What a rank brings to an all-gather. */
+struct sim_contribution {
+    unsigned char *blob; /* or why there is none */
+    size_t bytes;
+    struct weft__call_step step;
+    weft_result result;
+};
+
 /* What the ranks of one communicator share. */
 struct weft__link {
     struct weft__link *next;
@@ -34,8 +42,7 @@ struct weft__link {
     uint64_t gather_number;
     int32_t num_gathered;
     int has_gathered[SIM_MAX_RANKS];
-    size_t blob_bytes[SIM_MAX_RANKS];
-    unsigned char *blobs[SIM_MAX_RANKS];
+    struct sim_contribution contributions[SIM_MAX_RANKS];
     struct sim_clock clocks[2]; /* of this all-gather's and the previous one's past */
 };
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/host_calls.h"
+
+static weft_result split(struct host_scene *scene)
+{
+    return weft_comm_split(scene->comm, 0, 0, NULL, &scene->made.child);
+}
+
+static weft_result split_team(struct host_scene *scene)
+{
+    const int32_t num_ranks = weft_comm_num_ranks(scene->comm);
+    return weft_team_split(scene->comm, 0, 1, num_ranks, NULL, &scene->made.child);
+}
+
+static void destroy_child(struct host_scene *scene)
+{
+    weft_comm_destroy(scene->made.child);
+}
+
+static weft_result meet(struct host_scene *scene)
+{
+    return weft_host_barrier(scene->comm);
+}
+
+static weft_result gather(struct host_scene *scene)
+{
+    return weft_host_all_gather(scene->comm, scene->memory, 16, scene->gathered);
+}
+
+static weft_result allocate(struct host_scene *scene)
+{
+    return weft_heap_alloc(scene->comm, 128, &scene->made.ptr);
+}
+
+static void free_allocation(struct host_scene *scene)
+{
+    weft_heap_free(scene->comm, scene->made.ptr);
+}
+
+static weft_result grow(struct host_scene *scene)
+{
+    weft_heap_info info;
+    const weft_result result = weft_heap_query(scene->comm, &info);
+    return result == WEFT_OK ? weft_heap_grow(scene->comm, info.committed_bytes + 1) : result;
+}
+
+static weft_result create_arena(struct host_scene *scene)
+{
+    return weft_arena_create(scene->comm, 256, &scene->made.arena);
+}
+
+static void destroy_arena(struct host_scene *scene)
+{
+    weft_arena_destroy(scene->made.arena);
+}
+
+static weft_result create_coll(struct host_scene *scene)
+{
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    config.staging_bytes = 4096;
+    config.packet_bytes = 1024;
+    return weft_coll_create(scene->comm, &config, &scene->made.coll);
+}
+
+static void destroy_coll(struct host_scene *scene)
+{
+    weft_coll_destroy(scene->made.coll);
+}
+
+static weft_result register_memory(struct host_scene *scene)
+{
+    return weft_register(scene->comm, scene->memory, sizeof scene->memory, NULL);
+}
+
+static void unregister_memory(struct host_scene *scene)
+{
+    weft_unregister(scene->comm, scene->memory);
+}
+
+static weft_result unregister_nothing(struct host_scene *scene)
+{
+    return weft_unregister(scene->comm, NULL);
+}
+
+static weft_result end_capture(struct host_scene *scene)
+{
+    return weft_capture_end(scene->capture);
+}
+
+static weft_result destroy_capture(struct host_scene *scene)
+{
+    const weft_result result = weft_capture_destroy(scene->capture);
+    if (result == WEFT_OK)
+        scene->capture = NULL;
+    return result;
+}
+
+static weft_result create_ep(struct host_scene *scene)
+{
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    config.num_experts = 8;
+    return weft_ep_create(scene->comm, &config, &scene->made.ep);
+}
+
+static void destroy_ep(struct host_scene *scene)
+{
+    weft_ep_destroy(scene->made.ep);
+}
+
+const struct host_call host_calls[NUM_HOST_CALLS] = {
+    {"weft_comm_split", split, destroy_child, HOST_CALL_ANYWHERE},
+    {"weft_team_split", split_team, destroy_child, HOST_CALL_ANYWHERE},
+    {"weft_host_barrier", meet, NULL, HOST_CALL_ANYWHERE},
+    {"weft_host_all_gather", gather, NULL, HOST_CALL_ANYWHERE},
+    {"weft_heap_alloc", allocate, free_allocation, HOST_CALL_ANYWHERE},
+    {"weft_heap_grow", grow, NULL, HOST_CALL_ANYWHERE},
+    {"weft_arena_create", create_arena, destroy_arena, HOST_CALL_ANYWHERE},
+    {"weft_coll_create", create_coll, destroy_coll, HOST_CALL_OF_ONE_NODE},
+    {"weft_register", register_memory, unregister_memory, HOST_CALL_ANYWHERE},
+    {"weft_unregister", unregister_nothing, NULL, HOST_CALL_ANYWHERE},
+    {"weft_capture_end", end_capture, NULL, HOST_CALL_OF_ONE_NODE},
+    {"weft_capture_destroy", destroy_capture, NULL, HOST_CALL_OF_ONE_NODE},
+    {"weft_ep_create", create_ep, destroy_ep, HOST_CALL_ANYWHERE},
+};
+
+int host_scene_begin(struct ranks_context *context, struct host_scene *scene)
+{
+    if (scene->coll != NULL)
+        RANK_CHECK_OK(context, weft_capture_begin(scene->coll, &scene->capture));
+    return 0;
+}
+
+int host_scene_end(struct ranks_context *context, struct host_scene *scene)
+{
+    if (scene->capture != NULL)
+        RANK_CHECK_OK(context, weft_capture_destroy(scene->capture));
+    return 0;
+}

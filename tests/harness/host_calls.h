@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* All calls of weft.h in which the hosts of all ranks take part, for tests of what holds for each. */
+#ifndef TESTS_HOST_CALLS_H
+#define TESTS_HOST_CALLS_H
+
+#include "harness/ranks.h"
+
+/* What the calls are made with; each rank has its own. Between nodes there is no weft_coll. */
+struct host_scene {
+    weft_comm *comm;
+    weft_coll *coll;
+    weft_capture *capture; /* begun before each call */
+    union {
+        weft_comm *child;
+        weft_arena *arena;
+        weft_coll *coll;
+        weft_ep *ep;
+        void *ptr;
+    } made;
+    char memory[64]; /* to be registered */
+    char gathered[16 * RANKS_MAX];
+};
+
+struct host_call {
+    const char *name;
+    weft_result (*call)(struct host_scene *scene);
+    void (*undo)(
+        struct host_scene *scene); /* when it has succeeded; NULL: nothing is to be undone */
+    enum { HOST_CALL_ANYWHERE, HOST_CALL_OF_ONE_NODE } where;
+};
+
+enum { NUM_HOST_CALLS = 13 };
+extern const struct host_call host_calls[NUM_HOST_CALLS];
+
+/* Collective, around each call: what it needs, and nothing of which is left. 0 = done. */
+int host_scene_begin(struct ranks_context *context, struct host_scene *scene);
+int host_scene_end(struct ranks_context *context, struct host_scene *scene);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls in which the hosts of all ranks take part, and that do not fit together: every pair of them, and the
+ * same ones with other arguments. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/host_calls.h"
+#include "harness/machine.h"
+
+enum { NUM_RANKS = 3 };
+
+static int open_scene(struct ranks_context *context, struct host_scene *scene)
+{
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    memset(scene, 0, sizeof *scene);
+    config.staging_bytes = 4096;
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
+                                            &scene->comm));
+    RANK_CHECK_OK(context, weft_coll_create(scene->comm, &config, &scene->coll));
+    return 0;
+}
+
+static int close_scene(struct ranks_context *context, struct host_scene *scene)
+{
+    RANK_CHECK_OK(context, weft_coll_destroy(scene->coll));
+    RANK_CHECK_OK(context, weft_comm_destroy(scene->comm));
+    return 0;
+}
+
+/* Nothing is made, and the communicator can be used as before. */
+static int make_pair(struct ranks_context *context, struct host_scene *scene,
+                     const struct host_call *mine, const struct host_call *theirs)
+{
+    if (host_scene_begin(context, scene))
+        return 1;
+    RANK_CHECK_ERROR(context, mine->call(scene), WEFT_ERROR_MISMATCH, mine->name);
+    RANK_CHECK(context, strstr(weft_last_error(), theirs->name) != NULL, "%s lacks %s",
+               weft_last_error(), theirs->name);
+    RANK_CHECK_OK(context, weft_comm_status(scene->comm, NULL));
+    return host_scene_end(context, scene);
+}
+
+static int make_alone(struct ranks_context *context, struct host_scene *scene,
+                      const struct host_call *call)
+{
+    if (host_scene_begin(context, scene))
+        return 1;
+    RANK_CHECK_OK(context, call->call(scene));
+    if (call->undo != NULL)
+        call->undo(scene);
+    return host_scene_end(context, scene);
+}
+
+static int make_all_pairs(struct ranks_context *context)
+{
+    struct host_scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    for (int odd = 0; odd < NUM_HOST_CALLS; odd++) {
+        for (int even = 0; even < NUM_HOST_CALLS; even++) {
+            const int is_odd = context->rank == (odd + even) % context->num_ranks;
+            if (odd != even && make_pair(context, &scene, &host_calls[is_odd ? odd : even],
+                                         &host_calls[is_odd ? even : odd]))
+                return 1;
+        }
+        if (make_alone(context, &scene, &host_calls[odd]))
+            return 1;
+    }
+    return close_scene(context, &scene);
+}
+
+static void every_pair_of_different_calls(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, make_all_pairs, NULL), 0);
+    if (tests_rounds(2, 1) == 2)
+        assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, make_all_pairs, NULL), 0);
+}
+
+/* Rank 2 gives another argument than the others. */
+static int differ_in_arguments(struct ranks_context *context)
+{
+    struct host_scene scene;
+    void *ptr;
+    weft_comm *child;
+    const int32_t differs = context->rank == 2;
+    if (open_scene(context, &scene))
+        return 1;
+    RANK_CHECK_ERROR(
+        context, weft_host_all_gather(scene.comm, scene.memory, differs ? 8 : 16, scene.gathered),
+        WEFT_ERROR_MISMATCH, "weft_host_all_gather: ranks disagree on bytes");
+    RANK_CHECK_ERROR(context, weft_heap_alloc(scene.comm, differs ? 8 : 16, &ptr),
+                     WEFT_ERROR_MISMATCH, "bytes: 16 on rank 0 and 8 on rank 2");
+    RANK_CHECK_ERROR(context, weft_heap_grow(scene.comm, differs ? 8 << 20 : 16 << 20),
+                     WEFT_ERROR_MISMATCH, "bytes: 16777216 on rank 0 and 8388608 on rank 2");
+    RANK_CHECK_ERROR(context, weft_team_split(scene.comm, 0, 1, 2 + differs, NULL, &child),
+                     WEFT_ERROR_MISMATCH, "rank 2");
+    RANK_CHECK_OK(context, weft_host_barrier(scene.comm));
+    return close_scene(context, &scene);
+}
+
+static void the_same_call_with_other_arguments(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, differ_in_arguments, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_of_different_calls),
+        cmocka_unit_test(the_same_call_with_other_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
