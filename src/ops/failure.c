@@ -20,8 +20,6 @@ static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
                       "%s #%llu: ranks disagree on %s: %s on rank %d, %s on rank %d",
                       calls_of(program), (unsigned long long)failure->site.sequence, mismatch.field,
                       mismatch.ours, comm->rank, mismatch.theirs, failure->site.rank);
-    /* Ranks whose own calls fit all that they see would wait for what this one does not send now. */
-    weft__comm_share_failure(comm);
 }
 
 static void fail_wait(weft_comm *comm, const struct weft__program *program,
@@ -98,5 +96,8 @@ weft_result weft__program_failed(weft_comm *comm, const struct weft__program *pr
         fail_nobody(comm, program, failure);
     else
         fail_wait(comm, program, failure);
+    /* All ranks fail for the same reason, also those that need nothing more of this one: whose own calls fit all that
+     * they see, or who were late and have found here what they waited for. */
+    weft__comm_share_failure(comm);
     return weft__status_check(&comm->status);
 }

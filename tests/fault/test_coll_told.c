@@ -143,9 +143,53 @@ static void ends(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- a deadline */
+
+enum { LATE = 0, SHORT_TIMEOUT_MS = 500, MANY_MS = 20000 };
+
+/* What the late rank waits for has come long ago: nothing but the news tells it that the others have given up. */
+static int come_late(struct ranks_context *context)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    struct ep_rank self;
+    struct bytes_call call;
+    weft_coll *coll;
+    int32_t failed_rank = -1;
+    config.timeout_ms = SHORT_TIMEOUT_MS;
+    if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, ARENA_BYTES) ||
+        bytes_call_create(&self, &call))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    RANK_CHECK_OK(context, bytes_call_run(&self, &call, coll));
+    if (context->rank == LATE)
+        ranks_barrier(context);
+    const double begin_s = ranks_seconds();
+    while (context->rank == LATE && weft_comm_status(self.comm, NULL) == WEFT_OK &&
+           ranks_seconds() < begin_s + MANY_MS / 1000.0)
+        continue;
+    RANK_CHECK_ERROR(context, bytes_call_run(&self, &call, coll), WEFT_ERROR_TIMEOUT, "rank 0");
+    RANK_CHECK_ERROR(context, weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_TIMEOUT,
+                     "rank 0");
+    RANK_CHECK(context, failed_rank == LATE, "failed_rank is %d", failed_rank);
+    if (context->rank != LATE)
+        ranks_barrier(context);
+    (void)weft_stream_synchronize(self.stream);
+    if (ep_array_free(&self, &call.send) || ep_array_free(&self, &call.recv))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
+}
+
+static void a_deadline_is_told_to_the_late_rank(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, come_late, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deadline_is_told_to_the_late_rank),
         cmocka_unit_test(one_pair),
         cmocka_unit_test(ends),
     };
