@@ -224,14 +224,17 @@ static weft_result connect_net(weft_comm *comm)
 
 /* ---------------------------------------------------------------- progress */
 
-/* The rendezvous knows more of a peer that is gone: that it died, and its pid. */
+/* The rendezvous knows more of a peer that is gone: that it died, and its pid. What was for all peers was lost to one
+ * that only it can name. */
 static void tell_failure(weft_comm *comm, int32_t peer, weft_result result, const char *message)
 {
-    const int64_t news_ns = peer >= 0 ? NEWS_MS * WEFT__NS_PER_MS : 0;
-    if (weft__status_await_failure(&comm->status, news_ns) != WEFT_OK)
+    const int is_loss = peer >= 0 || result == WEFT_ERROR_RANK_FAILED;
+    const int32_t culprit = peer >= 0 ? peer : is_loss ? WEFT__NOBODY : comm->rank;
+    if (weft__status_await_failure(&comm->status, is_loss ? NEWS_MS * WEFT__NS_PER_MS : 0) !=
+        WEFT_OK)
         return;
-    weft__status_fail(&comm->status, result, peer >= 0 ? peer : comm->rank,
-                      "network of rank %d: %s", comm->rank, message);
+    weft__status_fail(&comm->status, result, culprit, "network of rank %d: %s", comm->rank,
+                      message);
     weft__comm_tell_failure(comm);
 }
 
@@ -264,7 +267,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
 
 /* UCX connects by its first messages, and ends a process whose peer dies meanwhile (docs/network.md): better here
  * than in an operation. */
-static weft_result greet_all(weft_comm *comm)
+static weft_result greet(weft_comm *comm)
 {
     const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
                                              .peer = WEFT__NET_ALL_PEERS};
@@ -277,6 +280,18 @@ static weft_result greet_all(weft_comm *comm)
     return result == WEFT_ERROR_RANK_FAILED && weft__status_check(&comm->status) != WEFT_OK
                ? weft__status_check(&comm->status)
                : result;
+}
+
+/* A peer that is gone has a name at the rendezvous. */
+static weft_result greet_all(weft_comm *comm)
+{
+    const weft_result result = greet(comm);
+    if (result != WEFT_ERROR_RANK_FAILED)
+        return result;
+    char message[WEFT__ERROR_BYTES];
+    snprintf(message, sizeof(message), "%s", weft__last_error());
+    const weft_result cause = weft__status_await_failure(&comm->status, NEWS_MS * WEFT__NS_PER_MS);
+    return cause != WEFT_OK ? cause : weft__error(result, "%s", message);
 }
 
 static weft_result find_transports(struct weft__net *net, void *context)

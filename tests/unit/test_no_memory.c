@@ -139,7 +139,7 @@ static void run(uint32_t timeout_ms, int32_t num_nodes, rank_function function)
     config.num_nodes = num_nodes;
     const struct ranks_options options = {.mode = RANKS_THREADS,
                                           .num_ranks = NUM_RANKS,
-                                          RANKS_ARGUMENT(.argument = &config,config),
+                                          RANKS_ARGUMENT(&config),
                                           .shared_bytes = sizeof(struct report)};
     assert_int_equal(ranks_run_with(&options, function), 0);
 }
