@@ -24,6 +24,10 @@ struct job_launcher {
     const char *step_id;    /* part of the job's id */
     const char *local_size; /* all ranks are on this host if it is num_ranks */
     const char *num_hosts;  /* or if this is 1 */
+    enum {
+        NUM_RANKS_NEEDS_RANK,
+        NUM_RANKS_MAY_BE_ALONE /* in an allocation, where nothing has been started */
+    } completeness;
 };
 
 static const struct job_launcher job_launchers[] = {
@@ -39,7 +43,8 @@ static const struct job_launcher job_launchers[] = {
      .num_ranks = "SLURM_NTASKS",
      .job_ids = {"SLURM_JOB_ID", "SLURM_JOBID"},
      .step_id = "SLURM_STEP_ID",
-     .num_hosts = "SLURM_NNODES"},
+     .num_hosts = "SLURM_NNODES",
+     .completeness = NUM_RANKS_MAY_BE_ALONE},
     {.launcher = WEFT__LAUNCHER_PMI,
      .name = "PMI",
      .rank = "PMI_RANK",
@@ -56,6 +61,24 @@ static const char *environment(const char *name)
 }
 
 /* ---------------------------------------------------------------- parts */
+
+/* All of the variables are set, or the error names those that are not. */
+static weft_result check_complete(const char *const *names, size_t num_names)
+{
+    char missing[256] = "";
+    const char *set = NULL;
+    size_t length = 0, num_missing = 0;
+    for (size_t i = 0; i < num_names; i++) {
+        if (environment(names[i]) == NULL)
+            length += (size_t)snprintf(missing + length, sizeof(missing) - length, "%s%s",
+                                       num_missing++ > 0 ? ", " : "", names[i]);
+        else if (set == NULL)
+            set = names[i];
+    }
+    return num_missing == 0 ? WEFT_OK
+                            : weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is set, but %s %s not",
+                                          set, missing, num_missing == 1 ? "is" : "are");
+}
 
 static weft_result read_ranks(struct weft__bootstrap *bootstrap, const char *rank_name,
                               const char *num_ranks_name)
@@ -113,13 +136,13 @@ static weft_result set_nonce(struct weft__bootstrap *bootstrap, const char *job)
 
 static weft_result read_weft(struct weft__bootstrap *bootstrap)
 {
+    const char *const names[] = {weft__settings[WEFT__SETTING_ID].name,
+                                 weft__settings[WEFT__SETTING_RANK].name,
+                                 weft__settings[WEFT__SETTING_WORLD_SIZE].name};
     weft_unique_id id;
-    weft_result result = read_ranks(bootstrap, weft__settings[WEFT__SETTING_RANK].name,
-                                    weft__settings[WEFT__SETTING_WORLD_SIZE].name);
-    if (result == WEFT_OK && weft__setting_text(WEFT__SETTING_RANK) == NULL)
-        result = weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is set, but %s is not",
-                             weft__settings[WEFT__SETTING_ID].name,
-                             weft__settings[WEFT__SETTING_RANK].name);
+    weft_result result = check_complete(names, sizeof(names) / sizeof(names[0]));
+    if (result == WEFT_OK)
+        result = read_ranks(bootstrap, names[1], names[2]);
     if (result == WEFT_OK)
         result = weft__unique_id_from_hex(&id, weft__setting_text(WEFT__SETTING_ID));
     if (result == WEFT_OK)
@@ -213,10 +236,31 @@ static weft_result read_job(struct weft__bootstrap *bootstrap, const struct job_
     return override_point(&bootstrap->point);
 }
 
+/* Nobody has started this process, as it seems. But a job of one rank would be a silent mistake where a launcher has
+ * set a part of its variables; only names that others use too say nothing when they are alone. */
+static weft_result check_nothing_is_set(void)
+{
+    static const char *const torchrun[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+    const int has_meeting_point =
+        environment("MASTER_ADDR") != NULL || environment("MASTER_PORT") != NULL;
+    const int has_number = environment("RANK") != NULL || environment("WORLD_SIZE") != NULL;
+    for (size_t index = 0; index < sizeof(job_launchers) / sizeof(job_launchers[0]); index++) {
+        const struct job_launcher *launcher = &job_launchers[index];
+        const char *const names[] = {launcher->num_ranks, launcher->rank};
+        if (launcher->completeness == NUM_RANKS_NEEDS_RANK && environment(names[0]) != NULL)
+            return check_complete(names, 2);
+    }
+    return has_number && has_meeting_point
+               ? check_complete(torchrun, sizeof(torchrun) / sizeof(torchrun[0]))
+               : WEFT_OK;
+}
+
 weft_result weft__bootstrap_read(struct weft__bootstrap *bootstrap)
 {
     *bootstrap = (struct weft__bootstrap){.num_ranks = 1, .rendezvous = WEFT__RENDEZVOUS_AT_RANK_0};
-    if (weft__setting_text(WEFT__SETTING_ID) != NULL) {
+    if (weft__setting_text(WEFT__SETTING_ID) != NULL ||
+        weft__setting_text(WEFT__SETTING_RANK) != NULL ||
+        weft__setting_text(WEFT__SETTING_WORLD_SIZE) != NULL) {
         bootstrap->launcher = WEFT__LAUNCHER_WEFT;
         return read_weft(bootstrap);
     }
@@ -230,7 +274,7 @@ weft_result weft__bootstrap_read(struct weft__bootstrap *bootstrap)
         bootstrap->launcher = job_launchers[index].launcher;
         return read_job(bootstrap, &job_launchers[index]);
     }
-    return WEFT_OK;
+    return check_nothing_is_set();
 }
 
 /* ---------------------------------------------------------------- starting */

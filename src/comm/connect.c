@@ -26,12 +26,27 @@ struct meeting {
     const struct weft__hello *hello;
     struct weft__status *watched;
     int64_t deadline_ns;
-    char obstacle[128]; /* why the last attempt failed */
+    char obstacle[WEFT__MAX_TEXT_BYTES]; /* why the last attempt failed */
+    enum {
+        NOT_REFUSED,
+        REFUSED
+    } outcome; /* of any attempt: the obstacle stands, whatever comes after */
 };
 
 static void note_obstacle(struct meeting *meeting, const char *obstacle)
 {
-    snprintf(meeting->obstacle, sizeof(meeting->obstacle), "%s", obstacle);
+    if (meeting->outcome == NOT_REFUSED)
+        snprintf(meeting->obstacle, sizeof(meeting->obstacle), "%s", obstacle);
+}
+
+/* Another job's rendezvous may have been there for the moment; so this is not the end. */
+static void note_refusal(struct meeting *meeting, const struct weft__frame *frame)
+{
+    struct weft__failure_notice notice;
+    memcpy(&notice, frame->body, sizeof(notice));
+    notice.text[sizeof(notice.text) - 1] = '\0';
+    note_obstacle(meeting, notice.text);
+    meeting->outcome = REFUSED;
 }
 
 /* -1 with the obstacle noted if nobody answers there. */
@@ -154,6 +169,9 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
     weft__message_release(message);
     if (result == WEFT__WIRE_OK)
         result = next_frame(meeting, wire, meeting->deadline_ns, &frame);
+    if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_FAILED &&
+        frame.body_bytes == sizeof(struct weft__failure_notice))
+        note_refusal(meeting, &frame);
     if (result == WEFT__WIRE_OK &&
         (frame.type != WEFT__FRAME_WELCOME || frame.body_bytes != sizeof(*server)))
         result = WEFT__WIRE_GARBAGE;

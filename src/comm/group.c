@@ -126,9 +126,9 @@ static void expire(struct weft__group *group, int32_t first_rank, const char *wh
 {
     char missing[192];
     int32_t culprit = list_missing(group, missing, sizeof(missing));
-    struct weft__failure_notice notice =
-        weft__group_failure(WEFT_ERROR_TIMEOUT, culprit, "%s did not come%s within %u ms", missing,
-                            where, group->members[first_rank].hello.timeout_ms);
+    struct weft__failure_notice notice = weft__group_failure(
+        WEFT_ERROR_TIMEOUT, culprit, "%s did not come%s within %u ms%s", missing, where,
+        group->members[first_rank].hello.timeout_ms, group->refused);
     weft__group_fail(group, &notice);
 }
 
@@ -167,6 +167,22 @@ static struct weft__group *find_or_create(struct weft__group **groups,
     return group;
 }
 
+/* Ranks may be threads of a process, and processes of two hosts have the same pid. */
+static struct weft__failure_notice describe_claim(const struct weft__hello *first,
+                                                  const struct weft__hello *second)
+{
+    const int32_t pids[2] = {first->identity.pid, second->identity.pid};
+    const int is_one_host = first->identity.host_key == second->identity.host_key;
+    if (is_one_host && pids[0] == pids[1])
+        return weft__group_failure(WEFT_ERROR_MISMATCH, second->rank,
+                                   "two threads of process %d say that they are rank %d", pids[0],
+                                   second->rank);
+    return weft__group_failure(WEFT_ERROR_MISMATCH, second->rank,
+                               "two processes say that they are rank %d: pid %d and pid %d%s",
+                               second->rank, pids[0], pids[1],
+                               is_one_host ? "" : ", of another host");
+}
+
 static struct weft__failure_notice check_hello(const struct weft__group *group,
                                                const struct weft__hello *hello)
 {
@@ -185,10 +201,19 @@ static struct weft__failure_notice check_hello(const struct weft__group *group,
                                    first->num_nodes, group->first_rank, hello->num_nodes,
                                    hello->rank);
     if (claimed->presence != WEFT__ABSENT)
-        return weft__group_failure(WEFT_ERROR_MISMATCH, hello->rank,
-                                   "two processes say that they are rank %d: pid %d and pid %d",
-                                   hello->rank, claimed->hello.identity.pid, hello->identity.pid);
+        return describe_claim(&claimed->hello, hello);
     return weft__group_failure(WEFT_OK, -1, "%s", "");
+}
+
+void weft__groups_note_refused(struct weft__group *groups, const struct weft__hello *hello,
+                               const char *name)
+{
+    for (struct weft__group *group = groups; group != NULL; group = group->next)
+        if (group->phase == WEFT__GROUP_MEETING && group->key == hello->key &&
+            hello->rank < group->num_ranks && weft__group_is_missing(group, hello->rank))
+            snprintf(group->refused, sizeof(group->refused),
+                     "; rank %d (pid %d) from %.48s has another unique id or WEFT_SECRET",
+                     hello->rank, hello->identity.pid, name);
 }
 
 static void send_table(struct weft__group *group)
@@ -204,6 +229,7 @@ static void send_table(struct weft__group *group)
         memcpy(message->body + (size_t)rank * sizeof(struct weft__identity),
                &group->members[rank].hello.identity, sizeof(struct weft__identity));
     group->phase = WEFT__GROUP_MET;
+    group->refused[0] = '\0';
     group->deadline_ns = INT64_MAX;
     weft__group_start_heartbeats(group);
     broadcast(group, message);

@@ -25,6 +25,10 @@ struct weft__client {
 void weft__group_join(struct weft__group **groups, struct weft__client *client,
                       const struct weft__hello *hello, const struct weft__identity *server);
 
+/* Who has come, under this name, with another secret: a rank that somebody may wait for. */
+void weft__groups_note_refused(struct weft__group *groups, const struct weft__hello *hello,
+                               const char *name);
+
 /* A frame of a member; WEFT__WIRE_GARBAGE if it makes no sense. */
 enum weft__wire_result weft__group_receive(struct weft__group **groups, struct weft__client *client,
                                            const struct weft__frame *frame);

@@ -26,6 +26,7 @@ struct weft__group {
     enum { WEFT__GROUP_MEETING, WEFT__GROUP_MET, WEFT__GROUP_FAILED_TO_MEET } phase;
     int64_t deadline_ns; /* of the meeting; of a failed one: until when to tell late comers */
     struct weft__failure_notice failure;
+    char refused[160]; /* who would be a member but for its secret; "": nobody */
     /* The all-gather under way. No rank can be ahead of another by more than one, since a rank
      * starts the next only when it has the result of this one, which needed everybody. */
     struct weft__gather gather;

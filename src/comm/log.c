@@ -14,10 +14,18 @@ static _Atomic int wanted_level = WEFT__LOG_WARN;
 
 void weft__log_configure(void)
 {
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
     const char *text = weft__setting_text(WEFT__SETTING_LOG);
-    for (int level = WEFT__LOG_ERROR; level <= WEFT__LOG_DEBUG; level++)
-        if (strcmp(text, level_names[level]) == 0)
+    for (int level = WEFT__LOG_ERROR; level <= WEFT__LOG_DEBUG; level++) {
+        if (strcmp(text, level_names[level]) == 0) {
             atomic_store(&wanted_level, level);
+            return;
+        }
+    }
+    if (!atomic_flag_test_and_set(&has_warned))
+        weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
+                  "%s is \"%.64s\"; it must be error, warn, info or debug",
+                  weft__settings[WEFT__SETTING_LOG].name, text);
 }
 
 void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...)

@@ -72,7 +72,14 @@ weft_result weft__secret_from_hex(uint8_t secret[WEFT__NONCE_BYTES], const char 
                            "%s, of %zu characters, is not %d hexadecimal digits; random ones come "
                            "from: od -An -N16 -tx8 /dev/urandom | tr -d ' '",
                            name, strlen(hex), 2 * WEFT__NONCE_BYTES);
-    return WEFT_OK;
+    for (size_t byte = 1; byte < WEFT__NONCE_BYTES; byte++)
+        if (secret[byte] != secret[0])
+            return WEFT_OK;
+    return weft__error(
+        WEFT_ERROR_INVALID_ARGUMENT,
+        "all bytes of %s are the same, which anybody may guess; random ones come from: "
+        "od -An -N16 -tx8 /dev/urandom | tr -d ' '",
+        name);
 }
 
 weft_result weft__meeting_point_set_address(struct weft__meeting_point *point, const char *name,

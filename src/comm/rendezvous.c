@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "comm/error.h"
-#include "comm/group.h"
+#include "comm/group_internal.h"
 #include "comm/identity.h"
 #include "comm/listener.h"
 #include "comm/log.h"
@@ -23,8 +23,14 @@ enum {
     MAX_ACCEPTED = 64,          /* per round */
     PAUSE_MS = 10,              /* when there are no descriptors for new connections */
     FIRST_CLIENT = 2,           /* in the poll set, after the stop event and the listener */
-    MAX_WARNINGS = 16,          /* of refused ranks at once, */
+    MAX_REFUSED = 16,           /* ranks that are warned of at once, each once, */
     WARNING_MS = 1000           /* and then one in so long: they try again and again */
+};
+
+/* Who has been refused, of those remembered. */
+struct refused {
+    uint64_t host_key;
+    int32_t pid, rank;
 };
 
 struct rendezvous {
@@ -36,7 +42,8 @@ struct rendezvous {
     struct weft__client *clients;
     struct weft__group *groups;
     int num_strangers;
-    int num_warnings;
+    struct refused refused[MAX_REFUSED]; /* the first ones */
+    int num_refused;
     int64_t warned_ns;         /* the last time */
     _Atomic int32_t num_ranks; /* connected, for others to read */
 };
@@ -59,26 +66,47 @@ static void drop_stranger(struct weft__client *client, const char *reason)
     client->state = WEFT__CLIENT_BROKEN;
 }
 
-static enum weft__log_level warning_level(struct rendezvous *server)
+static int is_known(const struct rendezvous *server, const struct weft__hello *hello)
+{
+    for (int i = 0; i < server->num_refused; i++) {
+        const struct refused *refused = &server->refused[i];
+        if (refused->host_key == hello->identity.host_key && refused->pid == hello->identity.pid &&
+            refused->rank == hello->rank)
+            return 1;
+    }
+    return 0;
+}
+
+/* A rank tries again until its deadline: one warning is enough. */
+static enum weft__log_level warning_level(struct rendezvous *server,
+                                          const struct weft__hello *hello)
 {
     const int64_t now_ns = weft__now_ns();
-    if (server->num_warnings >= MAX_WARNINGS &&
-        now_ns < server->warned_ns + WARNING_MS * WEFT__NS_PER_MS)
+    if (is_known(server, hello) || (server->num_refused == MAX_REFUSED &&
+                                    now_ns < server->warned_ns + WARNING_MS * WEFT__NS_PER_MS))
         return WEFT__LOG_INFO;
-    server->num_warnings++;
+    if (server->num_refused < MAX_REFUSED)
+        server->refused[server->num_refused++] =
+            (struct refused){hello->identity.host_key, hello->identity.pid, hello->rank};
     server->warned_ns = now_ns;
     return WEFT__LOG_WARN;
 }
 
-/* It has another secret: that of another job, or none. */
+/* It has another secret: that of another job, or none. It is told so, and so are the ranks that wait for it. */
 static void refuse(struct rendezvous *server, struct weft__client *client,
                    const struct weft__hello *hello)
 {
     char name[WEFT__PEER_NAME_BYTES];
+    const struct weft__failure_notice notice =
+        weft__group_failure(WEFT_ERROR_MISMATCH, hello->rank, "%s",
+                            "the rendezvous there has another unique id or WEFT_SECRET");
     weft__listener_name_peer(client->wire.fd, name);
-    weft__log(warning_level(server), WEFT__LOG_NO_RANK,
-              "refused rank %d (pid %d) from %s: its unique id is not that of this rendezvous",
+    weft__log(warning_level(server, hello), WEFT__LOG_NO_RANK,
+              "refused rank %d (pid %d) from %s: its unique id or WEFT_SECRET is not that of this "
+              "rendezvous",
               hello->rank, hello->identity.pid, name);
+    weft__groups_note_refused(server->groups, hello, name);
+    weft__group_send(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
     client->state = WEFT__CLIENT_BROKEN;
 }
 

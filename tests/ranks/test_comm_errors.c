@@ -58,8 +58,17 @@ static int claim_the_same_rank(struct ranks_context *context)
 {
     weft_comm *comm;
     int32_t rank = context->rank < 2 ? 0 : context->rank;
+    int pids[2] = {0, 0};
     RANK_CHECK_ERROR(context, weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm),
                      WEFT_ERROR_MISMATCH, "rank 0");
+    const char *processes = strstr(weft_last_error(), "two processes");
+    RANK_CHECK(context,
+               processes == NULL
+                   ? strstr(weft_last_error(), "two threads of process") != NULL
+                   : sscanf(processes, "two processes say that they are rank 0: pid %d and pid %d",
+                            &pids[0], &pids[1]) == 2 &&
+                         pids[0] != pids[1],
+               "%s", weft_last_error());
     return 0;
 }
 
@@ -114,6 +123,28 @@ static int miss_the_rendezvous(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_comm_create(&context->id, 0, 2, &config, &comm),
                      WEFT_ERROR_TIMEOUT, "unique id");
     return 0;
+}
+
+/* Rank 1 has another secret, and more time than rank 0, with which the rendezvous ends. */
+static int mistake_the_secret(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_comm_config config = config_of(context->rank == 1 ? 2000 : 500, 0);
+    if (context->rank == 1)
+        context->id.bytes[12] ^= 1;
+    RANK_CHECK_ERROR(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
+        WEFT_ERROR_TIMEOUT, "another unique id or WEFT_SECRET");
+    RANK_CHECK(context, strstr(weft_last_error(), "rank 1") != NULL, "%s", weft_last_error());
+    return 0;
+}
+
+static void a_wrong_secret_is_called_that(void **state)
+{
+    (void)state;
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 3};
+    assert_int_equal(ranks_run_with(&options, mistake_the_secret), 0);
 }
 
 /* Rank 1 stays away from the second all-gather until the others have given up. */
@@ -281,6 +312,7 @@ int main(void)
         cmocka_unit_test(ranks_that_disagree_are_told_so),
         cmocka_unit_test(gathers_of_different_sizes),
         cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(a_wrong_secret_is_called_that),
         cmocka_unit_test(a_rank_that_left_is_named_when_needed),
         cmocka_unit_test(the_rank_of_the_rendezvous_may_leave),
         cmocka_unit_test(an_abort_ends_all_waits),

@@ -156,8 +156,33 @@ static void no_launcher_is_one_rank(void **state)
     assert_int_equal(alone.launcher, WEFT__LAUNCHER_NONE);
     assert_int_equal(alone.rank, 0);
     assert_int_equal(alone.num_ranks, 1);
-    /* Half of what torchrun sets is not torchrun. */
+    /* A name that others use too says nothing when it is alone; nor does an allocation of Slurm. */
+    assert_int_equal(read_good("SLURM_NTASKS=4").launcher, WEFT__LAUNCHER_NONE);
+    assert_int_equal(read_good("MASTER_ADDR=h1 MASTER_PORT=29500").launcher, WEFT__LAUNCHER_NONE);
     assert_int_equal(read_good("WORLD_SIZE=4").launcher, WEFT__LAUNCHER_NONE);
+}
+
+/* Not a silent job of one rank. */
+static void half_of_a_launcher_is_refused(void **state)
+{
+    (void)state;
+    check_bad("WEFT_RANK=1 WEFT_WORLD_SIZE=2", "WEFT_RANK WEFT_ID");
+    check_bad("WEFT_WORLD_SIZE=2", "WEFT_WORLD_SIZE WEFT_ID WEFT_RANK");
+    check_bad("WEFT_ID=00", "WEFT_ID WEFT_RANK, WEFT_WORLD_SIZE");
+    check_bad("RANK=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500", "RANK WORLD_SIZE");
+    check_bad("WORLD_SIZE=3 MASTER_ADDR=127.0.0.1", "RANK, MASTER_PORT WORLD_SIZE");
+    check_bad("RANK=0 WORLD_SIZE=2", "MASTER_ADDR");
+    check_bad("OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK");
+    check_bad("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK");
+    check_bad("PMI_SIZE=2", "PMI_SIZE PMI_RANK");
+    check_bad("PMI_RANK=0", "PMI_SIZE PMI_RANK");
+    check_bad("SLURM_PROCID=0", "SLURM_PROCID SLURM_NTASKS");
+    /* Who uses a script made for torchrun with another launcher has that launcher's ranks. */
+    assert_int_equal(read_good("WORLD_SIZE=2 MASTER_ADDR=h1 MASTER_PORT=29500 "
+                               "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "
+                               "OMPI_COMM_WORLD_LOCAL_SIZE=2")
+                         .launcher,
+                     WEFT__LAUNCHER_OPEN_MPI);
 }
 
 static void torchrun(void **state)
@@ -290,6 +315,12 @@ static void secrets(void **state)
               "WEFT_SECRET=00112233445566778899aabbccddeefg",
               "WEFT_SECRET hexadecimal");
     assert_null(strstr(weft__last_error(), "aabb")); /* messages do not tell it */
+    check_bad("RANK=0 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=5 "
+              "WEFT_SECRET=00000000000000000000000000000000",
+              "WEFT_SECRET guess");
+    check_bad("RANK=0 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=5 "
+              "WEFT_SECRET=abababababababababababababababab",
+              "WEFT_SECRET guess");
 }
 
 static void agreed_meeting_points(void **state)
@@ -366,6 +397,7 @@ int main(void)
         cmocka_unit_test_setup(numbers_are_checked, clear_environment),
         cmocka_unit_test_setup(ids_keep_the_meeting_point, clear_environment),
         cmocka_unit_test_setup(no_launcher_is_one_rank, clear_environment),
+        cmocka_unit_test_setup(half_of_a_launcher_is_refused, clear_environment),
         cmocka_unit_test_setup(torchrun, clear_environment),
         cmocka_unit_test_setup(weft_run, clear_environment),
         cmocka_unit_test_setup(job_launchers, clear_environment),

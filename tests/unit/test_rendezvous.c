@@ -9,8 +9,6 @@
 
 #include <cmocka.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -19,7 +17,7 @@
 
 #include "comm/connect.h"
 #include "comm/wire.h"
-#include "harness/ranks.h"
+#include "knock.h"
 
 enum { NUM_RANKS = 3, NUM_PLAYERS = NUM_RANKS + 1 };
 
@@ -28,53 +26,11 @@ static int is_stranger(const struct ranks_context *context)
     return context->rank == context->num_ranks - 1;
 }
 
-static struct weft__meeting_point point_of(const struct ranks_context *context)
-{
-    struct weft__meeting_point point = {.address = ""};
-    weft__meeting_point_from_id(&point, &context->id);
-    return point;
-}
-
-/* Connects to the rendezvous; the socket blocks. */
-static int knock(const struct ranks_context *context)
-{
-    struct weft__meeting_point point = point_of(context);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(point.port)};
-    inet_pton(AF_INET, point.address, &address.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 /* 1 if the server closes the connection before it says anything. */
 static int is_turned_away(int fd)
 {
     char byte;
     return recv(fd, &byte, 1, 0) <= 0;
-}
-
-static struct weft__hello good_hello(const struct ranks_context *context, int32_t rank,
-                                     int32_t num_ranks)
-{
-    struct weft__meeting_point point = point_of(context);
-    struct weft__hello hello = {.magic = WEFT__HELLO_MAGIC,
-                                .version = WEFT__HELLO_VERSION,
-                                .rank = rank,
-                                .num_ranks = num_ranks,
-                                .timeout_ms = 30000,
-                                .identity = {.pid = 4242}};
-    memcpy(hello.nonce, point.nonce, sizeof(hello.nonce));
-    return hello;
-}
-
-static void send_hello(int fd, const struct weft__hello *hello, size_t body_bytes)
-{
-    struct weft__frame_header header = {.type = WEFT__FRAME_HELLO, .body_bytes = body_bytes};
-    send(fd, &header, sizeof(header), MSG_NOSIGNAL);
-    send(fd, hello, body_bytes < sizeof(*hello) ? body_bytes : sizeof(*hello), MSG_NOSIGNAL);
 }
 
 /* The life of a communicator of the first ranks. */
@@ -165,11 +121,31 @@ static int turn_away(struct ranks_context *context, const struct weft__hello *he
     return 0;
 }
 
+/* Who has another secret is told so, before the end. */
+static int tell_of_the_secret(struct ranks_context *context, const struct weft__hello *hello)
+{
+    int fd = knock(context);
+    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+    send_hello(fd, hello, sizeof(*hello));
+    struct {
+        struct weft__frame_header header;
+        struct weft__failure_notice notice;
+    } told = {.header = {.type = 0}};
+    const ssize_t num_bytes = recv(fd, &told, sizeof(told), MSG_WAITALL);
+    const int turned_away = is_turned_away(fd);
+    close(fd);
+    RANK_CHECK(context, num_bytes == sizeof(told) && told.header.type == WEFT__FRAME_FAILED,
+               "%zd bytes", num_bytes);
+    RANK_CHECK(context, strstr(told.notice.text, "WEFT_SECRET") != NULL, "%s", told.notice.text);
+    RANK_CHECK(context, turned_away, "the rendezvous went on after a bad secret");
+    return 0;
+}
+
 static int introduce_badly(struct ranks_context *context)
 {
     struct weft__hello good = good_hello(context, 0, NUM_RANKS), bad = good;
     bad.nonce[7] ^= 1;
-    if (turn_away(context, &bad, sizeof(bad)) != 0)
+    if (tell_of_the_secret(context, &bad) != 0)
         return 1;
     bad = good;
     bad.magic = htonl(WEFT__HELLO_MAGIC);
@@ -333,6 +309,97 @@ static int offend(struct ranks_context *context)
     return 0;
 }
 
+/* ---------------------------------------------------------------- late answers */
+
+/* The next frame of this type; others are thrown away. -1: the connection has ended. */
+static int await_frame(struct weft__wire *wire, enum weft__frame_type type,
+                       struct weft__frame *frame)
+{
+    struct pollfd readable = {.fd = wire->fd, .events = POLLIN};
+    for (;;) {
+        enum weft__wire_result result = weft__wire_receive(wire, frame);
+        if (result == WEFT__WIRE_OK && frame->type == type)
+            return 0;
+        if (result == WEFT__WIRE_OK)
+            continue;
+        if (result != WEFT__WIRE_EMPTY)
+            return -1;
+        poll(&readable, 1, -1);
+    }
+}
+
+static void send_frame(struct weft__wire *wire, enum weft__frame_type type, const void *body,
+                       size_t body_bytes)
+{
+    struct weft__message *message = weft__message_create(type, body, body_bytes, NULL, 0);
+    weft__wire_send(wire, message);
+    weft__message_release(message);
+}
+
+/* Asks itself, twice: by then the rendezvous has done whatever was to be done before. */
+static int go_around(struct weft__wire *wire, int32_t rank)
+{
+    const struct weft__question question = {.asked = rank};
+    struct weft__frame frame;
+    int failed = 0;
+    for (int i = 0; i < 2; i++) {
+        send_frame(wire, WEFT__FRAME_QUESTION, &question, sizeof(question));
+        failed |= await_frame(wire, WEFT__FRAME_QUESTION, &frame);
+    }
+    return failed;
+}
+
+/* Comes to two gathers when it is asked for them, and answers the first question after the second. */
+static int answer_late(struct ranks_context *context)
+{
+    const int32_t rank = context->num_ranks - 1;
+    struct weft__wire wire;
+    struct weft__frame frame;
+    if (connect_as_last(context, &wire) != 0)
+        return 1;
+    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_QUESTION, &frame) == 0, "no question");
+    send_gather(&wire, (struct weft__gather_header){.sequence = 1}, 0);
+    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0, "no result");
+    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_QUESTION, &frame) == 0, "no question");
+    const struct weft__answer late = {.asker = WEFT__NOBODY, .asked = rank, .number = 1};
+    send_frame(&wire, WEFT__FRAME_ANSWER, &late, sizeof(late));
+    RANK_CHECK(context, go_around(&wire, rank) == 0, "the connection has ended");
+    send_gather(&wire, (struct weft__gather_header){.sequence = 2}, 0);
+    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0, "no result");
+    weft__wire_close(&wire);
+    return 0;
+}
+
+/* By hand, too, so that no more is exchanged than this. */
+static int be_answered_late(struct ranks_context *context)
+{
+    if (is_stranger(context))
+        return answer_late(context);
+    struct weft__meeting_point point = point_of(context);
+    struct weft__hello hello = good_hello(context, context->rank, context->num_ranks);
+    struct weft__identity server, table[NUM_PLAYERS];
+    const struct weft__connection_request request = {.point = &point, .hello = &hello};
+    struct weft__wire wire;
+    struct weft__frame frame;
+    hello.timeout_ms = 300;
+    RANK_CHECK_OK(context, weft__connect(&request, &wire, &server, table));
+    for (uint64_t sequence = 1; sequence <= 2; sequence++) {
+        send_gather(&wire, (struct weft__gather_header){.sequence = sequence}, 0);
+        RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0,
+                   "no result of gather %d", (int)sequence);
+    }
+    weft__wire_close(&wire);
+    return 0;
+}
+
+static void an_answer_that_comes_late_counts_for_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, be_answered_late, NULL), 0);
+}
+
+/* ---------------------------------------------------------------- offences */
+
 static int suffer(struct ranks_context *context)
 {
     weft_comm *comm;
@@ -400,6 +467,7 @@ int main(void)
         cmocka_unit_test(noise_does_not_keep_ranks_from_meeting),
         cmocka_unit_test(bad_hellos_are_turned_away),
         cmocka_unit_test(silent_connections_do_not_use_up_the_descriptors),
+        cmocka_unit_test(an_answer_that_comes_late_counts_for_nothing),
         cmocka_unit_test(a_rank_that_breaks_the_protocol_counts_as_dead),
         cmocka_unit_test(a_death_before_the_meeting_is_told_at_once),
     };
