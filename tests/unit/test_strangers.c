@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Connections to the rendezvous that nobody knows: how many it bears, and for how long. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+#include <sys/resource.h>
+
+#include "knock.h"
+
+/* As in comm/rendezvous.c. */
+enum { MAX_STRANGERS = 512, STRANGER_TIMEOUT_S = 5, PATIENCE_MS = 60000 };
+
+/* By the other side; it says nothing to strangers. */
+static int is_closed(int fd, int timeout_ms)
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    return poll(&readable, 1, timeout_ms) > 0;
+}
+
+/* Waits until the rendezvous has accepted, and read, all that came before: it turns this one away. */
+static int go_around(const struct ranks_context *context)
+{
+    struct weft__hello hello = good_hello(context, 0, 2);
+    char byte;
+    hello.version++;
+    const int fd = knock(context);
+    if (fd < 0)
+        return -1;
+    send_hello(fd, &hello, sizeof(hello));
+    const ssize_t num_bytes = recv(fd, &byte, 1, 0);
+    close(fd);
+    return num_bytes <= 0 ? 0 : -1;
+}
+
+static int say_nothing(struct ranks_context *context)
+{
+    const int fd = knock(context);
+    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+    RANK_CHECK(context, go_around(context) == 0 && !is_closed(fd, 0), "it was dropped at once");
+    RANK_CHECK(context, is_closed(fd, PATIENCE_MS), "it was not dropped within %d ms", PATIENCE_MS);
+    close(fd);
+    return 0;
+}
+
+static void who_says_nothing_is_dropped(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_THREADS, 1, say_nothing, NULL), 0);
+}
+
+/* For one more the longest waiting one goes, long before its time is over. */
+static int come_in_numbers(struct ranks_context *context)
+{
+    enum { NUM_TOO_MANY = 8, NUM_ATTEMPTS = 20 };
+    int fds[MAX_STRANGERS + NUM_TOO_MANY];
+    for (int attempt = 0; attempt < NUM_ATTEMPTS; attempt++) {
+        const double begin_s = ranks_seconds();
+        int num_closed = 0;
+        for (int i = 0; i < MAX_STRANGERS + NUM_TOO_MANY; i++) {
+            fds[i] = knock(context);
+            RANK_CHECK(context, fds[i] >= 0, "connection %d was refused", i);
+        }
+        RANK_CHECK(context, go_around(context) == 0, "the rendezvous answered a bad hello");
+        for (int i = 0; i < NUM_TOO_MANY; i++)
+            num_closed += is_closed(fds[i], 0);
+        const int is_last_closed = is_closed(fds[MAX_STRANGERS + NUM_TOO_MANY - 1], 0);
+        for (int i = 0; i < MAX_STRANGERS + NUM_TOO_MANY; i++)
+            close(fds[i]);
+        /* A machine that is too slow for this says nothing. */
+        if (ranks_seconds() - begin_s >= STRANGER_TIMEOUT_S)
+            continue;
+        RANK_CHECK(context, num_closed == NUM_TOO_MANY, "%d were dropped", num_closed);
+        RANK_CHECK(context, !is_last_closed, "the last one was dropped");
+        return 0;
+    }
+    return 0;
+}
+
+/* Members are no strangers: they do not count, also not when they have gone. */
+static int come_as_members(struct ranks_context *context)
+{
+    struct weft__hello hello = good_hello(context, 0, 2);
+    for (uint64_t i = 0; i < MAX_STRANGERS + 1; i++) {
+        const int fd = knock(context);
+        char byte;
+        RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+        hello.key = 1000 + i;
+        hello.timeout_ms = 10;
+        send_hello(fd, &hello, sizeof(hello));
+        RANK_CHECK(context, recv(fd, &byte, 1, 0) == 1, "member %d is not welcome", (int)i);
+        close(fd);
+    }
+    const double begin_s = ranks_seconds();
+    const int silent = knock(context);
+    RANK_CHECK(context, go_around(context) == 0 && go_around(context) == 0, "no answer");
+    const int was_closed = is_closed(silent, 0);
+    close(silent);
+    RANK_CHECK(context, !was_closed || ranks_seconds() - begin_s >= STRANGER_TIMEOUT_S,
+               "one stranger alone was dropped");
+    return 0;
+}
+
+static void run_with_descriptors(rank_function function)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < 4 * MAX_STRANGERS)
+        skip();
+    limit.rlim_cur = 4 * MAX_STRANGERS; /* both ends are this process's */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(ranks_run(RANKS_THREADS, 1, function, NULL), 0);
+}
+
+static void of_too_many_the_longest_waiting_are_dropped(void **state)
+{
+    (void)state;
+    run_with_descriptors(come_in_numbers);
+}
+
+static void members_do_not_count_as_strangers(void **state)
+{
+    (void)state;
+    run_with_descriptors(come_as_members);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_says_nothing_is_dropped),
+        cmocka_unit_test(of_too_many_the_longest_waiting_are_dropped),
+        cmocka_unit_test(members_do_not_count_as_strangers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
