@@ -14,8 +14,10 @@
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/cpu/net_driver.h"
+#include "net/attach_internal.h"
+#include "net/progress_internal.h"
 
-enum { NUM_RANKS = 2, PUT_BYTES = 100 << 10, NUM_PUTS = 6, WAIT_MS = 20000 };
+enum { NUM_RANKS = 2, PUT_BYTES = 100 << 10, NUM_PUTS = 6, NUM_ROUNDS = 50, WAIT_MS = 20000 };
 
 /* In the heap. */
 struct area {
@@ -26,8 +28,14 @@ struct area {
 /* The driver, and how it should be called. */
 struct plan {
     enum weft__cores cores;
+    enum { ALL_AT_ONCE, IN_ROUNDS } how;
     int32_t num_posted_for_this_thread; /* of the puts, the first ones */
 };
+
+static uint64_t num_puts(const struct plan *plan)
+{
+    return plan->how == ALL_AT_ONCE ? NUM_PUTS : NUM_ROUNDS;
+}
 
 static struct weft__work_request put_to(int32_t peer, uint64_t area_offset)
 {
@@ -63,14 +71,43 @@ static int put_all(struct ranks_context *context, weft_comm *comm, uint64_t area
     return 0;
 }
 
+/* Whether the progress thread still rests for the sake of who has driven the net. */
+static int is_driven(const weft_comm *comm)
+{
+    return atomic_load(&comm->network->progress->is_driven);
+}
+
+/* Within a millisecond the thread ends its rest by itself, so that one round might show nothing. */
+static int hand_back_in_rounds(struct ranks_context *context, weft_comm *comm, uint64_t area_offset)
+{
+    const struct plan *plan = context->argument;
+    const struct weft__work_request put = put_to(1, area_offset);
+    uint64_t number;
+    for (int32_t i = 0; i < NUM_ROUNDS; i++) {
+        struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
+        weft__net_driver_poll(&driver);
+        weft__net_driver_rest(&driver);
+        RANK_CHECK(context, !is_driven(comm), "round %d: the thread rests while this one does", i);
+        driver.num_bytes = 2 * PUT_BYTES;
+        weft__net_driver_poll(&driver);
+        RANK_CHECK(context,
+                   weft__net_driver_post(&driver, put, &number) == WEFT__POSTED_FOR_ANOTHER,
+                   "put %d is for the wrong thread", i);
+        RANK_CHECK(context, !is_driven(comm), "round %d: the thread rests that must send", i);
+    }
+    return 0;
+}
+
 static int await_all(struct ranks_context *context, struct area *area)
 {
+    const uint64_t expected = num_puts(context->argument);
     const int64_t end_ns = weft__now_ns() + WAIT_MS * WEFT__NS_PER_MS;
     uint64_t num_arrived;
     do
         num_arrived = __atomic_load_n(&area->num_arrived, __ATOMIC_ACQUIRE);
-    while (num_arrived < NUM_PUTS && weft__now_ns() < end_ns);
-    RANK_CHECK(context, num_arrived == NUM_PUTS, "%d puts of %d came", (int)num_arrived, NUM_PUTS);
+    while (num_arrived < expected && weft__now_ns() < end_ns);
+    RANK_CHECK(context, num_arrived == expected, "%d puts of %d came", (int)num_arrived,
+               (int)expected);
     for (int32_t i = 0; i < PUT_BYTES; i++)
         RANK_CHECK(context, area->received[i] == (unsigned char)(i * 7), "byte %d is wrong", i);
     return 0;
@@ -94,7 +131,10 @@ static int run_rank(struct ranks_context *context)
     uint64_t area_offset;
     RANK_CHECK_OK(context,
                   weft__heap_offset(comm->heap, memory, sizeof *area, "area", &area_offset));
-    if (context->rank == 0 ? put_all(context, comm, area_offset) : await_all(context, area))
+    const struct plan *plan = context->argument;
+    if (context->rank != 0         ? await_all(context, area)
+        : plan->how == ALL_AT_ONCE ? put_all(context, comm, area_offset)
+                                   : hand_back_in_rounds(context, comm, area_offset))
         return 1;
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     RANK_CHECK_OK(context, weft_heap_free(comm, memory));
@@ -134,14 +174,20 @@ static void ranks_that_are_bound_elsewhere_share_no_cores(void **state)
 static void this_thread_sends_where_cores_are_few(void **state)
 {
     (void)state;
-    run((struct plan){WEFT__FEWER_CORES_THAN_RANKS, NUM_PUTS});
-    run((struct plan){WEFT__CORE_FOR_EACH_RANK, NUM_PUTS});
+    run((struct plan){WEFT__FEWER_CORES_THAN_RANKS, ALL_AT_ONCE, NUM_PUTS});
+    run((struct plan){WEFT__CORE_FOR_EACH_RANK, ALL_AT_ONCE, NUM_PUTS});
 }
 
 static void much_is_left_to_a_thread_with_a_core(void **state)
 {
     (void)state;
-    run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, 2});
+    run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, ALL_AT_ONCE, 2});
+}
+
+static void who_stops_driving_hands_back(void **state)
+{
+    (void)state;
+    run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, IN_ROUNDS, 0});
 }
 
 int main(void)
@@ -150,6 +196,7 @@ int main(void)
         cmocka_unit_test(ranks_that_are_bound_elsewhere_share_no_cores),
         cmocka_unit_test(this_thread_sends_where_cores_are_few),
         cmocka_unit_test(much_is_left_to_a_thread_with_a_core),
+        cmocka_unit_test(who_stops_driving_hands_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ struct rank {
     /* heap: a slot per put of each poster of each rank. staging: likewise for each target. */
     unsigned char *heap, *staging;
     _Atomic int32_t own_failure, failed_peer;
-    _Atomic int num_failures;
+    _Atomic int num_failures, num_own_failures;
     char message[WEFT__NET_REASON_BYTES]; /* of failed_peer */
     struct weft__status status;
 };
@@ -100,6 +100,7 @@ static void note_failure(void *context, int32_t peer, weft_result result, const 
     struct rank *rank = context;
     if (peer < 0) { /* a request of its own */
         atomic_store(&rank->own_failure, result);
+        atomic_fetch_add(&rank->num_own_failures, 1);
         return;
     }
     snprintf(rank->message, sizeof(rank->message), "%s", message);
@@ -434,6 +435,7 @@ static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
     CHECK(strstr(weft__last_error(),
                  "word is byte 104 of region 2, 8 bytes; rank 0 has 104 there") != NULL);
     CHECK(atomic_load(&job->ranks[1].num_failures) == 0);
+    CHECK(atomic_load(&job->ranks[1].num_own_failures) == 1); /* the first one is told */
     wait_for_word(&job->ranks[0], DONE_WORD, before + 2);
 }
 
@@ -451,6 +453,14 @@ static void a_peer_that_is_known_to_be_dead_has_failed(struct job *job)
     CHECK(atomic_load(&job->ranks[0].failed_peer) == 2);
     CHECK(strcmp(job->ranks[0].message, "rank 2 does not answer") == 0);
     CHECK(atomic_load(&job->ranks[0].num_failures) == 1);
+    /* What must not be lost is told each time, not only as the first failure. */
+    const struct weft__work_request important = {
+        .operation = WEFT__WORK_FLUSH, .loss = WEFT__WORK_MUST_NOT_BE_LOST, .peer = 2};
+    for (int i = 0; i < 2; i++) {
+        CHECK(weft__progress_post(progress, &important, &number) == WEFT_OK);
+        CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
+        CHECK(atomic_load(&job->ranks[0].num_failures) == 2 + i);
+    }
 }
 
 static weft_result fill_queue(struct weft__net *net, void *context)

@@ -31,6 +31,7 @@ struct ring_args {
     uint64_t row_bytes;
     int32_t *num_wrong;
     struct weft_remote_put wrong; /* of put_wrongly */
+    struct weft__status *status;  /* of await_after_a_failure */
 };
 
 static unsigned char value_at(int32_t from, int32_t row, uint64_t byte)
@@ -109,6 +110,19 @@ static enum weft_status put_wrongly(struct weft_warp *warp, const void *untyped)
     if (args->wrong.add != 0)
         weft_remote_put(warp, &args->wrong);
     return weft_wait(warp, &args->area->num_arrived[0], UINT64_MAX, &site);
+}
+
+/* Who waits for what is done does not go on if the communicator has failed since. */
+static enum weft_status await_after_a_failure(struct weft_warp *warp, const void *untyped)
+{
+    const struct ring_args *args = untyped;
+    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = args->partner};
+    const uint64_t number = weft_remote_post(warp, &flush);
+    *args->num_wrong += weft_remote_await(warp, number, &site) != WEFT_STATUS_OK;
+    weft__status_fail(args->status, WEFT_ERROR_RANK_FAILED, args->partner, "as the test wants");
+    *args->num_wrong += weft_remote_await(warp, number, &site) != WEFT_STATUS_FAILED;
+    return WEFT_STATUS_OK;
 }
 
 /* ---------------------------------------------------------------- ranks */
@@ -228,6 +242,23 @@ static int put_beyond_the_memory(struct ranks_context *context)
     return 0;
 }
 
+static int await_what_is_done(struct ranks_context *context)
+{
+    weft_comm *comm;
+    int32_t num_wrong = 0;
+    struct ring_args args = {.num_wrong = &num_wrong};
+    if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
+        return 1;
+    args.status = &comm->status;
+    ranks_barrier(context);
+    RANK_CHECK_ERROR(context, launch(comm, await_after_a_failure, &args), WEFT_ERROR_RANK_FAILED,
+                     "as the test wants");
+    RANK_CHECK(context, num_wrong == 0, "%d of two waits end wrongly", num_wrong);
+    ranks_barrier(context);
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
 /* ---------------------------------------------------------------- tests */
 
 static void rows_arrive(void **state)
@@ -250,11 +281,20 @@ static void puts_that_are_wrong_fail_the_communicator(void **state)
     unsetenv("WEFT_NET");
 }
 
+static void a_wait_ends_with_the_failure_of_the_communicator(void **state)
+{
+    (void)state;
+    setenv("WEFT_NET", "shm", 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, await_what_is_done, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TESTS_OVER_ENGINES(rows_arrive),
         cmocka_unit_test(puts_that_are_wrong_fail_the_communicator),
+        cmocka_unit_test(a_wait_ends_with_the_failure_of_the_communicator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
