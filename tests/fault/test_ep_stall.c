@@ -258,6 +258,7 @@ static void in_one_of_two_nodes(void **state)
                           .hidden = 16});
 }
 
+/* Not over UCX: from 1.16 on it may end the process when a peer that is stopped times out. */
 static void in_the_middle_of_rows(void **state)
 {
     const char *engine = *state;
@@ -282,7 +283,8 @@ int main(void)
         cmocka_unit_test(at_random_moments),
         cmocka_unit_test(together_with_the_rendezvous),
         cmocka_unit_test(in_one_of_two_nodes),
-        TESTS_OVER_ENGINES(in_the_middle_of_rows),
+        TEST_OVER_ENGINE(in_the_middle_of_rows, "tcp"),
+        TEST_OVER_ENGINE(in_the_middle_of_rows, "shm"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

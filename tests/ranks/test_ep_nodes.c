@@ -306,7 +306,7 @@ static void many_tokens(void **state)
 
 static void add_random_trials(struct ep_trials *trials)
 {
-    for (int32_t i = 0; i < ep_grid_size(60, 6); i++) {
+    for (int32_t i = 0; i < tests_rounds(ep_grid_size(60, 6), 15); i++) {
         const uint64_t seed = 1000000 * (uint64_t)trials->num_ranks +
                               100000 * (uint64_t)trials->num_nodes + (uint64_t)i;
         const struct ep_case spec = ep_case_random(seed, trials->num_ranks, 1 + i % 24);

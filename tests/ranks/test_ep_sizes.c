@@ -299,7 +299,8 @@ static uint64_t expected_handle_bytes(const struct letters *n)
                                4 * n->D,
                                4 * n->D * n->T,
                                4 * n->R,
-                               8 * n->D * n->T * least(n->K, n->L)};
+                               8 * n->D * n->T * least(n->K, n->L),
+                               4};
     uint64_t bytes = 0;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         bytes += round_up(tables[i], 64);
