@@ -484,9 +484,8 @@ typedef struct weft_coll_config {
 } weft_coll_config;
 
 /* Collective; config (may be NULL) must be the same on all ranks, but for num_warps (WEFT_ERROR_MISMATCH names
- * a rank that differs). Needs the memory of all ranks to be
- * mapped: WEFT_ERROR_UNSUPPORTED names one that is not. If the environment of rank 0 has WEFT_TUNING, rank 0
- * reads that file, a table of algorithms, blocks and warps by size (weft(1)), for all;
+ * a rank that differs). Needs the memory of all ranks to be mapped: WEFT_ERROR_UNSUPPORTED names one that is
+ * not, on every rank, also if comm has failed. If the environment of rank 0 has WEFT_TUNING, rank 0 reads that file, a table of algorithms, blocks and warps by size (weft(1)), for all;
  * WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line of what is wrong in it. What config says
  * goes before what the table says. */
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);

@@ -129,7 +129,7 @@ static weft_result agree_on_tuning(weft_coll *coll)
     return result;
 }
 
-static weft_result check_reach(weft_comm *comm)
+weft_result weft__coll_check_reach(weft_comm *comm)
 {
     if (comm->num_ranks > WEFT_COLL_MAX_RANKS)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
@@ -151,7 +151,6 @@ static weft_result set_up(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
     void *staging;
-    WEFT__TRY(check_reach(comm));
     WEFT__TRY(agree(coll));
     WEFT__TRY(agree_on_tuning(coll));
     WEFT__TRY(weft__exchange_create(comm, NULL, coll->area.exchange.max_blocks,

@@ -45,6 +45,8 @@ static inline uint64_t weft__coll_row_bytes(const struct weft__coll_call *call)
     return call->count * weft_dtype_bytes(call->dtype);
 }
 
+/* UNSUPPORTED where collectives are not for these ranks; told without the others. */
+weft_result weft__coll_check_reach(weft_comm *comm);
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
 void weft__coll_destroy(weft_coll *coll);
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -279,13 +280,41 @@ static void too_many_ranks(void **state)
     assert_int_equal(ranks_run(RANKS_THREADS, WEFT_COLL_MAX_RANKS + 1, check_too_many, NULL), 0);
 }
 
+/* All are told the reason, also a rank that comes when those told before have ended the communicator. */
+static int check_several_nodes(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_coll *coll = NULL;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.num_nodes = 2;
+    RANK_CHECK_OK(
+        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    if (context->rank == 0) {
+        RANK_CHECK_ERROR(context, weft_coll_create(comm, NULL, &coll), WEFT_ERROR_UNSUPPORTED,
+                         "rank 1's memory cannot be mapped by rank 0");
+        RANK_CHECK_OK(context, weft_comm_abort(comm));
+    }
+    ranks_barrier(context);
+    while (weft_comm_status(comm, NULL) == WEFT_OK)
+        usleep(1000);
+    if (context->rank == 1)
+        RANK_CHECK_ERROR(context, weft_coll_create(comm, NULL, &coll), WEFT_ERROR_UNSUPPORTED,
+                         "rank 0's memory cannot be mapped by rank 1");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+static void several_nodes(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, check_several_nodes, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations),
-        cmocka_unit_test(all_to_all_v),
-        cmocka_unit_test(create),
-        cmocka_unit_test(too_many_ranks),
+        cmocka_unit_test(operations),     cmocka_unit_test(all_to_all_v),  cmocka_unit_test(create),
+        cmocka_unit_test(too_many_ranks), cmocka_unit_test(several_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
