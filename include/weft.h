@@ -485,9 +485,9 @@ typedef struct weft_coll_config {
 
 /* Collective; config (may be NULL) must be the same on all ranks, but for num_warps (WEFT_ERROR_MISMATCH names
  * a rank that differs). Needs the memory of all ranks to be mapped: WEFT_ERROR_UNSUPPORTED names one that is
- * not, on every rank, also if comm has failed. If the environment of rank 0 has WEFT_TUNING, rank 0 reads that file, a table of algorithms, blocks and warps by size (weft(1)), for all;
- * WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line of what is wrong in it. What config says
- * goes before what the table says. */
+ * not, on every rank, also if comm has failed. If the environment of rank 0 has WEFT_TUNING, rank 0 reads that
+ * file, a table of algorithms, blocks and warps by size (weft(1)), for all; WEFT_ERROR_INVALID_ARGUMENT names,
+ * on all ranks, file and line of what is wrong in it. What config says goes before what the table says. */
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
 /* As weft_heap_free. What all ranks have mapped for a capture that is not destroyed yet stays mapped
  * until weft_comm_destroy. */
@@ -563,10 +563,10 @@ const char *weft_algorithm_name(weft_algorithm algorithm); /* "oneshot", ...; ne
 /* Collective: each rank gives memory of its own for the inputs and outputs of collectives, which other
  * ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay allocated
  * until weft_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if some rank's memory cannot
- * be reached, which is no error: what was given is staged, and standard error tells each reason once. On cpu
- * ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or from
- * cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not of pools
- * (cudaMallocAsync, weft_memory_alloc) or the host. */
+ * be reached, which is no error: what was given is staged, and the first rank with a reason tells it on its
+ * standard error, each once. On cpu ranks reach memory of their own process; on cuda memory of their devices
+ * from cudaMalloc, or from cuMemCreate with file descriptors as handles (as PyTorch's expandable segments),
+ * but not of pools (cudaMallocAsync, weft_memory_alloc) or the host. */
 weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_direct);
 /* Collective: each rank gives what it has registered last at ptr, or NULL for nothing. Operations with it
  * must have finished on all ranks. When it returns, no other rank has the memory mapped. After a failure

@@ -74,7 +74,7 @@ static int record(weft_capture *capture, const void *ptr, uint64_t bytes, uint64
     if (find_recorded(capture, ptr, bytes, place))
         return 1;
     if (weft__window_reserve(comm, ptr, bytes, &window) != WEFT_OK) {
-        weft__windows_tell(comm);
+        weft__windows_tell(comm, weft__last_error());
         return 0;
     }
     capture->windows[capture->recorded.num_windows++] = window;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/registered.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct weft__registration {
@@ -38,22 +39,26 @@ static int is_in_heap(const weft_comm *comm, const void *ptr, uint64_t bytes)
     return weft__heap_contains(comm->heap, ptr, bytes, &offset);
 }
 
-/* What this rank brings along. */
-static int32_t reserve(weft_comm *comm, const void *ptr, uint64_t bytes)
+/* What this rank brings along; WEFT__WINDOW_FAILED: why it brings nothing. */
+static int32_t reserve(weft_comm *comm, const void *ptr, uint64_t bytes,
+                       char reason[WEFT__MAX_TEXT_BYTES])
 {
     int32_t window = WEFT__WINDOW_FAILED;
     if (bytes == 0 || is_in_heap(comm, ptr, bytes))
         return WEFT__WINDOW_NONE;
     if (weft__window_reserve(comm, ptr, bytes, &window) != WEFT_OK)
-        weft__windows_tell(comm);
+        snprintf(reason, WEFT__MAX_TEXT_BYTES, "%s", weft__last_error());
     return window;
 }
 
 static weft_result open_window(weft_comm *comm, struct weft__registration *registration,
                                struct weft__obstacle *obstacle)
 {
-    const int32_t window = reserve(comm, registration->ptr, registration->bytes);
+    char reason[WEFT__MAX_TEXT_BYTES];
+    const int32_t window = reserve(comm, registration->ptr, registration->bytes, reason);
     const weft_result result = weft__window_open(comm, WEFT_OK, window, obstacle);
+    if (result == WEFT_OK && window == WEFT__WINDOW_FAILED && obstacle->rank == comm->rank)
+        weft__windows_tell(comm, reason);
     registration->window = window;
     if (result == WEFT_OK && obstacle->rank == WEFT__NOBODY)
         return WEFT_OK;

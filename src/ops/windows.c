@@ -94,9 +94,8 @@ static int is_new(struct weft__windows *windows, const char *reason)
     return is_new;
 }
 
-void weft__windows_tell(weft_comm *comm)
+void weft__windows_tell(weft_comm *comm, const char *reason)
 {
-    const char *reason = weft__last_error();
     if (is_new(comm->windows, reason))
         weft__log(WEFT__LOG_WARN, comm->rank, "registered memory is staged by copies: %s", reason);
 }
@@ -216,19 +215,20 @@ static weft_result map_all(weft_comm *comm, int32_t window, struct round *round)
     if (write_entries(comm, round) != WEFT_OK) {
         own.rank = comm->rank;
         snprintf(own.reason, sizeof own.reason, "%s", weft__last_error());
-        weft__windows_tell(comm);
     }
     return weft__comm_all_gather(comm, &own, sizeof own, round->verdicts);
 }
 
-/* The first, if there is one. */
-static void find_obstacle(const weft_comm *comm, const struct round *round,
+/* The first, if there is one; whose it is tells it. */
+static void find_obstacle(weft_comm *comm, const struct round *round,
                           struct weft__obstacle *obstacle)
 {
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (round->verdicts[rank].rank == WEFT__NOBODY)
             continue;
         *obstacle = round->verdicts[rank];
+        if (rank == comm->rank) /* often all have one, which would be told by each */
+            weft__windows_tell(comm, obstacle->reason);
         return;
     }
 }

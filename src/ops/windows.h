@@ -54,7 +54,8 @@ void weft__window_release(weft_comm *comm, int32_t window);
 
 /* Collective: opens what each rank has reserved, WEFT__WINDOW_NONE or WEFT__WINDOW_FAILED; on all ranks or
  * none. Whose is the obstacle, the same on all, is WEFT__NOBODY, or a rank that could not give its memory or
- * not map that of another. `mine`: why this rank fails, as in weft__comm_gather. */
+ * not map that of another, which tells its reason for all. `mine`: why this rank fails, as in
+ * weft__comm_gather. */
 struct weft__obstacle {
     int32_t rank;
     char reason[WEFT__MAX_TEXT_BYTES];
@@ -69,7 +70,7 @@ weft_result weft__window_close(weft_comm *comm, int32_t window);
 int weft__window_contains(const weft_comm *comm, int32_t window, const void *ptr, uint64_t bytes,
                           uint64_t *place);
 
-/* Logs the thread's last error as a reason why memory is staged; each once per communicator, addresses aside. */
-void weft__windows_tell(weft_comm *comm);
+/* Logs a reason why memory is staged; each once per communicator, addresses aside. */
+void weft__windows_tell(weft_comm *comm, const char *reason);
 
 #endif
