@@ -34,8 +34,8 @@
  * - Objects end in any order. Destroying one waits for its own operations that are still queued, each
  *   of which has a deadline, then destroys what was made from it: a communicator ends its weft_coll,
  *   weft_ep, handles, captures, arenas and memory; streams, events, graphs and splits outlive it.
- *   NULL, and what is no object, or no longer, is WEFT_ERROR_INVALID_ARGUMENT in every call; what a
- *   getter returns then, it says.
+ *   NULL, and what is no object, or no longer, is WEFT_ERROR_INVALID_ARGUMENT in every call, unless
+ *   a new object of its kind is at its address by then; what a getter returns then, it says.
  * - Thread safety: objects may be used from several threads, one call at a time per object. A
  *   child of fork must not use, or destroy, objects made before the fork.
  *
