@@ -56,12 +56,13 @@ static weft_result prepare(struct weft__tcp *tcp, const char *devices)
         tcp->listeners[index] = (struct weft__tcp_watched){WEFT__TCP_LISTENER, -1};
     tcp->peers = calloc((size_t)tcp->num_ranks, sizeof(*tcp->peers));
     tcp->buffer = malloc(WEFT__TCP_BUFFER_BYTES);
-    if (tcp->peers == NULL || tcp->buffer == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d peers", tcp->num_ranks);
-    for (int32_t rank = 0; rank < tcp->num_ranks; rank++) {
+    /* Also before a failure: descriptor 0 may be anybody's, and free_tcp closes what is there. */
+    for (int32_t rank = 0; tcp->peers != NULL && rank < tcp->num_ranks; rank++) {
         tcp->peers[rank].watched = (struct weft__tcp_watched){WEFT__TCP_PEER, -1};
         tcp->peers[rank].rank = rank;
     }
+    if (tcp->peers == NULL || tcp->buffer == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d peers", tcp->num_ranks);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd < 0)
         return weft__system_error("epoll_create1");

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "comm/gather.h"
 #include "harness/host_calls.h"
@@ -55,6 +56,19 @@ int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
 {
     return fails_now() ? ENOMEM : __real_posix_memalign(memory, alignment, bytes);
+}
+
+/* What is closed twice, or was never opened, may be another thread's meanwhile. */
+static _Atomic int32_t num_wrong_closes;
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+    const int result = __real_close(fd);
+    if (fd <= STDERR_FILENO || result != 0)
+        atomic_fetch_add(&num_wrong_closes, 1);
+    return result;
 }
 
 /* ---------------------------------------------------------------- calls of a communicator */
@@ -104,6 +118,9 @@ static int check_call(struct ranks_context *context, struct host_scene *scene,
                "%s, allocation %d: %s", call->name, num_allocations, weft_last_error());
     RANK_CHECK(context, result == WEFT_OK || strstr(weft_last_error(), "memory") != NULL,
                "%s, allocation %d: %s", call->name, num_allocations, weft_last_error());
+    RANK_CHECK(context, atomic_load(&num_wrong_closes) == 0,
+               "%s, allocation %d: a descriptor is closed that is not its own", call->name,
+               num_allocations);
     if (result == WEFT_OK && call->undo != NULL)
         call->undo(scene);
     RANK_CHECK_OK(context, weft_comm_status(scene->comm, NULL));
@@ -148,6 +165,7 @@ static void ranks_without_memory_tell_all(void **state)
 {
     (void)state;
     run(60000, 0, fail_each_allocation);
+    run(60000, NUM_RANKS, fail_each_allocation);
 }
 
 /* ---------------------------------------------------------------- creation */
