@@ -193,16 +193,16 @@ static void import_parts(weft_comm *comm, const struct offer *offers, int32_t pa
 static weft_result share_part(weft_comm *comm, struct part own, const struct offer *offers,
                               int32_t part_idx, struct weft__block *blocks)
 {
-    uint64_t *bytes = calloc((size_t)comm->num_ranks, sizeof *bytes);
     int *fds = calloc((size_t)comm->num_ranks, sizeof *fds);
     weft_result result = WEFT_OK;
-    if (bytes == NULL || fds == NULL)
+    if (fds == NULL)
         result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    result = weft__comm_gather(comm, result, &own.bytes, sizeof own.bytes, bytes);
-    if (result == WEFT_OK)
+    uint64_t *bytes = weft__comm_gather_new(comm, result, &own.bytes, sizeof own.bytes, &result);
+    if (bytes != NULL && fds != NULL) {
         result = weft__comm_exchange_fd(comm, own.fd, fds);
-    if (result == WEFT_OK)
-        import_parts(comm, offers, part_idx, bytes, fds, blocks);
+        if (result == WEFT_OK)
+            import_parts(comm, offers, part_idx, bytes, fds, blocks);
+    }
     free(bytes);
     free(fds);
     return result;
