@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -146,6 +147,17 @@ static void send_letters(struct member *member, const struct weft__identity *tab
     assert_int_equal(weft__fd_exchange(&exchange, member->own, fds), WEFT_ERROR_TIMEOUT);
 }
 
+static int count_descriptors(void)
+{
+    int num_fds = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory) != NULL)
+        num_fds++;
+    closedir(directory);
+    return num_fds;
+}
+
 /* Who is on another host by the table of the one that takes has nothing to give to it, whatever it believes. */
 static void letters_of_who_is_no_neighbour_are_thrown_away(void **state)
 {
@@ -153,6 +165,7 @@ static void letters_of_who_is_no_neighbour_are_thrown_away(void **state)
     static struct weft__identity table[NUM_RANKS], of_stranger[NUM_RANKS];
     int fds[NUM_THREE];
     (void)state;
+    const int num_before = count_descriptors();
     open_three(members, table);
     memcpy(of_stranger, table, sizeof table);
     table[STRANGER].host_key++;
@@ -163,6 +176,7 @@ static void letters_of_who_is_no_neighbour_are_thrown_away(void **state)
     assert_true(is_same_file(fds[GIVER], members[GIVER].own));
     close(fds[GIVER]);
     close_three(members);
+    assert_int_equal(count_descriptors(), num_before); /* with what came in the letter */
 }
 
 /* The kernel says who has sent a letter. */

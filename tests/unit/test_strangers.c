@@ -54,6 +54,9 @@ static void who_says_nothing_is_dropped(void **state)
     assert_int_equal(ranks_run(RANKS_THREADS, 1, say_nothing, NULL), 0);
 }
 
+/* Whether the strangers' time was over in each attempt, before all had come. */
+static int is_too_slow;
+
 /* For one more the longest waiting one goes, long before its time is over. */
 static int come_in_numbers(struct ranks_context *context)
 {
@@ -79,6 +82,7 @@ static int come_in_numbers(struct ranks_context *context)
         RANK_CHECK(context, !is_last_closed, "the last one was dropped");
         return 0;
     }
+    is_too_slow = 1;
     return 0;
 }
 
@@ -121,6 +125,8 @@ static void of_too_many_the_longest_waiting_are_dropped(void **state)
 {
     (void)state;
     run_with_descriptors(come_in_numbers);
+    if (is_too_slow)
+        skip();
 }
 
 static void members_do_not_count_as_strangers(void **state)
