@@ -138,6 +138,27 @@ static void clear(struct table *words, size_t place)
 
 /* ---------------------------------------------------------------- objects */
 
+/* Under the lock. Memory that is new holds no object: what is noted of its address was left by a rank
+ * that ended without a word and whose process goes on, as the sim's does. */
+static void forget(const void *address)
+{
+    struct belonging **link = &belongings;
+    while (*link != NULL) {
+        struct belonging *belonging = *link;
+        if (belonging->owner != address && belonging->object.ptr != address) {
+            link = &belonging->next;
+            continue;
+        }
+        const uintptr_t word = word_of(belonging->object.kind, belonging->object.ptr);
+        if (contains(current(), word)) {
+            clear(current(), find(current(), word));
+            num_objects--;
+        }
+        *link = belonging->next;
+        free(belonging);
+    }
+}
+
 static struct belonging *new_belonging(enum weft__kind kind, const void *object, const void *owner)
 {
     struct belonging *belonging = malloc(sizeof *belonging);
@@ -151,8 +172,9 @@ weft_result weft__object_add(enum weft__kind kind, const void *object, const voi
 {
     struct belonging *belonging = owner == NULL ? NULL : new_belonging(kind, object, owner);
     pthread_mutex_lock(&mutex);
+    forget(object);
     const int has_room = (owner == NULL || belonging != NULL) && grow();
-    if (has_room) {
+    if (has_room && !contains(current(), word_of(kind, object))) {
         put(current(), word_of(kind, object));
         num_objects++;
     }
