@@ -120,7 +120,8 @@ static void a_stranger_is_named_in_the_log(void **state)
                          .version = WEFT__HELLO_VERSION,
                          .num_ranks = 2,
                          .identity = {.pid = 4242}}};
-    char log[4096], expected[160], byte;
+    char log[4096], expected[160];
+    struct weft__frame_header answer = {.type = 0};
     struct sockaddr_in address = {.sin_port = 0};
     socklen_t address_bytes = sizeof(address);
     FILE *file = tmpfile();
@@ -130,11 +131,12 @@ static void a_stranger_is_named_in_the_log(void **state)
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &address_bytes), 0);
     dup2(fileno(file), STDERR_FILENO);
     ssize_t num_sent = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
-    ssize_t num_answered = recv(fd, &byte, 1, 0);
+    ssize_t num_answered = recv(fd, &answer, sizeof(answer), MSG_WAITALL);
     dup2(saved, STDERR_FILENO);
     close(saved);
     assert_int_equal(num_sent, sizeof(hello));
-    assert_true(num_answered <= 0);
+    assert_int_equal(num_answered, sizeof(answer));
+    assert_int_equal(answer.type, WEFT__FRAME_FAILED); /* it is told why, and nothing else */
     rewind(file);
     log[fread(log, 1, sizeof(log) - 1, file)] = '\0';
     fclose(file);

@@ -87,12 +87,14 @@ static void draw(struct message *message, struct rng *rng)
     }
 }
 
-/* Whether the server says anything before it closes the connection, which it must when no more can come. */
+/* Whether the server says anything before it closes the connection, which it must when no more can come. It may
+ * say to who introduces itself with another secret that it is another one. */
 static int is_answered(int fd)
 {
-    char byte;
+    struct weft__frame_header header;
     shutdown(fd, SHUT_WR);
-    return recv(fd, &byte, 1, 0) > 0;
+    const ssize_t num_bytes = recv(fd, &header, sizeof(header), MSG_WAITALL);
+    return num_bytes > 0 && (num_bytes != sizeof(header) || header.type != WEFT__FRAME_FAILED);
 }
 
 static int knock(const struct sockaddr_in *address)
