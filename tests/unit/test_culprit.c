@@ -226,8 +226,9 @@ static int play(struct ranks_context *context)
 
 static void run(struct script script)
 {
-    char *story = tests_alloc(strlen(script.story) + 1); /* where ranks see it */
-    strcpy(story, script.story);
+    const size_t story_bytes = strlen(script.story) + 1;
+    char *story = tests_alloc(story_bytes); /* where ranks see it */
+    memcpy(story, script.story, story_bytes);
     script.story = story;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, play, &script), 0);
     tests_free(story);
