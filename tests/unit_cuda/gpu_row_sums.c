@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of rows of different types on a GPU: the same rows as in unit/test_row_sums.c give the same bits. */
+/* Row operations on a GPU: the same rows as in unit/test_row_sums.c and unit/test_rows.c give the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,19 +14,25 @@
 #include "machine/cuda/launch_params.h"
 #include "row_sums.h"
 #include "unit/mixed_rows.h"
+#include "unit/reduced_rows.h"
 
-_Static_assert((int)ROW_SUMS_MAX_SRCS == (int)MIXED_MAX_SRCS,
+_Static_assert((int)ROW_SUMS_MAX_SRCS >= (int)MIXED_MAX_SRCS &&
+                   (int)ROW_SUMS_MAX_SRCS >= (int)MAX_SRCS &&
+                   (int)ROW_SUMS_MAX_DSTS >= (int)MAX_DSTS,
                "rows that are drawn fit the arguments");
 
 extern const unsigned long long weft__fatbin_row_sums[];
 
+enum program { SUM, REDUCTION, COPYING, NUM_PROGRAMS };
+
 struct gpu {
-    CUfunction function;
-    CUdeviceptr memory; /* as large as struct mixed_rows.memory */
+    CUfunction functions[NUM_PROGRAMS];
+    CUdeviceptr memory; /* as large as the rows of a trial */
 };
 
 static struct gpu gpu;
 static struct mixed_rows rows;
+static struct rows reduced;
 
 static void check_call(CUresult result, const char *call, int line)
 {
@@ -44,6 +50,8 @@ static int open_gpu(void **state)
     CUcontext context;
     CUlibrary library;
     CUkernel kernel;
+    static const char *const names[] = {"weft__cuda_row_sums", "weft__cuda_row_reduction",
+                                        "weft__cuda_row_copying"};
     (void)state;
     assert_non_null(weft__cuda_load());
     CHECK_CALL(weft__cu.device_get(&device, 0));
@@ -51,9 +59,11 @@ static int open_gpu(void **state)
     CHECK_CALL(weft__cu.ctx_push_current(context));
     CHECK_CALL(
         weft__cu.library_load_data(&library, weft__fatbin_row_sums, NULL, NULL, 0, NULL, NULL, 0));
-    CHECK_CALL(weft__cu.library_get_kernel(&kernel, library, "weft__cuda_row_sums"));
-    CHECK_CALL(weft__cu.kernel_get_function(&gpu.function, kernel));
-    CHECK_CALL(weft__cu.mem_alloc(&gpu.memory, sizeof rows.memory));
+    for (int i = 0; i < NUM_PROGRAMS; i++) {
+        CHECK_CALL(weft__cu.library_get_kernel(&kernel, library, names[i]));
+        CHECK_CALL(weft__cu.kernel_get_function(&gpu.functions[i], kernel));
+    }
+    CHECK_CALL(weft__cu.mem_alloc(&gpu.memory, sizeof rows.memory + sizeof reduced));
     return 0;
 }
 
@@ -78,12 +88,11 @@ static void copy_to_host(void)
     CHECK_CALL(weft__cu.stream_synchronize(NULL));
 }
 
-static void launch(const struct weft_row_sums_args *args)
+static void launch(enum program program, void *args)
 {
-    /* Of bulk copies and waits, for which the rest is, the program has none. */
+    /* Of bulk copies and waits, for which the rest is, the programs have none. */
     struct weft__cuda_launch params = {.copy_slot_bytes = 0};
-    struct weft_row_sums_args copy = *args;
-    void *arguments[] = {&params, &copy};
+    void *arguments[] = {&params, args};
     const CUlaunchConfig config = {.gridDimX = 1,
                                    .gridDimY = 1,
                                    .gridDimZ = 1,
@@ -91,7 +100,7 @@ static void launch(const struct weft_row_sums_args *args)
                                    .blockDimY = 1,
                                    .blockDimZ = 1,
                                    .sharedMemBytes = WEFT__CUDA_WARP_BYTES};
-    CHECK_CALL(weft__cu.launch_kernel_ex(&config, gpu.function, arguments, NULL));
+    CHECK_CALL(weft__cu.launch_kernel_ex(&config, gpu.functions[program], arguments, NULL));
 }
 
 /* Of `rows`, whose sum is then on the host. */
@@ -105,7 +114,7 @@ static void sum_on_gpu(void)
         args.srcs[i] = on_gpu(rows.srcs[i]);
     CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)rows.memory,
                                      sizeof rows.memory, NULL));
-    launch(&args);
+    launch(SUM, &args);
     copy_to_host();
 }
 
@@ -143,12 +152,82 @@ static void a_source_can_be_written_over(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- one type */
+
+static void *reduced_on_gpu(const void *byte)
+{
+    const uint64_t offset = (uint64_t)((const char *)byte - (const char *)&reduced);
+    return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
+}
+
+/* Of `reduced`, whose results are then on the host. */
+static void run_on_gpu(enum program program, struct weft_reduction reduction, int64_t num_elements)
+{
+    struct weft_row_reduction_args args = {.num_dsts = reduced.num_dsts,
+                                           .num_srcs = reduced.num_srcs,
+                                           .reduction = reduction,
+                                           .num_elements = num_elements};
+    for (int32_t i = 0; i < reduced.num_srcs; i++)
+        args.srcs[i] = reduced_on_gpu(reduced.srcs[i]);
+    for (int32_t i = 0; i < reduced.num_dsts; i++)
+        args.dsts[i] = reduced_on_gpu(reduced.dsts[i]);
+    CHECK_CALL(
+        weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)&reduced, sizeof reduced, NULL));
+    launch(program, &args);
+    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)reduced.dst,
+                                     (CUdeviceptr)(uintptr_t)reduced_on_gpu(reduced.dst),
+                                     sizeof reduced.dst, NULL));
+    CHECK_CALL(weft__cu.stream_synchronize(NULL));
+}
+
+static void check_results(struct weft_reduction reduction, int64_t num_elements)
+{
+    for (int32_t i = 0; i < reduced.num_dsts; i++) {
+        if (reduced.dsts[i] == NULL)
+            continue;
+        check_row(&reduced, reduced.dsts[i], reduction, num_elements);
+        check_guards(reduced.dsts[i], (uint64_t)num_elements * weft_dtype_bytes(reduction.dtype));
+    }
+}
+
+static void reductions_give_the_reference_bits(void **state)
+{
+    (void)state;
+    uint64_t random = 1;
+    for (int i = 0; i < NUM_DTYPES * NUM_OPS * NUM_TRIALS; i++) {
+        const struct weft_reduction reduction = {dtypes[i % NUM_DTYPES],
+                                                 ops[i / NUM_DTYPES % NUM_OPS]};
+        const int64_t num_elements = 1 + (int64_t)(next_random(&random) % MAX_ELEMENTS);
+        draw_rows(&reduced, reduction, num_elements, &random);
+        compute_expected(&reduced, reduction, num_elements);
+        run_on_gpu(REDUCTION, reduction, num_elements);
+        check_results(reduction, num_elements);
+    }
+}
+
+static void copies_of_any_alignment(void **state)
+{
+    (void)state;
+    const struct weft_reduction bytes = {WEFT_UINT8, WEFT_REDUCTION_SUM};
+    uint64_t random = 1;
+    for (int i = 0; i < 20 * NUM_TRIALS; i++) {
+        const int64_t num_bytes = 1 + (int64_t)(next_random(&random) % MAX_ELEMENTS);
+        draw_rows(&reduced, bytes, num_bytes, &random);
+        reduced.num_srcs = 1;
+        compute_expected(&reduced, bytes, num_bytes);
+        run_on_gpu(COPYING, bytes, num_bytes);
+        check_results(bytes, num_bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpu_gives_the_reference_bits),
         cmocka_unit_test(all_pairs_of_special_values),
         cmocka_unit_test(a_source_can_be_written_over),
+        cmocka_unit_test(reductions_give_the_reference_bits),
+        cmocka_unit_test(copies_of_any_alignment),
     };
     tests_choose_machine();
     if (!tests_on_cuda())

@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* The arguments of a program that calls weft_row_sum_mixed. Read by C and by CUDA C++. */
+/* The arguments of programs that call one row operation each. Read by C and by CUDA C++. */
 #ifndef TESTS_UNIT_CUDA_ROW_SUMS_H
 #define TESTS_UNIT_CUDA_ROW_SUMS_H
 
 #include "machine/machine.h"
 
-enum { ROW_SUMS_MAX_SRCS = 10 };
+enum { ROW_SUMS_MAX_SRCS = 10, ROW_SUMS_MAX_DSTS = 3 };
 
 struct weft_row_sums_args {
     void *dst;
     const void *srcs[ROW_SUMS_MAX_SRCS];
     int32_t num_srcs;
     struct weft_mixed_sum sum;
+    int64_t num_elements;
+};
+
+/* Also of copies, which have one source and count bytes. */
+struct weft_row_reduction_args {
+    const void *dsts[ROW_SUMS_MAX_DSTS];
+    const void *srcs[ROW_SUMS_MAX_SRCS];
+    int32_t num_dsts, num_srcs;
+    struct weft_reduction reduction;
     int64_t num_elements;
 };
 

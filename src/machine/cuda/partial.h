@@ -154,6 +154,17 @@ template <typename V, typename E> WEFT_FN V weft__cuda_divide(V sum, int32_t num
     return (V)((E)sum / num_rows);
 }
 
+/* The same bits as weft__cuda_divide without its branches, whose registers are for rows. Of a power of two the
+ * inverse is exact. Of another number up to 8 the product in double is as close to the quotient as needed: that is never
+ * a tie of float, but for subnormal ones of 6, for which the product is exact (all floats have been compared). */
+template <int NUM_ROWS> WEFT_FN float weft__cuda_average(float sum)
+{
+    static_assert(NUM_ROWS <= 8, "those that have been compared");
+    if ((NUM_ROWS & (NUM_ROWS - 1)) == 0)
+        return __fmul_rn(sum, 1.0f / NUM_ROWS);
+    return __double2float_rn(__dmul_rn((double)sum, 1.0 / NUM_ROWS));
+}
+
 /* ------------------------------------------------------------------ chunks */
 
 /* As many values as a chunk can have, whatever their type. Every index into it is known to the compiler,

@@ -3,136 +3,7 @@
 #ifndef WEFT_MACHINE_CUDA_REDUCE_H
 #define WEFT_MACHINE_CUDA_REDUCE_H
 
-#include "machine/cuda/partial.h"
-#include "machine/cuda/rows.h"
-
-/* What a warp reduces. */
-struct weft__cuda_rows {
-    const void *const *dsts;
-    int32_t num_dsts;
-    const void *const *srcs;
-    int32_t num_srcs;
-    struct weft_reduction reduction;
-};
-
-WEFT_FN int32_t weft__cuda_num_present(const void *const *rows, int32_t num_rows)
-{
-    int32_t num_present = 0;
-    for (int32_t i = 0; i < num_rows; i++)
-        num_present += rows[i] != NULL;
-    return num_present;
-}
-
-/* To all but the first, which is in a register where there is only one. */
-WEFT_FN void weft__cuda_store_chunk(const struct weft__cuda_rows *rows, int4 *first_dst, int64_t i,
-                                    int4 chunk)
-{
-    if (first_dst != NULL)
-        weft__cuda_store16(first_dst + i, chunk);
-    for (int32_t d = 1; d < rows->num_dsts; d++) {
-        if (rows->dsts[d] != NULL)
-            weft__cuda_store16((int4 *)rows->dsts[d] + i, chunk);
-    }
-}
-
-/* ------------------------------------------------------------------ sums of a few rows */
-
-/* UNROLL chunks per lane from `first` on, the loads of all sources in flight together: rows of other
- * GPUs are microseconds away. */
-template <typename E, int NUM_SRCS, int UNROLL>
-WEFT_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_dst,
-                                 const int4 *const *srcs, uint32_t first)
-{
-    enum { PER_CHUNK = 16 / sizeof(E) };
-    int4 v[UNROLL][NUM_SRCS];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-#pragma unroll
-        for (int s = 0; s < NUM_SRCS; s++)
-            v[u][s] = weft__cuda_load16(srcs[s] + first + u * WEFT_WARP_SIZE);
-    }
-    const float start = weft__cuda_neutral(rows->reduction.op, E());
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-        float sums[PER_CHUNK], values[PER_CHUNK];
-#pragma unroll
-        for (int i = 0; i < PER_CHUNK; i++)
-            sums[i] = start;
-#pragma unroll
-        for (int s = 0; s < NUM_SRCS; s++) {
-            weft__cuda_decode(values, v[u][s], E());
-#pragma unroll
-            for (int i = 0; i < PER_CHUNK; i++)
-                sums[i] = __fadd_rn(sums[i], values[i]);
-        }
-        weft__cuda_store_chunk(rows, first_dst, first + u * WEFT_WARP_SIZE,
-                               weft__cuda_encode(sums, E()));
-    }
-}
-
-/* `srcs` has no null pointers. */
-template <typename E, int NUM_SRCS, int UNROLL>
-WEFT_FN void weft__cuda_sum_known(uint32_t lane_idx, const struct weft__cuda_rows *rows,
-                                  uint32_t num_chunks)
-{
-    enum { STEP = WEFT_WARP_SIZE * UNROLL };
-    int4 *first_dst = (int4 *)rows->dsts[0];
-    const int4 *srcs[NUM_SRCS];
-#pragma unroll
-    for (int s = 0; s < NUM_SRCS; s++)
-        srcs[s] = (const int4 *)rows->srcs[s];
-    uint32_t i = lane_idx;
-#pragma unroll 1
-    for (; i + STEP - WEFT_WARP_SIZE < num_chunks; i += STEP)
-        weft__cuda_sum_step<E, NUM_SRCS, UNROLL>(rows, first_dst, srcs, i);
-#pragma unroll 1
-    for (; i < num_chunks; i += WEFT_WARP_SIZE)
-        weft__cuda_sum_step<E, NUM_SRCS, 1>(rows, first_dst, srcs, i);
-}
-
-enum weft__cuda_done { WEFT__CUDA_NOT_DONE = 0, WEFT__CUDA_DONE };
-
-/* Does nothing where there is no code for so many sources. */
-template <typename E>
-WEFT_FN enum weft__cuda_done
-weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)
-{
-    if (weft__cuda_num_present(rows->srcs, rows->num_srcs) != rows->num_srcs)
-        return WEFT__CUDA_NOT_DONE;
-    switch (rows->num_srcs) {
-    case 1:
-        weft__cuda_sum_known<E, 1, 4>(lane_idx, rows, num_chunks);
-        return WEFT__CUDA_DONE;
-    case 2:
-        weft__cuda_sum_known<E, 2, 4>(lane_idx, rows, num_chunks);
-        return WEFT__CUDA_DONE;
-    case 3:
-        weft__cuda_sum_known<E, 3, 4>(lane_idx, rows, num_chunks);
-        return WEFT__CUDA_DONE;
-    case 4:
-        weft__cuda_sum_known<E, 4, 4>(lane_idx, rows, num_chunks);
-        return WEFT__CUDA_DONE;
-    default:
-        return WEFT__CUDA_NOT_DONE;
-    }
-}
-
-WEFT_FN enum weft__cuda_done
-weft__cuda_reduce_fast(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)
-{
-    if (rows->reduction.op != WEFT_REDUCTION_SUM &&
-        rows->reduction.op != WEFT_REDUCTION_SUM_FROM_ZERO)
-        return WEFT__CUDA_NOT_DONE;
-    if (rows->reduction.dtype == WEFT_BF16)
-        return weft__cuda_sum_few<__nv_bfloat16>(lane_idx, rows, num_chunks);
-    if (rows->reduction.dtype == WEFT_FP16)
-        return weft__cuda_sum_few<__half>(lane_idx, rows, num_chunks);
-    if (rows->reduction.dtype == WEFT_FP32)
-        return weft__cuda_sum_few<float>(lane_idx, rows, num_chunks);
-    return WEFT__CUDA_NOT_DONE;
-}
-
-/* ------------------------------------------------------------------ anything else */
+#include "machine/cuda/sum_rows.h"
 
 /* Whole chunks of aligned rows. */
 WEFT_FN void weft__cuda_reduce_chunks(uint32_t lane_idx, const struct weft__cuda_rows *rows,
@@ -246,11 +117,11 @@ WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, in
     if (num_dsts == 0)
         return;
     int64_t num_chunks = 0;
-    if (weft__cuda_all_aligned(srcs, num_srcs, dsts[0]) &&
-        weft__cuda_all_aligned(dsts + 1, num_dsts - 1, NULL))
+    if (weft__cuda_unit_bytes(srcs, num_srcs, dsts[0]) == 16 &&
+        weft__cuda_unit_bytes(dsts + 1, num_dsts - 1, NULL) == 16)
         num_chunks = num_elements / per_chunk;
     int64_t num_done = 0;
-    if (weft__cuda_reduce_fast(lane_idx, &rows, (uint32_t)num_chunks) == WEFT__CUDA_DONE)
+    if (weft__cuda_sum_rows(lane_idx, &rows, (uint32_t)num_chunks) == WEFT__CUDA_DONE)
         num_done = num_chunks * per_chunk;
     if (num_done < num_elements)
         weft__cuda_reduce_slowly(lane_idx, rows, num_done, num_chunks, num_elements);

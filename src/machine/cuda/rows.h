@@ -3,9 +3,10 @@
 #ifndef WEFT_MACHINE_CUDA_ROWS_H
 #define WEFT_MACHINE_CUDA_ROWS_H
 
+#include "machine/cuda/units.h"
+
 /* ------------------------------------------------------------------ 16 bytes at a time */
 
-/* Rows are read once and written once: they need no place in L1. */
 WEFT_FN int4 weft__cuda_load16(const int4 *src)
 {
     int4 v;
@@ -23,24 +24,14 @@ WEFT_FN void weft__cuda_store16(int4 *dst, int4 v)
                  : "memory");
 }
 
-WEFT_FN int weft__cuda_all_aligned(const void *const *ptrs, int32_t num_ptrs, const void *other)
-{
-    uint64_t bits = (uint64_t)other;
-#pragma unroll 1
-    for (int32_t i = 0; i < num_ptrs; i++)
-        bits |= (uint64_t)ptrs[i];
-    return bits % 16 == 0;
-}
-
 /* ------------------------------------------------------------------ copies */
 
 /* Copies [begin, row_bytes) byte by byte: what the faster ways leave. */
-WEFT_FN void weft__cuda_copy_bytes(struct weft_warp *warp, const void *const *dsts,
-                                   int32_t num_dsts, const void *src, uint64_t begin,
-                                   uint64_t row_bytes)
+WEFT_FN void weft__cuda_copy_bytes(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
+                                   const void *src, uint64_t begin, uint64_t row_bytes)
 {
 #pragma unroll 1
-    for (uint64_t i = begin + (uint64_t)weft_lane_idx(warp); i < row_bytes; i += WEFT_WARP_SIZE) {
+    for (uint64_t i = begin + lane_idx; i < row_bytes; i += WEFT_WARP_SIZE) {
         const char byte = ((const char *)src)[i];
 #pragma unroll 1
         for (int32_t d = 0; d < num_dsts; d++) {
@@ -50,30 +41,50 @@ WEFT_FN void weft__cuda_copy_bytes(struct weft_warp *warp, const void *const *ds
     }
 }
 
-/* Through registers. */
-WEFT_FN void weft__cuda_copy_chunks(struct weft_warp *warp, const void *const *dsts,
-                                    int32_t num_dsts, const void *src, uint64_t num_chunks)
+/* Through registers: whole units of so many bytes. Returns how many bytes that were. */
+template <int BYTES>
+WEFT_FN uint64_t weft__cuda_copy_units(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
+                                       const void *src, uint64_t row_bytes)
 {
-    enum { UNROLL = WEFT__CUDA_ROW_UNROLL, STEP = WEFT_WARP_SIZE * UNROLL };
-    const int4 *from = (const int4 *)src;
-    for (uint64_t first = (uint64_t)weft_lane_idx(warp); first < num_chunks; first += STEP) {
-        int4 v[UNROLL];
+    enum { UNROLL = BYTES == 16 ? WEFT__CUDA_ROW_UNROLL : 8, STEP = WEFT_WARP_SIZE * UNROLL };
+    const uint64_t num_units = row_bytes / BYTES;
+#pragma unroll 1
+    for (uint64_t first = lane_idx; first < num_units; first += STEP) {
+        const char *from = (const char *)src + first * BYTES;
+        weft__cuda_unit<BYTES> units[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            if (first + (uint64_t)u * WEFT_WARP_SIZE < num_chunks)
-                v[u] = weft__cuda_load16(from + first + u * WEFT_WARP_SIZE);
+            if (first + (uint64_t)u * WEFT_WARP_SIZE < num_units)
+                weft__cuda_load_unit(&units[u], from, u * WEFT_WARP_SIZE);
         }
+#pragma unroll 1
         for (int32_t d = 0; d < num_dsts; d++) {
             if (dsts[d] == NULL)
                 continue;
-            int4 *to = (int4 *)dsts[d] + first;
+            char *to = (char *)dsts[d] + first * BYTES;
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                if (first + (uint64_t)u * WEFT_WARP_SIZE < num_chunks)
-                    weft__cuda_store16(to + u * WEFT_WARP_SIZE, v[u]);
+                if (first + (uint64_t)u * WEFT_WARP_SIZE < num_units)
+                    weft__cuda_store_unit(to, u * WEFT_WARP_SIZE, units[u]);
             }
         }
     }
+    return num_units * BYTES;
+}
+
+/* Rows that are not aligned to 16 bytes. Called, not inlined: programs copy in several places. */
+static inline __device__ __noinline__ void
+weft__cuda_copy_narrowly(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
+                         const void *src, uint32_t unit_bytes, uint64_t row_bytes)
+{
+    uint64_t num_done = 0;
+    if (unit_bytes == 8)
+        num_done = weft__cuda_copy_units<8>(lane_idx, dsts, num_dsts, src, row_bytes);
+    else if (unit_bytes == 4)
+        num_done = weft__cuda_copy_units<4>(lane_idx, dsts, num_dsts, src, row_bytes);
+    else if (unit_bytes == 2)
+        num_done = weft__cuda_copy_units<2>(lane_idx, dsts, num_dsts, src, row_bytes);
+    weft__cuda_copy_bytes(lane_idx, dsts, num_dsts, src, num_done, row_bytes);
 }
 
 #if WEFT__CUDA_BULK
@@ -222,20 +233,21 @@ WEFT_FN void weft__cuda_end(struct weft_warp *warp)
 WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                            const void *src, uint64_t row_bytes)
 {
+    const uint32_t lane_idx = (uint32_t)weft_lane_idx(warp);
+    const uint32_t unit_bytes = weft__cuda_unit_bytes(dsts, num_dsts, src);
     if (num_dsts == 0)
         return;
-    if (!weft__cuda_all_aligned(dsts, num_dsts, src)) {
-        weft__cuda_copy_bytes(warp, dsts, num_dsts, src, 0, row_bytes);
+    if (unit_bytes < 16) {
+        weft__cuda_copy_narrowly(lane_idx, dsts, num_dsts, src, unit_bytes, row_bytes);
         return;
     }
-    const uint64_t num_chunks = row_bytes / 16;
 #if WEFT__CUDA_BULK
     if (weft__cuda_goes_by_bulk(warp, row_bytes))
-        weft__cuda_copy_bulk(warp, dsts, num_dsts, src, (uint32_t)num_chunks);
+        weft__cuda_copy_bulk(warp, dsts, num_dsts, src, (uint32_t)(row_bytes / 16));
     else
 #endif
-        weft__cuda_copy_chunks(warp, dsts, num_dsts, src, num_chunks);
-    weft__cuda_copy_bytes(warp, dsts, num_dsts, src, num_chunks * 16, row_bytes);
+        weft__cuda_copy_units<16>(lane_idx, dsts, num_dsts, src, row_bytes);
+    weft__cuda_copy_bytes(lane_idx, dsts, num_dsts, src, row_bytes / 16 * 16, row_bytes);
 }
 
 /* Memory of the host, from where the network sends without GPUDirect, is not cached by GPUs. */

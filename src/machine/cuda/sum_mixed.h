@@ -205,7 +205,7 @@ static inline __device__ __noinline__ void
 weft__cuda_sum_mixed(uint32_t lane_idx, struct weft__cuda_mixed mixed, int64_t num_elements)
 {
     enum { UNROLL = 4, STEP = WEFT_WARP_SIZE * UNROLL };
-    const uint32_t num_quads = weft__cuda_all_aligned(mixed.srcs, mixed.num_srcs, mixed.dst)
+    const uint32_t num_quads = weft__cuda_unit_bytes(mixed.srcs, mixed.num_srcs, mixed.dst) == 16
                                    ? (uint32_t)(num_elements / WEFT__CUDA_QUAD)
                                    : 0;
     uint32_t quad = lane_idx;

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Sums and averages of rows of bf16, fp16 and fp32 on the cuda machine; part of primitives.h. */
+#ifndef WEFT_MACHINE_CUDA_SUM_ROWS_H
+#define WEFT_MACHINE_CUDA_SUM_ROWS_H
+
+#include "machine/cuda/partial.h"
+#include "machine/cuda/rows.h"
+
+/* What a warp reduces. */
+struct weft__cuda_rows {
+    const void *const *dsts;
+    int32_t num_dsts;
+    const void *const *srcs;
+    int32_t num_srcs;
+    struct weft_reduction reduction;
+};
+
+WEFT_FN int32_t weft__cuda_num_present(const void *const *rows, int32_t num_rows)
+{
+    int32_t num_present = 0;
+    for (int32_t i = 0; i < num_rows; i++)
+        num_present += rows[i] != NULL;
+    return num_present;
+}
+
+/* To all but the first, which is in a register where there is only one. */
+WEFT_FN void weft__cuda_store_chunk(const struct weft__cuda_rows *rows, int4 *first_dst, int64_t i,
+                                    int4 chunk)
+{
+    if (first_dst != NULL)
+        weft__cuda_store16(first_dst + i, chunk);
+    for (int32_t d = 1; d < rows->num_dsts; d++) {
+        if (rows->dsts[d] != NULL)
+            weft__cuda_store16((int4 *)rows->dsts[d] + i, chunk);
+    }
+}
+
+/* ------------------------------------------------------------------ sums of a few rows */
+
+/* What becomes of a sum before it is rounded. */
+enum weft__cuda_sum_end { WEFT__CUDA_STAYS, WEFT__CUDA_DIVIDED };
+
+/* Where there are more sources, their addresses are read each time that they are used: the registers are for rows. */
+enum { WEFT__CUDA_MOST_KNOWN_SOURCES = 2 };
+
+template <int NUM_SRCS> WEFT_FN const int4 *weft__cuda_source(const void *const *srcs, int s)
+{
+    if (NUM_SRCS <= WEFT__CUDA_MOST_KNOWN_SOURCES)
+        return (const int4 *)srcs[s];
+    return (const int4 *)((const void *const volatile *)srcs)[s];
+}
+
+/* UNROLL chunks per lane from `first` on, the loads of all sources in flight together: rows of other
+ * GPUs are microseconds away. */
+template <typename E, int NUM_SRCS, int UNROLL, weft__cuda_sum_end END>
+WEFT_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_dst,
+                                 const void *const *srcs, uint32_t first)
+{
+    enum { PER_CHUNK = 16 / sizeof(E) };
+    int4 v[UNROLL][NUM_SRCS];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+        for (int s = 0; s < NUM_SRCS; s++)
+            v[u][s] = weft__cuda_load16(weft__cuda_source<NUM_SRCS>(srcs, s) + first +
+                                        u * WEFT_WARP_SIZE);
+    }
+    const float start = weft__cuda_neutral(rows->reduction.op, E());
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        float sums[PER_CHUNK], values[PER_CHUNK];
+#pragma unroll
+        for (int i = 0; i < PER_CHUNK; i++)
+            sums[i] = start;
+#pragma unroll
+        for (int s = 0; s < NUM_SRCS; s++) {
+            weft__cuda_decode(values, v[u][s], E());
+#pragma unroll
+            for (int i = 0; i < PER_CHUNK; i++)
+                sums[i] = __fadd_rn(sums[i], values[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < PER_CHUNK && END == WEFT__CUDA_DIVIDED; i++)
+            sums[i] = weft__cuda_average<NUM_SRCS>(sums[i]);
+        weft__cuda_store_chunk(rows, first_dst, first + u * WEFT_WARP_SIZE,
+                               weft__cuda_encode(sums, E()));
+    }
+}
+
+template <typename E, int NUM_SRCS, int UNROLL, weft__cuda_sum_end END>
+WEFT_FN void weft__cuda_sum_steps(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                  uint32_t num_chunks)
+{
+    enum { STEP = WEFT_WARP_SIZE * UNROLL };
+    int4 *first_dst = (int4 *)rows->dsts[0];
+    const void *known[WEFT__CUDA_MOST_KNOWN_SOURCES];
+#pragma unroll
+    for (int s = 0; s < NUM_SRCS && s < WEFT__CUDA_MOST_KNOWN_SOURCES; s++)
+        known[s] = rows->srcs[s];
+    const void *const *srcs = NUM_SRCS <= WEFT__CUDA_MOST_KNOWN_SOURCES ? known : rows->srcs;
+    uint32_t i = lane_idx;
+#pragma unroll 1
+    for (; i + STEP - WEFT_WARP_SIZE < num_chunks; i += STEP)
+        weft__cuda_sum_step<E, NUM_SRCS, UNROLL, END>(rows, first_dst, srcs, i);
+#pragma unroll 1
+    for (; i < num_chunks; i += WEFT_WARP_SIZE)
+        weft__cuda_sum_step<E, NUM_SRCS, 1, END>(rows, first_dst, srcs, i);
+}
+
+/* No row is missing. A choice inside the loop would keep its loads apart. */
+template <typename E, int NUM_SRCS, int UNROLL>
+WEFT_FN void weft__cuda_sum_known(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                  uint32_t num_chunks)
+{
+    if (rows->reduction.op == WEFT_REDUCTION_AVG)
+        weft__cuda_sum_steps<E, NUM_SRCS, UNROLL, WEFT__CUDA_DIVIDED>(lane_idx, rows, num_chunks);
+    else
+        weft__cuda_sum_steps<E, NUM_SRCS, UNROLL, WEFT__CUDA_STAYS>(lane_idx, rows, num_chunks);
+}
+
+enum weft__cuda_done { WEFT__CUDA_NOT_DONE = 0, WEFT__CUDA_DONE };
+
+/* Does nothing where there is no code for so many sources. About 16 loads of a lane are in flight, as many as the
+ * registers hold: measured on H200, combine took 776 us with 8 and 534 with 16. The compiler keeps them together only
+ * while what the program calls is frugal, too: docs/performance.md. */
+template <typename E>
+WEFT_FN enum weft__cuda_done
+weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)
+{
+    if (weft__cuda_num_present(rows->srcs, rows->num_srcs) != rows->num_srcs)
+        return WEFT__CUDA_NOT_DONE;
+    switch (rows->num_srcs) {
+    case 1:
+        weft__cuda_sum_known<E, 1, 4>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    case 2:
+        weft__cuda_sum_known<E, 2, 4>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    case 3:
+        weft__cuda_sum_known<E, 3, 4>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    case 4:
+        weft__cuda_sum_known<E, 4, 4>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    case 5:
+        weft__cuda_sum_known<E, 5, 3>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    case 6:
+        weft__cuda_sum_known<E, 6, 3>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    case 7:
+        weft__cuda_sum_known<E, 7, 2>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    case 8:
+        weft__cuda_sum_known<E, 8, 2>(lane_idx, rows, num_chunks);
+        return WEFT__CUDA_DONE;
+    default:
+        return WEFT__CUDA_NOT_DONE;
+    }
+}
+
+/* Sums and averages of whole chunks of aligned rows. */
+WEFT_FN enum weft__cuda_done
+weft__cuda_sum_rows(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)
+{
+    if (!weft__cuda_adds(rows->reduction.op))
+        return WEFT__CUDA_NOT_DONE;
+    if (rows->reduction.dtype == WEFT_BF16)
+        return weft__cuda_sum_few<__nv_bfloat16>(lane_idx, rows, num_chunks);
+    if (rows->reduction.dtype == WEFT_FP16)
+        return weft__cuda_sum_few<__half>(lane_idx, rows, num_chunks);
+    if (rows->reduction.dtype == WEFT_FP32)
+        return weft__cuda_sum_few<float>(lane_idx, rows, num_chunks);
+    return WEFT__CUDA_NOT_DONE;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows that are to be reduced, and what must come out. */
+#ifndef TESTS_UNIT_REDUCED_ROWS_H
+#define TESTS_UNIT_REDUCED_ROWS_H
+
+#include "row_reference.h"
+#include "row_values.h"
+
+enum {
+    MAX_ELEMENTS = 1600,
+    MAX_SRCS = 9,
+    MAX_DSTS = 3,
+    MAX_MISALIGNMENT = 16,
+    GUARD_BYTES = 16,
+    GUARD = 0x5a,
+    NUM_TRIALS = 40,
+    ROW_BYTES = 8 * MAX_ELEMENTS + MAX_MISALIGNMENT + 2 * GUARD_BYTES
+};
+
+static const weft_dtype dtypes[] = {WEFT_INT32, WEFT_INT64, WEFT_BF16,  WEFT_FP16,
+                                    WEFT_FP32,  WEFT_FP64,  WEFT_UINT8, WEFT_FP8_E4M3};
+static const enum weft_reduction_op ops[] = {WEFT_REDUCTION_SUM, WEFT_REDUCTION_PROD,
+                                             WEFT_REDUCTION_MAX, WEFT_REDUCTION_MIN,
+                                             WEFT_REDUCTION_AVG, WEFT_REDUCTION_SUM_FROM_ZERO};
+
+enum { NUM_DTYPES = sizeof dtypes / sizeof *dtypes, NUM_OPS = sizeof ops / sizeof *ops };
+
+struct rows {
+    _Alignas(64) char src[MAX_SRCS][ROW_BYTES];
+    _Alignas(64) char dst[MAX_DSTS][ROW_BYTES];
+    uint64_t expected[MAX_ELEMENTS];
+    const void *srcs[MAX_SRCS];
+    const void *dsts[MAX_DSTS];
+    int32_t num_srcs;
+    int32_t num_dsts;
+};
+
+/* Half of the rows of a trial begin at any multiple of what all are aligned to, for which machines have ways of their
+ * own. */
+static inline size_t draw_alignment(uint64_t *state)
+{
+    return (size_t)1 << next_random(state) % 5;
+}
+
+static inline size_t draw_misalignment(uint64_t *state, size_t alignment)
+{
+    return next_random(state) % 2 == 0
+               ? 0
+               : next_random(state) % (MAX_MISALIGNMENT / alignment) * alignment;
+}
+
+static inline void draw_rows(struct rows *rows, struct weft_reduction reduction,
+                             int64_t num_elements, uint64_t *state)
+{
+    const size_t alignment = draw_alignment(state);
+    const uint64_t null_odds = next_random(state) % 2 == 0 ? 4 : UINT64_MAX; /* often none */
+    rows->num_srcs = (int32_t)(next_random(state) % (MAX_SRCS + 1));
+    for (int32_t i = 0; i < rows->num_srcs; i++) {
+        char *src = rows->src[i] + draw_misalignment(state, alignment);
+        fill_row(reduction.dtype, src, num_elements, state);
+        rows->srcs[i] = next_random(state) % null_odds == 0 ? NULL : src;
+    }
+    if (reduction.op != WEFT_REDUCTION_SUM_FROM_ZERO) { /* which alone may have no rows */
+        char *src = rows->src[0] + draw_misalignment(state, alignment);
+        fill_row(reduction.dtype, src, num_elements, state);
+        rows->srcs[0] = src;
+        rows->num_srcs = rows->num_srcs == 0 ? 1 : rows->num_srcs;
+    }
+    rows->num_dsts = (int32_t)(next_random(state) % MAX_DSTS + 1);
+    for (int32_t i = 0; i < rows->num_dsts; i++) {
+        char *dst = rows->dst[i] + GUARD_BYTES + draw_misalignment(state, alignment);
+        rows->dsts[i] = next_random(state) % 4 == 0 ? NULL : dst;
+    }
+    memset(rows->dst, GUARD, sizeof rows->dst);
+}
+
+static inline void compute_expected(struct rows *rows, struct weft_reduction reduction,
+                                    int64_t num_elements)
+{
+    for (int64_t i = 0; i < num_elements; i++) {
+        uint64_t values[MAX_SRCS];
+        int num_values = 0;
+        for (int32_t s = 0; s < rows->num_srcs; s++) {
+            if (rows->srcs[s] != NULL)
+                values[num_values++] = load_bits(reduction.dtype, rows->srcs[s], i);
+        }
+        rows->expected[i] = reduce_reference(reduction, values, num_values);
+    }
+}
+
+static inline void check_row(const struct rows *rows, const void *row,
+                             struct weft_reduction reduction, int64_t num_elements)
+{
+    for (int64_t i = 0; i < num_elements; i++) {
+        const uint64_t bits = load_bits(reduction.dtype, row, i);
+        if (bits != rows->expected[i])
+            fail_msg("dtype %d, op %d, element %lld of %lld: %llx, not %llx", reduction.dtype,
+                     reduction.op, (long long)i, (long long)num_elements, (unsigned long long)bits,
+                     (unsigned long long)rows->expected[i]);
+    }
+}
+
+static inline void check_guards(const char *row, uint64_t row_bytes)
+{
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        assert_int_equal(row[row_bytes + i], GUARD);
+        assert_int_equal(*(row - 1 - i), GUARD);
+    }
+}
+
+#endif
