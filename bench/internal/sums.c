@@ -51,10 +51,10 @@ static uint16_t element(uint64_t i)
 static int make_elements(struct bench *bench)
 {
     const size_t num_elements = bench->bytes / sizeof(uint16_t);
-    bench->summed = malloc(bench->bytes);
-    bench->expected = malloc(bench->bytes);
+    bench->summed = malloc(bench->bytes + 1); /* never 0 */
+    bench->expected = malloc(bench->bytes + 1);
     for (int s = 0; s < MAX_SRCS; s++) {
-        bench->elements[s] = malloc(bench->bytes);
+        bench->elements[s] = malloc(bench->bytes + 1);
         if (bench->elements[s] == NULL || bench->summed == NULL || bench->expected == NULL) {
             fprintf(stderr, "no memory\n");
             return -1;
