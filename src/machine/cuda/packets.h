@@ -61,7 +61,7 @@ WEFT_FN void weft__cuda_send_some(struct weft_warp *warp, const struct weft_pack
 }
 
 /* A row that is to be sent. Where a lane has one whole packet of it at most, that is loaded: short messages
- * have no instructions to spare, nor time to wait for one load after the other (docs/performance.md). */
+ * have no instructions to spare, nor time to wait for one load after the other. */
 struct weft_packet_row {
     const void *src;
     uint64_t bytes;
