@@ -179,8 +179,8 @@ static weft_result close_windows(weft_capture *capture)
     return WEFT_OK;
 }
 
-/* What fails on all ranks, of which one called something else or had no memory, can be called again; after a failure
- * of the communicator nobody comes any more. */
+/* After a failure on all ranks (one called something else, or had no memory) they can call it
+ * again. After a failure of the communicator nobody comes any more. */
 int weft__capture_close(weft_capture *capture, weft_result *result)
 {
     weft_comm *comm = capture->coll->comm;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What suits each kind of machine, as measured on 2x H200, and on CPUs. */
+/* The settings that suit each kind of machine, as measured on 2x H200, and on CPUs. */
 #include "coll/coll.h"
 
 static const struct weft__coll_defaults defaults[] = {
@@ -7,8 +7,9 @@ static const struct weft__coll_defaults defaults[] = {
         {
             .packet_bytes = 512 << 10,
             .chunk_bytes = 128 << 10,
-            /* Of rows behind each other, among 2 to 8 ranks on 2 cores; packets cost a copy word by word,
-             * direct access a second signal. What is staged would gain from packets up to 8 KiB. */
+            /* Measured with operations one behind the other, among 2 to 8 ranks on 2 cores. Packets
+             * cost a copy word by word, direct access a second signal. Staged rows would gain from
+             * packets up to 8 KiB. */
             .all_reduce_packets_bytes = 3 << 10,
             .two_step_packets_bytes = 0,
             .broadcast_packets_bytes = 8 << 10,

@@ -19,7 +19,8 @@ static weft_result exchange(const struct weft__coll_call *call,
     return weft__coll_staged_push(call, rows);
 }
 
-/* What all-gather, all-to-all and broadcast send where; other ranks than the root broadcast nothing. */
+/* What all-gather, all-to-all and broadcast send where; other ranks than the root broadcast
+ * nothing. */
 static void find_rows(const struct weft__coll_call *call, struct weft_exchanged_rows *rows)
 {
     const weft_comm *comm = call->coll->comm;

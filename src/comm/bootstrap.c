@@ -15,7 +15,7 @@
 
 static const char loopback[] = "127.0.0.1";
 
-/* What a launcher that says nothing about addresses is called, and what it does say. */
+/* A launcher that says nothing about addresses, and the variables by which it says the rest. */
 struct job_launcher {
     enum weft__launcher launcher;
     const char *name;
@@ -110,8 +110,8 @@ static weft_result override_point(struct weft__meeting_point *point)
     return result;
 }
 
-/* The job keeps those apart that meet by accident; it is no secret from those who know the environment, as
- * WEFT_SECRET is. */
+/* The job keeps those apart that meet by accident; it is no secret from those who know the
+ * environment, as WEFT_SECRET is. */
 static weft_result set_nonce(struct weft__bootstrap *bootstrap, const char *job)
 {
     const char *secret = weft__setting_text(WEFT__SETTING_SECRET);
@@ -193,8 +193,8 @@ static weft_result is_one_host(const struct job_launcher *job, int32_t num_ranks
     return result;
 }
 
-/* Without a job's id the session is what the ranks of a launcher on one host have in common; on several they
- * have nothing. */
+/* Without a job's id the session is what the ranks of a launcher on one host have in common; on
+ * several they have nothing. */
 static void describe_job(const struct job_launcher *launcher, int one_host, char *job,
                          size_t job_bytes)
 {
@@ -236,8 +236,9 @@ static weft_result read_job(struct weft__bootstrap *bootstrap, const struct job_
     return override_point(&bootstrap->point);
 }
 
-/* Nobody has started this process, as it seems. But a job of one rank would be a silent mistake where a launcher has
- * set a part of its variables; only names that others use too say nothing when they are alone. */
+/* Nobody has started this process, as it seems. But a job of one rank would be a silent mistake
+ * where a launcher has set a part of its variables; only names that others use too say nothing when
+ * they are alone. */
 static weft_result check_nothing_is_set(void)
 {
     static const char *const torchrun[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How ranks learn who they are and where they meet: unique ids, and the environments of launchers. */
+/* How ranks learn who they are and where they meet: unique ids, and the environments of
+ * launchers. */
 #ifndef WEFT_COMM_BOOTSTRAP_H
 #define WEFT_COMM_BOOTSTRAP_H
 

@@ -94,10 +94,10 @@ static inline void weft__comm_enter(weft_comm *comm, enum weft__call call)
 
 /* recv[num_ranks][bytes] */
 weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
-/* The same of ranks that may have failed: then the rest may be NULL. */
+/* An all-gather to which a rank may bring its own failure; then the rest may be NULL. */
 weft_result weft__comm_gather(weft_comm *comm, weft_result mine, const void *send, size_t bytes,
                               void *recv);
-/* The same into new memory, which the caller frees; NULL unless *result is WEFT_OK. */
+/* As weft__comm_gather, into new memory, which the caller frees; NULL unless *result is WEFT_OK. */
 void *weft__comm_gather_new(weft_comm *comm, weft_result mine, const void *send, size_t bytes,
                             weft_result *result);
 /* All ranks get through a step, or none: "rank 1 cannot <what>: <why>". */
@@ -134,10 +134,10 @@ weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_
 
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);
-/* The same for a failure that the status holds already. */
+/* Ends every wait of every rank for a failure that the status holds already. */
 void weft__comm_tell_failure(weft_comm *comm);
-/* And waits until all have been told, so that this process may end at once and they still learn why, and not
- * only that. Takes up to half a second, less than the deadline. */
+/* As weft__comm_tell_failure, and waits until all have been told. Then this process may end at
+ * once, and they still learn why. Takes up to half a second, less than the deadline. */
 void weft__comm_share_failure(weft_comm *comm);
 
 enum weft__ask_result {

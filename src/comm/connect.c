@@ -125,8 +125,8 @@ static enum weft__wire_result next_frame(const struct meeting *meeting, struct w
     }
 }
 
-/* Until the rendezvous has closed the connection: if what it has sent were still unread when this side closes, it
- * would lose what it has not read itself. */
+/* Until the rendezvous has closed the connection: if what it has sent were still unread when this
+ * side closes, it would lose what it has not read itself. */
 static void drain(const struct weft__wire *wire, int64_t deadline_ns)
 {
     char thrown_away[256];

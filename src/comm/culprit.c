@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waits are followed by questions, one rank at a time, through the rendezvous: each answers for whom
- * it waits, and those are asked in turn, the nearest first, each once. A rank whose own waits have failed
- * answers with those, and for a rank that has left the rendezvous does, so it does not matter who gives
- * up first: all who ask come to the same end.
+ * The waits are followed by questions, one rank at a time, through the rendezvous: each answers for
+ * whom it waits, and those are asked in turn, the nearest first, each once. A rank whose own waits
+ * have failed answers with those, and for a rank that has left the rendezvous does, so it does not
+ * matter who gives up first: all who ask come to the same end.
  *
- * The end is a rank that does not answer. One that waits for nobody is the end only if all others answer:
- * it may be on its way, and one of many waits be about to end, while the others are stuck.
+ * The end is a rank that does not answer. One that waits for nobody is the end only if all others
+ * answer: it may be on its way, and one of many waits be about to end, while the others are stuck.
  *
- * Where there is no end, ranks wait in a circle: most often one of them has called something else. It is the
- * one that waits in another exchange than all others; or, where that exchange has several operations, the one
- * rank for which all others wait.
+ * Where there is no end, ranks wait in a circle: most often one of them has called something else.
+ * It is the one that waits in another exchange than all others; or, where that exchange has several
+ * operations, the one rank for which all others wait.
  */
 #include "comm/culprit.h"
 
@@ -62,7 +62,8 @@ static void blame_direct(struct weft__culprit *culprit, const struct weft__wait 
     tell(culprit, "%s", why);
 }
 
-/* Without the rendezvous nobody can be asked. It is silent like a stopped rank if it lives in one. */
+/* Without the rendezvous nobody can be asked. It is silent like a stopped rank if it lives in
+ * one. */
 static void blame_rendezvous(const weft_comm *comm, struct weft__culprit *culprit,
                              const struct weft__wait *direct)
 {
@@ -181,7 +182,8 @@ static int32_t find_awaited_one(const struct search *search, int32_t num_ranks)
     return awaited_one;
 }
 
-/* The one rank that waits in another exchange than all others, of three or more, or WEFT__NOBODY. */
+/* The one rank that waits in another exchange than all others, of three or more, or
+ * WEFT__NOBODY. */
 static int32_t find_odd_one(const struct search *search, int32_t num_ranks)
 {
     int32_t odd_one = WEFT__NOBODY;

@@ -10,7 +10,7 @@
 weft_result weft__error(weft_result result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same for a failed system call: appends ": " and strerror(errno), and keeps errno. */
+/* Sets the message of a failed system call: appends ": " and strerror(errno), and keeps errno. */
 weft_result weft__system_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The calling thread's last message. */

@@ -136,8 +136,8 @@ static void take_fds(const struct cmsghdr *header, int *fd)
     }
 }
 
-/* Receives one letter: its descriptor (-1: none) and the sender that the kernel vouches for. Returns
- * the bytes of the letter, -1 if there is none. */
+/* Receives one letter: its descriptor (-1: none) and the sender that the kernel vouches for.
+ * Returns the bytes of the letter, -1 if there is none. */
 static ssize_t receive_fd(int socket_fd, struct letter *letter, int *fd, struct ucred *sender)
 {
     struct iovec part = {.iov_base = letter, .iov_len = sizeof(*letter)};

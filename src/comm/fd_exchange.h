@@ -26,10 +26,10 @@ struct weft__fd_exchange {
         *marks; /* [2 * num_ranks] scratch: no rank runs out of memory while others wait */
 };
 
-/* Collective over the ranks with this rank's host key: gives `fd` (-1: none) to all and puts theirs into
- * fds[num_ranks], -1 for itself, for ranks of other hosts and for those that give none. Takes them only
- * from the processes that the table names. On failure all of fds are -1. Between two exchanges all ranks
- * must meet otherwise: letters that come early are thrown away. */
+/* Collective over the ranks with this rank's host key: gives `fd` (-1: none) to all and puts theirs
+ * into fds[num_ranks], -1 for itself, for ranks of other hosts and for those that give none. Takes
+ * them only from the processes that the table names. On failure all of fds are -1. Between two
+ * exchanges all ranks must meet otherwise: letters that come early are thrown away. */
 weft_result weft__fd_exchange(const struct weft__fd_exchange *exchange, int fd, int *fds);
 
 #endif

@@ -33,7 +33,8 @@ struct weft__gather {
     struct weft__gather_fault fault;
 };
 
-/* A contribution as it came over the wire; `header` is that of the frame, checked for its length. */
+/* A contribution as it came over the wire; `header` is that of the frame, checked for its
+ * length. */
 struct weft__contribution {
     int32_t rank, num_ranks;
     int64_t deadline_ns;

@@ -22,7 +22,8 @@ void weft__group_send(struct weft__client *client, enum weft__frame_type type, c
         weft__message_release(message);
 }
 
-/* Rank 0 is the last one: this is often a thread of its process, which may end as soon as it knows. */
+/* Rank 0 is the last one: this is often a thread of its process, which may end as soon as it
+ * knows. */
 static void broadcast(struct weft__group *group, struct weft__message *message)
 {
     for (int32_t rank = group->num_ranks - 1; rank >= 0; rank--) {
@@ -99,8 +100,8 @@ static int32_t count_inexcusable(const struct weft__group *group)
     return num_inexcusable;
 }
 
-/* "ranks 3, 5 of 8" that have not come to the meeting or to the gather. Those that wait for others are
- * left out, unless all of them do. */
+/* "ranks 3, 5 of 8" that have not come to the meeting or to the gather. Those that wait for others
+ * are left out, unless all of them do. */
 static int32_t list_missing(const struct weft__group *group, char *text, size_t text_bytes)
 {
     enum { MAX_NAMED = 16 };
@@ -280,8 +281,8 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
         weft__group_fail(group, &notice);
 }
 
-/* A member of one group will not come to another one. What its ranks say of themselves counts: the first has not
- * been checked against any other. */
+/* A member of one group will not come to another one. What its ranks say of themselves counts: the
+ * first has not been checked against any other. */
 static enum weft__wire_result miss(struct weft__group **groups, const struct weft__frame *frame)
 {
     struct weft__absence absence;

@@ -36,8 +36,8 @@ enum weft__wire_result weft__group_receive(struct weft__group **groups, struct w
 /* The connection of a member has ended without a goodbye. */
 void weft__group_lose(struct weft__client *client);
 
-/* Lets expired waits fail, and silent members, and frees the groups that are over. All that had come by
- * read_ns has been read. */
+/* Lets expired waits fail, and silent members, and frees the groups that are over. All that had
+ * come by read_ns has been read. */
 void weft__groups_tick(struct weft__group **groups, int64_t read_ns);
 /* When to tick at the latest; INT64_MAX: never. */
 int64_t weft__groups_deadline_ns(const struct weft__group *groups);

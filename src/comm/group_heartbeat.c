@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The rendezvous' end of the members' heartbeats, from when all have met: before, ranks wait to meet and do
- * nothing else. */
+/* The rendezvous' end of the members' heartbeats, from when all have met: before, ranks wait to
+ * meet and do nothing else. */
 #include "comm/group_internal.h"
 #include "comm/log.h"
 #include "comm/thread.h"

@@ -58,8 +58,8 @@ enum weft__wire_result weft__group_pass_question(struct weft__group *group, int3
                                                  const struct weft__frame *frame);
 enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
                                                const struct weft__frame *frame);
-/* The all-gather is late: asks the missing ranks whether they wait themselves, and gives them a little
- * time to answer. 0: they have been asked. */
+/* The all-gather is late: asks the missing ranks whether they wait themselves, and gives them a
+ * little time to answer. 0: they have been asked. */
 int weft__group_inquire(struct weft__group *group);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whom do you wait for? Questions between the ranks of a group, and what the rendezvous knows better. */
+/* Whom do you wait for? Questions between the ranks of a group, and what the rendezvous knows
+ * better. */
 #include <string.h>
 
 #include "comm/group_internal.h"

@@ -47,7 +47,8 @@ struct weft__heap_kind {
     void (*release)(weft_comm *comm, const struct weft__heap_part *part);
     /* Makes a part of the heap of `rank` appear here. */
     weft_result (*map)(weft_comm *comm, int32_t rank, struct weft__heap_part *part);
-    /* Gives back the addresses and all that is mapped there, bytes 0 .. part->end_bytes of `rank`. */
+    /* Gives back the addresses and all that is mapped there, bytes 0 .. part->end_bytes of
+     * `rank`. */
     void (*unmap)(weft_comm *comm, int32_t rank, const struct weft__heap_part *part);
 };
 

@@ -65,7 +65,7 @@ static weft_result choose_sizes(struct weft__heap_memory *memory, const weft_com
         max_bytes = *heap_bytes;
     memory->page_bytes = limits->page_bytes;
     memory->max_bytes = round_up(max_bytes, memory->page_bytes);
-    /* What cannot grow must be there from the start. */
+    /* A heap that cannot grow has all its memory from the start. */
     if (memory->comm->heap_kind->sharing == WEFT__HEAP_SHARED_BY_NAME)
         *heap_bytes = memory->max_bytes;
     if (config->heap_bytes == 0 && *heap_bytes > memory->max_bytes)
@@ -98,7 +98,7 @@ static weft_result agree(struct weft__heap_memory *memory, const weft_comm_confi
 
 /* ---------------------------------------------------------------- sharing */
 
-/* Of the same node, also where several nodes are on one host. */
+/* Whether `rank` is another rank of this node; a host may have several nodes. */
 static int is_neighbour(const weft_comm *comm, int32_t rank)
 {
     const int32_t *node_of_rank = comm->topology.node_of_rank;

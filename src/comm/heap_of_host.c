@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Heaps of memory that processes of a host share by file descriptor. It has no name, so that nothing is
- * left behind by a process that is killed. */
+/* Heaps of memory that processes of a host share by file descriptor. It has no name, so that
+ * nothing is left behind by a process that is killed. */
 #include "comm/heap_kind.h"
 
 #include <errno.h>
@@ -44,11 +44,12 @@ static char *reserve_addresses(uint64_t bytes)
     return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-/* Halves max_bytes, down to least_bytes, until num_mappings mappings of it need no more than half of
- * the addresses that the process can have: limits and tools like valgrind leave few. */
+/* Halves max_bytes, down to least_bytes, until num_mappings mappings of it need no more than half
+ * of the addresses that the process can have: limits and tools like valgrind leave few. */
 static uint64_t fit_addresses(uint64_t max_bytes, uint64_t least_bytes, uint64_t num_mappings)
 {
-    /* One at a time: ranks that are threads would find the addresses taken by each other's trial. */
+    /* One at a time: ranks that are threads would find the addresses taken by each other's
+     * trial. */
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     uint64_t bytes = max_bytes;
     pthread_mutex_lock(&mutex);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One end of a connection that shows each second that it is alive, and expects the same of the other: a
- * stopped process and a cut link keep a connection open. Anything that is received counts. */
+/* One end of a connection that shows each second that it is alive, and expects the same of the
+ * other: a stopped process and a cut link keep a connection open. Anything that is received
+ * counts. */
 #ifndef WEFT_COMM_HEARTBEAT_H
 #define WEFT_COMM_HEARTBEAT_H
 
@@ -17,8 +18,9 @@ struct weft__heartbeat {
 };
 
 void weft__heartbeat_start(struct weft__heartbeat *heartbeat, uint32_t limit_ms, int64_t now_ns);
-/* Whether the other end has been silent for too long. `num_received` are the bytes of the connection, all that
- * can be read included. Who was stopped itself, perhaps with all others, listens for the whole limit again. */
+/* Whether the other end has been silent for too long. `num_received` are the bytes of the
+ * connection, all that can be read included. Who was stopped itself, perhaps with all others,
+ * listens for the whole limit again. */
 int weft__heartbeat_is_silent(struct weft__heartbeat *heartbeat, uint64_t num_received,
                               int64_t now_ns);
 /* Whether it is time to send something. */

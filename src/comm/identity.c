@@ -36,7 +36,7 @@ static weft_result hash_namespace(uint64_t *hash, const char *path)
     return WEFT_OK;
 }
 
-/* Of the calling thread: ranks that are threads may be bound apart. */
+/* The cores of the calling thread: ranks that are threads may be bound apart. */
 static uint64_t hash_cores(void)
 {
     cpu_set_t cores;

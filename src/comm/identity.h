@@ -10,14 +10,15 @@
 weft_result weft__identity_of_process(struct weft__identity *identity);
 
 /* A descriptor that becomes readable when the other process ends, which its connections need not
- * show: a child that it forked may hold them open. -1 if it cannot be had: the process is on another
- * host, is this one, or the kernel is too old. */
+ * show: a child that it forked may hold them open. -1 if it cannot be had: the process is on
+ * another host, is this one, or the kernel is too old. */
 int weft__identity_watch(const struct weft__identity *self, const struct weft__identity *other);
 
 int weft__identity_is_same_process(const struct weft__identity *one,
                                    const struct weft__identity *other);
 
-/* Writes " on the host of rank N", for the first rank of the table that shares the identity's host; "" if none does. */
+/* Writes " on the host of rank N", for the first rank of the table that shares the identity's host;
+ * "" if none does. */
 void weft__identity_find_host(const struct weft__identity *identity,
                               const struct weft__identity *table, int32_t num_ranks, char *place,
                               size_t place_bytes);

@@ -46,7 +46,8 @@ struct weft__link {
         int32_t failed_rank; /* whose own result it is, or WEFT__NOBODY */
         char text[WEFT__MAX_TEXT_BYTES];
     } gather;
-    /* Sent where there is no memory for others, so that nobody waits for what this rank cannot say. */
+    /* Sent where there is no memory for others, so that nobody waits for what this rank cannot
+     * say. */
     struct weft__message *spare_gather, *spare_notice, *goodbye;
     struct weft__questions questions;
     enum { SERVER_THERE, SERVER_GONE } server_state; /* gone after its rank's goodbye: no failure */
@@ -231,7 +232,7 @@ static void lose_server(struct weft__link *link, enum loss loss)
     weft__questions_give_up(&link->questions);
 }
 
-/* What has come cannot be read: this rank hears no more news. */
+/* A message cannot be read: from here on this rank hears no news. */
 static void run_out_of_memory(struct weft__link *link)
 {
     weft__status_fail(link->status, WEFT_ERROR_OUT_OF_MEMORY, link->rank,

@@ -30,7 +30,8 @@ weft_result weft__link_all_gather(struct weft__link *link, struct weft__share *s
 /* Tells the other ranks, as far as they can be reached, of the failure that the status holds. */
 void weft__link_tell_failure(struct weft__link *link);
 
-/* Tells those who wait for this rank at the same rendezvous, to make another communicator, that it will not come. */
+/* Tells those who wait for this rank at the same rendezvous, to make another communicator, that it
+ * will not come. */
 void weft__link_tell_absence(struct weft__link *link, const struct weft__absence *absence);
 
 /* Asks question->asked, a rank that may be this one, through the rendezvous. From any thread. */

@@ -74,7 +74,8 @@ static int is_loopback(const struct sockaddr *address)
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-/* Whether another host can mean this one by the name as this one knows it; if it knows none, *resolver says why. */
+/* Whether another host can mean this one by the name as this one knows it; if it knows none,
+ * *resolver says why. */
 static int is_known_outside(const char *name, int *resolver)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};

@@ -9,12 +9,14 @@ enum weft__listen_on {
     WEFT__LISTEN_ON_ADDRESS, /* the point's address, or not at all */
     /* The same, but not a name that others cannot mean the same by. */
     WEFT__LISTEN_FOR_OTHER_HOSTS,
-    /* The point's address if it is this host's, and the others can mean the same by it: a number, localhost,
-     * or a name that is not this host itself again (127.0.1.1, say). Else all addresses. */
+    /* The point's address if it is this host's, and the others can mean the same by it: a number,
+     * localhost, or a name that is not this host itself again (127.0.1.1, say). Else all
+     * addresses. */
     WEFT__LISTEN_ON_REACHABLE
 };
 
-/* A nonblocking listening socket for `point`; port 0 is replaced by the one that the system chose. */
+/* A nonblocking listening socket for `point`; port 0 is replaced by the one that the system
+ * chose. */
 weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
                                 int *fd);
 

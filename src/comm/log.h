@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines on standard error, as WEFT_LOG asks. Errors that a caller gets as a value are not logged. */
+/* Lines on standard error, as WEFT_LOG asks. Errors that a caller gets as a value are not
+ * logged. */
 #ifndef WEFT_COMM_LOG_H
 #define WEFT_COMM_LOG_H
 

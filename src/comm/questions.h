@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Questions of this rank to others that wait for their answers; guarded by the mutex of a status, whose
- * condition tells of answers. */
+/* Questions of this rank to others that wait for their answers; guarded by the mutex of a status,
+ * whose condition tells of answers. */
 #ifndef WEFT_COMM_QUESTIONS_H
 #define WEFT_COMM_QUESTIONS_H
 

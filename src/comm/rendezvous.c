@@ -92,7 +92,8 @@ static enum weft__log_level warning_level(struct rendezvous *server,
     return WEFT__LOG_WARN;
 }
 
-/* It has another secret: that of another job, or none. It is told so, and so are the ranks that wait for it. */
+/* It has another secret: that of another job, or none. It is told so, and so are the ranks that
+ * wait for it. */
 static void refuse(struct rendezvous *server, struct weft__client *client,
                    const struct weft__hello *hello)
 {
@@ -173,7 +174,7 @@ static void serve_client(struct rendezvous *server, struct weft__client *client,
     int has_ended = client->process_fd >= 0 && slots[PROCESS_SLOT].revents != 0;
     if ((events & POLLOUT) && weft__wire_flush(&client->wire) != WEFT__WIRE_OK)
         client->state = WEFT__CLIENT_BROKEN;
-    /* What a process has said counts, also when it has ended since. */
+    /* Messages of a process count, also when it has ended since. */
     if ((events & (POLLIN | POLLHUP | POLLERR)) || has_ended)
         serve_input(server, client);
     if (has_ended)

@@ -14,7 +14,8 @@
 weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
                                    enum weft__listen_on listen_on);
 
-/* The ranks connected to it, communicator by communicator; -1 if this process does not serve `point`. */
+/* The ranks connected to it, communicator by communicator; -1 if this process does not serve
+ * `point`. */
 int32_t weft__rendezvous_num_ranks(const struct weft__meeting_point *point);
 
 #endif

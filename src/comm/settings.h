@@ -41,7 +41,7 @@ extern const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS];
  * set. */
 const char *weft__setting_text(enum weft__setting setting);
 
-/* The same as a number of min..max, `*value` untouched if there is none; INVALID_ARGUMENT names
+/* The value as a number of min..max; leaves `*value` alone if there is none. INVALID_ARGUMENT names
  * variable and value. */
 weft_result weft__setting_number(enum weft__setting setting, int64_t min, int64_t max,
                                  int64_t *value);

@@ -37,7 +37,7 @@ void weft__status_destroy(struct weft__status *status);
  * result that stands. */
 weft_result weft__status_fail(struct weft__status *status, weft_result result, int32_t failed_rank,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* The same of what the rendezvous tells: to all ranks, to rank 0 last. */
+/* The first failure, as the rendezvous tells it: to all ranks, to rank 0 last. */
 void weft__status_hear(struct weft__status *status, weft_result result, int32_t failed_rank,
                        const char *message);
 /* Waits up to timeout_ns until the rendezvous has told this rank of a failure. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whom this rank waits for, for others who ask: they may wait for this rank while it waits itself. */
+/* Whom this rank waits for, for others who ask: they may wait for this rank while it waits
+ * itself. */
 #ifndef WEFT_COMM_WAITS_H
 #define WEFT_COMM_WAITS_H
 
@@ -18,17 +19,17 @@ struct weft__wait {
     uint64_t exchange; /* its mailbox's offset in every heap; 0: the host's all-gather */
 };
 
-/* An answer: each wait once. Warps that work for different ranks wait for each of them, so that one wait
- * alone may lead back to whoever asks, past the rank that holds up both. */
+/* An answer: each wait once. Warps that work for different ranks wait for each of them, so that one
+ * wait alone may lead back to whoever asks, past the rank that holds up both. */
 struct weft__wait_list {
     int32_t num_waits; /* 0: held up by nobody */
     int32_t unused;
     struct weft__wait waits[WEFT__MAX_LISTED_WAITS];
 };
 
-/* Unless it is there already. What finds no room is left out: the first ones lead far enough. */
+/* Adds a wait unless it is there already, or the list is full: the first ones lead far enough. */
 void weft__wait_list_add(struct weft__wait_list *list, const struct weft__wait *wait);
-/* Of a list that came from elsewhere. */
+/* Whether a list that came from another rank can be used. */
 int weft__wait_list_is_valid(const struct weft__wait_list *list, int32_t num_ranks);
 
 /* A wait that is going on; memory of whoever waits. */
@@ -54,8 +55,8 @@ void weft__waits_end(struct weft__waits *waits, struct weft__wait_entry *entry,
 /* Notes a wait that has failed and was not begun here. */
 void weft__waits_fail(struct weft__waits *waits, const struct weft__wait *wait);
 
-/* The answer to one who waits for this rank in `exchange`: the waits in the same exchange if there are
- * any, else all, since those hold this rank up as well. Failed ones come first. */
+/* The answer to one who waits for this rank in `exchange`: the waits in the same exchange if there
+ * are any, else all, since those hold this rank up as well. Failed ones come first. */
 struct weft__wait_list weft__waits_find(struct weft__waits *waits, uint64_t exchange);
 
 #endif

@@ -85,7 +85,7 @@ struct weft__failure_notice {
     char text[WEFT__MAX_TEXT_BYTES];
 };
 
-/* Of a communicator that ranks make out of another one. */
+/* Why a rank will not come to a communicator that ranks make out of another one. */
 struct weft__absence {
     uint64_t key; /* as in its hello, which will not come */
     int32_t rank, num_ranks;

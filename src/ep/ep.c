@@ -111,7 +111,8 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         WEFT__TRY(
             weft__internode_create(comm, &ep->placement, most_combine_warps(ep), ep->internode));
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
-    /* Each source's rows for the ranks that the exchange is of, and its choices of the local experts. */
+    /* Each source's rows for the ranks that the exchange is of, and its choices of the local
+     * experts. */
     ep->counts_stride =
         (ep->internode == NULL ? comm->num_ranks : ep->internode->nodes.device.num_local) +
         weft__placement_max_local(&ep->placement);
@@ -120,7 +121,8 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride), &ep->exchange);
 }
 
-/* A table that is refused is this rank's error alone, as any argument: it has called nothing yet. */
+/* A table that is refused is this rank's error alone, as any argument: it has called nothing
+ * yet. */
 static weft_result place_experts(weft_comm *comm, const weft_ep_config *config,
                                  struct weft__placement *placement)
 {

@@ -18,7 +18,8 @@ struct weft__internode {
     uint64_t *num_notifies;
 };
 
-/* Rings as configured, of a communicator with several nodes; checks that they are like those of all ranks. */
+/* Rings as configured, of a communicator with several nodes; checks that they are like those of all
+ * ranks. */
 weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
                                  struct weft__internode *internode);
 /* Collective. num_combine_warps: the most of any combine on this rank. */
@@ -27,7 +28,7 @@ weft_result weft__internode_create(weft_comm *comm, const struct weft__placement
 void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode);
 
 uint64_t weft__internode_told_bytes(const struct weft__internode *internode);
-/* Of memory of the network. */
+/* Bytes of memory that the network reaches. */
 uint64_t weft__internode_bytes(const struct weft__internode *internode);
 
 /* In which directions an operation's rings have warps of their own. */
@@ -35,9 +36,10 @@ enum { WEFT__RINGS_ONE_WAY = 1, WEFT__RINGS_BOTH_WAYS = 2 };
 
 /* Warps that a launch needs to serve the rings of so many directions. */
 int32_t weft__internode_num_duties(const struct weft__internode *internode, int32_t num_directions);
-/* Blocks that the rings take beside the others, at most, if blocks have num_warps, or 0: as suits. */
+/* Blocks that the rings take beside the others, at most, if blocks have num_warps, or 0: as
+ * suits. */
 int32_t weft__internode_max_blocks(const struct weft__internode *internode, int32_t num_warps);
-/* A grid with these, and what `local` has, for the rest. */
+/* A grid with these warps, and those of `local` for the rest. */
 struct weft__grid weft__internode_grid(const struct weft__internode *internode,
                                        int32_t num_directions, struct weft__grid local,
                                        int32_t num_warps_wanted);
@@ -46,8 +48,8 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
 int32_t weft__internode_most_warps(const struct weft__internode *internode, int32_t num_directions,
                                    struct weft__grid local);
 
-/* Of the warps that take tokens whose sums come through rings, no more than the slots have rows for: more would wait
- * in vain, and on GPUs get in the way of what they wait for. */
+/* The grid of warps that take tokens whose sums come through rings: no more warps than the slots
+ * have rows. More would wait in vain, and on GPUs get in the way of what they wait for. */
 struct weft__grid weft__internode_takers(const struct weft__internode *internode,
                                          uint64_t wire_row_bytes, struct weft__grid local);
 

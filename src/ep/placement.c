@@ -94,7 +94,8 @@ static weft_result place_by_table(struct weft__placement *placement, const weft_
     return result;
 }
 
-/* Entries ascend by expert, so counting them off rank by rank numbers local experts in that order. */
+/* Entries ascend by expert, so counting them off rank by rank numbers local experts in that
+ * order. */
 static void invert(struct weft__placement *placement, int32_t num_experts, int32_t num_ranks)
 {
     for (int32_t expert = 0; expert < num_experts; expert++) {
@@ -212,8 +213,8 @@ int32_t weft__placement_max_local(const struct weft__placement *placement)
     return most;
 }
 
-/* Whether a token with source rank + token index = sum can choose an expert of `rank`: it is the sum
- * that picks among replicas. */
+/* Whether a token with source rank + token index = sum can choose an expert of `rank`: it is the
+ * sum that picks among replicas. */
 static int can_come(const struct weft__placement *placement, int32_t rank, int64_t sum)
 {
     for (int32_t i = placement->rank_offsets[rank]; i < placement->rank_offsets[rank + 1]; i++) {

@@ -127,7 +127,8 @@ void weft__fiber_destroy(struct weft__fiber *fiber)
     __tsan_destroy_fiber(fiber->tsan_fiber);
 #endif
 #if WITH_ASAN
-    /* What lies around the last frames' variables, which nobody left, would be a trap for whoever gets the memory next. */
+    /* Nobody left the last frames: their poisoned borders would be a trap for the memory's next
+     * owner. */
     __asan_unpoison_memory_region(fiber->stack + fiber->guard_bytes, fiber->stack_bytes);
 #endif
     munmap(fiber->stack, fiber->guard_bytes + fiber->stack_bytes);

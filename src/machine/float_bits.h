@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Conversions between fp32 and the narrower formats: nearest even, subnormals kept, every NaN becomes
- * the canonical one, so that all machines agree to the bit. */
+/* Conversions between fp32 and the narrower formats: nearest even, subnormals kept, every NaN
+ * becomes the canonical one, so that all machines agree to the bit. */
 #ifndef WEFT_MACHINE_FLOAT_BITS_H
 #define WEFT_MACHINE_FLOAT_BITS_H
 

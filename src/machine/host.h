@@ -26,7 +26,7 @@ enum weft__work_kind {
     WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
     WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
     WEFT__WORK_PULL_ROWS, /* sums rows of others */
-    /* The same with parts of one long row, for which speed counts more than the SMs that it takes. */
+    /* Copy and sum parts of one long row: speed counts more than the SMs that it takes. */
     WEFT__WORK_PUSH_TENSOR,
     WEFT__WORK_PULL_TENSOR,
     WEFT__WORK_PACKETS, /* sends rows in packets and takes those of others */
@@ -121,7 +121,7 @@ struct weft__machine {
     /* The reverse of mapping a block of another rank. */
     void (*close_block)(weft_comm *comm, const struct weft__block *block);
 
-    /* Of rows, at most as many warps as of shorter and more rows. */
+    /* For longer or fewer rows it has no more warps than for shorter or more rows. */
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on cuda its

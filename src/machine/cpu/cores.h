@@ -11,7 +11,8 @@ enum weft__cores {
     WEFT__TWO_CORES_FOR_EACH_RANK
 };
 
-/* Those of this rank, shared with the ranks of this host that are bound to the same, if they are all that run there. */
+/* Those of this rank, shared with the ranks of this host that are bound to the same, if they are
+ * all that run there. */
 enum weft__cores weft__count_cores(const weft_comm *comm);
 
 #endif

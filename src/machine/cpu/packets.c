@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Packets of 8 bytes: a slot is one 64-bit word, stored and loaded by relaxed atomics. A receiver that
- * finds a slot empty waits as for a signal of value 1, since no packet is stored as 0.
+ * Packets of 8 bytes: a slot is one 64-bit word, stored and loaded by relaxed atomics. A receiver
+ * that finds a slot empty waits as for a signal of value 1, since no packet is stored as 0.
  */
 #include <string.h>
 
@@ -12,7 +12,8 @@ enum { TILE_PACKETS = WEFT__TILE_BYTES / WEFT_PACKET_BYTES };
 
 _Static_assert(WEFT_PACKET_BYTES == sizeof(uint64_t), "a packet is one word");
 
-/* The thread sanitizer does not know fences: for its sake the packets order what the launches' fences do. */
+/* The thread sanitizer does not know fences: for its sake the packets order what the launches'
+ * fences do. */
 #ifdef __SANITIZE_THREAD__
 enum { STORE_ORDER = __ATOMIC_RELEASE, LOAD_ORDER = __ATOMIC_ACQUIRE };
 #else

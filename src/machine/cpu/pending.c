@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Of the process, since nobody may touch a communicator after its last launch. */
+/* One for the process, since nobody may touch a communicator after its last launch. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t one_is_done = PTHREAD_COND_INITIALIZER;
 static _Atomic int num_waiters;
@@ -14,8 +14,8 @@ void weft__cpu_launch_is_queued(weft_comm *comm)
     atomic_fetch_add_explicit(&comm->num_launches, 1, memory_order_relaxed);
 }
 
-/* Either the waiter sees the new count, or the one that counts sees the waiter: both are sequentially
- * consistent. */
+/* Either the waiter sees the new count, or the one that counts sees the waiter: both are
+ * sequentially consistent. */
 void weft__cpu_launch_is_done(weft_comm *comm)
 {
     const int is_last = atomic_fetch_sub(&comm->num_launches, 1) == 1;

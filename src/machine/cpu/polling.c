@@ -8,12 +8,12 @@
 enum {
     /* A few microseconds: a signal between two running ranks takes less. */
     NUM_SPINS = 64,
-    /* The waits of operations of up to 1 MiB mostly end within this, which is also longer than other ranks
-     * keep the core meanwhile. With 30 us, eight ranks on two cores that dispatch a token each were as slow
-     * as without polling. */
+    /* The waits of operations of up to 1 MiB mostly end within this, which is also longer than
+     * other ranks keep the core meanwhile. With 30 us, eight ranks on two cores that dispatch a
+     * token each were as slow as without polling. */
     POLL_NS = 300 * 1000,
-    /* So some 3 ms are lost in one of that many waits, beside a program that never sleeps; when it is gone,
-     * ranks poll again after some 10 ms of small operations. */
+    /* So some 3 ms are lost in one of that many waits, beside a program that never sleeps; when it
+     * is gone, ranks poll again after some 10 ms of small operations. */
     MAX_SLEEPS = 255
 };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a thread does before it sleeps: it polls, and yields its core to the ranks that it waits for. Sleeping
- * and being woken take longer than a small operation, above all where nobody else wants the core, which then
- * sleeps as well.
+ * What a thread does before it sleeps: it polls, and yields its core to the ranks that it waits
+ * for. Sleeping and being woken take longer than a small operation, above all where nobody else
+ * wants the core, which then sleeps as well.
  *
- * But a program that never sleeps keeps a core that is yielded to it for milliseconds, where it would have
- * to give it up for a thread that is woken; and ranks that the kernel schedules apart, as in sessions of
- * their own under sched_autogroup, get the core right back when they yield it, not those that they wait for.
- * So after a poll that did not pay some waits sleep without polling: one at first, and twice as many after
- * each further one.
+ * But a program that never sleeps keeps a core that is yielded to it for milliseconds, where it
+ * would have to give it up for a thread that is woken; and ranks that the kernel schedules apart,
+ * as in sessions of their own under sched_autogroup, get the core right back when they yield it,
+ * not those that they wait for. So after a poll that did not pay some waits sleep without polling:
+ * one at first, and twice as many after each further one.
  */
 #ifndef WEFT_MACHINE_CPU_POLLING_H
 #define WEFT_MACHINE_CPU_POLLING_H

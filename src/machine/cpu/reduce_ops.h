@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The arithmetic of reductions, a tile of elements at a time: what an element type does to become an
- * accumulator and back, and how accumulators combine. Part of rows_variant.h, hence compiled once per
- * instruction set. Plain loops that the compiler vectorises; only fp16 needs the f16c instructions by
- * name.
+ * The arithmetic of reductions, a tile of elements at a time: what an element type does to become
+ * an accumulator and back, and how accumulators combine. Part of rows_variant.h, hence compiled
+ * once per instruction set. Plain loops that the compiler vectorises; only fp16 needs the f16c
+ * instructions by name.
  *
  * avx512_bf16's VCVTNEPS2BF16 is not used: it flushes subnormals to zero, which would make the
  * result depend on the machine. Integer rounding costs nothing here, the loop is bound by memory.
@@ -36,8 +36,8 @@ static inline uint64_t bits_of_double(double value)
     return bits;
 }
 
-/* NaN if there is one. Equal numbers differ in the sign of zero at most, which and (or) makes that of
- * the larger (smaller). No && and ||, whose branches would keep loops from being vectorised. */
+/* NaN if there is one. Equal numbers differ in the sign of zero at most, which and (or) makes that
+ * of the larger (smaller). No && and ||, whose branches would keep loops from being vectorised. */
 static inline float max_of_floats(float a, float b)
 {
     const float other = ((a > b) | (a != a)) ? a : b;
@@ -104,7 +104,8 @@ DEFINE_OP(prod, uint8_t, (a * b))
 DEFINE_OP(max, uint8_t, a > b ? a : b)
 DEFINE_OP(min, uint8_t, a < b ? a : b)
 
-/* ------------------------------------------------------------------ elements to accumulators, back */
+/* ------------------------------------------------------------------ elements to accumulators,
+ * back */
 
 /* Elements are loaded and stored as bits; what is stored has but one NaN. */
 #define DEFINE_CONVERSIONS(name, stored, accumulator, widened, narrowed)                           \
@@ -129,7 +130,8 @@ DEFINE_CONVERSIONS(fp64, uint64_t, double, double_of_bits(value),
 DEFINE_CONVERSIONS(uint8, uint8_t, uint8_t, value, value)
 DEFINE_CONVERSIONS(fp8, uint8_t, float, weft__float_of_fp8(value), weft__fp8_of_float(value))
 
-/* How many elements, from the first on, are done by the instructions that no compiler uses by itself. */
+/* How many elements, from the first on, are done by the instructions that no compiler uses by
+ * itself. */
 #ifdef __F16C__
 DEFINE_OP(first, __m256, b)
 DEFINE_OP(sum, __m256, a + b)
@@ -215,8 +217,8 @@ struct element_type {
             sum[i] = op##_##accumulator(sum[i], widen_##name(src[i]));                             \
     }
 
-/* +0 and one row: that row, but -0 becomes +0, and NaNs become the one that there is. A third of the instructions that
- * accumulators take. */
+/* +0 and one row: that row, but -0 becomes +0, and NaNs become the one that there is. A third of
+ * the instructions that accumulators take. */
 #define DEFINE_SUM_OF_ONE(name, stored, infinity)                                                  \
     static void sum_of_one_##name(void *restrict dst, const void *restrict src, int64_t n)         \
     {                                                                                              \

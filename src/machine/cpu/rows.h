@@ -25,8 +25,8 @@ typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, cons
 typedef void weft__row_sum_mixed_fn(void *dst, const void *const *srcs, int32_t num_srcs,
                                     struct weft_mixed_sum sum, int64_t num_elements);
 
-/* weft_row_reduce and weft_row_sum_mixed, in the widest vectors that the processor has. Same bits in every
- * variant. */
+/* weft_row_reduce and weft_row_sum_mixed, in the widest vectors that the processor has. Same bits
+ * in every variant. */
 weft__row_reduce_fn weft__cpu_row_reduce;
 weft__row_sum_mixed_fn weft__cpu_row_sum_mixed;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A reduction of up to WEFT__TILE_ELEMENTS elements, row by row: the part of weft_row_reduce that works
- * in the first-level cache, also for rows that come one by one. */
+/* A reduction of up to WEFT__TILE_ELEMENTS elements, row by row: the part of weft_row_reduce that
+ * works in the first-level cache, also for rows that come one by one. */
 #ifndef WEFT_MACHINE_CPU_TILE_H
 #define WEFT_MACHINE_CPU_TILE_H
 

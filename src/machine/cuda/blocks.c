@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the user that other ranks map: allocations of cudaMalloc by name, and those of virtual memory
- * management by descriptors. Of the latter, several may be mapped side by side, as PyTorch's expandable
- * segments are; so they appear side by side at the other ranks too.
+ * Memory of the user that other ranks map: allocations of cudaMalloc by name, and those of virtual
+ * memory management by descriptors. Of the latter, several may be mapped side by side, as PyTorch's
+ * expandable segments are; so they appear side by side at the other ranks too.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -266,7 +266,7 @@ static int32_t begin_blocks(weft_comm *comm, const struct offer *offers, struct 
     return num_parts;
 }
 
-/* What others have not been given, or not mapped, as a whole is not kept; after a failure nothing is. */
+/* Keeps a block only if all of it was given and mapped; after a failure keeps none. */
 static void end_blocks(weft_comm *comm, const struct offer *offers, weft_result result,
                        struct weft__block *blocks)
 {

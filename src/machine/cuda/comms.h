@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sets of communicators, which leave them when they are destroyed: a stream may be synchronised, and a
- * graph be launched, long after one that had to do with it is gone. */
+/* Sets of communicators, which leave them when they are destroyed: a stream may be synchronised,
+ * and a graph be launched, long after one that had to do with it is gone. */
 #ifndef WEFT_MACHINE_CUDA_COMMS_H
 #define WEFT_MACHINE_CUDA_COMMS_H
 
@@ -25,7 +25,8 @@ weft_result weft__cuda_comms_add_all(struct weft__cuda_comms *comms,
 /* Removes one; NULL: there was none. */
 weft_comm *weft__cuda_comms_take(struct weft__cuda_comms *comms);
 
-/* Removes the communicator from the set of a stream, which it returns; NULL: it is in that of none. */
+/* Removes the communicator from the set of a stream, which it returns; NULL: it is in that of
+ * none. */
 struct weft__cuda_stream *weft__cuda_comms_leave(const weft_comm *comm);
 
 /* The communicator is about to go: removes it from all sets. */

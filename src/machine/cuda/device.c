@@ -124,8 +124,8 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
     return result;
 }
 
-/* Held until the process ends, as the CUDA runtime does: making a context takes a fifth of a second, and
- * streams and events may outlive their communicators. */
+/* Held until the process ends, as the CUDA runtime does: making a context takes a fifth of a
+ * second, and streams and events may outlive their communicators. */
 enum { MAX_DEVICES = 64 };
 static CUcontext held_contexts[MAX_DEVICES];
 

@@ -15,7 +15,7 @@ enum { WEFT__CUDA_MAX_PROGRAMS = 64, WEFT__CUDA_WARP_THREADS = 32 };
 struct weft__cuda_kernel {
     const char *name;
     CUfunction function;
-    /* Of the launches; NULL before the first. */
+    /* What the launches run; NULL before the first. */
     const struct weft__program *program;
     weft_result (*on_failure)(weft_comm *, const struct weft__program *,
                               const struct weft_failure *);
@@ -59,7 +59,7 @@ void weft__cuda_detach(weft_comm *comm);
 weft_result weft__cuda_enter(const struct weft__cuda *cuda);
 void weft__cuda_leave(void);
 
-/* Of a device that a communicator of this process uses. */
+/* The context of a device that a communicator of this process uses. */
 CUcontext weft__cuda_held_context(int32_t ordinal);
 
 /* The watcher tells the board what happens to the communicator, and the communicator what the board
@@ -92,7 +92,7 @@ struct weft__cuda_queue {
 };
 weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct weft__launch *launch);
 
-/* Of the machine's table. */
+/* Entries of the machine's table (machine/host.h). */
 void weft__cuda_describe(weft_machine_info *info);
 weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info);
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The NVIDIA driver, looked up at run time, so that a library with CUDA also runs where there is none. */
+/* The NVIDIA driver, looked up at run time, so that a library with CUDA also runs where there is
+ * none. */
 #ifndef WEFT_MACHINE_CUDA_DRIVER_H
 #define WEFT_MACHINE_CUDA_DRIVER_H
 
@@ -98,7 +99,7 @@ struct weft__cuda_driver {
 /* The driver, initialised; NULL, with the reason as the thread's last error, if there is none or it
  * has no device. The answer is the same for the whole life of the process. */
 const struct weft__cuda_driver *weft__cuda_load(void);
-/* The same where it is known to be there. */
+/* The driver, where it is known to be there. */
 extern struct weft__cuda_driver weft__cu;
 
 /* The error of a driver's call as ours: "<what>: <CUDA's name>, <CUDA's description>". */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of GPUs that the network reads and writes itself, where engine, driver and GPU allow that. Only rows that are staged
- * are in such: what is registered cannot grow, as heaps do. */
+/* Memory of GPUs that the network reads and writes itself, where engine, driver and GPU allow that.
+ * Only rows that are staged are in such: what is registered cannot grow, as heaps do. */
 #ifndef WEFT_MACHINE_CUDA_GPUDIRECT_H
 #define WEFT_MACHINE_CUDA_GPUDIRECT_H
 

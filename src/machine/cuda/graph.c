@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* CUDA graphs of what streams are given. A graph knows whose operations it consists of, so that the streams
- * that it is launched on can answer for them. */
+/* CUDA graphs of what streams are given. A graph knows whose operations it consists of, so that the
+ * streams that it is launched on can answer for them. */
 #include "machine/cuda/graph.h"
 
 #include <stdlib.h>
@@ -15,8 +15,8 @@ struct weft__cuda_graph {
     struct weft__cuda_graph *next; /* in `recorded_graphs` */
 };
 
-/* Launches look here for the graph that they go into: on a stream that waits for another they may belong to
- * a capture that was begun there. */
+/* Launches look here for the graph that they go into: on a stream that waits for another they may
+ * belong to a capture that was begun there. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct weft__cuda_graph *recorded_graphs;
 
@@ -80,7 +80,8 @@ struct weft__cuda_comms *weft__cuda_graph_comms(cuuint64_t capture_id)
     return graph != NULL ? &graph->comms : NULL;
 }
 
-/* The mode lets other threads do meanwhile what would not go into a graph, such as to allocate memory. */
+/* The mode lets other threads do meanwhile what would not go into a graph, such as to allocate
+ * memory. */
 static weft_result begin_capture(const struct weft__cuda_stream *stream)
 {
     WEFT__TRY(weft__cuda_enter_context(stream->context));
@@ -111,8 +112,8 @@ static weft_result graph_begin(weft_stream *base)
     return WEFT_OK;
 }
 
-/* What the first launch would do otherwise, while kernels that wait for other ranks run: it could have to
- * wait for them. */
+/* Done here, not at the first launch: then kernels that wait for other ranks may run, and it could
+ * have to wait for them. */
 static weft_result make_executable(struct weft__cuda_graph *graph, CUgraph captured,
                                    CUstream stream)
 {

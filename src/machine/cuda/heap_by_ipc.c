@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Heaps of device memory where allocations have no file descriptors: shared by CUDA IPC handles. Their
- * addresses are CUDA's to choose, so a heap cannot grow. */
+/* Heaps of device memory where allocations have no file descriptors: shared by CUDA IPC handles.
+ * Their addresses are CUDA's to choose, so a heap cannot grow. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Heaps of device memory: a reserved range of addresses per rank, backed part by part. Each part is an
- * allocation of its own, which the neighbours import by a file descriptor. */
+/* Heaps of device memory: a reserved range of addresses per rank, backed part by part. Each part is
+ * an allocation of its own, which the neighbours import by a file descriptor. */
 #include <inttypes.h>
 
 #include "comm/heap_kind.h"

@@ -20,10 +20,10 @@ static struct weft__grid grid_for_counting(int32_t num_tokens)
                                .num_warps = NUM_WARPS};
 }
 
-/* The fewest SMs that fill the links, and some more since they are not equally fast. When every rank
- * sends as much to each, a rank moves R rows for R - 1 that cross its links. Measured on H200 (NV18): 64
- * SMs push 346 GB/s over the links, and one 51 GB/s in rows of 14336 bytes, 42 in rows of 7392, those that
- * stay on the rank included. */
+/* The fewest SMs that fill the links, and some more since they are not equally fast. When every
+ * rank sends as much to each, a rank moves R rows for R - 1 that cross its links. Measured on H200
+ * (NV18): 64 SMs push 346 GB/s over the links, and one 51 GB/s in rows of 14336 bytes, 42 in rows
+ * of 7392, those that stay on the rank included. */
 static int32_t blocks_to_fill_links(double link_gbps, int32_t num_ranks, uint64_t row_bytes)
 {
     enum {
@@ -42,9 +42,9 @@ static int32_t blocks_to_fill_links(double link_gbps, int32_t num_ranks, uint64_
     return num_blocks < LOCAL ? (int32_t)num_blocks + 1 : LOCAL;
 }
 
-/* Launches wait for other ranks, and hold their SMs meanwhile. At most half of what the GPU can run, so that
- * two streams can have one of a kind each, in an order that differs by rank. Ranks that share the GPU wait
- * for each other, too. */
+/* Launches wait for other ranks, and hold their SMs meanwhile. At most half of what the GPU can
+ * run, so that two streams can have one of a kind each, in an order that differs by rank. Ranks
+ * that share the GPU wait for each other, too. */
 static int32_t at_most_fitting(const struct weft__cuda *cuda, int64_t num_blocks,
                                int32_t blocks_per_sm)
 {
@@ -70,11 +70,11 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
     return grid;
 }
 
-/* A packet for every lane of half of the warps; the last warps of the first block have headers to take. Small
- * blocks spread over the SMs. Measured on H200: 16 KiB among 2 ranks take 3.48 us with 7 warps of data to
- * a block, 3.08 with 4; 64 KiB 5.5 where warps have data and headers, 4.2 where not. Beyond a quarter of
- * the GPU two packets for a lane come first, so that launches may start early: 256 KiB take 3.64 us with 64
- * blocks, 3.94 with 128. */
+/* A packet for every lane of half of the warps; the last warps of the first block have headers to
+ * take. Small blocks spread over the SMs. Measured on H200: 16 KiB among 2 ranks take 3.48 us with
+ * 7 warps of data to a block, 3.08 with 4; 64 KiB 5.5 where warps have data and headers, 4.2 where
+ * not. Beyond a quarter of the GPU two packets for a lane come first, so that launches may start
+ * early: 256 KiB take 3.64 us with 64 blocks, 3.94 with 128. */
 static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_t row_bytes)
 {
     enum { NUM_WARPS = 8, BLOCKS_PER_SM = 2, BLOCK_BYTES = NUM_WARPS / 2 * WARP_THREADS * 16 };
@@ -86,7 +86,8 @@ static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_
                                .num_warps = NUM_WARPS};
 }
 
-/* Measured on H200: 8 MiB reduced among 2 ranks take 36.1 us with 16 blocks, 34.6 with 64, 33.9 with 128. */
+/* Measured on H200: 8 MiB reduced among 2 ranks take 36.1 us with 16 blocks, 34.6 with 64, 33.9
+ * with 128. */
 static struct weft__grid grid_for_tensor(const struct weft__cuda *cuda,
                                          const struct weft__work *work)
 {
@@ -140,10 +141,11 @@ static weft_result check_fit(const struct weft__cuda *cuda, const struct weft__l
         cuda->ordinal);
 }
 
-/* Before the launch before it in the stream has ended, if that is weft's: its blocks get their SMs and begin,
- * up to weft__cuda_await_launch_before. Measured on H200, in graphs, where it could begin at once: it saved 0.4 us of each
- * launch. It cannot hold up the launch before, which admits it when that waits for no other launch any more; the limit
- * is for the sake of others who compute meanwhile, and a stream that has two objects of weft's may exceed it. */
+/* Before the launch before it in the stream has ended, if that is weft's: its blocks get their SMs
+ * and begin, up to weft__cuda_await_launch_before. Measured on H200, in graphs, where it could
+ * begin at once: it saved 0.4 us of each launch. It cannot hold up the launch before, which admits
+ * it when that waits for no other launch any more; the limit is for the sake of others who compute
+ * meanwhile, and a stream that has two objects of weft's may exceed it. */
 static int may_start_early(const struct weft__cuda *cuda, int32_t num_sms, int32_t num_sms_before)
 {
     return cuda->compute_capability >= 90 && cuda->num_ranks_here == 1 &&

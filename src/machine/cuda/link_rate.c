@@ -86,8 +86,8 @@ static void clean_up(weft_comm *comm, struct pushes *pushes)
     weft__cuda_leave();
 }
 
-/* The first launch wakes the links. At most half of the SMs: the launch waits until all its blocks have
- * one, and kernels of other communicators may hold theirs until this rank goes on. */
+/* The first launch wakes the links. At most half of the SMs: the launch waits until all its blocks
+ * have one, and kernels of other communicators may hold theirs until this rank goes on. */
 static weft_result push(weft_comm *comm, const struct pushes *pushes)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
@@ -110,7 +110,7 @@ static weft_result push(weft_comm *comm, const struct pushes *pushes)
     return WEFT_OK;
 }
 
-/* Of the fastest launch: others may have had to wait for work of other streams. */
+/* The rate of the fastest launch: others may have waited for work of other streams. */
 static weft_result read_rate(const struct pushes *pushes, double *gbps)
 {
     for (int32_t i = 0; i < NUM_TIMED; i++) {

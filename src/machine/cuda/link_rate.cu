@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Stores to the heaps of all others at the same pace, from a different one on for every rank. What is
- * stored does not matter, so nothing is loaded. */
+/* Stores to the heaps of all others at the same pace, from a different one on for every rank. What
+ * is stored does not matter, so nothing is loaded. */
 #include "machine/machine.h"
 
 #include "machine/cuda/link_rate.h"

@@ -3,7 +3,8 @@
 
 #include "machine/cuda/device.h"
 
-/* On a stream of its own: the caller's may be under capture, and the legacy one would wait for all. */
+/* On a stream of its own: the caller's may be under capture, and the legacy one would wait for
+ * all. */
 static weft_result finish_copies(const struct weft__cuda *cuda, CUresult enqueued, const char *what)
 {
     const CUresult result =
@@ -11,7 +12,8 @@ static weft_result finish_copies(const struct weft__cuda *cuda, CUresult enqueue
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "%s", what);
 }
 
-/* Plain allocations wait for all kernels of the process, which may wait for a rank that allocates. */
+/* Plain allocations wait for all kernels of the process, which may wait for a rank that
+ * allocates. */
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the network does in the heap, for the progress thread. Kernels may be waiting for the very word that comes, so
- * nothing here waits for kernels: all is done on a stream of its own, which alone is synchronised. It has the highest
- * priority, and so no hardware queue in common with streams of the user's, behind whose kernels it would wait.
+ * The network's access to the heap, for the progress thread. Kernels may wait for the very word
+ * that comes, so nothing here waits for kernels: all is done on a stream of its own, and only that
+ * stream is synchronised. It has the highest priority, and so shares no hardware queue with the
+ * user's streams, behind whose kernels it would wait.
  */
 #include "machine/cuda/network_heap.h"
 
@@ -143,7 +144,8 @@ static weft_result allocate(struct weft__cuda_network_heap *heap)
     return WEFT_OK;
 }
 
-/* What CUDA sets up with the first use it must not when kernels wait. Nobody else uses the heap's header. */
+/* CUDA sets things up at the first use, which must not happen while kernels wait. Nobody else uses
+ * the heap's header. */
 static weft_result warm_up(struct weft__cuda_network_heap *heap)
 {
     uint64_t word = 0, before;

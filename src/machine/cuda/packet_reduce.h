@@ -78,8 +78,8 @@ WEFT_FN int4 weft__cuda_sum_chunks(const int4 (&chunks)[MAX_RANKS], uint32_t pre
     return weft__cuda_encode(sum, E());
 }
 
-/* The same for sums of a type without a choice on the way: what is done most, and where every instruction
- * counts. */
+/* A reduction whose type is known, and which is a sum, so that nothing is chosen on the way. This
+ * is the most frequent one, where every instruction counts. */
 template <typename E, int MAX_RANKS, weft__cuda_ranks RANKS>
 WEFT_FN enum weft_status
 weft__cuda_sum_packets(struct weft_warp *warp, const struct weft_packets *packets,

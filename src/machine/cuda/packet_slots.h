@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slots of 16 bytes on the cuda machine, and packets of rows in memory. A packet is one scalar of 128
- * bits, stored and loaded by relaxed accesses of system scope, which PTX says are in one piece;
+ * Slots of 16 bytes on the cuda machine, and packets of rows in memory. A packet is one scalar of
+ * 128 bits, stored and loaded by relaxed accesses of system scope, which PTX says are in one piece;
  * docs/memory-model.md tells why that suffices. Part of primitives.h.
  */
 #ifndef WEFT_MACHINE_CUDA_PACKET_SLOTS_H
@@ -99,7 +99,7 @@ WEFT_FN uint64_t weft__cuda_num_packets(uint64_t bytes)
     return (bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
 }
 
-/* What the lane has stored to the row before, the compiler must store before what reads it here. */
+/* The compiler must not move the lane's earlier stores to the row behind the loads here. */
 WEFT_FN void weft__cuda_begin_row(void)
 {
     asm volatile("" ::: "memory");

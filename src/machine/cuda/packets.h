@@ -7,8 +7,8 @@
 
 /* ------------------------------------------------------------------ sending */
 
-/* Calls act(rank) for each target, from the rank after the own one on: not everybody stores to rank 0
- * first. */
+/* Calls act(rank) for each target, from the rank after the own one on: not everybody stores to rank
+ * 0 first. */
 template <typename Act>
 WEFT_FN void weft__cuda_for_targets(const struct weft_packets *packets,
                                     struct weft_packet_targets to, Act act)
@@ -60,8 +60,8 @@ WEFT_FN void weft__cuda_send_some(struct weft_warp *warp, const struct weft_pack
     });
 }
 
-/* A row that is to be sent. Where a lane has one whole packet of it at most, that is loaded: short messages
- * have no instructions to spare, nor time to wait for one load after the other. */
+/* A row that is to be sent. Where a lane has one whole packet of it at most, that is loaded: short
+ * messages have no instructions to spare, nor time to wait for one load after the other. */
 struct weft_packet_row {
     const void *src;
     uint64_t bytes;
@@ -118,8 +118,8 @@ WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets
 
 /* ------------------------------------------------------------------ taking */
 
-/* Slots that a lane takes together: slot + s * slots_apart, which rank + s * ranks_apart fills, for each
- * bit s of `wanted`. */
+/* Slots that a lane takes together: slot + s * slots_apart, which rank + s * ranks_apart fills, for
+ * each bit s of `wanted`. */
 struct weft__cuda_slots {
     uint64_t slot;
     uint64_t slots_apart;
@@ -166,7 +166,8 @@ WEFT_FN enum weft_status weft__cuda_await_packets(struct weft_warp *warp,
     }
 }
 
-/* Those of `escaped` whose stored words would be zero get them back; the others are what they say. */
+/* Those of `escaped` whose stored words would be zero get them back; the others are what they
+ * say. */
 template <int NUM>
 WEFT_FN enum weft_status
 weft__cuda_resolve_escapes(struct weft_warp *warp, const struct weft_packets *packets,
@@ -259,7 +260,8 @@ WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,
     return weft__cuda_same_status(status);
 }
 
-/* No value of the words is an escape. A lane for each target; WEFT_COLL_MAX_RANKS are as many as lanes. */
+/* No value of the words is an escape. A lane for each target; WEFT_COLL_MAX_RANKS are as many as
+ * lanes. */
 WEFT_FN void weft_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
                                      struct weft_packet_targets to, const uint64_t words[2])
 {

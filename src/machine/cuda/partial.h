@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a reduction has made so far of a chunk of 16 bytes, on the cuda machine: the arithmetic that row
- * and packet reductions share. Part of primitives.h. */
+/* What a reduction has made so far of a chunk of 16 bytes, on the cuda machine: the arithmetic that
+ * row and packet reductions share. Part of primitives.h. */
 #ifndef WEFT_MACHINE_CUDA_PARTIAL_H
 #define WEFT_MACHINE_CUDA_PARTIAL_H
 
@@ -96,7 +96,7 @@ template <typename V> WEFT_FN V weft__cuda_multiply(V a, V b)
     return a * b;
 }
 
-/* Of values that compare equal only zeros can differ: +0 if there is one. */
+/* The one of two values that compare equal. Only zeros can differ: then +0. */
 WEFT_FN float weft__cuda_either(float a, float b)
 {
     return __uint_as_float(__float_as_uint(a) & __float_as_uint(b));
@@ -154,9 +154,10 @@ template <typename V, typename E> WEFT_FN V weft__cuda_divide(V sum, int32_t num
     return (V)((E)sum / num_rows);
 }
 
-/* The same bits as weft__cuda_divide without its branches, whose registers are for rows. Of a power of two the
- * inverse is exact. Of another number up to 8 the product in double is as close to the quotient as needed: that is never
- * a tie of float, but for subnormal ones of 6, for which the product is exact (all floats have been compared). */
+/* The same bits as weft__cuda_divide, without its branches, so that the registers are free for
+ * rows. A power of two has an exact inverse. For other numbers up to 8 the product in double rounds
+ * as the quotient does: the quotient is never a tie of float, except subnormal ones of 6, for which
+ * the product is exact (all floats have been compared). */
 template <int NUM_ROWS> WEFT_FN float weft__cuda_average(float sum)
 {
     static_assert(NUM_ROWS <= 8, "those that have been compared");
@@ -167,8 +168,8 @@ template <int NUM_ROWS> WEFT_FN float weft__cuda_average(float sum)
 
 /* ------------------------------------------------------------------ chunks */
 
-/* As many values as a chunk can have, whatever their type. Every index into it is known to the compiler,
- * so that it is registers. */
+/* As many values as a chunk can have, whatever their type. Every index into it is known to the
+ * compiler, so that it is registers. */
 struct weft__cuda_partial {
     uint32_t words[16];
 };

@@ -91,8 +91,8 @@ WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cu
     }
 }
 
-/* Called, not inlined: it would take registers from the loops above, and programs that reduce in several
- * places hold it once. */
+/* Called, not inlined: it would take registers from the loops above, and programs that reduce in
+ * several places hold it once. */
 static inline __device__ __noinline__ void
 weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, int64_t num_done,
                          int64_t num_chunks, int64_t num_elements)

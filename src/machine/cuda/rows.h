@@ -155,8 +155,8 @@ WEFT_FN void weft__cuda_fill_slot(struct weft_warp *warp, const void *src, uint3
     warp->prefetched = NULL;
 }
 
-/* How many bytes of a row of so many chunks are copied at a time: it is cut into equal parts that fit the
- * slot. */
+/* How many bytes of a row of so many chunks are copied at a time: it is cut into equal parts that
+ * fit the slot. */
 WEFT_FN uint32_t weft__cuda_bulk_part_bytes(const struct weft_warp *warp, uint32_t num_chunks)
 {
     const uint32_t most_chunks = warp->launch->copy_slot_bytes / 16;

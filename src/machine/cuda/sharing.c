@@ -46,7 +46,7 @@ weft_result weft__cuda_name(const struct weft__cuda *cuda, CUdeviceptr address,
     return WEFT_OK;
 }
 
-/* Of this process; handles of other processes bring their access along. */
+/* Needed for devices of this process; handles of other processes bring their access along. */
 static weft_result reach_device(const struct weft__cuda *cuda, int32_t ordinal)
 {
     if (ordinal == cuda->ordinal)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How device memory gets from rank to rank: allocations of virtual memory management by descriptor, plain
- * ones by name. Called between weft__cuda_enter and weft__cuda_leave. */
+/* How device memory gets from rank to rank: allocations of virtual memory management by descriptor,
+ * plain ones by name. Called between weft__cuda_enter and weft__cuda_leave. */
 #ifndef WEFT_MACHINE_CUDA_SHARING_H
 #define WEFT_MACHINE_CUDA_SHARING_H
 
@@ -9,13 +9,13 @@
 /* Makes an allocation appear at addresses that have been reserved. */
 weft_result weft__cuda_map(const struct weft__cuda *cuda, CUdeviceptr address, size_t bytes,
                            CUmemGenericAllocationHandle allocation);
-/* The same with an allocation of `rank`, whose descriptor stays the caller's. */
+/* Maps an allocation of `rank`, given by its descriptor, which stays the caller's. */
 weft_result weft__cuda_import(const struct weft__cuda *cuda, int32_t rank, int fd,
                               CUdeviceptr address, size_t bytes);
 weft_result weft__cuda_export(CUmemGenericAllocationHandle allocation, int *fd);
 
-/* What a rank tells the others of a plain allocation. CUDA refuses to open a handle in the process that
- * made it. */
+/* What a rank tells the others of a plain allocation. CUDA refuses to open a handle in the process
+ * that made it. */
 struct weft__cuda_name {
     CUipcMemHandle handle;
     uint64_t address;

@@ -197,7 +197,7 @@ static weft_result launch(weft_stream *base, const struct weft__launch *launch)
 }
 
 /* Streams that have been synchronised since the communicator's last launch on them have forgotten it.
- * Of what goes into graphs nothing is queued. */
+ * Launches that go into graphs are not queued. */
 static void wait_launches(weft_comm *comm)
 {
     struct weft__cuda_stream *stream;

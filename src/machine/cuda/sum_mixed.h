@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of rows of different types on the cuda machine; part of primitives.h. A primitive of its own, so that programs
- * without such rows do not hold its code. */
+/* Sums of rows of different types on the cuda machine; part of primitives.h. A primitive of its
+ * own, so that programs without such rows do not hold its code. */
 #ifndef WEFT_MACHINE_CUDA_SUM_MIXED_H
 #define WEFT_MACHINE_CUDA_SUM_MIXED_H
 
@@ -14,8 +14,8 @@ struct weft__cuda_mixed {
     struct weft_mixed_sum sum;
 };
 
-/* Lanes have four elements each at a time, of whatever type: so many that the widest are 16 bytes, and that
- * neighbours' lie side by side in all rows. */
+/* Lanes have four elements each at a time, of whatever type: so many that the widest are 16 bytes,
+ * and that neighbours' lie side by side in all rows. */
 enum { WEFT__CUDA_QUAD = 4 };
 
 /* Calls `act` with an element of the type. */
@@ -78,7 +78,7 @@ WEFT_FN void weft__cuda_store_quad(void *row, uint32_t quad, const uint32_t (&wo
 
 /* ------------------------------------------------------------------ sums of quads */
 
-/* Of UNROLL quads of a lane, a warp apart. */
+/* The sums of UNROLL quads of a lane, which lie a warp apart. */
 template <int UNROLL> struct weft__cuda_quad_sums {
     float values[UNROLL][WEFT__CUDA_QUAD];
 };

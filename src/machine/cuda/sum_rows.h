@@ -40,7 +40,8 @@ WEFT_FN void weft__cuda_store_chunk(const struct weft__cuda_rows *rows, int4 *fi
 /* What becomes of a sum before it is rounded. */
 enum weft__cuda_sum_end { WEFT__CUDA_STAYS, WEFT__CUDA_DIVIDED };
 
-/* Where there are more sources, their addresses are read each time that they are used: the registers are for rows. */
+/* Where there are more sources, their addresses are read each time that they are used: the
+ * registers are for rows. */
 enum { WEFT__CUDA_MOST_KNOWN_SOURCES = 2 };
 
 template <int NUM_SRCS> WEFT_FN const int4 *weft__cuda_source(const void *const *srcs, int s)
@@ -50,8 +51,8 @@ template <int NUM_SRCS> WEFT_FN const int4 *weft__cuda_source(const void *const 
     return (const int4 *)((const void *const volatile *)srcs)[s];
 }
 
-/* UNROLL chunks per lane from `first` on, the loads of all sources in flight together: rows of other
- * GPUs are microseconds away. */
+/* UNROLL chunks per lane from `first` on, the loads of all sources in flight together: rows of
+ * other GPUs are microseconds away. */
 template <typename E, int NUM_SRCS, int UNROLL, weft__cuda_sum_end END>
 WEFT_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_dst,
                                  const void *const *srcs, uint32_t first)
@@ -120,9 +121,10 @@ WEFT_FN void weft__cuda_sum_known(uint32_t lane_idx, const struct weft__cuda_row
 
 enum weft__cuda_done { WEFT__CUDA_NOT_DONE = 0, WEFT__CUDA_DONE };
 
-/* Does nothing where there is no code for so many sources. About 16 loads of a lane are in flight, as many as the
- * registers hold: measured on H200, combine took 776 us with 8 and 534 with 16. The compiler keeps them together only
- * while what the program calls is frugal, too; bench/cuda/sums measures that. */
+/* Does nothing where there is no code for so many sources. About 16 loads of a lane are in flight,
+ * as many as the registers hold: measured on H200, combine took 776 us with 8 and 534 with 16. The
+ * compiler keeps them together only while what the program calls is frugal, too; bench/cuda/sums
+ * measures that. */
 template <typename E>
 WEFT_FN enum weft__cuda_done
 weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)

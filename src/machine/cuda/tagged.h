@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tagged rows on the cuda machine; part of primitives.h. A packet is three words of the row and, as its tag,
- * the low 32 bits of the operation's number, stored and loaded in one piece (packets.h). They are loaded with
- * acquire: a fence after relaxed loads takes 0.8 us more (on H200, by the clock of an SM).
+ * Tagged rows on the cuda machine; part of primitives.h. A packet is three words of the row and, as
+ * its tag, the low 32 bits of the operation's number, stored and loaded in one piece (packets.h).
+ * They are loaded with acquire: a fence after relaxed loads takes 0.8 us more (on H200, by the
+ * clock of an SM).
  */
 #ifndef WEFT_MACHINE_CUDA_TAGGED_H
 #define WEFT_MACHINE_CUDA_TAGGED_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Units of rows on the cuda machine: what a lane loads and stores in one piece, as wide as the rows' alignment
- * allows. Part of primitives.h. */
+/* Units of rows on the cuda machine: what a lane loads and stores in one piece, as wide as the
+ * rows' alignment allows. Part of primitives.h. */
 #ifndef WEFT_MACHINE_CUDA_UNITS_H
 #define WEFT_MACHINE_CUDA_UNITS_H
 
@@ -68,7 +68,8 @@ WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<2> uni
                  : "memory");
 }
 
-/* The widest unit that all addresses are multiples of, 16 bytes at most. Null pointers do not count. */
+/* The widest unit that all addresses are multiples of, 16 bytes at most. Null pointers do not
+ * count. */
 WEFT_FN uint32_t weft__cuda_unit_bytes(const void *const *ptrs, int32_t num_ptrs, const void *other)
 {
     uint32_t bits = (uint32_t)(uint64_t)other | 16u;

@@ -8,7 +8,8 @@
 
 enum {
     POLL_MS = 5, /* how late the others may hear of a failure, at some 200 wake-ups a second */
-    /* Kernels that wait look about once a millisecond, but only while they run: ranks that share a GPU take turns. */
+    /* Kernels that wait look about once a millisecond, but only while they run: ranks that share a
+     * GPU take turns. */
     LOOK_MS = 50
 };
 

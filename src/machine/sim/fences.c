@@ -2,9 +2,9 @@
 /*
  * The fences at both ends of every launch, by which packets order launches.
  *
- * A packet brings what its sender's rank had done before the launch that sends it. Launches after the one
- * that takes it have that in their past, for they begin with an acquire, and the lane that takes it, once
- * it acquires packets.
+ * A packet brings what its sender's rank had done before the launch that sends it. Launches after
+ * the one that takes it have that in their past, for they begin with an acquire, and the lane that
+ * takes it, once it acquires packets.
  */
 #include <stdlib.h>
 

@@ -8,8 +8,8 @@
 
 enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256, NUM_REGIONS = 2 * SIM_MAX_RANKS };
 
-/* A heap's memory lasts as long as the run, since peers keep it mapped after its owner has gone; it is
- * used again in the next. */
+/* A heap's memory lasts as long as the run, since peers keep it mapped after its owner has gone; it
+ * is used again in the next. */
 struct region {
     const struct weft__link *link;
     int32_t rank; /* of the owner in it */

@@ -11,7 +11,8 @@ static int is_private(const void *address)
            weft__fiber_owns(sim_current()->stack, address);
 }
 
-/* Written before the launch and constant: no read of them can race. More than half of all reads are. */
+/* Written before the launch and constant: no read of them can race. More than half of all reads
+ * are. */
 static int is_argument(const void *address)
 {
     const struct weft__launch *request = sim_current()->warp.shared->launch->request;

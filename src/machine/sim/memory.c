@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The sim's own memory, and free, as the linker's --wrap has it called: memory that a rank has freed may be
- * given to another, and what happened there before is no conflict with what happens then. */
+/* The sim's own memory, and free, as the linker's --wrap has it called: memory that a rank has
+ * freed may be given to another, and what happened there before is no conflict with what happens
+ * then. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>

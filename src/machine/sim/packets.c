@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Packets on the sim: a slot is a word, loaded and stored in one piece, in the store buffers as any
- * store. Nothing in one launch is ordered by them, so they have no ordering site; the launches' fences
- * are in fences.c. Escape words carry their meaning in their value and order nothing either.
+ * store. Nothing in one launch is ordered by them, so they have no ordering site; the launches'
+ * fences are in fences.c. Escape words carry their meaning in their value and order nothing either.
  */
 #include <string.h>
 

@@ -2,8 +2,9 @@
 /*
  * Who goes on, of those that can.
  *
- * To ask a fiber whether its wait is over takes longer than a step of its own. So fibers are asked one by one, in an
- * order that makes the first answer the choice, and few are asked while many can go on.
+ * To ask a fiber whether its wait is over takes longer than a step of its own. So fibers are asked
+ * one by one, in an order that makes the first answer the choice, and few are asked while many can
+ * go on.
  */
 #include "machine/sim/world.h"
 

@@ -7,8 +7,8 @@
 
 #define ROW_CHUNK_BYTES ((uint64_t)16)
 
-/* A lane's share of a row: chunks a warp apart. Which ones is not the program's business, so it is the
- * other lane's share the next time. */
+/* A lane's share of a row: chunks a warp apart. Which ones is not the program's business, so it is
+ * the other lane's share the next time. */
 static uint64_t first_chunk_idx(const struct weft_warp *warp)
 {
     const uint32_t turn = sim_current()->num_row_operations;

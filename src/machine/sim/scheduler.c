@@ -59,7 +59,8 @@ void sim_fiber_restart(struct sim_fiber *fiber, void (*main)(struct sim_fiber *)
     weft__fiber_start(fiber->stack, enter_fiber, fiber);
 }
 
-/* Stacks of finished fibers, kept from run to run: mapping them would take longer than a small run. */
+/* Stacks of finished fibers, kept from run to run: mapping them would take longer than a small
+ * run. */
 enum { NUM_STACK_KINDS = 2 };
 static struct weft__fiber *free_stacks[NUM_STACK_KINDS][SIM_MAX_FIBERS];
 static int32_t num_free_stacks[NUM_STACK_KINDS];

@@ -47,8 +47,8 @@ static void clear_cell(struct sim_cell *cell, enum sim_content content)
     cell->read.fiber = SIM_NOBODY;
 }
 
-/* Where the page is, or where it belongs. The pages used last are found without a look at the table,
- * whose every page is a miss of the cache. */
+/* Where the page is, or where it belongs. The pages used last are found without a look at the
+ * table, whose every page is a miss of the cache. */
 static struct page *find_page(uintptr_t number)
 {
     enum { NUM_RECENT = 64 };

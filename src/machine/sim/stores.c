@@ -4,9 +4,9 @@
  *
  * What a row operation stores becomes visible as late as that, but the release must also end it.
  *
- * Each fiber keeps the stores that nobody else may see yet. When the fiber is switched away from, the
- * old bytes are put back into memory, last store first; when it goes on, the new ones, first store
- * first. So it sees its own stores and others do not.
+ * Each fiber keeps the stores that nobody else may see yet. When the fiber is switched away from,
+ * the old bytes are put back into memory, last store first; when it goes on, the new ones, first
+ * store first. So it sees its own stores and others do not.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tagged rows on the sim: a packet is three words of the row and the operation's number, one store in the
- * store buffers. Like other packets they order nothing that the launch did which sends them; who takes them
- * acquires what was done before it. Beside what memory shows, the sim keeps who has read a row: one may be sent
- * over it only after all of these.
+ * Tagged rows on the sim: a packet is three words of the row and the operation's number, one store
+ * in the store buffers. Like other packets they order nothing that the launch did which sends them;
+ * who takes them acquires what was done before it. Beside what memory shows, the sim keeps who has
+ * read a row: one may be sent over it only after all of these.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 /*
  * Words that are signalled, waited for and added to, and what travels with their values.
  *
- * A wait may see an older value than the last one, as a load may: unless the next newer signal is in
- * the reader's past. Then it acquires only what that older signal released. Additions always see
+ * A wait may see an older value than the last one, as a load may: unless the next newer signal is
+ * in the reader's past. Then it acquires only what that older signal released. Additions always see
  * the last value, as the machines' do.
  */
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 enum { WORD_HASH_BITS = 16, NUM_WORD_SLOTS = 1 << WORD_HASH_BITS, OLDER_ONE_IN = 2 };
 
-/* Open addressing; words are few, and forgotten after each run. Not allocated one by one: that would
- * move the programs' own allocations from run to run. */
+/* Open addressing; words are few, and forgotten after each run. Not allocated one by one: that
+ * would move the programs' own allocations from run to run. */
 static struct sim_word words[NUM_WORD_SLOTS];
 static int32_t used_slots[NUM_WORD_SLOTS];
 static int32_t num_used_slots;
