@@ -2,15 +2,10 @@
 /* Kernels of the application that may start before the launch of weft's that is before them in the stream has ended
  * (programmatic dependent launch): they take all of the GPU that is free, and nothing that this launch waits for may
  * need it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "cuda/driver.h"
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 
 enum { NUM_RANKS = 2, MAX_BYTES = 4 << 20, TIMEOUT_MS = 10000, NUM_ROUNDS = 3 };
@@ -270,7 +265,6 @@ static void run(rank_function function, struct plan plan)
 
 static void behind_a_wait_for_another_node(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("auto"))
         skip();
     run(wait_for_a_word, (struct plan){.num_nodes = 2});
@@ -278,14 +272,12 @@ static void behind_a_wait_for_another_node(void **state)
 
 static void behind_collectives_in_opposite_orders(void **state)
 {
-    (void)state;
     for (size_t bytes = 1 << 10; bytes <= MAX_BYTES; bytes <<= 6)
         run(opposite_orders, (struct plan){.bytes = bytes});
 }
 
 static void behind_one_stream_that_is_wrapped_twice(void **state)
 {
-    (void)state;
     for (size_t bytes = 1 << 10; bytes <= MAX_BYTES; bytes <<= 6)
         run(a_stream_wrapped_twice, (struct plan){.bytes = bytes, .is_half = 1});
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations captured into CUDA graphs: each replay delivers, for what its inputs then are, the bytes of
  * machine cpu; what waits on the host is refused during a capture, which it does not harm. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cuda/driver.h"
 #include "cuda/layer.h"
+#include "harness/cmocka.h"
 
 enum { MAX_PLAYERS = 2, DIRECT_EVERY = 10, MAX_REPLAYS = 2 };
 
@@ -219,21 +213,18 @@ static void run(int32_t num_ranks, struct plan plan)
 
 static void replays_of_2_ranks(void **state)
 {
-    (void)state;
     run(2,
         (struct plan){.num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_GLOBAL});
 }
 
 static void replays_of_4_ranks(void **state)
 {
-    (void)state;
     run(4,
         (struct plan){.num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_RELAXED});
 }
 
 static void graphs_of_several_eps_at_once(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 2; num_ranks <= 4; num_ranks += 2)
         run(num_ranks, (struct plan){.num_players = MAX_PLAYERS,
                                      .num_rounds = 50,

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Graphs of weft's own: they do what was recorded, on streams that wait for the captured one too; what fails
  * in them is told by the stream that they were launched on; misuse is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cuda/party.h"
+#include "harness/cmocka.h"
 
 enum { NUM_RANKS = 2, NUM_WORDS = 3000, NUM_ROUNDS = 50, TIMEOUT_MS = 2000 };
 
@@ -255,26 +249,22 @@ static void run(rank_function function, enum place place)
 
 static void launches_do_what_was_recorded(void **state)
 {
-    (void)state;
     run(launch, ON_THE_STREAM);
 }
 
 static void other_streams_take_part(void **state)
 {
-    (void)state;
     run(launch, ON_ANOTHER);
 }
 
 static void failures_are_told_by_the_stream(void **state)
 {
-    (void)state;
     run(launch_alone, ON_THE_STREAM);
     run(launch_alone, ON_ANOTHER);
 }
 
 static void misuse_is_refused(void **state)
 {
-    (void)state;
     run(misuse, ON_THE_STREAM);
 }
 

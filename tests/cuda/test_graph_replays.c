@@ -2,15 +2,9 @@
 /* A small all-reduce in a graph that is replayed 10,000 times. The stream brings other inputs before every
  * replay and takes the results away after it, all of which are compared. The host waits in between as
  * seldom as it can, so that ranks run ahead of each other and buffers are used again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cuda/device_memory.h"
 #include "cuda/party.h"
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 
 enum {
@@ -170,14 +164,12 @@ static void replay_on(enum ranks_mode mode, int32_t num_ranks)
 /* The kernels of threads run side by side on one GPU. */
 static void between_threads(void **state)
 {
-    (void)state;
     replay_on(RANKS_THREADS, 3);
 }
 
 /* Those of processes take turns of milliseconds there: ten thousand replays need a GPU each. */
 static void between_processes(void **state)
 {
-    (void)state;
     const int32_t num_devices = tests_num_devices();
     if (num_devices < 2)
         skip();

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* How heaps of GPUs are shared, by CUDA IPC where one rank wants it and else by file descriptors, and
  * ranks that are not on the same machine. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "cuda/driver.h"
+#include "harness/cmocka.h"
 #include "oracle/ep_trials.h"
 
 enum { HEAP_BYTES = 4 << 20, HEAP_MAX_BYTES = 64 << 20, ARENA_BYTES = 16 << 20 };
@@ -83,13 +78,11 @@ static void share(enum ranks_mode mode, enum sharing sharing, int32_t num_ranks)
 
 static void by_descriptor(void **state)
 {
-    (void)state;
     share(RANKS_PROCESSES, BY_DESCRIPTOR, 4);
 }
 
 static void by_ipc(void **state)
 {
-    (void)state;
     share(RANKS_PROCESSES, BY_IPC, 4);
     share(RANKS_PROCESSES, BY_IPC_FOR_THE_LAST, 2);
 }
@@ -97,7 +90,6 @@ static void by_ipc(void **state)
 /* Within a process nothing needs to be opened. */
 static void by_ipc_between_threads(void **state)
 {
-    (void)state;
     share(RANKS_THREADS, BY_IPC, 3);
 }
 
@@ -121,7 +113,6 @@ static int be_on_another_machine(struct ranks_context *context)
 
 static void ranks_on_different_machines_are_named(void **state)
 {
-    (void)state;
     for (int32_t odd_one = 0; odd_one < 3; odd_one += 2)
         assert_int_equal(ranks_run(RANKS_PROCESSES, 3, be_on_another_machine, &odd_one), 0);
 }

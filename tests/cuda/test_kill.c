@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank is killed, or aborts, while the others wait for it in a replayed graph with more replays queued
  * behind: all of them end within two seconds, and the GPU goes on with a new communicator. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cuda/driver.h"
 #include "cuda/layer.h"
+#include "harness/cmocka.h"
 
 enum { NUM_RANKS = 4, NUM_QUEUED = 30, TIMEOUT_MS = 60000, PAUSE_MS = 100 };
 
@@ -221,14 +216,12 @@ static void run(struct plan plan)
 
 static void a_death_ends_replays(void **state)
 {
-    (void)state;
     for (int32_t victim = 0; victim < NUM_RANKS; victim += NUM_RANKS - 1)
         run((struct plan){KILLED, victim});
 }
 
 static void an_abort_ends_replays(void **state)
 {
-    (void)state;
     run((struct plan){ABORTED, 1});
 }
 

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What operations on GPUs are given: memory that they could not access is refused by name before
  * anything is enqueued, other memory of the host works; and so for streams that are not of their GPU. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cuda/driver.h"
 #include "cuda/layer.h"
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 
 enum { NUM_RANKS = 2, NUM_ROUNDS = 8 };
@@ -169,7 +163,6 @@ static int give_pageable_memory(struct ranks_context *context)
 
 static void pageable_memory_is_refused_by_name(void **state)
 {
-    (void)state;
     run(give_pageable_memory, NUM_RANKS, &usual);
 }
 
@@ -188,7 +181,6 @@ static int use_memory(struct ranks_context *context)
 
 static void pinned_memory_works(void **state)
 {
-    (void)state;
     struct layer_shape shape = usual;
     shape.memory = LAYER_PINNED;
     run(use_memory, NUM_RANKS, &shape);
@@ -196,7 +188,6 @@ static void pinned_memory_works(void **state)
 
 static void managed_memory_works(void **state)
 {
-    (void)state;
     struct layer_shape shape = usual;
     shape.memory = LAYER_MANAGED;
     run(use_memory, NUM_RANKS, &shape);
@@ -277,7 +268,6 @@ static int use_wrong_streams(struct ranks_context *context)
 
 static void streams_of_others_are_refused(void **state)
 {
-    (void)state;
     run(use_wrong_streams, 1, &usual);
 }
 

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of CUDA that is registered, or recorded in graphs: reached where it is if CUDA shares it, else
  * staged, with the same results. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 #include <dirent.h>
+#include <stdlib.h>
 
 #include "cuda/device_memory.h"
 #include "cuda/party.h"
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 
 enum {
@@ -190,7 +185,6 @@ static int register_kinds(struct ranks_context *context)
 
 static void every_kind_between_processes(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, register_kinds, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, register_kinds, NULL), 0);
 }
@@ -225,7 +219,6 @@ static int register_in_thread(struct ranks_context *context)
 
 static void between_threads(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, 3, register_in_thread, NULL), 0);
 }
 
@@ -257,7 +250,6 @@ static int register_differently(struct ranks_context *context)
 
 static void kinds_that_differ_by_rank(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 3, register_differently, NULL), 0);
 }
 
@@ -323,7 +315,6 @@ static int cycle(struct ranks_context *context)
 
 static void nothing_is_left_by_many_cycles(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, cycle, NULL), 0);
 }
 
@@ -393,7 +384,6 @@ static int replay_kinds(struct ranks_context *context)
 
 static void graphs_of_every_kind(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, replay_kinds, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, replay_kinds, NULL), 0);
 }

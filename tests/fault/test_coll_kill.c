@@ -2,13 +2,7 @@
 /* A rank is killed (SIGKILL) before or during each collective by each algorithm. Every survivor
  * learns of it by number within two seconds, gets rid of its objects without leaving anything behind, and
  * goes on with a communicator of the survivors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/stock.h"
 #include "harness/victim.h"
@@ -109,7 +103,6 @@ static void run(struct plan plan)
 
 static void before_each_operation(void **state)
 {
-    (void)state;
     for (int i = 0; i < NUM_WAYS; i++)
         run((struct plan){
             .way = ways[i], .moment = BEFORE_OPERATION, .victim = (i + i / NUM_RANKS) % NUM_RANKS});
@@ -117,7 +110,6 @@ static void before_each_operation(void **state)
 
 static void at_random_moments(void **state)
 {
-    (void)state;
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
         for (int i = 0; i < NUM_WAYS; i++)
             run((struct plan){.way = ways[i],
@@ -129,7 +121,6 @@ static void at_random_moments(void **state)
 /* The rendezvous dies with the rank that made the id. */
 static void together_with_the_rendezvous(void **state)
 {
-    (void)state;
     run((struct plan){.way = ways[0], .moment = AT_RANDOM, .id = RANKS_ID_BY_RANK_0, .seed = 5});
 }
 

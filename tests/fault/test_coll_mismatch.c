@@ -2,13 +2,8 @@
 /* Ranks whose collective calls do not fit together are all told so, with a rank, and nobody hangs: by
  * packets, by direct access, and where one rank's call is by packets and another's is not. Nor with a barrier. */
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "oracle/coll_call.h"
 
 enum { NUM_RANKS = 3, ODD_ONE = 1, TIMEOUT_MS = 2000, PACKET_BYTES = 4096, STAGING_BYTES = 8192 };
@@ -174,7 +169,6 @@ static int run(const struct difference *difference, enum coll_operation operatio
 
 static void every_difference(void **state)
 {
-    (void)state;
     const uint32_t all = (1u << COLL_NUM_OPERATIONS) - 1;
     const uint32_t reductions = BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER);
     const struct difference differences[] = {
@@ -196,7 +190,6 @@ static void every_difference(void **state)
 /* One is by packets, the others are not. */
 static void other_size_class(void **state)
 {
-    (void)state;
     const struct difference difference = {"count", "400 on rank |20000 on rank ", change_size_class,
                                           0};
     const int num_failed =
@@ -208,7 +201,6 @@ static void other_size_class(void **state)
 /* More than can be staged at once, on one rank only. */
 static void other_place(void **state)
 {
-    (void)state;
     const struct difference difference = {"staged in pieces", "yes on rank 1", change_place, 0};
     int num_failed = 0;
     for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++)
@@ -250,7 +242,6 @@ static int call_a_barrier(struct ranks_context *context)
 
 static void barrier_instead(void **state)
 {
-    (void)state;
     struct coll_case spec =
         coll_case_random(0, NUM_RANKS, COLL_ALL_REDUCE, WEFT_FP32, WEFT_SUM, SMALL);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, call_a_barrier, &spec), 0);
@@ -285,7 +276,6 @@ static int create_differently(struct ranks_context *context)
 
 static void configs(void **state)
 {
-    (void)state;
     for (int which = 0; which < 4; which++)
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_differently, &which), 0);
 }

@@ -2,14 +2,9 @@
 /* A rank is stopped (SIGSTOP) for longer than the deadline, before or during a collective. Every survivor
  * names that rank, also one that waits only for another survivor. Then the stopped rank goes on, and
  * everybody can destroy everything. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"
 #include "oracle/coll_seat.h"
@@ -126,14 +121,12 @@ static void run(struct plan plan)
 
 static void before_operations(void **state)
 {
-    (void)state;
     run((struct plan){COLL_ALL_REDUCE, BEFORE_OPERATION, .victim = 2, .count = COLL_SEAT_SMALL});
     run((struct plan){COLL_BROADCAST, BEFORE_OPERATION, .victim = 1, .count = COLL_SEAT_LARGE});
 }
 
 static void at_random_moments(void **state)
 {
-    (void)state;
     static const struct plan plans[] = {{COLL_REDUCE_SCATTER, AT_RANDOM, 0, COLL_SEAT_SMALL, 12},
                                         {COLL_ALL_GATHER, AT_RANDOM, 1, COLL_SEAT_LARGE, 13},
                                         {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, COLL_SEAT_SMALL, 14}};
@@ -144,7 +137,6 @@ static void at_random_moments(void **state)
 
 static void behind_another_rank(void **state)
 {
-    (void)state;
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = COLL_SEAT_SMALL});
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 0, .count = COLL_SEAT_LARGE});
 }

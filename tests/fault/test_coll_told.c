@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A mismatch that one rank alone can see is told to all; and ranks that end as soon as they know of one do not
  * hide it from the others. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_call.h"
 
@@ -85,7 +80,6 @@ static int differ_in_one_pair(struct ranks_context *context)
 
 static void one_pair(void **state)
 {
-    (void)state;
     weft_algorithm algorithms[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT};
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, differ_in_one_pair, &algorithms[i]),
@@ -130,7 +124,6 @@ static int end_at_once(struct ranks_context *context)
 /* The rendezvous is in a process that stays, or in that of a rank. */
 static void ends(void **state)
 {
-    (void)state;
     for (int32_t round = 0; round < tests_rounds(4, 2) * NUM_RANKS; round++) {
         int32_t odd_one = round % NUM_RANKS;
         const struct ranks_options options = {.mode = RANKS_PROCESSES,
@@ -182,7 +175,6 @@ static int come_late(struct ranks_context *context)
 
 static void a_deadline_is_told_to_the_late_rank(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, come_late, NULL), 0);
 }
 

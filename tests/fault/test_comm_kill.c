@@ -2,17 +2,11 @@
 /* A rank is killed (SIGKILL) while communicators are made, split and used from the host. Every
  * survivor learns by number who died, within two seconds; nothing is left behind, and the survivors
  * go on with a new communicator. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <dirent.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/stock.h"
 #include "harness/victim.h"
@@ -162,14 +156,12 @@ static void kill_each_rank_at_each_moment(enum ranks_id id)
 
 static void survivors_name_the_dead(void **state)
 {
-    (void)state;
     kill_each_rank_at_each_moment(RANKS_ID_BY_HOST);
 }
 
 /* Here the rendezvous dies with rank 0. */
 static void survivors_name_the_dead_host(void **state)
 {
-    (void)state;
     kill_each_rank_at_each_moment(RANKS_ID_BY_RANK_0);
 }
 
@@ -198,7 +190,6 @@ static int split_before_a_death(struct ranks_context *context)
 
 static void a_split_without_the_dead_goes_on(void **state)
 {
-    (void)state;
     assert_int_equal(num_failed(split_before_a_death, (struct plan){.victim = 2}, RANKS_ID_BY_HOST),
                      0);
 }
@@ -240,7 +231,6 @@ static int die_with_an_heir(struct ranks_context *context)
 
 static void a_child_of_the_dead_does_not_hide_the_death(void **state)
 {
-    (void)state;
     for (int32_t victim = 0; victim < tests_rounds(2, 1); victim++)
         assert_int_equal(
             num_failed(die_with_an_heir, (struct plan){.victim = victim}, RANKS_ID_BY_RANK_0), 0);
@@ -272,7 +262,6 @@ static int lose_the_rendezvous(struct ranks_context *context)
 
 static void the_loss_of_the_rendezvous_is_told(void **state)
 {
-    (void)state;
     assert_int_equal(
         num_failed(lose_the_rendezvous, (struct plan){.victim = 0}, RANKS_ID_BY_RANK_0), 0);
 }

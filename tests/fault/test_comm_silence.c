@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank, or the process of the rendezvous, is stopped: it keeps its connections, and nobody waits for it, yet
  * all are told its name, by the heartbeat. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/cmocka.h"
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 4, SILENCE_MS = 1500, LOOK_MS = 20 };
@@ -91,13 +85,11 @@ static void run(enum ranks_id id, struct plan plan)
 
 static void a_stopped_rank_is_named(void **state)
 {
-    (void)state;
     run(RANKS_ID_BY_HOST, (struct plan){2, "has shown no sign of life for 1500 ms"});
 }
 
 static void a_stopped_rendezvous_is_named_by_its_rank(void **state)
 {
-    (void)state;
     run(RANKS_ID_BY_RANK_0,
         (struct plan){0, "and with it the rendezvous, has shown no sign of life for 1500 ms"});
 }
@@ -117,7 +109,6 @@ static int idle(struct ranks_context *context)
 
 static void idle_ranks_live(void **state)
 {
-    (void)state;
     assert_int_equal(setenv("WEFT_HEARTBEAT_MS", "1500", 1), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, idle, NULL), 0);
 }
@@ -158,7 +149,6 @@ static int be_stopped_with_all(struct ranks_context *context)
 
 static void a_job_that_is_stopped_as_a_whole_goes_on(void **state)
 {
-    (void)state;
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .id = RANKS_ID_BY_RANK_0,
                                           .num_ranks = NUM_RANKS,
@@ -178,7 +168,6 @@ static int be_refused(struct ranks_context *context)
 
 static void a_limit_that_is_too_short_is_refused(void **state)
 {
-    (void)state;
     assert_int_equal(setenv("WEFT_HEARTBEAT_MS", "99", 1), 0);
     assert_int_equal(ranks_run(RANKS_THREADS, 2, be_refused, NULL), 0);
 }

@@ -2,15 +2,10 @@
 /* Operations that one rank never joins: they end at the deadline, or at once when somebody aborts
  * or when that rank destroys its communicator. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
@@ -183,7 +178,6 @@ static void run(enum ranks_mode mode, rank_function function, int32_t aborter, u
 
 static void deadlines(void **state)
 {
-    (void)state;
     run(RANKS_THREADS, miss_deadline, -1, 1000);
     run(RANKS_PROCESSES, miss_deadline, -1, 1000);
 }
@@ -191,7 +185,6 @@ static void deadlines(void **state)
 /* By a rank that waits itself, and by the one that never came. */
 static void aborts(void **state)
 {
-    (void)state;
     run(RANKS_THREADS, be_aborted, 0, 60000);
     run(RANKS_PROCESSES, be_aborted, 0, 60000);
     run(RANKS_THREADS, be_aborted, MISSING, 60000);
@@ -200,7 +193,6 @@ static void aborts(void **state)
 
 static void departures(void **state)
 {
-    (void)state;
     run(RANKS_THREADS, be_left, -1, 60000);
     run(RANKS_PROCESSES, be_left, -1, 60000);
 }
@@ -208,7 +200,6 @@ static void departures(void **state)
 /* Where each rank is a node, and waits for those alone that send it something: all, with all experts. */
 static void over_nodes(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("auto"))
         skip();
     run_on_nodes(RANKS_PROCESSES, NUM_RANKS, miss_deadline, -1, 1000);

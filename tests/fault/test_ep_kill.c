@@ -2,14 +2,9 @@
 /* A rank is killed (SIGKILL) before or during an operation. Every survivor learns of it by number
  * within two seconds, gets rid of its objects without leaving anything behind, and goes on with a
  * communicator of the survivors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/stock.h"
 #include "harness/victim.h"
@@ -138,7 +133,6 @@ static void run(struct plan plan)
 
 static void before_each_operation(void **state)
 {
-    (void)state;
     for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
         run((struct plan){.operation = (enum ep_operation)operation,
                           .moment = BEFORE_OPERATION,
@@ -148,7 +142,6 @@ static void before_each_operation(void **state)
 
 static void in_the_middle_of_large_rows(void **state)
 {
-    (void)state;
     const enum ep_operation operations[] = {EP_DISPATCH, EP_COMBINE};
     for (int i = 0; i < 2; i++)
         for (int32_t victim = tests_rounds(0, 3 * i); victim < NUM_RANKS;
@@ -162,7 +155,6 @@ static void in_the_middle_of_large_rows(void **state)
 
 static void at_random_moments(void **state)
 {
-    (void)state;
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(8, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
             run((struct plan){.operation = (enum ep_operation)operation,
@@ -175,7 +167,6 @@ static void at_random_moments(void **state)
 /* The rendezvous dies with the rank that made the id. */
 static void together_with_the_rendezvous(void **state)
 {
-    (void)state;
     run((struct plan){.operation = EP_DISPATCH,
                       .moment = BEFORE_OPERATION,
                       .id = RANKS_ID_BY_RANK_0,

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks whose calls do not fit together are told so, with a rank and the field, instead of hanging
  * or moving rows to wrong places; a call that is wrong on its own fails before anything is sent. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
@@ -283,7 +278,6 @@ static int disagree_on_each(struct ranks_context *context)
 
 static void every_disagreement(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, disagree_on_each, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, disagree_on_each, NULL), 0);
 }
@@ -292,7 +286,6 @@ static void every_disagreement(void **state)
  * of a rank. */
 static void every_disagreement_between_nodes(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("auto"))
         skip();
     for (int32_t num_nodes = 2; num_nodes <= MAX_RANKS; num_nodes += 2) {
@@ -322,7 +315,6 @@ static int notify_in_place_of_dispatch(struct ranks_context *context)
 
 static void a_notify_among_nodes_of_one_rank(void **state)
 {
-    (void)state;
     int32_t num_nodes = MAX_RANKS;
     if (!tests_network_is_there("auto"))
         skip();
@@ -356,7 +348,6 @@ static int other_index_type(struct ranks_context *context)
 
 static void index_types(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, other_index_type, NULL), 0);
 }
 
@@ -397,7 +388,6 @@ static int wrong_then_right(struct ranks_context *context)
 
 static void wrong_calls_send_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, wrong_then_right, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, wrong_then_right, NULL), 0);
 }

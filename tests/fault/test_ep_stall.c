@@ -2,15 +2,10 @@
 /* A rank is stopped (SIGSTOP) for longer than the deadline. Every survivor names that rank, also one
  * that waits only for another survivor, and also when others have given up and left before. Then the
  * stopped rank goes on, and everybody can destroy everything. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"
 #include "oracle/ep_operation.h"
@@ -187,7 +182,6 @@ static void run(struct plan plan)
 
 static void before_each_operation(void **state)
 {
-    (void)state;
     for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
         run((struct plan){.operation = (enum ep_operation)operation,
                           .moment = BEFORE_OPERATION,
@@ -197,7 +191,6 @@ static void before_each_operation(void **state)
 
 static void behind_another_rank(void **state)
 {
-    (void)state;
     for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
         for (int i = 0; i < tests_rounds(EP_BARRIER, 1); i++)
             run((struct plan){.operation = (enum ep_operation)((moment + i) % EP_BARRIER),
@@ -208,14 +201,12 @@ static void behind_another_rank(void **state)
 
 static void in_a_host_barrier(void **state)
 {
-    (void)state;
     run((struct plan){
         .operation = EP_DISPATCH, .moment = IN_HOST_BARRIER, .victim = 3, .hidden = 16});
 }
 
 static void at_random_moments(void **state)
 {
-    (void)state;
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
             run((struct plan){.operation = (enum ep_operation)operation,
@@ -228,7 +219,6 @@ static void at_random_moments(void **state)
 /* The rendezvous is stopped with the rank that made the id: nobody can be asked. */
 static void together_with_the_rendezvous(void **state)
 {
-    (void)state;
     for (int moment = BEFORE_OPERATION; moment <= BEHIND_ANOTHER; moment += tests_rounds(1, 2))
         run((struct plan){.operation = EP_DISPATCH,
                           .moment = (enum moment)moment,
@@ -241,7 +231,6 @@ static void together_with_the_rendezvous(void **state)
 /* Those of the other node name the rank, too, also where their partners wait for it. */
 static void in_one_of_two_nodes(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("tcp"))
         skip();
     for (int operation = 0; operation < EP_BARRIER; operation++)

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank is killed, or stopped, in the middle of barriers between nodes. Every survivor learns of it by number, gets
  * rid of its communicator, and goes on with one of the survivors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/stock.h"
 #include "harness/victim.h"
@@ -130,7 +125,6 @@ static void killed(void **state)
 /* What the engines do not notice, the heartbeat does. */
 static void stopped(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("tcp"))
         skip();
     run((struct plan){.engine = "tcp", .num_nodes = 4, .victim = 0, .signal = SIGSTOP});

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank is killed in the middle of one-sided operations, of its own node's ranks and of others. Every survivor learns
  * of it by number, from the rendezvous or from the network. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"
 
@@ -120,7 +115,6 @@ static void run(struct plan plan)
 
 static void killed_on_one_node(void **state)
 {
-    (void)state;
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
         run((struct plan){.num_nodes = 1, .victim = victim, .seed = 70 + (uint64_t)victim});
 }

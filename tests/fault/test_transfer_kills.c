@@ -3,14 +3,9 @@
  * 100,000 bytes go both ways between the nodes, or while the communicator is made. Every survivor
  * ends by itself, in time, and has been told by number who died. WEFT_TEST_KILLS says how many, of
  * which every third is in start-up; scripts/kills does thousands. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"
 #include "workload/rng.h"
@@ -165,7 +160,6 @@ static int survive(struct ranks_context *context)
 
 static void survivors_are_told(void **state)
 {
-    (void)state;
     const char *text = getenv("WEFT_TEST_KILLS");
     const char *seed = getenv("WEFT_TEST_SEED");
     const long num_kills = text != NULL ? atol(text) : tests_rounds(FEW_KILLS, 3);

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which algorithm does an operation: pinned ones, what they refuse, and the library's choice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "oracle/coll_call.h"
 
 enum { NUM_RANKS = 3, PACKET_BYTES = 16 << 10, NUM_SIZES = 40 };
@@ -91,7 +85,6 @@ static int check_all_pinned(struct ranks_context *context)
 
 static void pinned(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_pinned, NULL), 0);
 }
 
@@ -118,7 +111,6 @@ static int check_too_large(struct ranks_context *context)
 
 static void too_large_for_packets(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_too_large, NULL), 0);
 }
 
@@ -151,13 +143,11 @@ static int check_choice(struct ranks_context *context)
 
 static void chosen(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_choice, NULL), 0);
 }
 
 static void names(void **state)
 {
-    (void)state;
     assert_string_equal(weft_algorithm_name(WEFT_ALGORITHM_ONESHOT), "oneshot");
     for (int a = 0; a < WEFT_NUM_ALGORITHMS; a++)
         for (int b = 0; b < a; b++)

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Wrong arguments of the collectives: the message names the argument, its value and what is allowed, and
  * nothing has been sent, so that the right call afterwards works. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
 
@@ -144,7 +139,6 @@ static int check_operations(struct ranks_context *context)
 
 static void operations(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_operations, NULL), 0);
 }
 
@@ -215,7 +209,6 @@ static int check_all_to_all_v(struct ranks_context *context)
 
 static void all_to_all_v(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_to_all_v, NULL), 0);
 }
 
@@ -256,7 +249,6 @@ static int check_create(struct ranks_context *context)
 
 static void create(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, 1, check_create, NULL), 0);
 }
 
@@ -276,7 +268,6 @@ static int check_too_many(struct ranks_context *context)
 
 static void too_many_ranks(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, WEFT_COLL_MAX_RANKS + 1, check_too_many, NULL), 0);
 }
 
@@ -306,7 +297,6 @@ static int check_several_nodes(struct ranks_context *context)
 
 static void several_nodes(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, check_several_nodes, NULL), 0);
 }
 

@@ -2,15 +2,10 @@
 /* Operations whose input is the output of the one before, and whose output is where that one's input was,
  * without the host in between: only the order of the stream, and what an operation promises when it has
  * finished, keeps them apart. Integers that wrap around lose nothing, so any mistake is in the end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/coll_oracle.h"
@@ -212,7 +207,6 @@ static void run(enum ranks_mode mode, uint64_t row_bytes, int setup)
 /* The whole buffer of NUM_RANKS rows must fit into the packets of every setup. */
 static void small_rows(void **state)
 {
-    (void)state;
     for (int setup = 0; setup <= COLL_NUM_SETUPS; setup++)
         run(RANKS_THREADS, setup % 2 == 0 ? 8 : 1000, setup);
     run(RANKS_PROCESSES, 40, COLL_NUM_SETUPS);
@@ -221,7 +215,6 @@ static void small_rows(void **state)
 /* More than the small buffers hold; by setups that can. */
 static void large_rows(void **state)
 {
-    (void)state;
     run(RANKS_THREADS, 30000, 0);
     run(RANKS_THREADS, 30000, 3);
     run(RANKS_PROCESSES, 30000, COLL_NUM_SETUPS - 1);

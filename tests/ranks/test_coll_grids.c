@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One and the same call gives the same bits with every algorithm that can do it and every number of
  * blocks and warps. The oracle knows neither: what equals it in all of them is the same in all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
@@ -92,7 +86,6 @@ static int check_all(struct ranks_context *context)
 
 static void every_algorithm_and_grid(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 2; num_ranks <= 6; num_ranks += ep_grid_size(2, 4))
         assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, check_all, NULL), 0);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A hundred thousand small calls back to back, of all operations, sizes and algorithms mixed: buffers are
  * used again and again, and ranks run ahead of each other. Each result is compared. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_trials.h"
 #include "workload/rng.h"
@@ -56,13 +50,11 @@ static void run(enum ranks_mode mode, int32_t num_ranks, int num_calls)
 
 static void in_threads(void **state)
 {
-    (void)state;
     run(RANKS_THREADS, 3, tests_rounds(ep_grid_size(100000, 5000), 10000));
 }
 
 static void in_processes(void **state)
 {
-    (void)state;
     run(RANKS_PROCESSES, 2, tests_rounds(ep_grid_size(20000, 1000), 5000));
 }
 

@@ -2,13 +2,7 @@
 /* Every collective with every element type, operator, algorithm and count, on 1 to 9 ranks, and some of
  * them on up to 32; memory, alignment, values and form are drawn at random for each, unless said
  * otherwise. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_trials.h"
 #include "oracle/oracle_float.h"
@@ -81,7 +75,6 @@ static void add_every_count_and_setup(struct coll_trials *trials)
 
 static void on_one_to_nine_ranks(void **state)
 {
-    (void)state;
     struct met met = {0};
     for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += ep_grid_size(1, 4)) {
         struct coll_trials trials = coll_trials_create(num_ranks);
@@ -98,7 +91,6 @@ static void on_one_to_nine_ranks(void **state)
  * to that where it is no more than MAX_BYTES. */
 static void large(void **state)
 {
-    (void)state;
     enum { MAX_BYTES = 9 << 20 };
     const uint64_t smallest = counts[NUM_COUNTS - 1];
     uint32_t reached = 0; /* a bit for each type that was reduced with LARGE_COUNT */
@@ -136,7 +128,6 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
 
 static void in_processes(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 2; num_ranks <= 5; num_ranks += 3)
         random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(300, 50));
 }
@@ -154,7 +145,6 @@ static void every_operation_and_setup(int32_t num_ranks)
 
 static void many_ranks(void **state)
 {
-    (void)state;
     const int32_t first = tests_rounds(ep_grid_size(MAX_RANKS + 1, 16), 16);
     for (int32_t num_ranks = first; num_ranks <= 16; num_ranks++)
         every_operation_and_setup(num_ranks);

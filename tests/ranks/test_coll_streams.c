@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Several weft_colls at once, on communicators of their own and on one; a weft_coll beside a weft_ep; and
  * one weft_coll on several streams. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
@@ -149,13 +144,11 @@ static void run(rank_function function, const struct ep_world *world)
 
 static void communicators_at_once(void **state)
 {
-    (void)state;
     run(in_several_comms, NULL);
 }
 
 static void colls_at_once_on_one_communicator(void **state)
 {
-    (void)state;
     run(in_several_colls, NULL);
 }
 
@@ -188,7 +181,6 @@ static int on_alternating_streams(struct ranks_context *context)
 
 static void alternating_streams(void **state)
 {
-    (void)state;
     run(on_alternating_streams, NULL);
 }
 
@@ -240,7 +232,6 @@ static int beside_ep(struct ranks_context *context)
 
 static void coll_and_ep_on_one_stream(void **state)
 {
-    (void)state;
     const struct ep_case spec = {.seed = 41,
                                  .num_ranks = NUM_RANKS,
                                  .max_tokens = 10,

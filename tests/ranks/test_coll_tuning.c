@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* WEFT_TUNING: rank 0's table chooses on all ranks, with blocks and warps that change no result, and what is
  * wrong with it all ranks are told. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
@@ -20,14 +15,12 @@ static char path[] = "/tmp/weft-tuning-XXXXXX";
 
 static int open_file(void **state)
 {
-    (void)state;
     const int fd = mkstemp(path);
     return fd < 0 || close(fd) != 0;
 }
 
 static int remove_file(void **state)
 {
-    (void)state;
     return unlink(path);
 }
 
@@ -120,7 +113,6 @@ static int create_and_check(struct ranks_context *context)
 
 static void rank_0_chooses_for_all(void **state)
 {
-    (void)state;
     static const char *const rows[] = {
         "3 all_reduce 1K twoshot 2 3",
         "3 all_reduce 64K oneshot 3 0",
@@ -161,7 +153,6 @@ static int create_and_fail(struct ranks_context *context)
 
 static void all_ranks_are_told(void **state)
 {
-    (void)state;
     static const char *const rows[] = {"3 all_reduce inf twoshot 0 0",
                                        "3 broadcast inf twoshot 0 0", NULL};
     write_table(rows);
@@ -192,7 +183,6 @@ static int call_with_other_counts(struct ranks_context *context)
 
 static void other_counts_with_other_blocks(void **state)
 {
-    (void)state;
     static const char *const rows[] = {"3 all_reduce 1K twoshot 2 1",
                                        "3 all_reduce inf twoshot 5 2", NULL};
     write_table(rows);

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Communicators between threads and between processes: meeting, teams, splits, host collectives. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <stdlib.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -84,7 +78,6 @@ static int meet_and_gather(struct ranks_context *context)
 
 static void ranks_meet_and_gather(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(1, 4))
         run_in_both_modes(num_ranks, meet_and_gather);
@@ -92,7 +85,6 @@ static void ranks_meet_and_gather(void **state)
 
 static void the_rendezvous_may_live_in_rank_0(void **state)
 {
-    (void)state;
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 5};
     assert_int_equal(ranks_run_with(&options, meet_and_gather), 0);
@@ -116,7 +108,6 @@ static int gather_the_largest(struct ranks_context *context)
 
 static void blobs_may_have_a_mebibyte(void **state)
 {
-    (void)state;
     run_in_both_modes(4, gather_the_largest);
 }
 
@@ -139,7 +130,6 @@ static int meet_again(struct ranks_context *context)
 
 static void an_id_serves_one_communicator_after_another(void **state)
 {
-    (void)state;
     run_in_both_modes(4, meet_again);
 }
 
@@ -169,7 +159,6 @@ static int meet_twice(struct ranks_context *context)
 
 static void two_communicators_at_once(void **state)
 {
-    (void)state;
     struct ranks_options options = {
         .mode = RANKS_THREADS, .num_ranks = 4, .shared_bytes = sizeof(weft_unique_id)};
     assert_int_equal(ranks_run_with(&options, meet_twice), 0);
@@ -231,7 +220,6 @@ static int see_teams(struct ranks_context *context)
 
 static void teams_of_virtual_nodes(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 6; num_ranks <= tests_rounds(9, 6); num_ranks += 3)
         run_in_both_modes(num_ranks, see_teams);
 }
@@ -268,7 +256,6 @@ static int split_into_colors(struct ranks_context *context)
 
 static void splits_form_new_communicators(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(2, 4))
         run_in_both_modes(num_ranks, split_into_colors);
@@ -294,7 +281,6 @@ static int split_deeply(struct ranks_context *context)
 
 static void children_outlive_their_parents(void **state)
 {
-    (void)state;
     run_in_both_modes(tests_rounds(8, 4), split_deeply);
 }
 

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Communicators from the environments of launchers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
@@ -149,7 +143,6 @@ static struct plan plan_of(enum style style)
 
 static void every_launcher_starts_a_world(void **state)
 {
-    (void)state;
     for (int style = 0; style < NUM_STYLES; style += tests_rounds(1, 2)) {
         struct plan plan = plan_of((enum style)style);
         const struct ranks_options options = {.mode = RANKS_PROCESSES,
@@ -186,7 +179,6 @@ static int start_alone(struct ranks_context *context)
 
 static void without_a_launcher_there_is_one_rank(void **state)
 {
-    (void)state;
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1};
     assert_int_equal(ranks_run_with(&options, start_alone), 0);
@@ -217,7 +209,6 @@ static int see_nodes(struct ranks_context *context)
 
 static void settings_come_from_the_environment(void **state)
 {
-    (void)state;
     struct plan plan = plan_of(SLURM);
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .id = RANKS_ID_NONE,
@@ -244,7 +235,6 @@ static int come_late(struct ranks_context *context)
 
 static void the_rendezvous_may_come_last(void **state)
 {
-    (void)state;
     struct plan plan = plan_of(TORCHRUN);
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .id = RANKS_ID_NONE,
@@ -268,7 +258,6 @@ static int find_the_port_taken(struct ranks_context *context)
 
 static void a_port_that_is_taken_is_named(void **state)
 {
-    (void)state;
     struct plan plan = plan_of(OPEN_MPI_HOSTS);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)plan.port)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -283,7 +272,6 @@ static void a_port_that_is_taken_is_named(void **state)
 
 static int forget_environment(void **state)
 {
-    (void)state;
     static const char *const names[] = {"WEFT_ID",
                                         "RANK",
                                         "WORLD_SIZE",

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is said when ranks do not fit together, do not come, leave or abort. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <pthread.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <pthread.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -74,7 +68,6 @@ static int claim_the_same_rank(struct ranks_context *context)
 
 static void ranks_that_disagree_are_told_so(void **state)
 {
-    (void)state;
     run_in_both_modes(4, disagree_on_num_ranks);
     run_in_both_modes(4, disagree_on_num_nodes);
     run_in_both_modes(4, claim_the_same_rank);
@@ -97,7 +90,6 @@ static int gather_different_sizes(struct ranks_context *context)
 
 static void gathers_of_different_sizes(void **state)
 {
-    (void)state;
     run_in_both_modes(4, gather_different_sizes);
 }
 
@@ -141,7 +133,6 @@ static int mistake_the_secret(struct ranks_context *context)
 
 static void a_wrong_secret_is_called_that(void **state)
 {
-    (void)state;
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 3};
     assert_int_equal(ranks_run_with(&options, mistake_the_secret), 0);
@@ -173,7 +164,6 @@ static int miss_a_gather(struct ranks_context *context)
 
 static void missing_ranks_are_named(void **state)
 {
-    (void)state;
     run_in_both_modes(5, miss_ranks);
     run_in_both_modes(1, miss_the_rendezvous);
     run_in_both_modes(3, miss_a_gather);
@@ -201,7 +191,6 @@ static int leave_early(struct ranks_context *context)
 
 static void a_rank_that_left_is_named_when_needed(void **state)
 {
-    (void)state;
     run_in_both_modes(4, leave_early);
 }
 
@@ -227,7 +216,6 @@ static int outlive_the_rendezvous(struct ranks_context *context)
 
 static void the_rank_of_the_rendezvous_may_leave(void **state)
 {
-    (void)state;
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 4};
     assert_int_equal(ranks_run_with(&options, outlive_the_rendezvous), 0);
@@ -262,13 +250,11 @@ static int abort_a_wait(struct ranks_context *context)
 
 static void an_abort_ends_all_waits(void **state)
 {
-    (void)state;
     run_in_both_modes(1 + 3, abort_a_wait);
 }
 
 static void bad_arguments_are_named(void **state)
 {
-    (void)state;
     weft_comm *comm = NULL;
     weft_unique_id id = {{0}};
     weft_comm_config config = config_of(0, 0);

@@ -2,14 +2,9 @@
 /* Backward passes through the handle of the forward pass: the gradient of dispatch is combine, that
  * of combine is dispatch. So the two are adjoint: <dispatch(x), y> = <x, combine(y)>, exactly where
  * all values are small integers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 #include "workload/rng.h"
@@ -243,19 +238,16 @@ static void run(layer_function function)
 
 static void dispatch_and_combine_are_adjoint(void **state)
 {
-    (void)state;
     run(adjoint);
 }
 
 static void weights_round_trip(void **state)
 {
-    (void)state;
     run(weights_come_back);
 }
 
 static void rows_round_trip(void **state)
 {
-    (void)state;
     run(there_and_back);
 }
 

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* weft_barrier: nobody passes before all have come, of all nodes, and memory written before it is read after, where
  * ranks can reach it. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
@@ -130,7 +125,6 @@ static void run(enum ranks_mode mode, int32_t num_ranks)
 
 static void in_threads(void **state)
 {
-    (void)state;
     run(RANKS_THREADS, 1);
     run(RANKS_THREADS, 2);
     run(RANKS_THREADS, 5);
@@ -138,7 +132,6 @@ static void in_threads(void **state)
 
 static void in_processes(void **state)
 {
-    (void)state;
     run(RANKS_PROCESSES, 3);
 }
 
@@ -174,7 +167,6 @@ static int alternate(struct ranks_context *context)
 
 static void on_alternating_streams(void **state)
 {
-    (void)state;
     int32_t num_nodes = 1;
     assert_int_equal(ranks_run(RANKS_THREADS, 4, alternate, &num_nodes), 0);
     num_nodes = 2;

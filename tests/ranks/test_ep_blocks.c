@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Results do not depend on how many blocks and warps run an operation, on any rank. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
@@ -56,7 +50,6 @@ static void run_grids(enum ranks_mode mode, int32_t num_ranks, int32_t max_token
 /* Fewer tokens than warps, about as many, and many more. */
 static void in_threads(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += 4) {
         run_grids(RANKS_THREADS, num_ranks, 3);
         run_grids(RANKS_THREADS, num_ranks, 33);
@@ -66,14 +59,12 @@ static void in_threads(void **state)
 
 static void in_processes(void **state)
 {
-    (void)state;
     run_grids(RANKS_PROCESSES, 4, 20);
 }
 
 /* Where rings need more warps than the grid has, there are more. */
 static void over_nodes(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("auto"))
         skip();
     run_grids_on_nodes(RANKS_THREADS, 4, 2, 3);

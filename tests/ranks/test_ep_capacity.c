@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Capacity mode: nobody waits for counts, and outputs may be too small. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
@@ -36,14 +30,12 @@ static void every_capacity(enum ranks_mode mode, int32_t num_ranks)
 
 static void capacities_in_threads(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += 2)
         every_capacity(RANKS_THREADS, num_ranks);
 }
 
 static void capacities_in_processes(void **state)
 {
-    (void)state;
     every_capacity(RANKS_PROCESSES, 4);
 }
 
@@ -81,7 +73,6 @@ static int layers_without_waiting(struct ranks_context *context)
 
 static void without_waiting(void **state)
 {
-    (void)state;
     const enum ep_capacity capacities[] = {EP_CAPACITY_MORE, EP_CAPACITY_LESS, EP_CAPACITY_BY_RANK};
     const int32_t max_nodes = tests_max_nodes(2);
     for (int i = 0; i < 3 * max_nodes; i++) {
@@ -121,7 +112,6 @@ static int most_of_several(struct ranks_context *context)
 
 static void check_tells_the_most(void **state)
 {
-    (void)state;
     struct ep_case spec = usual;
     spec.num_ranks = 3;
     struct ep_world *world = ep_world_create(&spec);

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Combine: every number format and row length, biases, weights, and sums that show their order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "oracle/ep_trials.h"
 
 static const int64_t lengths[] = {1, 3, 8, 17, 64, 1000, 7168};
@@ -34,7 +28,6 @@ static void every_length(enum ranks_mode mode, int32_t num_ranks)
 
 static void lengths_in_threads(void **state)
 {
-    (void)state;
     every_length(RANKS_THREADS, 1);
     every_length(RANKS_THREADS, 4);
     every_length(RANKS_THREADS, 7);
@@ -42,7 +35,6 @@ static void lengths_in_threads(void **state)
 
 static void lengths_in_processes(void **state)
 {
-    (void)state;
     every_length(RANKS_PROCESSES, 2);
     every_length(RANKS_PROCESSES, 8);
 }
@@ -50,7 +42,6 @@ static void lengths_in_processes(void **state)
 /* Infinities, NaNs, signed zeros, subnormals, overflow, ties: bit for bit. */
 static void special_values(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += ep_grid_size(2, 4)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int i = 0; i < 4 * NUM_DTYPES; i++) {
@@ -69,7 +60,6 @@ static void special_values(void **state)
 /* Tokens that went nowhere give bias, or +0. */
 static void every_bias_and_routing(void **state)
 {
-    (void)state;
     struct ep_trials trials = ep_trials_create(5, 0);
     for (int i = 0; i < 4 * EP_NUM_ROUTINGS; i++) {
         struct ep_case spec = usual;
@@ -83,7 +73,6 @@ static void every_bias_and_routing(void **state)
 
 static void every_alignment(void **state)
 {
-    (void)state;
     const uint64_t distances[] = {1, 2, 3, 4, 8, 15, 16, 33};
     struct ep_trials trials = ep_trials_create(3, 0);
     for (int i = 0; i < 8 * NUM_DTYPES; i++) {

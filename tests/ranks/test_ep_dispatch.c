@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Dispatch: every row size, several planes, strides, alignments, optional outputs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "oracle/ep_trials.h"
 
 static const uint64_t row_sizes[] = {1,  2,   3,   7,    15,   16,   17,    31,   32,
@@ -31,7 +25,6 @@ static void every_row_size(enum ranks_mode mode, int32_t num_ranks)
 
 static void row_sizes_in_threads(void **state)
 {
-    (void)state;
     every_row_size(RANKS_THREADS, 1);
     every_row_size(RANKS_THREADS, 4);
     every_row_size(RANKS_THREADS, 9);
@@ -39,7 +32,6 @@ static void row_sizes_in_threads(void **state)
 
 static void row_sizes_in_processes(void **state)
 {
-    (void)state;
     every_row_size(RANKS_PROCESSES, 2);
     every_row_size(RANKS_PROCESSES, 8);
 }
@@ -47,7 +39,6 @@ static void row_sizes_in_processes(void **state)
 /* Source and destination off by every small distance, with sizes around the 16-byte path. */
 static void every_alignment(void **state)
 {
-    (void)state;
     const uint64_t distances[] = {0, 1, 2, 4, 8, 15};
     const uint64_t sizes[] = {16, 17, 48, 1000, 4096};
     struct ep_trials trials = ep_trials_create(3, 0);
@@ -62,7 +53,6 @@ static void every_alignment(void **state)
 
 static void strided_sources(void **state)
 {
-    (void)state;
     const uint64_t gaps[] = {1, 5, 16, 64, 4096};
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int i = 0; i < 25; i++) {
@@ -75,7 +65,6 @@ static void strided_sources(void **state)
 
 static void any_number_of_planes(void **state)
 {
-    (void)state;
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int32_t num_planes = 0; num_planes <= WEFT_MAX_PLANES; num_planes++) {
         struct ep_trial *trial = ep_trials_add(&trials, &usual);
@@ -91,7 +80,6 @@ static void any_number_of_planes(void **state)
 
 static void every_set_of_outputs(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 5; num_ranks += 2) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int i = 0; i < 24; i++) {
@@ -110,7 +98,6 @@ static void every_set_of_outputs(void **state)
 /* Enough rows that every warp of every block has several of them for every rank. */
 static void many_tokens(void **state)
 {
-    (void)state;
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int i = 0; i < 4; i++) {
         struct ep_case spec = usual;

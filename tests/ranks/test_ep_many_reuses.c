@@ -2,13 +2,7 @@
 /* Thousands of dispatches and combines of one small handle, back to back, into the same buffers.
  * The stream itself, where it can, changes the input before each dispatch and looks at the output
  * after it, so that a peer that runs ahead and writes too early, or reads too late, is seen. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
@@ -176,20 +170,17 @@ static void run_chains(enum ranks_mode mode, int32_t num_ranks, int32_t num_node
 
 static void in_threads(void **state)
 {
-    (void)state;
     run_chains(RANKS_THREADS, 3, 1);
 }
 
 static void in_processes(void **state)
 {
-    (void)state;
     run_chains(RANKS_PROCESSES, 2, 1);
 }
 
 /* Every slot is used in every operation, and by other ones in turn. */
 static void over_nodes(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("auto"))
         skip();
     run_chains(RANKS_THREADS, 3, 3);

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The layer over several nodes: all shapes of routing and of rows, and rings of all sizes, the smallest among them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
@@ -61,7 +56,6 @@ static void add_token_shapes(struct ep_trials *trials)
 
 static void every_token_shape(void **state)
 {
-    (void)state;
     run_shapes(0, 1, add_token_shapes);
 }
 
@@ -80,7 +74,6 @@ static void add_routings_and_placements(struct ep_trials *trials)
 
 static void every_routing_and_placement(void **state)
 {
-    (void)state;
     run_shapes(0, 1, add_routings_and_placements);
 }
 
@@ -99,7 +92,6 @@ static void add_topks(struct ep_trials *trials)
 
 static void every_topk(void **state)
 {
-    (void)state;
     run_shapes(2, 2, add_topks);
 }
 
@@ -117,7 +109,6 @@ static void add_numbers_of_experts(struct ep_trials *trials)
 
 static void any_number_of_experts(void **state)
 {
-    (void)state;
     run_shapes(1, 3, add_numbers_of_experts);
 }
 
@@ -142,7 +133,6 @@ static void add_row_sizes(struct ep_trials *trials)
 
 static void every_row_size(void **state)
 {
-    (void)state;
     run_shapes(1, 2, add_row_sizes);
 }
 
@@ -167,7 +157,6 @@ static void add_unrounded_sums(struct ep_trials *trials)
 
 static void sums_that_cross_unrounded(void **state)
 {
-    (void)state;
     run_shapes(0, 2, add_unrounded_sums);
 }
 
@@ -190,7 +179,6 @@ static void add_planes(struct ep_trials *trials)
 
 static void any_number_of_planes(void **state)
 {
-    (void)state;
     run_shapes(0, 4, add_planes);
 }
 
@@ -211,7 +199,6 @@ static void add_capacities(struct ep_trials *trials)
 
 static void every_capacity(void **state)
 {
-    (void)state;
     run_shapes(0, 2, add_capacities);
 }
 
@@ -276,7 +263,6 @@ static void add_rings(struct ep_trials *trials)
 
 static void every_ring(void **state)
 {
-    (void)state;
     run_shapes(0, 1, add_rings);
 }
 
@@ -298,7 +284,6 @@ static void add_many_tokens(struct ep_trials *trials)
 
 static void many_tokens(void **state)
 {
-    (void)state;
     run_shapes(1, 3, add_many_tokens);
 }
 
@@ -319,7 +304,6 @@ static void add_random_trials(struct ep_trials *trials)
 
 static void everything_at_random(void **state)
 {
-    (void)state;
     run_shapes(0, 1, add_random_trials);
 }
 
@@ -374,7 +358,6 @@ static int try_slots(struct ranks_context *context)
 
 static void slots_that_are_too_small_are_refused(void **state)
 {
-    (void)state;
     struct ep_case spec = usual;
     if (!tests_network_is_there("auto"))
         skip();
@@ -409,7 +392,6 @@ static int try_wires(struct ranks_context *context)
 
 static void wires_that_are_wrong(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("auto"))
         skip();
     assert_int_equal(ranks_run(RANKS_THREADS, 2, try_wires, NULL), 0);

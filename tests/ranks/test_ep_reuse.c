@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Handles used many times, filled again, and many at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
@@ -58,7 +52,6 @@ static int many_uses(struct ranks_context *context)
 
 static void one_filling_many_uses(void **state)
 {
-    (void)state;
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_case spec = usual;
@@ -137,7 +130,6 @@ static int fill_again_ahead(struct ranks_context *context)
 
 static void handles_filled_again(void **state)
 {
-    (void)state;
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_world *worlds[NUM_WORLDS];
@@ -206,7 +198,6 @@ static int many_at_once(struct ranks_context *context)
 
 static void many_handles_at_once(void **state)
 {
-    (void)state;
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_world *worlds[NUM_WORLDS];

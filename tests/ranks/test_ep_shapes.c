@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Layout, notify, dispatch and combine over all shapes of routing: ranks, ragged token counts,
  * top-k, experts, placements, nodes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
@@ -16,7 +10,6 @@ static const struct ep_case usual = {
 
 static void every_token_shape(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(1, 4)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int tokens = 0; tokens < EP_NUM_TOKENS; tokens++) {
@@ -31,7 +24,6 @@ static void every_token_shape(void **state)
 
 static void every_routing_and_placement(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(ep_grid_size(1, 3), 3)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int i = 0; i < EP_NUM_ROUTINGS * EP_NUM_PLACEMENTS; i++) {
@@ -48,7 +40,6 @@ static void every_routing_and_placement(void **state)
 
 static void every_topk(void **state)
 {
-    (void)state;
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int32_t num_topk = 1; num_topk <= 17; num_topk++) {
         struct ep_case spec = usual;
@@ -64,7 +55,6 @@ static void every_topk(void **state)
 
 static void any_number_of_experts(void **state)
 {
-    (void)state;
     const int32_t num_experts[] = {1, 2, 3, 5, 6, 7, 13, 60, 257};
     for (int32_t num_ranks = 2; num_ranks <= 8; num_ranks += 3) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
@@ -80,7 +70,6 @@ static void any_number_of_experts(void **state)
 
 static void expert_alignment(void **state)
 {
-    (void)state;
     const int32_t alignments[] = {0, 1, 2, 3, 16, 128, 1000};
     struct ep_trials trials = ep_trials_create(3, 0);
     for (int i = 0; i < 7; i++) {
@@ -95,7 +84,6 @@ static void expert_alignment(void **state)
 
 static void virtual_nodes(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("auto"))
         skip();
     const int32_t num_ranks[] = {2, 4, 6, 8, 9};
@@ -113,7 +101,6 @@ static void virtual_nodes(void **state)
 
 static void many_ranks(void **state)
 {
-    (void)state;
     const int32_t num_ranks[] = {16, 33, 64};
     /* A GPU has 32 queues for the kernels of ranks that share it. */
     for (int i = 0; i < (tests_on_cuda() ? 1 : ep_grid_size(3, 1)); i++) {
@@ -144,14 +131,12 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
 
 static void everything_at_random_in_threads(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 9; num_ranks += tests_rounds(1, 3))
         random_trials(RANKS_THREADS, num_ranks, ep_grid_size(100, 8));
 }
 
 static void everything_at_random_in_processes(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 8; num_ranks *= tests_rounds(2, 4))
         random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(40, 4));
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* weft_ep_query_sizes: an arena of the size it tells holds the outputs of the worst case, and one
  * that is a byte smaller does not; memory over several nodes is as the formulas of docs/network.md have it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
@@ -122,7 +116,6 @@ static int check_sizes(struct ranks_context *context)
 
 static void arenas_fit_exactly(void **state)
 {
-    (void)state;
     struct ep_world *world = ep_world_create(&usual);
     assert_int_equal(ranks_run(RANKS_THREADS, 3, check_sizes, world), 0);
     ep_world_destroy(world);
@@ -131,7 +124,6 @@ static void arenas_fit_exactly(void **state)
 /* A rank without experts gets nothing. */
 static void with_other_placements(void **state)
 {
-    (void)state;
     for (int placement = 0; placement < EP_NUM_PLACEMENTS; placement++) {
         struct ep_case spec = usual;
         spec.placement = (enum ep_placement)placement;
@@ -171,7 +163,6 @@ static int check_heap_bytes(struct ranks_context *context)
 
 static void heap_is_given_back(void **state)
 {
-    (void)state;
     struct ep_world *world = ep_world_create(&usual);
     assert_int_equal(ranks_run(RANKS_THREADS, 3, check_heap_bytes, world), 0);
     ep_world_destroy(world);
@@ -202,7 +193,6 @@ static int ask_for_too_much(struct ranks_context *context)
 
 static void too_much(void **state)
 {
-    (void)state;
     struct ep_case spec = usual;
     spec.num_ranks = 1;
     struct ep_world *world = ep_world_create(&spec);
@@ -360,7 +350,6 @@ static int check_node_sizes(struct ranks_context *context)
 
 static void memory_over_nodes(void **state)
 {
-    (void)state;
     const int32_t shapes[][2] = {{2, 1}, {2, 2}, {3, 2}, {8, 1}}; /* nodes of ranks */
     if (!tests_network_is_there("auto"))
         skip();

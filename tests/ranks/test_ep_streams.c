@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Several communicators, several weft_eps, several streams, all at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
@@ -142,13 +136,11 @@ static void run_with_worlds(rank_function function)
 
 static void communicators_at_once(void **state)
 {
-    (void)state;
     run_with_worlds(in_several_comms);
 }
 
 static void eps_at_once_on_one_communicator(void **state)
 {
-    (void)state;
     run_with_worlds(in_several_eps);
 }
 
@@ -201,7 +193,6 @@ static int on_alternating_streams(struct ranks_context *context)
 
 static void alternating_streams(void **state)
 {
-    (void)state;
     const int32_t max_nodes = tests_max_nodes(2);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes++) {
         struct ep_case spec = usual;

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Real routing: every layer of the traces of a real model. They are read from WEFT_TRACE_DIR, or
  * from beside the source tree; without them the test is skipped. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
@@ -104,14 +99,12 @@ static void run_trace(int which, int32_t num_ranks)
 
 static void on_4_ranks(void **state)
 {
-    (void)state;
     for (int which = 0; which < NUM_TRACES; which++)
         run_trace(which, 4);
 }
 
 static void on_8_ranks(void **state)
 {
-    (void)state;
     for (int which = 0; which < NUM_TRACES; which += tests_rounds(1, NUM_TRACES))
         run_trace(which, 8);
 }

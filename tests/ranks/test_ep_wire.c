@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* How much crosses the network: a token's row once for each other node that has one of its experts, and in combine a
  * row back; with rows of 14 KiB all else, headers and credits, is below 2 % unless slots hold but one row. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 

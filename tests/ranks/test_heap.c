@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The symmetric heap and its arenas. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
 #include <unistd.h>
 
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
@@ -120,7 +114,6 @@ static int share_memory(struct ranks_context *context)
 
 static void ranks_see_each_others_memory(void **state)
 {
-    (void)state;
     static const int32_t counts[] = {1, 2, 4, MAX_RANKS};
     const size_t step = (size_t)tests_rounds(1, 2);
     for (size_t index = 0; index < sizeof(counts) / sizeof(counts[0]); index += step)
@@ -160,7 +153,6 @@ static int map_own_node(struct ranks_context *context)
 
 static void nodes_map_their_own_memory_alone(void **state)
 {
-    (void)state;
     run_in_both_modes(4, map_own_node);
 }
 
@@ -210,7 +202,6 @@ static int alloc_and_free(struct ranks_context *context)
 
 static void what_is_freed_can_be_had_again(void **state)
 {
-    (void)state;
     run_in_both_modes(3, alloc_and_free);
 }
 
@@ -267,7 +258,6 @@ static int grow(struct ranks_context *context)
 
 static void heaps_grow_to_their_limit(void **state)
 {
-    (void)state;
     run_in_both_modes(3, grow);
 }
 
@@ -293,7 +283,6 @@ static int ask_for_too_much(struct ranks_context *context)
 
 static void lack_of_memory_is_an_error(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, ask_for_too_much, NULL), 0);
 }
 
@@ -338,7 +327,6 @@ static int disagree_on_the_heap(struct ranks_context *context)
 
 static void ranks_that_disagree_are_told_so(void **state)
 {
-    (void)state;
     run_in_both_modes(3, disagree);
     run_in_both_modes(3, disagree_on_the_heap);
 }
@@ -388,13 +376,11 @@ static int use_an_arena(struct ranks_context *context)
 
 static void arenas_are_each_ranks_own(void **state)
 {
-    (void)state;
     run_in_both_modes(4, use_an_arena);
 }
 
 static void null_objects_are_refused(void **state)
 {
-    (void)state;
     void *ptr;
     weft_heap_info info;
     weft_arena *arena;

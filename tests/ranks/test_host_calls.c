@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls in which the hosts of all ranks take part, and that do not fit together: every pair of them, and the
  * same ones with other arguments. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/host_calls.h"
 #include "harness/machine.h"
 
@@ -76,7 +71,6 @@ static int make_all_pairs(struct ranks_context *context)
 
 static void every_pair_of_different_calls(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, make_all_pairs, NULL), 0);
     if (tests_rounds(2, 1) == 2)
         assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, make_all_pairs, NULL), 0);
@@ -106,7 +100,6 @@ static int differ_in_arguments(struct ranks_context *context)
 
 static void the_same_call_with_other_arguments(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, differ_in_arguments, NULL), 0);
 }
 

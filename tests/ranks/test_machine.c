@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Which machine communicators are on, and what weft_machine_query tells of machines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -42,7 +37,6 @@ static int see_machine(struct ranks_context *context)
 
 static void communicators_have_the_machine_asked_for(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, see_machine, NULL), 0);
 }
 
@@ -105,7 +99,6 @@ static int query_auto(struct ranks_context *context)
 
 static void machines_are_described(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 1, query, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 1, query_auto, NULL), 0);
 }

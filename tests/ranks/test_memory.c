@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of one rank: weft_memory_alloc, free and copy. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
 #include "oracle/ep_data.h"
@@ -65,7 +60,6 @@ static int allocate(struct ranks_context *context)
 
 static void memory_is_zeroed_and_aligned(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, 3, allocate, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, allocate, NULL), 0);
 }
@@ -114,7 +108,6 @@ static int copy_everywhere(struct ranks_context *context)
 
 static void copies_go_everywhere(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, 3, copy_everywhere, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 3, copy_everywhere, NULL), 0);
 }
@@ -145,7 +138,6 @@ static int give_wrong_arguments(struct ranks_context *context)
 
 static void wrong_arguments_are_refused(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, 1, give_wrong_arguments, NULL), 0);
 }
 

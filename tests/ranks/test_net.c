@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The network of a communicator: which one it has, who has none, and what it says when it cannot be had. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -86,19 +81,16 @@ static void run_with(const char *engine, rank_function function)
 
 static void communicators_of_several_nodes_have_one_over_shm(void **state)
 {
-    (void)state;
     run_with("shm", see_shm);
 }
 
 static void communicators_of_several_nodes_have_one_over_tcp(void **state)
 {
-    (void)state;
     run_with("tcp", see_tcp);
 }
 
 static void communicators_of_several_nodes_have_one_over_ucx(void **state)
 {
-    (void)state;
     run_with("ucx", see_ucx);
 }
 
@@ -117,7 +109,6 @@ static int disagree(struct ranks_context *context)
 
 static void ranks_must_have_the_same_engine(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("ucx"))
         skip();
     assert_int_equal(ranks_run(RANKS_PROCESSES, 4, disagree, NULL), 0);
@@ -153,7 +144,6 @@ static int demand_rdma_on_a_node(struct ranks_context *context)
 
 static void some_may_demand_what_there_is_not(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("ucx"))
         skip();
     for (int trial = 0; trial < 5; trial++)
@@ -196,7 +186,6 @@ static int listen_nowhere(struct ranks_context *context)
 
 static void devices_must_exist(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, listen_nowhere, NULL), 0);
     if (!tests_network_is_there("ucx"))
         skip();
@@ -215,7 +204,6 @@ static int ask_wrongly(struct ranks_context *context)
 
 static void what_cannot_be_had_is_an_error(void **state)
 {
-    (void)state;
     if (!tests_network_is_there("shm"))
         skip();
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, demand_what_there_is_not, NULL), 0);

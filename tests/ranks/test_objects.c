@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* How objects end: in any order, with work queued, twice; and calls with objects that are gone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -180,7 +175,6 @@ static int end_in_order(struct ranks_context *context)
 
 static void objects_end_in_any_order(void **state)
 {
-    (void)state;
     for (int first = 0; first < NUM_KINDS; first++) {
         for (int second = 0; second < NUM_KINDS; second++) {
             struct ending ending = {(enum kind)first, (enum kind)second};
@@ -218,7 +212,6 @@ static int end_without_the_other(struct ranks_context *context)
 
 static void work_that_waits_in_vain_ends_at_its_deadline(void **state)
 {
-    (void)state;
     for (int first = 0; first < NUM_KINDS; first++) {
         struct ending ending = {(enum kind)first, first == COMM ? CHILD : COMM};
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, end_without_the_other, &ending), 0);
@@ -247,7 +240,6 @@ static int outlive_the_communicator(struct ranks_context *context)
 
 static void streams_events_and_splits_outlive_a_communicator(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, outlive_the_communicator, NULL), 0);
 }
 
@@ -461,7 +453,6 @@ static int use_what_is_gone(struct ranks_context *context)
 
 static void what_is_gone_is_refused_by_name(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_what_is_gone, NULL), 0);
 }
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* One-sided operations, on one node and on several: what they do to memory, against a model that every rank computes
  * for itself, and what signals, fences and quiet tell. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -420,25 +415,21 @@ static void run_on_all_shapes(rank_function function, enum who_reads reader)
 
 static void random_operations_do_what_a_model_does(void **state)
 {
-    (void)state;
     run_on_all_shapes(play_randomly, READ_BY_THE_HOST);
 }
 
 static void signals_come_after_the_bytes(void **state)
 {
-    (void)state;
     run_on_all_shapes(write_letters, READ_BY_PROGRAMS);
 }
 
 static void a_stream_signals_another_of_its_rank(void **state)
 {
-    (void)state;
     run_on_all_shapes(signal_itself, READ_BY_PROGRAMS);
 }
 
 static void concurrent_fetch_adds_give_distinct_values(void **state)
 {
-    (void)state;
     run_on_all_shapes(draw_tickets, READ_BY_PROGRAMS);
 }
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* One-sided operations that cannot be done: wrong arguments, words that nobody adds to, ranks that have left. And
  * communicators of every n-th rank, on which they work as on others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -214,26 +209,22 @@ static void run_on_nodes(rank_function function, uint32_t timeout_ms)
 
 static void wrong_arguments_are_named(void **state)
 {
-    (void)state;
     run_on_nodes(call_wrongly, 0);
 }
 
 static void a_wait_in_vain_names_the_word_and_no_rank(void **state)
 {
-    (void)state;
     /* Ranks that share a GPU take turns there, also while they meet. */
     run_on_nodes(wait_in_vain, (uint32_t)tests_rounds(300, 2000));
 }
 
 static void a_rank_that_has_left_is_named(void **state)
 {
-    (void)state;
     run_on_nodes(leave_early, 0);
 }
 
 static void every_second_rank_is_a_communicator(void **state)
 {
-    (void)state;
     run_on_nodes(split_by_stride, 0);
 }
 

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments that share memory: what a call writes may be nothing else that it is given. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
@@ -297,7 +292,6 @@ static int call_with_overlaps(struct ranks_context *context)
 
 static void overlaps_are_refused_with_both_names(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, call_with_overlaps, NULL), 0);
 }
 

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered memory: reached where it is between ranks of one process, staged between others, with the same
  * results. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "harness/stock.h"
@@ -97,7 +92,6 @@ static int check_operations(struct ranks_context *context)
 
 static void every_operation_with_some_ranks_registered(void **state)
 {
-    (void)state;
     run_in_both_modes(check_operations);
 }
 
@@ -229,7 +223,6 @@ static int use_parts(struct ranks_context *context)
 
 static void any_part_while_it_is_registered(void **state)
 {
-    (void)state;
     run_in_both_modes(use_parts);
 }
 
@@ -252,7 +245,6 @@ static int use_heap(struct ranks_context *context)
 
 static void the_heap_may_be_registered_too(void **state)
 {
-    (void)state;
     run_in_both_modes(use_heap);
 }
 
@@ -311,7 +303,6 @@ static int cycle(struct ranks_context *context)
 
 static void nothing_is_left_by_a_thousand_cycles(void **state)
 {
-    (void)state;
     run_in_both_modes(cycle);
 }
 
@@ -339,7 +330,6 @@ static int register_too_much(struct ranks_context *context)
 
 static void what_is_too_much_is_staged(void **state)
 {
-    (void)state;
     run_in_both_modes(register_too_much);
 }
 
@@ -374,7 +364,6 @@ static int give_wrong_pointers(struct ranks_context *context)
 
 static void wrong_pointers_are_named(void **state)
 {
-    (void)state;
     run_in_both_modes(give_wrong_pointers);
 }
 
@@ -395,7 +384,6 @@ static int abort_and_go_on(struct ranks_context *context)
 
 static void after_a_failure_all_can_be_destroyed(void **state)
 {
-    (void)state;
     run_in_both_modes(abort_and_go_on);
 }
 
@@ -465,7 +453,6 @@ static int tell_reasons(struct ranks_context *context)
 
 static void each_reason_is_told_once(void **state)
 {
-    (void)state;
     if (tests_on_cuda())
         skip(); /* memory of the host is no memory of a device: there is one reason */
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, tell_reasons, NULL), 0);

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams, events and graphs: order, host calls, waits across streams, times, errors. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/ranks.h"
 
 enum { NUM_CALLS = 1000 };
@@ -410,7 +405,6 @@ static void run_alone(rank_function function)
 #define ALONE(name)                                                                                \
     static void test_##name(void **state)                                                          \
     {                                                                                              \
-        (void)state;                                                                               \
         run_alone(name);                                                                           \
     }
 
@@ -427,7 +421,6 @@ ALONE(null_arguments)
 
 static void test_error_is_told_once(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, 2, error_is_told_once, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 3, error_is_told_once, NULL), 0);
 }

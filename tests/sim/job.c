@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "job.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "harness/cmocka.h"
 
 struct job_rank {
     weft_comm *comm;

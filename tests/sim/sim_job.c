@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sim_job.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "harness/cmocka.h"
 
 /* Virtual time. The survivors of a fault come to their meeting up to a deadline apart. */
 enum { TIMEOUT_MS = 1000, SURVIVORS_TIMEOUT_MS = 60000 };

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What the sim itself promises: races are told with both lines, stores are seen late and in any
  * order, and a seed is a schedule. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "job.h"
 #include "scenario.h"
 #include "sim_job.h"
@@ -19,7 +15,6 @@ static struct weft__sim_result result; /* large */
 
 static void an_unordered_pair_is_a_race_of_two_lines(void **state)
 {
-    (void)state;
     char write_place[64], read_place[64];
     struct job job = {.program = weft__sim_unordered, .num_launches = 1, .num_warps = 1};
     snprintf(write_place, sizeof write_place, "planted_unordered.c:%d", unordered_write_line);
@@ -35,7 +30,6 @@ static void an_unordered_pair_is_a_race_of_two_lines(void **state)
 
 static void a_release_that_is_acquired_orders(void **state)
 {
-    (void)state;
     struct job job = {.program = weft__sim_planted_signal,
                       .form = FORM_CORRECTED,
                       .num_launches = 1,
@@ -68,7 +62,6 @@ static struct looks look_at(weft__program_fn *program)
 
 static void stores_are_seen_late_and_in_any_order(void **state)
 {
-    (void)state;
     const struct looks looks = look_at(weft__sim_relaxed);
     assert_true(looks.num_first_only > 0);
     assert_true(looks.num_second_only > 0); /* the earlier store was late */
@@ -76,7 +69,6 @@ static void stores_are_seen_late_and_in_any_order(void **state)
 
 static void rows_are_seen_later_than_what_follows_a_warp_sync(void **state)
 {
-    (void)state;
     const struct looks looks = look_at(weft__sim_late_rows);
     assert_true(looks.num_first_only > 0);
     assert_true(looks.num_second_only > 0);
@@ -84,7 +76,6 @@ static void rows_are_seen_later_than_what_follows_a_warp_sync(void **state)
 
 static void packets_are_seen_late_and_in_any_order(void **state)
 {
-    (void)state;
     const struct looks looks = look_at(weft__sim_late_packets);
     assert_true(looks.num_first_only > 0);
     assert_true(looks.num_second_only > 0);
@@ -92,7 +83,6 @@ static void packets_are_seen_late_and_in_any_order(void **state)
 
 static void a_row_operation_is_traced_with_its_line(void **state)
 {
-    (void)state;
     char traced[64];
     struct job job = {.program = weft__sim_planted_row_read,
                       .form = FORM_PLANTED,
@@ -108,7 +98,6 @@ static void a_row_operation_is_traced_with_its_line(void **state)
 
 static void a_seed_is_a_schedule(void **state)
 {
-    (void)state;
     static struct scenario_outcome first, second;
     for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
         struct scenario_request request = {.op = (enum scenario_op)op,

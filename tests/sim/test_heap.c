@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Whose memory a heap is, when one rank is done with it and another is not: the life of a block in
  * one communicator, told and awaited through another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "job.h"
 
 enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1 };
@@ -182,7 +178,6 @@ static void check_fate(enum fate fate, const char *told)
 
 static void a_word_that_is_allocated_again_has_no_past(void **state)
 {
-    (void)state;
     struct heap_job job = {.fate = FATE_FREED};
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         run(signal_twice, &job, seed);
@@ -192,7 +187,6 @@ static void a_word_that_is_allocated_again_has_no_past(void **state)
 
 static void a_block_can_be_written_until_it_is_freed(void **state)
 {
-    (void)state;
     check_fate(FATE_KEPT, "");
     check_fate(FATE_FREED, "has been freed");
     check_fate(FATE_FREED_THEN_DESTROYED, "has been freed");
@@ -201,19 +195,16 @@ static void a_block_can_be_written_until_it_is_freed(void **state)
 
 static void a_rank_that_was_stalled_may_no_more_than_others(void **state)
 {
-    (void)state;
     check_job((struct heap_job){.fate = FATE_FREED, .fault = WEFT__SIM_STALL}, "has been freed");
 }
 
 static void what_is_freed_after_a_failure_is_nobodys(void **state)
 {
-    (void)state;
     check_fate(FATE_FREED_AFTER_FAILURE, "");
 }
 
 static void a_heap_is_mapped_until_the_one_who_maps_it_has_gone(void **state)
 {
-    (void)state;
     check_fate(FATE_DESTROYED_BY_OWNER, "");
     check_fate(FATE_DESTROYED_BY_WRITER, "communicator that the rank has destroyed");
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* One-sided accesses on the sim, from programs and from streams: right ones are clean, those that take a put for done
  * too early are found, and each of their ordering sites is needed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/host.h"
 #include "ops/programs.h"
 #include "ops/windows.h"
@@ -161,7 +157,6 @@ static void check_tickets(const struct job *job)
 
 static void right_accesses_are_clean(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
         struct job job = job_of(ACCESSES_RIGHT, seed);
         run(&job, seed);
@@ -184,13 +179,11 @@ static void check_found(enum access_form form)
 
 static void a_letter_read_before_its_signal_is_found(void **state)
 {
-    (void)state;
     check_found(ACCESSES_NOT_AWAITED);
 }
 
 static void a_put_told_of_without_quiet_is_found(void **state)
 {
-    (void)state;
     check_found(ACCESSES_NOT_QUIET);
 }
 
@@ -220,7 +213,6 @@ static int schedules_until_caught(int32_t site)
 
 static void every_ordering_site_is_needed(void **state)
 {
-    (void)state;
     int num_sites = 0, num_missed = 0;
     for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
         const struct weft__sim_site *site = weft__sim_site(i);

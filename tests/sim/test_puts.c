@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Puts to other nodes on the sim: a program that uses them rightly is clean, wrong ones are found by name, each of
  * their ordering sites is needed, and a rank that dies ends the waits of the others, who blame it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "put_job.h"
 
 enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 1000, NUM_SEEDS_LARGE = 2, NUM_LAUNCHES = 2 };
@@ -37,19 +33,16 @@ static void check_clean(enum put_form form, uint64_t num_seeds)
 
 static void a_right_program_is_clean(void **state)
 {
-    (void)state;
     check_clean(PUTS_RIGHT, NUM_SEEDS_RIGHT);
 }
 
 static void the_number_of_all_puts_tells_of_them_all(void **state)
 {
-    (void)state;
     check_clean(PUTS_ALL_COUNTED, NUM_SEEDS);
 }
 
 static void sixteen_nodes_of_four_ranks_are_clean(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < NUM_SEEDS_LARGE; seed++) {
         struct put_job job = job_of(PUTS_RIGHT, seed);
         job.sim.num_nodes = PUT_MAX_NODES;
@@ -61,7 +54,6 @@ static void sixteen_nodes_of_four_ranks_are_clean(void **state)
 
 static void the_last_credits_may_be_left(void **state)
 {
-    (void)state;
     check_clean(PUTS_CREDITS_LEFT, NUM_SEEDS);
 }
 
@@ -82,19 +74,16 @@ static void check_found(enum put_form form, enum frequency frequency, const char
 
 static void a_row_read_before_it_has_come_is_found(void **state)
 {
-    (void)state;
     check_found(PUTS_NOT_AWAITED, IN_ALL, "by the network for the put at planted_puts.c");
 }
 
 static void a_source_written_before_it_has_been_sent_is_found(void **state)
 {
-    (void)state;
     check_found(PUTS_SOURCE_REUSED, IN_ALL, "read by the network for the put");
 }
 
 static void a_slot_sent_to_while_it_is_read_is_found(void **state)
 {
-    (void)state;
     check_found(PUTS_SLOT_REUSED, IN_SOME, ": write by the network for the put");
     /* Puts are in no order even if the same fiber has carried both. */
     check_found(PUTS_SLOT_REUSED, IN_ALL, "the two writes are not ordered");
@@ -103,20 +92,17 @@ static void a_slot_sent_to_while_it_is_read_is_found(void **state)
 
 static void a_credit_given_too_early_is_found(void **state)
 {
-    (void)state;
     check_found(PUTS_CREDIT_FIRST, IN_ALL, "by the network for the put");
     check_found(PUTS_ROW_NOT_ENDED, IN_ALL, "by the network for the put");
 }
 
 static void puts_taken_to_come_in_order_are_found(void **state)
 {
-    (void)state;
     check_found(PUTS_COUNTED, IN_SOME, "by the network for the put");
 }
 
 static void what_the_network_cannot_do_is_found(void **state)
 {
-    (void)state;
     check_found(PUTS_TO_OWN_NODE, IN_ALL, "put to a rank of the own node");
     check_found(PUTS_TO_NOBODY, IN_ALL, "put to a rank that does not exist");
     check_found(PUTS_UNALIGNED, IN_ALL, "put whose word is not aligned to 8 bytes");
@@ -125,7 +111,6 @@ static void what_the_network_cannot_do_is_found(void **state)
 
 static void a_put_that_nobody_waits_for_is_found(void **state)
 {
-    (void)state;
     check_found(PUTS_UNAWAITED, IN_SOME, "signal that no one waits for");
     check_found(PUTS_UNAWAITED, IN_SOME, "put that was under way when its target left");
     check_found(PUTS_UNAWAITED, IN_ALL, "");
@@ -134,7 +119,6 @@ static void a_put_that_nobody_waits_for_is_found(void **state)
 /* If its sender, too, has freed it, it may be another's by then. */
 static void credits_that_come_to_freed_memory_are_found(void **state)
 {
-    (void)state;
     int num_found = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         struct put_job job = job_of(PUTS_CREDITS_LEFT, seed);
@@ -167,7 +151,6 @@ static int schedules_until_caught(int32_t site)
 
 static void every_ordering_site_is_needed(void **state)
 {
-    (void)state;
     int num_row_syncs = 0;
     struct put_job job = job_of(PUTS_RIGHT, 0);
     put_job_run(&job, 0, &result);
@@ -188,7 +171,6 @@ static void every_ordering_site_is_needed(void **state)
 
 static void who_waits_for_a_dead_rank_blames_it(void **state)
 {
-    (void)state;
     int num_struck = 0, num_failed = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
         struct put_job job = job_of(PUTS_RIGHT, seed);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings, unique ids and the environments of launchers, as far as they are only read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/bootstrap.h"
 #include "comm/error.h"
 #include "comm/settings.h"
+#include "harness/cmocka.h"
 
 static const char *const launcher_variables[] = {"RANK",
                                                  "WORLD_SIZE",
@@ -40,7 +34,6 @@ static const char *const launcher_variables[] = {"RANK",
 
 static int clear_environment(void **state)
 {
-    (void)state;
     for (size_t index = 0; index < sizeof(launcher_variables) / sizeof(launcher_variables[0]);
          index++)
         unsetenv(launcher_variables[index]);
@@ -87,7 +80,6 @@ static void check_bad(const char *assignments, const char *words)
 
 static void every_setting_is_documented(void **state)
 {
-    (void)state;
     for (int setting = 0; setting < WEFT__NUM_SETTINGS; setting++) {
         assert_int_equal(strncmp(weft__settings[setting].name, "WEFT_", 5), 0);
         assert_true(strlen(weft__settings[setting].help) > 10);
@@ -98,7 +90,6 @@ static void every_setting_is_documented(void **state)
 
 static void numbers_are_checked(void **state)
 {
-    (void)state;
     int64_t value = 17;
     assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
     assert_int_equal(value, 17);
@@ -122,7 +113,6 @@ static void numbers_are_checked(void **state)
 
 static void ids_keep_the_meeting_point(void **state)
 {
-    (void)state;
     struct weft__meeting_point point = {
         .address = "10.1.2.3", .port = 4711, .nonce = {1, 2, 3, 0, 255}};
     struct weft__meeting_point copy;
@@ -151,7 +141,6 @@ static void ids_keep_the_meeting_point(void **state)
 
 static void no_launcher_is_one_rank(void **state)
 {
-    (void)state;
     struct weft__bootstrap alone = read_good("");
     assert_int_equal(alone.launcher, WEFT__LAUNCHER_NONE);
     assert_int_equal(alone.rank, 0);
@@ -165,7 +154,6 @@ static void no_launcher_is_one_rank(void **state)
 /* Not a silent job of one rank. */
 static void half_of_a_launcher_is_refused(void **state)
 {
-    (void)state;
     check_bad("WEFT_RANK=1 WEFT_WORLD_SIZE=2", "WEFT_RANK WEFT_ID");
     check_bad("WEFT_WORLD_SIZE=2", "WEFT_WORLD_SIZE WEFT_ID WEFT_RANK");
     check_bad("WEFT_ID=00", "WEFT_ID WEFT_RANK, WEFT_WORLD_SIZE");
@@ -187,7 +175,6 @@ static void half_of_a_launcher_is_refused(void **state)
 
 static void torchrun(void **state)
 {
-    (void)state;
     const char good[] = "RANK=3 WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500";
     struct weft__bootstrap bootstrap = read_good(good);
     assert_int_equal(bootstrap.launcher, WEFT__LAUNCHER_TORCHRUN);
@@ -218,7 +205,6 @@ static void torchrun(void **state)
 
 static void weft_run(void **state)
 {
-    (void)state;
     struct weft__meeting_point point = {.address = "127.0.0.1", .port = 5, .nonce = {9}};
     weft_unique_id id;
     char text[512];
@@ -239,7 +225,6 @@ static void weft_run(void **state)
 
 static void job_launchers(void **state)
 {
-    (void)state;
     struct weft__bootstrap mpi =
         read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4 "
                   "PMIX_NAMESPACE=job7");
@@ -284,7 +269,6 @@ static void job_launchers(void **state)
 /* The nonce is the job's and the secret's; without one, ranks on several hosts trust whoever knows the job. */
 static void secrets(void **state)
 {
-    (void)state;
     const char job[] = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
                        "WEFT_ADDR=head WEFT_PORT=4000";
     char text[512];
@@ -325,7 +309,6 @@ static void secrets(void **state)
 
 static void agreed_meeting_points(void **state)
 {
-    (void)state;
     struct weft__meeting_point point;
     weft_unique_id id, again;
     assert_int_equal(weft_unique_id_at("192.0.2.1", 4711, SECRET, &id), WEFT_OK);
@@ -350,7 +333,6 @@ static void agreed_meeting_points(void **state)
 
 static void serving_an_agreed_meeting_point(void **state)
 {
-    (void)state;
     weft_unique_id elsewhere, chosen, id;
     struct weft__meeting_point point;
     assert_int_equal(weft_unique_id_at("203.0.113.77", 4711, SECRET, &elsewhere), WEFT_OK);
@@ -375,7 +357,6 @@ static void serving_an_agreed_meeting_point(void **state)
 
 static void addresses_that_nobody_can_connect_to(void **state)
 {
-    (void)state;
     weft_unique_id id;
     setenv("WEFT_ADDR", "0.0.0.0", 1);
     assert_int_equal(weft__unique_id_create(&id), WEFT_ERROR_INVALID_ARGUMENT);

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls of two ranks are compared in every field. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "programs/exchange.h"
 
 static void the_first_field_that_differs_is_found(void **state)
 {
-    (void)state;
     uint32_t ours[WEFT_NUM_CALL_FIELDS] = {0}, theirs[WEFT_NUM_CALL_FIELDS] = {0};
     assert_int_equal(weft_first_difference(NULL, ours, theirs), WEFT_NUM_CALL_FIELDS);
     for (int32_t field = WEFT_NUM_CALL_FIELDS - 1; field >= 0; field--) {
@@ -23,7 +16,6 @@ static void the_first_field_that_differs_is_found(void **state)
 /* Whatever options the others use suit a rank without rows; anything else must fit all the same. */
 static void options_of_a_rank_without_rows_fit_all(void **state)
 {
-    (void)state;
     uint32_t ours[WEFT_NUM_CALL_FIELDS] = {0}, theirs[WEFT_NUM_CALL_FIELDS] = {0};
     ours[WEFT_CALL_OPTIONS] = WEFT_OPTION_NO_ROWS;
     theirs[WEFT_CALL_OPTIONS] = WEFT_OPTION_TOPK_WEIGHTS;

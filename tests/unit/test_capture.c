@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations recorded by a capture, on a machine that records launches as CUDA does and is the host's else:
  * right when they run after weft_capture_end, whatever memory they use. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
@@ -193,7 +188,6 @@ static int capture_and_run(struct ranks_context *context)
 
 static void recorded_memory_is_reached_where_it_is(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, capture_and_run, NULL), 0);
 }
 
@@ -232,7 +226,6 @@ static int stage_and_run(struct ranks_context *context)
 
 static void other_memory_is_staged(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, stage_and_run, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, stage_and_run, NULL), 0);
 }
@@ -282,7 +275,6 @@ static int record_different(struct ranks_context *context)
 
 static void ranks_that_recorded_different_operations_are_named(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_different, NULL), 0);
 }
 
@@ -329,7 +321,6 @@ static int fail_to_map(struct ranks_context *context)
 
 static void memory_that_cannot_be_mapped_is_an_error(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, fail_to_map, NULL), 0);
 }
 

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks whose machines would choose other grids launch as many blocks as all of them can. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "coll/coll.h"
+#include "harness/cmocka.h"
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 3, NUM_KINDS = 2 };
@@ -48,7 +42,6 @@ static int create_on_other_machines(struct ranks_context *context)
 
 static void the_fewest_blocks_are_those_of_all(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_on_other_machines, NULL), 0);
 }
 

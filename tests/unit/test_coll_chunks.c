@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs number the chunks of all rows in 31 bits: also those of the longest rows there may be. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "coll/coll.h"
+#include "harness/cmocka.h"
 
 enum { CHUNK_BYTES = 8 << 10 };
 
@@ -21,7 +15,6 @@ static uint64_t num_chunks(uint64_t row_bytes)
 
 static void short_rows_have_chunks_as_they_were_chosen(void **state)
 {
-    (void)state;
     assert_int_equal(weft__coll_chunk_bytes(&coll, 0), CHUNK_BYTES);
     assert_int_equal(weft__coll_chunk_bytes(&coll, 1), CHUNK_BYTES);
     assert_int_equal(weft__coll_chunk_bytes(&coll, UINT64_C(1) << 38), CHUNK_BYTES);
@@ -29,7 +22,6 @@ static void short_rows_have_chunks_as_they_were_chosen(void **state)
 
 static void no_more_chunks_than_can_be_counted(void **state)
 {
-    (void)state;
     for (int bits = 0; bits <= 42; bits++) {
         for (int change = -1; change <= 1; change++) {
             const uint64_t row_bytes = (UINT64_C(1) << bits) + (uint64_t)(int64_t)change;
@@ -40,7 +32,6 @@ static void no_more_chunks_than_can_be_counted(void **state)
 
 static void long_chunks_are_whole_multiples_of_the_chosen(void **state)
 {
-    (void)state;
     const uint64_t chunk_bytes = weft__coll_chunk_bytes(&coll, (UINT64_C(1) << 38) + 1);
     assert_int_equal(chunk_bytes, 2 * CHUNK_BYTES);
     assert_int_equal(weft__coll_chunk_bytes(&coll, UINT64_C(1) << 42), 16 * CHUNK_BYTES);

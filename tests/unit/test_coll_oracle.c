@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The oracle of the collectives against results worked out by hand. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "oracle/coll_case.h"
 #include "oracle/coll_oracle.h"
 #include "oracle/oracle_float.h"
@@ -31,7 +26,6 @@ static uint64_t reduced(weft_dtype dtype, weft_reduce_op op, int32_t num_rows, c
 
 static void integers(void **state)
 {
-    (void)state;
     const uint32_t minus_7 = (uint32_t)-7;
     assert_int_equal(REDUCED(WEFT_UINT8, WEFT_SUM, 200, 100), 44);
     assert_int_equal(REDUCED(WEFT_UINT8, WEFT_PROD, 16, 17), 16);
@@ -49,7 +43,6 @@ static void integers(void **state)
 
 static void order_and_rounding(void **state)
 {
-    (void)state;
     /* 2^24 + 1 - 2^24 in fp32: the first sum is a tie that goes to even. */
     assert_int_equal(REDUCED(WEFT_FP32, WEFT_SUM, 0x4b800000, 0x3f800000, 0xcb800000), 0);
     assert_int_equal(REDUCED(WEFT_FP32, WEFT_SUM, 0x4b800000, 0xcb800000, 0x3f800000), 0x3f800000);
@@ -66,7 +59,6 @@ static void order_and_rounding(void **state)
 
 static void special_values(void **state)
 {
-    (void)state;
     /* A sum begins with rank 0's element, so that -0 stays. */
     assert_int_equal(REDUCED(WEFT_FP32, WEFT_SUM, 0x80000000), 0x80000000);
     assert_int_equal(REDUCED(WEFT_FP32, WEFT_SUM, 0x80000000, 0x80000000), 0x80000000);
@@ -94,7 +86,6 @@ static void special_values(void **state)
 
 static void fp8(void **state)
 {
-    (void)state;
     unsigned char bits;
     for (uint32_t code = 0; code < 256; code++) {
         const unsigned char element = (unsigned char)code;
@@ -159,7 +150,6 @@ static void expect_sum(const struct coll_case *spec, int32_t rank, int32_t from_
 
 static void rows_of_operations(void **state)
 {
-    (void)state;
     struct coll_case spec = case_of(COLL_ALL_REDUCE);
     expect_sum(&spec, 1, 0);
     spec = case_of(COLL_REDUCE_SCATTER);
@@ -176,7 +166,6 @@ static void rows_of_operations(void **state)
 
 static void rows_of_all_to_all_v(void **state)
 {
-    (void)state;
     int num_gaps = 0;
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct coll_case spec = case_of(COLL_ALL_TO_ALL_V);
@@ -198,7 +187,6 @@ static void rows_of_all_to_all_v(void **state)
 /* Other ranks and rows have other values, and a shorter row is the beginning of a longer one. */
 static void inputs(void **state)
 {
-    (void)state;
     unsigned char a[3000], b[3000];
     for (int values = 0; values < COLL_NUM_VALUES; values++) {
         struct coll_case spec = case_of(COLL_REDUCE_SCATTER);
@@ -217,7 +205,6 @@ static void inputs(void **state)
 /* Sums of values that cancel tell the order of the ranks, where fp32 or fp64 can round them at all. */
 static void order_shows(void **state)
 {
-    (void)state;
     enum { NUM_ELEMENTS = 200 };
     const weft_dtype dtypes[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32, WEFT_FP64};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {

@@ -3,19 +3,14 @@
  * last rank never answers: it is only a connection to the rendezvous, like that of a stopped process, or of
  * one that leaves in that moment. */
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "comm/connect.h"
 #include "comm/culprit.h"
 #include "comm/identity.h"
 #include "comm/link.h"
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
 
@@ -236,7 +231,6 @@ static void run(struct script script)
 
 static void the_awaited_rank_itself(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, WEFT__NOBODY}, {WAITS, WEFT__NOBODY}},
                         .culprit = 1,
                         .state = WEFT__CULPRIT_NOT_WAITING,
@@ -253,7 +247,6 @@ static void the_awaited_rank_itself(void **state)
 
 static void the_end_of_a_chain(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, SILENT}},
                         .culprit = SILENT,
                         .state = WEFT__CULPRIT_SILENT,
@@ -267,7 +260,6 @@ static void the_end_of_a_chain(void **state)
 
 static void behind_a_rank_that_gave_up_and_left(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {LEAVES, 2}, {WAITS, SILENT}},
                         .culprit = SILENT,
                         .state = WEFT__CULPRIT_SILENT,
@@ -277,7 +269,6 @@ static void behind_a_rank_that_gave_up_and_left(void **state)
 
 static void behind_a_rank_that_leaves_in_that_moment(void **state)
 {
-    (void)state;
     run((struct script){
         .ranks = {{WAITS, 1}, {WAITS, SILENT}, {WAITS, WEFT__NOBODY}},
         .last_deed = LEAVES_WHEN_ASKED,
@@ -288,7 +279,6 @@ static void behind_a_rank_that_leaves_in_that_moment(void **state)
 
 static void a_circle_blames_the_awaited_rank(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, ASKER}},
                         .culprit = 1,
                         .state = WEFT__CULPRIT_IN_CIRCLE,
@@ -297,7 +287,6 @@ static void a_circle_blames_the_awaited_rank(void **state)
 
 static void a_circle_blames_the_odd_one(void **state)
 {
-    (void)state;
     const char *story =
         "the ranks wait for each other in a circle, rank 2 in another operation than the "
         "others";
@@ -315,7 +304,6 @@ static void a_circle_blames_the_odd_one(void **state)
 /* One exchange has several operations: who calls the wrong one waits for all, or for any, and all wait for it. */
 static void a_circle_blames_whom_all_others_wait_for(void **state)
 {
-    (void)state;
     const char *format = "the ranks wait for each other in a circle, rank %d in another operation "
                          "than the others";
     char story[WEFT__CULPRIT_STORY_BYTES];
@@ -344,7 +332,6 @@ static void a_circle_blames_whom_all_others_wait_for(void **state)
 
 static void a_circle_of_two_tells_that_they_differ(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS_IN_OTHER, ASKER}, {WAITS, WEFT__NOBODY}},
                         .culprit = 1,
                         .state = WEFT__CULPRIT_IN_CIRCLE,
@@ -355,7 +342,6 @@ static void a_circle_of_two_tells_that_they_differ(void **state)
 /* The first wait alone would lead back. */
 static void behind_one_of_several_waits(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
                         .also_waits_for = {[1] = SILENT},
                         .culprit = SILENT,
@@ -375,7 +361,6 @@ static void behind_one_of_several_waits(void **state)
 
 static void behind_another_wait_of_the_asker(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
                         .also_waits_for = {[ASKER] = SILENT},
                         .culprit = SILENT,
@@ -386,7 +371,6 @@ static void behind_another_wait_of_the_asker(void **state)
 
 static void who_is_silent_rather_than_who_does_not_wait(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, WEFT__NOBODY}},
                         .also_waits_for = {[1] = SILENT},
                         .culprit = SILENT,
@@ -396,7 +380,6 @@ static void who_is_silent_rather_than_who_does_not_wait(void **state)
 
 static void a_circle_of_several_waits_blames_the_awaited_rank(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, ASKER}},
                         .also_waits_for = {[ASKER] = 2, [1] = 2, [2] = 1},
                         .culprit = 1,
@@ -407,7 +390,6 @@ static void a_circle_of_several_waits_blames_the_awaited_rank(void **state)
 /* The rendezvous knows who is missing there. */
 static void behind_a_rank_in_an_all_gather_of_the_host(void **state)
 {
-    (void)state;
     run((struct script){.ranks = {{GATHERS, 1}, {GATHERS, WEFT__NOBODY}, {GATHERS, WEFT__NOBODY}},
                         .culprit = SILENT,
                         .state = WEFT__CULPRIT_SILENT,

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank dies while communicators are made: before, and after, each of the exchanges that this takes. All others hear
  * of it by its number, also where the network between nodes notices it first. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
-
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
 
@@ -109,19 +103,16 @@ static void die_everywhere(struct plan plan)
 
 static void in_the_creation_on_one_node(void **state)
 {
-    (void)state;
     die_everywhere((struct plan){.num_nodes = 1});
 }
 
 static void in_the_creation_between_nodes(void **state)
 {
-    (void)state;
     die_everywhere((struct plan){.num_nodes = NUM_RANKS});
 }
 
 static void in_a_split_between_nodes(void **state)
 {
-    (void)state;
     die_everywhere((struct plan){.num_nodes = NUM_RANKS, .when = SPLIT});
 }
 

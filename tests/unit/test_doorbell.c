@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The doorbell: whom a ring is for, and that none is lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <sched.h>
 
 #include "comm/doorbell.h"
+#include "harness/cmocka.h"
 
 enum { WORD = 64, OTHER_WORD = 128, NO_WORD = 192 };
 
@@ -24,7 +18,6 @@ static int rings(struct weft__doorbell *bell, uint64_t word)
 
 static void a_ring_is_for_those_who_wait_for_the_word(void **state)
 {
-    (void)state;
     struct weft__doorbell bell = {0};
     assert_false(rings(&bell, WORD));
     weft__doorbell_prepare(&bell, WORD);
@@ -38,7 +31,6 @@ static void a_ring_is_for_those_who_wait_for_the_word(void **state)
 /* There is room for one word: with two sleepers every ring is for all, until all have woken. */
 static void a_second_sleeper_makes_it_any_word(void **state)
 {
-    (void)state;
     struct weft__doorbell bell = {0};
     weft__doorbell_prepare(&bell, WORD);
     weft__doorbell_prepare(&bell, OTHER_WORD);
@@ -106,7 +98,6 @@ static void *look_each_round(void *argument)
 
 static void no_ring_is_lost(void **state)
 {
-    (void)state;
     static struct litmus litmus;
     pthread_t ringer;
     assert_int_equal(pthread_create(&ringer, NULL, ring_each_round, &litmus), 0);

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Dispatches and combines between nodes that run after another notify than the one they were recorded
  * after, on a machine that records launches as CUDA does and is the host's else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
@@ -258,13 +253,11 @@ static int record_dispatch(struct ranks_context *context)
 
 static void combines_are_of_the_notify_that_ran_before(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, replay_combine, NULL), 0);
 }
 
 static void dispatches_that_do_not_run_relay_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_dispatch, NULL), 0);
 }
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The oracle against results worked out by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "oracle/ep_oracle.h"
 #include "oracle/oracle_float.h"
 
@@ -32,7 +27,6 @@ static const struct ep_oracle_problem problem = {.num_ranks = 2,
 
 static void placement(void **state)
 {
-    (void)state;
     int32_t offsets[4], ranks[3];
     ep_oracle_default_placement(2, 3, offsets, ranks);
     const int32_t expected_offsets[] = {0, 1, 2, 3};
@@ -49,7 +43,6 @@ static void placement(void **state)
 /* Token 1 of rank 0 uses replica (0 + 1) % 2 of expert 1: rank 0; so does (1 + 0) % 2. */
 static void destinations(void **state)
 {
-    (void)state;
     assert_int_equal(ep_oracle_destination(&problem, 0, 0, 0), 0);
     assert_int_equal(ep_oracle_destination(&problem, 0, 0, 1), 1);
     assert_int_equal(ep_oracle_destination(&problem, 0, 1, 0), 0);
@@ -60,7 +53,6 @@ static void destinations(void **state)
 
 static void layout(void **state)
 {
-    (void)state;
     int32_t per_rank[2], per_node[1], per_expert[3];
     uint8_t in_rank[6];
     ep_oracle_layout(&problem, 0,
@@ -76,7 +68,6 @@ static void layout(void **state)
 
 static void received(void **state)
 {
-    (void)state;
     struct ep_oracle_received got;
     ep_oracle_receive(&problem, 0, &got);
     const struct ep_oracle_row rows[] = {{0, 0}, {0, 1}, {1, 0}};
@@ -103,7 +94,6 @@ static void received(void **state)
  * is odd. */
 static void worst_case(void **state)
 {
-    (void)state;
     const int32_t replicas_only[] = {1, 0};
     const int32_t one_offset[] = {0, 2};
     struct ep_oracle_problem smaller = problem;
@@ -125,7 +115,6 @@ static void read_x(const void *reader, int32_t rank, int32_t row_idx, void *x)
 /* 1 + 2^24 rounds to 2^24 in fp32, and so does adding the second rank's 1. */
 static void combined(void **state)
 {
-    (void)state;
     struct ep_oracle_received got[2];
     const int32_t all[] = {3, 1};
     const int32_t none_of_rank_0[] = {0, 1};
@@ -212,7 +201,6 @@ static float combined_over(int32_t num_nodes, enum ep_oracle_wire wire, const in
 
 static void combined_by_node(void **state)
 {
-    (void)state;
     const int32_t all[] = {1, 1, 1, 1}, none_of_node_0[] = {0, 0, 1, 1};
     float weights[4];
     /* 257 is a tie between 256 and 258, to even: 256; 1 + 2^-8 one between 1 and 1 + 2^-7: 1. 1 + 256 + 1 = 258. */
@@ -238,7 +226,6 @@ static uint16_t stored(weft_dtype dtype, float value)
 
 static void float_formats(void **state)
 {
-    (void)state;
     const float nan = strtof("nan", NULL);
     assert_int_equal(stored(WEFT_BF16, 1.0F), 0x3f80);
     assert_int_equal(stored(WEFT_BF16, 0x1.01p0F), 0x3f80);  /* tie, to even */

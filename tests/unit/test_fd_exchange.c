@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks of a host give each other descriptors; some have none to give. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <string.h>
@@ -15,6 +9,7 @@
 #include "comm/error.h"
 #include "comm/fd_exchange.h"
 #include "comm/identity.h"
+#include "harness/cmocka.h"
 
 enum { NUM_RANKS = 4, NUM_ROUNDS = 20, KEY = 77, OTHER_HOST = NUM_RANKS - 1 };
 
@@ -97,7 +92,6 @@ static void descriptors_come_from_those_that_give_any(void **state)
     static struct member members[NUM_RANKS];
     static struct weft__identity table[NUM_RANKS];
     pthread_t threads[NUM_RANKS];
-    (void)state;
     pthread_barrier_init(&between_rounds, NULL, NUM_RANKS);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         open_member(members, table, rank);
@@ -164,7 +158,6 @@ static void letters_of_who_is_no_neighbour_are_thrown_away(void **state)
     static struct member members[NUM_RANKS];
     static struct weft__identity table[NUM_RANKS], of_stranger[NUM_RANKS];
     int fds[NUM_THREE];
-    (void)state;
     const int num_before = count_descriptors();
     open_three(members, table);
     memcpy(of_stranger, table, sizeof table);
@@ -185,7 +178,6 @@ static void letters_of_other_processes_are_thrown_away(void **state)
     static struct member members[NUM_RANKS];
     static struct weft__identity table[NUM_RANKS], as_they_are[NUM_RANKS];
     int fds[NUM_THREE];
-    (void)state;
     for (int i = 0; i < 2; i++) {
         open_three(members, table);
         memcpy(as_they_are, table, sizeof table);

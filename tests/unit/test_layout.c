@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Layout for more ranks than it looks for at once: each choice is counted once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/host.h"
 #include "ops/programs.h"
 #include "programs/layout.h"
@@ -76,7 +70,6 @@ static void launch_layout(const struct weft_layout_args *args)
 
 static void choices_of_all_ranks_are_counted_once(void **state)
 {
-    (void)state;
     uint32_t num_blocks_done = 0;
     int32_t expected[NUM_RANKS] = {0};
     const struct weft_layout_args args = make_args(&num_blocks_done);

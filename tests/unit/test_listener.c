@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the rendezvous listens, and what it says of strangers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "comm/listener.h"
 #include "comm/rendezvous.h"
 #include "comm/wire.h"
+#include "harness/cmocka.h"
 
 /* The address on which it listens for `address`; "any" for all. */
 static weft_result listen_at(const char *address, enum weft__listen_on listen_on, char *found,
@@ -54,7 +48,6 @@ static void expect(const char *address, enum weft__listen_on listen_on, const ch
 
 static void it_listens_where_it_is_told_to(void **state)
 {
-    (void)state;
     char found[INET6_ADDRSTRLEN];
     expect("127.0.0.1", WEFT__LISTEN_ON_ADDRESS, "127.0.0.1");
     expect("127.0.0.1", WEFT__LISTEN_ON_REACHABLE, "127.0.0.1");
@@ -86,7 +79,6 @@ static uint32_t outside_address(void)
 
 static void a_name_known_outside_is_one_interface(void **state)
 {
-    (void)state;
     char name[16], number[INET_ADDRSTRLEN];
     struct in_addr address = {.s_addr = htonl(outside_address())};
     if (address.s_addr == 0)
@@ -110,7 +102,6 @@ static int knock(const struct weft__meeting_point *point)
 
 static void a_stranger_is_named_in_the_log(void **state)
 {
-    (void)state;
     struct weft__meeting_point point = {.address = "127.0.0.1", .nonce = {1}};
     struct {
         struct weft__frame_header header;

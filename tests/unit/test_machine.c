@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The cpu machine under programs made for the test: syncs, waits that end and waits that fail. */
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/host.h"
 
 enum { NUM_ROUNDS = 20 };
@@ -78,7 +74,6 @@ static enum weft_status count_rounds(struct weft_warp *warp, const void *untyped
 
 static void block_sync_waits_for_all_warps_of_the_block(void **state)
 {
-    (void)state;
     static const int32_t grids[][2] = {{1, 1}, {1, 2}, {1, 32}, {3, 5}, {7, 1}, {16, 32}};
     weft_comm *comm = create_comm(1000);
     for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
@@ -108,7 +103,6 @@ static enum weft_status wait_for_last_block(struct weft_warp *warp, const void *
 
 static void warps_that_wait_let_others_run(void **state)
 {
-    (void)state;
     void *word;
     weft_comm *comm = create_comm(1000);
     assert_int_equal(weft_heap_alloc(comm, sizeof(uint64_t), &word), WEFT_OK);
@@ -132,7 +126,6 @@ static enum weft_status wait_for_nothing(struct weft_warp *warp, const void *unt
 
 static void a_wait_that_passes_its_deadline_is_described(void **state)
 {
-    (void)state;
     void *word;
     int32_t errors = 0;
     weft_comm *comm = create_comm(50);
@@ -159,7 +152,6 @@ static enum weft_status sync_alone(struct weft_warp *warp, const void *untyped)
 
 static void a_sync_that_some_warps_skip_ends_at_the_deadline(void **state)
 {
-    (void)state;
     weft_comm *comm = create_comm(50);
     const struct test_args args = {0};
     assert_int_equal(launch(comm, sync_alone, args, 1, 2), WEFT_ERROR_TIMEOUT);
@@ -200,7 +192,6 @@ static enum weft_status wait_for_signal(struct weft_warp *warp, const void *unty
 
 static void what_a_rank_signalled_before_it_left_stands(void **state)
 {
-    (void)state;
     int32_t errors = 0;
     uint64_t word = 0;
     struct sigaction before;

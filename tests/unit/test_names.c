@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages name what weft.h numbers: each enumerator by its own name; other numbers stay numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "api/check.h"
+#include "harness/cmocka.h"
 
 #define NAMED(kind, constant)                                                                      \
     assert_string_equal(weft__constant_name(WEFT__ENUM_##kind, constant), #constant)
 
 static void dtypes_and_reduce_ops(void **state)
 {
-    (void)state;
     NAMED(DTYPE, WEFT_INT32);
     NAMED(DTYPE, WEFT_INT64);
     NAMED(DTYPE, WEFT_BF16);
@@ -33,7 +26,6 @@ static void dtypes_and_reduce_ops(void **state)
 /* Tables of algorithms and weft_algorithm_name have words of their own for them. */
 static void collectives_and_algorithms(void **state)
 {
-    (void)state;
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
         assert_string_not_equal(weft__constant_name(WEFT__ENUM_COLLECTIVE, i), "?");
         assert_string_not_equal(weft__collective_name((uint64_t)i), "?");
@@ -51,7 +43,6 @@ static void collectives_and_algorithms(void **state)
 
 static void machines_and_teams(void **state)
 {
-    (void)state;
     NAMED(MACHINE, WEFT_MACHINE_AUTO);
     NAMED(MACHINE, WEFT_MACHINE_CPU);
     NAMED(MACHINE, WEFT_MACHINE_CUDA);
@@ -63,7 +54,6 @@ static void machines_and_teams(void **state)
 /* As a peer's message might hold them. */
 static void other_numbers_have_no_name(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < WEFT__NUM_ENUMS; kind++) {
         assert_string_equal(weft__constant_name((enum weft__enum)kind, -1), "?");
         assert_string_equal(weft__constant_name((enum weft__enum)kind, 255), "?");
@@ -80,7 +70,6 @@ static void assert_refused(weft_result result, const char *message)
 
 static void refusals_name_what_is_allowed(void **state)
 {
-    (void)state;
     assert_int_equal(
         weft__check_enum(WEFT__ENUM_TEAM, WEFT_TEAM_RAIL, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"),
         WEFT_OK);

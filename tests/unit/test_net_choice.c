@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Which engine and which transport: what is asked for, or an error that says what there is. Each test is a
  * process of its own, since UCX stays in the one that loads it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/error.h"
 #include "comm/log.h"
+#include "harness/cmocka.h"
 #include "net/devices.h"
 #include "net/engine.h"
 #include "net_world.h"
@@ -253,7 +247,6 @@ static int ucx_leaves_the_signals_alone(void)
 
 static void engines_are_chosen_by_name(void **state)
 {
-    (void)state;
     run_child(names_must_be_known);
     run_child(settings_are_read);
     run_child(transports_are_listed);
@@ -265,7 +258,6 @@ static void engines_are_chosen_by_name(void **state)
 
 static void ucx_says_and_does_what_it_may(void **state)
 {
-    (void)state;
     if (!net_engine_is_there("ucx"))
         skip();
     run_child(rdma_is_refused_over_tcp);

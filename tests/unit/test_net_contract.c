@@ -2,17 +2,11 @@
 /* The contract of net/net.h on every engine: random puts, signals and flushes from all to all. A target looks
  * at its bytes whenever a signal word has changed, a source overwrites its own as soon as it may, and looks
  * at the target's when a flush is done. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <stdlib.h>
-
 #include "comm/error.h"
+#include "harness/cmocka.h"
 #include "net_world.h"
 
 enum {
@@ -416,7 +410,6 @@ static int is_small(void)
 
 static void fake_keeps_the_contract(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= (is_small() ? 20 : 40); seed++)
         run((struct net_world){.engine = "fake",
                                .seed = seed,
@@ -432,7 +425,6 @@ enum { DEVICE_REGIONS = 1 << 0 | 1 << 1 };
 
 static void fake_writes_devices(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++)
         run((struct net_world){.engine = "fake",
                                .seed = seed,
@@ -454,19 +446,16 @@ static void run_engine(const char *engine)
 
 static void tcp_keeps_the_contract(void **state)
 {
-    (void)state;
     run_engine("tcp");
 }
 
 static void shm_keeps_the_contract(void **state)
 {
-    (void)state;
     run_engine("shm");
 }
 
 static void ucx_keeps_the_contract(void **state)
 {
-    (void)state;
     if (!net_engine_is_there("ucx"))
         skip();
     for (uint64_t seed = is_small() ? 6 : 4; seed <= 8; seed++)
@@ -481,7 +470,6 @@ static void ucx_keeps_the_contract(void **state)
 
 static void ucx_writes_devices(void **state)
 {
-    (void)state;
     if (!net_engine_is_there("ucx"))
         skip();
     run((struct net_world){.engine = "ucx",

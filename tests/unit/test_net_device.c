@@ -2,16 +2,11 @@
 /* Regions that the net reaches by functions of their owner alone: a long put is staged in a few pieces at a time, and a
  * function that fails is the failure of the peer that waits for it. What else is promised for them the tests of the
  * contract and of fetches show. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "comm/error.h"
+#include "harness/cmocka.h"
 #include "net_world.h"
 
 enum {
@@ -95,7 +90,6 @@ static enum net_verdict put_and_look(struct net_party *party)
 
 static void a_long_put_is_staged_piece_by_piece(void **state)
 {
-    (void)state;
     run(put_and_look);
 }
 
@@ -165,7 +159,6 @@ static enum net_verdict break_and_look(struct net_party *party)
 
 static void what_the_device_does_not_do_fails_the_peer(void **state)
 {
-    (void)state;
     static const struct {
         int operation;
         int32_t rank;

@@ -2,15 +2,10 @@
 /* Who sends what a launch posts on the cpu machine: its own thread, or the progress thread when there is much and
  * cores are free. All of it comes, whoever does. */
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "comm/thread.h"
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/cpu/net_driver.h"
@@ -152,7 +147,6 @@ static void run(struct plan plan)
 /* Of which this process may use all, or two of three ranks are bound elsewhere. */
 static void ranks_that_are_bound_elsewhere_share_no_cores(void **state)
 {
-    (void)state;
     enum { NUM_IDENTITIES = 3 };
     cpu_set_t cores;
     assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
@@ -173,20 +167,17 @@ static void ranks_that_are_bound_elsewhere_share_no_cores(void **state)
 
 static void this_thread_sends_where_cores_are_few(void **state)
 {
-    (void)state;
     run((struct plan){WEFT__FEWER_CORES_THAN_RANKS, ALL_AT_ONCE, NUM_PUTS});
     run((struct plan){WEFT__CORE_FOR_EACH_RANK, ALL_AT_ONCE, NUM_PUTS});
 }
 
 static void much_is_left_to_a_thread_with_a_core(void **state)
 {
-    (void)state;
     run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, ALL_AT_ONCE, 2});
 }
 
 static void who_stops_driving_hands_back(void **state)
 {
-    (void)state;
     run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, IN_ROUNDS, 0});
 }
 

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Peers that die, stop or leave while requests are under way, on every engine: all requests end, with the
  * right name, and traffic between the others goes on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/error.h"
+#include "harness/cmocka.h"
 #include "net_world.h"
 
 enum {
@@ -245,22 +239,18 @@ static void run_end(const char *engine, enum end end, enum traffic amount)
 #define TESTS_OF(engine)                                                                           \
     static void engine##_names_a_peer_that_is_killed(void **state)                                 \
     {                                                                                              \
-        (void)state;                                                                               \
         run_end(#engine, IS_KILLED, BUSY);                                                         \
     }                                                                                              \
     static void engine##_wakes_for_a_peer_that_is_killed(void **state)                             \
     {                                                                                              \
-        (void)state;                                                                               \
         run_end(#engine, IS_KILLED, QUIET);                                                        \
     }                                                                                              \
     static void engine##_ends_requests_to_a_peer_that_is_stopped(void **state)                     \
     {                                                                                              \
-        (void)state;                                                                               \
         run_end(#engine, IS_STOPPED, BUSY);                                                        \
     }                                                                                              \
     static void engine##_delivers_what_who_leaves_has_sent(void **state)                           \
     {                                                                                              \
-        (void)state;                                                                               \
         run(#engine, NET_NO_VICTIM, leave_early);                                                  \
     }
 

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Gets and fetch-adds on every engine: all parties get from all, at random, and look whether the bytes are those of
  * the peer and none beside them changes; and draw numbers from one word, each of which must come once. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "comm/error.h"
+#include "harness/cmocka.h"
 #include "net_world.h"
 
 enum {
@@ -231,12 +226,10 @@ static void run_engine(const char *engine, enum net_verdict (*step)(struct net_p
 #define TESTS_OF(engine)                                                                           \
     static void engine##_fetches(void **state)                                                     \
     {                                                                                              \
-        (void)state;                                                                               \
         run_engine(#engine, fetch_from_all);                                                       \
     }                                                                                              \
     static void engine##_ends_fetches_from_the_dead(void **state)                                  \
     {                                                                                              \
-        (void)state;                                                                               \
         run_engine(#engine, outlive);                                                              \
     }
 

@@ -2,17 +2,11 @@
 /* Nothing that arrives is trusted: messages, addresses and rings filled at random. Memory beside what is
  * registered must stay as it is (with sanitizers also memory beside the arrays), and who sent what is wrong
  * must be named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <stdlib.h>
-
 #include "comm/error.h"
+#include "harness/cmocka.h"
 #include "net/engine.h"
 #include "net/ledger.h"
 #include "net/shm_ring.h"
@@ -172,7 +166,6 @@ SPOIL(answer_unasked, header->kind = WEFT__NET_ANSWER)
 
 static void what_is_wrong_is_its_senders_failure(void **state)
 {
-    (void)state;
     expect_blame("kind", kind_zero);
     expect_blame("kind", kind_unknown);
     expect_blame("outside", region_unknown);
@@ -202,7 +195,6 @@ static void what_is_wrong_is_its_senders_failure(void **state)
 
 static void strangers_are_refused_and_harm_nobody(void **state)
 {
-    (void)state;
     struct target target;
     open_target(&target);
     struct weft__net_header header = good_put(1, 0);
@@ -273,7 +265,6 @@ static void ask_peers(struct target *target, uint64_t *random)
 
 static void random_messages_stay_within_what_is_registered(void **state)
 {
-    (void)state;
     enum { NUM_MESSAGES = 100000 };
     struct target target;
     uint64_t random = 5, num_targets = 0;
@@ -299,7 +290,6 @@ static void random_messages_stay_within_what_is_registered(void **state)
 
 static void random_addresses_are_refused(void **state)
 {
-    (void)state;
     enum { NUM_ADDRESSES = 20000 };
     struct target target;
     struct weft__net_blob good;
@@ -330,7 +320,6 @@ static void random_addresses_are_refused(void **state)
 
 static void random_cards_are_refused_or_harm_nobody(void **state)
 {
-    (void)state;
     enum { NUM_CARDS = 20000 };
     struct target target;
     struct weft__net_region_card good;
@@ -350,7 +339,6 @@ static void random_cards_are_refused_or_harm_nobody(void **state)
 
 static void a_spoiled_ring_never_leads_outside(void **state)
 {
-    (void)state;
     enum { NUM_RINGS = 3000 };
     struct weft__ring *ring = aligned_alloc(WEFT__RING_LINE_BYTES, sizeof(*ring));
     assert_non_null(ring);
@@ -394,7 +382,6 @@ static void a_spoiled_ring_never_leads_outside(void **state)
 
 static void the_ledger_agrees_with_a_table(void **state)
 {
-    (void)state;
     enum { NUM_NUMBERS = 300, NUM_ROUNDS = 300 };
     uint64_t random = 17;
     for (int round = 0; round < NUM_ROUNDS; round++) {

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What a net believes of its peers: that they leave in good order, and what they tell of their memory; and which requests
  * to a peer may share a message. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "comm/error.h"
+#include "harness/cmocka.h"
 #include "net/fake.h"
 #include "net/net_internal.h"
 #include "net/work_queue.h"

@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* The progress thread and its queue: ranks as threads of one process, each with a progress thread, and
  * several threads that post. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/error.h"
 #include "comm/thread.h"
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "net/progress.h"
 #include "net_world.h"

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Regions that come and go while a network is used: their numbers, more of them than there are numbers, and what goes to
  * memory that the engine alone accesses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "comm/error.h"
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
@@ -147,7 +143,6 @@ static int number_anew(struct ranks_context *context)
 
 static void numbers_are_free_on_all_ranks(void **state)
 {
-    (void)state;
     setenv("WEFT_NET", "shm", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, number_anew, NULL), 0);
     unsetenv("WEFT_NET");
@@ -226,7 +221,6 @@ static struct weft__net_put put_between(uint32_t source, uint32_t target)
 
 static void only_puts_reach_a_device(void **state)
 {
-    (void)state;
     static const struct {
         uint32_t source, target;
         weft_result result;
@@ -260,7 +254,6 @@ static void only_puts_reach_a_device(void **state)
 /* A peer that sends what it must not. */
 static void messages_for_a_device_are_refused(void **state)
 {
-    (void)state;
     static const unsigned char payload[8] = {1};
     const struct weft__net_header header = {.source = 1,
                                             .kind = WEFT__NET_PUT,
@@ -277,7 +270,6 @@ static void messages_for_a_device_are_refused(void **state)
 
 static void what_is_unregistered_is_refused(void **state)
 {
-    (void)state;
     struct pair pair;
     open_pair(&pair);
     const struct weft__net_put put = put_between(HOST, DEVICE);
@@ -293,7 +285,6 @@ static void what_is_unregistered_is_refused(void **state)
 /* An engine without writes, and memory that is there already. */
 static void what_cannot_be_registered_is_an_error(void **state)
 {
-    (void)state;
     const struct weft__net_config config = {.engine = "shm", .num_ranks = 1};
     uint64_t memory[2];
     struct weft__net *net;

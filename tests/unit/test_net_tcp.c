@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Engine tcp and those at the other end of its connections who are no ranks, or ranks that err: who
  * may connect, what is believed of what comes, and what an end of the connection means. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "comm/error.h"
 #include "comm/log.h"
+#include "harness/cmocka.h"
 #include "net/engine.h"
 #include "net_puppet.h"
 #include "net_world.h"
@@ -152,7 +146,6 @@ static void play_stranger(struct pair *pair, uint64_t *random)
 
 static void strangers_harm_nobody(void **state)
 {
-    (void)state;
     enum { NUM_STRANGERS = 10000 };
     struct pair pair;
     uint64_t random = 3;
@@ -172,7 +165,6 @@ static void strangers_harm_nobody(void **state)
 
 static void silent_strangers_are_few_and_go(void **state)
 {
-    (void)state;
     enum { NUM_SILENT = 200, MOST = 80 };
     struct pair pair;
     int silent[NUM_SILENT];
@@ -200,7 +192,6 @@ static void silent_strangers_are_few_and_go(void **state)
 
 static void nobody_listens_when_all_are_there(void **state)
 {
-    (void)state;
     struct pair pair;
     open_pair(&pair);
     connect_rank(&pair, 1);
@@ -215,7 +206,6 @@ static void nobody_listens_when_all_are_there(void **state)
 
 static void who_does_not_know_the_secret_is_told_apart(void **state)
 {
-    (void)state;
     struct pair pair;
     open_pair(&pair);
     weft__net_close(pair.nets[0]);
@@ -260,7 +250,6 @@ static void overhear(struct pair *pair, struct weft__tcp_talk *talk, uint8_t pro
 
 static void what_was_overheard_is_worth_nothing(void **state)
 {
-    (void)state;
     struct pair pair;
     struct weft__tcp_talk talk = {.hello = {.magic = 0}};
     struct weft__tcp_challenge challenge;
@@ -282,7 +271,6 @@ static void what_was_overheard_is_worth_nothing(void **state)
 /* Who is dialed sends the dialer its own proof. */
 static void a_proof_is_no_answer_to_itself(void **state)
 {
-    (void)state;
     struct pair pair;
     struct weft__tcp_addresses own = {.num = 1};
     const struct weft__tcp_challenge challenge = {.nonce = {1}};
@@ -307,7 +295,6 @@ static void a_proof_is_no_answer_to_itself(void **state)
 /* The same proof for another rank, another number of ranks, another role. */
 static void a_proof_is_of_all_that_was_said(void **state)
 {
-    (void)state;
     const struct weft__tcp_talk talk = {.hello = puppet_hello(0, 1, NUM_RANKS)};
     uint8_t proof[WEFT__MAC_BYTES], other[WEFT__MAC_BYTES];
     weft__tcp_prove(secret, WEFT__TCP_DIALER, &talk, proof);
@@ -328,7 +315,6 @@ static void a_proof_is_of_all_that_was_said(void **state)
 /* RFC 4231, case 2. */
 static void macs_are_hmac_sha256(void **state)
 {
-    (void)state;
     const struct weft__mac_part parts[] = {{"what do ya want ", 16}, {"for nothing?", 12}};
     static const uint8_t expected[WEFT__MAC_BYTES] = {
         0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
@@ -343,7 +329,6 @@ static void macs_are_hmac_sha256(void **state)
 
 static void the_first_address_that_works_is_taken(void **state)
 {
-    (void)state;
     struct pair pair;
     struct weft__tcp_address closed;
     unsigned char bytes[8192];
@@ -360,7 +345,6 @@ static void the_first_address_that_works_is_taken(void **state)
 
 static void a_rank_that_is_not_there_is_named(void **state)
 {
-    (void)state;
     struct pair pair;
     struct weft__tcp_addresses closed = {.num = 1};
     unsigned char bytes[8192];
@@ -376,7 +360,6 @@ static void a_rank_that_is_not_there_is_named(void **state)
 
 static void ranks_meet_over_ipv6(void **state)
 {
-    (void)state;
     struct pair pair;
     struct weft__tcp_addresses v6 = {.num = 0};
     unsigned char bytes[8192];
@@ -436,7 +419,6 @@ static void drive_until_word(struct pair *pair, uint64_t value)
 /* Cut anywhere, on the way. */
 static void messages_come_bit_by_bit(void **state)
 {
-    (void)state;
     struct pair pair;
     const int fd = open_with_puppet(&pair);
     static unsigned char message[WEFT__TCP_HEADER_BYTES + PAYLOAD_BYTES];
@@ -474,7 +456,6 @@ static void expect_blame(struct weft__net_header header, size_t num_bytes, const
 
 static void headers_are_checked_before_the_payload(void **state)
 {
-    (void)state;
     struct weft__net_header header = put_header(0);
     header.num_bytes = UINT64_MAX;
     expect_blame(header, 100, "rank 0 sent a message that makes no sense: its length is wrong");
@@ -496,7 +477,6 @@ static void headers_are_checked_before_the_payload(void **state)
 /* The word of a message that is under way is taken away with its region. */
 static void memory_is_taken_away_under_way(void **state)
 {
-    (void)state;
     for (uint32_t region = 0; region < 2; region++) {
         struct pair pair;
         const int fd = open_with_puppet(&pair);
@@ -567,7 +547,6 @@ static void feed(struct weft__tcp_stream *stream, const unsigned char *bytes, si
  * sanitizers also within the arrays), and leaves no message behind. */
 static void spoiled_streams_harm_nobody(void **state)
 {
-    (void)state;
     enum { FEW_STREAMS = 5000, MAX_BYTES = 40000, SENT_FROM = 0 };
     static unsigned char bytes[MAX_BYTES];
     const char *text = getenv("WEFT_TEST_STREAMS");
@@ -607,7 +586,6 @@ static void spoiled_streams_harm_nobody(void **state)
 
 static void an_end_in_mid_message_is_a_loss(void **state)
 {
-    (void)state;
     for (int rst = 0; rst < 2; rst++) {
         struct pair pair;
         const int fd = open_with_puppet(&pair);
@@ -626,7 +604,6 @@ static void an_end_in_mid_message_is_a_loss(void **state)
  * when something is sent. */
 static void goodbyes_come_before_the_end(void **state)
 {
-    (void)state;
     for (int rst = 0; rst < 2; rst++) {
         struct pair pair;
         struct weft__net_header header = put_header(0);
@@ -655,7 +632,6 @@ static void goodbyes_come_before_the_end(void **state)
 /* Nothing of the net is left. */
 static void descriptors_are_closed(void **state)
 {
-    (void)state;
     const int num_before = num_descriptors();
     struct pair pair;
     open_pair(&pair);

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank that has no memory for its part of a call says so: all ranks get the error at once, with the rank and the
  * reason, and go on. Each allocation of each call in which all ranks take part fails once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "comm/gather.h"
+#include "harness/cmocka.h"
 #include "harness/host_calls.h"
 
 enum { NUM_RANKS = 3, VICTIM = 1, MAX_ALLOCATIONS = 1000, NEVER = -1 };
@@ -163,7 +157,6 @@ static void run(uint32_t timeout_ms, int32_t num_nodes, rank_function function)
 
 static void ranks_without_memory_tell_all(void **state)
 {
-    (void)state;
     run(60000, 0, fail_each_allocation);
     run(60000, NUM_RANKS, fail_each_allocation);
 }
@@ -206,7 +199,6 @@ static int fail_to_create(struct ranks_context *context)
 
 static void ranks_without_memory_to_begin_with(void **state)
 {
-    (void)state;
     run(300, 0, fail_to_create);
 }
 
@@ -214,7 +206,6 @@ static void ranks_without_memory_to_begin_with(void **state)
 
 static void the_rendezvous_says_that_it_has_none(void **state)
 {
-    (void)state;
     struct weft__gather gather = {.num_in = 0};
     struct weft__contribution contribution = {
         .num_ranks = 2, .header = {.sequence = 1, .blob_bytes = 4}, .blob = (const void *)"1234"};

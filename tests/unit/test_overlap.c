@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Which extents of memory overlap, against a map of bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "api/overlap.h"
+#include "harness/cmocka.h"
 #include "workload/rng.h"
 
 enum { MAP_BYTES = 64, MAX_EXTENTS = 4, NUM_TRIALS = 200000 };
@@ -68,7 +63,6 @@ static void check_names(const struct weft__extent *extents)
 
 static void overlaps_are_found_by_the_byte(void **state)
 {
-    (void)state;
     struct rng rng = {1};
     int num_refused = 0;
     for (int trial = 0; trial < NUM_TRIALS; trial++) {
@@ -103,7 +97,6 @@ static void refuse_end(uint64_t num_rows, uint64_t row_bytes, uint64_t stride_by
 
 static void ranges_beyond_all_addresses_are_refused(void **state)
 {
-    (void)state;
     refuse_end(1, UINT64_MAX, 0);
     refuse_end(2, 1, UINT64_MAX);
     refuse_end(UINT64_MAX, 2, 0);

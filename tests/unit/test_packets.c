@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Packets of the cpu machine, between real ranks: rows arrive and are reduced whatever is in them, slots
  * are empty afterwards, and a packet that does not come ends the wait. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/ranks.h"
 #include "machine/cpu/launch.h"
 #include "machine/cpu/rows.h"

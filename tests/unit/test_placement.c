@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A table of experts and ranks: what it may say, and what is made of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "comm/error.h"
 #include "ep/placement.h"
+#include "harness/cmocka.h"
 
 enum { NUM_RANKS = 3, NUM_EXPERTS = 3 };
 
@@ -28,7 +22,6 @@ static const int32_t offsets[NUM_EXPERTS + 1] = {0, 2, 3, 6};
 /* The same rank may have several experts, but each of them once. */
 static void a_rank_that_is_named_twice_for_an_expert_is_refused(void **state)
 {
-    (void)state;
     static const int32_t once[] = {2, 0, 0, 0, 2, 1}, twice[] = {2, 0, 0, 0, 2, 0},
                          twice_at_first[] = {2, 2, 0, 0, 2, 1};
     struct weft__placement placement;
@@ -50,7 +43,6 @@ static void a_rank_that_is_named_twice_for_an_expert_is_refused(void **state)
 
 static void a_rank_that_is_not_there_is_refused(void **state)
 {
-    (void)state;
     static const int32_t outside[][6] = {{2, 0, 0, 0, NUM_RANKS, 1}, {2, 0, 0, 0, -1, 1}};
     struct weft__placement placement;
     for (int i = 0; i < 2; i++) {

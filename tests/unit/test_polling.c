@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Whether a wait of the cpu machine polls before it sleeps. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/cpu/polling.h"
 
 struct asked {
@@ -27,7 +21,6 @@ static int poll(struct weft__polling *polling, enum weft__cores cores, struct as
 
 static void a_poll_tells_whether_the_condition_is_met(void **state)
 {
-    (void)state;
     struct weft__polling polling = {0};
     struct asked at_once = {.met_at = 1}, soon = {.met_at = 3}, never = {0};
     assert_true(poll(&polling, WEFT__FEWER_CORES_THAN_RANKS, &at_once));
@@ -50,7 +43,6 @@ static int num_sleeps(struct weft__polling *polling)
 
 static void waits_sleep_after_polls_that_did_not_pay(void **state)
 {
-    (void)state;
     struct weft__polling polling = {0};
     const int expected[] = {1, 3, 7, 15, 31, 63, 127, 255, 255};
     assert_int_equal(num_sleeps(&polling), 0);
@@ -67,7 +59,6 @@ static void waits_sleep_after_polls_that_did_not_pay(void **state)
 /* Where there is a core for each rank, it spins all the same: that takes nobody's core. */
 static void a_wait_that_sleeps_does_not_yield_before(void **state)
 {
-    (void)state;
     struct weft__polling polling = {0};
     struct asked late = {.met_at = 1}, at_once = {.met_at = 1};
     weft__polling_end(&polling, WEFT__POLLING_DID_NOT_PAY);

@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* What the harness promises of ranks' processes: they are kept; no run sees what another one changed; who
  * died, failed or hung is replaced, and named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
 
@@ -46,7 +40,6 @@ static struct seen pids_now(enum ranks_mode mode)
 
 static void processes_are_kept(void **state)
 {
-    (void)state;
     const struct seen processes = pids_now(RANKS_PROCESSES), threads = pids_now(RANKS_THREADS);
     const struct seen again = pids_now(RANKS_PROCESSES);
     assert_memory_equal(&processes, &again, sizeof again);
@@ -78,7 +71,6 @@ static int die(struct ranks_context *context)
 
 static void who_died_is_replaced(void **state)
 {
-    (void)state;
     const struct seen before = pids_now(RANKS_PROCESSES);
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .num_ranks = NUM_RANKS, .may_die = 1 << 1};
@@ -95,7 +87,6 @@ static int fail_as_planned(struct ranks_context *context)
 
 static void who_failed_is_replaced(void **state)
 {
-    (void)state;
     const struct seen before = pids_now(RANKS_PROCESSES);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, fail_as_planned, NULL), 1);
     expect_rank_1_replaced(before);
@@ -114,7 +105,6 @@ static int keep_communicator(struct ranks_context *context)
 
 static void communicators_that_are_left_are_failures(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, keep_communicator, NULL), NUM_RANKS);
     assert_int_equal(ranks_run(RANKS_THREADS, 1, keep_communicator, NULL), 1);
 }
@@ -149,7 +139,6 @@ static int run_quietly(const struct ranks_options *options, rank_function functi
 
 static void who_hangs_is_named_and_replaced(void **state)
 {
-    (void)state;
     char text[1000];
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .num_ranks = NUM_RANKS, .deadline_s = 1};
@@ -205,7 +194,6 @@ static int block_signal(struct ranks_context *context)
 
 static void nothing_of_the_process_reaches_the_next_run(void **state)
 {
-    (void)state;
     static const rank_function functions[] = {change_process, block_signal};
     for (size_t i = 0; i < 2; i++)
         for (int mode = RANKS_THREADS; mode <= RANKS_PROCESSES; mode++) {
@@ -224,7 +212,6 @@ static int see_environment(struct ranks_context *context)
 
 static void the_environment_is_the_tests(void **state)
 {
-    (void)state;
     static const char texts[][8] = {"first", "other", ""};
     for (size_t i = 0; i < 3; i++) {
         if (texts[i][0] != '\0')
@@ -258,7 +245,6 @@ static int read_and_write(struct ranks_context *context)
 
 static void ranks_have_a_copy_of_the_tests_memory(void **state)
 {
-    (void)state;
     for (int number = 1; number <= 3; number++) {
         struct plan plan = {number, tests_alloc(100 * sizeof(int))};
         assert_int_equal(plan.numbers[99], 0);
@@ -281,7 +267,6 @@ static int share(struct ranks_context *context)
 
 static void shared_memory_is_zero_at_first(void **state)
 {
-    (void)state;
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .num_ranks = NUM_RANKS, .shared_bytes = sizeof(int)};
     for (int i = 0; i < 3; i++)
@@ -304,7 +289,6 @@ static int plan_a_bad_end(struct ranks_context *context)
 /* As a leak checker does. In a program of its own, whose end is looked at. */
 static void who_ends_badly_fails_the_program(void **state)
 {
-    (void)state;
     int status = 0;
     const pid_t pid = fork();
     if (pid == 0) {

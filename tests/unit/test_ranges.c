@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "comm/ranges.h"
+#include "harness/cmocka.h"
 
 enum { UNIT = WEFT__RANGE_ALIGNMENT, MAX_UNITS = 400, NUM_STEPS = 20000 };
 
@@ -88,7 +83,6 @@ static void step_contain(const struct weft__ranges *ranges, const struct oracle 
 
 static void agrees_with_a_bitmap(void **state)
 {
-    (void)state;
     struct weft__ranges ranges;
     struct oracle oracle = {.num_units = 60};
     uint32_t random = 12345;
@@ -116,7 +110,6 @@ static void agrees_with_a_bitmap(void **state)
 
 static void sizes_at_the_limits(void **state)
 {
-    (void)state;
     struct weft__ranges ranges;
     uint64_t offset;
     weft__ranges_init(&ranges, 0);

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* weft_remote_put on the cpu machine: rows through a ring of slots, with credits, between ranks of two nodes; in heaps
  * that have grown; and puts that are wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
@@ -274,7 +270,6 @@ static void rows_arrive(void **state)
 
 static void puts_that_are_wrong_fail_the_communicator(void **state)
 {
-    (void)state;
     setenv("WEFT_NET", "shm", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_to_neighbour, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_beyond_the_memory, NULL), 0);
@@ -283,7 +278,6 @@ static void puts_that_are_wrong_fail_the_communicator(void **state)
 
 static void a_wait_ends_with_the_failure_of_the_communicator(void **state)
 {
-    (void)state;
     setenv("WEFT_NET", "shm", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, await_what_is_done, NULL), 0);
     unsetenv("WEFT_NET");

@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* What strangers and broken ranks do to the rendezvous: here the last rank of a run is no rank, but
  * speaks to the server by hand, while the others make a communicator without it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <poll.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "comm/connect.h"
 #include "comm/wire.h"
+#include "harness/cmocka.h"
 #include "knock.h"
 
 enum { NUM_RANKS = 3, NUM_PLAYERS = NUM_RANKS + 1 };
@@ -104,7 +98,6 @@ static int meet_among_noise(struct ranks_context *context)
 
 static void noise_does_not_keep_ranks_from_meeting(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_noise, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_PLAYERS, meet_among_noise, NULL), 0);
 }
@@ -171,7 +164,6 @@ static int meet_among_impostors(struct ranks_context *context)
 
 static void bad_hellos_are_turned_away(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_impostors, NULL), 0);
 }
 
@@ -202,7 +194,6 @@ static int meet_among_silent_ones(struct ranks_context *context)
 
 static void silent_connections_do_not_use_up_the_descriptors(void **state)
 {
-    (void)state;
     struct rlimit before, low;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     low = before;
@@ -394,7 +385,6 @@ static int be_answered_late(struct ranks_context *context)
 
 static void an_answer_that_comes_late_counts_for_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, be_answered_late, NULL), 0);
 }
 
@@ -414,7 +404,6 @@ static int suffer(struct ranks_context *context)
 
 static void a_rank_that_breaks_the_protocol_counts_as_dead(void **state)
 {
-    (void)state;
     for (int kind = SKIPS_A_SEQUENCE; kind < NUM_OFFENCES; kind++) {
         enum offence chosen = (enum offence)kind;
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, suffer, &chosen), 0);
@@ -453,7 +442,6 @@ static int wait_for_the_dead(struct ranks_context *context)
 
 static void a_death_before_the_meeting_is_told_at_once(void **state)
 {
-    (void)state;
     struct ranks_options options = {
         .mode = RANKS_THREADS, .num_ranks = NUM_PLAYERS, .deadline_s = 20};
     assert_int_equal(ranks_run_with(&options, wait_for_the_dead), 0);

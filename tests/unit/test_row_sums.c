@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of rows of different types on the cpu machine: every variant gives the bits of a slow reference. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/cpu/rows.h"
 #include "mixed_rows.h"
 

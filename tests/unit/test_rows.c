@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The reduction of rows on the cpu machine: every variant gives the bits of a slow reference. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/cpu/rows.h"
 #include "machine/float_bits.h"
 #include "reduced_rows.h"

@@ -3,13 +3,8 @@
  * past the cache, which a release alone does not order. Without the fence some signals come too
  * early, but only while both threads have a core: on a busy machine the test may miss it. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/host.h"
 #include "ops/programs.h"
 
@@ -54,7 +49,6 @@ static void *look(void *argument)
 
 static void rows_are_there_when_the_signal_is(void **state)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* it takes the newer rows, which are looked at as well, for a race */
 #endif

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Errors, config structs, the status of a communicator, and the doorbell that it rings. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,12 +9,12 @@
 #include "comm/error.h"
 #include "comm/status.h"
 #include "comm/thread.h"
+#include "harness/cmocka.h"
 
 static const int64_t long_ns = 60 * INT64_C(1000000000);
 
 static void config_structs_of_other_versions(void **state)
 {
-    (void)state;
     struct {
         weft_comm_config known;
         uint64_t later;
@@ -53,7 +46,6 @@ static void config_structs_of_other_versions(void **state)
 
 static void messages_may_quote_the_last_message(void **state)
 {
-    (void)state;
     assert_int_equal(weft__error(WEFT_ERROR_TIMEOUT, "inner %d", 5), WEFT_ERROR_TIMEOUT);
     assert_int_equal(weft__error(WEFT_ERROR_SYSTEM, "outer (%s)", weft__last_error()),
                      WEFT_ERROR_SYSTEM);
@@ -67,7 +59,6 @@ static void messages_may_quote_the_last_message(void **state)
 
 static void the_first_failure_stands(void **state)
 {
-    (void)state;
     struct weft__status status;
     assert_int_equal(weft__status_init(&status, 4), WEFT_OK);
     assert_int_equal(weft__status_check(&status), WEFT_OK);
@@ -105,7 +96,6 @@ static void *sleep_until_failure(void *argument)
 
 static void a_failure_wakes_all_sleepers(void **state)
 {
-    (void)state;
     enum { NUM_ROUNDS = 200, NUM_SLEEPERS = 3 };
     for (int round = 0; round < NUM_ROUNDS; round++) {
         struct weft__doorbell bell = {0};
@@ -131,7 +121,6 @@ static void a_failure_wakes_all_sleepers(void **state)
 
 static void a_sleep_ends_at_its_deadline(void **state)
 {
-    (void)state;
     struct weft__doorbell bell = {0};
     uint32_t prepared = weft__doorbell_prepare(&bell, WEFT__ANY_WORD);
     weft__doorbell_sleep(&bell, prepared, WEFT__NS_PER_MS);
@@ -165,7 +154,6 @@ static void play(struct table_tennis *table, uint32_t player, uint32_t num_turns
 
 static void rings_reach_other_processes(void **state)
 {
-    (void)state;
     enum { NUM_TURNS = 20000 };
     struct table_tennis *table =
         mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -200,7 +188,6 @@ static int ring_wakes(uint64_t word, uint64_t begin, uint64_t end)
 
 static void rings_wake_who_waits_for_a_word_of_theirs(void **state)
 {
-    (void)state;
     assert_false(ring_wakes(792, 800, 840));
     assert_true(ring_wakes(800, 800, 840));
     assert_true(ring_wakes(832, 800, 840));

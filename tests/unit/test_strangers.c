@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Connections to the rendezvous that nobody knows: how many it bears, and for how long. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <poll.h>
+#include <string.h>
 #include <sys/resource.h>
 
+#include "harness/cmocka.h"
 #include "knock.h"
 
 /* As in comm/rendezvous.c. */
@@ -50,7 +44,6 @@ static int say_nothing(struct ranks_context *context)
 
 static void who_says_nothing_is_dropped(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, 1, say_nothing, NULL), 0);
 }
 
@@ -123,7 +116,6 @@ static void run_with_descriptors(rank_function function)
 
 static void of_too_many_the_longest_waiting_are_dropped(void **state)
 {
-    (void)state;
     run_with_descriptors(come_in_numbers);
     if (is_too_slow)
         skip();
@@ -131,7 +123,6 @@ static void of_too_many_the_longest_waiting_are_dropped(void **state)
 
 static void members_do_not_count_as_strangers(void **state)
 {
-    (void)state;
     run_with_descriptors(come_as_members);
 }
 

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "comm/topology.h"
+#include "harness/cmocka.h"
 
 enum { MAX_RANKS = 12 };
 
@@ -78,7 +72,6 @@ static void check_keys(const uint64_t *keys, int32_t num_ranks)
 
 static void every_placement_of_few_ranks(void **state)
 {
-    (void)state;
     for (int32_t num_ranks = 1; num_ranks <= 6; num_ranks++) {
         uint64_t num_placements = 1;
         for (int32_t rank = 0; rank < num_ranks; rank++)
@@ -94,7 +87,6 @@ static void every_placement_of_few_ranks(void **state)
 
 static void nodes_of_different_sizes_have_partial_rails(void **state)
 {
-    (void)state;
     const uint64_t keys[] = {7, 7, 7, 9, 9};
     struct weft__topology topology;
     weft_team_info info;

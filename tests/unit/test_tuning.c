@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of algorithms as it is read: which rows, in which order, and what is refused where. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "coll/tuning.h"
 #include "comm/error.h"
+#include "harness/cmocka.h"
 
 static const struct weft__tuning_key cuda_of_4 = {"cuda", 4};
 
@@ -21,14 +16,12 @@ static char path[] = "/tmp/weft-tuning-XXXXXX";
 
 static int open_file(void **state)
 {
-    (void)state;
     const int fd = mkstemp(path);
     return fd < 0 || close(fd) != 0;
 }
 
 static int remove_file(void **state)
 {
-    (void)state;
     return unlink(path);
 }
 
@@ -43,7 +36,6 @@ static weft_result read_text(const char *text, struct weft__tuning *tuning)
 
 static void rows_of_this_communicator(void **state)
 {
-    (void)state;
     static const char text[] = "# made by hand\n"
                                "\n"
                                "cuda 4 all_reduce 768K oneshot 0 0\n"
@@ -80,7 +72,6 @@ static void assert_refused(const char *row, const char *said)
 
 static void bad_lines(void **state)
 {
-    (void)state;
     assert_refused("cuda 4 all_reduce 1K oneshot 0", "less than 7 fields");
     assert_refused("cuda", "less than 7 fields");
     assert_refused("cuda 4 all_reduce 1K oneshot 0 0 0", "more than 7 fields");
@@ -110,7 +101,6 @@ static void bad_lines(void **state)
 
 static void too_many_rows(void **state)
 {
-    (void)state;
     static const char row[] = "cuda 4 all_reduce 1K oneshot 0 0\n";
     enum { ROW_CHARS = sizeof row - 1 };
     char text[(WEFT__TUNING_MAX_ROWS + 1) * ROW_CHARS + 1] = "";
@@ -126,7 +116,6 @@ static void too_many_rows(void **state)
 
 static void no_file(void **state)
 {
-    (void)state;
     struct weft__tuning tuning;
     assert_int_equal(weft__tuning_read("/nonexistent/table", &cuda_of_4, &tuning),
                      WEFT_ERROR_INVALID_ARGUMENT);
@@ -147,7 +136,6 @@ static void assert_file_refused(const char *file, const char *said)
 /* Reading any of these would not end. */
 static void files_without_an_end(void **state)
 {
-    (void)state;
     static const char lines[] = "# comments\n";
     assert_file_refused("/dev/zero", "/dev/zero is no regular file");
     assert_int_equal(unlink(path), 0);

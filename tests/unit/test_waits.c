@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rank answers when it is asked whom it waits for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "comm/waits.h"
+#include "harness/cmocka.h"
 
 static struct weft__wait_entry entry_of(int32_t rank, uint64_t exchange)
 {
@@ -31,7 +26,6 @@ static void assert_answer(struct weft__waits *waits, uint64_t exchange, int32_t 
 
 static void who_does_not_wait_says_so(void **state)
 {
-    (void)state;
     struct weft__waits waits;
     struct weft__wait_entry entry = entry_of(3, 256);
     weft__waits_init(&waits);
@@ -45,7 +39,6 @@ static void who_does_not_wait_says_so(void **state)
 
 static void waits_in_the_exchange_asked_about_are_all_told(void **state)
 {
-    (void)state;
     struct weft__waits waits;
     struct weft__wait_entry entries[] = {entry_of(1, 256), entry_of(2, 512), entry_of(3, 256),
                                          entry_of(1, 256)};
@@ -67,7 +60,6 @@ static void waits_in_the_exchange_asked_about_are_all_told(void **state)
 
 static void failed_waits_stay_and_come_first(void **state)
 {
-    (void)state;
     struct weft__waits waits;
     const struct weft__wait later = {.rank = 7, .exchange = 256};
     struct weft__wait_entry failed = entry_of(1, 256), other = entry_of(2, 512),
@@ -90,7 +82,6 @@ static void failed_waits_stay_and_come_first(void **state)
 
 static void an_answer_has_room_for_some_waits(void **state)
 {
-    (void)state;
     enum { NUM_ENTRIES = WEFT__MAX_LISTED_WAITS + 4 };
     struct weft__waits waits;
     struct weft__wait_entry entries[NUM_ENTRIES];
@@ -111,7 +102,6 @@ static void an_answer_has_room_for_some_waits(void **state)
 
 static void lists_that_make_no_sense_are_found_out(void **state)
 {
-    (void)state;
     struct weft__wait_list list = {.num_waits = 0};
     assert_true(weft__wait_list_is_valid(&list, 4));
     for (int32_t rank = 0; rank < 4; rank++)

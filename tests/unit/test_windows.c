@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Once weft_unregister has returned memory may be freed: all ranks have unmapped it. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
 
@@ -58,7 +53,6 @@ static int unregister_beside_a_late_rank(struct ranks_context *context)
 
 static void who_has_unregistered_is_mapped_by_nobody(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, unregister_beside_a_late_rank, NULL), 0);
 }
 

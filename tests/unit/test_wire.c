@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "comm/wire.h"
+#include "harness/cmocka.h"
 
 enum { MAX_BODY_BYTES = 1 << 20 };
 
@@ -61,7 +55,6 @@ static void check_frame(const struct weft__frame *frame, uint32_t seed, size_t b
 
 static void frames_of_all_sizes_keep_their_order(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 15, 4080, 4081, 100000, 3, MAX_BODY_BYTES, 0, 17};
     enum { NUM_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
     struct pair pair = make_pair();
@@ -87,7 +80,6 @@ static void frames_of_all_sizes_keep_their_order(void **state)
 
 static void a_frame_may_come_byte_by_byte(void **state)
 {
-    (void)state;
     struct pair pair = make_pair();
     struct weft__frame frame;
     struct weft__message *message = make_message(9, 40);
@@ -105,7 +97,6 @@ static void a_frame_may_come_byte_by_byte(void **state)
 
 static void what_came_before_the_end_is_delivered(void **state)
 {
-    (void)state;
     struct pair pair = make_pair();
     struct weft__frame frame;
     for (uint32_t index = 0; index < 3; index++) {
@@ -136,7 +127,6 @@ static void check_garbage(struct weft__frame_header header)
 
 static void impossible_headers_are_garbage(void **state)
 {
-    (void)state;
     check_garbage((struct weft__frame_header){.type = 0});
     check_garbage((struct weft__frame_header){.type = WEFT__NUM_FRAME_TYPES});
     check_garbage((struct weft__frame_header){.type = UINT32_MAX, .body_bytes = 4});
@@ -148,7 +138,6 @@ static void impossible_headers_are_garbage(void **state)
 
 static void every_frame_type_is_carried(void **state)
 {
-    (void)state;
     struct pair pair = make_pair();
     const struct weft__answer answer = {
         .asker = 1,
@@ -172,7 +161,6 @@ static void every_frame_type_is_carried(void **state)
 
 static void several_wires_share_a_message(void **state)
 {
-    (void)state;
     enum { NUM_PAIRS = 4 };
     struct pair pairs[NUM_PAIRS];
     struct weft__message *message = make_message(3, MAX_BODY_BYTES);

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What tool, tests, bench and examples make their inputs with: random numbers, router, payload. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/cmocka.h"
 #include "workload/figures.h"
 #include "workload/payload.h"
 #include "workload/progress.h"
@@ -23,7 +18,6 @@
 
 static void hash_is_splitmix64(void **state)
 {
-    (void)state;
     /* The first outputs of the published generator for the seed 1234567. */
     struct rng rng = {1234567};
     assert_true(rng_next(&rng) == 6457827717110365317u);
@@ -33,7 +27,6 @@ static void hash_is_splitmix64(void **state)
 
 static void draws_stay_in_range(void **state)
 {
-    (void)state;
     struct rng rng = {7};
     double sum = 0, square_sum = 0;
     enum { NUM_DRAWS = 100000 };
@@ -88,7 +81,6 @@ static double max_over_mean_load(const struct routes *routes)
 
 static void routes_are_distinct_and_ordered(void **state)
 {
-    (void)state;
     struct routes *routes = route(0.5f);
     for (size_t t = 0; t < NUM_TOKENS; t++) {
         const int32_t *topk_idx = &routes->topk_idx[t * NUM_TOPK];
@@ -111,7 +103,6 @@ static void routes_are_distinct_and_ordered(void **state)
 
 static void weights_of_all_experts_add_up_to_1(void **state)
 {
-    (void)state;
     struct router_config config = {.seed = 3, .num_experts = 5, .num_topk = 5, .skew = 2};
     struct router *router = router_create(&config);
     int32_t topk_idx[5];
@@ -128,7 +119,6 @@ static void weights_of_all_experts_add_up_to_1(void **state)
 
 static void any_rank_can_recompute_any_token(void **state)
 {
-    (void)state;
     struct routes *all = route(0);
     struct router_config config = default_config(0);
     struct router *router = router_create(&config);
@@ -147,7 +137,6 @@ static void any_rank_can_recompute_any_token(void **state)
 
 static void seeds_differ(void **state)
 {
-    (void)state;
     struct routes *first = route(0);
     struct router_config config = default_config(0);
     config.seed = 2;
@@ -161,7 +150,6 @@ static void seeds_differ(void **state)
 
 static void skew_moves_load(void **state)
 {
-    (void)state;
     const float skews[] = {0, 0.5f, 1, 2};
     const double at_least[] = {1, 2.5, 4.5, 7}, below[] = {1.4, 4.5, 7, 11};
     for (int i = 0; i < 4; i++) {
@@ -175,7 +163,6 @@ static void skew_moves_load(void **state)
 
 static void refuses_impossible_routers(void **state)
 {
-    (void)state;
     struct router_config configs[] = {default_config(0), default_config(0), default_config(0),
                                       default_config(-1), default_config(NAN)};
     configs[0].num_experts = 0;
@@ -192,7 +179,6 @@ static void refuses_impossible_routers(void **state)
 
 static void rows_depend_on_seed_token_and_plane(void **state)
 {
-    (void)state;
     const struct payload payload = {.seed = 1, .kind = PAYLOAD_BYTES};
     const struct payload reseeded = {.seed = 2, .kind = PAYLOAD_BYTES};
     unsigned char row[100], again[100], other[3][100];
@@ -208,7 +194,6 @@ static void rows_depend_on_seed_token_and_plane(void **state)
 
 static void rows_are_written_exactly(void **state)
 {
-    (void)state;
     const struct payload payload = {.seed = 1, .kind = PAYLOAD_BYTES};
     unsigned char whole[64], part[64];
     payload_fill_row(&payload, 5, 0, whole, sizeof whole);
@@ -223,7 +208,6 @@ static void rows_are_written_exactly(void **state)
 
 static void numbers_are_moderate_and_survive_the_round_trip(void **state)
 {
-    (void)state;
     const enum payload_kind kinds[] = {PAYLOAD_BF16, PAYLOAD_FP16, PAYLOAD_FP32};
     enum { NUM_ELEMENTS = 1001 };
     for (int i = 0; i < 3; i++) {
@@ -247,7 +231,6 @@ static void numbers_are_moderate_and_survive_the_round_trip(void **state)
 
 static void figures_are_min_median_max(void **state)
 {
-    (void)state;
     double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2}, one[] = {5};
     struct figures of_odd = figures_of(odd, 3), of_even = figures_of(even, 4),
                    of_one = figures_of(one, 1);
@@ -281,7 +264,6 @@ static void log_of_progress(enum progress_visibility visibility, int64_t quiet_n
 
 static void progress_is_told_off_a_terminal_too(void **state)
 {
-    (void)state;
     char text[512];
     log_of_progress(PROGRESS_SHOWN, 0, text, sizeof text);
     assert_string_equal(text, "work: 1 of 3 done, about 0 s left\n"

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What weft coll and the benchmarks of collectives compare with: inputs of ranks, reductions, outputs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 
+#include "harness/cmocka.h"
 #include "oracle/coll_data.h"
 #include "oracle/coll_oracle.h"
 #include "workload/collective.h"
@@ -21,7 +16,6 @@ static unsigned char output[NUM_RANKS * MAX_BYTES], expected[NUM_RANKS * MAX_BYT
 
 static void any_part_is_that_of_the_whole(void **state)
 {
-    (void)state;
     for (int dtype = 0; dtype < NUM_DTYPES; dtype++) {
         const struct element_source source = {3, (weft_dtype)dtype, ELEMENTS_NUMBERS};
         const size_t bytes = dtype_bytes(source.dtype);
@@ -88,7 +82,6 @@ static void fill_inputs(const struct element_source *source, uint64_t count)
 
 static void floats_are_reduced_in_order_in_fp32(void **state)
 {
-    (void)state;
     const weft_dtype dtypes[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32, WEFT_FP8_E4M3};
     for (size_t d = 0; d < 4; d++) {
         const struct element_source source = {5, dtypes[d], ELEMENTS_NUMBERS};
@@ -107,7 +100,6 @@ static void floats_are_reduced_in_order_in_fp32(void **state)
 
 static void doubles_are_reduced_in_fp64(void **state)
 {
-    (void)state;
     const struct element_source source = {5, WEFT_FP64, ELEMENTS_NUMBERS};
     double values[NUM_RANKS], result;
     fill_inputs(&source, COUNT);
@@ -123,7 +115,6 @@ static void doubles_are_reduced_in_fp64(void **state)
 
 static void integers_wrap_around_before_they_are_divided(void **state)
 {
-    (void)state;
     const struct element_source source = {5, WEFT_INT32, ELEMENTS_NUMBERS};
     int num_wrapped = 0;
     fill_inputs(&source, COUNT);
@@ -144,7 +135,6 @@ static void integers_wrap_around_before_they_are_divided(void **state)
 
 static void bytes_are_unsigned(void **state)
 {
-    (void)state;
     const struct element_source source = {5, WEFT_UINT8, ELEMENTS_NUMBERS};
     fill_inputs(&source, COUNT);
     elements_reduce(&source, WEFT_MAX, NUM_RANKS, 0, COUNT, output);
@@ -156,7 +146,6 @@ static void bytes_are_unsigned(void **state)
 
 static void whole_numbers_have_exact_sums(void **state)
 {
-    (void)state;
     const struct element_source source = {5, WEFT_BF16, ELEMENTS_WHOLE};
     fill_inputs(&source, COUNT);
     elements_reduce(&source, WEFT_SUM, NUM_RANKS, 0, COUNT, output);
@@ -201,7 +190,6 @@ static void move_rows(const struct collective *collective, size_t rank)
 
 static void outputs_are_known_in_any_pieces(void **state)
 {
-    (void)state;
     const uint64_t piece_bytes = 1234; /* crosses rows */
     for (int kind = 0; kind < WEFT_NUM_COLLECTIVES; kind++) {
         const struct collective collective = make_collective((weft_collective)kind);
@@ -219,7 +207,6 @@ static void outputs_are_known_in_any_pieces(void **state)
 
 static void sizes_are_those_of_nccl_tests(void **state)
 {
-    (void)state;
     const struct {
         weft_collective kind;
         uint64_t count, send_bytes, recv_bytes;
@@ -241,7 +228,6 @@ static void sizes_are_those_of_nccl_tests(void **state)
 
 static void wrong_elements_are_counted(void **state)
 {
-    (void)state;
     const struct element_source source = {1, WEFT_FP16, ELEMENTS_BITS};
     uint64_t first_wrong = 0;
     elements_fill(&source, 0, 0, COUNT, output);
@@ -257,7 +243,6 @@ static void wrong_elements_are_counted(void **state)
 /* weft coll and weft sim check with the one, the tests of all machines with the other. */
 static void any_values_are_reduced_as_by_the_oracle(void **state)
 {
-    (void)state;
     const void *rows[NUM_RANKS];
     for (int i = 0; i < NUM_DTYPES * NUM_REDUCE_OPS * COLL_NUM_VALUES; i++) {
         const weft_dtype dtype = (weft_dtype)(i % NUM_DTYPES);

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The scalar conversions, against the definition of the formats. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 
+#include "harness/cmocka.h"
 #include "workload/convert.h"
 
 /* A 16-bit format by its definition: value of the bits, as a double. */
@@ -82,7 +77,6 @@ static void check_round_special(const struct format *format)
 
 static void bf16_conversion_follows_its_definition(void **state)
 {
-    (void)state;
     check_widen(&bf16);
     check_round_at_middles(&bf16);
     check_round_special(&bf16);
@@ -90,7 +84,6 @@ static void bf16_conversion_follows_its_definition(void **state)
 
 static void fp16_conversion_follows_its_definition(void **state)
 {
-    (void)state;
     check_widen(&fp16);
     check_round_at_middles(&fp16);
     check_round_special(&fp16);
@@ -105,7 +98,6 @@ static double fp8_magnitude(int bits)
 
 static void fp8_conversion_follows_its_definition(void **state)
 {
-    (void)state;
     const int nan = 0x7f;
     for (int bits = 0; bits < nan; bits++) {
         const float value = fp32_from_fp8((uint8_t)bits);
@@ -131,7 +123,6 @@ static void fp8_conversion_follows_its_definition(void **state)
 /* Over all of fp32, in steps that share no factor with it: larger values never round lower. */
 static void rounding_is_monotone(void **state)
 {
-    (void)state;
     uint16_t last_bf16 = 0, last_fp16 = 0, last_fp8 = 0;
     for (uint32_t bits = 0; bits <= 0x7f800000u; bits += 251) {
         float value = fp32_from_bits(bits);

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The reader of MOETRACE files, on good and on corrupt files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/cmocka.h"
 #include "workload/convert.h"
 #include "workload/trace.h"
 
@@ -73,7 +68,6 @@ static struct trace *open_trace(struct trace_file *file, char error[TRACE_ERROR_
 
 static void trace_gives_what_was_written(void **state)
 {
-    (void)state;
     char error[TRACE_ERROR_BYTES];
     struct trace_file file = good_trace(1);
     struct trace *trace = open_trace(&file, error);
@@ -98,7 +92,6 @@ static void trace_gives_what_was_written(void **state)
 
 static void trace_without_weights_weighs_evenly(void **state)
 {
-    (void)state;
     char error[TRACE_ERROR_BYTES];
     struct trace_file file = good_trace(0);
     struct trace *trace = open_trace(&file, error);
@@ -115,7 +108,6 @@ static void trace_without_weights_weighs_evenly(void **state)
 
 static void shares_of_ranks_tile_the_trace(void **state)
 {
-    (void)state;
     const struct trace trace = {.num_tokens = 8222};
     for (int32_t num_ranks = 1; num_ranks < 20; num_ranks++) {
         assert_int_equal(trace_first_token(&trace, 0, num_ranks), 0);
@@ -131,7 +123,6 @@ static void shares_of_ranks_tile_the_trace(void **state)
 /* Each defect is told by a message that names the file and holds the given words. */
 static void corrupt_traces_are_refused(void **state)
 {
-    (void)state;
     const struct {
         size_t offset;
         uint32_t value;
@@ -167,7 +158,6 @@ static void corrupt_traces_are_refused(void **state)
 
 static void truncated_traces_are_refused(void **state)
 {
-    (void)state;
     struct trace_file whole = good_trace(1);
     for (size_t num_bytes = 0; num_bytes < whole.num_bytes; num_bytes++) {
         char error[TRACE_ERROR_BYTES];
@@ -180,7 +170,6 @@ static void truncated_traces_are_refused(void **state)
 
 static void missing_traces_are_refused(void **state)
 {
-    (void)state;
     char error[TRACE_ERROR_BYTES];
     assert_null(trace_open("/tmp/weft/no/such.trace", error));
     assert_string_equal(error, "trace /tmp/weft/no/such.trace: No such file or directory");

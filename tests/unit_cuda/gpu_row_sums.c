@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Row operations on a GPU: the same rows as in unit/test_row_sums.c and unit/test_rows.c give the same bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "machine/cuda/driver.h"
 #include "machine/cuda/launch_params.h"
@@ -52,7 +47,6 @@ static int open_gpu(void **state)
     CUkernel kernel;
     static const char *const names[] = {"weft__cuda_row_sums", "weft__cuda_row_reduction",
                                         "weft__cuda_row_copying"};
-    (void)state;
     assert_non_null(weft__cuda_load());
     CHECK_CALL(weft__cu.device_get(&device, 0));
     CHECK_CALL(weft__cu.device_primary_ctx_retain(&context, device));
@@ -69,7 +63,6 @@ static int open_gpu(void **state)
 
 static int close_gpu(void **state)
 {
-    (void)state;
     CHECK_CALL(weft__cu.mem_free(gpu.memory));
     return 0;
 }
@@ -120,7 +113,6 @@ static void sum_on_gpu(void)
 
 static void a_gpu_gives_the_reference_bits(void **state)
 {
-    (void)state;
     uint64_t random = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         draw_mixed_rows(&rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
@@ -131,7 +123,6 @@ static void a_gpu_gives_the_reference_bits(void **state)
 
 static void all_pairs_of_special_values(void **state)
 {
-    (void)state;
     for (int i = 0; i < NUM_MIXED_SUMS; i++) {
         pair_special_values(&rows, mixed_sum(i));
         sum_on_gpu();
@@ -141,7 +132,6 @@ static void all_pairs_of_special_values(void **state)
 
 static void a_source_can_be_written_over(void **state)
 {
-    (void)state;
     uint64_t random = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         draw_mixed_rows(&rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
@@ -192,7 +182,6 @@ static void check_results(struct weft_reduction reduction, int64_t num_elements)
 
 static void reductions_give_the_reference_bits(void **state)
 {
-    (void)state;
     uint64_t random = 1;
     for (int i = 0; i < NUM_DTYPES * NUM_OPS * NUM_TRIALS; i++) {
         const struct weft_reduction reduction = {dtypes[i % NUM_DTYPES],
@@ -207,7 +196,6 @@ static void reductions_give_the_reference_bits(void **state)
 
 static void copies_of_any_alignment(void **state)
 {
-    (void)state;
     const struct weft_reduction bytes = {WEFT_UINT8, WEFT_REDUCTION_SUM};
     uint64_t random = 1;
     for (int i = 0; i < 20 * NUM_TRIALS; i++) {

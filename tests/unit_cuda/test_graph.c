@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Whose operations a graph of the cuda machine takes for its own, and how captures end, with a driver that
  * only keeps the states of streams. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "harness/cmocka.h"
 #include "machine/cuda/graph.h"
 
 /* ---------------------------------------------------------------- a driver */
@@ -131,7 +126,6 @@ static weft_comm comms[2];
 
 static int open_streams(void **state)
 {
-    (void)state;
     memset(natives, 0, sizeof natives);
     memset(streams, 0, sizeof streams);
     for (int i = 0; i < NUM_STREAMS; i++) {
@@ -145,7 +139,6 @@ static int open_streams(void **state)
 
 static int close_streams(void **state)
 {
-    (void)state;
     for (int i = 0; i < NUM_STREAMS; i++)
         weft__cuda_comms_close(&streams[i].comms);
     return num_graphs == 0 && num_execs == 0 ? 0 : -1;
@@ -184,7 +177,6 @@ static weft_result launch_on(weft_graph *graph, int stream_idx)
 /* Another stream takes part in the first capture; a second one goes on at the same time. */
 static void streams_answer_for_what_a_graph_recorded(void **state)
 {
-    (void)state;
     begin(0);
     begin(1);
     natives[2].capture_id = natives[0].capture_id;
@@ -208,7 +200,6 @@ static void streams_answer_for_what_a_graph_recorded(void **state)
 
 static void a_communicator_that_goes_is_forgotten(void **state)
 {
-    (void)state;
     begin(0);
     record_operation(0, &comms[0]);
     record_operation(0, &comms[1]);
@@ -225,7 +216,6 @@ static void a_communicator_that_goes_is_forgotten(void **state)
 
 static void other_captures_are_none_of_its(void **state)
 {
-    (void)state;
     begin(0);
     natives[1].capture_id = ++last_capture_id; /* by CUDA's own functions */
     assert_null(weft__cuda_graph_comms(weft__cuda_capture_of(&streams[1]).id));
@@ -243,7 +233,6 @@ static void other_captures_are_none_of_its(void **state)
 static void only_the_thread_that_began_can_end(void **state)
 {
     weft_graph *graph = NULL;
-    (void)state;
     begin(0);
     natives[0].end_result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     assert_int_equal(weft__cuda_graphs.end(&streams[0].base, &graph), WEFT_ERROR_INVALID_ARGUMENT);
@@ -254,7 +243,6 @@ static void only_the_thread_that_began_can_end(void **state)
 static void after_an_error_the_capture_has_ended(void **state)
 {
     weft_graph *graph = NULL;
-    (void)state;
     begin(0);
     natives[0].end_result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     assert_int_equal(weft__cuda_graphs.end(&streams[0].base, &graph), WEFT_ERROR_SYSTEM);
@@ -268,7 +256,6 @@ static void after_an_error_the_capture_has_ended(void **state)
 
 static void captures_are_abandoned(void **state)
 {
-    (void)state;
     begin(0);
     weft__cuda_graph_abandon(&streams[0]);
     assert_int_equal(natives[0].capture_id, 0);
