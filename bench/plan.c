@@ -55,7 +55,7 @@ static int alloc_plan(struct plan *plan, const struct bench_options *options, in
                           .num_topk = options->num_topk,
                           .num_experts = options->num_experts,
                           .row_bytes = (size_t)options->hidden * sizeof(uint16_t),
-                          .payload = {.seed = options->seed, .kind = PAYLOAD_BF16}};
+                          .payload = {.seed = options->seed, .dtype = WEFT_BF16}};
     return alloc_tables(plan);
 }
 
@@ -185,12 +185,12 @@ static void add_nodes(const struct plan *plan, int32_t source, int32_t token, in
         for (int32_t row = 0; row < num_rows; row++)
             for (size_t h = 0; h < hidden; h++)
                 sums->node[h] += x[h];
-        payload_from_fp32(PAYLOAD_BF16, sums->node, hidden, sums->row);
-        payload_to_fp32(PAYLOAD_BF16, sums->row, hidden, sums->node);
+        elements_from_fp32(WEFT_BF16, sums->node, hidden, sums->row);
+        elements_to_fp32(WEFT_BF16, sums->row, hidden, sums->node);
         for (size_t h = 0; h < hidden; h++)
             sums->total[h] += sums->node[h];
     }
-    payload_from_fp32(PAYLOAD_BF16, sums->total, hidden, sums->row);
+    elements_from_fp32(WEFT_BF16, sums->total, hidden, sums->row);
 }
 
 int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
@@ -204,7 +204,7 @@ int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_n
         sums.total = x + hidden;
         sums.node = x + 2 * hidden;
         fill_row(plan, rank, token, sums.row);
-        payload_to_fp32(PAYLOAD_BF16, sums.row, hidden, x);
+        elements_to_fp32(WEFT_BF16, sums.row, hidden, x);
         add_nodes(plan, rank, token, num_nodes, x, &sums);
         const char *seen = (const char *)combined + (size_t)token * plan->row_bytes;
         num_wrong += memcmp(seen, sums.row, plan->row_bytes) != 0;

@@ -37,7 +37,7 @@ weft_result batch_init(struct batch *batch, const struct shape *shape, int64_t f
         batch_destroy(batch);
         return WEFT_ERROR_OUT_OF_MEMORY;
     }
-    const struct payload payload = {.seed = shape->seed, .kind = PAYLOAD_BF16};
+    const struct payload payload = {.seed = shape->seed, .dtype = WEFT_BF16};
     const size_t row_bytes = hidden * sizeof(uint16_t);
     for (int32_t token = 0; token < num_tokens; token++) {
         const size_t offset = (size_t)token * hidden;

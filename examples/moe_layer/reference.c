@@ -49,7 +49,7 @@ static void add_row(float *sum, const uint16_t *row, int32_t hidden)
 {
     for (int32_t h = 0; h < hidden; h++) {
         float value;
-        payload_to_fp32(PAYLOAD_BF16, row + h, 1, &value);
+        elements_to_fp32(WEFT_BF16, row + h, 1, &value);
         sum[h] += value;
     }
 }
@@ -78,8 +78,8 @@ static void compute_token(struct dense *dense, int32_t token)
         for (int32_t k = 0; k < shape->num_topk; k++)
             dweights[k] += dense->partial_dweights[k];
     }
-    payload_from_fp32(PAYLOAD_BF16, dense->sum_y, hidden, dense->results->y + offset);
-    payload_from_fp32(PAYLOAD_BF16, dense->sum_dx, hidden, dense->results->dx + offset);
+    elements_from_fp32(WEFT_BF16, dense->sum_y, hidden, dense->results->y + offset);
+    elements_from_fp32(WEFT_BF16, dense->sum_dx, hidden, dense->results->dx + offset);
 }
 
 static weft_result dense_init(struct dense *dense, int32_t num_tokens)

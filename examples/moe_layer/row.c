@@ -32,7 +32,7 @@ void row_forward(const struct shape *shape, const struct row_choices *choices,
                  struct row_workspace *workspace, const uint16_t *x, uint16_t *y)
 {
     const size_t hidden = (size_t)shape->hidden;
-    payload_to_fp32(PAYLOAD_BF16, x, hidden, workspace->x);
+    elements_to_fp32(WEFT_BF16, x, hidden, workspace->x);
     memset(workspace->y, 0, hidden * sizeof(float));
     for (int32_t i = 0; i < choices->num_choices; i++) {
         const struct row_choice *choice = &choices->choices[i];
@@ -41,7 +41,7 @@ void row_forward(const struct shape *shape, const struct row_choices *choices,
         for (size_t h = 0; h < hidden; h++)
             workspace->y[h] += choice->weight * workspace->expert_y[h];
     }
-    payload_from_fp32(PAYLOAD_BF16, workspace->y, hidden, y);
+    elements_from_fp32(WEFT_BF16, workspace->y, hidden, y);
 }
 
 /* One expert's part; the activations are computed once more rather than kept from the forward
@@ -71,13 +71,13 @@ void row_backward(const struct shape *shape, const struct row_choices *choices,
                   uint16_t *dx, float *dweights)
 {
     const size_t hidden = (size_t)shape->hidden;
-    payload_to_fp32(PAYLOAD_BF16, x, hidden, workspace->x);
-    payload_to_fp32(PAYLOAD_BF16, dy, hidden, workspace->dy);
+    elements_to_fp32(WEFT_BF16, x, hidden, workspace->x);
+    elements_to_fp32(WEFT_BF16, dy, hidden, workspace->dy);
     memset(workspace->dx, 0, hidden * sizeof(float));
     memset(dweights, 0, (size_t)shape->num_topk * sizeof(float));
     for (int32_t i = 0; i < choices->num_choices; i++) {
         const struct row_choice *choice = &choices->choices[i];
         dweights[choice->k] = choice_backward(shape, choice, workspace);
     }
-    payload_from_fp32(PAYLOAD_BF16, workspace->dx, hidden, dx);
+    elements_from_fp32(WEFT_BF16, workspace->dx, hidden, dx);
 }

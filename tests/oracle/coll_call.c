@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 
 /* ---------------------------------------------------------------- contents of the arrays */
 
 static void write_inputs(const struct coll_call *call, int32_t rank, char *array)
 {
-    const uint64_t element_bytes = oracle_element_bytes(call->spec.dtype);
+    const uint64_t element_bytes = dtype_bytes(call->spec.dtype);
     for (int32_t row = 0; row < call->send_rows.num_rows; row++)
         coll_input_row(&call->spec, rank, row, call->send_rows.counts[row],
                        array + call->send_begin_bytes +
@@ -20,7 +20,7 @@ static void write_inputs(const struct coll_call *call, int32_t rank, char *array
 
 static void write_outputs(const struct coll_call *call, int32_t rank, char *array)
 {
-    const uint64_t element_bytes = oracle_element_bytes(call->spec.dtype);
+    const uint64_t element_bytes = dtype_bytes(call->spec.dtype);
     for (int32_t row = 0; row < call->recv_rows.num_rows; row++)
         coll_expected_row(&call->spec, rank, row, call->recv_rows.counts[row],
                           array + call->recv_begin_bytes +
@@ -33,7 +33,7 @@ static int create_in_place(struct ep_rank *self, struct coll_call *call)
 {
     const struct coll_case *spec = &call->spec;
     const int32_t rank = self->context->rank;
-    const uint64_t element_bytes = oracle_element_bytes(spec->dtype);
+    const uint64_t element_bytes = dtype_bytes(spec->dtype);
     const uint64_t most = call->send_rows.total > call->recv_rows.total ? call->send_rows.total
                                                                         : call->recv_rows.total;
     const uint64_t own_row_bytes = (uint64_t)rank * spec->count * element_bytes;
@@ -52,7 +52,7 @@ static int create_out_of_place(struct ep_rank *self, struct coll_call *call)
 {
     const struct coll_case *spec = &call->spec;
     const int32_t rank = self->context->rank;
-    const uint64_t element_bytes = oracle_element_bytes(spec->dtype);
+    const uint64_t element_bytes = dtype_bytes(spec->dtype);
     const enum ep_place send_place =
         coll_place_of(spec, spec->send_place, rank) == EP_HEAP ? EP_HEAP : EP_INPUT;
     if (ep_array_alloc(self, &call->send, send_place, call->send_rows.total * element_bytes,
@@ -126,7 +126,7 @@ static int compare(struct ep_rank *self, const struct coll_call *call, const str
                    const char *expected, const char *name)
 {
     const char *which = array == &call->send ? "input" : "output";
-    const uint64_t element_bytes = oracle_element_bytes(call->spec.dtype);
+    const uint64_t element_bytes = dtype_bytes(call->spec.dtype);
     const unsigned char *got = array->host;
     const unsigned char *wanted = (const unsigned char *)expected;
     char text[200], got_hex[17], wanted_hex[17];

@@ -5,8 +5,7 @@
 
 #include "harness/memory.h"
 #include "oracle/coll_data.h"
-#include "oracle/coll_oracle.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
 /* Names of independent draws from a case's seed. */
@@ -57,18 +56,15 @@ int coll_is_in_place(const struct coll_case *spec)
 
 uint64_t coll_row_bytes(const struct coll_case *spec)
 {
-    return spec->count * oracle_element_bytes(spec->dtype);
+    return spec->count * dtype_bytes(spec->dtype);
 }
 
 void coll_describe(const struct coll_case *spec, char *text, size_t text_bytes)
 {
-    static const char *const dtypes[] = {"int32", "int64", "bf16",  "fp16",
-                                         "fp32",  "fp64",  "uint8", "fp8"};
-    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
     snprintf(text, text_bytes, "%s%s of %llu %s, %s, root %d, values %d, %d ranks, seed %llu",
              coll_operation_name(spec->operation), coll_is_in_place(spec) ? " in place" : "",
-             (unsigned long long)spec->count, dtypes[spec->dtype], ops[spec->op], spec->root,
-             (int)spec->values, spec->num_ranks, (unsigned long long)spec->seed);
+             (unsigned long long)spec->count, dtype_names[spec->dtype], reduce_op_names[spec->op],
+             spec->root, (int)spec->values, spec->num_ranks, (unsigned long long)spec->seed);
 }
 
 enum ep_place coll_place_of(const struct coll_case *spec, enum coll_place place, int32_t rank)
@@ -163,7 +159,7 @@ static void input_piece(const struct coll_case *spec, int32_t rank, int32_t row,
 static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t piece, uint64_t count,
                           void *out)
 {
-    const uint64_t piece_bytes = count * oracle_element_bytes(spec->dtype);
+    const uint64_t piece_bytes = count * dtype_bytes(spec->dtype);
     const void *rows[WEFT_COLL_MAX_RANKS];
     char *pieces = tests_alloc((uint64_t)spec->num_ranks * piece_bytes);
     for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
@@ -171,7 +167,7 @@ static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t pi
         input_piece(spec, rank, row, piece, count, input);
         rows[rank] = input;
     }
-    coll_oracle_reduce(spec->dtype, spec->op, spec->num_ranks, rows, count, out);
+    elements_reduce_rows(spec->dtype, spec->op, spec->num_ranks, rows, count, out);
     tests_free(pieces);
 }
 
@@ -202,7 +198,7 @@ typedef void make_piece(const struct coll_case *spec, int32_t rank, int32_t row,
 static void make_row(make_piece *make, const struct coll_case *spec, int32_t rank, int32_t row,
                      uint64_t count, void *out)
 {
-    const uint64_t piece_bytes = COLL_DATA_PIECE * oracle_element_bytes(spec->dtype);
+    const uint64_t piece_bytes = COLL_DATA_PIECE * dtype_bytes(spec->dtype);
     for (uint64_t piece = 0; piece * COLL_DATA_PIECE < count; piece++) {
         const uint64_t rest = count - piece * COLL_DATA_PIECE;
         make(spec, rank, row, piece, rest < COLL_DATA_PIECE ? rest : COLL_DATA_PIECE,

@@ -3,7 +3,7 @@
 
 #include "harness/memory.h"
 #include "oracle/ep_check.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
 /* Which of the rows of a round: each has a key of its own. */
@@ -44,7 +44,7 @@ static void read_weights(const void *of, int32_t rank, int32_t row_idx, float *w
 
 static uint64_t row_bytes_of(const struct ep_combine_shape *shape)
 {
-    return (uint64_t)shape->hidden * oracle_element_bytes(shape->dtype);
+    return (uint64_t)shape->hidden * dtype_bytes(shape->dtype);
 }
 
 static int32_t num_own_tokens(const struct ep_rank *self)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
 void ep_data_bytes(uint64_t key, int64_t global_token, void *row, uint64_t row_bytes)
@@ -61,6 +61,6 @@ void ep_data_values(uint64_t key, enum ep_values values, int64_t global_token, w
         if (values == EP_VALUES_SPECIAL)
             special_element(&rng, kind, dtype, row, i);
         else
-            oracle_store(dtype, row, i, cancelling_value(&rng));
+            element_store(dtype, row, i, cancelling_value(&rng));
     }
 }

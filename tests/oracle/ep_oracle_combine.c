@@ -5,7 +5,7 @@
 
 #include "harness/memory.h"
 #include "oracle/ep_oracle.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 
 /* Whose rows are summed: those that answer a token. */
 struct answers {
@@ -27,7 +27,7 @@ static int32_t answering_row(const struct answers *answers, int32_t rank)
 static float bias_element(const struct ep_oracle_combine *combine, int which, int64_t i)
 {
     return combine->bias[which] == NULL ? 0.0F
-                                        : oracle_load(combine->dtype, combine->bias[which], i);
+                                        : element_load(combine->dtype, combine->bias[which], i);
 }
 
 typedef void add_answer(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum);
@@ -35,10 +35,10 @@ typedef void add_answer(const struct answers *answers, int32_t rank, int32_t row
 static void add_row(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
 {
     const struct ep_oracle_combine *combine = answers->combine;
-    void *x = tests_alloc(oracle_element_bytes(combine->dtype) * (size_t)combine->hidden);
+    void *x = tests_alloc(dtype_bytes(combine->dtype) * (size_t)combine->hidden);
     combine->read_x(combine->reader, rank, row_idx, x);
     for (int64_t i = 0; i < combine->hidden; i++)
-        sum[i] += oracle_load(combine->dtype, x, i);
+        sum[i] += element_load(combine->dtype, x, i);
     tests_free(x);
 }
 
@@ -76,8 +76,8 @@ static void add_answers(const struct answers *answers, add_answer *add, weft_dty
             partial[i] = 0.0F;
         add_node(answers, node, add, partial);
         for (int64_t i = 0; i < n; i++) {
-            oracle_store(wire, &partial[i], 0, partial[i]);
-            sum[i] += oracle_load(wire, &partial[i], 0);
+            element_store(wire, &partial[i], 0, partial[i]);
+            sum[i] += element_load(wire, &partial[i], 0);
         }
     }
     tests_free(partial);
@@ -97,7 +97,7 @@ void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
                          bias_element(combine, 1, token * hidden + i));
     add_answers(&answers, add_row, wire, hidden, sum);
     for (int64_t i = 0; i < hidden; i++)
-        oracle_store(combine->dtype, out, i, sum[i]);
+        element_store(combine->dtype, out, i, sum[i]);
     tests_free(sum);
 }
 
@@ -110,5 +110,5 @@ void ep_oracle_combine_weights(const struct ep_oracle_problem *problem,
     memset(out_weights, 0, sizeof(float) * (size_t)problem->num_topk);
     add_answers(&answers, add_weights, WEFT_FP32, problem->num_topk, out_weights);
     for (int32_t k = 0; k < problem->num_topk; k++)
-        oracle_store(WEFT_FP32, out_weights, k, out_weights[k]);
+        element_store(WEFT_FP32, out_weights, k, out_weights[k]);
 }

@@ -8,9 +8,8 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
-#include "oracle/coll_oracle.h"
 #include "oracle/coll_rank.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
 enum { NUM_RANKS = 4, NUM_BUFFERS = 3, NUM_STEPS = 150 };
@@ -55,10 +54,10 @@ static void reduce_images(const struct step *step, char *const *from, uint64_t o
                           uint64_t bytes, char *out)
 {
     const void *rows[NUM_RANKS];
-    const uint64_t element_bytes = oracle_element_bytes(step->dtype);
+    const uint64_t element_bytes = dtype_bytes(step->dtype);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         rows[rank] = from[rank] + offset;
-    coll_oracle_reduce(step->dtype, WEFT_SUM, NUM_RANKS, rows, bytes / element_bytes, out);
+    elements_reduce_rows(step->dtype, WEFT_SUM, NUM_RANKS, rows, bytes / element_bytes, out);
 }
 
 /* What `rank` gets, given the buffers that all ranks read. */
@@ -133,7 +132,7 @@ static weft_result issue(struct coll_rank *self, const struct plan *plan, const 
     weft_stream *stream = self->base.stream;
     char *from = buffers[step->from].data;
     char *to = buffers[step->to].data;
-    const uint64_t count = plan->row_bytes / oracle_element_bytes(step->dtype);
+    const uint64_t count = plan->row_bytes / dtype_bytes(step->dtype);
     const uint64_t own = (uint64_t)self->base.context->rank * plan->row_bytes;
     const uint64_t part = step->from == step->to ? own : 0;
     switch (step->operation) {

@@ -5,10 +5,9 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_trials.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
-enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1 };
 enum { NUM_COUNTS = 12, NUM_SMALL_COUNTS = 11, NUM_COUNTS_FOR_ALL_SETUPS = 10, MAX_RANKS = 9 };
 static const uint64_t counts[NUM_COUNTS] = {0, 1, 3, 7, 8, 15, 16, 17, 100, 1023, 4096, 65537};
 static const uint64_t LARGE_COUNT = (1 << 20) + 3;
@@ -19,7 +18,7 @@ static uint64_t limited(enum coll_operation operation, weft_dtype dtype, uint64_
 {
     const int is_one_row = operation == COLL_ALL_REDUCE || operation == COLL_BROADCAST;
     const uint64_t num_rows = is_one_row ? 1 : (uint64_t)num_ranks;
-    const uint64_t most = max_bytes / (num_rows * oracle_element_bytes(dtype));
+    const uint64_t most = max_bytes / (num_rows * dtype_bytes(dtype));
     return count < most ? count : most;
 }
 
@@ -41,12 +40,13 @@ struct met {
  * element at least; and every operator, where it reduces, with every type in every setup. */
 static void add_every_dtype_and_values(struct coll_trials *trials, struct met *met)
 {
-    _Static_assert((int)NUM_OPS == (int)COLL_NUM_VALUES, "the operators go through the values");
+    _Static_assert((int)NUM_REDUCE_OPS == (int)COLL_NUM_VALUES,
+                   "the operators go through the values");
     const int32_t num_ranks = trials->num_ranks;
     struct rng rng = {rng_key(1, (uint64_t)num_ranks)};
-    for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_DTYPES * NUM_OPS; i++) {
-        const int operation = i / NUM_DTYPES / NUM_OPS, dtype = i % NUM_DTYPES;
-        const int op = i / NUM_DTYPES % NUM_OPS;
+    for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_DTYPES * NUM_REDUCE_OPS; i++) {
+        const int operation = i / NUM_DTYPES / NUM_REDUCE_OPS, dtype = i % NUM_DTYPES;
+        const int op = i / NUM_DTYPES % NUM_REDUCE_OPS;
         const uint64_t count = counts[1 + rng_below(&rng, NUM_COUNTS_FOR_ALL_SETUPS - 1)];
         struct coll_case spec =
             coll_case_random(rng_next(&rng), num_ranks, (enum coll_operation)operation,
@@ -67,7 +67,8 @@ static void add_every_count_and_setup(struct coll_trials *trials)
         const enum coll_operation operation = (enum coll_operation)(i % COLL_NUM_OPERATIONS);
         const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
         const uint64_t count = counts[i / COLL_NUM_OPERATIONS % NUM_COUNTS];
-        add(trials, rng_next(&rng), operation, dtype, (weft_reduce_op)rng_below(&rng, NUM_OPS),
+        add(trials, rng_next(&rng), operation, dtype,
+            (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS),
             limited(operation, dtype, count, trials->num_ranks, MAX_BYTES),
             (uint64_t)i / COLL_NUM_OPERATIONS / NUM_COUNTS);
     }
@@ -107,8 +108,9 @@ static void large(void **state)
             const uint64_t count = limited(operation, dtype, drawn, num_ranks, MAX_BYTES);
             if (operation == COLL_ALL_REDUCE && count == LARGE_COUNT)
                 reached |= 1u << dtype;
-            add(&trials, rng_next(&rng), operation, dtype, (weft_reduce_op)rng_below(&rng, NUM_OPS),
-                count, (uint64_t)num_ranks + (uint64_t)i);
+            add(&trials, rng_next(&rng), operation, dtype,
+                (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS), count,
+                (uint64_t)num_ranks + (uint64_t)i);
         }
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
@@ -138,7 +140,8 @@ static void every_operation_and_setup(int32_t num_ranks)
     struct rng rng = {rng_key(4, (uint64_t)num_ranks)};
     for (int i = 0; i < COLL_NUM_OPERATIONS * COLL_NUM_SETUPS; i++)
         add(&trials, rng_next(&rng), (enum coll_operation)(i % COLL_NUM_OPERATIONS),
-            (weft_dtype)rng_below(&rng, NUM_DTYPES), (weft_reduce_op)rng_below(&rng, NUM_OPS),
+            (weft_dtype)rng_below(&rng, NUM_DTYPES),
+            (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS),
             counts[rng_below(&rng, NUM_SMALL_COUNTS)], (uint64_t)(i / COLL_NUM_OPERATIONS));
     assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
 }

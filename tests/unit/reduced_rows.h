@@ -17,13 +17,14 @@ enum {
     ROW_BYTES = 8 * MAX_ELEMENTS + MAX_MISALIGNMENT + 2 * GUARD_BYTES
 };
 
-static const weft_dtype dtypes[] = {WEFT_INT32, WEFT_INT64, WEFT_BF16,  WEFT_FP16,
-                                    WEFT_FP32,  WEFT_FP64,  WEFT_UINT8, WEFT_FP8_E4M3};
-static const enum weft_reduction_op ops[] = {WEFT_REDUCTION_SUM, WEFT_REDUCTION_PROD,
-                                             WEFT_REDUCTION_MAX, WEFT_REDUCTION_MIN,
-                                             WEFT_REDUCTION_AVG, WEFT_REDUCTION_SUM_FROM_ZERO};
+/* Reductions of every type by every operator. */
+enum { NUM_REDUCTIONS = NUM_DTYPES * (WEFT_REDUCTION_SUM_FROM_ZERO + 1) };
 
-enum { NUM_DTYPES = sizeof dtypes / sizeof *dtypes, NUM_OPS = sizeof ops / sizeof *ops };
+static inline struct weft_reduction numbered_reduction(int i)
+{
+    return (struct weft_reduction){(weft_dtype)(i % NUM_DTYPES),
+                                   (enum weft_reduction_op)(i / NUM_DTYPES)};
+}
 
 struct rows {
     _Alignas(64) char src[MAX_SRCS][ROW_BYTES];
@@ -77,15 +78,7 @@ static inline void draw_rows(struct rows *rows, struct weft_reduction reduction,
 static inline void compute_expected(struct rows *rows, struct weft_reduction reduction,
                                     int64_t num_elements)
 {
-    for (int64_t i = 0; i < num_elements; i++) {
-        uint64_t values[MAX_SRCS];
-        int num_values = 0;
-        for (int32_t s = 0; s < rows->num_srcs; s++) {
-            if (rows->srcs[s] != NULL)
-                values[num_values++] = load_bits(reduction.dtype, rows->srcs[s], i);
-        }
-        rows->expected[i] = reduce_reference(reduction, values, num_values);
-    }
+    reduce_reference(reduction, rows->srcs, rows->num_srcs, num_elements, rows->expected);
 }
 
 static inline void check_row(const struct rows *rows, const void *row,
@@ -93,10 +86,11 @@ static inline void check_row(const struct rows *rows, const void *row,
 {
     for (int64_t i = 0; i < num_elements; i++) {
         const uint64_t bits = load_bits(reduction.dtype, row, i);
-        if (bits != rows->expected[i])
+        const uint64_t expected = load_bits(reduction.dtype, rows->expected, i);
+        if (bits != expected)
             fail_msg("dtype %d, op %d, element %lld of %lld: %llx, not %llx", reduction.dtype,
                      reduction.op, (long long)i, (long long)num_elements, (unsigned long long)bits,
-                     (unsigned long long)rows->expected[i]);
+                     (unsigned long long)expected);
     }
 }
 

@@ -5,8 +5,7 @@
 
 #include "harness/cmocka.h"
 #include "oracle/coll_case.h"
-#include "oracle/coll_oracle.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 
 enum { MAX_ROWS = 4 };
 
@@ -17,7 +16,7 @@ static uint64_t reduced(weft_dtype dtype, weft_reduce_op op, int32_t num_rows, c
     uint64_t out = 0;
     for (int32_t row = 0; row < num_rows; row++)
         rows[row] = &bits[row];
-    coll_oracle_reduce(dtype, op, num_rows, rows, 1, &out);
+    elements_reduce_rows(dtype, op, num_rows, rows, 1, &out);
     return out;
 }
 
@@ -89,11 +88,11 @@ static void fp8(void **state)
     unsigned char bits;
     for (uint32_t code = 0; code < 256; code++) {
         const unsigned char element = (unsigned char)code;
-        const float value = oracle_load(WEFT_FP8_E4M3, &element, 0);
+        const float value = element_load(WEFT_FP8_E4M3, &element, 0);
         const uint32_t magnitude = code & 0x7f;
         const double expected = magnitude < 8 ? ldexp(magnitude, -9)
                                               : ldexp(8 + magnitude % 8, (int)(magnitude / 8) - 10);
-        oracle_store(WEFT_FP8_E4M3, &bits, 0, value);
+        element_store(WEFT_FP8_E4M3, &bits, 0, value);
         assert_int_equal(bits, magnitude == 0x7f ? 0x7f : code);
         if (magnitude == 0x7f)
             assert_true(isnan(value));
@@ -107,7 +106,7 @@ static void fp8(void **state)
                    {-INFINITY, 0xfe},  {17, 0x58},        {19, 0x5a},       {0x1p-10F, 0x00},
                    {0x1.8p-10F, 0x01}, {-0x1p-11F, 0x80}, {0x1.fp-7F, 0x08}};
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++) {
-        oracle_store(WEFT_FP8_E4M3, &bits, 0, rounded[i].value);
+        element_store(WEFT_FP8_E4M3, &bits, 0, rounded[i].value);
         assert_int_equal(bits, rounded[i].bits);
     }
     assert_int_equal(REDUCED(WEFT_FP8_E4M3, WEFT_SUM, 0x7e, 0x7e), 0x7e);
@@ -217,11 +216,11 @@ static void order_shows(void **state)
         spec.dtype = dtypes[i];
         for (int32_t rank = 0; rank < NUM_RANKS; rank++)
             coll_input_row(&spec, rank, 0, NUM_ELEMENTS, inputs_of[rank]);
-        const uint64_t bytes = NUM_ELEMENTS * oracle_element_bytes(spec.dtype);
-        coll_oracle_reduce(spec.dtype, WEFT_SUM, NUM_RANKS, ascending, NUM_ELEMENTS, sums[0]);
+        const uint64_t bytes = NUM_ELEMENTS * dtype_bytes(spec.dtype);
+        elements_reduce_rows(spec.dtype, WEFT_SUM, NUM_RANKS, ascending, NUM_ELEMENTS, sums[0]);
         for (int order = 0; order < 2; order++) {
-            coll_oracle_reduce(spec.dtype, WEFT_SUM, NUM_RANKS, others[order], NUM_ELEMENTS,
-                               sums[1]);
+            elements_reduce_rows(spec.dtype, WEFT_SUM, NUM_RANKS, others[order], NUM_ELEMENTS,
+                                 sums[1]);
             assert_memory_not_equal(sums[0], sums[1], bytes);
         }
     }

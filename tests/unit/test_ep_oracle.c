@@ -5,7 +5,7 @@
 
 #include "harness/cmocka.h"
 #include "oracle/ep_oracle.h"
-#include "oracle/oracle_float.h"
+#include "workload/elements.h"
 
 /* Two ranks, three experts: 0 on rank 0, 1 on both (rank 1 first), 2 on rank 1. */
 static const int32_t expert_offsets[] = {0, 1, 3, 4};
@@ -162,7 +162,7 @@ static void read_bf16(const void *reader, int32_t rank, int32_t row_idx, void *x
     static const float values[] = {256.0F, 1.0F, 1.0F, 0x1p-8F};
     (void)reader;
     (void)row_idx;
-    oracle_store(WEFT_BF16, x, 0, values[rank]);
+    element_store(WEFT_BF16, x, 0, values[rank]);
 }
 
 /* So that the order of a sum shows: 2^24, 1, then 1, -2^24. */
@@ -188,7 +188,7 @@ static float combined_over(int32_t num_nodes, enum ep_oracle_wire wire, const in
                                               .bias = {bias, NULL},
                                               .read_x = read_bf16,
                                               .read_weights = read_four_weights};
-    oracle_store(WEFT_BF16, bias, 0, 1.0F);
+    element_store(WEFT_BF16, bias, 0, 1.0F);
     problem_of_four.num_nodes = num_nodes;
     for (int32_t rank = 0; rank < 4; rank++)
         ep_oracle_receive(&problem_of_four, rank, &got[rank]);
@@ -196,7 +196,7 @@ static float combined_over(int32_t num_nodes, enum ep_oracle_wire wire, const in
     ep_oracle_combine_weights(&problem_of_four, got, &combine, 0, 0, weights);
     for (int32_t rank = 0; rank < 4; rank++)
         ep_oracle_received_free(&problem_of_four, &got[rank]);
-    return oracle_load(WEFT_BF16, &out, 0);
+    return element_load(WEFT_BF16, &out, 0);
 }
 
 static void combined_by_node(void **state)
@@ -220,7 +220,7 @@ static void combined_by_node(void **state)
 static uint16_t stored(weft_dtype dtype, float value)
 {
     uint16_t bits;
-    oracle_store(dtype, &bits, 0, value);
+    element_store(dtype, &bits, 0, value);
     return bits;
 }
 
@@ -242,7 +242,7 @@ static void float_formats(void **state)
     for (weft_dtype dtype = WEFT_BF16; dtype <= WEFT_FP16; dtype++)
         for (uint32_t bits = 0; bits < 0x10000; bits++) {
             const uint16_t half = (uint16_t)bits;
-            const float value = oracle_load(dtype, &half, 0);
+            const float value = element_load(dtype, &half, 0);
             assert_int_equal(stored(dtype, value), value != value ? 0x7fff : half);
         }
 }

@@ -282,7 +282,6 @@ static int exchange_rows(struct ranks_context *context)
 
 static void rows_arrive_and_are_reduced(void **unused)
 {
-    (void)unused;
     for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks++)
         assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, exchange_rows, NULL), 0);
     assert_int_equal(ranks_run(RANKS_THREADS, 2, exchange_rows, NULL), 0);
@@ -323,7 +322,6 @@ static int look_into_slots(struct ranks_context *context)
 
 static void slots_hold_what_packets_h_says(void **unused)
 {
-    (void)unused;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, look_into_slots, NULL), 0);
 }
 
@@ -368,7 +366,6 @@ static int wait_in_vain(struct ranks_context *context)
 
 static void waits_for_packets_end(void **unused)
 {
-    (void)unused;
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, wait_in_vain, NULL), 0);
 }
 

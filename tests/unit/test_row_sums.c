@@ -41,7 +41,6 @@ static void check_drawn_rows(weft__row_sum_mixed_fn *sum_mixed)
 
 static void every_variant_gives_the_reference_bits(void **unused)
 {
-    (void)unused;
     each_variant(check_drawn_rows);
 }
 
@@ -77,13 +76,11 @@ static void check_single_rows(weft__row_sum_mixed_fn *sum_mixed)
 
 static void a_row_by_itself_is_a_sum(void **unused)
 {
-    (void)unused;
     each_variant(check_single_rows);
 }
 
 static void all_pairs_of_special_values(void **unused)
 {
-    (void)unused;
     each_variant(check_special_values);
 }
 
@@ -104,7 +101,6 @@ static void check_in_place(weft__row_sum_mixed_fn *sum_mixed)
 
 static void a_source_can_be_written_over(void **unused)
 {
-    (void)unused;
     each_variant(check_in_place);
 }
 
@@ -131,7 +127,6 @@ static void check_two_steps(weft__row_sum_mixed_fn *sum_mixed)
 
 static void partial_sums_are_not_rounded(void **unused)
 {
-    (void)unused;
     each_variant(check_two_steps);
 }
 

@@ -53,17 +53,13 @@ static void check_variant(weft__row_reduce_fn *reduce)
     struct rows *rows = aligned_alloc(64, (sizeof *rows + 63) / 64 * 64);
     assert_non_null(rows);
     uint64_t state = 1;
-    for (int i = 0; i < NUM_DTYPES * NUM_OPS * NUM_TRIALS; i++) {
-        const struct weft_reduction reduction = {dtypes[i % NUM_DTYPES],
-                                                 ops[i / NUM_DTYPES % NUM_OPS]};
-        check_reduction(rows, reduce, reduction, &state);
-    }
+    for (int i = 0; i < NUM_REDUCTIONS * NUM_TRIALS; i++)
+        check_reduction(rows, reduce, numbered_reduction(i % NUM_REDUCTIONS), &state);
     free(rows);
 }
 
 static void every_variant_gives_the_reference_bits(void **unused)
 {
-    (void)unused;
     each_variant(check_variant);
 }
 
@@ -72,7 +68,7 @@ enum { MAX_CODES = 256, MAX_PAIRS = MAX_CODES * MAX_CODES };
 /* All pairs of the special values, of the types of one byte all pairs of values. */
 static void check_pairs(weft__row_reduce_fn *reduce, struct weft_reduction reduction)
 {
-    static _Alignas(8) char rows[3][8 * MAX_PAIRS];
+    static _Alignas(8) char rows[3][8 * MAX_PAIRS], expected[8 * MAX_PAIRS];
     const uint64_t num_bytes = weft_dtype_bytes(reduction.dtype);
     const int num_codes = num_bytes == 1 ? MAX_CODES : NUM_SPECIAL_VALUES;
     for (int i = 0; i < num_codes * num_codes; i++) {
@@ -86,31 +82,23 @@ static void check_pairs(weft__row_reduce_fn *reduce, struct weft_reduction reduc
     const void *srcs[] = {rows[0], rows[1]};
     const void *dsts[] = {rows[2]};
     reduce(dsts, 1, srcs, 2, reduction, num_codes * num_codes);
-    for (int i = 0; i < num_codes * num_codes; i++) {
-        const uint64_t values[] = {load_bits(reduction.dtype, rows[0], i),
-                                   load_bits(reduction.dtype, rows[1], i)};
-        assert_int_equal(load_bits(reduction.dtype, rows[2], i),
-                         reduce_reference(reduction, values, 2));
-    }
+    reduce_reference(reduction, srcs, 2, num_codes * num_codes, expected);
+    assert_memory_equal(rows[2], expected, (uint64_t)(num_codes * num_codes) * num_bytes);
 }
 
 static void check_pairs_of_all_types(weft__row_reduce_fn *reduce)
 {
-    for (int i = 0; i < NUM_DTYPES * NUM_OPS; i++) {
-        const struct weft_reduction reduction = {dtypes[i % NUM_DTYPES], ops[i / NUM_DTYPES]};
-        check_pairs(reduce, reduction);
-    }
+    for (int i = 0; i < NUM_REDUCTIONS; i++)
+        check_pairs(reduce, numbered_reduction(i));
 }
 
 static void all_pairs_of_special_values(void **unused)
 {
-    (void)unused;
     each_variant(check_pairs_of_all_types);
 }
 
 static void fp8_conversion_rounds_to_nearest_even_and_saturates(void **unused)
 {
-    (void)unused;
     for (uint32_t code = 0; code < 0x7f; code++) {
         const float value = weft__float_of_fp8((uint8_t)code);
         const double expected = code < 8 ? code / 512.0 : ldexp(code % 8 + 8, (int)(code / 8) - 10);
@@ -137,7 +125,6 @@ static void fp8_conversion_rounds_to_nearest_even_and_saturates(void **unused)
 
 static void fp16_conversion_is_exact_and_rounds_to_nearest_even(void **unused)
 {
-    (void)unused;
     for (uint32_t half = 0; half < 0x7c00; half++) {
         const double value = weft__float_of_fp16((uint16_t)half);
         const double expected =

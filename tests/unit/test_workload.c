@@ -179,8 +179,8 @@ static void refuses_impossible_routers(void **state)
 
 static void rows_depend_on_seed_token_and_plane(void **state)
 {
-    const struct payload payload = {.seed = 1, .kind = PAYLOAD_BYTES};
-    const struct payload reseeded = {.seed = 2, .kind = PAYLOAD_BYTES};
+    const struct payload payload = {.seed = 1, .dtype = WEFT_UINT8};
+    const struct payload reseeded = {.seed = 2, .dtype = WEFT_UINT8};
     unsigned char row[100], again[100], other[3][100];
     payload_fill_row(&payload, 1234567890123, 1, row, sizeof row);
     payload_fill_row(&payload, 1234567890123, 1, again, sizeof again);
@@ -194,7 +194,7 @@ static void rows_depend_on_seed_token_and_plane(void **state)
 
 static void rows_are_written_exactly(void **state)
 {
-    const struct payload payload = {.seed = 1, .kind = PAYLOAD_BYTES};
+    const struct payload payload = {.seed = 1, .dtype = WEFT_UINT8};
     unsigned char whole[64], part[64];
     payload_fill_row(&payload, 5, 0, whole, sizeof whole);
     for (size_t bytes = 0; bytes < sizeof part; bytes++) {
@@ -208,16 +208,16 @@ static void rows_are_written_exactly(void **state)
 
 static void numbers_are_moderate_and_survive_the_round_trip(void **state)
 {
-    const enum payload_kind kinds[] = {PAYLOAD_BF16, PAYLOAD_FP16, PAYLOAD_FP32};
+    const weft_dtype kinds[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32};
     enum { NUM_ELEMENTS = 1001 };
     for (int i = 0; i < 3; i++) {
-        const struct payload payload = {.seed = 9, .kind = kinds[i]};
-        size_t row_bytes = NUM_ELEMENTS * payload_element_bytes(kinds[i]);
+        const struct payload payload = {.seed = 9, .dtype = kinds[i]};
+        size_t row_bytes = NUM_ELEMENTS * dtype_bytes(kinds[i]);
         float row[NUM_ELEMENTS], back[NUM_ELEMENTS], values[NUM_ELEMENTS];
         double square_sum = 0;
         payload_fill_row(&payload, 77, 0, row, row_bytes);
-        payload_to_fp32(kinds[i], row, NUM_ELEMENTS, values);
-        payload_from_fp32(kinds[i], values, NUM_ELEMENTS, back);
+        elements_to_fp32(kinds[i], row, NUM_ELEMENTS, values);
+        elements_from_fp32(kinds[i], values, NUM_ELEMENTS, back);
         assert_memory_equal(row, back, row_bytes);
         for (int e = 0; e < NUM_ELEMENTS; e++) {
             assert_true(fabsf(values[e]) <= 2);

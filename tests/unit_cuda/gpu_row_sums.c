@@ -183,9 +183,8 @@ static void check_results(struct weft_reduction reduction, int64_t num_elements)
 static void reductions_give_the_reference_bits(void **state)
 {
     uint64_t random = 1;
-    for (int i = 0; i < NUM_DTYPES * NUM_OPS * NUM_TRIALS; i++) {
-        const struct weft_reduction reduction = {dtypes[i % NUM_DTYPES],
-                                                 ops[i / NUM_DTYPES % NUM_OPS]};
+    for (int i = 0; i < NUM_REDUCTIONS * NUM_TRIALS; i++) {
+        const struct weft_reduction reduction = numbered_reduction(i % NUM_REDUCTIONS);
         const int64_t num_elements = 1 + (int64_t)(next_random(&random) % MAX_ELEMENTS);
         draw_rows(&reduced, reduction, num_elements, &random);
         compute_expected(&reduced, reduction, num_elements);

@@ -2,7 +2,7 @@
 /* The rounds of combine: rows of several dtypes, and biases, all of them integers. Those of BF16 are rounded so coarsely
  * that it shows whether each node's sum was rounded on its way, which it is unless it travels in fp32. */
 #include "ep_rounds.h"
-#include "workload/convert.h"
+#include "workload/elements.h"
 
 enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the token's own element */
 
@@ -10,26 +10,13 @@ enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the toke
 
 static float rounded(const struct shape *shape, float value)
 {
-    return shape->combine_dtype == WEFT_BF16 ? fp32_from_bf16(bf16_from_fp32(value)) : value;
-}
-
-static void store(const struct shape *shape, void *rows, int32_t i, float value)
-{
-    if (shape->combine_dtype == WEFT_BF16)
-        ((uint16_t *)rows)[i] = bf16_from_fp32(value);
-    else
-        ((float *)rows)[i] = value;
-}
-
-static float load(const struct shape *shape, const void *rows, int32_t i)
-{
-    return shape->combine_dtype == WEFT_BF16 ? fp32_from_bf16(((const uint16_t *)rows)[i])
-                                             : ((const float *)rows)[i];
+    element_store(shape->combine_dtype, &value, 0, value);
+    return element_load(shape->combine_dtype, &value, 0);
 }
 
 static int32_t hidden_of(const struct shape *shape)
 {
-    return SCENARIO_ROW_BYTES / (shape->combine_dtype == WEFT_BF16 ? 2 : 4);
+    return SCENARIO_ROW_BYTES / (int32_t)dtype_bytes(shape->combine_dtype);
 }
 
 /* What a rank answers to a value of a token. */
@@ -53,7 +40,8 @@ static void fill_biases(struct party *party, int32_t round)
     for (int32_t which = 0; which < shape->num_biases; which++) {
         weft__sim_host_writes(party->bias[which], (size_t)num_tokens * SCENARIO_ROW_BYTES);
         for (int32_t i = 0; i < num_tokens * hidden; i++)
-            store(shape, party->bias[which], i, bias_element(shape, which, i / hidden, i % hidden));
+            element_store(shape->combine_dtype, party->bias[which], i,
+                          bias_element(shape, which, i / hidden, i % hidden));
     }
 }
 
@@ -70,8 +58,8 @@ static void fill_answers(struct party *party, int32_t round, int32_t repeat)
             if (!shape_goes_to(shape, round, source, token, party->rank))
                 continue;
             for (int32_t i = 0; i < hidden; i++)
-                store(shape, rows->x, row * hidden + i,
-                      answer(shape_element(round, repeat, source, token, i), party->rank));
+                element_store(shape->combine_dtype, rows->x, row * hidden + i,
+                              answer(shape_element(round, repeat, source, token, i), party->rank));
             for (int32_t k = 0; k < shape->num_topk; k++)
                 rows->weights[row * shape->num_topk + k] =
                     answer(shape_weight(round, source, token, k), party->rank);
@@ -154,7 +142,7 @@ static void check_out(struct party *party, int32_t round, int32_t repeat)
     weft__sim_host_reads(party->out[repeat], (size_t)num_tokens * SCENARIO_ROW_BYTES);
     weft__sim_host_reads(weights, (size_t)num_choices * sizeof *weights);
     for (int32_t i = 0; i < num_tokens * hidden; i++)
-        party_expect(party, "out", i, load(shape, party->out[repeat], i),
+        party_expect(party, "out", i, element_load(shape->combine_dtype, party->out[repeat], i),
                      expected_element(party, round, repeat, i / hidden, i % hidden));
     for (int32_t i = 0; i < num_choices; i++)
         party_expect(party, "out_topk_weights", i, weights[i],

@@ -15,7 +15,6 @@ static inline float ep_expert_factor(int32_t expert)
 }
 
 /* y = x * scale, rounded as the rows of `kind` are; these go to `row`. x and y may be the same. */
-void ep_scale_row(enum payload_kind kind, size_t hidden, float scale, const float *x, float *y,
-                  void *row);
+void ep_scale_row(weft_dtype kind, size_t hidden, float scale, const float *x, float *y, void *row);
 
 #endif

@@ -228,7 +228,7 @@ static weft_result enqueue_dispatch(struct ep_layer *layer)
 static weft_result enqueue_combine(struct ep_layer *layer)
 {
     weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
-    args.dtype = (weft_dtype)layer->options->kind;
+    args.dtype = layer->options->kind;
     args.hidden = layer->options->hidden;
     args.capacity = layer->capacity;
     args.x = layer->recv_x;

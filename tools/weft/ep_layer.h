@@ -14,7 +14,7 @@ extern const char *const ep_op_names[EP_NUM_OPS];
 /* Opaque bytes cannot be summed. */
 static inline int ep_op_exists(enum ep_op op, const struct ep_options *options)
 {
-    return op != EP_COMBINE || options->kind != PAYLOAD_BYTES;
+    return op != EP_COMBINE || options->kind != WEFT_UINT8;
 }
 
 /* The events around an operation that is timed. */

@@ -102,8 +102,7 @@ static void parse_dtype(struct ep_options *options, const char *text, struct arg
     static const char *const names[] = {"bf16", "fp16", "fp32", "bytes:N", NULL};
     snprintf(options->dtype, sizeof options->dtype, "%s", text);
     if (strncmp(text, "bytes:", 6) != 0) {
-        options->kind =
-            (enum payload_kind)(PAYLOAD_BF16 + option_choice(state, "--dtype", text, names));
+        options->kind = (weft_dtype)(WEFT_BF16 + option_choice(state, "--dtype", text, names));
         return;
     }
     char *end;
@@ -111,13 +110,13 @@ static void parse_dtype(struct ep_options *options, const char *text, struct arg
     if (!isdigit((unsigned char)text[6]) || *end || row_bytes < 1 || row_bytes > INT32_MAX)
         argp_error(state, "--dtype %s: N of bytes:N must be an integer from 1 to %d", text,
                    INT32_MAX);
-    options->kind = PAYLOAD_BYTES;
+    options->kind = WEFT_UINT8;
     options->row_bytes = (uint64_t)row_bytes;
 }
 
 static void finish_row(struct ep_options *options, struct argp_state *state)
 {
-    if (options->kind == PAYLOAD_BYTES) {
+    if (options->kind == WEFT_UINT8) {
         if (options->hidden != EP_NOT_GIVEN && (uint64_t)options->hidden != options->row_bytes)
             argp_error(state, "--hidden %d: must be absent or %llu with --dtype %s",
                        options->hidden, (unsigned long long)options->row_bytes, options->dtype);
@@ -125,7 +124,7 @@ static void finish_row(struct ep_options *options, struct argp_state *state)
     }
     if (options->hidden == EP_NOT_GIVEN)
         options->hidden = DEFAULT_HIDDEN;
-    uint64_t element_bytes = payload_element_bytes(options->kind);
+    uint64_t element_bytes = dtype_bytes(options->kind);
     options->row_bytes = (uint64_t)options->hidden * element_bytes;
     if (options->row_bytes > INT32_MAX)
         argp_error(state, "--hidden %d: must be 1 to %llu with --dtype %s", options->hidden,
@@ -225,7 +224,7 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .num_experts = EP_NOT_GIVEN,
         .hidden = EP_NOT_GIVEN,
         .layer = EP_NOT_GIVEN,
-        .kind = PAYLOAD_BF16,
+        .kind = WEFT_BF16,
         .dtype = "bf16",
         .num_iters = 20,
         .num_warmup = 3,

@@ -23,8 +23,8 @@ struct ep_options {
     int32_t num_tokens; /* per rank, at most; EP_NOT_GIVEN until resolved, as the next ones */
     int32_t num_topk;
     int32_t num_experts;
-    int32_t hidden; /* elements per row; bytes when kind is PAYLOAD_BYTES */
-    enum payload_kind kind;
+    int32_t hidden; /* elements per row; bytes when kind is WEFT_UINT8 */
+    weft_dtype kind;
     uint64_t row_bytes;
     char dtype[24]; /* as in the reports */
     const char *trace_path;

@@ -135,11 +135,11 @@ static float scale_of_row(const struct ep_layer *layer, const struct ep_results 
 static weft_result answer_rows(struct ep_layer *layer, const struct ep_results *results, float *y,
                                unsigned char *row)
 {
-    const enum payload_kind kind = layer->options->kind;
+    const weft_dtype kind = layer->options->kind;
     const size_t hidden = (size_t)layer->options->hidden, row_bytes = layer->options->row_bytes;
     weft_result result = WEFT_OK;
     for (int64_t i = 0; i < results->num_recv && result == WEFT_OK; i++) {
-        payload_to_fp32(kind, results->recv_x + (size_t)i * row_bytes, hidden, y);
+        elements_to_fp32(kind, results->recv_x + (size_t)i * row_bytes, hidden, y);
         ep_scale_row(kind, hidden, scale_of_row(layer, results, i), y, y, row);
         result =
             weft_memory_copy(layer->comm, layer->recv_x + (size_t)i * row_bytes, row, row_bytes);

@@ -115,8 +115,8 @@ static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
             add_answer(verifier, token, r);
     if (layer->options->wire == EP_WIRE_FP32 && layer->num_nodes > 1)
         return;
-    payload_from_fp32(layer->options->kind, verifier->partial, hidden, verifier->row);
-    payload_to_fp32(layer->options->kind, verifier->row, hidden, verifier->partial);
+    elements_from_fp32(layer->options->kind, verifier->partial, hidden, verifier->row);
+    elements_to_fp32(layer->options->kind, verifier->row, hidden, verifier->partial);
 }
 
 /* The rows of the token on all ranks that had it, summed as combine documents. With one node, rounding its sum
@@ -127,14 +127,14 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
     struct payload payload = ep_layer_payload(layer);
     size_t hidden = (size_t)layer->options->hidden;
     payload_fill_row(&payload, token, 0, verifier->row, layer->options->row_bytes);
-    payload_to_fp32(payload.kind, verifier->row, hidden, verifier->x);
+    elements_to_fp32(payload.dtype, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
     for (int32_t node = 0; node < layer->num_nodes; node++) {
         sum_node(verifier, token, node);
         for (size_t h = 0; h < hidden; h++)
             verifier->sum[h] += verifier->partial[h];
     }
-    payload_from_fp32(payload.kind, verifier->sum, hidden, verifier->row);
+    elements_from_fp32(payload.dtype, verifier->sum, hidden, verifier->row);
 }
 
 void ep_verify_combine(struct ep_verifier *verifier)

@@ -56,7 +56,7 @@ static weft_result open_buffers(struct carrier *carrier)
 {
     const size_t num_rows = (size_t)carrier->flow->num_rows;
     const size_t bytes = num_rows * carrier->flow->row_bytes;
-    const struct payload payload = {.seed = 1, .kind = PAYLOAD_BYTES};
+    const struct payload payload = {.seed = 1, .dtype = WEFT_UINT8};
     int32_t *topk_idx = malloc(num_rows * sizeof *topk_idx);
     carrier->rows = malloc(bytes);
     if (!carrier->rows || !topk_idx) {

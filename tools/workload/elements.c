@@ -89,7 +89,7 @@ static uint64_t shape(const struct element_source *source, uint64_t random)
     return word;
 }
 
-void elements_fill(const struct element_source *source, int32_t rank, uint64_t first,
+void elements_fill(const struct element_source *source, int64_t rank, uint64_t first,
                    uint64_t count, void *elements)
 {
     const uint64_t key = rng_key(source->seed, (uint64_t)rank);
@@ -102,4 +102,53 @@ void elements_fill(const struct element_source *source, int32_t rank, uint64_t f
         const uint64_t to = offset + 8 < end ? offset + 8 : end;
         memcpy(bytes + (from - begin), (const char *)&word + (from - offset), to - from);
     }
+}
+
+void elements_to_fp32(weft_dtype dtype, const void *elements, size_t count, float *values)
+{
+    const uint8_t *bytes = elements;
+    uint16_t half;
+    if (dtype == WEFT_FP32)
+        memcpy(values, elements, count * sizeof *values);
+    for (size_t i = 0; dtype == WEFT_BF16 && i < count; i++) {
+        memcpy(&half, bytes + 2 * i, sizeof half);
+        values[i] = fp32_from_bf16(half);
+    }
+    for (size_t i = 0; dtype == WEFT_FP16 && i < count; i++) {
+        memcpy(&half, bytes + 2 * i, sizeof half);
+        values[i] = fp32_from_fp16(half);
+    }
+    for (size_t i = 0; dtype == WEFT_FP8_E4M3 && i < count; i++)
+        values[i] = fp32_from_fp8(bytes[i]);
+}
+
+void elements_from_fp32(weft_dtype dtype, const float *values, size_t count, void *elements)
+{
+    uint8_t *bytes = elements;
+    for (size_t i = 0; dtype == WEFT_FP32 && i < count; i++) {
+        const float value = fp32_canonical(values[i]);
+        memcpy(bytes + 4 * i, &value, sizeof value);
+    }
+    for (size_t i = 0; dtype == WEFT_BF16 && i < count; i++) {
+        const uint16_t half = bf16_from_fp32(values[i]);
+        memcpy(bytes + 2 * i, &half, sizeof half);
+    }
+    for (size_t i = 0; dtype == WEFT_FP16 && i < count; i++) {
+        const uint16_t half = fp16_from_fp32(values[i]);
+        memcpy(bytes + 2 * i, &half, sizeof half);
+    }
+    for (size_t i = 0; dtype == WEFT_FP8_E4M3 && i < count; i++)
+        bytes[i] = fp8_from_fp32(values[i]);
+}
+
+float element_load(weft_dtype dtype, const void *elements, int64_t i)
+{
+    float value = 0;
+    elements_to_fp32(dtype, (const char *)elements + (size_t)i * dtype_bytes(dtype), 1, &value);
+    return value;
+}
+
+void element_store(weft_dtype dtype, void *elements, int64_t i, float value)
+{
+    elements_from_fp32(dtype, &value, 1, (char *)elements + (size_t)i * dtype_bytes(dtype));
 }

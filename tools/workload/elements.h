@@ -29,9 +29,17 @@ struct element_source {
     enum element_content content;
 };
 
-/* Elements first .. first + count - 1 of a rank; they may lie anywhere. */
-void elements_fill(const struct element_source *source, int32_t rank, uint64_t first,
+/* Elements first .. first + count - 1 of a rank (or token); they may lie anywhere. */
+void elements_fill(const struct element_source *source, int64_t rank, uint64_t first,
                    uint64_t count, void *elements);
+
+/* Elements of BF16, FP16, FP32 or FP8, at any address, as fp32; and back, rounded once, every NaN as
+ * the positive one with all mantissa bits set. */
+void elements_to_fp32(weft_dtype dtype, const void *elements, size_t count, float *values);
+void elements_from_fp32(weft_dtype dtype, const float *values, size_t count, void *elements);
+/* The same of element `i` alone. */
+float element_load(weft_dtype dtype, const void *elements, int64_t i);
+void element_store(weft_dtype dtype, void *elements, int64_t i, float value);
 
 /* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. */
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "workload/convert.h"
 #include "workload/elements.h"
 
 enum { CHUNK_ELEMENTS = 2048 };
@@ -17,9 +16,8 @@ union values {
 
 union elements {
     uint8_t bytes[CHUNK_ELEMENTS];
-    uint16_t halves[CHUNK_ELEMENTS];
     int32_t words[CHUNK_ELEMENTS];
-    union values values; /* FP32, FP64, INT64: as they are */
+    union values values; /* FP64, INT64: as they are; floats of any width: in its bytes */
 };
 
 #define FOR_EACH(assignment)                                                                       \
@@ -31,13 +29,10 @@ static void widen(weft_dtype dtype, const union elements *elements, size_t count
 {
     switch (dtype) {
     case WEFT_BF16:
-        FOR_EACH(values->floats[i] = fp32_from_bf16(elements->halves[i]));
-        break;
     case WEFT_FP16:
-        FOR_EACH(values->floats[i] = fp32_from_fp16(elements->halves[i]));
-        break;
     case WEFT_FP8_E4M3:
-        FOR_EACH(values->floats[i] = fp32_from_fp8(elements->bytes[i]));
+    case WEFT_FP32:
+        elements_to_fp32(dtype, elements, count, values->floats);
         break;
     case WEFT_UINT8:
         FOR_EACH(values->integers[i] = elements->bytes[i]);
@@ -63,16 +58,10 @@ static void narrow(weft_dtype dtype, const union values *values, size_t count,
 {
     switch (dtype) {
     case WEFT_BF16:
-        FOR_EACH(elements->halves[i] = bf16_from_fp32(values->floats[i]));
-        break;
     case WEFT_FP16:
-        FOR_EACH(elements->halves[i] = fp16_from_fp32(values->floats[i]));
-        break;
     case WEFT_FP8_E4M3:
-        FOR_EACH(elements->bytes[i] = fp8_from_fp32(values->floats[i]));
-        break;
     case WEFT_FP32:
-        FOR_EACH(elements->values.floats[i] = fp32_canonical(values->floats[i]));
+        elements_from_fp32(dtype, values->floats, count, elements);
         break;
     case WEFT_FP64:
         FOR_EACH(elements->values.doubles[i] = fp64_canonical(values->doubles[i]));
