@@ -2,7 +2,6 @@
 /* What the network engine does alone: messages of one size flow from every rank to those of the same local index
  * on other nodes, through rings of slots with credits, as rows between nodes do; and one message goes to and fro
  * between two ranks while all others sleep. Rank 0 prints a JSON line for each. */
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,25 +250,15 @@ static weft_result measure(struct bench *bench)
     return result;
 }
 
-enum { KEY_BYTES = 256, KEY_SLOTS, KEY_MESSAGES, KEY_ROUNDS };
+#define AT(member) OPTION_AT(struct options, member)
 
-static const struct argp_option options_table[] = {
-    {.name = "bytes", .key = KEY_BYTES, .arg = "N", .doc = "Of a message (14336)"},
-    {.name = "slots", .key = KEY_SLOTS, .arg = "N", .doc = "Of a ring (16)"},
-    {.name = "messages", .key = KEY_MESSAGES, .arg = "N", .doc = "To each peer in a round (1000)"},
-    {.name = "rounds", .key = KEY_ROUNDS, .arg = "N", .doc = "That count (5)"},
+static const struct option_row option_table[] = {
+    {OPTION_INTEGER, "bytes", "N", "Of a message", "14336", AT(message_bytes), 1, MAX_BYTES},
+    {OPTION_INTEGER, "slots", "N", "Of a ring", "16", AT(num_slots), 1, MAX_SLOTS},
+    {OPTION_INTEGER, "messages", "N", "To each peer in a round", "1000", AT(num_messages), 1,
+     MAX_MESSAGES},
+    {OPTION_INTEGER, "rounds", "N", "That count", "5", AT(num_rounds), 1, MAX_ROUNDS},
     {0}};
-static const struct stored_option stored_options[] = {
-    OPTION_NUMBER(KEY_BYTES, "--bytes", struct options, message_bytes, 1, MAX_BYTES),
-    OPTION_NUMBER(KEY_SLOTS, "--slots", struct options, num_slots, 1, MAX_SLOTS),
-    OPTION_NUMBER(KEY_MESSAGES, "--messages", struct options, num_messages, 1, MAX_MESSAGES),
-    OPTION_NUMBER(KEY_ROUNDS, "--rounds", struct options, num_rounds, 1, MAX_ROUNDS),
-    {0}};
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    return key == ARGP_KEY_END ? 0 : option_store(stored_options, key, text, state);
-}
 
 static weft_result run(struct bench *bench, weft_comm *comm)
 {
@@ -292,14 +281,11 @@ static weft_result run(struct bench *bench, weft_comm *comm)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options_table,
-                                     .parser = parse_option,
-                                     .doc = "What weft's network engine does alone."};
-    static struct bench bench = {
-        .options = {
-            .message_bytes = 14336, .num_slots = 16, .num_messages = 1000, .num_rounds = 5}};
+    static const struct option_set set = {option_table, "What weft's network engine does alone.",
+                                          NULL};
+    static struct bench bench;
     weft_comm *comm;
-    argp_parse(&argp, argc, argv, 0, NULL, &bench.options);
+    options_parse(&set, &bench.options, argc, argv);
     weft_result result = weft_comm_create_from_env(NULL, &comm);
     if (result == WEFT_OK) {
         result = run(&bench, comm);

@@ -41,13 +41,11 @@ struct coll_options {
 
 extern const char *const coll_memory_names[];
 
-struct coll_options coll_options_default(void);
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
 void coll_options_parse(struct coll_options *options, int argc, char **argv);
 
 /* The argument of --bytes. */
-void coll_options_parse_sizes(struct coll_options *options, const char *text,
-                              struct argp_state *state);
+void coll_parse_sizes(struct coll_sizes *sizes, const char *text, struct argp_state *state);
 
 /* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
 int coll_options_resolve(struct coll_options *options, int32_t num_ranks,

@@ -9,7 +9,7 @@
 #include "job.h"
 #include "workload/options.h"
 
-enum { MAX_RANKS = 64, HOST_RANKS = 2, KEY_MACHINE = 256, KEY_RANKS, KEY_LINKS, KEY_JSON };
+enum { MAX_RANKS = 64, HOST_RANKS = 2 };
 
 enum scope { SCOPE_ALL, SCOPE_LINKS };
 
@@ -20,14 +20,18 @@ struct doctor {
     enum doctor_format format;
 };
 
-static const struct argp_option options[] = {
-    {"machine", KEY_MACHINE, "MACHINE", 0,
-     "Measure on cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", 0},
-    {"ranks", KEY_RANKS, "R", 0,
+#define AT(member) OPTION_AT(struct doctor, member)
+
+static const struct option_row option_table[] = {
+    {OPTION_CHOICE, "machine", "MACHINE",
+     "Measure on cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", NULL,
+     AT(machine), .choices = job_machine_names},
+    {OPTION_INTEGER, "ranks", "R",
      "Measure between R ranks, 1 to 64 (a rank per GPU; on cpu 2). Inside a launcher: of the job",
-     0},
-    {"links", KEY_LINKS, NULL, 0, "Only measure the links", 0},
-    {"json", KEY_JSON, NULL, 0, "Print one JSON object per line: machines, the choice, links", 0},
+     NULL, AT(num_ranks), 1, MAX_RANKS},
+    {OPTION_FLAG, "links", NULL, "Only measure the links", NULL, AT(scope)},
+    {OPTION_FLAG, "json", NULL, "Print one JSON object per line: machines, the choice, links", NULL,
+     AT(format)},
     {0}};
 
 static const char documentation[] =
@@ -35,17 +39,6 @@ static const char documentation[] =
     "between ranks by dispatching rows from each to each."
     "\vThe exit status is 0 only if the settings exist, the machine can be used, and every row "
     "arrived undamaged.";
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    static const struct stored_option stored_options[] = {
-        OPTION_CHOICE(KEY_MACHINE, "--machine", struct doctor, machine, job_machine_names),
-        OPTION_NUMBER(KEY_RANKS, "--ranks", struct doctor, num_ranks, 1, MAX_RANKS),
-        OPTION_FLAG(KEY_LINKS, "--links", struct doctor, scope),
-        OPTION_FLAG(KEY_JSON, "--json", struct doctor, format),
-        {0}};
-    return option_store(stored_options, key, text, state);
-}
 
 /* Why `used` is what it is. */
 static void explain(const struct doctor *doctor, const weft_machine_info *used, char *why,
@@ -168,11 +161,10 @@ static int examine(const struct doctor *doctor, const weft_machine_info *used)
 
 int command_doctor(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options, .parser = parse_option, .doc = documentation};
+    static const struct option_set set = {option_table, documentation, NULL};
     struct doctor doctor = {.machine = WEFT_MACHINE_AUTO};
     weft_machine_info used;
-    argp_parse(&argp, argc, argv, 0, NULL, &doctor);
+    options_parse(&set, &doctor, argc, argv);
     const weft_result result = weft_machine_query(doctor.machine, &used);
     if (result != WEFT_OK) {
         job_report_failure("weft doctor", NULL, result);

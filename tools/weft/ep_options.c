@@ -14,82 +14,6 @@ enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW =
 enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EXPERTS = 256 };
 
-enum key {
-    KEY_RANKS = 256,
-    KEY_MACHINE,
-    KEY_NODES,
-    KEY_TOKENS,
-    KEY_HIDDEN,
-    KEY_TOPK,
-    KEY_EXPERTS,
-    KEY_DTYPE,
-    KEY_TRACE,
-    KEY_LAYER,
-    KEY_SKEW,
-    KEY_SEED,
-    KEY_ITERS,
-    KEY_WARMUP,
-    KEY_BLOCKS,
-    KEY_WARPS,
-    KEY_CHANNELS,
-    KEY_STAGING_SLOTS,
-    KEY_STAGING_SLOT_BYTES,
-    KEY_WIRE,
-    KEY_CHECK,
-    KEY_JSON,
-    KEY_TIMEOUT
-};
-
-static const struct argp_option option_table[] = {
-    {0, 0, 0, 0, "The job:", 1},
-    {"ranks", KEY_RANKS, "R", 0, "Ranks (8). Inside a launcher: absent or equal to the job's", 0},
-    {"nodes", KEY_NODES, "D", 0, "Virtual nodes of R/D consecutive ranks (1)", 0},
-    {"machine", KEY_MACHINE, "MACHINE", 0,
-     "cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", 0},
-    {"timeout-ms", KEY_TIMEOUT, "MS", 0, "Deadline of every wait for another rank (30000)", 0},
-    {0, 0, 0, 0, "The layer:", 2},
-    {"tokens", KEY_TOKENS, "N", 0, "Tokens per rank (512)", 0},
-    {"hidden", KEY_HIDDEN, "H", 0, "Elements per token (7168)", 0},
-    {"topk", KEY_TOPK, "K", 0, "Experts that a token chooses (8)", 0},
-    {"experts", KEY_EXPERTS, "E", 0, "Experts (256)", 0},
-    {"dtype", KEY_DTYPE, "TYPE", 0,
-     "bf16, fp16, fp32, or bytes:N for rows of N opaque bytes, which are dispatched and not "
-     "combined (bf16)",
-     0},
-    {0, 0, 0, 0, "Its routing:", 3},
-    {"skew", KEY_SKEW, "X", 0,
-     "Spread of the experts' popularity in the gate that routes: 0 none, 0.5 to 0.75 as in real "
-     "models (0)",
-     0},
-    {"seed", KEY_SEED, "S", 0, "Of tokens, gate and sampling (1)", 0},
-    {"trace", KEY_TRACE, "FILE", 0,
-     "Take routing, tokens, top-k and experts from a MOETRACE file; rank r of R gets the tokens "
-     "T*r/R to T*(r+1)/R",
-     0},
-    {"layer", KEY_LAYER, "L", 0, "Layer of the trace (0)", 0},
-    {0, 0, 0, 0, "The run:", 4},
-    {"iters", KEY_ITERS, "I", 0, "Timed iterations (20)", 0},
-    {"warmup", KEY_WARMUP, "I", 0, "Iterations before them (3)", 0},
-    {"blocks", KEY_BLOCKS, "B", 0,
-     "Blocks per operation; 0: the library's choice (cpu: 1, cuda: 0)", 0},
-    {"warps", KEY_WARPS, "W", 0, "Warps per block; 0: the library's choice (cpu: 1, cuda: 0)", 0},
-    {"channels", KEY_CHANNELS, "C", 0,
-     "Between nodes: rings to each other node; 0: the library's choice (0)", 0},
-    {"staging-slots", KEY_STAGING_SLOTS, "S", 0, "Slots of a ring; 0: the library's choice (0)", 0},
-    {"staging-slot-bytes", KEY_STAGING_SLOT_BYTES, "BYTES", 0,
-     "Of a slot, at least a row with its header; K, M and G are powers of 1024; 0: the "
-     "library's choice (0)",
-     0},
-    {"wire", KEY_WIRE, "TYPE", 0,
-     "dtype or fp32: what combine rounds a node's sum of rows to before it crosses the network "
-     "(dtype)",
-     0},
-    {"check", KEY_CHECK, "MODE", 0,
-     "full: every row; sample: all counts, and 64 rows of each rank and operation; none (sample)",
-     0},
-    {"json", KEY_JSON, NULL, 0, "Print one JSON object per line and operation", 0},
-    {0}};
-
 static const char documentation[] =
     "Runs one mixture-of-experts layer: times layout, notify, dispatch, combine, and all of them "
     "as one sequence, then checks results against a computation that exchanges nothing. Starts "
@@ -97,8 +21,9 @@ static const char documentation[] =
     "\vThe exit status is 0 only if every call succeeded and every check passed, 1 otherwise, 2 "
     "for a wrong argument.";
 
-static void parse_dtype(struct ep_options *options, const char *text, struct argp_state *state)
+static void parse_dtype(void *input, const char *text, struct argp_state *state)
 {
+    struct ep_options *options = input;
     static const char *const names[] = {"bf16", "fp16", "fp32", "bytes:N", NULL};
     snprintf(options->dtype, sizeof options->dtype, "%s", text);
     if (strncmp(text, "bytes:", 6) != 0) {
@@ -144,8 +69,9 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
                    options->trace->num_layers - 1, options->trace_path);
 }
 
-static void finish(struct ep_options *options, struct argp_state *state)
+static void finish(void *input, struct argp_state *state)
 {
+    struct ep_options *options = input;
     finish_row(options, state);
     if (options->trace_path)
         finish_trace(options, state);
@@ -157,65 +83,72 @@ static void finish(struct ep_options *options, struct argp_state *state)
         options->skew = 0;
 }
 
-#define NUMBER(key, name, member, min, max)                                                        \
-    OPTION_NUMBER(key, name, struct ep_options, member, min, max)
-#define CHOICE(key, name, member, choices)                                                         \
-    OPTION_CHOICE(key, name, struct ep_options, member, choices)
-
 static const char *const wires[] = {"dtype", "fp32", NULL};
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
-static const struct stored_option stored_options[] = {
-    NUMBER(KEY_RANKS, "--ranks", num_ranks, 1, MAX_RANKS),
-    NUMBER(KEY_NODES, "--nodes", num_nodes, 1, MAX_RANKS),
-    CHOICE(KEY_MACHINE, "--machine", machine, job_machine_names),
-    NUMBER(KEY_TIMEOUT, "--timeout-ms", timeout_ms, 1, MAX_TIMEOUT_MS),
-    NUMBER(KEY_TOKENS, "--tokens", num_tokens, 0, MAX_TOKENS),
-    NUMBER(KEY_HIDDEN, "--hidden", hidden, 1, INT32_MAX),
-    NUMBER(KEY_TOPK, "--topk", num_topk, 1, WEFT_MAX_TOPK),
-    NUMBER(KEY_EXPERTS, "--experts", num_experts, 1, MAX_EXPERTS),
-    NUMBER(KEY_SEED, "--seed", seed, 0, INT64_MAX),
-    NUMBER(KEY_LAYER, "--layer", layer, 0, INT32_MAX),
-    NUMBER(KEY_ITERS, "--iters", num_iters, 1, MAX_ITERS),
-    NUMBER(KEY_WARMUP, "--warmup", num_warmup, 0, MAX_ITERS),
-    NUMBER(KEY_BLOCKS, "--blocks", num_blocks, 0, MAX_BLOCKS),
-    NUMBER(KEY_WARPS, "--warps", num_warps, 0, MAX_WARPS),
-    NUMBER(KEY_CHANNELS, "--channels", num_channels, 0, MAX_CHANNELS),
-    NUMBER(KEY_STAGING_SLOTS, "--staging-slots", num_staging_slots, 0, MAX_STAGING_SLOTS),
-    CHOICE(KEY_WIRE, "--wire", wire, wires),
-    CHOICE(KEY_CHECK, "--check", check, check_modes),
-    OPTION_FLAG(KEY_JSON, "--json", struct ep_options, format),
-    {0}};
+#define AT(member) OPTION_AT(struct ep_options, member)
 
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    struct ep_options *options = state->input;
-    switch (key) {
-    case KEY_DTYPE:
-        parse_dtype(options, text, state);
-        return 0;
-    case KEY_TRACE:
-        options->trace_path = text;
-        return 0;
-    case KEY_STAGING_SLOT_BYTES:
-        options->staging_slot_bytes =
-            (uint64_t)option_size(state, "--staging-slot-bytes", text, 0, MAX_STAGING_SLOT_BYTES);
-        return 0;
-    case KEY_SKEW:
-        options->skew = option_number(state, "--skew", text, 0, MAX_SKEW);
-        return 0;
-    case ARGP_KEY_END:
-        finish(options, state);
-        return 0;
-    default:
-        return option_store(stored_options, key, text, state);
-    }
-}
+static const struct option_row option_table[] = {
+    {OPTION_GROUP, .doc = "The job:"},
+    {OPTION_INTEGER, "ranks", "R", "Ranks (8). Inside a launcher: absent or equal to the job's",
+     NULL, AT(num_ranks), 1, MAX_RANKS},
+    {OPTION_INTEGER, "nodes", "D", "Virtual nodes of R/D consecutive ranks (1)", NULL,
+     AT(num_nodes), 1, MAX_RANKS},
+    {OPTION_CHOICE, "machine", "MACHINE",
+     "cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", NULL, AT(machine),
+     .choices = job_machine_names},
+    {OPTION_INTEGER, "timeout-ms", "MS", "Deadline of every wait for another rank (30000)", NULL,
+     AT(timeout_ms), 1, MAX_TIMEOUT_MS},
+    {OPTION_GROUP, .doc = "The layer:"},
+    {OPTION_INTEGER, "tokens", "N", "Tokens per rank (512)", NULL, AT(num_tokens), 0, MAX_TOKENS},
+    {OPTION_INTEGER, "hidden", "H", "Elements per token (7168)", NULL, AT(hidden), 1, INT32_MAX},
+    {OPTION_INTEGER, "topk", "K", "Experts that a token chooses (8)", NULL, AT(num_topk), 1,
+     WEFT_MAX_TOPK},
+    {OPTION_INTEGER, "experts", "E", "Experts (256)", NULL, AT(num_experts), 1, MAX_EXPERTS},
+    {OPTION_OTHER, "dtype", "TYPE",
+     "bf16, fp16, fp32, or bytes:N for rows of N opaque bytes, which are dispatched and not "
+     "combined",
+     "bf16", .parse = parse_dtype},
+    {OPTION_GROUP, .doc = "Its routing:"},
+    {OPTION_REAL, "skew", "X",
+     "Spread of the experts' popularity in the gate that routes: 0 none, 0.5 to 0.75 as in real "
+     "models (0)",
+     NULL, AT(skew), 0, MAX_SKEW},
+    {OPTION_INTEGER, "seed", "S", "Of tokens, gate and sampling", "1", AT(seed), 0, INT64_MAX},
+    {OPTION_TEXT, "trace", "FILE",
+     "Take routing, tokens, top-k and experts from a MOETRACE file; rank r of R gets the tokens "
+     "T*r/R to T*(r+1)/R",
+     NULL, AT(trace_path)},
+    {OPTION_INTEGER, "layer", "L", "Layer of the trace (0)", NULL, AT(layer), 0, INT32_MAX},
+    {OPTION_GROUP, .doc = "The run:"},
+    {OPTION_INTEGER, "iters", "I", "Timed iterations", "20", AT(num_iters), 1, MAX_ITERS},
+    {OPTION_INTEGER, "warmup", "I", "Iterations before them", "3", AT(num_warmup), 0, MAX_ITERS},
+    {OPTION_INTEGER, "blocks", "B",
+     "Blocks per operation; 0: the library's choice (cpu: 1, cuda: 0)", NULL, AT(num_blocks), 0,
+     MAX_BLOCKS},
+    {OPTION_INTEGER, "warps", "W", "Warps per block; 0: the library's choice (cpu: 1, cuda: 0)",
+     NULL, AT(num_warps), 0, MAX_WARPS},
+    {OPTION_INTEGER, "channels", "C",
+     "Between nodes: rings to each other node; 0: the library's choice", "0", AT(num_channels), 0,
+     MAX_CHANNELS},
+    {OPTION_INTEGER, "staging-slots", "S", "Slots of a ring; 0: the library's choice", "0",
+     AT(num_staging_slots), 0, MAX_STAGING_SLOTS},
+    {OPTION_SIZE, "staging-slot-bytes", "BYTES",
+     "Of a slot, at least a row with its header; K, M and G are powers of 1024; 0: the library's "
+     "choice",
+     "0", AT(staging_slot_bytes), 0, MAX_STAGING_SLOT_BYTES},
+    {OPTION_CHOICE, "wire", "TYPE",
+     "dtype or fp32: what combine rounds a node's sum of rows to before it crosses the network",
+     "dtype", AT(wire), .choices = wires},
+    {OPTION_CHOICE, "check", "MODE",
+     "full: every row; sample: all counts, and 64 rows of each rank and operation; none", "sample",
+     AT(check), .choices = check_modes},
+    {OPTION_FLAG, "json", NULL, "Print one JSON object per line and operation", NULL, AT(format)},
+    {0}};
 
 void ep_options_parse(struct ep_options *options, int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = option_table, .parser = parse_option, .doc = documentation};
+    static const struct option_set set = {option_table, documentation, finish};
     *options = (struct ep_options){
         .num_ranks = EP_NOT_GIVEN,
         .num_nodes = EP_NOT_GIVEN,
@@ -224,18 +157,11 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .num_experts = EP_NOT_GIVEN,
         .hidden = EP_NOT_GIVEN,
         .layer = EP_NOT_GIVEN,
-        .kind = WEFT_BF16,
-        .dtype = "bf16",
-        .num_iters = 20,
-        .num_warmup = 3,
         .num_blocks = EP_NOT_GIVEN,
         .num_warps = EP_NOT_GIVEN,
-        .seed = 1,
         .skew = EP_NOT_GIVEN,
-        .check = EP_CHECK_SAMPLE,
-        .format = EP_FORMAT_TABLE,
     };
-    argp_parse(&argp, argc, argv, 0, NULL, options);
+    options_parse(&set, options, argc, argv);
 }
 
 const char *ep_wire_name(const struct ep_options *options)

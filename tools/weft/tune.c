@@ -48,12 +48,20 @@ static weft_result choose_lists(weft_comm *comm, struct tune_options *options)
     return result;
 }
 
+static int is_wanted(const struct tune_options *options, int op)
+{
+    int is_listed = 0;
+    for (int32_t i = 0; i < options->ops.count; i++)
+        is_listed |= options->ops.values[i] == op;
+    return is_listed;
+}
+
 static void begin_progress(weft_comm *comm, const struct tune_options *options,
                            struct progress *progress)
 {
     int64_t num_steps = 0;
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        num_steps += options->is_wanted[i] ? tune_num_steps(options, (weft_collective)i) : 0;
+        num_steps += is_wanted(options, i) ? tune_num_steps(options, (weft_collective)i) : 0;
     progress_begin(progress, weft_comm_rank(comm) == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
                    "weft tune", num_steps);
 }
@@ -70,7 +78,7 @@ static weft_result measure_all(weft_comm *comm, struct tune_options *options,
     begin_progress(comm, options, &progress);
     for (int i = 0; i < WEFT_NUM_COLLECTIVES && result == WEFT_OK; i++) {
         struct tune_curve curve = {.op = (weft_collective)i};
-        if (!options->is_wanted[i])
+        if (!is_wanted(options, i))
             continue;
         result = tune_measure(comm, options, &curve, &progress);
         if (result == WEFT_OK)

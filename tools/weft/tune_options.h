@@ -10,7 +10,7 @@ enum { TUNE_MAX_SIZES = 25 };
 
 struct tune_options {
     struct coll_options coll; /* of every run, but for operation, algorithm, blocks and warps */
-    int is_wanted[WEFT_NUM_COLLECTIVES];
+    struct option_list ops;
     struct option_list blocks, warps; /* none: the tool chooses them by the machine */
     const char *output;               /* NULL: standard output */
 };

@@ -19,8 +19,8 @@ int64_t option_integer(struct argp_state *state, const char *option, const char 
     return value;
 }
 
-int64_t option_size(struct argp_state *state, const char *option, const char *text, int64_t min,
-                    int64_t max)
+static int64_t parse_size(struct argp_state *state, const char *option, const char *text,
+                          int64_t min, int64_t max)
 {
     static const char units[] = "KMG";
     char *end;
@@ -60,50 +60,116 @@ int option_choice(struct argp_state *state, const char *option, const char *text
     return 0;
 }
 
-static int64_t member_of(struct argp_state *state, const char *option, const char *text,
-                         const struct option_members *members)
+enum { NAME_BYTES = 64 };
+
+static int64_t parse_value(struct argp_state *state, const struct option_row *option,
+                           const char *text)
 {
-    if (members->choices)
-        return option_choice(state, option, text, members->choices);
-    if (members->unit == OPTION_BYTES)
-        return option_size(state, option, text, members->min, members->max);
-    return option_integer(state, option, text, members->min, members->max);
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "--%s", option->name);
+    switch (option->type) {
+    case OPTION_CHOICE:
+    case OPTION_CHOICES:
+        return option_choice(state, name, text, option->choices);
+    case OPTION_SIZE:
+    case OPTION_SIZES:
+        return parse_size(state, name, text, option->min, option->max);
+    case OPTION_FLAG:
+        return option->max == 0 ? 1 : option->max;
+    default:
+        return option_integer(state, name, text, option->min, option->max);
+    }
 }
 
-void option_list(struct argp_state *state, const char *option, const char *text,
-                 const struct option_members *members, struct option_list *list)
+void option_list(struct argp_state *state, const struct option_row *option, const char *text,
+                 struct option_list *list)
 {
-    char member[64];
+    char member[NAME_BYTES];
     size_t length;
     list->count = 0;
     do {
         length = strcspn(text, ",");
         snprintf(member, sizeof member, "%.*s", (int)length, text);
         if (list->count == OPTION_MAX_LISTED)
-            argp_error(state, "%s: must be at most %d, separated by commas", option,
+            argp_error(state, "--%s: must be at most %d, separated by commas", option->name,
                        OPTION_MAX_LISTED);
-        list->values[list->count++] = member_of(state, option, member, members);
+        list->values[list->count++] = parse_value(state, option, member);
         text += length;
     } while (*text++ == ',');
 }
 
-error_t option_store(const struct stored_option *table, int key, const char *text,
-                     struct argp_state *state)
+static void store(const struct option_row *option, const char *text, void *options,
+                  struct argp_state *state)
 {
+    char *place = (char *)options + option->offset, name[NAME_BYTES];
+    int64_t value;
+    int32_t narrow;
+    double real;
+    switch (option->type) {
+    case OPTION_OTHER:
+        option->parse(options, text, state);
+        return;
+    case OPTION_TEXT:
+        memcpy(place, &text, sizeof text); /* the pointer */
+        return;
+    case OPTION_REAL:
+        snprintf(name, sizeof name, "--%s", option->name);
+        real = option_number(state, name, text, (double)option->min, (double)option->max);
+        memcpy(place, &real, sizeof real);
+        return;
+    case OPTION_INTEGERS:
+    case OPTION_SIZES:
+    case OPTION_CHOICES:
+        option_list(state, option, text, (struct option_list *)(void *)place);
+        return;
+    default:
+        value = parse_value(state, option, text);
+        narrow = (int32_t)value;
+        memcpy(place, option->bytes == sizeof narrow ? (const void *)&narrow : &value,
+               option->bytes);
+    }
+}
+
+enum { FIRST_KEY = 256 }; /* no character: options have long names alone */
+
+struct parsing {
+    const struct option_set *set;
+    void *options;
+};
+
+static error_t parse_key(int key, char *text, struct argp_state *state)
+{
+    const struct parsing *parsing = state->input;
     if (key == ARGP_KEY_ARG)
         argp_error(state, "unknown argument %s", text);
-    for (; table->key != 0; table++) {
-        if (table->key != key)
-            continue;
-        int64_t value = 1;
-        if (table->choices != NULL)
-            value = option_choice(state, table->name, text, table->choices);
-        else if (text != NULL)
-            value = option_integer(state, table->name, text, table->min, table->max);
-        const int32_t narrow = (int32_t)value;
-        memcpy((char *)state->input + table->offset,
-               table->bytes == sizeof narrow ? (const void *)&narrow : &value, table->bytes);
-        return 0;
+    if (key == ARGP_KEY_END && parsing->set->finish != NULL)
+        parsing->set->finish(parsing->options, state);
+    if (key < FIRST_KEY || key >= FIRST_KEY + OPTIONS_MAX)
+        return ARGP_ERR_UNKNOWN;
+    store(&parsing->set->table[key - FIRST_KEY], text, parsing->options, state);
+    return 0;
+}
+
+void options_parse(const struct option_set *set, void *options, int argc, char **argv)
+{
+    static struct argp_option rows[OPTIONS_MAX + 1];
+    static char docs[OPTIONS_MAX][512]; /* with the usual value */
+    struct parsing parsing = {set, options};
+    int group = 0, i = 0;
+    for (const struct option_row *option = set->table; option->type != OPTIONS_END; option++, i++) {
+        const int is_group = option->type == OPTION_GROUP;
+        group += is_group;
+        if (option->usual != NULL)
+            store(option, option->usual, options, NULL);
+        snprintf(docs[i], sizeof docs[i], option->usual != NULL ? "%s (%s)" : "%s", option->doc,
+                 option->usual);
+        rows[i] = (struct argp_option){.name = option->name,
+                                       .key = is_group ? 0 : FIRST_KEY + i,
+                                       .arg = option->arg,
+                                       .doc = docs[i],
+                                       .group = group};
     }
-    return ARGP_ERR_UNKNOWN;
+    rows[i] = (struct argp_option){0};
+    const struct argp argp = {.options = rows, .parser = parse_key, .doc = set->doc};
+    argp_parse(&argp, argc, argv, 0, NULL, &parsing);
 }
