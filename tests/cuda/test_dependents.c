@@ -263,20 +263,20 @@ static void run(rank_function function, struct plan plan)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, &plan), 0);
 }
 
-static void behind_a_wait_for_another_node(void **state)
+TEST(behind_a_wait_for_another_node)
 {
     if (!tests_network_is_there("auto"))
         skip();
     run(wait_for_a_word, (struct plan){.num_nodes = 2});
 }
 
-static void behind_collectives_in_opposite_orders(void **state)
+TEST(behind_collectives_in_opposite_orders)
 {
     for (size_t bytes = 1 << 10; bytes <= MAX_BYTES; bytes <<= 6)
         run(opposite_orders, (struct plan){.bytes = bytes});
 }
 
-static void behind_one_stream_that_is_wrapped_twice(void **state)
+TEST(behind_one_stream_that_is_wrapped_twice)
 {
     for (size_t bytes = 1 << 10; bytes <= MAX_BYTES; bytes <<= 6)
         run(a_stream_wrapped_twice, (struct plan){.bytes = bytes, .is_half = 1});
@@ -285,10 +285,5 @@ static void behind_one_stream_that_is_wrapped_twice(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(behind_a_wait_for_another_node),
-        cmocka_unit_test(behind_collectives_in_opposite_orders),
-        cmocka_unit_test(behind_one_stream_that_is_wrapped_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -211,19 +211,19 @@ static void run(int32_t num_ranks, struct plan plan)
     assert_int_equal(ranks_run_with(&options, play), 0);
 }
 
-static void replays_of_2_ranks(void **state)
+TEST(replays_of_2_ranks)
 {
     run(2,
         (struct plan){.num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_GLOBAL});
 }
 
-static void replays_of_4_ranks(void **state)
+TEST(replays_of_4_ranks)
 {
     run(4,
         (struct plan){.num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_RELAXED});
 }
 
-static void graphs_of_several_eps_at_once(void **state)
+TEST(graphs_of_several_eps_at_once)
 {
     for (int32_t num_ranks = 2; num_ranks <= 4; num_ranks += 2)
         run(num_ranks, (struct plan){.num_players = MAX_PLAYERS,
@@ -234,10 +234,5 @@ static void graphs_of_several_eps_at_once(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replays_of_2_ranks),
-        cmocka_unit_test(replays_of_4_ranks),
-        cmocka_unit_test(graphs_of_several_eps_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -247,23 +247,23 @@ static void run(rank_function function, enum place place)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, &place), 0);
 }
 
-static void launches_do_what_was_recorded(void **state)
+TEST(launches_do_what_was_recorded)
 {
     run(launch, ON_THE_STREAM);
 }
 
-static void other_streams_take_part(void **state)
+TEST(other_streams_take_part)
 {
     run(launch, ON_ANOTHER);
 }
 
-static void failures_are_told_by_the_stream(void **state)
+TEST(failures_are_told_by_the_stream)
 {
     run(launch_alone, ON_THE_STREAM);
     run(launch_alone, ON_ANOTHER);
 }
 
-static void misuse_is_refused(void **state)
+TEST(misuse_is_refused)
 {
     run(misuse, ON_THE_STREAM);
 }
@@ -271,11 +271,5 @@ static void misuse_is_refused(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launches_do_what_was_recorded),
-        cmocka_unit_test(other_streams_take_part),
-        cmocka_unit_test(failures_are_told_by_the_stream),
-        cmocka_unit_test(misuse_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -162,13 +162,13 @@ static void replay_on(enum ranks_mode mode, int32_t num_ranks)
 }
 
 /* The kernels of threads run side by side on one GPU. */
-static void between_threads(void **state)
+TEST(between_threads)
 {
     replay_on(RANKS_THREADS, 3);
 }
 
 /* Those of processes take turns of milliseconds there: ten thousand replays need a GPU each. */
-static void between_processes(void **state)
+TEST(between_processes)
 {
     const int32_t num_devices = tests_num_devices();
     if (num_devices < 2)
@@ -179,9 +179,5 @@ static void between_processes(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(between_threads),
-        cmocka_unit_test(between_processes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -76,19 +76,19 @@ static void share(enum ranks_mode mode, enum sharing sharing, int32_t num_ranks)
     ep_world_destroy(plan.world);
 }
 
-static void by_descriptor(void **state)
+TEST(by_descriptor)
 {
     share(RANKS_PROCESSES, BY_DESCRIPTOR, 4);
 }
 
-static void by_ipc(void **state)
+TEST(by_ipc)
 {
     share(RANKS_PROCESSES, BY_IPC, 4);
     share(RANKS_PROCESSES, BY_IPC_FOR_THE_LAST, 2);
 }
 
 /* Within a process nothing needs to be opened. */
-static void by_ipc_between_threads(void **state)
+TEST(by_ipc_between_threads)
 {
     share(RANKS_THREADS, BY_IPC, 3);
 }
@@ -111,7 +111,7 @@ static int be_on_another_machine(struct ranks_context *context)
     return 0;
 }
 
-static void ranks_on_different_machines_are_named(void **state)
+TEST(ranks_on_different_machines_are_named)
 {
     for (int32_t odd_one = 0; odd_one < 3; odd_one += 2)
         assert_int_equal(ranks_run(RANKS_PROCESSES, 3, be_on_another_machine, &odd_one), 0);
@@ -120,11 +120,5 @@ static void ranks_on_different_machines_are_named(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_descriptor),
-        cmocka_unit_test(by_ipc),
-        cmocka_unit_test(by_ipc_between_threads),
-        cmocka_unit_test(ranks_on_different_machines_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -214,13 +214,13 @@ static void run(struct plan plan)
         fail_msg("fault %d, victim %d", (int)plan.fault, plan.victim);
 }
 
-static void a_death_ends_replays(void **state)
+TEST(a_death_ends_replays)
 {
     for (int32_t victim = 0; victim < NUM_RANKS; victim += NUM_RANKS - 1)
         run((struct plan){KILLED, victim});
 }
 
-static void an_abort_ends_replays(void **state)
+TEST(an_abort_ends_replays)
 {
     run((struct plan){ABORTED, 1});
 }
@@ -228,9 +228,5 @@ static void an_abort_ends_replays(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_death_ends_replays),
-        cmocka_unit_test(an_abort_ends_replays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

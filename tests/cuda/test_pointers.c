@@ -161,7 +161,7 @@ static int give_pageable_memory(struct ranks_context *context)
     return close_pair(&pair);
 }
 
-static void pageable_memory_is_refused_by_name(void **state)
+TEST(pageable_memory_is_refused_by_name)
 {
     run(give_pageable_memory, NUM_RANKS, &usual);
 }
@@ -179,14 +179,14 @@ static int use_memory(struct ranks_context *context)
     return close_pair(&pair);
 }
 
-static void pinned_memory_works(void **state)
+TEST(pinned_memory_works)
 {
     struct layer_shape shape = usual;
     shape.memory = LAYER_PINNED;
     run(use_memory, NUM_RANKS, &shape);
 }
 
-static void managed_memory_works(void **state)
+TEST(managed_memory_works)
 {
     struct layer_shape shape = usual;
     shape.memory = LAYER_MANAGED;
@@ -266,7 +266,7 @@ static int use_wrong_streams(struct ranks_context *context)
     return check_round(&pair, 1) || close_pair(&pair);
 }
 
-static void streams_of_others_are_refused(void **state)
+TEST(streams_of_others_are_refused)
 {
     run(use_wrong_streams, 1, &usual);
 }
@@ -274,11 +274,5 @@ static void streams_of_others_are_refused(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pageable_memory_is_refused_by_name),
-        cmocka_unit_test(pinned_memory_works),
-        cmocka_unit_test(managed_memory_works),
-        cmocka_unit_test(streams_of_others_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -183,7 +183,7 @@ static int register_kinds(struct ranks_context *context)
     return close_member(&member);
 }
 
-static void every_kind_between_processes(void **state)
+TEST(every_kind_between_processes)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, register_kinds, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, register_kinds, NULL), 0);
@@ -217,7 +217,7 @@ static int register_in_thread(struct ranks_context *context)
     return close_member(&members[0]);
 }
 
-static void between_threads(void **state)
+TEST(between_threads)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 3, register_in_thread, NULL), 0);
 }
@@ -248,7 +248,7 @@ static int register_differently(struct ranks_context *context)
     return device_memory_free(context, &member.memory) || close_member(&member);
 }
 
-static void kinds_that_differ_by_rank(void **state)
+TEST(kinds_that_differ_by_rank)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 3, register_differently, NULL), 0);
 }
@@ -313,7 +313,7 @@ static int cycle(struct ranks_context *context)
            cycle_kind(&member, MEMORY_SEGMENTS) || close_member(&member);
 }
 
-static void nothing_is_left_by_many_cycles(void **state)
+TEST(nothing_is_left_by_many_cycles)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, cycle, NULL), 0);
 }
@@ -382,7 +382,7 @@ static int replay_kinds(struct ranks_context *context)
     return close_member(&member);
 }
 
-static void graphs_of_every_kind(void **state)
+TEST(graphs_of_every_kind)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, replay_kinds, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, replay_kinds, NULL), 0);
@@ -391,12 +391,5 @@ static void graphs_of_every_kind(void **state)
 int main(void)
 {
     driver_require();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_between_processes),
-        cmocka_unit_test(between_threads),
-        cmocka_unit_test(kinds_that_differ_by_rank),
-        cmocka_unit_test(nothing_is_left_by_many_cycles),
-        cmocka_unit_test(graphs_of_every_kind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -101,14 +101,14 @@ static void run(struct plan plan)
                  (unsigned long long)plan.seed);
 }
 
-static void before_each_operation(void **state)
+TEST(before_each_operation)
 {
     for (int i = 0; i < NUM_WAYS; i++)
         run((struct plan){
             .way = ways[i], .moment = BEFORE_OPERATION, .victim = (i + i / NUM_RANKS) % NUM_RANKS});
 }
 
-static void at_random_moments(void **state)
+TEST(at_random_moments)
 {
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
         for (int i = 0; i < NUM_WAYS; i++)
@@ -119,7 +119,7 @@ static void at_random_moments(void **state)
 }
 
 /* The rendezvous dies with the rank that made the id. */
-static void together_with_the_rendezvous(void **state)
+TEST(together_with_the_rendezvous)
 {
     run((struct plan){.way = ways[0], .moment = AT_RANDOM, .id = RANKS_ID_BY_RANK_0, .seed = 5});
 }
@@ -127,10 +127,5 @@ static void together_with_the_rendezvous(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_each_operation),
-        cmocka_unit_test(at_random_moments),
-        cmocka_unit_test(together_with_the_rendezvous),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

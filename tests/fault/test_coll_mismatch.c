@@ -167,7 +167,7 @@ static int run(const struct difference *difference, enum coll_operation operatio
 
 #define BIT(operation) (1u << COLL_##operation)
 
-static void every_difference(void **state)
+TEST(every_difference)
 {
     const uint32_t all = (1u << COLL_NUM_OPERATIONS) - 1;
     const uint32_t reductions = BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER);
@@ -188,7 +188,7 @@ static void every_difference(void **state)
 }
 
 /* One is by packets, the others are not. */
-static void other_size_class(void **state)
+TEST(other_size_class)
 {
     const struct difference difference = {"count", "400 on rank |20000 on rank ", change_size_class,
                                           0};
@@ -199,7 +199,7 @@ static void other_size_class(void **state)
 }
 
 /* More than can be staged at once, on one rank only. */
-static void other_place(void **state)
+TEST(other_place)
 {
     const struct difference difference = {"staged in pieces", "yes on rank 1", change_place, 0};
     int num_failed = 0;
@@ -240,7 +240,7 @@ static int call_a_barrier(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void barrier_instead(void **state)
+TEST(barrier_instead)
 {
     struct coll_case spec =
         coll_case_random(0, NUM_RANKS, COLL_ALL_REDUCE, WEFT_FP32, WEFT_SUM, SMALL);
@@ -274,18 +274,8 @@ static int create_differently(struct ranks_context *context)
     return 0;
 }
 
-static void configs(void **state)
+TEST(configs)
 {
     for (int which = 0; which < 4; which++)
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_differently, &which), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_difference), cmocka_unit_test(other_size_class),
-        cmocka_unit_test(other_place),      cmocka_unit_test(barrier_instead),
-        cmocka_unit_test(configs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

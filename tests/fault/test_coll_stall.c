@@ -119,13 +119,13 @@ static void run(struct plan plan)
                  (int)plan.moment, plan.victim, (unsigned long long)plan.seed);
 }
 
-static void before_operations(void **state)
+TEST(before_operations)
 {
     run((struct plan){COLL_ALL_REDUCE, BEFORE_OPERATION, .victim = 2, .count = COLL_SEAT_SMALL});
     run((struct plan){COLL_BROADCAST, BEFORE_OPERATION, .victim = 1, .count = COLL_SEAT_LARGE});
 }
 
-static void at_random_moments(void **state)
+TEST(at_random_moments)
 {
     static const struct plan plans[] = {{COLL_REDUCE_SCATTER, AT_RANDOM, 0, COLL_SEAT_SMALL, 12},
                                         {COLL_ALL_GATHER, AT_RANDOM, 1, COLL_SEAT_LARGE, 13},
@@ -135,7 +135,7 @@ static void at_random_moments(void **state)
         run(plans[i]);
 }
 
-static void behind_another_rank(void **state)
+TEST(behind_another_rank)
 {
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = COLL_SEAT_SMALL});
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 0, .count = COLL_SEAT_LARGE});
@@ -144,10 +144,5 @@ static void behind_another_rank(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_operations),
-        cmocka_unit_test(at_random_moments),
-        cmocka_unit_test(behind_another_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

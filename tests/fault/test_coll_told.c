@@ -78,7 +78,7 @@ static int differ_in_one_pair(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void one_pair(void **state)
+TEST(one_pair)
 {
     weft_algorithm algorithms[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT};
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
@@ -122,7 +122,7 @@ static int end_at_once(struct ranks_context *context)
 }
 
 /* The rendezvous is in a process that stays, or in that of a rank. */
-static void ends(void **state)
+TEST(ends)
 {
     for (int32_t round = 0; round < tests_rounds(4, 2) * NUM_RANKS; round++) {
         int32_t odd_one = round % NUM_RANKS;
@@ -173,17 +173,7 @@ static int come_late(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void a_deadline_is_told_to_the_late_rank(void **state)
+TEST(a_deadline_is_told_to_the_late_rank)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, come_late, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_deadline_is_told_to_the_late_rank),
-        cmocka_unit_test(one_pair),
-        cmocka_unit_test(ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,13 +154,13 @@ static void kill_each_rank_at_each_moment(enum ranks_id id)
     }
 }
 
-static void survivors_name_the_dead(void **state)
+TEST(survivors_name_the_dead)
 {
     kill_each_rank_at_each_moment(RANKS_ID_BY_HOST);
 }
 
 /* Here the rendezvous dies with rank 0. */
-static void survivors_name_the_dead_host(void **state)
+TEST(survivors_name_the_dead_host)
 {
     kill_each_rank_at_each_moment(RANKS_ID_BY_RANK_0);
 }
@@ -188,7 +188,7 @@ static int split_before_a_death(struct ranks_context *context)
     return 0;
 }
 
-static void a_split_without_the_dead_goes_on(void **state)
+TEST(a_split_without_the_dead_goes_on)
 {
     assert_int_equal(num_failed(split_before_a_death, (struct plan){.victim = 2}, RANKS_ID_BY_HOST),
                      0);
@@ -229,7 +229,7 @@ static int die_with_an_heir(struct ranks_context *context)
     return failed;
 }
 
-static void a_child_of_the_dead_does_not_hide_the_death(void **state)
+TEST(a_child_of_the_dead_does_not_hide_the_death)
 {
     for (int32_t victim = 0; victim < tests_rounds(2, 1); victim++)
         assert_int_equal(
@@ -260,20 +260,8 @@ static int lose_the_rendezvous(struct ranks_context *context)
     return 0;
 }
 
-static void the_loss_of_the_rendezvous_is_told(void **state)
+TEST(the_loss_of_the_rendezvous_is_told)
 {
     assert_int_equal(
         num_failed(lose_the_rendezvous, (struct plan){.victim = 0}, RANKS_ID_BY_RANK_0), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(survivors_name_the_dead),
-        cmocka_unit_test(survivors_name_the_dead_host),
-        cmocka_unit_test(a_split_without_the_dead_goes_on),
-        cmocka_unit_test(a_child_of_the_dead_does_not_hide_the_death),
-        cmocka_unit_test(the_loss_of_the_rendezvous_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,12 +83,12 @@ static void run(enum ranks_id id, struct plan plan)
     assert_int_equal(ranks_run_with(&options, live), 0);
 }
 
-static void a_stopped_rank_is_named(void **state)
+TEST(a_stopped_rank_is_named)
 {
     run(RANKS_ID_BY_HOST, (struct plan){2, "has shown no sign of life for 1500 ms"});
 }
 
-static void a_stopped_rendezvous_is_named_by_its_rank(void **state)
+TEST(a_stopped_rendezvous_is_named_by_its_rank)
 {
     run(RANKS_ID_BY_RANK_0,
         (struct plan){0, "and with it the rendezvous, has shown no sign of life for 1500 ms"});
@@ -107,7 +107,7 @@ static int idle(struct ranks_context *context)
     return 0;
 }
 
-static void idle_ranks_live(void **state)
+TEST(idle_ranks_live)
 {
     assert_int_equal(setenv("WEFT_HEARTBEAT_MS", "1500", 1), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, idle, NULL), 0);
@@ -147,7 +147,7 @@ static int be_stopped_with_all(struct ranks_context *context)
     return 0;
 }
 
-static void a_job_that_is_stopped_as_a_whole_goes_on(void **state)
+TEST(a_job_that_is_stopped_as_a_whole_goes_on)
 {
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
                                           .id = RANKS_ID_BY_RANK_0,
@@ -166,20 +166,8 @@ static int be_refused(struct ranks_context *context)
     return 0;
 }
 
-static void a_limit_that_is_too_short_is_refused(void **state)
+TEST(a_limit_that_is_too_short_is_refused)
 {
     assert_int_equal(setenv("WEFT_HEARTBEAT_MS", "99", 1), 0);
     assert_int_equal(ranks_run(RANKS_THREADS, 2, be_refused, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stopped_rank_is_named),
-        cmocka_unit_test(a_stopped_rendezvous_is_named_by_its_rank),
-        cmocka_unit_test(idle_ranks_live),
-        cmocka_unit_test(a_job_that_is_stopped_as_a_whole_goes_on),
-        cmocka_unit_test(a_limit_that_is_too_short_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,14 +176,14 @@ static void run(enum ranks_mode mode, rank_function function, int32_t aborter, u
     run_on_nodes(mode, 1, function, aborter, timeout_ms);
 }
 
-static void deadlines(void **state)
+TEST(deadlines)
 {
     run(RANKS_THREADS, miss_deadline, -1, 1000);
     run(RANKS_PROCESSES, miss_deadline, -1, 1000);
 }
 
 /* By a rank that waits itself, and by the one that never came. */
-static void aborts(void **state)
+TEST(aborts)
 {
     run(RANKS_THREADS, be_aborted, 0, 60000);
     run(RANKS_PROCESSES, be_aborted, 0, 60000);
@@ -191,14 +191,14 @@ static void aborts(void **state)
     run(RANKS_PROCESSES, be_aborted, MISSING, 60000);
 }
 
-static void departures(void **state)
+TEST(departures)
 {
     run(RANKS_THREADS, be_left, -1, 60000);
     run(RANKS_PROCESSES, be_left, -1, 60000);
 }
 
 /* Where each rank is a node, and waits for those alone that send it something: all, with all experts. */
-static void over_nodes(void **state)
+TEST(over_nodes)
 {
     if (!tests_network_is_there("auto"))
         skip();
@@ -207,15 +207,4 @@ static void over_nodes(void **state)
     run_on_nodes(RANKS_PROCESSES, NUM_RANKS, be_aborted, MISSING, 60000);
     run_on_nodes(RANKS_THREADS, NUM_RANKS, be_left, -1, 60000);
     run_on_nodes(RANKS_PROCESSES, NUM_RANKS, be_left, -1, 60000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deadlines),
-        cmocka_unit_test(aborts),
-        cmocka_unit_test(departures),
-        cmocka_unit_test(over_nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,7 @@ static void run(struct plan plan)
     ep_world_destroy(plan.survivors);
 }
 
-static void before_each_operation(void **state)
+TEST(before_each_operation)
 {
     for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
         run((struct plan){.operation = (enum ep_operation)operation,
@@ -140,7 +140,7 @@ static void before_each_operation(void **state)
                           .hidden = 64});
 }
 
-static void in_the_middle_of_large_rows(void **state)
+TEST(in_the_middle_of_large_rows)
 {
     const enum ep_operation operations[] = {EP_DISPATCH, EP_COMBINE};
     for (int i = 0; i < 2; i++)
@@ -153,7 +153,7 @@ static void in_the_middle_of_large_rows(void **state)
                               .seed = (uint64_t)victim});
 }
 
-static void at_random_moments(void **state)
+TEST(at_random_moments)
 {
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(8, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
@@ -165,7 +165,7 @@ static void at_random_moments(void **state)
 }
 
 /* The rendezvous dies with the rank that made the id. */
-static void together_with_the_rendezvous(void **state)
+TEST(together_with_the_rendezvous)
 {
     run((struct plan){.operation = EP_DISPATCH,
                       .moment = BEFORE_OPERATION,
@@ -179,7 +179,7 @@ static void together_with_the_rendezvous(void **state)
 }
 
 /* Those of the other node learn of it, too. */
-static void in_one_of_two_nodes(void **state)
+TEST_OVER_ENGINES(in_one_of_two_nodes)
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -199,16 +199,4 @@ static void in_one_of_two_nodes(void **state)
             run(plan);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_each_operation),
-        cmocka_unit_test(in_the_middle_of_large_rows),
-        cmocka_unit_test(at_random_moments),
-        TESTS_OVER_ENGINES(in_one_of_two_nodes),
-        cmocka_unit_test(together_with_the_rendezvous),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -276,7 +276,7 @@ static int disagree_on_each(struct ranks_context *context)
     return 0;
 }
 
-static void every_disagreement(void **state)
+TEST(every_disagreement)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, disagree_on_each, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, disagree_on_each, NULL), 0);
@@ -284,7 +284,7 @@ static void every_disagreement(void **state)
 
 /* Also those of the other node learn of it, though only a partner of the odd one hears from it; and of four nodes
  * of a rank. */
-static void every_disagreement_between_nodes(void **state)
+TEST(every_disagreement_between_nodes)
 {
     if (!tests_network_is_there("auto"))
         skip();
@@ -313,7 +313,7 @@ static int notify_in_place_of_dispatch(struct ranks_context *context)
     return close_rank(&self, &call);
 }
 
-static void a_notify_among_nodes_of_one_rank(void **state)
+TEST(a_notify_among_nodes_of_one_rank)
 {
     int32_t num_nodes = MAX_RANKS;
     if (!tests_network_is_there("auto"))
@@ -346,7 +346,7 @@ static int other_index_type(struct ranks_context *context)
     return close_rank(&self, &call);
 }
 
-static void index_types(void **state)
+TEST(index_types)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, other_index_type, NULL), 0);
 }
@@ -386,20 +386,8 @@ static int wrong_then_right(struct ranks_context *context)
     return ep_rank_leave(&self) || close_rank(&self, &call);
 }
 
-static void wrong_calls_send_nothing(void **state)
+TEST(wrong_calls_send_nothing)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, wrong_then_right, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, wrong_then_right, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_disagreement),
-        cmocka_unit_test(every_disagreement_between_nodes),
-        cmocka_unit_test(a_notify_among_nodes_of_one_rank),
-        cmocka_unit_test(index_types),
-        cmocka_unit_test(wrong_calls_send_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

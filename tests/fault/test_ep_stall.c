@@ -180,7 +180,7 @@ static void run(struct plan plan)
     ep_world_destroy(plan.world);
 }
 
-static void before_each_operation(void **state)
+TEST(before_each_operation)
 {
     for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
         run((struct plan){.operation = (enum ep_operation)operation,
@@ -189,7 +189,7 @@ static void before_each_operation(void **state)
                           .hidden = 16});
 }
 
-static void behind_another_rank(void **state)
+TEST(behind_another_rank)
 {
     for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
         for (int i = 0; i < tests_rounds(EP_BARRIER, 1); i++)
@@ -199,13 +199,13 @@ static void behind_another_rank(void **state)
                               .hidden = 16});
 }
 
-static void in_a_host_barrier(void **state)
+TEST(in_a_host_barrier)
 {
     run((struct plan){
         .operation = EP_DISPATCH, .moment = IN_HOST_BARRIER, .victim = 3, .hidden = 16});
 }
 
-static void at_random_moments(void **state)
+TEST(at_random_moments)
 {
     for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
@@ -217,7 +217,7 @@ static void at_random_moments(void **state)
 }
 
 /* The rendezvous is stopped with the rank that made the id: nobody can be asked. */
-static void together_with_the_rendezvous(void **state)
+TEST(together_with_the_rendezvous)
 {
     for (int moment = BEFORE_OPERATION; moment <= BEHIND_ANOTHER; moment += tests_rounds(1, 2))
         run((struct plan){.operation = EP_DISPATCH,
@@ -229,7 +229,7 @@ static void together_with_the_rendezvous(void **state)
 }
 
 /* Those of the other node name the rank, too, also where their partners wait for it. */
-static void in_one_of_two_nodes(void **state)
+TEST(in_one_of_two_nodes)
 {
     if (!tests_network_is_there("tcp"))
         skip();
@@ -248,7 +248,8 @@ static void in_one_of_two_nodes(void **state)
 }
 
 /* Not over UCX: from 1.16 on it may end the process when a peer that is stopped times out. */
-static void in_the_middle_of_rows(void **state)
+TEST_AS(in_the_middle_of_rows, TEST_OVER_ENGINE(in_the_middle_of_rows, "tcp"),
+        TEST_OVER_ENGINE(in_the_middle_of_rows, "shm"))
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -265,15 +266,5 @@ static void in_the_middle_of_rows(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_each_operation),
-        cmocka_unit_test(behind_another_rank),
-        cmocka_unit_test(in_a_host_barrier),
-        cmocka_unit_test(at_random_moments),
-        cmocka_unit_test(together_with_the_rendezvous),
-        cmocka_unit_test(in_one_of_two_nodes),
-        TEST_OVER_ENGINE(in_the_middle_of_rows, "tcp"),
-        TEST_OVER_ENGINE(in_the_middle_of_rows, "shm"),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

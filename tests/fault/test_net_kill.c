@@ -109,7 +109,7 @@ static void run(struct plan plan)
                  plan.victim, plan.signal, (unsigned long long)plan.seed);
 }
 
-static void killed(void **state)
+TEST_OVER_ENGINES(killed)
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -123,7 +123,7 @@ static void killed(void **state)
 }
 
 /* What the engines do not notice, the heartbeat does. */
-static void stopped(void **state)
+TEST(stopped)
 {
     if (!tests_network_is_there("tcp"))
         skip();
@@ -131,13 +131,4 @@ static void stopped(void **state)
     run((struct plan){.engine = "shm", .num_nodes = 4, .victim = 2, .signal = SIGSTOP});
     if (tests_network_is_there("ucx"))
         run((struct plan){.engine = "ucx", .num_nodes = 2, .victim = 1, .signal = SIGSTOP});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TESTS_OVER_ENGINES(killed),
-        cmocka_unit_test(stopped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

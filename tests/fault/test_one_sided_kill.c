@@ -113,13 +113,13 @@ static void run(struct plan plan)
                  plan.num_nodes, plan.victim, (unsigned long long)plan.seed);
 }
 
-static void killed_on_one_node(void **state)
+TEST(killed_on_one_node)
 {
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
         run((struct plan){.num_nodes = 1, .victim = victim, .seed = 70 + (uint64_t)victim});
 }
 
-static void killed(void **state)
+TEST_OVER_ENGINES(killed)
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -133,10 +133,6 @@ static void killed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_on_one_node),
-        TESTS_OVER_ENGINES(killed),
-    };
     tests_choose_machine();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

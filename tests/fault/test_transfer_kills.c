@@ -158,7 +158,7 @@ static int survive(struct ranks_context *context)
     return 0;
 }
 
-static void survivors_are_told(void **state)
+TEST(survivors_are_told)
 {
     const char *text = getenv("WEFT_TEST_KILLS");
     const char *seed = getenv("WEFT_TEST_SEED");
@@ -183,9 +183,8 @@ static void survivors_are_told(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(survivors_are_told)};
     tests_choose_machine();
     if (!tests_network_is_there("tcp"))
         return 77;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

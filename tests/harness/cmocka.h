@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmocka, after the headers that it wants before it. */
+/* cmocka, after the headers that it wants before it, and tests that need no list: each says itself that it is one. */
 #ifndef TESTS_CMOCKA_H
 #define TESTS_CMOCKA_H
 
@@ -10,7 +10,22 @@
 
 #include <cmocka.h>
 
-/* cmocka hands a state to every test; hardly any has one. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
+/* Before the body of a test. A program's tests run in the order in which they are defined. */
+#define TEST(name) TEST_AS(name, cmocka_unit_test(name))
+/* The same, run once for each of the CMUnitTests that follow: with a fixture, or in several ways. */
+#define TEST_AS(name, ...)                                                                         \
+    static void name(void **state);                                                                \
+    __attribute__((constructor)) static void register_##name(void)                                 \
+    {                                                                                              \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
+        tests_register(tests, sizeof tests / sizeof *tests);                                       \
+    }                                                                                              \
+    static void name(void **state __attribute__((unused)))
+
+void tests_register(const struct CMUnitTest *tests, size_t num_tests);
+
+/* All of them, between setup and teardown, which may be NULL: the exit status. A program that has nothing else
+ * to do needs no main. */
+int tests_run(CMFixtureFunction setup, CMFixtureFunction teardown);
 
 #endif

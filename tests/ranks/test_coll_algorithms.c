@@ -83,7 +83,7 @@ static int check_all_pinned(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void pinned(void **state)
+TEST(pinned)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_pinned, NULL), 0);
 }
@@ -109,7 +109,7 @@ static int check_too_large(struct ranks_context *context)
     return close_coll(&self, coll) || ep_rank_close(&self);
 }
 
-static void too_large_for_packets(void **state)
+TEST(too_large_for_packets)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_too_large, NULL), 0);
 }
@@ -141,12 +141,12 @@ static int check_choice(struct ranks_context *context)
     return close_coll(&self, coll) || ep_rank_close(&self);
 }
 
-static void chosen(void **state)
+TEST(chosen)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_choice, NULL), 0);
 }
 
-static void names(void **state)
+TEST(names)
 {
     assert_string_equal(weft_algorithm_name(WEFT_ALGORITHM_ONESHOT), "oneshot");
     for (int a = 0; a < WEFT_NUM_ALGORITHMS; a++)
@@ -155,15 +155,4 @@ static void names(void **state)
                                     weft_algorithm_name((weft_algorithm)b));
     assert_non_null(weft_algorithm_name((weft_algorithm)-1));
     assert_non_null(weft_algorithm_name(WEFT_NUM_ALGORITHMS));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pinned),
-        cmocka_unit_test(too_large_for_packets),
-        cmocka_unit_test(chosen),
-        cmocka_unit_test(names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ static int check_operations(struct ranks_context *context)
     return seat_close(&seat);
 }
 
-static void operations(void **state)
+TEST(operations)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_operations, NULL), 0);
 }
@@ -207,7 +207,7 @@ static int check_all_to_all_v(struct ranks_context *context)
     return seat_close(&seat);
 }
 
-static void all_to_all_v(void **state)
+TEST(all_to_all_v)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_to_all_v, NULL), 0);
 }
@@ -247,7 +247,7 @@ static int check_create(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void create(void **state)
+TEST(create)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 1, check_create, NULL), 0);
 }
@@ -266,7 +266,7 @@ static int check_too_many(struct ranks_context *context)
     return 0;
 }
 
-static void too_many_ranks(void **state)
+TEST(too_many_ranks)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, WEFT_COLL_MAX_RANKS + 1, check_too_many, NULL), 0);
 }
@@ -295,16 +295,7 @@ static int check_several_nodes(struct ranks_context *context)
     return 0;
 }
 
-static void several_nodes(void **state)
+TEST(several_nodes)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, check_several_nodes, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations),     cmocka_unit_test(all_to_all_v),  cmocka_unit_test(create),
-        cmocka_unit_test(too_many_ranks), cmocka_unit_test(several_nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,7 +204,7 @@ static void run(enum ranks_mode mode, uint64_t row_bytes, int setup)
 }
 
 /* The whole buffer of NUM_RANKS rows must fit into the packets of every setup. */
-static void small_rows(void **state)
+TEST(small_rows)
 {
     for (int setup = 0; setup <= COLL_NUM_SETUPS; setup++)
         run(RANKS_THREADS, setup % 2 == 0 ? 8 : 1000, setup);
@@ -212,7 +212,7 @@ static void small_rows(void **state)
 }
 
 /* More than the small buffers hold; by setups that can. */
-static void large_rows(void **state)
+TEST(large_rows)
 {
     run(RANKS_THREADS, 30000, 0);
     run(RANKS_THREADS, 30000, 3);
@@ -222,9 +222,5 @@ static void large_rows(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_rows),
-        cmocka_unit_test(large_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -84,7 +84,7 @@ static int check_all(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void every_algorithm_and_grid(void **state)
+TEST(every_algorithm_and_grid)
 {
     for (int32_t num_ranks = 2; num_ranks <= 6; num_ranks += ep_grid_size(2, 4))
         assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, check_all, NULL), 0);
@@ -93,6 +93,5 @@ static void every_algorithm_and_grid(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_algorithm_and_grid)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -48,12 +48,12 @@ static void run(enum ranks_mode mode, int32_t num_ranks, int num_calls)
     assert_int_equal(ranks_run_with(&options, run_calls), 0);
 }
 
-static void in_threads(void **state)
+TEST(in_threads)
 {
     run(RANKS_THREADS, 3, tests_rounds(ep_grid_size(100000, 5000), 10000));
 }
 
-static void in_processes(void **state)
+TEST(in_processes)
 {
     run(RANKS_PROCESSES, 2, tests_rounds(ep_grid_size(20000, 1000), 5000));
 }
@@ -61,9 +61,5 @@ static void in_processes(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_threads),
-        cmocka_unit_test(in_processes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -74,7 +74,7 @@ static void add_every_count_and_setup(struct coll_trials *trials)
     }
 }
 
-static void on_one_to_nine_ranks(void **state)
+TEST(on_one_to_nine_ranks)
 {
     struct met met = {0};
     for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += ep_grid_size(1, 4)) {
@@ -90,7 +90,7 @@ static void on_one_to_nine_ranks(void **state)
 
 /* More than the buffers of most setups hold: LARGE_COUNT of every type in all-reduce, in others up
  * to that where it is no more than MAX_BYTES. */
-static void large(void **state)
+TEST(large)
 {
     enum { MAX_BYTES = 9 << 20 };
     const uint64_t smallest = counts[NUM_COUNTS - 1];
@@ -128,7 +128,7 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
     assert_int_equal(coll_trials_run(&trials, mode), 0);
 }
 
-static void in_processes(void **state)
+TEST(in_processes)
 {
     for (int32_t num_ranks = 2; num_ranks <= 5; num_ranks += 3)
         random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(300, 50));
@@ -146,7 +146,7 @@ static void every_operation_and_setup(int32_t num_ranks)
     assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static void many_ranks(void **state)
+TEST(many_ranks)
 {
     const int32_t first = tests_rounds(ep_grid_size(MAX_RANKS + 1, 16), 16);
     for (int32_t num_ranks = first; num_ranks <= 16; num_ranks++)
@@ -159,11 +159,5 @@ static void many_ranks(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_one_to_nine_ranks),
-        cmocka_unit_test(large),
-        cmocka_unit_test(in_processes),
-        cmocka_unit_test(many_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -142,12 +142,12 @@ static void run(rank_function function, const struct ep_world *world)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, world), 0);
 }
 
-static void communicators_at_once(void **state)
+TEST(communicators_at_once)
 {
     run(in_several_comms, NULL);
 }
 
-static void colls_at_once_on_one_communicator(void **state)
+TEST(colls_at_once_on_one_communicator)
 {
     run(in_several_colls, NULL);
 }
@@ -179,7 +179,7 @@ static int on_alternating_streams(struct ranks_context *context)
     return failed;
 }
 
-static void alternating_streams(void **state)
+TEST(alternating_streams)
 {
     run(on_alternating_streams, NULL);
 }
@@ -230,7 +230,7 @@ static int beside_ep(struct ranks_context *context)
     return failed;
 }
 
-static void coll_and_ep_on_one_stream(void **state)
+TEST(coll_and_ep_on_one_stream)
 {
     const struct ep_case spec = {.seed = 41,
                                  .num_ranks = NUM_RANKS,
@@ -243,15 +243,4 @@ static void coll_and_ep_on_one_stream(void **state)
     struct ep_world *world = ep_world_create(&spec);
     run(beside_ep, world);
     ep_world_destroy(world);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(communicators_at_once),
-        cmocka_unit_test(colls_at_once_on_one_communicator),
-        cmocka_unit_test(alternating_streams),
-        cmocka_unit_test(coll_and_ep_on_one_stream),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,12 +15,14 @@ static char path[] = "/tmp/weft-tuning-XXXXXX";
 
 static int open_file(void **state)
 {
+    (void)state;
     const int fd = mkstemp(path);
     return fd < 0 || close(fd) != 0;
 }
 
 static int remove_file(void **state)
 {
+    (void)state;
     return unlink(path);
 }
 
@@ -111,7 +113,7 @@ static int create_and_check(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void rank_0_chooses_for_all(void **state)
+TEST(rank_0_chooses_for_all)
 {
     static const char *const rows[] = {
         "3 all_reduce 1K twoshot 2 3",
@@ -151,7 +153,7 @@ static int create_and_fail(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void all_ranks_are_told(void **state)
+TEST(all_ranks_are_told)
 {
     static const char *const rows[] = {"3 all_reduce inf twoshot 0 0",
                                        "3 broadcast inf twoshot 0 0", NULL};
@@ -181,7 +183,7 @@ static int call_with_other_counts(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void other_counts_with_other_blocks(void **state)
+TEST(other_counts_with_other_blocks)
 {
     static const char *const rows[] = {"3 all_reduce 1K twoshot 2 1",
                                        "3 all_reduce inf twoshot 5 2", NULL};
@@ -192,10 +194,5 @@ static void other_counts_with_other_blocks(void **state)
 int main(void)
 {
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_0_chooses_for_all),
-        cmocka_unit_test(all_ranks_are_told),
-        cmocka_unit_test(other_counts_with_other_blocks),
-    };
-    return cmocka_run_group_tests(tests, open_file, remove_file);
+    return tests_run(open_file, remove_file);
 }

@@ -76,14 +76,14 @@ static int meet_and_gather(struct ranks_context *context)
     return 0;
 }
 
-static void ranks_meet_and_gather(void **state)
+TEST(ranks_meet_and_gather)
 {
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(1, 4))
         run_in_both_modes(num_ranks, meet_and_gather);
 }
 
-static void the_rendezvous_may_live_in_rank_0(void **state)
+TEST(the_rendezvous_may_live_in_rank_0)
 {
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 5};
@@ -106,7 +106,7 @@ static int gather_the_largest(struct ranks_context *context)
     return 0;
 }
 
-static void blobs_may_have_a_mebibyte(void **state)
+TEST(blobs_may_have_a_mebibyte)
 {
     run_in_both_modes(4, gather_the_largest);
 }
@@ -128,7 +128,7 @@ static int meet_again(struct ranks_context *context)
     return 0;
 }
 
-static void an_id_serves_one_communicator_after_another(void **state)
+TEST(an_id_serves_one_communicator_after_another)
 {
     run_in_both_modes(4, meet_again);
 }
@@ -157,7 +157,7 @@ static int meet_twice(struct ranks_context *context)
     return 0;
 }
 
-static void two_communicators_at_once(void **state)
+TEST(two_communicators_at_once)
 {
     struct ranks_options options = {
         .mode = RANKS_THREADS, .num_ranks = 4, .shared_bytes = sizeof(weft_unique_id)};
@@ -218,7 +218,7 @@ static int see_teams(struct ranks_context *context)
     return 0;
 }
 
-static void teams_of_virtual_nodes(void **state)
+TEST(teams_of_virtual_nodes)
 {
     for (int32_t num_ranks = 6; num_ranks <= tests_rounds(9, 6); num_ranks += 3)
         run_in_both_modes(num_ranks, see_teams);
@@ -254,7 +254,7 @@ static int split_into_colors(struct ranks_context *context)
     return 0;
 }
 
-static void splits_form_new_communicators(void **state)
+TEST(splits_form_new_communicators)
 {
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(2, 4))
@@ -279,22 +279,7 @@ static int split_deeply(struct ranks_context *context)
     return 0;
 }
 
-static void children_outlive_their_parents(void **state)
+TEST(children_outlive_their_parents)
 {
     run_in_both_modes(tests_rounds(8, 4), split_deeply);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_meet_and_gather),
-        cmocka_unit_test(the_rendezvous_may_live_in_rank_0),
-        cmocka_unit_test(blobs_may_have_a_mebibyte),
-        cmocka_unit_test(an_id_serves_one_communicator_after_another),
-        cmocka_unit_test(two_communicators_at_once),
-        cmocka_unit_test(teams_of_virtual_nodes),
-        cmocka_unit_test(splits_form_new_communicators),
-        cmocka_unit_test(children_outlive_their_parents),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,7 +141,7 @@ static struct plan plan_of(enum style style)
     return plan;
 }
 
-static void every_launcher_starts_a_world(void **state)
+TEST(every_launcher_starts_a_world)
 {
     for (int style = 0; style < NUM_STYLES; style += tests_rounds(1, 2)) {
         struct plan plan = plan_of((enum style)style);
@@ -177,7 +177,7 @@ static int start_alone(struct ranks_context *context)
     return 0;
 }
 
-static void without_a_launcher_there_is_one_rank(void **state)
+TEST(without_a_launcher_there_is_one_rank)
 {
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1};
@@ -207,7 +207,7 @@ static int see_nodes(struct ranks_context *context)
     return 0;
 }
 
-static void settings_come_from_the_environment(void **state)
+TEST(settings_come_from_the_environment)
 {
     struct plan plan = plan_of(SLURM);
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
@@ -233,7 +233,7 @@ static int come_late(struct ranks_context *context)
     return 0;
 }
 
-static void the_rendezvous_may_come_last(void **state)
+TEST(the_rendezvous_may_come_last)
 {
     struct plan plan = plan_of(TORCHRUN);
     const struct ranks_options options = {.mode = RANKS_PROCESSES,
@@ -256,7 +256,7 @@ static int find_the_port_taken(struct ranks_context *context)
     return 0;
 }
 
-static void a_port_that_is_taken_is_named(void **state)
+TEST(a_port_that_is_taken_is_named)
 {
     struct plan plan = plan_of(OPEN_MPI_HOSTS);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)plan.port)};
@@ -272,6 +272,7 @@ static void a_port_that_is_taken_is_named(void **state)
 
 static int forget_environment(void **state)
 {
+    (void)state;
     static const char *const names[] = {"WEFT_ID",
                                         "RANK",
                                         "WORLD_SIZE",
@@ -294,12 +295,5 @@ static int forget_environment(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_launcher_starts_a_world),
-        cmocka_unit_test(without_a_launcher_there_is_one_rank),
-        cmocka_unit_test(settings_come_from_the_environment),
-        cmocka_unit_test(the_rendezvous_may_come_last),
-        cmocka_unit_test(a_port_that_is_taken_is_named),
-    };
-    return cmocka_run_group_tests(tests, forget_environment, NULL);
+    return tests_run(forget_environment, NULL);
 }

@@ -66,7 +66,7 @@ static int claim_the_same_rank(struct ranks_context *context)
     return 0;
 }
 
-static void ranks_that_disagree_are_told_so(void **state)
+TEST(ranks_that_disagree_are_told_so)
 {
     run_in_both_modes(4, disagree_on_num_ranks);
     run_in_both_modes(4, disagree_on_num_nodes);
@@ -88,7 +88,7 @@ static int gather_different_sizes(struct ranks_context *context)
     return 0;
 }
 
-static void gathers_of_different_sizes(void **state)
+TEST(gathers_of_different_sizes)
 {
     run_in_both_modes(4, gather_different_sizes);
 }
@@ -131,7 +131,7 @@ static int mistake_the_secret(struct ranks_context *context)
     return 0;
 }
 
-static void a_wrong_secret_is_called_that(void **state)
+TEST(a_wrong_secret_is_called_that)
 {
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 3};
@@ -162,7 +162,7 @@ static int miss_a_gather(struct ranks_context *context)
     return 0;
 }
 
-static void missing_ranks_are_named(void **state)
+TEST(missing_ranks_are_named)
 {
     run_in_both_modes(5, miss_ranks);
     run_in_both_modes(1, miss_the_rendezvous);
@@ -189,7 +189,7 @@ static int leave_early(struct ranks_context *context)
     return 0;
 }
 
-static void a_rank_that_left_is_named_when_needed(void **state)
+TEST(a_rank_that_left_is_named_when_needed)
 {
     run_in_both_modes(4, leave_early);
 }
@@ -214,7 +214,7 @@ static int outlive_the_rendezvous(struct ranks_context *context)
     return 0;
 }
 
-static void the_rank_of_the_rendezvous_may_leave(void **state)
+TEST(the_rank_of_the_rendezvous_may_leave)
 {
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .id = RANKS_ID_BY_RANK_0, .num_ranks = 4};
@@ -248,12 +248,12 @@ static int abort_a_wait(struct ranks_context *context)
     return 0;
 }
 
-static void an_abort_ends_all_waits(void **state)
+TEST(an_abort_ends_all_waits)
 {
     run_in_both_modes(1 + 3, abort_a_wait);
 }
 
-static void bad_arguments_are_named(void **state)
+TEST(bad_arguments_are_named)
 {
     weft_comm *comm = NULL;
     weft_unique_id id = {{0}};
@@ -290,19 +290,4 @@ static void bad_arguments_are_named(void **state)
     for (int result = WEFT_ERROR_CAPACITY; result <= WEFT_OK; result++)
         assert_string_not_equal(weft_result_string((weft_result)result), "unknown result");
     assert_string_equal(weft_result_string((weft_result)-77), "unknown result");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_that_disagree_are_told_so),
-        cmocka_unit_test(gathers_of_different_sizes),
-        cmocka_unit_test(missing_ranks_are_named),
-        cmocka_unit_test(a_wrong_secret_is_called_that),
-        cmocka_unit_test(a_rank_that_left_is_named_when_needed),
-        cmocka_unit_test(the_rank_of_the_rendezvous_may_leave),
-        cmocka_unit_test(an_abort_ends_all_waits),
-        cmocka_unit_test(bad_arguments_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,27 +236,17 @@ static void run(layer_function function)
         run_on(function, 6, 3);
 }
 
-static void dispatch_and_combine_are_adjoint(void **state)
+TEST(dispatch_and_combine_are_adjoint)
 {
     run(adjoint);
 }
 
-static void weights_round_trip(void **state)
+TEST(weights_round_trip)
 {
     run(weights_come_back);
 }
 
-static void rows_round_trip(void **state)
+TEST(rows_round_trip)
 {
     run(there_and_back);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dispatch_and_combine_are_adjoint),
-        cmocka_unit_test(weights_round_trip),
-        cmocka_unit_test(rows_round_trip),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,19 +123,19 @@ static void run(enum ranks_mode mode, int32_t num_ranks)
     run_on_nodes(mode, num_ranks, 1);
 }
 
-static void in_threads(void **state)
+TEST(in_threads)
 {
     run(RANKS_THREADS, 1);
     run(RANKS_THREADS, 2);
     run(RANKS_THREADS, 5);
 }
 
-static void in_processes(void **state)
+TEST(in_processes)
 {
     run(RANKS_PROCESSES, 3);
 }
 
-static void between_nodes(void **state)
+TEST_OVER_ENGINES(between_nodes)
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -165,22 +165,11 @@ static int alternate(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void on_alternating_streams(void **state)
+TEST(on_alternating_streams)
 {
     int32_t num_nodes = 1;
     assert_int_equal(ranks_run(RANKS_THREADS, 4, alternate, &num_nodes), 0);
     num_nodes = 2;
     if (tests_network_is_there("auto"))
         assert_int_equal(ranks_run(RANKS_THREADS, 4, alternate, &num_nodes), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_threads),
-        cmocka_unit_test(in_processes),
-        TESTS_OVER_ENGINES(between_nodes),
-        cmocka_unit_test(on_alternating_streams),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void run_grids(enum ranks_mode mode, int32_t num_ranks, int32_t max_token
 }
 
 /* Fewer tokens than warps, about as many, and many more. */
-static void in_threads(void **state)
+TEST(in_threads)
 {
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += 4) {
         run_grids(RANKS_THREADS, num_ranks, 3);
@@ -57,27 +57,17 @@ static void in_threads(void **state)
     run_grids(RANKS_THREADS, 3, ep_grid_size(1000, 200));
 }
 
-static void in_processes(void **state)
+TEST(in_processes)
 {
     run_grids(RANKS_PROCESSES, 4, 20);
 }
 
 /* Where rings need more warps than the grid has, there are more. */
-static void over_nodes(void **state)
+TEST(over_nodes)
 {
     if (!tests_network_is_there("auto"))
         skip();
     run_grids_on_nodes(RANKS_THREADS, 4, 2, 3);
     run_grids_on_nodes(RANKS_THREADS, 5, 5, 33);
     run_grids_on_nodes(RANKS_PROCESSES, 6, 3, 33);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_threads),
-        cmocka_unit_test(in_processes),
-        cmocka_unit_test(over_nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,13 +28,13 @@ static void every_capacity(enum ranks_mode mode, int32_t num_ranks)
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-static void capacities_in_threads(void **state)
+TEST(capacities_in_threads)
 {
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += 2)
         every_capacity(RANKS_THREADS, num_ranks);
 }
 
-static void capacities_in_processes(void **state)
+TEST(capacities_in_processes)
 {
     every_capacity(RANKS_PROCESSES, 4);
 }
@@ -71,7 +71,7 @@ static int layers_without_waiting(struct ranks_context *context)
            ep_rank_close(&self);
 }
 
-static void without_waiting(void **state)
+TEST(without_waiting)
 {
     const enum ep_capacity capacities[] = {EP_CAPACITY_MORE, EP_CAPACITY_LESS, EP_CAPACITY_BY_RANK};
     const int32_t max_nodes = tests_max_nodes(2);
@@ -110,22 +110,11 @@ static int most_of_several(struct ranks_context *context)
            ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-static void check_tells_the_most(void **state)
+TEST(check_tells_the_most)
 {
     struct ep_case spec = usual;
     spec.num_ranks = 3;
     struct ep_world *world = ep_world_create(&spec);
     assert_int_equal(ranks_run(RANKS_THREADS, 3, most_of_several, world), 0);
     ep_world_destroy(world);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(capacities_in_threads),
-        cmocka_unit_test(capacities_in_processes),
-        cmocka_unit_test(without_waiting),
-        cmocka_unit_test(check_tells_the_most),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,21 +26,21 @@ static void every_length(enum ranks_mode mode, int32_t num_ranks)
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-static void lengths_in_threads(void **state)
+TEST(lengths_in_threads)
 {
     every_length(RANKS_THREADS, 1);
     every_length(RANKS_THREADS, 4);
     every_length(RANKS_THREADS, 7);
 }
 
-static void lengths_in_processes(void **state)
+TEST(lengths_in_processes)
 {
     every_length(RANKS_PROCESSES, 2);
     every_length(RANKS_PROCESSES, 8);
 }
 
 /* Infinities, NaNs, signed zeros, subnormals, overflow, ties: bit for bit. */
-static void special_values(void **state)
+TEST(special_values)
 {
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += ep_grid_size(2, 4)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
@@ -58,7 +58,7 @@ static void special_values(void **state)
 }
 
 /* Tokens that went nowhere give bias, or +0. */
-static void every_bias_and_routing(void **state)
+TEST(every_bias_and_routing)
 {
     struct ep_trials trials = ep_trials_create(5, 0);
     for (int i = 0; i < 4 * EP_NUM_ROUTINGS; i++) {
@@ -71,7 +71,7 @@ static void every_bias_and_routing(void **state)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static void every_alignment(void **state)
+TEST(every_alignment)
 {
     const uint64_t distances[] = {1, 2, 3, 4, 8, 15, 16, 33};
     struct ep_trials trials = ep_trials_create(3, 0);
@@ -81,14 +81,4 @@ static void every_alignment(void **state)
         trial->combine.misalign_bytes = distances[i / NUM_DTYPES];
     }
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_in_threads), cmocka_unit_test(lengths_in_processes),
-        cmocka_unit_test(special_values),     cmocka_unit_test(every_bias_and_routing),
-        cmocka_unit_test(every_alignment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

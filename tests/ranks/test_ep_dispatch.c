@@ -23,21 +23,21 @@ static void every_row_size(enum ranks_mode mode, int32_t num_ranks)
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-static void row_sizes_in_threads(void **state)
+TEST(row_sizes_in_threads)
 {
     every_row_size(RANKS_THREADS, 1);
     every_row_size(RANKS_THREADS, 4);
     every_row_size(RANKS_THREADS, 9);
 }
 
-static void row_sizes_in_processes(void **state)
+TEST(row_sizes_in_processes)
 {
     every_row_size(RANKS_PROCESSES, 2);
     every_row_size(RANKS_PROCESSES, 8);
 }
 
 /* Source and destination off by every small distance, with sizes around the 16-byte path. */
-static void every_alignment(void **state)
+TEST(every_alignment)
 {
     const uint64_t distances[] = {0, 1, 2, 4, 8, 15};
     const uint64_t sizes[] = {16, 17, 48, 1000, 4096};
@@ -51,7 +51,7 @@ static void every_alignment(void **state)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static void strided_sources(void **state)
+TEST(strided_sources)
 {
     const uint64_t gaps[] = {1, 5, 16, 64, 4096};
     struct ep_trials trials = ep_trials_create(4, 0);
@@ -63,7 +63,7 @@ static void strided_sources(void **state)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static void any_number_of_planes(void **state)
+TEST(any_number_of_planes)
 {
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int32_t num_planes = 0; num_planes <= WEFT_MAX_PLANES; num_planes++) {
@@ -78,7 +78,7 @@ static void any_number_of_planes(void **state)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static void every_set_of_outputs(void **state)
+TEST(every_set_of_outputs)
 {
     for (int32_t num_ranks = 1; num_ranks <= 5; num_ranks += 2) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
@@ -96,7 +96,7 @@ static void every_set_of_outputs(void **state)
 }
 
 /* Enough rows that every warp of every block has several of them for every rank. */
-static void many_tokens(void **state)
+TEST(many_tokens)
 {
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int i = 0; i < 4; i++) {
@@ -107,15 +107,4 @@ static void many_tokens(void **state)
         ep_trials_add(&trials, &spec)->dispatch = ep_dispatch_shape_of(256);
     }
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(row_sizes_in_threads), cmocka_unit_test(row_sizes_in_processes),
-        cmocka_unit_test(every_alignment),      cmocka_unit_test(strided_sources),
-        cmocka_unit_test(any_number_of_planes), cmocka_unit_test(every_set_of_outputs),
-        cmocka_unit_test(many_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

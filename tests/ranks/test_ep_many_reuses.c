@@ -168,31 +168,21 @@ static void run_chains(enum ranks_mode mode, int32_t num_ranks, int32_t num_node
     ep_world_destroy(world);
 }
 
-static void in_threads(void **state)
+TEST(in_threads)
 {
     run_chains(RANKS_THREADS, 3, 1);
 }
 
-static void in_processes(void **state)
+TEST(in_processes)
 {
     run_chains(RANKS_PROCESSES, 2, 1);
 }
 
 /* Every slot is used in every operation, and by other ones in turn. */
-static void over_nodes(void **state)
+TEST(over_nodes)
 {
     if (!tests_network_is_there("auto"))
         skip();
     run_chains(RANKS_THREADS, 3, 3);
     run_chains(RANKS_PROCESSES, 4, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_threads),
-        cmocka_unit_test(in_processes),
-        cmocka_unit_test(over_nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void add_token_shapes(struct ep_trials *trials)
     }
 }
 
-static void every_token_shape(void **state)
+TEST(every_token_shape)
 {
     run_shapes(0, 1, add_token_shapes);
 }
@@ -72,7 +72,7 @@ static void add_routings_and_placements(struct ep_trials *trials)
     }
 }
 
-static void every_routing_and_placement(void **state)
+TEST(every_routing_and_placement)
 {
     run_shapes(0, 1, add_routings_and_placements);
 }
@@ -90,7 +90,7 @@ static void add_topks(struct ep_trials *trials)
     }
 }
 
-static void every_topk(void **state)
+TEST(every_topk)
 {
     run_shapes(2, 2, add_topks);
 }
@@ -107,7 +107,7 @@ static void add_numbers_of_experts(struct ep_trials *trials)
     }
 }
 
-static void any_number_of_experts(void **state)
+TEST(any_number_of_experts)
 {
     run_shapes(1, 3, add_numbers_of_experts);
 }
@@ -131,7 +131,7 @@ static void add_row_sizes(struct ep_trials *trials)
     }
 }
 
-static void every_row_size(void **state)
+TEST(every_row_size)
 {
     run_shapes(1, 2, add_row_sizes);
 }
@@ -155,7 +155,7 @@ static void add_unrounded_sums(struct ep_trials *trials)
     }
 }
 
-static void sums_that_cross_unrounded(void **state)
+TEST(sums_that_cross_unrounded)
 {
     run_shapes(0, 2, add_unrounded_sums);
 }
@@ -177,7 +177,7 @@ static void add_planes(struct ep_trials *trials)
     }
 }
 
-static void any_number_of_planes(void **state)
+TEST(any_number_of_planes)
 {
     run_shapes(0, 4, add_planes);
 }
@@ -197,7 +197,7 @@ static void add_capacities(struct ep_trials *trials)
     }
 }
 
-static void every_capacity(void **state)
+TEST(every_capacity)
 {
     run_shapes(0, 2, add_capacities);
 }
@@ -261,7 +261,7 @@ static void add_rings(struct ep_trials *trials)
     }
 }
 
-static void every_ring(void **state)
+TEST(every_ring)
 {
     run_shapes(0, 1, add_rings);
 }
@@ -282,7 +282,7 @@ static void add_many_tokens(struct ep_trials *trials)
     }
 }
 
-static void many_tokens(void **state)
+TEST(many_tokens)
 {
     run_shapes(1, 3, add_many_tokens);
 }
@@ -302,7 +302,7 @@ static void add_random_trials(struct ep_trials *trials)
     }
 }
 
-static void everything_at_random(void **state)
+TEST(everything_at_random)
 {
     run_shapes(0, 1, add_random_trials);
 }
@@ -356,7 +356,7 @@ static int try_slots(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void slots_that_are_too_small_are_refused(void **state)
+TEST(slots_that_are_too_small_are_refused)
 {
     struct ep_case spec = usual;
     if (!tests_network_is_there("auto"))
@@ -390,29 +390,9 @@ static int try_wires(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void wires_that_are_wrong(void **state)
+TEST(wires_that_are_wrong)
 {
     if (!tests_network_is_there("auto"))
         skip();
     assert_int_equal(ranks_run(RANKS_THREADS, 2, try_wires, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_shape),
-        cmocka_unit_test(every_routing_and_placement),
-        cmocka_unit_test(every_topk),
-        cmocka_unit_test(any_number_of_experts),
-        cmocka_unit_test(every_row_size),
-        cmocka_unit_test(sums_that_cross_unrounded),
-        cmocka_unit_test(any_number_of_planes),
-        cmocka_unit_test(every_capacity),
-        cmocka_unit_test(every_ring),
-        cmocka_unit_test(many_tokens),
-        cmocka_unit_test(everything_at_random),
-        cmocka_unit_test(slots_that_are_too_small_are_refused),
-        cmocka_unit_test(wires_that_are_wrong),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static int many_uses(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-static void one_filling_many_uses(void **state)
+TEST(one_filling_many_uses)
 {
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
@@ -128,7 +128,7 @@ static int fill_again_ahead(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-static void handles_filled_again(void **state)
+TEST(handles_filled_again)
 {
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
@@ -196,7 +196,7 @@ static int many_at_once(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-static void many_handles_at_once(void **state)
+TEST(many_handles_at_once)
 {
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
@@ -206,14 +206,4 @@ static void many_handles_at_once(void **state)
         assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_at_once, &worlds), 0);
         destroy_worlds(worlds);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_filling_many_uses),
-        cmocka_unit_test(handles_filled_again),
-        cmocka_unit_test(many_handles_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

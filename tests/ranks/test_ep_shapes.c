@@ -8,7 +8,7 @@
 static const struct ep_case usual = {
     .max_tokens = 11, .num_topk = 3, .num_experts = 16, .tokens = EP_TOKENS_RAGGED};
 
-static void every_token_shape(void **state)
+TEST(every_token_shape)
 {
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(1, 4)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
@@ -22,7 +22,7 @@ static void every_token_shape(void **state)
     }
 }
 
-static void every_routing_and_placement(void **state)
+TEST(every_routing_and_placement)
 {
     for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(ep_grid_size(1, 3), 3)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
@@ -38,7 +38,7 @@ static void every_routing_and_placement(void **state)
     }
 }
 
-static void every_topk(void **state)
+TEST(every_topk)
 {
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int32_t num_topk = 1; num_topk <= 17; num_topk++) {
@@ -53,7 +53,7 @@ static void every_topk(void **state)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static void any_number_of_experts(void **state)
+TEST(any_number_of_experts)
 {
     const int32_t num_experts[] = {1, 2, 3, 5, 6, 7, 13, 60, 257};
     for (int32_t num_ranks = 2; num_ranks <= 8; num_ranks += 3) {
@@ -68,7 +68,7 @@ static void any_number_of_experts(void **state)
     }
 }
 
-static void expert_alignment(void **state)
+TEST(expert_alignment)
 {
     const int32_t alignments[] = {0, 1, 2, 3, 16, 128, 1000};
     struct ep_trials trials = ep_trials_create(3, 0);
@@ -82,7 +82,7 @@ static void expert_alignment(void **state)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-static void virtual_nodes(void **state)
+TEST(virtual_nodes)
 {
     if (!tests_network_is_there("auto"))
         skip();
@@ -99,7 +99,7 @@ static void virtual_nodes(void **state)
     }
 }
 
-static void many_ranks(void **state)
+TEST(many_ranks)
 {
     const int32_t num_ranks[] = {16, 33, 64};
     /* A GPU has 32 queues for the kernels of ranks that share it. */
@@ -129,30 +129,14 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-static void everything_at_random_in_threads(void **state)
+TEST(everything_at_random_in_threads)
 {
     for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 9; num_ranks += tests_rounds(1, 3))
         random_trials(RANKS_THREADS, num_ranks, ep_grid_size(100, 8));
 }
 
-static void everything_at_random_in_processes(void **state)
+TEST(everything_at_random_in_processes)
 {
     for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 8; num_ranks *= tests_rounds(2, 4))
         random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(40, 4));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_shape),
-        cmocka_unit_test(every_routing_and_placement),
-        cmocka_unit_test(every_topk),
-        cmocka_unit_test(any_number_of_experts),
-        cmocka_unit_test(expert_alignment),
-        cmocka_unit_test(virtual_nodes),
-        cmocka_unit_test(many_ranks),
-        cmocka_unit_test(everything_at_random_in_threads),
-        cmocka_unit_test(everything_at_random_in_processes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ static int check_sizes(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-static void arenas_fit_exactly(void **state)
+TEST(arenas_fit_exactly)
 {
     struct ep_world *world = ep_world_create(&usual);
     assert_int_equal(ranks_run(RANKS_THREADS, 3, check_sizes, world), 0);
@@ -122,7 +122,7 @@ static void arenas_fit_exactly(void **state)
 }
 
 /* A rank without experts gets nothing. */
-static void with_other_placements(void **state)
+TEST(with_other_placements)
 {
     for (int placement = 0; placement < EP_NUM_PLACEMENTS; placement++) {
         struct ep_case spec = usual;
@@ -161,7 +161,7 @@ static int check_heap_bytes(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void heap_is_given_back(void **state)
+TEST(heap_is_given_back)
 {
     struct ep_world *world = ep_world_create(&usual);
     assert_int_equal(ranks_run(RANKS_THREADS, 3, check_heap_bytes, world), 0);
@@ -191,7 +191,7 @@ static int ask_for_too_much(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-static void too_much(void **state)
+TEST(too_much)
 {
     struct ep_case spec = usual;
     spec.num_ranks = 1;
@@ -348,7 +348,7 @@ static int check_node_sizes(struct ranks_context *context)
            check_memory(&self, 4096, 33) || ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-static void memory_over_nodes(void **state)
+TEST(memory_over_nodes)
 {
     const int32_t shapes[][2] = {{2, 1}, {2, 2}, {3, 2}, {8, 1}}; /* nodes of ranks */
     if (!tests_network_is_there("auto"))
@@ -370,14 +370,4 @@ static void memory_over_nodes(void **state)
         assert_int_equal(ranks_run(RANKS_THREADS, spec.num_ranks, check_node_sizes, world), 0);
         ep_world_destroy(world);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arenas_fit_exactly), cmocka_unit_test(with_other_placements),
-        cmocka_unit_test(heap_is_given_back), cmocka_unit_test(too_much),
-        cmocka_unit_test(memory_over_nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

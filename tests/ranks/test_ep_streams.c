@@ -134,12 +134,12 @@ static void run_with_worlds(rank_function function)
         run_with_worlds_of(function, num_nodes);
 }
 
-static void communicators_at_once(void **state)
+TEST(communicators_at_once)
 {
     run_with_worlds(in_several_comms);
 }
 
-static void eps_at_once_on_one_communicator(void **state)
+TEST(eps_at_once_on_one_communicator)
 {
     run_with_worlds(in_several_eps);
 }
@@ -191,7 +191,7 @@ static int on_alternating_streams(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-static void alternating_streams(void **state)
+TEST(alternating_streams)
 {
     const int32_t max_nodes = tests_max_nodes(2);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes++) {
@@ -202,14 +202,4 @@ static void alternating_streams(void **state)
         assert_int_equal(ranks_run(RANKS_PROCESSES, 4, on_alternating_streams, world), 0);
         ep_world_destroy(world);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(communicators_at_once),
-        cmocka_unit_test(eps_at_once_on_one_communicator),
-        cmocka_unit_test(alternating_streams),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

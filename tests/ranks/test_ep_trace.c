@@ -97,13 +97,13 @@ static void run_trace(int which, int32_t num_ranks)
     trace_close(trace);
 }
 
-static void on_4_ranks(void **state)
+TEST(on_4_ranks)
 {
     for (int which = 0; which < NUM_TRACES; which++)
         run_trace(which, 4);
 }
 
-static void on_8_ranks(void **state)
+TEST(on_8_ranks)
 {
     for (int which = 0; which < NUM_TRACES; which += tests_rounds(1, NUM_TRACES))
         run_trace(which, 8);
@@ -119,9 +119,5 @@ int main(void)
             return SKIPPED;
         }
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_4_ranks),
-        cmocka_unit_test(on_8_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -135,7 +135,7 @@ static void run(int32_t num_nodes, int32_t num_local, uint64_t staging_slot_byte
     ep_world_destroy(world);
 }
 
-static void a_row_for_each_other_node(void **state)
+TEST_OVER_ENGINES(a_row_for_each_other_node)
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -145,12 +145,4 @@ static void a_row_for_each_other_node(void **state)
     run(2, 4, 15 << 10);
     run(4, 2, 0);
     unsetenv("WEFT_NET");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TESTS_OVER_ENGINES(a_row_for_each_other_node),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

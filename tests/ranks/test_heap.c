@@ -112,7 +112,7 @@ static int share_memory(struct ranks_context *context)
     return 0;
 }
 
-static void ranks_see_each_others_memory(void **state)
+TEST(ranks_see_each_others_memory)
 {
     static const int32_t counts[] = {1, 2, 4, MAX_RANKS};
     const size_t step = (size_t)tests_rounds(1, 2);
@@ -151,7 +151,7 @@ static int map_own_node(struct ranks_context *context)
     return 0;
 }
 
-static void nodes_map_their_own_memory_alone(void **state)
+TEST(nodes_map_their_own_memory_alone)
 {
     run_in_both_modes(4, map_own_node);
 }
@@ -200,7 +200,7 @@ static int alloc_and_free(struct ranks_context *context)
     return 0;
 }
 
-static void what_is_freed_can_be_had_again(void **state)
+TEST(what_is_freed_can_be_had_again)
 {
     run_in_both_modes(3, alloc_and_free);
 }
@@ -256,7 +256,7 @@ static int grow(struct ranks_context *context)
     return 0;
 }
 
-static void heaps_grow_to_their_limit(void **state)
+TEST(heaps_grow_to_their_limit)
 {
     run_in_both_modes(3, grow);
 }
@@ -281,7 +281,7 @@ static int ask_for_too_much(struct ranks_context *context)
     return 0;
 }
 
-static void lack_of_memory_is_an_error(void **state)
+TEST(lack_of_memory_is_an_error)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, ask_for_too_much, NULL), 0);
 }
@@ -325,7 +325,7 @@ static int disagree_on_the_heap(struct ranks_context *context)
     return 0;
 }
 
-static void ranks_that_disagree_are_told_so(void **state)
+TEST(ranks_that_disagree_are_told_so)
 {
     run_in_both_modes(3, disagree);
     run_in_both_modes(3, disagree_on_the_heap);
@@ -374,12 +374,12 @@ static int use_an_arena(struct ranks_context *context)
     return 0;
 }
 
-static void arenas_are_each_ranks_own(void **state)
+TEST(arenas_are_each_ranks_own)
 {
     run_in_both_modes(4, use_an_arena);
 }
 
-static void null_objects_are_refused(void **state)
+TEST(null_objects_are_refused)
 {
     void *ptr;
     weft_heap_info info;
@@ -394,19 +394,4 @@ static void null_objects_are_refused(void **state)
     assert_int_equal(weft_arena_free(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_arena_reset(NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_arena_destroy(NULL), WEFT_ERROR_INVALID_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_see_each_others_memory),
-        cmocka_unit_test(nodes_map_their_own_memory_alone),
-        cmocka_unit_test(what_is_freed_can_be_had_again),
-        cmocka_unit_test(heaps_grow_to_their_limit),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-        cmocka_unit_test(ranks_that_disagree_are_told_so),
-        cmocka_unit_test(arenas_are_each_ranks_own),
-        cmocka_unit_test(null_objects_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

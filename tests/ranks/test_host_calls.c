@@ -69,7 +69,7 @@ static int make_all_pairs(struct ranks_context *context)
     return close_scene(context, &scene);
 }
 
-static void every_pair_of_different_calls(void **state)
+TEST(every_pair_of_different_calls)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, make_all_pairs, NULL), 0);
     if (tests_rounds(2, 1) == 2)
@@ -98,16 +98,7 @@ static int differ_in_arguments(struct ranks_context *context)
     return close_scene(context, &scene);
 }
 
-static void the_same_call_with_other_arguments(void **state)
+TEST(the_same_call_with_other_arguments)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, differ_in_arguments, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pair_of_different_calls),
-        cmocka_unit_test(the_same_call_with_other_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

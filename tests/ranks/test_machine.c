@@ -35,7 +35,7 @@ static int see_machine(struct ranks_context *context)
     return 0;
 }
 
-static void communicators_have_the_machine_asked_for(void **state)
+TEST(communicators_have_the_machine_asked_for)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, see_machine, NULL), 0);
 }
@@ -97,17 +97,8 @@ static int query_auto(struct ranks_context *context)
     return 0;
 }
 
-static void machines_are_described(void **state)
+TEST(machines_are_described)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 1, query, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 1, query_auto, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(communicators_have_the_machine_asked_for),
-        cmocka_unit_test(machines_are_described),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

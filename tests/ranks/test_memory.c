@@ -58,7 +58,7 @@ static int allocate(struct ranks_context *context)
     return 0;
 }
 
-static void memory_is_zeroed_and_aligned(void **state)
+TEST(memory_is_zeroed_and_aligned)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 3, allocate, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, allocate, NULL), 0);
@@ -106,7 +106,7 @@ static int copy_everywhere(struct ranks_context *context)
     return 0;
 }
 
-static void copies_go_everywhere(void **state)
+TEST(copies_go_everywhere)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 3, copy_everywhere, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 3, copy_everywhere, NULL), 0);
@@ -136,17 +136,7 @@ static int give_wrong_arguments(struct ranks_context *context)
     return 0;
 }
 
-static void wrong_arguments_are_refused(void **state)
+TEST(wrong_arguments_are_refused)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 1, give_wrong_arguments, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_zeroed_and_aligned),
-        cmocka_unit_test(copies_go_everywhere),
-        cmocka_unit_test(wrong_arguments_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,17 +79,17 @@ static void run_with(const char *engine, rank_function function)
     unsetenv("WEFT_NET");
 }
 
-static void communicators_of_several_nodes_have_one_over_shm(void **state)
+TEST(communicators_of_several_nodes_have_one_over_shm)
 {
     run_with("shm", see_shm);
 }
 
-static void communicators_of_several_nodes_have_one_over_tcp(void **state)
+TEST(communicators_of_several_nodes_have_one_over_tcp)
 {
     run_with("tcp", see_tcp);
 }
 
-static void communicators_of_several_nodes_have_one_over_ucx(void **state)
+TEST(communicators_of_several_nodes_have_one_over_ucx)
 {
     run_with("ucx", see_ucx);
 }
@@ -107,7 +107,7 @@ static int disagree(struct ranks_context *context)
     return 0;
 }
 
-static void ranks_must_have_the_same_engine(void **state)
+TEST(ranks_must_have_the_same_engine)
 {
     if (!tests_network_is_there("ucx"))
         skip();
@@ -142,7 +142,7 @@ static int demand_rdma_on_a_node(struct ranks_context *context)
     return 0;
 }
 
-static void some_may_demand_what_there_is_not(void **state)
+TEST(some_may_demand_what_there_is_not)
 {
     if (!tests_network_is_there("ucx"))
         skip();
@@ -184,7 +184,7 @@ static int listen_nowhere(struct ranks_context *context)
     return 0;
 }
 
-static void devices_must_exist(void **state)
+TEST(devices_must_exist)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, listen_nowhere, NULL), 0);
     if (!tests_network_is_there("ucx"))
@@ -202,24 +202,10 @@ static int ask_wrongly(struct ranks_context *context)
     return 0;
 }
 
-static void what_cannot_be_had_is_an_error(void **state)
+TEST(what_cannot_be_had_is_an_error)
 {
     if (!tests_network_is_there("shm"))
         skip();
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, demand_what_there_is_not, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 1, ask_wrongly, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(communicators_of_several_nodes_have_one_over_shm),
-        cmocka_unit_test(communicators_of_several_nodes_have_one_over_tcp),
-        cmocka_unit_test(communicators_of_several_nodes_have_one_over_ucx),
-        cmocka_unit_test(ranks_must_have_the_same_engine),
-        cmocka_unit_test(what_cannot_be_had_is_an_error),
-        cmocka_unit_test(devices_must_exist),
-        cmocka_unit_test(some_may_demand_what_there_is_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ static int end_in_order(struct ranks_context *context)
     return destroy_all(context, &world, order);
 }
 
-static void objects_end_in_any_order(void **state)
+TEST(objects_end_in_any_order)
 {
     for (int first = 0; first < NUM_KINDS; first++) {
         for (int second = 0; second < NUM_KINDS; second++) {
@@ -210,7 +210,7 @@ static int end_without_the_other(struct ranks_context *context)
     return 0;
 }
 
-static void work_that_waits_in_vain_ends_at_its_deadline(void **state)
+TEST(work_that_waits_in_vain_ends_at_its_deadline)
 {
     for (int first = 0; first < NUM_KINDS; first++) {
         struct ending ending = {(enum kind)first, first == COMM ? CHILD : COMM};
@@ -238,7 +238,7 @@ static int outlive_the_communicator(struct ranks_context *context)
     return 0;
 }
 
-static void streams_events_and_splits_outlive_a_communicator(void **state)
+TEST(streams_events_and_splits_outlive_a_communicator)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, outlive_the_communicator, NULL), 0);
 }
@@ -451,19 +451,13 @@ static int use_what_is_gone(struct ranks_context *context)
     return destroy_all(context, &world, order) || call_all(context, &world);
 }
 
-static void what_is_gone_is_refused_by_name(void **state)
+TEST(what_is_gone_is_refused_by_name)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_what_is_gone, NULL), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(objects_end_in_any_order),
-        cmocka_unit_test(work_that_waits_in_vain_ends_at_its_deadline),
-        cmocka_unit_test(streams_events_and_splits_outlive_a_communicator),
-        cmocka_unit_test(what_is_gone_is_refused_by_name),
-    };
     tests_choose_machine();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -413,34 +413,28 @@ static void run_on_all_shapes(rank_function function, enum who_reads reader)
     }
 }
 
-static void random_operations_do_what_a_model_does(void **state)
+TEST(random_operations_do_what_a_model_does)
 {
     run_on_all_shapes(play_randomly, READ_BY_THE_HOST);
 }
 
-static void signals_come_after_the_bytes(void **state)
+TEST(signals_come_after_the_bytes)
 {
     run_on_all_shapes(write_letters, READ_BY_PROGRAMS);
 }
 
-static void a_stream_signals_another_of_its_rank(void **state)
+TEST(a_stream_signals_another_of_its_rank)
 {
     run_on_all_shapes(signal_itself, READ_BY_PROGRAMS);
 }
 
-static void concurrent_fetch_adds_give_distinct_values(void **state)
+TEST(concurrent_fetch_adds_give_distinct_values)
 {
     run_on_all_shapes(draw_tickets, READ_BY_PROGRAMS);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_operations_do_what_a_model_does),
-        cmocka_unit_test(signals_come_after_the_bytes),
-        cmocka_unit_test(a_stream_signals_another_of_its_rank),
-        cmocka_unit_test(concurrent_fetch_adds_give_distinct_values),
-    };
     tests_choose_machine();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

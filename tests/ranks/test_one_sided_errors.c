@@ -207,35 +207,29 @@ static void run_on_nodes(rank_function function, uint32_t timeout_ms)
     }
 }
 
-static void wrong_arguments_are_named(void **state)
+TEST(wrong_arguments_are_named)
 {
     run_on_nodes(call_wrongly, 0);
 }
 
-static void a_wait_in_vain_names_the_word_and_no_rank(void **state)
+TEST(a_wait_in_vain_names_the_word_and_no_rank)
 {
     /* Ranks that share a GPU take turns there, also while they meet. */
     run_on_nodes(wait_in_vain, (uint32_t)tests_rounds(300, 2000));
 }
 
-static void a_rank_that_has_left_is_named(void **state)
+TEST(a_rank_that_has_left_is_named)
 {
     run_on_nodes(leave_early, 0);
 }
 
-static void every_second_rank_is_a_communicator(void **state)
+TEST(every_second_rank_is_a_communicator)
 {
     run_on_nodes(split_by_stride, 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(a_wait_in_vain_names_the_word_and_no_rank),
-        cmocka_unit_test(a_rank_that_has_left_is_named),
-        cmocka_unit_test(every_second_rank_is_a_communicator),
-    };
     tests_choose_machine();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -290,16 +290,13 @@ static int call_with_overlaps(struct ranks_context *context)
     return close_layer(context, &layer);
 }
 
-static void overlaps_are_refused_with_both_names(void **state)
+TEST(overlaps_are_refused_with_both_names)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, call_with_overlaps, NULL), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overlaps_are_refused_with_both_names),
-    };
     tests_choose_machine();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -90,7 +90,7 @@ static int check_operations(struct ranks_context *context)
     return coll_rank_close(&self);
 }
 
-static void every_operation_with_some_ranks_registered(void **state)
+TEST(every_operation_with_some_ranks_registered)
 {
     run_in_both_modes(check_operations);
 }
@@ -221,7 +221,7 @@ static int use_parts(struct ranks_context *context)
     return expect_staged(&prober, send, registered) || close_prober(&prober);
 }
 
-static void any_part_while_it_is_registered(void **state)
+TEST(any_part_while_it_is_registered)
 {
     run_in_both_modes(use_parts);
 }
@@ -243,7 +243,7 @@ static int use_heap(struct ranks_context *context)
     return close_prober(&prober);
 }
 
-static void the_heap_may_be_registered_too(void **state)
+TEST(the_heap_may_be_registered_too)
 {
     run_in_both_modes(use_heap);
 }
@@ -301,7 +301,7 @@ static int cycle(struct ranks_context *context)
            close_prober(&prober);
 }
 
-static void nothing_is_left_by_a_thousand_cycles(void **state)
+TEST(nothing_is_left_by_a_thousand_cycles)
 {
     run_in_both_modes(cycle);
 }
@@ -328,7 +328,7 @@ static int register_too_much(struct ranks_context *context)
            close_prober(&prober);
 }
 
-static void what_is_too_much_is_staged(void **state)
+TEST(what_is_too_much_is_staged)
 {
     run_in_both_modes(register_too_much);
 }
@@ -362,7 +362,7 @@ static int give_wrong_pointers(struct ranks_context *context)
     return close_prober(&prober);
 }
 
-static void wrong_pointers_are_named(void **state)
+TEST(wrong_pointers_are_named)
 {
     run_in_both_modes(give_wrong_pointers);
 }
@@ -382,7 +382,7 @@ static int abort_and_go_on(struct ranks_context *context)
     return close_prober(&prober);
 }
 
-static void after_a_failure_all_can_be_destroyed(void **state)
+TEST(after_a_failure_all_can_be_destroyed)
 {
     run_in_both_modes(abort_and_go_on);
 }
@@ -451,7 +451,7 @@ static int tell_reasons(struct ranks_context *context)
     return 0;
 }
 
-static void each_reason_is_told_once(void **state)
+TEST(each_reason_is_told_once)
 {
     if (tests_on_cuda())
         skip(); /* memory of the host is no memory of a device: there is one reason */
@@ -462,15 +462,5 @@ int main(void)
 {
     tests_need_one_mapping();
     tests_choose_machine();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_with_some_ranks_registered),
-        cmocka_unit_test(any_part_while_it_is_registered),
-        cmocka_unit_test(the_heap_may_be_registered_too),
-        cmocka_unit_test(nothing_is_left_by_a_thousand_cycles),
-        cmocka_unit_test(what_is_too_much_is_staged),
-        cmocka_unit_test(wrong_pointers_are_named),
-        cmocka_unit_test(each_reason_is_told_once),
-        cmocka_unit_test(after_a_failure_all_can_be_destroyed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

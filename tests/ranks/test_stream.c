@@ -403,7 +403,7 @@ static void run_alone(rank_function function)
 }
 
 #define ALONE(name)                                                                                \
-    static void test_##name(void **state)                                                          \
+    TEST(test_##name)                                                                              \
     {                                                                                              \
         run_alone(name);                                                                           \
     }
@@ -419,26 +419,8 @@ ALONE(events_again)
 ALONE(graph_of_calls)
 ALONE(null_arguments)
 
-static void test_error_is_told_once(void **state)
+TEST(test_error_is_told_once)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 2, error_is_told_once, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 3, error_is_told_once, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls_in_order),
-        cmocka_unit_test(test_calls_are_asynchronous),
-        cmocka_unit_test(test_destroy_waits),
-        cmocka_unit_test(test_event_orders_streams),
-        cmocka_unit_test(test_functions_do_not_wait),
-        cmocka_unit_test(test_wait_is_for_latest_record),
-        cmocka_unit_test(test_elapsed_time),
-        cmocka_unit_test(test_events_again),
-        cmocka_unit_test(test_graph_of_calls),
-        cmocka_unit_test(test_null_arguments),
-        cmocka_unit_test(test_error_is_told_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ enum { NUM_SEEDS = 300, MAX_TOKENS = 8 };
 
 static struct weft__sim_result result; /* large */
 
-static void an_unordered_pair_is_a_race_of_two_lines(void **state)
+TEST(an_unordered_pair_is_a_race_of_two_lines)
 {
     char write_place[64], read_place[64];
     struct job job = {.program = weft__sim_unordered, .num_launches = 1, .num_warps = 1};
@@ -28,7 +28,7 @@ static void an_unordered_pair_is_a_race_of_two_lines(void **state)
     }
 }
 
-static void a_release_that_is_acquired_orders(void **state)
+TEST(a_release_that_is_acquired_orders)
 {
     struct job job = {.program = weft__sim_planted_signal,
                       .form = FORM_CORRECTED,
@@ -60,28 +60,28 @@ static struct looks look_at(weft__program_fn *program)
     return looks;
 }
 
-static void stores_are_seen_late_and_in_any_order(void **state)
+TEST(stores_are_seen_late_and_in_any_order)
 {
     const struct looks looks = look_at(weft__sim_relaxed);
     assert_true(looks.num_first_only > 0);
     assert_true(looks.num_second_only > 0); /* the earlier store was late */
 }
 
-static void rows_are_seen_later_than_what_follows_a_warp_sync(void **state)
+TEST(rows_are_seen_later_than_what_follows_a_warp_sync)
 {
     const struct looks looks = look_at(weft__sim_late_rows);
     assert_true(looks.num_first_only > 0);
     assert_true(looks.num_second_only > 0);
 }
 
-static void packets_are_seen_late_and_in_any_order(void **state)
+TEST(packets_are_seen_late_and_in_any_order)
 {
     const struct looks looks = look_at(weft__sim_late_packets);
     assert_true(looks.num_first_only > 0);
     assert_true(looks.num_second_only > 0);
 }
 
-static void a_row_operation_is_traced_with_its_line(void **state)
+TEST(a_row_operation_is_traced_with_its_line)
 {
     char traced[64];
     struct job job = {.program = weft__sim_planted_row_read,
@@ -96,7 +96,7 @@ static void a_row_operation_is_traced_with_its_line(void **state)
     assert_non_null(strstr(result.report, traced));
 }
 
-static void a_seed_is_a_schedule(void **state)
+TEST(a_seed_is_a_schedule)
 {
     static struct scenario_outcome first, second;
     for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
@@ -116,18 +116,4 @@ static void a_seed_is_a_schedule(void **state)
             previous_hash = first.sim.schedule_hash;
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_unordered_pair_is_a_race_of_two_lines),
-        cmocka_unit_test(a_release_that_is_acquired_orders),
-        cmocka_unit_test(stores_are_seen_late_and_in_any_order),
-        cmocka_unit_test(rows_are_seen_later_than_what_follows_a_warp_sync),
-        cmocka_unit_test(packets_are_seen_late_and_in_any_order),
-        cmocka_unit_test(a_row_operation_is_traced_with_its_line),
-        cmocka_unit_test(a_seed_is_a_schedule),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,7 +176,7 @@ static void check_fate(enum fate fate, const char *told)
     check_job((struct heap_job){.fate = fate}, told);
 }
 
-static void a_word_that_is_allocated_again_has_no_past(void **state)
+TEST(a_word_that_is_allocated_again_has_no_past)
 {
     struct heap_job job = {.fate = FATE_FREED};
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
@@ -185,7 +185,7 @@ static void a_word_that_is_allocated_again_has_no_past(void **state)
     }
 }
 
-static void a_block_can_be_written_until_it_is_freed(void **state)
+TEST(a_block_can_be_written_until_it_is_freed)
 {
     check_fate(FATE_KEPT, "");
     check_fate(FATE_FREED, "has been freed");
@@ -193,30 +193,18 @@ static void a_block_can_be_written_until_it_is_freed(void **state)
     check_fate(FATE_NEVER_ALLOCATED, "not allocated");
 }
 
-static void a_rank_that_was_stalled_may_no_more_than_others(void **state)
+TEST(a_rank_that_was_stalled_may_no_more_than_others)
 {
     check_job((struct heap_job){.fate = FATE_FREED, .fault = WEFT__SIM_STALL}, "has been freed");
 }
 
-static void what_is_freed_after_a_failure_is_nobodys(void **state)
+TEST(what_is_freed_after_a_failure_is_nobodys)
 {
     check_fate(FATE_FREED_AFTER_FAILURE, "");
 }
 
-static void a_heap_is_mapped_until_the_one_who_maps_it_has_gone(void **state)
+TEST(a_heap_is_mapped_until_the_one_who_maps_it_has_gone)
 {
     check_fate(FATE_DESTROYED_BY_OWNER, "");
     check_fate(FATE_DESTROYED_BY_WRITER, "communicator that the rank has destroyed");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_can_be_written_until_it_is_freed),
-        cmocka_unit_test(a_rank_that_was_stalled_may_no_more_than_others),
-        cmocka_unit_test(what_is_freed_after_a_failure_is_nobodys),
-        cmocka_unit_test(a_heap_is_mapped_until_the_one_who_maps_it_has_gone),
-        cmocka_unit_test(a_word_that_is_allocated_again_has_no_past),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,7 @@ static void check_tickets(const struct job *job)
     }
 }
 
-static void right_accesses_are_clean(void **state)
+TEST(right_accesses_are_clean)
 {
     for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
         struct job job = job_of(ACCESSES_RIGHT, seed);
@@ -177,12 +177,12 @@ static void check_found(enum access_form form)
     assert_true(num_found > NUM_SEEDS / 4);
 }
 
-static void a_letter_read_before_its_signal_is_found(void **state)
+TEST(a_letter_read_before_its_signal_is_found)
 {
     check_found(ACCESSES_NOT_AWAITED);
 }
 
-static void a_put_told_of_without_quiet_is_found(void **state)
+TEST(a_put_told_of_without_quiet_is_found)
 {
     check_found(ACCESSES_NOT_QUIET);
 }
@@ -211,7 +211,7 @@ static int schedules_until_caught(int32_t site)
     return 0;
 }
 
-static void every_ordering_site_is_needed(void **state)
+TEST(every_ordering_site_is_needed)
 {
     int num_sites = 0, num_missed = 0;
     for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
@@ -226,15 +226,4 @@ static void every_ordering_site_is_needed(void **state)
     }
     assert_int_equal(num_missed, 0);
     assert_true(num_sites >= 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_accesses_are_clean),
-        cmocka_unit_test(a_letter_read_before_its_signal_is_found),
-        cmocka_unit_test(a_put_told_of_without_quiet_is_found),
-        cmocka_unit_test(every_ordering_site_is_needed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,32 +40,32 @@ static void check_found(enum packet_form form, enum frequency frequency, const c
     check_found_on(PACKETS_ONE_STREAM, form, frequency, told);
 }
 
-static void a_right_program_is_clean(void **state)
+TEST(a_right_program_is_clean)
 {
     check_clean(PACKETS_RIGHT, PACKETS_ONE_STREAM, NUM_SEEDS_RIGHT);
 }
 
-static void rows_are_reduced_in_rank_order(void **state)
+TEST(rows_are_reduced_in_rank_order)
 {
     check_clean(PACKETS_REDUCED, PACKETS_ONE_STREAM, NUM_SEEDS);
 }
 
-static void signals_tell_that_packets_were_taken(void **state)
+TEST(signals_tell_that_packets_were_taken)
 {
     check_clean(PACKETS_SIGNALLED, PACKETS_ONE_STREAM, NUM_SEEDS);
 }
 
-static void launches_are_ordered_by_the_packets_between_them(void **state)
+TEST(launches_are_ordered_by_the_packets_between_them)
 {
     check_clean(PACKETS_READ_LATER, PACKETS_ONE_STREAM, NUM_SEEDS);
 }
 
-static void launches_of_several_streams_are_ordered_too(void **state)
+TEST(launches_of_several_streams_are_ordered_too)
 {
     check_clean(PACKETS_READ_LATER, PACKETS_ORDERED_STREAMS, NUM_SEEDS);
 }
 
-static void launches_of_unordered_streams_are_not(void **state)
+TEST(launches_of_unordered_streams_are_not)
 {
     check_found_on(PACKETS_UNORDERED_STREAMS, PACKETS_RIGHT, IN_ALL, "packet sent to a slot that");
     check_found_on(PACKETS_UNORDERED_STREAMS, PACKETS_CHAIN, IN_ALL,
@@ -73,61 +73,61 @@ static void launches_of_unordered_streams_are_not(void **state)
 }
 
 /* What a rank has learned from packets is brought by the packets of its next launch. */
-static void order_passes_on_from_launch_to_launch(void **state)
+TEST(order_passes_on_from_launch_to_launch)
 {
     check_clean(PACKETS_CHAIN, PACKETS_ONE_STREAM, NUM_SEEDS);
     check_found(PACKETS_CHAIN_EARLY, IN_ALL, "the read is not ordered after the write");
 }
 
-static void one_buffer_is_found(void **state)
+TEST(one_buffer_is_found)
 {
     check_found(PACKETS_ONE_BUFFER, IN_ALL, "packet sent to a slot that");
     check_found(PACKETS_ONE_BUFFER, IN_SOME, "the sender did not learn that it was emptied");
 }
 
-static void a_slot_that_stays_full_is_found(void **state)
+TEST(a_slot_that_stays_full_is_found)
 {
     check_found(PACKETS_HALF_TAKEN, IN_ALL, "packet sent to a slot that is full");
 }
 
-static void a_slot_used_twice_in_a_launch_is_found(void **state)
+TEST(a_slot_used_twice_in_a_launch_is_found)
 {
     check_found(PACKETS_SENT_TWICE, IN_ALL, "packet sent to a slot that");
 }
 
-static void a_packet_taken_twice_is_found(void **state)
+TEST(a_packet_taken_twice_is_found)
 {
     check_found(PACKETS_TWO_TAKERS, IN_SOME, "packet taken twice");
 }
 
-static void slots_that_were_never_emptied_are_found(void **state)
+TEST(slots_that_were_never_emptied_are_found)
 {
     /* Unless all packets came before anybody looked. */
     check_found(PACKETS_DIRTY, IN_SOME, "what is taken for a packet was not sent");
 }
 
-static void data_read_after_a_packet_is_found(void **state)
+TEST(data_read_after_a_packet_is_found)
 {
     check_found(PACKETS_READ_AT_ONCE, IN_ALL, "the read is not ordered after the write");
 }
 
-static void data_of_the_launch_before_is_found(void **state)
+TEST(data_of_the_launch_before_is_found)
 {
     check_found(PACKETS_READ_TOO_EARLY, IN_ALL, "the read is not ordered after the write");
 }
 
-static void two_senders_of_one_slot_are_found(void **state)
+TEST(two_senders_of_one_slot_are_found)
 {
     check_found(PACKETS_ONE_ROW, IN_ALL, "packet sent to a slot that");
     check_found(PACKETS_ONE_ROW, IN_SOME, "is awaited");
 }
 
-static void a_packet_of_another_rank_is_found(void **state)
+TEST(a_packet_of_another_rank_is_found)
 {
     check_found(PACKETS_OTHER_SENDER, IN_ALL, "packet of rank");
 }
 
-static void a_packet_that_nobody_takes_is_found(void **state)
+TEST(a_packet_that_nobody_takes_is_found)
 {
     check_found(PACKETS_UNTAKEN, IN_ALL, "packet that nobody took");
     check_found(PACKETS_UNTAKEN_LEFT, IN_ALL, "packet that nobody took");
@@ -152,40 +152,14 @@ static void check_fault(enum packet_form form, enum weft__sim_fault fault)
     assert_true(num_struck > NUM_SEEDS / 2 && num_failed > NUM_SEEDS / 2);
 }
 
-static void who_waits_for_a_dead_sender_blames_it(void **state)
+TEST(who_waits_for_a_dead_sender_blames_it)
 {
     check_fault(PACKETS_RIGHT, WEFT__SIM_KILL);
     check_fault(PACKETS_REDUCED, WEFT__SIM_KILL);
 }
 
-static void who_waits_for_a_sleeping_sender_blames_it(void **state)
+TEST(who_waits_for_a_sleeping_sender_blames_it)
 {
     check_fault(PACKETS_RIGHT, WEFT__SIM_STALL);
     check_fault(PACKETS_REDUCED, WEFT__SIM_STALL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_right_program_is_clean),
-        cmocka_unit_test(rows_are_reduced_in_rank_order),
-        cmocka_unit_test(signals_tell_that_packets_were_taken),
-        cmocka_unit_test(launches_are_ordered_by_the_packets_between_them),
-        cmocka_unit_test(launches_of_several_streams_are_ordered_too),
-        cmocka_unit_test(launches_of_unordered_streams_are_not),
-        cmocka_unit_test(order_passes_on_from_launch_to_launch),
-        cmocka_unit_test(one_buffer_is_found),
-        cmocka_unit_test(a_slot_that_stays_full_is_found),
-        cmocka_unit_test(a_slot_used_twice_in_a_launch_is_found),
-        cmocka_unit_test(a_packet_taken_twice_is_found),
-        cmocka_unit_test(slots_that_were_never_emptied_are_found),
-        cmocka_unit_test(data_read_after_a_packet_is_found),
-        cmocka_unit_test(data_of_the_launch_before_is_found),
-        cmocka_unit_test(two_senders_of_one_slot_are_found),
-        cmocka_unit_test(a_packet_of_another_rank_is_found),
-        cmocka_unit_test(a_packet_that_nobody_takes_is_found),
-        cmocka_unit_test(who_waits_for_a_dead_sender_blames_it),
-        cmocka_unit_test(who_waits_for_a_sleeping_sender_blames_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

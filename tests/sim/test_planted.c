@@ -47,128 +47,103 @@ static void check_both_forms(struct planted planted)
     assert_int_equal(count_caught(&planted, FORM_CORRECTED), 0);
 }
 
-static void a_signal_before_its_data_is_found(void **state)
+TEST(a_signal_before_its_data_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_signal, 4, 1, NULL});
 }
 
-static void a_row_sent_over_another_is_found(void **state)
+TEST(a_row_sent_over_another_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_row_reuse, 4, 1,
                                       "row sent over one that may still be read"});
 }
 
-static void a_row_taken_for_a_signal_is_found(void **state)
+TEST(a_row_taken_for_a_signal_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_row_news, 4, 1, "is not ordered after"});
 }
 
-static void a_parity_per_handle_is_found(void **state)
+TEST(a_parity_per_handle_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_parity, 4, 1, NULL});
 }
 
-static void a_counter_without_an_epoch_is_found(void **state)
+TEST(a_counter_without_an_epoch_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_epoch, 4, 1, NULL});
 }
 
-static void a_barrier_that_pairs_different_calls_is_found(void **state)
+TEST(a_barrier_that_pairs_different_calls_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_barrier, 1, 2, NULL});
 }
 
-static void a_read_of_unwritten_memory_is_found(void **state)
+TEST(a_read_of_unwritten_memory_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_unwritten, 1, 1,
                                       "read of memory that nobody has written"});
 }
 
-static void a_use_of_freed_heap_is_found(void **state)
+TEST(a_use_of_freed_heap_is_found)
 {
     check_both_forms(
         (struct planted){weft__sim_planted_freed, 1, 1, "access to memory that has been freed"});
 }
 
-static void a_signal_that_nobody_waits_for_is_found(void **state)
+TEST(a_signal_that_nobody_waits_for_is_found)
 {
     check_both_forms(
         (struct planted){weft__sim_planted_unawaited, 4, 1, "signal that no one waits for"});
 }
 
-static void a_write_into_a_slot_still_being_read_is_found(void **state)
+TEST(a_write_into_a_slot_still_being_read_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_overwrite, 4, 1,
                                       "the write is not ordered after the read"});
 }
 
-static void a_wait_that_sees_an_older_signal_is_found(void **state)
+TEST(a_wait_that_sees_an_older_signal_is_found)
 {
     check_both_forms(
         (struct planted){weft__sim_planted_stale, 1, 1, "the read is not ordered after the write"});
 }
 
-static void a_signal_that_is_not_seen_is_found(void **state)
+TEST(a_signal_that_is_not_seen_is_found)
 {
     check_both_forms(
         (struct planted){weft__sim_planted_known, 1, 1, "set to 2, the last value awaited was 1"});
 }
 
-static void tickets_taken_one_by_one_are_found(void **state)
+TEST(tickets_taken_one_by_one_are_found)
 {
     check_both_forms((struct planted){weft__sim_planted_tickets, 2, 2, NULL});
 }
 
-static void a_row_read_while_it_is_written_is_found(void **state)
+TEST(a_row_read_while_it_is_written_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_row_read, 1, 1,
                                       "the row operation may still be under way"});
 }
 
-static void a_sum_read_while_it_is_written_is_found(void **state)
+TEST(a_sum_read_while_it_is_written_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_row_reduce, 2, 1,
                                       "the row operation may still be under way"});
 }
 
-static void a_partial_sum_read_while_it_is_written_is_found(void **state)
+TEST(a_partial_sum_read_while_it_is_written_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_row_sum, 2, 1,
                                       "the row operation may still be under way"});
 }
 
-static void a_row_overwritten_while_it_is_read_is_found(void **state)
+TEST(a_row_overwritten_while_it_is_read_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_row_source, 1, 1,
                                       "the row operation may still be under way"});
 }
 
-static void a_row_told_of_while_it_is_written_is_found(void **state)
+TEST(a_row_told_of_while_it_is_written_is_found)
 {
     check_both_forms((struct planted){weft__sim_planted_row_signal, 1, 1, "row write by"});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_signal_before_its_data_is_found),
-        cmocka_unit_test(a_row_sent_over_another_is_found),
-        cmocka_unit_test(a_row_taken_for_a_signal_is_found),
-        cmocka_unit_test(a_parity_per_handle_is_found),
-        cmocka_unit_test(a_counter_without_an_epoch_is_found),
-        cmocka_unit_test(a_barrier_that_pairs_different_calls_is_found),
-        cmocka_unit_test(a_read_of_unwritten_memory_is_found),
-        cmocka_unit_test(a_use_of_freed_heap_is_found),
-        cmocka_unit_test(a_signal_that_nobody_waits_for_is_found),
-        cmocka_unit_test(a_write_into_a_slot_still_being_read_is_found),
-        cmocka_unit_test(a_wait_that_sees_an_older_signal_is_found),
-        cmocka_unit_test(a_signal_that_is_not_seen_is_found),
-        cmocka_unit_test(tickets_taken_one_by_one_are_found),
-        cmocka_unit_test(a_row_read_while_it_is_written_is_found),
-        cmocka_unit_test(a_sum_read_while_it_is_written_is_found),
-        cmocka_unit_test(a_partial_sum_read_while_it_is_written_is_found),
-        cmocka_unit_test(a_row_overwritten_while_it_is_read_is_found),
-        cmocka_unit_test(a_row_told_of_while_it_is_written_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,17 +31,17 @@ static void check_clean(enum put_form form, uint64_t num_seeds)
     }
 }
 
-static void a_right_program_is_clean(void **state)
+TEST(a_right_program_is_clean)
 {
     check_clean(PUTS_RIGHT, NUM_SEEDS_RIGHT);
 }
 
-static void the_number_of_all_puts_tells_of_them_all(void **state)
+TEST(the_number_of_all_puts_tells_of_them_all)
 {
     check_clean(PUTS_ALL_COUNTED, NUM_SEEDS);
 }
 
-static void sixteen_nodes_of_four_ranks_are_clean(void **state)
+TEST(sixteen_nodes_of_four_ranks_are_clean)
 {
     for (uint64_t seed = 0; seed < NUM_SEEDS_LARGE; seed++) {
         struct put_job job = job_of(PUTS_RIGHT, seed);
@@ -52,7 +52,7 @@ static void sixteen_nodes_of_four_ranks_are_clean(void **state)
     }
 }
 
-static void the_last_credits_may_be_left(void **state)
+TEST(the_last_credits_may_be_left)
 {
     check_clean(PUTS_CREDITS_LEFT, NUM_SEEDS);
 }
@@ -72,17 +72,17 @@ static void check_found(enum put_form form, enum frequency frequency, const char
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 
-static void a_row_read_before_it_has_come_is_found(void **state)
+TEST(a_row_read_before_it_has_come_is_found)
 {
     check_found(PUTS_NOT_AWAITED, IN_ALL, "by the network for the put at planted_puts.c");
 }
 
-static void a_source_written_before_it_has_been_sent_is_found(void **state)
+TEST(a_source_written_before_it_has_been_sent_is_found)
 {
     check_found(PUTS_SOURCE_REUSED, IN_ALL, "read by the network for the put");
 }
 
-static void a_slot_sent_to_while_it_is_read_is_found(void **state)
+TEST(a_slot_sent_to_while_it_is_read_is_found)
 {
     check_found(PUTS_SLOT_REUSED, IN_SOME, ": write by the network for the put");
     /* Puts are in no order even if the same fiber has carried both. */
@@ -90,18 +90,18 @@ static void a_slot_sent_to_while_it_is_read_is_found(void **state)
     check_found(PUTS_SLOT_REUSED, IN_ALL, "by the network for the put");
 }
 
-static void a_credit_given_too_early_is_found(void **state)
+TEST(a_credit_given_too_early_is_found)
 {
     check_found(PUTS_CREDIT_FIRST, IN_ALL, "by the network for the put");
     check_found(PUTS_ROW_NOT_ENDED, IN_ALL, "by the network for the put");
 }
 
-static void puts_taken_to_come_in_order_are_found(void **state)
+TEST(puts_taken_to_come_in_order_are_found)
 {
     check_found(PUTS_COUNTED, IN_SOME, "by the network for the put");
 }
 
-static void what_the_network_cannot_do_is_found(void **state)
+TEST(what_the_network_cannot_do_is_found)
 {
     check_found(PUTS_TO_OWN_NODE, IN_ALL, "put to a rank of the own node");
     check_found(PUTS_TO_NOBODY, IN_ALL, "put to a rank that does not exist");
@@ -109,7 +109,7 @@ static void what_the_network_cannot_do_is_found(void **state)
     check_found(PUTS_FROM_OUTSIDE, IN_ALL, "put from memory that the network does not reach");
 }
 
-static void a_put_that_nobody_waits_for_is_found(void **state)
+TEST(a_put_that_nobody_waits_for_is_found)
 {
     check_found(PUTS_UNAWAITED, IN_SOME, "signal that no one waits for");
     check_found(PUTS_UNAWAITED, IN_SOME, "put that was under way when its target left");
@@ -117,7 +117,7 @@ static void a_put_that_nobody_waits_for_is_found(void **state)
 }
 
 /* If its sender, too, has freed it, it may be another's by then. */
-static void credits_that_come_to_freed_memory_are_found(void **state)
+TEST(credits_that_come_to_freed_memory_are_found)
 {
     int num_found = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
@@ -149,7 +149,7 @@ static int schedules_until_caught(int32_t site)
     return 0;
 }
 
-static void every_ordering_site_is_needed(void **state)
+TEST(every_ordering_site_is_needed)
 {
     int num_row_syncs = 0;
     struct put_job job = job_of(PUTS_RIGHT, 0);
@@ -169,7 +169,7 @@ static void every_ordering_site_is_needed(void **state)
     assert_int_equal(num_row_syncs, 1);
 }
 
-static void who_waits_for_a_dead_rank_blames_it(void **state)
+TEST(who_waits_for_a_dead_rank_blames_it)
 {
     int num_struck = 0, num_failed = 0;
     for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
@@ -185,25 +185,4 @@ static void who_waits_for_a_dead_rank_blames_it(void **state)
     }
     print_message("%d faults, %d launches of survivors failed\n", num_struck, num_failed);
     assert_true(num_struck > NUM_SEEDS / 2 && num_failed > NUM_SEEDS / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_right_program_is_clean),
-        cmocka_unit_test(the_number_of_all_puts_tells_of_them_all),
-        cmocka_unit_test(the_last_credits_may_be_left),
-        cmocka_unit_test(credits_that_come_to_freed_memory_are_found),
-        cmocka_unit_test(sixteen_nodes_of_four_ranks_are_clean),
-        cmocka_unit_test(a_row_read_before_it_has_come_is_found),
-        cmocka_unit_test(a_source_written_before_it_has_been_sent_is_found),
-        cmocka_unit_test(a_slot_sent_to_while_it_is_read_is_found),
-        cmocka_unit_test(a_credit_given_too_early_is_found),
-        cmocka_unit_test(puts_taken_to_come_in_order_are_found),
-        cmocka_unit_test(what_the_network_cannot_do_is_found),
-        cmocka_unit_test(a_put_that_nobody_waits_for_is_found),
-        cmocka_unit_test(every_ordering_site_is_needed),
-        cmocka_unit_test(who_waits_for_a_dead_rank_blames_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

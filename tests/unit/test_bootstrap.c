@@ -34,6 +34,7 @@ static const char *const launcher_variables[] = {"RANK",
 
 static int clear_environment(void **state)
 {
+    (void)state;
     for (size_t index = 0; index < sizeof(launcher_variables) / sizeof(launcher_variables[0]);
          index++)
         unsetenv(launcher_variables[index]);
@@ -78,7 +79,8 @@ static void check_bad(const char *assignments, const char *words)
             fail_msg("%s: the message lacks \"%s\": %s", assignments, word, weft__last_error());
 }
 
-static void every_setting_is_documented(void **state)
+TEST_AS(every_setting_is_documented,
+        cmocka_unit_test_setup(every_setting_is_documented, clear_environment))
 {
     for (int setting = 0; setting < WEFT__NUM_SETTINGS; setting++) {
         assert_int_equal(strncmp(weft__settings[setting].name, "WEFT_", 5), 0);
@@ -88,7 +90,7 @@ static void every_setting_is_documented(void **state)
     }
 }
 
-static void numbers_are_checked(void **state)
+TEST_AS(numbers_are_checked, cmocka_unit_test_setup(numbers_are_checked, clear_environment))
 {
     int64_t value = 17;
     assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
@@ -111,7 +113,8 @@ static void numbers_are_checked(void **state)
     }
 }
 
-static void ids_keep_the_meeting_point(void **state)
+TEST_AS(ids_keep_the_meeting_point,
+        cmocka_unit_test_setup(ids_keep_the_meeting_point, clear_environment))
 {
     struct weft__meeting_point point = {
         .address = "10.1.2.3", .port = 4711, .nonce = {1, 2, 3, 0, 255}};
@@ -139,7 +142,7 @@ static void ids_keep_the_meeting_point(void **state)
     assert_int_equal(weft__meeting_point_from_id(&copy, &id), WEFT_ERROR_INVALID_ARGUMENT);
 }
 
-static void no_launcher_is_one_rank(void **state)
+TEST_AS(no_launcher_is_one_rank, cmocka_unit_test_setup(no_launcher_is_one_rank, clear_environment))
 {
     struct weft__bootstrap alone = read_good("");
     assert_int_equal(alone.launcher, WEFT__LAUNCHER_NONE);
@@ -152,7 +155,8 @@ static void no_launcher_is_one_rank(void **state)
 }
 
 /* Not a silent job of one rank. */
-static void half_of_a_launcher_is_refused(void **state)
+TEST_AS(half_of_a_launcher_is_refused,
+        cmocka_unit_test_setup(half_of_a_launcher_is_refused, clear_environment))
 {
     check_bad("WEFT_RANK=1 WEFT_WORLD_SIZE=2", "WEFT_RANK WEFT_ID");
     check_bad("WEFT_WORLD_SIZE=2", "WEFT_WORLD_SIZE WEFT_ID WEFT_RANK");
@@ -173,7 +177,7 @@ static void half_of_a_launcher_is_refused(void **state)
                      WEFT__LAUNCHER_OPEN_MPI);
 }
 
-static void torchrun(void **state)
+TEST_AS(torchrun, cmocka_unit_test_setup(torchrun, clear_environment))
 {
     const char good[] = "RANK=3 WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500";
     struct weft__bootstrap bootstrap = read_good(good);
@@ -203,7 +207,7 @@ static void torchrun(void **state)
     check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=5 WEFT_PORT=no", "WEFT_PORT no");
 }
 
-static void weft_run(void **state)
+TEST_AS(weft_run, cmocka_unit_test_setup(weft_run, clear_environment))
 {
     struct weft__meeting_point point = {.address = "127.0.0.1", .port = 5, .nonce = {9}};
     weft_unique_id id;
@@ -223,7 +227,7 @@ static void weft_run(void **state)
     check_bad("WEFT_ID=12 WEFT_WORLD_SIZE=2", "WEFT_RANK");
 }
 
-static void job_launchers(void **state)
+TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
 {
     struct weft__bootstrap mpi =
         read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4 "
@@ -267,7 +271,7 @@ static void job_launchers(void **state)
 #define SECRET "00112233445566778899aabbccddeeff"
 
 /* The nonce is the job's and the secret's; without one, ranks on several hosts trust whoever knows the job. */
-static void secrets(void **state)
+TEST_AS(secrets, cmocka_unit_test_setup(secrets, clear_environment))
 {
     const char job[] = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
                        "WEFT_ADDR=head WEFT_PORT=4000";
@@ -307,7 +311,7 @@ static void secrets(void **state)
               "WEFT_SECRET guess");
 }
 
-static void agreed_meeting_points(void **state)
+TEST_AS(agreed_meeting_points, cmocka_unit_test_setup(agreed_meeting_points, clear_environment))
 {
     struct weft__meeting_point point;
     weft_unique_id id, again;
@@ -331,7 +335,8 @@ static void agreed_meeting_points(void **state)
     assert_memory_equal(&id, &again, sizeof(id));
 }
 
-static void serving_an_agreed_meeting_point(void **state)
+TEST_AS(serving_an_agreed_meeting_point,
+        cmocka_unit_test_setup(serving_an_agreed_meeting_point, clear_environment))
 {
     weft_unique_id elsewhere, chosen, id;
     struct weft__meeting_point point;
@@ -355,7 +360,8 @@ static void serving_an_agreed_meeting_point(void **state)
     assert_int_equal(weft_rendezvous_num_ranks(&id), 0);
 }
 
-static void addresses_that_nobody_can_connect_to(void **state)
+TEST_AS(addresses_that_nobody_can_connect_to,
+        cmocka_unit_test_setup(addresses_that_nobody_can_connect_to, clear_environment))
 {
     weft_unique_id id;
     setenv("WEFT_ADDR", "0.0.0.0", 1);
@@ -369,23 +375,4 @@ static void addresses_that_nobody_can_connect_to(void **state)
     long_name[sizeof(long_name) - 1] = '\0';
     setenv("WEFT_ADDR", long_name, 1);
     assert_int_equal(weft__unique_id_create(&id), WEFT_ERROR_INVALID_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_setting_is_documented, clear_environment),
-        cmocka_unit_test_setup(numbers_are_checked, clear_environment),
-        cmocka_unit_test_setup(ids_keep_the_meeting_point, clear_environment),
-        cmocka_unit_test_setup(no_launcher_is_one_rank, clear_environment),
-        cmocka_unit_test_setup(half_of_a_launcher_is_refused, clear_environment),
-        cmocka_unit_test_setup(torchrun, clear_environment),
-        cmocka_unit_test_setup(weft_run, clear_environment),
-        cmocka_unit_test_setup(job_launchers, clear_environment),
-        cmocka_unit_test_setup(secrets, clear_environment),
-        cmocka_unit_test_setup(agreed_meeting_points, clear_environment),
-        cmocka_unit_test_setup(serving_an_agreed_meeting_point, clear_environment),
-        cmocka_unit_test_setup(addresses_that_nobody_can_connect_to, clear_environment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "harness/cmocka.h"
 #include "programs/exchange.h"
 
-static void the_first_field_that_differs_is_found(void **state)
+TEST(the_first_field_that_differs_is_found)
 {
     uint32_t ours[WEFT_NUM_CALL_FIELDS] = {0}, theirs[WEFT_NUM_CALL_FIELDS] = {0};
     assert_int_equal(weft_first_difference(NULL, ours, theirs), WEFT_NUM_CALL_FIELDS);
@@ -14,7 +14,7 @@ static void the_first_field_that_differs_is_found(void **state)
 }
 
 /* Whatever options the others use suit a rank without rows; anything else must fit all the same. */
-static void options_of_a_rank_without_rows_fit_all(void **state)
+TEST(options_of_a_rank_without_rows_fit_all)
 {
     uint32_t ours[WEFT_NUM_CALL_FIELDS] = {0}, theirs[WEFT_NUM_CALL_FIELDS] = {0};
     ours[WEFT_CALL_OPTIONS] = WEFT_OPTION_NO_ROWS;
@@ -23,13 +23,4 @@ static void options_of_a_rank_without_rows_fit_all(void **state)
     assert_int_equal(weft_first_difference(NULL, theirs, ours), WEFT_NUM_CALL_FIELDS);
     ours[WEFT_NUM_CALL_FIELDS - 1] = 1;
     assert_int_equal(weft_first_difference(NULL, ours, theirs), WEFT_NUM_CALL_FIELDS - 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_field_that_differs_is_found),
-        cmocka_unit_test(options_of_a_rank_without_rows_fit_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

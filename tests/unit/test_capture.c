@@ -186,7 +186,7 @@ static int capture_and_run(struct ranks_context *context)
     return close_recorder(&self);
 }
 
-static void recorded_memory_is_reached_where_it_is(void **state)
+TEST(recorded_memory_is_reached_where_it_is)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, capture_and_run, NULL), 0);
 }
@@ -224,7 +224,7 @@ static int stage_and_run(struct ranks_context *context)
     return close_recorder(&self);
 }
 
-static void other_memory_is_staged(void **state)
+TEST(other_memory_is_staged)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, stage_and_run, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, stage_and_run, NULL), 0);
@@ -273,7 +273,7 @@ static int record_different(struct ranks_context *context)
            differ(&self, issue_another, "op") || close_recorder(&self);
 }
 
-static void ranks_that_recorded_different_operations_are_named(void **state)
+TEST(ranks_that_recorded_different_operations_are_named)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_different, NULL), 0);
 }
@@ -319,7 +319,7 @@ static int fail_to_map(struct ranks_context *context)
     return close_recorder(&self);
 }
 
-static void memory_that_cannot_be_mapped_is_an_error(void **state)
+TEST(memory_that_cannot_be_mapped_is_an_error)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, fail_to_map, NULL), 0);
 }
@@ -327,11 +327,5 @@ static void memory_that_cannot_be_mapped_is_an_error(void **state)
 int main(void)
 {
     tests_need_one_mapping();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_memory_is_reached_where_it_is),
-        cmocka_unit_test(other_memory_is_staged),
-        cmocka_unit_test(ranks_that_recorded_different_operations_are_named),
-        cmocka_unit_test(memory_that_cannot_be_mapped_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

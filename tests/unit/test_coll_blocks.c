@@ -40,15 +40,7 @@ static int create_on_other_machines(struct ranks_context *context)
     return 0;
 }
 
-static void the_fewest_blocks_are_those_of_all(void **state)
+TEST(the_fewest_blocks_are_those_of_all)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_on_other_machines, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fewest_blocks_are_those_of_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,14 +13,14 @@ static uint64_t num_chunks(uint64_t row_bytes)
     return row_bytes / chunk_bytes + (row_bytes % chunk_bytes != 0);
 }
 
-static void short_rows_have_chunks_as_they_were_chosen(void **state)
+TEST(short_rows_have_chunks_as_they_were_chosen)
 {
     assert_int_equal(weft__coll_chunk_bytes(&coll, 0), CHUNK_BYTES);
     assert_int_equal(weft__coll_chunk_bytes(&coll, 1), CHUNK_BYTES);
     assert_int_equal(weft__coll_chunk_bytes(&coll, UINT64_C(1) << 38), CHUNK_BYTES);
 }
 
-static void no_more_chunks_than_can_be_counted(void **state)
+TEST(no_more_chunks_than_can_be_counted)
 {
     for (int bits = 0; bits <= 42; bits++) {
         for (int change = -1; change <= 1; change++) {
@@ -30,19 +30,9 @@ static void no_more_chunks_than_can_be_counted(void **state)
     }
 }
 
-static void long_chunks_are_whole_multiples_of_the_chosen(void **state)
+TEST(long_chunks_are_whole_multiples_of_the_chosen)
 {
     const uint64_t chunk_bytes = weft__coll_chunk_bytes(&coll, (UINT64_C(1) << 38) + 1);
     assert_int_equal(chunk_bytes, 2 * CHUNK_BYTES);
     assert_int_equal(weft__coll_chunk_bytes(&coll, UINT64_C(1) << 42), 16 * CHUNK_BYTES);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_rows_have_chunks_as_they_were_chosen),
-        cmocka_unit_test(no_more_chunks_than_can_be_counted),
-        cmocka_unit_test(long_chunks_are_whole_multiples_of_the_chosen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static uint64_t reduced(weft_dtype dtype, weft_reduce_op op, int32_t num_rows, c
 #define REDUCED(dtype, op, ...)                                                                    \
     reduced(dtype, op, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (uint64_t[]){__VA_ARGS__})
 
-static void integers(void **state)
+TEST(integers)
 {
     const uint32_t minus_7 = (uint32_t)-7;
     assert_int_equal(REDUCED(WEFT_UINT8, WEFT_SUM, 200, 100), 44);
@@ -40,7 +40,7 @@ static void integers(void **state)
     assert_int_equal(REDUCED(WEFT_INT64, WEFT_MIN, 5, (uint64_t)-5), (uint64_t)-5);
 }
 
-static void order_and_rounding(void **state)
+TEST(order_and_rounding)
 {
     /* 2^24 + 1 - 2^24 in fp32: the first sum is a tie that goes to even. */
     assert_int_equal(REDUCED(WEFT_FP32, WEFT_SUM, 0x4b800000, 0x3f800000, 0xcb800000), 0);
@@ -56,7 +56,7 @@ static void order_and_rounding(void **state)
                      0xc018000000000000); /* 3 * -2 */
 }
 
-static void special_values(void **state)
+TEST(special_values)
 {
     /* A sum begins with rank 0's element, so that -0 stays. */
     assert_int_equal(REDUCED(WEFT_FP32, WEFT_SUM, 0x80000000), 0x80000000);
@@ -83,7 +83,7 @@ static void special_values(void **state)
     assert_int_equal(REDUCED(WEFT_FP16, WEFT_AVG, 3, 0), 2); /* 1.5 units, a tie, to even */
 }
 
-static void fp8(void **state)
+TEST(fp8)
 {
     unsigned char bits;
     for (uint32_t code = 0; code < 256; code++) {
@@ -147,7 +147,7 @@ static void expect_sum(const struct coll_case *spec, int32_t rank, int32_t from_
     assert_memory_equal(got, sum, sizeof got);
 }
 
-static void rows_of_operations(void **state)
+TEST(rows_of_operations)
 {
     struct coll_case spec = case_of(COLL_ALL_REDUCE);
     expect_sum(&spec, 1, 0);
@@ -163,7 +163,7 @@ static void rows_of_operations(void **state)
     assert_int_equal(coll_send_rows(&spec, 2).num_rows, 1);
 }
 
-static void rows_of_all_to_all_v(void **state)
+TEST(rows_of_all_to_all_v)
 {
     int num_gaps = 0;
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -184,7 +184,7 @@ static void rows_of_all_to_all_v(void **state)
 }
 
 /* Other ranks and rows have other values, and a shorter row is the beginning of a longer one. */
-static void inputs(void **state)
+TEST(inputs)
 {
     unsigned char a[3000], b[3000];
     for (int values = 0; values < COLL_NUM_VALUES; values++) {
@@ -202,7 +202,7 @@ static void inputs(void **state)
 }
 
 /* Sums of values that cancel tell the order of the ranks, where fp32 or fp64 can round them at all. */
-static void order_shows(void **state)
+TEST(order_shows)
 {
     enum { NUM_ELEMENTS = 200 };
     const weft_dtype dtypes[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32, WEFT_FP64};
@@ -224,19 +224,4 @@ static void order_shows(void **state)
             assert_memory_not_equal(sums[0], sums[1], bytes);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers),
-        cmocka_unit_test(order_and_rounding),
-        cmocka_unit_test(special_values),
-        cmocka_unit_test(fp8),
-        cmocka_unit_test(rows_of_operations),
-        cmocka_unit_test(rows_of_all_to_all_v),
-        cmocka_unit_test(inputs),
-        cmocka_unit_test(order_shows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,7 +229,7 @@ static void run(struct script script)
     tests_free(story);
 }
 
-static void the_awaited_rank_itself(void **state)
+TEST(the_awaited_rank_itself)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, WEFT__NOBODY}, {WAITS, WEFT__NOBODY}},
                         .culprit = 1,
@@ -245,7 +245,7 @@ static void the_awaited_rank_itself(void **state)
                         .story = "rank 1 has left the communicator"});
 }
 
-static void the_end_of_a_chain(void **state)
+TEST(the_end_of_a_chain)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, SILENT}},
                         .culprit = SILENT,
@@ -258,7 +258,7 @@ static void the_end_of_a_chain(void **state)
                         .story = "rank 2 itself waits for rank 1; rank 1 waits for no rank"});
 }
 
-static void behind_a_rank_that_gave_up_and_left(void **state)
+TEST(behind_a_rank_that_gave_up_and_left)
 {
     run((struct script){.ranks = {{WAITS, 1}, {LEAVES, 2}, {WAITS, SILENT}},
                         .culprit = SILENT,
@@ -267,7 +267,7 @@ static void behind_a_rank_that_gave_up_and_left(void **state)
                                  "answer"});
 }
 
-static void behind_a_rank_that_leaves_in_that_moment(void **state)
+TEST(behind_a_rank_that_leaves_in_that_moment)
 {
     run((struct script){
         .ranks = {{WAITS, 1}, {WAITS, SILENT}, {WAITS, WEFT__NOBODY}},
@@ -277,7 +277,7 @@ static void behind_a_rank_that_leaves_in_that_moment(void **state)
         .story = "rank 1 itself waits for rank 3, that for rank 2; rank 2 waits for no rank"});
 }
 
-static void a_circle_blames_the_awaited_rank(void **state)
+TEST(a_circle_blames_the_awaited_rank)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, ASKER}},
                         .culprit = 1,
@@ -285,7 +285,7 @@ static void a_circle_blames_the_awaited_rank(void **state)
                         .story = "the ranks wait for each other in a circle"});
 }
 
-static void a_circle_blames_the_odd_one(void **state)
+TEST(a_circle_blames_the_odd_one)
 {
     const char *story =
         "the ranks wait for each other in a circle, rank 2 in another operation than the "
@@ -302,7 +302,7 @@ static void a_circle_blames_the_odd_one(void **state)
 }
 
 /* One exchange has several operations: who calls the wrong one waits for all, or for any, and all wait for it. */
-static void a_circle_blames_whom_all_others_wait_for(void **state)
+TEST(a_circle_blames_whom_all_others_wait_for)
 {
     const char *format = "the ranks wait for each other in a circle, rank %d in another operation "
                          "than the others";
@@ -330,7 +330,7 @@ static void a_circle_blames_whom_all_others_wait_for(void **state)
                         .story = story});
 }
 
-static void a_circle_of_two_tells_that_they_differ(void **state)
+TEST(a_circle_of_two_tells_that_they_differ)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS_IN_OTHER, ASKER}, {WAITS, WEFT__NOBODY}},
                         .culprit = 1,
@@ -340,7 +340,7 @@ static void a_circle_of_two_tells_that_they_differ(void **state)
 }
 
 /* The first wait alone would lead back. */
-static void behind_one_of_several_waits(void **state)
+TEST(behind_one_of_several_waits)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
                         .also_waits_for = {[1] = SILENT},
@@ -359,7 +359,7 @@ static void behind_one_of_several_waits(void **state)
                         .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
 }
 
-static void behind_another_wait_of_the_asker(void **state)
+TEST(behind_another_wait_of_the_asker)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
                         .also_waits_for = {[ASKER] = SILENT},
@@ -369,7 +369,7 @@ static void behind_another_wait_of_the_asker(void **state)
                                  "answer"});
 }
 
-static void who_is_silent_rather_than_who_does_not_wait(void **state)
+TEST(who_is_silent_rather_than_who_does_not_wait)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, WEFT__NOBODY}},
                         .also_waits_for = {[1] = SILENT},
@@ -378,7 +378,7 @@ static void who_is_silent_rather_than_who_does_not_wait(void **state)
                         .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
 }
 
-static void a_circle_of_several_waits_blames_the_awaited_rank(void **state)
+TEST(a_circle_of_several_waits_blames_the_awaited_rank)
 {
     run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, ASKER}},
                         .also_waits_for = {[ASKER] = 2, [1] = 2, [2] = 1},
@@ -388,30 +388,10 @@ static void a_circle_of_several_waits_blames_the_awaited_rank(void **state)
 }
 
 /* The rendezvous knows who is missing there. */
-static void behind_a_rank_in_an_all_gather_of_the_host(void **state)
+TEST(behind_a_rank_in_an_all_gather_of_the_host)
 {
     run((struct script){.ranks = {{GATHERS, 1}, {GATHERS, WEFT__NOBODY}, {GATHERS, WEFT__NOBODY}},
                         .culprit = SILENT,
                         .state = WEFT__CULPRIT_SILENT,
                         .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_awaited_rank_itself),
-        cmocka_unit_test(the_end_of_a_chain),
-        cmocka_unit_test(behind_a_rank_that_gave_up_and_left),
-        cmocka_unit_test(behind_a_rank_that_leaves_in_that_moment),
-        cmocka_unit_test(behind_a_rank_in_an_all_gather_of_the_host),
-        cmocka_unit_test(a_circle_blames_the_awaited_rank),
-        cmocka_unit_test(a_circle_blames_the_odd_one),
-        cmocka_unit_test(a_circle_blames_whom_all_others_wait_for),
-        cmocka_unit_test(a_circle_of_two_tells_that_they_differ),
-        cmocka_unit_test(behind_one_of_several_waits),
-        cmocka_unit_test(behind_another_wait_of_the_asker),
-        cmocka_unit_test(who_is_silent_rather_than_who_does_not_wait),
-        cmocka_unit_test(a_circle_of_several_waits_blames_the_awaited_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,27 +101,17 @@ static void die_everywhere(struct plan plan)
     memory_free_common(plan.has_survived);
 }
 
-static void in_the_creation_on_one_node(void **state)
+TEST(in_the_creation_on_one_node)
 {
     die_everywhere((struct plan){.num_nodes = 1});
 }
 
-static void in_the_creation_between_nodes(void **state)
+TEST(in_the_creation_between_nodes)
 {
     die_everywhere((struct plan){.num_nodes = NUM_RANKS});
 }
 
-static void in_a_split_between_nodes(void **state)
+TEST(in_a_split_between_nodes)
 {
     die_everywhere((struct plan){.num_nodes = NUM_RANKS, .when = SPLIT});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_the_creation_on_one_node),
-        cmocka_unit_test(in_the_creation_between_nodes),
-        cmocka_unit_test(in_a_split_between_nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

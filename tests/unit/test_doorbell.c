@@ -16,7 +16,7 @@ static int rings(struct weft__doorbell *bell, uint64_t word)
     return atomic_load(&bell->num_rings) != before;
 }
 
-static void a_ring_is_for_those_who_wait_for_the_word(void **state)
+TEST(a_ring_is_for_those_who_wait_for_the_word)
 {
     struct weft__doorbell bell = {0};
     assert_false(rings(&bell, WORD));
@@ -29,7 +29,7 @@ static void a_ring_is_for_those_who_wait_for_the_word(void **state)
 }
 
 /* There is room for one word: with two sleepers every ring is for all, until all have woken. */
-static void a_second_sleeper_makes_it_any_word(void **state)
+TEST(a_second_sleeper_makes_it_any_word)
 {
     struct weft__doorbell bell = {0};
     weft__doorbell_prepare(&bell, WORD);
@@ -96,7 +96,7 @@ static void *look_each_round(void *argument)
     return NULL;
 }
 
-static void no_ring_is_lost(void **state)
+TEST(no_ring_is_lost)
 {
     static struct litmus litmus;
     pthread_t ringer;
@@ -104,14 +104,4 @@ static void no_ring_is_lost(void **state)
     look_each_round(&litmus);
     pthread_join(ringer, NULL);
     assert_int_equal(litmus.num_lost, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_is_for_those_who_wait_for_the_word),
-        cmocka_unit_test(a_second_sleeper_makes_it_any_word),
-        cmocka_unit_test(no_ring_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

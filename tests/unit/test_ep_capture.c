@@ -251,21 +251,12 @@ static int record_dispatch(struct ranks_context *context)
     return close_layer(&layer);
 }
 
-static void combines_are_of_the_notify_that_ran_before(void **state)
+TEST(combines_are_of_the_notify_that_ran_before)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, replay_combine, NULL), 0);
 }
 
-static void dispatches_that_do_not_run_relay_nothing(void **state)
+TEST(dispatches_that_do_not_run_relay_nothing)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_dispatch, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(combines_are_of_the_notify_that_ran_before),
-        cmocka_unit_test(dispatches_that_do_not_run_relay_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static const struct ep_oracle_problem problem = {.num_ranks = 2,
                                                  .expert_ranks = expert_ranks,
                                                  .tokens = tokens};
 
-static void placement(void **state)
+TEST(placement)
 {
     int32_t offsets[4], ranks[3];
     ep_oracle_default_placement(2, 3, offsets, ranks);
@@ -41,7 +41,7 @@ static void placement(void **state)
 }
 
 /* Token 1 of rank 0 uses replica (0 + 1) % 2 of expert 1: rank 0; so does (1 + 0) % 2. */
-static void destinations(void **state)
+TEST(destinations)
 {
     assert_int_equal(ep_oracle_destination(&problem, 0, 0, 0), 0);
     assert_int_equal(ep_oracle_destination(&problem, 0, 0, 1), 1);
@@ -51,7 +51,7 @@ static void destinations(void **state)
     assert_int_equal(ep_oracle_destination(&problem, 1, 0, 0), 0);
 }
 
-static void layout(void **state)
+TEST(layout)
 {
     int32_t per_rank[2], per_node[1], per_expert[3];
     uint8_t in_rank[6];
@@ -66,7 +66,7 @@ static void layout(void **state)
     assert_memory_equal(in_rank, expected_in_rank, sizeof in_rank);
 }
 
-static void received(void **state)
+TEST(received)
 {
     struct ep_oracle_received got;
     ep_oracle_receive(&problem, 0, &got);
@@ -92,7 +92,7 @@ static void received(void **state)
 
 /* Rank 0 gets all tokens of both ranks by expert 0; without that expert, those whose rank + token
  * is odd. */
-static void worst_case(void **state)
+TEST(worst_case)
 {
     const int32_t replicas_only[] = {1, 0};
     const int32_t one_offset[] = {0, 2};
@@ -113,7 +113,7 @@ static void read_x(const void *reader, int32_t rank, int32_t row_idx, void *x)
 }
 
 /* 1 + 2^24 rounds to 2^24 in fp32, and so does adding the second rank's 1. */
-static void combined(void **state)
+TEST(combined)
 {
     struct ep_oracle_received got[2];
     const int32_t all[] = {3, 1};
@@ -199,7 +199,7 @@ static float combined_over(int32_t num_nodes, enum ep_oracle_wire wire, const in
     return element_load(WEFT_BF16, &out, 0);
 }
 
-static void combined_by_node(void **state)
+TEST(combined_by_node)
 {
     const int32_t all[] = {1, 1, 1, 1}, none_of_node_0[] = {0, 0, 1, 1};
     float weights[4];
@@ -224,7 +224,7 @@ static uint16_t stored(weft_dtype dtype, float value)
     return bits;
 }
 
-static void float_formats(void **state)
+TEST(float_formats)
 {
     const float nan = strtof("nan", NULL);
     assert_int_equal(stored(WEFT_BF16, 1.0F), 0x3f80);
@@ -245,15 +245,4 @@ static void float_formats(void **state)
             const float value = element_load(dtype, &half, 0);
             assert_int_equal(stored(dtype, value), value != value ? 0x7fff : half);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placement),     cmocka_unit_test(destinations),
-        cmocka_unit_test(layout),        cmocka_unit_test(received),
-        cmocka_unit_test(worst_case),    cmocka_unit_test(combined),
-        cmocka_unit_test(float_formats), cmocka_unit_test(combined_by_node),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

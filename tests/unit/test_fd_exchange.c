@@ -87,7 +87,7 @@ static void open_member(struct member *members, struct weft__identity *table, in
                      WEFT_OK);
 }
 
-static void descriptors_come_from_those_that_give_any(void **state)
+TEST(descriptors_come_from_those_that_give_any)
 {
     static struct member members[NUM_RANKS];
     static struct weft__identity table[NUM_RANKS];
@@ -153,7 +153,7 @@ static int count_descriptors(void)
 }
 
 /* Who is on another host by the table of the one that takes has nothing to give to it, whatever it believes. */
-static void letters_of_who_is_no_neighbour_are_thrown_away(void **state)
+TEST(letters_of_who_is_no_neighbour_are_thrown_away)
 {
     static struct member members[NUM_RANKS];
     static struct weft__identity table[NUM_RANKS], of_stranger[NUM_RANKS];
@@ -173,7 +173,7 @@ static void letters_of_who_is_no_neighbour_are_thrown_away(void **state)
 }
 
 /* The kernel says who has sent a letter. */
-static void letters_of_other_processes_are_thrown_away(void **state)
+TEST(letters_of_other_processes_are_thrown_away)
 {
     static struct member members[NUM_RANKS];
     static struct weft__identity table[NUM_RANKS], as_they_are[NUM_RANKS];
@@ -190,14 +190,4 @@ static void letters_of_other_processes_are_thrown_away(void **state)
         assert_string_equal(weft__last_error(), "rank 2 did not share its memory within 1 ms");
         close_three(members);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(descriptors_come_from_those_that_give_any),
-        cmocka_unit_test(letters_of_who_is_no_neighbour_are_thrown_away),
-        cmocka_unit_test(letters_of_other_processes_are_thrown_away),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

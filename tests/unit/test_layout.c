@@ -68,7 +68,7 @@ static void launch_layout(const struct weft_layout_args *args)
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
 }
 
-static void choices_of_all_ranks_are_counted_once(void **state)
+TEST(choices_of_all_ranks_are_counted_once)
 {
     uint32_t num_blocks_done = 0;
     int32_t expected[NUM_RANKS] = {0};
@@ -84,12 +84,4 @@ static void choices_of_all_ranks_are_counted_once(void **state)
         assert_int_equal(entry_selections[rank], expected[rank]);
         assert_int_equal(send_rows[rank], expected[rank]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices_of_all_ranks_are_counted_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void expect(const char *address, enum weft__listen_on listen_on, const ch
     assert_string_equal(found, expected);
 }
 
-static void it_listens_where_it_is_told_to(void **state)
+TEST(it_listens_where_it_is_told_to)
 {
     char found[INET6_ADDRSTRLEN];
     expect("127.0.0.1", WEFT__LISTEN_ON_ADDRESS, "127.0.0.1");
@@ -77,7 +77,7 @@ static uint32_t outside_address(void)
     return address;
 }
 
-static void a_name_known_outside_is_one_interface(void **state)
+TEST(a_name_known_outside_is_one_interface)
 {
     char name[16], number[INET_ADDRSTRLEN];
     struct in_addr address = {.s_addr = htonl(outside_address())};
@@ -100,7 +100,7 @@ static int knock(const struct weft__meeting_point *point)
     return fd;
 }
 
-static void a_stranger_is_named_in_the_log(void **state)
+TEST(a_stranger_is_named_in_the_log)
 {
     struct weft__meeting_point point = {.address = "127.0.0.1", .nonce = {1}};
     struct {
@@ -135,14 +135,4 @@ static void a_stranger_is_named_in_the_log(void **state)
              ntohs(address.sin_port));
     assert_non_null(strstr(log, expected));
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_listens_where_it_is_told_to),
-        cmocka_unit_test(a_name_known_outside_is_one_interface),
-        cmocka_unit_test(a_stranger_is_named_in_the_log),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

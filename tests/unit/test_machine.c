@@ -72,7 +72,7 @@ static enum weft_status count_rounds(struct weft_warp *warp, const void *untyped
     return WEFT_STATUS_OK;
 }
 
-static void block_sync_waits_for_all_warps_of_the_block(void **state)
+TEST(block_sync_waits_for_all_warps_of_the_block)
 {
     static const int32_t grids[][2] = {{1, 1}, {1, 2}, {1, 32}, {3, 5}, {7, 1}, {16, 32}};
     weft_comm *comm = create_comm(1000);
@@ -101,7 +101,7 @@ static enum weft_status wait_for_last_block(struct weft_warp *warp, const void *
     return weft_wait(warp, args->word, 1, &site_of_rank_0);
 }
 
-static void warps_that_wait_let_others_run(void **state)
+TEST(warps_that_wait_let_others_run)
 {
     void *word;
     weft_comm *comm = create_comm(1000);
@@ -124,7 +124,7 @@ static enum weft_status wait_for_nothing(struct weft_warp *warp, const void *unt
     return status;
 }
 
-static void a_wait_that_passes_its_deadline_is_described(void **state)
+TEST(a_wait_that_passes_its_deadline_is_described)
 {
     void *word;
     int32_t errors = 0;
@@ -150,7 +150,7 @@ static enum weft_status sync_alone(struct weft_warp *warp, const void *untyped)
     return WEFT_STATUS_OK;
 }
 
-static void a_sync_that_some_warps_skip_ends_at_the_deadline(void **state)
+TEST(a_sync_that_some_warps_skip_ends_at_the_deadline)
 {
     weft_comm *comm = create_comm(50);
     const struct test_args args = {0};
@@ -190,7 +190,7 @@ static enum weft_status wait_for_signal(struct weft_warp *warp, const void *unty
     return status;
 }
 
-static void what_a_rank_signalled_before_it_left_stands(void **state)
+TEST(what_a_rank_signalled_before_it_left_stands)
 {
     int32_t errors = 0;
     uint64_t word = 0;
@@ -212,16 +212,4 @@ static void what_a_rank_signalled_before_it_left_stands(void **state)
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
     assert_int_equal(munmap(page.states, page.bytes), 0);
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(block_sync_waits_for_all_warps_of_the_block),
-        cmocka_unit_test(warps_that_wait_let_others_run),
-        cmocka_unit_test(a_wait_that_passes_its_deadline_is_described),
-        cmocka_unit_test(a_sync_that_some_warps_skip_ends_at_the_deadline),
-        cmocka_unit_test(what_a_rank_signalled_before_it_left_stands),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #define NAMED(kind, constant)                                                                      \
     assert_string_equal(weft__constant_name(WEFT__ENUM_##kind, constant), #constant)
 
-static void dtypes_and_reduce_ops(void **state)
+TEST(dtypes_and_reduce_ops)
 {
     NAMED(DTYPE, WEFT_INT32);
     NAMED(DTYPE, WEFT_INT64);
@@ -24,7 +24,7 @@ static void dtypes_and_reduce_ops(void **state)
 }
 
 /* Tables of algorithms and weft_algorithm_name have words of their own for them. */
-static void collectives_and_algorithms(void **state)
+TEST(collectives_and_algorithms)
 {
     for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
         assert_string_not_equal(weft__constant_name(WEFT__ENUM_COLLECTIVE, i), "?");
@@ -41,7 +41,7 @@ static void collectives_and_algorithms(void **state)
     assert_string_equal(weft__algorithm_name(WEFT_ALGORITHM_PUSH), "push");
 }
 
-static void machines_and_teams(void **state)
+TEST(machines_and_teams)
 {
     NAMED(MACHINE, WEFT_MACHINE_AUTO);
     NAMED(MACHINE, WEFT_MACHINE_CPU);
@@ -52,7 +52,7 @@ static void machines_and_teams(void **state)
 }
 
 /* As a peer's message might hold them. */
-static void other_numbers_have_no_name(void **state)
+TEST(other_numbers_have_no_name)
 {
     for (int kind = 0; kind < WEFT__NUM_ENUMS; kind++) {
         assert_string_equal(weft__constant_name((enum weft__enum)kind, -1), "?");
@@ -68,7 +68,7 @@ static void assert_refused(weft_result result, const char *message)
     assert_string_equal(weft_last_error(), message);
 }
 
-static void refusals_name_what_is_allowed(void **state)
+TEST(refusals_name_what_is_allowed)
 {
     assert_int_equal(
         weft__check_enum(WEFT__ENUM_TEAM, WEFT_TEAM_RAIL, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"),
@@ -81,16 +81,4 @@ static void refusals_name_what_is_allowed(void **state)
     assert_refused(weft__check_enum(WEFT__ENUM_DTYPE, WEFT_FP64, WEFT_BF16, WEFT_FP32, "dtype"),
                    "dtype is WEFT_FP64 (5), allowed are WEFT_BF16 (2), WEFT_FP16 (3), "
                    "WEFT_FP32 (4)");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dtypes_and_reduce_ops),
-        cmocka_unit_test(collectives_and_algorithms),
-        cmocka_unit_test(machines_and_teams),
-        cmocka_unit_test(other_numbers_have_no_name),
-        cmocka_unit_test(refusals_name_what_is_allowed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,7 +245,7 @@ static int ucx_leaves_the_signals_alone(void)
     return 0;
 }
 
-static void engines_are_chosen_by_name(void **state)
+TEST(engines_are_chosen_by_name)
 {
     run_child(names_must_be_known);
     run_child(settings_are_read);
@@ -256,20 +256,11 @@ static void engines_are_chosen_by_name(void **state)
     run_child(engines_must_agree);
 }
 
-static void ucx_says_and_does_what_it_may(void **state)
+TEST(ucx_says_and_does_what_it_may)
 {
     if (!net_engine_is_there("ucx"))
         skip();
     run_child(rdma_is_refused_over_tcp);
     run_child(default_transports_are_not_shared_memory);
     run_child(ucx_leaves_the_signals_alone);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engines_are_chosen_by_name),
-        cmocka_unit_test(ucx_says_and_does_what_it_may),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

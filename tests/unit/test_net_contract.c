@@ -408,7 +408,7 @@ static int is_small(void)
     return grid != NULL && strcmp(grid, "small") == 0;
 }
 
-static void fake_keeps_the_contract(void **state)
+TEST(fake_keeps_the_contract)
 {
     for (uint64_t seed = 1; seed <= (is_small() ? 20 : 40); seed++)
         run((struct net_world){.engine = "fake",
@@ -423,7 +423,7 @@ static void fake_keeps_the_contract(void **state)
 /* Heap and staging, between which all puts go. */
 enum { DEVICE_REGIONS = 1 << 0 | 1 << 1 };
 
-static void fake_writes_devices(void **state)
+TEST(fake_writes_devices)
 {
     for (uint64_t seed = 1; seed <= 20; seed++)
         run((struct net_world){.engine = "fake",
@@ -444,17 +444,17 @@ static void run_engine(const char *engine)
                                .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 9 << 20});
 }
 
-static void tcp_keeps_the_contract(void **state)
+TEST(tcp_keeps_the_contract)
 {
     run_engine("tcp");
 }
 
-static void shm_keeps_the_contract(void **state)
+TEST(shm_keeps_the_contract)
 {
     run_engine("shm");
 }
 
-static void ucx_keeps_the_contract(void **state)
+TEST(ucx_keeps_the_contract)
 {
     if (!net_engine_is_there("ucx"))
         skip();
@@ -468,7 +468,7 @@ static void ucx_keeps_the_contract(void **state)
                                .min_write_bytes = seed % 2 == 0 ? 8000 : 0});
 }
 
-static void ucx_writes_devices(void **state)
+TEST(ucx_writes_devices)
 {
     if (!net_engine_is_there("ucx"))
         skip();
@@ -479,15 +479,4 @@ static void ucx_writes_devices(void **state)
                            .heap_bytes = 2 << 20,
                            .by_writes = DEVICE_REGIONS,
                            .min_write_bytes = 8000});
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(fake_keeps_the_contract), cmocka_unit_test(fake_writes_devices),
-    cmocka_unit_test(ucx_writes_devices),      cmocka_unit_test(shm_keeps_the_contract),
-    cmocka_unit_test(ucx_keeps_the_contract),  cmocka_unit_test(tcp_keeps_the_contract),
-};
-
-int main(void)
-{
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

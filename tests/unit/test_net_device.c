@@ -88,7 +88,7 @@ static enum net_verdict put_and_look(struct net_party *party)
                : net_fail(party, "bytes are wrong");
 }
 
-static void a_long_put_is_staged_piece_by_piece(void **state)
+TEST(a_long_put_is_staged_piece_by_piece)
 {
     run(put_and_look);
 }
@@ -157,7 +157,7 @@ static enum net_verdict break_and_look(struct net_party *party)
                : net_fail(party, "the request is done with %d", story->request.result);
 }
 
-static void what_the_device_does_not_do_fails_the_peer(void **state)
+TEST(what_the_device_does_not_do_fails_the_peer)
 {
     static const struct {
         int operation;
@@ -177,13 +177,4 @@ static void what_the_device_does_not_do_fails_the_peer(void **state)
         trial.region = trials[i].region;
         run(break_and_look);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_put_is_staged_piece_by_piece),
-        cmocka_unit_test(what_the_device_does_not_do_fails_the_peer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,7 +145,7 @@ static void run(struct plan plan)
 }
 
 /* Of which this process may use all, or two of three ranks are bound elsewhere. */
-static void ranks_that_are_bound_elsewhere_share_no_cores(void **state)
+TEST(ranks_that_are_bound_elsewhere_share_no_cores)
 {
     enum { NUM_IDENTITIES = 3 };
     cpu_set_t cores;
@@ -165,29 +165,18 @@ static void ranks_that_are_bound_elsewhere_share_no_cores(void **state)
                      num_cores >= 2 ? WEFT__TWO_CORES_FOR_EACH_RANK : WEFT__CORE_FOR_EACH_RANK);
 }
 
-static void this_thread_sends_where_cores_are_few(void **state)
+TEST(this_thread_sends_where_cores_are_few)
 {
     run((struct plan){WEFT__FEWER_CORES_THAN_RANKS, ALL_AT_ONCE, NUM_PUTS});
     run((struct plan){WEFT__CORE_FOR_EACH_RANK, ALL_AT_ONCE, NUM_PUTS});
 }
 
-static void much_is_left_to_a_thread_with_a_core(void **state)
+TEST(much_is_left_to_a_thread_with_a_core)
 {
     run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, ALL_AT_ONCE, 2});
 }
 
-static void who_stops_driving_hands_back(void **state)
+TEST(who_stops_driving_hands_back)
 {
     run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, IN_ROUNDS, 0});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_that_are_bound_elsewhere_share_no_cores),
-        cmocka_unit_test(this_thread_sends_where_cores_are_few),
-        cmocka_unit_test(much_is_left_to_a_thread_with_a_core),
-        cmocka_unit_test(who_stops_driving_hands_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,19 +237,19 @@ static void run_end(const char *engine, enum end end, enum traffic amount)
 }
 
 #define TESTS_OF(engine)                                                                           \
-    static void engine##_names_a_peer_that_is_killed(void **state)                                 \
+    TEST(engine##_names_a_peer_that_is_killed)                                                     \
     {                                                                                              \
         run_end(#engine, IS_KILLED, BUSY);                                                         \
     }                                                                                              \
-    static void engine##_wakes_for_a_peer_that_is_killed(void **state)                             \
+    TEST(engine##_wakes_for_a_peer_that_is_killed)                                                 \
     {                                                                                              \
         run_end(#engine, IS_KILLED, QUIET);                                                        \
     }                                                                                              \
-    static void engine##_ends_requests_to_a_peer_that_is_stopped(void **state)                     \
+    TEST(engine##_ends_requests_to_a_peer_that_is_stopped)                                         \
     {                                                                                              \
         run_end(#engine, IS_STOPPED, BUSY);                                                        \
     }                                                                                              \
-    static void engine##_delivers_what_who_leaves_has_sent(void **state)                           \
+    TEST(engine##_delivers_what_who_leaves_has_sent)                                               \
     {                                                                                              \
         run(#engine, NET_NO_VICTIM, leave_early);                                                  \
     }
@@ -258,15 +258,3 @@ TESTS_OF(fake)
 TESTS_OF(tcp)
 TESTS_OF(shm)
 TESTS_OF(ucx)
-
-#define LIST_OF(engine)                                                                            \
-    cmocka_unit_test(engine##_names_a_peer_that_is_killed),                                        \
-        cmocka_unit_test(engine##_wakes_for_a_peer_that_is_killed),                                \
-        cmocka_unit_test(engine##_ends_requests_to_a_peer_that_is_stopped),                        \
-        cmocka_unit_test(engine##_delivers_what_who_leaves_has_sent)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {LIST_OF(fake), LIST_OF(tcp), LIST_OF(shm), LIST_OF(ucx)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

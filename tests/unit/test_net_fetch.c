@@ -224,11 +224,11 @@ static void run_engine(const char *engine, enum net_verdict (*step)(struct net_p
 }
 
 #define TESTS_OF(engine)                                                                           \
-    static void engine##_fetches(void **state)                                                     \
+    TEST(engine##_fetches)                                                                         \
     {                                                                                              \
         run_engine(#engine, fetch_from_all);                                                       \
     }                                                                                              \
-    static void engine##_ends_fetches_from_the_dead(void **state)                                  \
+    TEST(engine##_ends_fetches_from_the_dead)                                                      \
     {                                                                                              \
         run_engine(#engine, outlive);                                                              \
     }
@@ -237,14 +237,3 @@ TESTS_OF(fake)
 TESTS_OF(tcp)
 TESTS_OF(shm)
 TESTS_OF(ucx)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fake_fetches), cmocka_unit_test(fake_ends_fetches_from_the_dead),
-        cmocka_unit_test(tcp_fetches),  cmocka_unit_test(tcp_ends_fetches_from_the_dead),
-        cmocka_unit_test(shm_fetches),  cmocka_unit_test(shm_ends_fetches_from_the_dead),
-        cmocka_unit_test(ucx_fetches),  cmocka_unit_test(ucx_ends_fetches_from_the_dead),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -164,7 +164,7 @@ SPOIL(fetch_misaligned, header->kind = WEFT__NET_FETCH_ADD; header->num_bytes = 
       header->word = weft__net_place(1, 12))
 SPOIL(answer_unasked, header->kind = WEFT__NET_ANSWER)
 
-static void what_is_wrong_is_its_senders_failure(void **state)
+TEST(what_is_wrong_is_its_senders_failure)
 {
     expect_blame("kind", kind_zero);
     expect_blame("kind", kind_unknown);
@@ -193,7 +193,7 @@ static void what_is_wrong_is_its_senders_failure(void **state)
     expect_blame("not asked", answer_unasked);
 }
 
-static void strangers_are_refused_and_harm_nobody(void **state)
+TEST(strangers_are_refused_and_harm_nobody)
 {
     struct target target;
     open_target(&target);
@@ -263,7 +263,7 @@ static void ask_peers(struct target *target, uint64_t *random)
         }
 }
 
-static void random_messages_stay_within_what_is_registered(void **state)
+TEST(random_messages_stay_within_what_is_registered)
 {
     enum { NUM_MESSAGES = 100000 };
     struct target target;
@@ -288,7 +288,7 @@ static void random_messages_stay_within_what_is_registered(void **state)
     assert_true(num_targets > 1000);
 }
 
-static void random_addresses_are_refused(void **state)
+TEST(random_addresses_are_refused)
 {
     enum { NUM_ADDRESSES = 20000 };
     struct target target;
@@ -318,7 +318,7 @@ static void random_addresses_are_refused(void **state)
     close_target(&target);
 }
 
-static void random_cards_are_refused_or_harm_nobody(void **state)
+TEST(random_cards_are_refused_or_harm_nobody)
 {
     enum { NUM_CARDS = 20000 };
     struct target target;
@@ -337,7 +337,7 @@ static void random_cards_are_refused_or_harm_nobody(void **state)
     close_target(&target);
 }
 
-static void a_spoiled_ring_never_leads_outside(void **state)
+TEST(a_spoiled_ring_never_leads_outside)
 {
     enum { NUM_RINGS = 3000 };
     struct weft__ring *ring = aligned_alloc(WEFT__RING_LINE_BYTES, sizeof(*ring));
@@ -380,7 +380,7 @@ static void a_spoiled_ring_never_leads_outside(void **state)
     free(ring);
 }
 
-static void the_ledger_agrees_with_a_table(void **state)
+TEST(the_ledger_agrees_with_a_table)
 {
     enum { NUM_NUMBERS = 300, NUM_ROUNDS = 300 };
     uint64_t random = 17;
@@ -403,18 +403,4 @@ static void the_ledger_agrees_with_a_table(void **state)
                          WEFT__LEDGER_TOO_FAR);
         weft__ledger_destroy(&ledger);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_ledger_agrees_with_a_table),
-        cmocka_unit_test(what_is_wrong_is_its_senders_failure),
-        cmocka_unit_test(strangers_are_refused_and_harm_nobody),
-        cmocka_unit_test(random_messages_stay_within_what_is_registered),
-        cmocka_unit_test(random_addresses_are_refused),
-        cmocka_unit_test(random_cards_are_refused_or_harm_nobody),
-        cmocka_unit_test(a_spoiled_ring_never_leads_outside),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

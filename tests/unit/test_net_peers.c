@@ -55,7 +55,8 @@ static int close_pair(void **state)
 /* ---------------------------------------------------------------- ends */
 
 /* What it signalled stands, and what is sent to it is lost, but it has not failed. */
-static void who_takes_leave_has_not_failed(void **state)
+TEST_AS(who_takes_leave_has_not_failed,
+        cmocka_unit_test_setup_teardown(who_takes_leave_has_not_failed, open_pair, close_pair))
 {
     struct pair *pair = *state;
     struct weft__net *net = pair->nets[0];
@@ -92,7 +93,7 @@ static void break_and_close(void *state, int64_t deadline_ns)
     closing.engine->close(state, deadline_ns);
 }
 
-static void nobody_fails_while_a_net_is_closed(void **state)
+TEST(nobody_fails_while_a_net_is_closed)
 {
     for (int32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(open_pair(state), 0);
@@ -122,7 +123,9 @@ static void expect_nonsense(struct weft__net *net, const struct weft__net_region
     assert_int_equal(weft__net_put(net, &put, NULL), WEFT_ERROR_INVALID_ARGUMENT);
 }
 
-static void nonsense_about_regions_is_not_believed(void **state)
+TEST_AS(nonsense_about_regions_is_not_believed,
+        cmocka_unit_test_setup_teardown(nonsense_about_regions_is_not_believed, open_pair,
+                                        close_pair))
 {
     struct pair *pair = *state;
     struct weft__net *net = pair->nets[0];
@@ -148,7 +151,9 @@ static void nonsense_about_regions_is_not_believed(void **state)
 }
 
 /* An engine that has no writes learns of none. */
-static void writes_are_not_learned_without_writes(void **state)
+TEST_AS(writes_are_not_learned_without_writes,
+        cmocka_unit_test_setup_teardown(writes_are_not_learned_without_writes, open_pair,
+                                        close_pair))
 {
     struct pair *pair = *state;
     struct weft__net *net = pair->nets[0];
@@ -166,7 +171,9 @@ static void writes_are_not_learned_without_writes(void **state)
 /* ---------------------------------------------------------------- messages that are shared */
 
 /* Two share a message if both may be lost or neither: what becomes of the message becomes of both. */
-static void only_what_is_lost_alike_shares_a_message(void **state)
+TEST_AS(only_what_is_lost_alike_shares_a_message,
+        cmocka_unit_test_setup_teardown(only_what_is_lost_alike_shares_a_message, open_pair,
+                                        close_pair))
 {
     const struct pair *pair = *state;
     const struct weft__work_slot rows = {.operation = WEFT__WORK_PUT_SIGNAL,
@@ -196,19 +203,4 @@ static void only_what_is_lost_alike_shares_a_message(void **state)
     other.word = 4; /* wrong: it must not hold up the good one */
     assert_false(weft__work_can_share(pair->nets[0], &rows, &other));
     assert_false(weft__work_can_share(pair->nets[0], &other, &rows));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_takes_leave_has_not_failed, open_pair, close_pair),
-        cmocka_unit_test(nobody_fails_while_a_net_is_closed),
-        cmocka_unit_test_setup_teardown(nonsense_about_regions_is_not_believed, open_pair,
-                                        close_pair),
-        cmocka_unit_test_setup_teardown(writes_are_not_learned_without_writes, open_pair,
-                                        close_pair),
-        cmocka_unit_test_setup_teardown(only_what_is_lost_alike_shares_a_message, open_pair,
-                                        close_pair),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -550,21 +550,12 @@ static void run_engine(const char *engine, enum drivers who)
     assert_int_equal(status, 0);
 }
 
-static void threads_drive(void **engine)
+TEST_OVER_ENGINES(threads_drive)
 {
-    run_engine(*engine, THREADS_ALONE);
+    run_engine(*state, THREADS_ALONE);
 }
 
-static void others_drive_too(void **engine)
+TEST_OVER_ENGINES(others_drive_too)
 {
-    run_engine(*engine, THREADS_AND_OTHERS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TESTS_OVER_ENGINES(threads_drive),
-        TESTS_OVER_ENGINES(others_drive_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    run_engine(*state, THREADS_AND_OTHERS);
 }

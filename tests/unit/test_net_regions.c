@@ -104,7 +104,7 @@ static int use_areas(struct ranks_context *context)
     return 0;
 }
 
-static void areas_come_and_go(void **state)
+TEST_OVER_ENGINES(areas_come_and_go)
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -141,7 +141,7 @@ static int number_anew(struct ranks_context *context)
     return 0;
 }
 
-static void numbers_are_free_on_all_ranks(void **state)
+TEST(numbers_are_free_on_all_ranks)
 {
     setenv("WEFT_NET", "shm", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, number_anew, NULL), 0);
@@ -219,7 +219,7 @@ static struct weft__net_put put_between(uint32_t source, uint32_t target)
                                   .num_bytes = 8};
 }
 
-static void only_puts_reach_a_device(void **state)
+TEST(only_puts_reach_a_device)
 {
     static const struct {
         uint32_t source, target;
@@ -252,7 +252,7 @@ static void only_puts_reach_a_device(void **state)
 }
 
 /* A peer that sends what it must not. */
-static void messages_for_a_device_are_refused(void **state)
+TEST(messages_for_a_device_are_refused)
 {
     static const unsigned char payload[8] = {1};
     const struct weft__net_header header = {.source = 1,
@@ -268,7 +268,7 @@ static void messages_for_a_device_are_refused(void **state)
     close_pair(&pair);
 }
 
-static void what_is_unregistered_is_refused(void **state)
+TEST(what_is_unregistered_is_refused)
 {
     struct pair pair;
     open_pair(&pair);
@@ -283,7 +283,7 @@ static void what_is_unregistered_is_refused(void **state)
 }
 
 /* An engine without writes, and memory that is there already. */
-static void what_cannot_be_registered_is_an_error(void **state)
+TEST(what_cannot_be_registered_is_an_error)
 {
     const struct weft__net_config config = {.engine = "shm", .num_ranks = 1};
     uint64_t memory[2];
@@ -301,17 +301,4 @@ static void what_cannot_be_registered_is_an_error(void **state)
         weft__net_reg(net, WEFT__NET_MAX_REGIONS, memory, sizeof memory, WEFT__NET_HOST_MEMORY),
         WEFT_ERROR_INVALID_ARGUMENT);
     weft__net_close(net);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TESTS_OVER_ENGINES(areas_come_and_go),
-        cmocka_unit_test(numbers_are_free_on_all_ranks),
-        cmocka_unit_test(only_puts_reach_a_device),
-        cmocka_unit_test(messages_for_a_device_are_refused),
-        cmocka_unit_test(what_is_unregistered_is_refused),
-        cmocka_unit_test(what_cannot_be_registered_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

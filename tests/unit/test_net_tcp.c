@@ -144,7 +144,7 @@ static void play_stranger(struct pair *pair, uint64_t *random)
     puppet_hang_up(fd);
 }
 
-static void strangers_harm_nobody(void **state)
+TEST(strangers_harm_nobody)
 {
     enum { NUM_STRANGERS = 10000 };
     struct pair pair;
@@ -163,7 +163,7 @@ static void strangers_harm_nobody(void **state)
     close_pair(&pair);
 }
 
-static void silent_strangers_are_few_and_go(void **state)
+TEST(silent_strangers_are_few_and_go)
 {
     enum { NUM_SILENT = 200, MOST = 80 };
     struct pair pair;
@@ -190,7 +190,7 @@ static void silent_strangers_are_few_and_go(void **state)
     close_pair(&pair);
 }
 
-static void nobody_listens_when_all_are_there(void **state)
+TEST(nobody_listens_when_all_are_there)
 {
     struct pair pair;
     open_pair(&pair);
@@ -204,7 +204,7 @@ static void nobody_listens_when_all_are_there(void **state)
     close_pair(&pair);
 }
 
-static void who_does_not_know_the_secret_is_told_apart(void **state)
+TEST(who_does_not_know_the_secret_is_told_apart)
 {
     struct pair pair;
     open_pair(&pair);
@@ -248,7 +248,7 @@ static void overhear(struct pair *pair, struct weft__tcp_talk *talk, uint8_t pro
     close(to);
 }
 
-static void what_was_overheard_is_worth_nothing(void **state)
+TEST(what_was_overheard_is_worth_nothing)
 {
     struct pair pair;
     struct weft__tcp_talk talk = {.hello = {.magic = 0}};
@@ -269,7 +269,7 @@ static void what_was_overheard_is_worth_nothing(void **state)
 }
 
 /* Who is dialed sends the dialer its own proof. */
-static void a_proof_is_no_answer_to_itself(void **state)
+TEST(a_proof_is_no_answer_to_itself)
 {
     struct pair pair;
     struct weft__tcp_addresses own = {.num = 1};
@@ -293,7 +293,7 @@ static void a_proof_is_no_answer_to_itself(void **state)
 }
 
 /* The same proof for another rank, another number of ranks, another role. */
-static void a_proof_is_of_all_that_was_said(void **state)
+TEST(a_proof_is_of_all_that_was_said)
 {
     const struct weft__tcp_talk talk = {.hello = puppet_hello(0, 1, NUM_RANKS)};
     uint8_t proof[WEFT__MAC_BYTES], other[WEFT__MAC_BYTES];
@@ -313,7 +313,7 @@ static void a_proof_is_of_all_that_was_said(void **state)
 }
 
 /* RFC 4231, case 2. */
-static void macs_are_hmac_sha256(void **state)
+TEST(macs_are_hmac_sha256)
 {
     const struct weft__mac_part parts[] = {{"what do ya want ", 16}, {"for nothing?", 12}};
     static const uint8_t expected[WEFT__MAC_BYTES] = {
@@ -327,7 +327,7 @@ static void macs_are_hmac_sha256(void **state)
 
 /* ---------------------------------------------------------------- addresses */
 
-static void the_first_address_that_works_is_taken(void **state)
+TEST(the_first_address_that_works_is_taken)
 {
     struct pair pair;
     struct weft__tcp_address closed;
@@ -343,7 +343,7 @@ static void the_first_address_that_works_is_taken(void **state)
     close_pair(&pair);
 }
 
-static void a_rank_that_is_not_there_is_named(void **state)
+TEST(a_rank_that_is_not_there_is_named)
 {
     struct pair pair;
     struct weft__tcp_addresses closed = {.num = 1};
@@ -358,7 +358,7 @@ static void a_rank_that_is_not_there_is_named(void **state)
     close_pair(&pair);
 }
 
-static void ranks_meet_over_ipv6(void **state)
+TEST(ranks_meet_over_ipv6)
 {
     struct pair pair;
     struct weft__tcp_addresses v6 = {.num = 0};
@@ -417,7 +417,7 @@ static void drive_until_word(struct pair *pair, uint64_t value)
 }
 
 /* Cut anywhere, on the way. */
-static void messages_come_bit_by_bit(void **state)
+TEST(messages_come_bit_by_bit)
 {
     struct pair pair;
     const int fd = open_with_puppet(&pair);
@@ -454,7 +454,7 @@ static void expect_blame(struct weft__net_header header, size_t num_bytes, const
     close_pair(&pair);
 }
 
-static void headers_are_checked_before_the_payload(void **state)
+TEST(headers_are_checked_before_the_payload)
 {
     struct weft__net_header header = put_header(0);
     header.num_bytes = UINT64_MAX;
@@ -475,7 +475,7 @@ static void headers_are_checked_before_the_payload(void **state)
 }
 
 /* The word of a message that is under way is taken away with its region. */
-static void memory_is_taken_away_under_way(void **state)
+TEST(memory_is_taken_away_under_way)
 {
     for (uint32_t region = 0; region < 2; region++) {
         struct pair pair;
@@ -545,7 +545,7 @@ static void feed(struct weft__tcp_stream *stream, const unsigned char *bytes, si
 
 /* What a peer sends once it is admitted, whatever that is, stays within what is registered (with
  * sanitizers also within the arrays), and leaves no message behind. */
-static void spoiled_streams_harm_nobody(void **state)
+TEST(spoiled_streams_harm_nobody)
 {
     enum { FEW_STREAMS = 5000, MAX_BYTES = 40000, SENT_FROM = 0 };
     static unsigned char bytes[MAX_BYTES];
@@ -584,7 +584,7 @@ static void spoiled_streams_harm_nobody(void **state)
 
 /* ---------------------------------------------------------------- ends */
 
-static void an_end_in_mid_message_is_a_loss(void **state)
+TEST(an_end_in_mid_message_is_a_loss)
 {
     for (int rst = 0; rst < 2; rst++) {
         struct pair pair;
@@ -602,7 +602,7 @@ static void an_end_in_mid_message_is_a_loss(void **state)
 
 /* What the peer said last counts, also where the connection is broken since, and shows it first
  * when something is sent. */
-static void goodbyes_come_before_the_end(void **state)
+TEST(goodbyes_come_before_the_end)
 {
     for (int rst = 0; rst < 2; rst++) {
         struct pair pair;
@@ -630,7 +630,7 @@ static void goodbyes_come_before_the_end(void **state)
 }
 
 /* Nothing of the net is left. */
-static void descriptors_are_closed(void **state)
+TEST(descriptors_are_closed)
 {
     const int num_before = num_descriptors();
     struct pair pair;
@@ -647,29 +647,4 @@ static void descriptors_are_closed(void **state)
     close_pair(&pair);
     close(fd);
     assert_int_equal(num_descriptors(), num_before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(macs_are_hmac_sha256),
-        cmocka_unit_test(a_proof_is_of_all_that_was_said),
-        cmocka_unit_test(strangers_harm_nobody),
-        cmocka_unit_test(silent_strangers_are_few_and_go),
-        cmocka_unit_test(nobody_listens_when_all_are_there),
-        cmocka_unit_test(who_does_not_know_the_secret_is_told_apart),
-        cmocka_unit_test(what_was_overheard_is_worth_nothing),
-        cmocka_unit_test(a_proof_is_no_answer_to_itself),
-        cmocka_unit_test(the_first_address_that_works_is_taken),
-        cmocka_unit_test(a_rank_that_is_not_there_is_named),
-        cmocka_unit_test(ranks_meet_over_ipv6),
-        cmocka_unit_test(messages_come_bit_by_bit),
-        cmocka_unit_test(headers_are_checked_before_the_payload),
-        cmocka_unit_test(memory_is_taken_away_under_way),
-        cmocka_unit_test(spoiled_streams_harm_nobody),
-        cmocka_unit_test(an_end_in_mid_message_is_a_loss),
-        cmocka_unit_test(goodbyes_come_before_the_end),
-        cmocka_unit_test(descriptors_are_closed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,7 @@ static void run(uint32_t timeout_ms, int32_t num_nodes, rank_function function)
     assert_int_equal(ranks_run_with(&options, function), 0);
 }
 
-static void ranks_without_memory_tell_all(void **state)
+TEST(ranks_without_memory_tell_all)
 {
     run(60000, 0, fail_each_allocation);
     run(60000, NUM_RANKS, fail_each_allocation);
@@ -197,14 +197,14 @@ static int fail_to_create(struct ranks_context *context)
     }
 }
 
-static void ranks_without_memory_to_begin_with(void **state)
+TEST(ranks_without_memory_to_begin_with)
 {
     run(300, 0, fail_to_create);
 }
 
 /* ---------------------------------------------------------------- the rendezvous */
 
-static void the_rendezvous_says_that_it_has_none(void **state)
+TEST(the_rendezvous_says_that_it_has_none)
 {
     struct weft__gather gather = {.num_in = 0};
     struct weft__contribution contribution = {
@@ -222,14 +222,4 @@ static void the_rendezvous_says_that_it_has_none(void **state)
     assert_non_null(strstr((const char *)message->body + sizeof header, "the rendezvous"));
     weft__message_release(message);
     weft__gather_drop(&gather);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_without_memory_tell_all),
-        cmocka_unit_test(ranks_without_memory_to_begin_with),
-        cmocka_unit_test(the_rendezvous_says_that_it_has_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void check_names(const struct weft__extent *extents)
     assert_true(share_a_byte(&extents[written], &extents[other]));
 }
 
-static void overlaps_are_found_by_the_byte(void **state)
+TEST(overlaps_are_found_by_the_byte)
 {
     struct rng rng = {1};
     int num_refused = 0;
@@ -95,19 +95,10 @@ static void refuse_end(uint64_t num_rows, uint64_t row_bytes, uint64_t stride_by
     assert_non_null(strstr(weft__last_error(), "end beyond all addresses"));
 }
 
-static void ranges_beyond_all_addresses_are_refused(void **state)
+TEST(ranges_beyond_all_addresses_are_refused)
 {
     refuse_end(1, UINT64_MAX, 0);
     refuse_end(2, 1, UINT64_MAX);
     refuse_end(UINT64_MAX, 2, 0);
     refuse_end(3, 8, UINT64_C(1) << 63);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overlaps_are_found_by_the_byte),
-        cmocka_unit_test(ranges_beyond_all_addresses_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

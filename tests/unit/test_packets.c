@@ -280,7 +280,7 @@ static int exchange_rows(struct ranks_context *context)
     return 0;
 }
 
-static void rows_arrive_and_are_reduced(void **unused)
+TEST(rows_arrive_and_are_reduced)
 {
     for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks++)
         assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, exchange_rows, NULL), 0);
@@ -320,7 +320,7 @@ static int look_into_slots(struct ranks_context *context)
     return 0;
 }
 
-static void slots_hold_what_packets_h_says(void **unused)
+TEST(slots_hold_what_packets_h_says)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, look_into_slots, NULL), 0);
 }
@@ -364,17 +364,7 @@ static int wait_in_vain(struct ranks_context *context)
     return 0;
 }
 
-static void waits_for_packets_end(void **unused)
+TEST(waits_for_packets_end)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, wait_in_vain, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_arrive_and_are_reduced),
-        cmocka_unit_test(slots_hold_what_packets_h_says),
-        cmocka_unit_test(waits_for_packets_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

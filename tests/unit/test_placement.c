@@ -20,7 +20,7 @@ static weft_result place(const int32_t *offsets, const int32_t *ranks,
 static const int32_t offsets[NUM_EXPERTS + 1] = {0, 2, 3, 6};
 
 /* The same rank may have several experts, but each of them once. */
-static void a_rank_that_is_named_twice_for_an_expert_is_refused(void **state)
+TEST(a_rank_that_is_named_twice_for_an_expert_is_refused)
 {
     static const int32_t once[] = {2, 0, 0, 0, 2, 1}, twice[] = {2, 0, 0, 0, 2, 0},
                          twice_at_first[] = {2, 2, 0, 0, 2, 1};
@@ -41,7 +41,7 @@ static void a_rank_that_is_named_twice_for_an_expert_is_refused(void **state)
     weft__placement_destroy(&placement);
 }
 
-static void a_rank_that_is_not_there_is_refused(void **state)
+TEST(a_rank_that_is_not_there_is_refused)
 {
     static const int32_t outside[][6] = {{2, 0, 0, 0, NUM_RANKS, 1}, {2, 0, 0, 0, -1, 1}};
     struct weft__placement placement;
@@ -49,13 +49,4 @@ static void a_rank_that_is_not_there_is_refused(void **state)
         assert_int_equal(place(offsets, outside[i], &placement), WEFT_ERROR_INVALID_ARGUMENT);
         weft__placement_destroy(&placement);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_is_named_twice_for_an_expert_is_refused),
-        cmocka_unit_test(a_rank_that_is_not_there_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static int poll(struct weft__polling *polling, enum weft__cores cores, struct as
     return weft__poll(polling, cores, (struct weft__condition){is_met, asked});
 }
 
-static void a_poll_tells_whether_the_condition_is_met(void **state)
+TEST(a_poll_tells_whether_the_condition_is_met)
 {
     struct weft__polling polling = {0};
     struct asked at_once = {.met_at = 1}, soon = {.met_at = 3}, never = {0};
@@ -41,7 +41,7 @@ static int num_sleeps(struct weft__polling *polling)
     return num;
 }
 
-static void waits_sleep_after_polls_that_did_not_pay(void **state)
+TEST(waits_sleep_after_polls_that_did_not_pay)
 {
     struct weft__polling polling = {0};
     const int expected[] = {1, 3, 7, 15, 31, 63, 127, 255, 255};
@@ -57,7 +57,7 @@ static void waits_sleep_after_polls_that_did_not_pay(void **state)
 }
 
 /* Where there is a core for each rank, it spins all the same: that takes nobody's core. */
-static void a_wait_that_sleeps_does_not_yield_before(void **state)
+TEST(a_wait_that_sleeps_does_not_yield_before)
 {
     struct weft__polling polling = {0};
     struct asked late = {.met_at = 1}, at_once = {.met_at = 1};
@@ -66,14 +66,4 @@ static void a_wait_that_sleeps_does_not_yield_before(void **state)
     assert_false(poll(&polling, WEFT__FEWER_CORES_THAN_RANKS, &late));
     assert_int_equal(late.num_times, 0);
     assert_true(poll(&polling, WEFT__FEWER_CORES_THAN_RANKS, &late));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_poll_tells_whether_the_condition_is_met),
-        cmocka_unit_test(waits_sleep_after_polls_that_did_not_pay),
-        cmocka_unit_test(a_wait_that_sleeps_does_not_yield_before),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static struct seen pids_now(enum ranks_mode mode)
 
 /* ---------------------------------------------------------------- kept, and replaced */
 
-static void processes_are_kept(void **state)
+TEST(processes_are_kept)
 {
     const struct seen processes = pids_now(RANKS_PROCESSES), threads = pids_now(RANKS_THREADS);
     const struct seen again = pids_now(RANKS_PROCESSES);
@@ -69,7 +69,7 @@ static int die(struct ranks_context *context)
     return 0;
 }
 
-static void who_died_is_replaced(void **state)
+TEST(who_died_is_replaced)
 {
     const struct seen before = pids_now(RANKS_PROCESSES);
     const struct ranks_options options = {
@@ -85,7 +85,7 @@ static int fail_as_planned(struct ranks_context *context)
     return 0;
 }
 
-static void who_failed_is_replaced(void **state)
+TEST(who_failed_is_replaced)
 {
     const struct seen before = pids_now(RANKS_PROCESSES);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, fail_as_planned, NULL), 1);
@@ -103,7 +103,7 @@ static int keep_communicator(struct ranks_context *context)
     return 0;
 }
 
-static void communicators_that_are_left_are_failures(void **state)
+TEST(communicators_that_are_left_are_failures)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, keep_communicator, NULL), NUM_RANKS);
     assert_int_equal(ranks_run(RANKS_THREADS, 1, keep_communicator, NULL), 1);
@@ -137,7 +137,7 @@ static int run_quietly(const struct ranks_options *options, rank_function functi
     return num_failed;
 }
 
-static void who_hangs_is_named_and_replaced(void **state)
+TEST(who_hangs_is_named_and_replaced)
 {
     char text[1000];
     const struct ranks_options options = {
@@ -192,7 +192,7 @@ static int block_signal(struct ranks_context *context)
     return 0;
 }
 
-static void nothing_of_the_process_reaches_the_next_run(void **state)
+TEST(nothing_of_the_process_reaches_the_next_run)
 {
     static const rank_function functions[] = {change_process, block_signal};
     for (size_t i = 0; i < 2; i++)
@@ -210,7 +210,7 @@ static int see_environment(struct ranks_context *context)
     return 0;
 }
 
-static void the_environment_is_the_tests(void **state)
+TEST(the_environment_is_the_tests)
 {
     static const char texts[][8] = {"first", "other", ""};
     for (size_t i = 0; i < 3; i++) {
@@ -243,7 +243,7 @@ static int read_and_write(struct ranks_context *context)
     return 0;
 }
 
-static void ranks_have_a_copy_of_the_tests_memory(void **state)
+TEST(ranks_have_a_copy_of_the_tests_memory)
 {
     for (int number = 1; number <= 3; number++) {
         struct plan plan = {number, tests_alloc(100 * sizeof(int))};
@@ -265,7 +265,7 @@ static int share(struct ranks_context *context)
     return 0;
 }
 
-static void shared_memory_is_zero_at_first(void **state)
+TEST(shared_memory_is_zero_at_first)
 {
     const struct ranks_options options = {
         .mode = RANKS_PROCESSES, .num_ranks = NUM_RANKS, .shared_bytes = sizeof(int)};
@@ -287,7 +287,7 @@ static int plan_a_bad_end(struct ranks_context *context)
 }
 
 /* As a leak checker does. In a program of its own, whose end is looked at. */
-static void who_ends_badly_fails_the_program(void **state)
+TEST(who_ends_badly_fails_the_program)
 {
     int status = 0;
     const pid_t pid = fork();
@@ -310,17 +310,5 @@ int main(int argc, char **argv)
     seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (seen == MAP_FAILED)
         return EXIT_FAILURE;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_are_kept),
-        cmocka_unit_test(who_died_is_replaced),
-        cmocka_unit_test(who_failed_is_replaced),
-        cmocka_unit_test(communicators_that_are_left_are_failures),
-        cmocka_unit_test(who_hangs_is_named_and_replaced),
-        cmocka_unit_test(nothing_of_the_process_reaches_the_next_run),
-        cmocka_unit_test(the_environment_is_the_tests),
-        cmocka_unit_test(ranks_have_a_copy_of_the_tests_memory),
-        cmocka_unit_test(shared_memory_is_zero_at_first),
-        cmocka_unit_test(who_ends_badly_fails_the_program),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

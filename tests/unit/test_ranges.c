@@ -81,7 +81,7 @@ static void step_contain(const struct weft__ranges *ranges, const struct oracle 
         inside);
 }
 
-static void agrees_with_a_bitmap(void **state)
+TEST(agrees_with_a_bitmap)
 {
     struct weft__ranges ranges;
     struct oracle oracle = {.num_units = 60};
@@ -108,7 +108,7 @@ static void agrees_with_a_bitmap(void **state)
     weft__ranges_destroy(&ranges);
 }
 
-static void sizes_at_the_limits(void **state)
+TEST(sizes_at_the_limits)
 {
     struct weft__ranges ranges;
     uint64_t offset;
@@ -125,13 +125,4 @@ static void sizes_at_the_limits(void **state)
     assert_true(weft__ranges_contain(&ranges, UNIT, 2 * UNIT));
     assert_false(weft__ranges_contain(&ranges, UNIT, 2 * UNIT + 1));
     weft__ranges_destroy(&ranges);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_a_bitmap),
-        cmocka_unit_test(sizes_at_the_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -257,7 +257,7 @@ static int await_what_is_done(struct ranks_context *context)
 
 /* ---------------------------------------------------------------- tests */
 
-static void rows_arrive(void **state)
+TEST_OVER_ENGINES(rows_arrive)
 {
     const char *engine = *state;
     if (!tests_network_is_there(engine))
@@ -268,7 +268,7 @@ static void rows_arrive(void **state)
     unsetenv("WEFT_NET");
 }
 
-static void puts_that_are_wrong_fail_the_communicator(void **state)
+TEST(puts_that_are_wrong_fail_the_communicator)
 {
     setenv("WEFT_NET", "shm", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_to_neighbour, NULL), 0);
@@ -276,19 +276,9 @@ static void puts_that_are_wrong_fail_the_communicator(void **state)
     unsetenv("WEFT_NET");
 }
 
-static void a_wait_ends_with_the_failure_of_the_communicator(void **state)
+TEST(a_wait_ends_with_the_failure_of_the_communicator)
 {
     setenv("WEFT_NET", "shm", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, await_what_is_done, NULL), 0);
     unsetenv("WEFT_NET");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TESTS_OVER_ENGINES(rows_arrive),
-        cmocka_unit_test(puts_that_are_wrong_fail_the_communicator),
-        cmocka_unit_test(a_wait_ends_with_the_failure_of_the_communicator),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

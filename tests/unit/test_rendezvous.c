@@ -96,7 +96,7 @@ static int meet_among_noise(struct ranks_context *context)
     return 0;
 }
 
-static void noise_does_not_keep_ranks_from_meeting(void **state)
+TEST(noise_does_not_keep_ranks_from_meeting)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_noise, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_PLAYERS, meet_among_noise, NULL), 0);
@@ -162,7 +162,7 @@ static int meet_among_impostors(struct ranks_context *context)
     return is_stranger(context) ? introduce_badly(context) : live(context);
 }
 
-static void bad_hellos_are_turned_away(void **state)
+TEST(bad_hellos_are_turned_away)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_impostors, NULL), 0);
 }
@@ -192,7 +192,7 @@ static int meet_among_silent_ones(struct ranks_context *context)
     return failed;
 }
 
-static void silent_connections_do_not_use_up_the_descriptors(void **state)
+TEST(silent_connections_do_not_use_up_the_descriptors)
 {
     struct rlimit before, low;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -383,7 +383,7 @@ static int be_answered_late(struct ranks_context *context)
     return 0;
 }
 
-static void an_answer_that_comes_late_counts_for_nothing(void **state)
+TEST(an_answer_that_comes_late_counts_for_nothing)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, be_answered_late, NULL), 0);
 }
@@ -402,7 +402,7 @@ static int suffer(struct ranks_context *context)
     return 0;
 }
 
-static void a_rank_that_breaks_the_protocol_counts_as_dead(void **state)
+TEST(a_rank_that_breaks_the_protocol_counts_as_dead)
 {
     for (int kind = SKIPS_A_SEQUENCE; kind < NUM_OFFENCES; kind++) {
         enum offence chosen = (enum offence)kind;
@@ -440,24 +440,11 @@ static int wait_for_the_dead(struct ranks_context *context)
     return 0;
 }
 
-static void a_death_before_the_meeting_is_told_at_once(void **state)
+TEST(a_death_before_the_meeting_is_told_at_once)
 {
     struct ranks_options options = {
         .mode = RANKS_THREADS, .num_ranks = NUM_PLAYERS, .deadline_s = 20};
     assert_int_equal(ranks_run_with(&options, wait_for_the_dead), 0);
     options.mode = RANKS_PROCESSES;
     assert_int_equal(ranks_run_with(&options, wait_for_the_dead), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(noise_does_not_keep_ranks_from_meeting),
-        cmocka_unit_test(bad_hellos_are_turned_away),
-        cmocka_unit_test(silent_connections_do_not_use_up_the_descriptors),
-        cmocka_unit_test(an_answer_that_comes_late_counts_for_nothing),
-        cmocka_unit_test(a_rank_that_breaks_the_protocol_counts_as_dead),
-        cmocka_unit_test(a_death_before_the_meeting_is_told_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

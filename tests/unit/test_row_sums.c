@@ -39,7 +39,7 @@ static void check_drawn_rows(weft__row_sum_mixed_fn *sum_mixed)
     free(rows);
 }
 
-static void every_variant_gives_the_reference_bits(void **unused)
+TEST(every_variant_gives_the_reference_bits)
 {
     each_variant(check_drawn_rows);
 }
@@ -74,12 +74,12 @@ static void check_single_rows(weft__row_sum_mixed_fn *sum_mixed)
     free(rows);
 }
 
-static void a_row_by_itself_is_a_sum(void **unused)
+TEST(a_row_by_itself_is_a_sum)
 {
     each_variant(check_single_rows);
 }
 
-static void all_pairs_of_special_values(void **unused)
+TEST(all_pairs_of_special_values)
 {
     each_variant(check_special_values);
 }
@@ -99,7 +99,7 @@ static void check_in_place(weft__row_sum_mixed_fn *sum_mixed)
     free(rows);
 }
 
-static void a_source_can_be_written_over(void **unused)
+TEST(a_source_can_be_written_over)
 {
     each_variant(check_in_place);
 }
@@ -125,19 +125,7 @@ static void check_two_steps(weft__row_sum_mixed_fn *sum_mixed)
     assert_int_equal(out, 0x3f81); /* 1 + 2^-7 */
 }
 
-static void partial_sums_are_not_rounded(void **unused)
+TEST(partial_sums_are_not_rounded)
 {
     each_variant(check_two_steps);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_variant_gives_the_reference_bits),
-        cmocka_unit_test(all_pairs_of_special_values),
-        cmocka_unit_test(a_row_by_itself_is_a_sum),
-        cmocka_unit_test(a_source_can_be_written_over),
-        cmocka_unit_test(partial_sums_are_not_rounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

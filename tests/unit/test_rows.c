@@ -58,7 +58,7 @@ static void check_variant(weft__row_reduce_fn *reduce)
     free(rows);
 }
 
-static void every_variant_gives_the_reference_bits(void **unused)
+TEST(every_variant_gives_the_reference_bits)
 {
     each_variant(check_variant);
 }
@@ -92,12 +92,12 @@ static void check_pairs_of_all_types(weft__row_reduce_fn *reduce)
         check_pairs(reduce, numbered_reduction(i));
 }
 
-static void all_pairs_of_special_values(void **unused)
+TEST(all_pairs_of_special_values)
 {
     each_variant(check_pairs_of_all_types);
 }
 
-static void fp8_conversion_rounds_to_nearest_even_and_saturates(void **unused)
+TEST(fp8_conversion_rounds_to_nearest_even_and_saturates)
 {
     for (uint32_t code = 0; code < 0x7f; code++) {
         const float value = weft__float_of_fp8((uint8_t)code);
@@ -123,7 +123,7 @@ static void fp8_conversion_rounds_to_nearest_even_and_saturates(void **unused)
     assert_true(isnan(weft__float_of_fp8(0x7f)) && isnan(weft__float_of_fp8(0xff)));
 }
 
-static void fp16_conversion_is_exact_and_rounds_to_nearest_even(void **unused)
+TEST(fp16_conversion_is_exact_and_rounds_to_nearest_even)
 {
     for (uint32_t half = 0; half < 0x7c00; half++) {
         const double value = weft__float_of_fp16((uint16_t)half);
@@ -144,15 +144,4 @@ static void fp16_conversion_is_exact_and_rounds_to_nearest_even(void **unused)
     assert_int_equal(weft__fp16_of_float(-INFINITY), 0xfc00);
     assert_int_equal(weft__fp16_of_float(NAN), 0x7fff);
     assert_int_equal(weft__fp16_of_float(-NAN), 0x7fff);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_variant_gives_the_reference_bits),
-        cmocka_unit_test(all_pairs_of_special_values),
-        cmocka_unit_test(fp8_conversion_rounds_to_nearest_even_and_saturates),
-        cmocka_unit_test(fp16_conversion_is_exact_and_rounds_to_nearest_even),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static void *look(void *argument)
     return NULL;
 }
 
-static void rows_are_there_when_the_signal_is(void **state)
+TEST(rows_are_there_when_the_signal_is)
 {
 #ifdef __SANITIZE_THREAD__
     skip(); /* it takes the newer rows, which are looked at as well, for a race */
@@ -74,12 +74,4 @@ static void rows_are_there_when_the_signal_is(void **state)
     assert_int_equal(num_early, 0);
     assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_there_when_the_signal_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,52 @@
 
 static const int64_t long_ns = 60 * INT64_C(1000000000);
 
-static void config_structs_of_other_versions(void **state)
+struct table_tennis {
+    struct weft__doorbell bells[2];
+    _Atomic uint32_t turn; /* of player turn % 2 */
+};
+
+/* No ring may be lost: each player sleeps until the other has played. */
+static void play(struct table_tennis *table, uint32_t player, uint32_t num_turns)
+{
+    for (uint32_t turn = player; turn < num_turns; turn += 2) {
+        while (atomic_load_explicit(&table->turn, memory_order_acquire) != turn) {
+            uint32_t prepared = weft__doorbell_prepare(&table->bells[player], WEFT__ANY_WORD);
+            if (atomic_load_explicit(&table->turn, memory_order_acquire) == turn)
+                weft__doorbell_cancel(&table->bells[player]);
+            else
+                weft__doorbell_sleep(&table->bells[player], prepared, long_ns);
+        }
+        atomic_store_explicit(&table->turn, turn + 1, memory_order_release);
+        weft__doorbell_ring(&table->bells[1 - player], WEFT__ANY_WORD);
+    }
+}
+
+/* It forks, and therefore comes first, while there are no threads. */
+TEST(rings_reach_other_processes)
+{
+    enum { NUM_TURNS = 20000 };
+    struct table_tennis *table =
+        mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    pid_t other = fork();
+    assert_true(other >= 0);
+    if (other == 0) {
+        alarm(60);
+        play(table, 1, NUM_TURNS);
+        _exit(0);
+    }
+    int status;
+    alarm(60);
+    play(table, 0, NUM_TURNS);
+    waitpid(other, &status, 0);
+    alarm(0);
+    assert_int_equal(status, 0);
+    assert_int_equal(atomic_load(&table->turn), NUM_TURNS);
+    munmap(table, sizeof(*table));
+}
+
+TEST(config_structs_of_other_versions)
 {
     struct {
         weft_comm_config known;
@@ -44,7 +89,7 @@ static void config_structs_of_other_versions(void **state)
                      WEFT_ERROR_INVALID_ARGUMENT);
 }
 
-static void messages_may_quote_the_last_message(void **state)
+TEST(messages_may_quote_the_last_message)
 {
     assert_int_equal(weft__error(WEFT_ERROR_TIMEOUT, "inner %d", 5), WEFT_ERROR_TIMEOUT);
     assert_int_equal(weft__error(WEFT_ERROR_SYSTEM, "outer (%s)", weft__last_error()),
@@ -57,7 +102,7 @@ static void messages_may_quote_the_last_message(void **state)
     assert_in_range(strlen(weft__last_error()), 500, 2000);
 }
 
-static void the_first_failure_stands(void **state)
+TEST(the_first_failure_stands)
 {
     struct weft__status status;
     assert_int_equal(weft__status_init(&status, 4), WEFT_OK);
@@ -94,7 +139,7 @@ static void *sleep_until_failure(void *argument)
     return NULL;
 }
 
-static void a_failure_wakes_all_sleepers(void **state)
+TEST(a_failure_wakes_all_sleepers)
 {
     enum { NUM_ROUNDS = 200, NUM_SLEEPERS = 3 };
     for (int round = 0; round < NUM_ROUNDS; round++) {
@@ -119,7 +164,7 @@ static void a_failure_wakes_all_sleepers(void **state)
     }
 }
 
-static void a_sleep_ends_at_its_deadline(void **state)
+TEST(a_sleep_ends_at_its_deadline)
 {
     struct weft__doorbell bell = {0};
     uint32_t prepared = weft__doorbell_prepare(&bell, WEFT__ANY_WORD);
@@ -129,50 +174,6 @@ static void a_sleep_ends_at_its_deadline(void **state)
     prepared = weft__doorbell_prepare(&bell, WEFT__ANY_WORD);
     weft__doorbell_sleep(&bell, prepared, -1);
     assert_int_equal(weft__doorbell_num_sleepers(&bell), 0);
-}
-
-struct table_tennis {
-    struct weft__doorbell bells[2];
-    _Atomic uint32_t turn; /* of player turn % 2 */
-};
-
-/* No ring may be lost: each player sleeps until the other has played. */
-static void play(struct table_tennis *table, uint32_t player, uint32_t num_turns)
-{
-    for (uint32_t turn = player; turn < num_turns; turn += 2) {
-        while (atomic_load_explicit(&table->turn, memory_order_acquire) != turn) {
-            uint32_t prepared = weft__doorbell_prepare(&table->bells[player], WEFT__ANY_WORD);
-            if (atomic_load_explicit(&table->turn, memory_order_acquire) == turn)
-                weft__doorbell_cancel(&table->bells[player]);
-            else
-                weft__doorbell_sleep(&table->bells[player], prepared, long_ns);
-        }
-        atomic_store_explicit(&table->turn, turn + 1, memory_order_release);
-        weft__doorbell_ring(&table->bells[1 - player], WEFT__ANY_WORD);
-    }
-}
-
-static void rings_reach_other_processes(void **state)
-{
-    enum { NUM_TURNS = 20000 };
-    struct table_tennis *table =
-        mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(table, MAP_FAILED);
-    pid_t other = fork();
-    assert_true(other >= 0);
-    if (other == 0) {
-        alarm(60);
-        play(table, 1, NUM_TURNS);
-        _exit(0);
-    }
-    int status;
-    alarm(60);
-    play(table, 0, NUM_TURNS);
-    waitpid(other, &status, 0);
-    alarm(0);
-    assert_int_equal(status, 0);
-    assert_int_equal(atomic_load(&table->turn), NUM_TURNS);
-    munmap(table, sizeof(*table));
 }
 
 /* Whether a ring of [begin, end) reaches one who sleeps for `word`. */
@@ -186,7 +187,7 @@ static int ring_wakes(uint64_t word, uint64_t begin, uint64_t end)
     return is_awake;
 }
 
-static void rings_wake_who_waits_for_a_word_of_theirs(void **state)
+TEST(rings_wake_who_waits_for_a_word_of_theirs)
 {
     assert_false(ring_wakes(792, 800, 840));
     assert_true(ring_wakes(800, 800, 840));
@@ -196,19 +197,4 @@ static void rings_wake_who_waits_for_a_word_of_theirs(void **state)
     struct weft__doorbell nobody = {0};
     weft__doorbell_ring_words(&nobody, 800, 840);
     assert_int_equal(atomic_load(&nobody.num_rings), 0);
-}
-
-int main(void)
-{
-    /* The one that forks comes first, while there are no threads. */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings_reach_other_processes),
-        cmocka_unit_test(config_structs_of_other_versions),
-        cmocka_unit_test(messages_may_quote_the_last_message),
-        cmocka_unit_test(the_first_failure_stands),
-        cmocka_unit_test(a_failure_wakes_all_sleepers),
-        cmocka_unit_test(a_sleep_ends_at_its_deadline),
-        cmocka_unit_test(rings_wake_who_waits_for_a_word_of_theirs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static int say_nothing(struct ranks_context *context)
     return 0;
 }
 
-static void who_says_nothing_is_dropped(void **state)
+TEST(who_says_nothing_is_dropped)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 1, say_nothing, NULL), 0);
 }
@@ -114,24 +114,14 @@ static void run_with_descriptors(rank_function function)
     assert_int_equal(ranks_run(RANKS_THREADS, 1, function, NULL), 0);
 }
 
-static void of_too_many_the_longest_waiting_are_dropped(void **state)
+TEST(of_too_many_the_longest_waiting_are_dropped)
 {
     run_with_descriptors(come_in_numbers);
     if (is_too_slow)
         skip();
 }
 
-static void members_do_not_count_as_strangers(void **state)
+TEST(members_do_not_count_as_strangers)
 {
     run_with_descriptors(come_as_members);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_says_nothing_is_dropped),
-        cmocka_unit_test(of_too_many_the_longest_waiting_are_dropped),
-        cmocka_unit_test(members_do_not_count_as_strangers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

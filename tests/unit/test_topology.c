@@ -70,7 +70,7 @@ static void check_keys(const uint64_t *keys, int32_t num_ranks)
     weft__topology_destroy(&topology);
 }
 
-static void every_placement_of_few_ranks(void **state)
+TEST(every_placement_of_few_ranks)
 {
     for (int32_t num_ranks = 1; num_ranks <= 6; num_ranks++) {
         uint64_t num_placements = 1;
@@ -85,7 +85,7 @@ static void every_placement_of_few_ranks(void **state)
     }
 }
 
-static void nodes_of_different_sizes_have_partial_rails(void **state)
+TEST(nodes_of_different_sizes_have_partial_rails)
 {
     const uint64_t keys[] = {7, 7, 7, 9, 9};
     struct weft__topology topology;
@@ -101,13 +101,4 @@ static void nodes_of_different_sizes_have_partial_rails(void **state)
     assert_int_equal(info.rank_idx, 1);
     assert_int_equal(weft__topology_world_rank(&topology, 4, WEFT_TEAM_RAIL, 0), 1);
     weft__topology_destroy(&topology);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_placement_of_few_ranks),
-        cmocka_unit_test(nodes_of_different_sizes_have_partial_rails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

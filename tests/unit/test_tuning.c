@@ -16,12 +16,14 @@ static char path[] = "/tmp/weft-tuning-XXXXXX";
 
 static int open_file(void **state)
 {
+    (void)state;
     const int fd = mkstemp(path);
     return fd < 0 || close(fd) != 0;
 }
 
 static int remove_file(void **state)
 {
+    (void)state;
     return unlink(path);
 }
 
@@ -34,7 +36,7 @@ static weft_result read_text(const char *text, struct weft__tuning *tuning)
     return weft__tuning_read(path, &cuda_of_4, tuning);
 }
 
-static void rows_of_this_communicator(void **state)
+TEST(rows_of_this_communicator)
 {
     static const char text[] = "# made by hand\n"
                                "\n"
@@ -70,7 +72,7 @@ static void assert_refused(const char *row, const char *said)
         fail_msg("\"%s\": the message lacks \"%s\": %s", row, said, weft__last_error());
 }
 
-static void bad_lines(void **state)
+TEST(bad_lines)
 {
     assert_refused("cuda 4 all_reduce 1K oneshot 0", "less than 7 fields");
     assert_refused("cuda", "less than 7 fields");
@@ -99,7 +101,7 @@ static void bad_lines(void **state)
     assert_refused("cpu 2 all_reduce 1K oneshot x 0", "blocks is \"x\"");
 }
 
-static void too_many_rows(void **state)
+TEST(too_many_rows)
 {
     static const char row[] = "cuda 4 all_reduce 1K oneshot 0 0\n";
     enum { ROW_CHARS = sizeof row - 1 };
@@ -114,7 +116,7 @@ static void too_many_rows(void **state)
     assert_int_equal(tuning.num_rows, WEFT__TUNING_MAX_ROWS);
 }
 
-static void no_file(void **state)
+TEST(no_file)
 {
     struct weft__tuning tuning;
     assert_int_equal(weft__tuning_read("/nonexistent/table", &cuda_of_4, &tuning),
@@ -134,7 +136,7 @@ static void assert_file_refused(const char *file, const char *said)
 }
 
 /* Reading any of these would not end. */
-static void files_without_an_end(void **state)
+TEST(files_without_an_end)
 {
     static const char lines[] = "# comments\n";
     assert_file_refused("/dev/zero", "/dev/zero is no regular file");
@@ -152,12 +154,5 @@ static void files_without_an_end(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_this_communicator),
-        cmocka_unit_test(bad_lines),
-        cmocka_unit_test(too_many_rows),
-        cmocka_unit_test(no_file),
-        cmocka_unit_test(files_without_an_end),
-    };
-    return cmocka_run_group_tests(tests, open_file, remove_file);
+    return tests_run(open_file, remove_file);
 }

@@ -24,7 +24,7 @@ static void assert_answer(struct weft__waits *waits, uint64_t exchange, int32_t 
     assert_answer(waits, exchange, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t),             \
                   (int32_t[]){__VA_ARGS__})
 
-static void who_does_not_wait_says_so(void **state)
+TEST(who_does_not_wait_says_so)
 {
     struct weft__waits waits;
     struct weft__wait_entry entry = entry_of(3, 256);
@@ -37,7 +37,7 @@ static void who_does_not_wait_says_so(void **state)
     weft__waits_destroy(&waits);
 }
 
-static void waits_in_the_exchange_asked_about_are_all_told(void **state)
+TEST(waits_in_the_exchange_asked_about_are_all_told)
 {
     struct weft__waits waits;
     struct weft__wait_entry entries[] = {entry_of(1, 256), entry_of(2, 512), entry_of(3, 256),
@@ -58,7 +58,7 @@ static void waits_in_the_exchange_asked_about_are_all_told(void **state)
     weft__waits_destroy(&waits);
 }
 
-static void failed_waits_stay_and_come_first(void **state)
+TEST(failed_waits_stay_and_come_first)
 {
     struct weft__waits waits;
     const struct weft__wait later = {.rank = 7, .exchange = 256};
@@ -80,7 +80,7 @@ static void failed_waits_stay_and_come_first(void **state)
     weft__waits_destroy(&waits);
 }
 
-static void an_answer_has_room_for_some_waits(void **state)
+TEST(an_answer_has_room_for_some_waits)
 {
     enum { NUM_ENTRIES = WEFT__MAX_LISTED_WAITS + 4 };
     struct weft__waits waits;
@@ -100,7 +100,7 @@ static void an_answer_has_room_for_some_waits(void **state)
     weft__waits_destroy(&waits);
 }
 
-static void lists_that_make_no_sense_are_found_out(void **state)
+TEST(lists_that_make_no_sense_are_found_out)
 {
     struct weft__wait_list list = {.num_waits = 0};
     assert_true(weft__wait_list_is_valid(&list, 4));
@@ -114,16 +114,4 @@ static void lists_that_make_no_sense_are_found_out(void **state)
     assert_false(weft__wait_list_is_valid(&list, 4));
     list.num_waits = -1;
     assert_false(weft__wait_list_is_valid(&list, 4));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_does_not_wait_says_so),
-        cmocka_unit_test(waits_in_the_exchange_asked_about_are_all_told),
-        cmocka_unit_test(failed_waits_stay_and_come_first),
-        cmocka_unit_test(an_answer_has_room_for_some_waits),
-        cmocka_unit_test(lists_that_make_no_sense_are_found_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,15 +51,7 @@ static int unregister_beside_a_late_rank(struct ranks_context *context)
     return 0;
 }
 
-static void who_has_unregistered_is_mapped_by_nobody(void **state)
+TEST(who_has_unregistered_is_mapped_by_nobody)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, unregister_beside_a_late_rank, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_unregistered_is_mapped_by_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

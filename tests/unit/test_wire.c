@@ -53,7 +53,7 @@ static void check_frame(const struct weft__frame *frame, uint32_t seed, size_t b
     weft__message_release(message);
 }
 
-static void frames_of_all_sizes_keep_their_order(void **state)
+TEST(frames_of_all_sizes_keep_their_order)
 {
     static const size_t sizes[] = {0, 1, 15, 4080, 4081, 100000, 3, MAX_BODY_BYTES, 0, 17};
     enum { NUM_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
@@ -78,7 +78,7 @@ static void frames_of_all_sizes_keep_their_order(void **state)
     close_pair(&pair);
 }
 
-static void a_frame_may_come_byte_by_byte(void **state)
+TEST(a_frame_may_come_byte_by_byte)
 {
     struct pair pair = make_pair();
     struct weft__frame frame;
@@ -95,7 +95,7 @@ static void a_frame_may_come_byte_by_byte(void **state)
     close_pair(&pair);
 }
 
-static void what_came_before_the_end_is_delivered(void **state)
+TEST(what_came_before_the_end_is_delivered)
 {
     struct pair pair = make_pair();
     struct weft__frame frame;
@@ -125,7 +125,7 @@ static void check_garbage(struct weft__frame_header header)
     close_pair(&pair);
 }
 
-static void impossible_headers_are_garbage(void **state)
+TEST(impossible_headers_are_garbage)
 {
     check_garbage((struct weft__frame_header){.type = 0});
     check_garbage((struct weft__frame_header){.type = WEFT__NUM_FRAME_TYPES});
@@ -136,7 +136,7 @@ static void impossible_headers_are_garbage(void **state)
         (struct weft__frame_header){.type = WEFT__FRAME_GATHER, .body_bytes = UINT64_MAX});
 }
 
-static void every_frame_type_is_carried(void **state)
+TEST(every_frame_type_is_carried)
 {
     struct pair pair = make_pair();
     const struct weft__answer answer = {
@@ -159,7 +159,7 @@ static void every_frame_type_is_carried(void **state)
     close_pair(&pair);
 }
 
-static void several_wires_share_a_message(void **state)
+TEST(several_wires_share_a_message)
 {
     enum { NUM_PAIRS = 4 };
     struct pair pairs[NUM_PAIRS];
@@ -179,17 +179,4 @@ static void several_wires_share_a_message(void **state)
         check_frame(&frame, 3, MAX_BODY_BYTES);
         close_pair(&pairs[index]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_of_all_sizes_keep_their_order),
-        cmocka_unit_test(a_frame_may_come_byte_by_byte),
-        cmocka_unit_test(what_came_before_the_end_is_delivered),
-        cmocka_unit_test(impossible_headers_are_garbage),
-        cmocka_unit_test(every_frame_type_is_carried),
-        cmocka_unit_test(several_wires_share_a_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

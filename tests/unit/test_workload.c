@@ -16,7 +16,7 @@
 
 /* ---------------------------------------------------------------- random numbers */
 
-static void hash_is_splitmix64(void **state)
+TEST(hash_is_splitmix64)
 {
     /* The first outputs of the published generator for the seed 1234567. */
     struct rng rng = {1234567};
@@ -25,7 +25,7 @@ static void hash_is_splitmix64(void **state)
     assert_true(rng_next(&rng) == 9817491932198370423u);
 }
 
-static void draws_stay_in_range(void **state)
+TEST(draws_stay_in_range)
 {
     struct rng rng = {7};
     double sum = 0, square_sum = 0;
@@ -79,7 +79,7 @@ static double max_over_mean_load(const struct routes *routes)
     return (double)max_load * NUM_EXPERTS / (NUM_TOKENS * NUM_TOPK);
 }
 
-static void routes_are_distinct_and_ordered(void **state)
+TEST(routes_are_distinct_and_ordered)
 {
     struct routes *routes = route(0.5f);
     for (size_t t = 0; t < NUM_TOKENS; t++) {
@@ -101,7 +101,7 @@ static void routes_are_distinct_and_ordered(void **state)
     free(routes);
 }
 
-static void weights_of_all_experts_add_up_to_1(void **state)
+TEST(weights_of_all_experts_add_up_to_1)
 {
     struct router_config config = {.seed = 3, .num_experts = 5, .num_topk = 5, .skew = 2};
     struct router *router = router_create(&config);
@@ -117,7 +117,7 @@ static void weights_of_all_experts_add_up_to_1(void **state)
     router_destroy(router);
 }
 
-static void any_rank_can_recompute_any_token(void **state)
+TEST(any_rank_can_recompute_any_token)
 {
     struct routes *all = route(0);
     struct router_config config = default_config(0);
@@ -135,7 +135,7 @@ static void any_rank_can_recompute_any_token(void **state)
     free(all);
 }
 
-static void seeds_differ(void **state)
+TEST(seeds_differ)
 {
     struct routes *first = route(0);
     struct router_config config = default_config(0);
@@ -148,7 +148,7 @@ static void seeds_differ(void **state)
     free(first);
 }
 
-static void skew_moves_load(void **state)
+TEST(skew_moves_load)
 {
     const float skews[] = {0, 0.5f, 1, 2};
     const double at_least[] = {1, 2.5, 4.5, 7}, below[] = {1.4, 4.5, 7, 11};
@@ -161,7 +161,7 @@ static void skew_moves_load(void **state)
     }
 }
 
-static void refuses_impossible_routers(void **state)
+TEST(refuses_impossible_routers)
 {
     struct router_config configs[] = {default_config(0), default_config(0), default_config(0),
                                       default_config(-1), default_config(NAN)};
@@ -177,7 +177,7 @@ static void refuses_impossible_routers(void **state)
 
 /* ---------------------------------------------------------------- payload */
 
-static void rows_depend_on_seed_token_and_plane(void **state)
+TEST(rows_depend_on_seed_token_and_plane)
 {
     const struct payload payload = {.seed = 1, .dtype = WEFT_UINT8};
     const struct payload reseeded = {.seed = 2, .dtype = WEFT_UINT8};
@@ -192,7 +192,7 @@ static void rows_depend_on_seed_token_and_plane(void **state)
         assert_memory_not_equal(row, other[i], sizeof row);
 }
 
-static void rows_are_written_exactly(void **state)
+TEST(rows_are_written_exactly)
 {
     const struct payload payload = {.seed = 1, .dtype = WEFT_UINT8};
     unsigned char whole[64], part[64];
@@ -206,7 +206,7 @@ static void rows_are_written_exactly(void **state)
     }
 }
 
-static void numbers_are_moderate_and_survive_the_round_trip(void **state)
+TEST(numbers_are_moderate_and_survive_the_round_trip)
 {
     const weft_dtype kinds[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32};
     enum { NUM_ELEMENTS = 1001 };
@@ -229,7 +229,7 @@ static void numbers_are_moderate_and_survive_the_round_trip(void **state)
 
 /* ---------------------------------------------------------------- figures */
 
-static void figures_are_min_median_max(void **state)
+TEST(figures_are_min_median_max)
 {
     double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2}, one[] = {5};
     struct figures of_odd = figures_of(odd, 3), of_even = figures_of(even, 4),
@@ -262,7 +262,7 @@ static void log_of_progress(enum progress_visibility visibility, int64_t quiet_n
     fclose(file);
 }
 
-static void progress_is_told_off_a_terminal_too(void **state)
+TEST(progress_is_told_off_a_terminal_too)
 {
     char text[512];
     log_of_progress(PROGRESS_SHOWN, 0, text, sizeof text);
@@ -272,24 +272,4 @@ static void progress_is_told_off_a_terminal_too(void **state)
     assert_string_equal(text, "");
     log_of_progress(PROGRESS_SHOWN, INT64_C(3600000000000), text, sizeof text);
     assert_string_equal(text, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hash_is_splitmix64),
-        cmocka_unit_test(draws_stay_in_range),
-        cmocka_unit_test(routes_are_distinct_and_ordered),
-        cmocka_unit_test(weights_of_all_experts_add_up_to_1),
-        cmocka_unit_test(any_rank_can_recompute_any_token),
-        cmocka_unit_test(seeds_differ),
-        cmocka_unit_test(skew_moves_load),
-        cmocka_unit_test(refuses_impossible_routers),
-        cmocka_unit_test(rows_depend_on_seed_token_and_plane),
-        cmocka_unit_test(rows_are_written_exactly),
-        cmocka_unit_test(numbers_are_moderate_and_survive_the_round_trip),
-        cmocka_unit_test(figures_are_min_median_max),
-        cmocka_unit_test(progress_is_told_off_a_terminal_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ enum { NUM_RANKS = 3, COUNT = 5000, MAX_ELEMENT_BYTES = 8, MAX_BYTES = COUNT * M
 static unsigned char inputs[NUM_RANKS][NUM_RANKS * MAX_BYTES];
 static unsigned char output[NUM_RANKS * MAX_BYTES], expected[NUM_RANKS * MAX_BYTES];
 
-static void any_part_is_that_of_the_whole(void **state)
+TEST(any_part_is_that_of_the_whole)
 {
     for (int dtype = 0; dtype < NUM_DTYPES; dtype++) {
         const struct element_source source = {3, (weft_dtype)dtype, ELEMENTS_NUMBERS};
@@ -76,7 +76,7 @@ static void fill_inputs(const struct element_source *source, uint64_t count)
 static const weft_dtype float_dtypes[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32, WEFT_FP8_E4M3};
 enum { NUM_FLOAT_DTYPES = sizeof float_dtypes / sizeof *float_dtypes };
 
-static void floats_are_reduced_in_order_in_fp32(void **state)
+TEST(floats_are_reduced_in_order_in_fp32)
 {
     for (int d = 0; d < NUM_FLOAT_DTYPES; d++) {
         const struct element_source source = {5, float_dtypes[d], ELEMENTS_NUMBERS};
@@ -89,7 +89,7 @@ static void floats_are_reduced_in_order_in_fp32(void **state)
 }
 
 /* Values that cancel, NaNs, infinities, zeros of both signs, subnormals, and any bits. */
-static void any_floats_are_reduced_in_order_in_fp32(void **state)
+TEST(any_floats_are_reduced_in_order_in_fp32)
 {
     const void *const rows[NUM_RANKS] = {inputs[0], inputs[1], inputs[2]};
     for (int i = 0; i < NUM_FLOAT_DTYPES * NUM_REDUCE_OPS * COLL_NUM_VALUES; i++) {
@@ -103,7 +103,7 @@ static void any_floats_are_reduced_in_order_in_fp32(void **state)
     }
 }
 
-static void doubles_are_reduced_in_fp64(void **state)
+TEST(doubles_are_reduced_in_fp64)
 {
     const struct element_source source = {5, WEFT_FP64, ELEMENTS_NUMBERS};
     double values[NUM_RANKS], result;
@@ -118,7 +118,7 @@ static void doubles_are_reduced_in_fp64(void **state)
     }
 }
 
-static void integers_wrap_around_before_they_are_divided(void **state)
+TEST(integers_wrap_around_before_they_are_divided)
 {
     const struct element_source source = {5, WEFT_INT32, ELEMENTS_NUMBERS};
     int num_wrapped = 0;
@@ -138,7 +138,7 @@ static void integers_wrap_around_before_they_are_divided(void **state)
     assert_true(num_wrapped > 0);
 }
 
-static void bytes_are_unsigned(void **state)
+TEST(bytes_are_unsigned)
 {
     const struct element_source source = {5, WEFT_UINT8, ELEMENTS_NUMBERS};
     fill_inputs(&source, COUNT);
@@ -149,7 +149,7 @@ static void bytes_are_unsigned(void **state)
     }
 }
 
-static void whole_numbers_have_exact_sums(void **state)
+TEST(whole_numbers_have_exact_sums)
 {
     const struct element_source source = {5, WEFT_BF16, ELEMENTS_WHOLE};
     fill_inputs(&source, COUNT);
@@ -193,7 +193,7 @@ static void move_rows(const struct collective *collective, size_t rank)
                         expected);
 }
 
-static void outputs_are_known_in_any_pieces(void **state)
+TEST(outputs_are_known_in_any_pieces)
 {
     const uint64_t piece_bytes = 1234; /* crosses rows */
     for (int kind = 0; kind < WEFT_NUM_COLLECTIVES; kind++) {
@@ -210,7 +210,7 @@ static void outputs_are_known_in_any_pieces(void **state)
     }
 }
 
-static void sizes_are_those_of_nccl_tests(void **state)
+TEST(sizes_are_those_of_nccl_tests)
 {
     const struct {
         weft_collective kind;
@@ -231,7 +231,7 @@ static void sizes_are_those_of_nccl_tests(void **state)
     }
 }
 
-static void wrong_elements_are_counted(void **state)
+TEST(wrong_elements_are_counted)
 {
     const struct element_source source = {1, WEFT_FP16, ELEMENTS_BITS};
     uint64_t first_wrong = 0;
@@ -243,21 +243,4 @@ static void wrong_elements_are_counted(void **state)
     output[2 * 815 + 1] ^= 1; /* of the same element */
     assert_int_equal(elements_count_wrong(WEFT_FP16, output, expected, COUNT, &first_wrong), 2);
     assert_int_equal(first_wrong, 815);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_part_is_that_of_the_whole),
-        cmocka_unit_test(floats_are_reduced_in_order_in_fp32),
-        cmocka_unit_test(any_floats_are_reduced_in_order_in_fp32),
-        cmocka_unit_test(doubles_are_reduced_in_fp64),
-        cmocka_unit_test(integers_wrap_around_before_they_are_divided),
-        cmocka_unit_test(bytes_are_unsigned),
-        cmocka_unit_test(whole_numbers_have_exact_sums),
-        cmocka_unit_test(outputs_are_known_in_any_pieces),
-        cmocka_unit_test(sizes_are_those_of_nccl_tests),
-        cmocka_unit_test(wrong_elements_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

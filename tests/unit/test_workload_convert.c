@@ -75,14 +75,14 @@ static void check_round_special(const struct format *format)
         assert_int_equal(format->round(fp32_from_bits(nans[i])), 0x7fff);
 }
 
-static void bf16_conversion_follows_its_definition(void **state)
+TEST(bf16_conversion_follows_its_definition)
 {
     check_widen(&bf16);
     check_round_at_middles(&bf16);
     check_round_special(&bf16);
 }
 
-static void fp16_conversion_follows_its_definition(void **state)
+TEST(fp16_conversion_follows_its_definition)
 {
     check_widen(&fp16);
     check_round_at_middles(&fp16);
@@ -96,7 +96,7 @@ static double fp8_magnitude(int bits)
     return exponent > 0 ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
 }
 
-static void fp8_conversion_follows_its_definition(void **state)
+TEST(fp8_conversion_follows_its_definition)
 {
     const int nan = 0x7f;
     for (int bits = 0; bits < nan; bits++) {
@@ -121,7 +121,7 @@ static void fp8_conversion_follows_its_definition(void **state)
 }
 
 /* Over all of fp32, in steps that share no factor with it: larger values never round lower. */
-static void rounding_is_monotone(void **state)
+TEST(rounding_is_monotone)
 {
     uint16_t last_bf16 = 0, last_fp16 = 0, last_fp8 = 0;
     for (uint32_t bits = 0; bits <= 0x7f800000u; bits += 251) {
@@ -133,15 +133,4 @@ static void rounding_is_monotone(void **state)
         last_fp16 = fp16_from_fp32(value);
         last_fp8 = fp8_from_fp32(value);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_conversion_follows_its_definition),
-        cmocka_unit_test(fp16_conversion_follows_its_definition),
-        cmocka_unit_test(fp8_conversion_follows_its_definition),
-        cmocka_unit_test(rounding_is_monotone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

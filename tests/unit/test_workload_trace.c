@@ -66,7 +66,7 @@ static struct trace *open_trace(struct trace_file *file, char error[TRACE_ERROR_
     return trace;
 }
 
-static void trace_gives_what_was_written(void **state)
+TEST(trace_gives_what_was_written)
 {
     char error[TRACE_ERROR_BYTES];
     struct trace_file file = good_trace(1);
@@ -90,7 +90,7 @@ static void trace_gives_what_was_written(void **state)
     trace_close(trace);
 }
 
-static void trace_without_weights_weighs_evenly(void **state)
+TEST(trace_without_weights_weighs_evenly)
 {
     char error[TRACE_ERROR_BYTES];
     struct trace_file file = good_trace(0);
@@ -106,7 +106,7 @@ static void trace_without_weights_weighs_evenly(void **state)
     trace_close(trace);
 }
 
-static void shares_of_ranks_tile_the_trace(void **state)
+TEST(shares_of_ranks_tile_the_trace)
 {
     const struct trace trace = {.num_tokens = 8222};
     for (int32_t num_ranks = 1; num_ranks < 20; num_ranks++) {
@@ -121,7 +121,7 @@ static void shares_of_ranks_tile_the_trace(void **state)
 }
 
 /* Each defect is told by a message that names the file and holds the given words. */
-static void corrupt_traces_are_refused(void **state)
+TEST(corrupt_traces_are_refused)
 {
     const struct {
         size_t offset;
@@ -156,7 +156,7 @@ static void corrupt_traces_are_refused(void **state)
     }
 }
 
-static void truncated_traces_are_refused(void **state)
+TEST(truncated_traces_are_refused)
 {
     struct trace_file whole = good_trace(1);
     for (size_t num_bytes = 0; num_bytes < whole.num_bytes; num_bytes++) {
@@ -168,24 +168,11 @@ static void truncated_traces_are_refused(void **state)
     }
 }
 
-static void missing_traces_are_refused(void **state)
+TEST(missing_traces_are_refused)
 {
     char error[TRACE_ERROR_BYTES];
     assert_null(trace_open("/tmp/weft/no/such.trace", error));
     assert_string_equal(error, "trace /tmp/weft/no/such.trace: No such file or directory");
     assert_null(trace_open("/tmp", error));
     assert_string_equal(error, "trace /tmp: not a regular file");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trace_gives_what_was_written),
-        cmocka_unit_test(trace_without_weights_weighs_evenly),
-        cmocka_unit_test(shares_of_ranks_tile_the_trace),
-        cmocka_unit_test(corrupt_traces_are_refused),
-        cmocka_unit_test(truncated_traces_are_refused),
-        cmocka_unit_test(missing_traces_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ static void check_call(CUresult result, const char *call, int line)
 
 static int open_gpu(void **state)
 {
+    (void)state;
     CUdevice device;
     CUcontext context;
     CUlibrary library;
@@ -63,6 +64,7 @@ static int open_gpu(void **state)
 
 static int close_gpu(void **state)
 {
+    (void)state;
     CHECK_CALL(weft__cu.mem_free(gpu.memory));
     return 0;
 }
@@ -111,7 +113,7 @@ static void sum_on_gpu(void)
     copy_to_host();
 }
 
-static void a_gpu_gives_the_reference_bits(void **state)
+TEST(a_gpu_gives_the_reference_bits)
 {
     uint64_t random = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
@@ -121,7 +123,7 @@ static void a_gpu_gives_the_reference_bits(void **state)
     }
 }
 
-static void all_pairs_of_special_values(void **state)
+TEST(all_pairs_of_special_values)
 {
     for (int i = 0; i < NUM_MIXED_SUMS; i++) {
         pair_special_values(&rows, mixed_sum(i));
@@ -130,7 +132,7 @@ static void all_pairs_of_special_values(void **state)
     }
 }
 
-static void a_source_can_be_written_over(void **state)
+TEST(a_source_can_be_written_over)
 {
     uint64_t random = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
@@ -180,7 +182,7 @@ static void check_results(struct weft_reduction reduction, int64_t num_elements)
     }
 }
 
-static void reductions_give_the_reference_bits(void **state)
+TEST(reductions_give_the_reference_bits)
 {
     uint64_t random = 1;
     for (int i = 0; i < NUM_REDUCTIONS * NUM_TRIALS; i++) {
@@ -193,7 +195,7 @@ static void reductions_give_the_reference_bits(void **state)
     }
 }
 
-static void copies_of_any_alignment(void **state)
+TEST(copies_of_any_alignment)
 {
     const struct weft_reduction bytes = {WEFT_UINT8, WEFT_REDUCTION_SUM};
     uint64_t random = 1;
@@ -209,15 +211,8 @@ static void copies_of_any_alignment(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_gives_the_reference_bits),
-        cmocka_unit_test(all_pairs_of_special_values),
-        cmocka_unit_test(a_source_can_be_written_over),
-        cmocka_unit_test(reductions_give_the_reference_bits),
-        cmocka_unit_test(copies_of_any_alignment),
-    };
     tests_choose_machine();
     if (!tests_on_cuda())
         return 77; /* tests take no GPU unasked */
-    return cmocka_run_group_tests(tests, open_gpu, close_gpu);
+    return tests_run(open_gpu, close_gpu);
 }

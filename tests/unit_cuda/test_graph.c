@@ -126,6 +126,7 @@ static weft_comm comms[2];
 
 static int open_streams(void **state)
 {
+    (void)state;
     memset(natives, 0, sizeof natives);
     memset(streams, 0, sizeof streams);
     for (int i = 0; i < NUM_STREAMS; i++) {
@@ -139,6 +140,7 @@ static int open_streams(void **state)
 
 static int close_streams(void **state)
 {
+    (void)state;
     for (int i = 0; i < NUM_STREAMS; i++)
         weft__cuda_comms_close(&streams[i].comms);
     return num_graphs == 0 && num_execs == 0 ? 0 : -1;
@@ -174,8 +176,10 @@ static weft_result launch_on(weft_graph *graph, int stream_idx)
 
 /* ---------------------------------------------------------------- cases */
 
+#define CASE(name) TEST_AS(name, cmocka_unit_test_setup_teardown(name, open_streams, close_streams))
+
 /* Another stream takes part in the first capture; a second one goes on at the same time. */
-static void streams_answer_for_what_a_graph_recorded(void **state)
+CASE(streams_answer_for_what_a_graph_recorded)
 {
     begin(0);
     begin(1);
@@ -198,7 +202,7 @@ static void streams_answer_for_what_a_graph_recorded(void **state)
     weft__cuda_graphs.destroy(second);
 }
 
-static void a_communicator_that_goes_is_forgotten(void **state)
+CASE(a_communicator_that_goes_is_forgotten)
 {
     begin(0);
     record_operation(0, &comms[0]);
@@ -214,7 +218,7 @@ static void a_communicator_that_goes_is_forgotten(void **state)
     weft__cuda_graphs.destroy(graph);
 }
 
-static void other_captures_are_none_of_its(void **state)
+CASE(other_captures_are_none_of_its)
 {
     begin(0);
     natives[1].capture_id = ++last_capture_id; /* by CUDA's own functions */
@@ -230,7 +234,7 @@ static void other_captures_are_none_of_its(void **state)
     weft__cuda_graphs.destroy(end(1));
 }
 
-static void only_the_thread_that_began_can_end(void **state)
+CASE(only_the_thread_that_began_can_end)
 {
     weft_graph *graph = NULL;
     begin(0);
@@ -240,7 +244,7 @@ static void only_the_thread_that_began_can_end(void **state)
     weft__cuda_graphs.destroy(end(0));
 }
 
-static void after_an_error_the_capture_has_ended(void **state)
+CASE(after_an_error_the_capture_has_ended)
 {
     weft_graph *graph = NULL;
     begin(0);
@@ -254,7 +258,7 @@ static void after_an_error_the_capture_has_ended(void **state)
     assert_null(graph);
 }
 
-static void captures_are_abandoned(void **state)
+CASE(captures_are_abandoned)
 {
     begin(0);
     weft__cuda_graph_abandon(&streams[0]);
@@ -283,11 +287,5 @@ int main(void)
     weft__cu.graph_launch = launch;
     weft__cu.graph_destroy = destroy_graph;
     weft__cu.graph_exec_destroy = destroy_exec;
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_streams, close_streams)
-    const struct CMUnitTest tests[] = {
-        CASE(streams_answer_for_what_a_graph_recorded), CASE(a_communicator_that_goes_is_forgotten),
-        CASE(other_captures_are_none_of_its),           CASE(only_the_thread_that_began_can_end),
-        CASE(after_an_error_the_capture_has_ended),     CASE(captures_are_abandoned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
