@@ -18,6 +18,11 @@ struct weft__barrier {
     char message[WEFT__MAX_TEXT_BYTES];
 };
 
+static const struct weft_message message = {
+    .call = {.head = {.kind = (uint64_t)WEFT_OPERATION_BARRIER << WEFT_CALL_OPERATION_BIT}},
+    .num_blocks = 1,
+};
+
 /* ---------------------------------------------------------------- several nodes */
 
 static weft_result reach_nodes(weft_comm *comm)
@@ -49,8 +54,7 @@ static weft_result launch_between_nodes(weft_comm *comm, weft_stream *stream,
         return weft__error(barrier->obstacle, "%s", barrier->message);
     const struct weft_internode_barrier_args args = {
         .exchange = barrier->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_barrier},
-                    .num_blocks = 1},
+        .message = message,
         .nodes = barrier->nodes.device,
         .words = barrier->words,
         .words_offset = barrier->words_offset,
@@ -94,7 +98,7 @@ weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
         return launch_between_nodes(comm, stream, grid);
     const struct weft_barrier_args args = {
         .exchange = comm->barrier->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_barrier}, .num_blocks = 1},
+        .message = message,
     };
     return weft__exchange_launch(comm->barrier->exchange, stream, WEFT_PROGRAM_barrier, grid, &args,
                                  sizeof args);

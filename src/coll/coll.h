@@ -92,7 +92,7 @@ weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
                                         const struct weft_exchanged_rows *rows);
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
-                                          enum weft_program program, uint64_t num_bytes);
+                                          weft_algorithm algorithm, uint64_t num_bytes);
 
 /* direct.c: with inputs and outputs at places that all ranks reach (programs/window.h). */
 struct weft__coll_places {

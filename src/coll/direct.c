@@ -25,12 +25,12 @@ uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes)
 /* Programs cut rows of at most row_bytes into chunks. */
 static struct weft_direct direct_of(const struct weft__coll_call *call,
                                     const struct weft__coll_places *places,
-                                    enum weft_program program, uint64_t row_bytes)
+                                    weft_algorithm algorithm, uint64_t row_bytes)
 {
     const weft_coll *coll = call->coll;
     struct weft_direct direct = {
         .area = coll->area,
-        .header = weft__coll_header(call, program, told_bytes(call)),
+        .header = weft__coll_header(call, algorithm, told_bytes(call)),
         .chunk_bytes = weft__coll_chunk_bytes(coll, row_bytes),
     };
     direct.header.input = places->input;
@@ -75,7 +75,7 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     struct weft_direct_reduce_args args = {
-        .direct = direct_of(call, places, WEFT_PROGRAM_direct_reduce, row_bytes),
+        .direct = direct_of(call, places, algorithm, row_bytes),
         .reduction = {.dtype = call->dtype, .op = (enum weft_reduction_op)call->op},
         .part_bytes = row_bytes,
         .out = call->recv,
@@ -106,7 +106,7 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
     const uint64_t longest_row_bytes =
         weft__coll_longest_row(rows->sent, call->coll->comm->num_ranks);
     const struct weft_direct_push_args args = {
-        .direct = direct_of(call, places, WEFT_PROGRAM_direct_push, longest_row_bytes),
+        .direct = direct_of(call, places, WEFT_ALGORITHM_PUSH, longest_row_bytes),
         .in = call->send,
         .out = places->out,
         .kind =

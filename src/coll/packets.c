@@ -6,14 +6,14 @@
 #include "programs/packet_two_step.h"
 
 struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
-                                          enum weft_program program, uint64_t num_bytes)
+                                          weft_algorithm algorithm, uint64_t num_bytes)
 {
-    return (struct weft_call_header){
-        .kind = (uint64_t)program << WEFT_KIND_PROGRAM_BIT |
-                (uint64_t)call->collective << WEFT_KIND_COLLECTIVE_BIT |
-                (uint64_t)call->dtype << WEFT_KIND_DTYPE_BIT |
-                (uint64_t)call->op << WEFT_KIND_OP_BIT | (uint64_t)call->root << WEFT_KIND_ROOT_BIT,
-        .num_bytes = num_bytes};
+    const uint64_t kind = (uint64_t)algorithm << WEFT_CALL_ALGORITHM_BIT |
+                          (uint64_t)call->collective << WEFT_CALL_OPERATION_BIT |
+                          (uint64_t)call->dtype << WEFT_CALL_DTYPE_BIT |
+                          (uint64_t)call->op << WEFT_CALL_OP_BIT |
+                          (uint64_t)call->root << WEFT_CALL_ROOT_BIT;
+    return (struct weft_call_header){.call = {kind, num_bytes}};
 }
 
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
@@ -36,7 +36,7 @@ weft_result weft__coll_packets_reduce(const struct weft__coll_call *call)
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     const struct weft_packet_reduce_args args = {
         .area = call->coll->area,
-        .header = weft__coll_header(call, WEFT_PROGRAM_packet_reduce, row_bytes),
+        .header = weft__coll_header(call, WEFT_ALGORITHM_ONESHOT, row_bytes),
         .in = call->send,
         .in_stride_bytes = call->collective == WEFT_REDUCE_SCATTER ? row_bytes : 0,
         .out = call->recv,
@@ -51,7 +51,7 @@ weft_result weft__coll_packets_two_step(const struct weft__coll_call *call)
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     const struct weft_packet_two_step_args args = {
         .area = call->coll->area,
-        .header = weft__coll_header(call, WEFT_PROGRAM_packet_two_step, row_bytes),
+        .header = weft__coll_header(call, WEFT_ALGORITHM_TWOSHOT_PACKETS, row_bytes),
         .in = call->send,
         .out = call->recv,
         .row_bytes = row_bytes,
@@ -68,7 +68,7 @@ weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
         call->collective == WEFT_BROADCAST ? weft__coll_row_bytes(call) : 0;
     const struct weft_packet_exchange_args args = {
         .area = call->coll->area,
-        .header = weft__coll_header(call, WEFT_PROGRAM_packet_exchange, common_bytes),
+        .header = weft__coll_header(call, WEFT_ALGORITHM_ONESHOT, common_bytes),
         .in = call->send,
         .out = call->recv,
         .rows = *rows,

@@ -48,14 +48,22 @@ static void note_graphs(weft_ep_handle *handle, weft_stream *stream)
         handle->is_in_graphs = 1;
 }
 
-static struct weft_notify_args notify_args(const weft_ep_handle *handle, uint32_t program)
+static struct weft_call call_of(const weft_ep_handle *handle, enum weft_operation_kind operation,
+                                uint32_t options)
+{
+    const uint64_t kind = (uint64_t)operation << WEFT_CALL_OPERATION_BIT |
+                          (uint64_t)handle->routing.num_topk << WEFT_CALL_NUM_TOPK_BIT |
+                          (uint64_t)options << WEFT_CALL_OPTIONS_BIT;
+    return (struct weft_call){.head = {.kind = kind}};
+}
+
+/* Over one node and over several. */
+static struct weft_notify_args notify_args(const weft_ep_handle *handle)
 {
     const weft_ep *ep = handle->ep;
     return (struct weft_notify_args){
         .exchange = ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = program,
-                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
-                    .num_blocks = 1},
+        .message = {.call = call_of(handle, WEFT_OPERATION_NOTIFY, 0), .num_blocks = 1},
         .routing = handle->routing,
         .placement = ep->placement.device,
         .counts_offset = weft__exchange_extra_offset(ep->exchange),
@@ -67,7 +75,7 @@ static struct weft_notify_args notify_args(const weft_ep_handle *handle, uint32_
 static weft_result launch_notify(weft_ep_handle *handle, struct weft__grid one_block,
                                  weft_stream *stream)
 {
-    const struct weft_notify_args program_args = notify_args(handle, WEFT_PROGRAM_notify);
+    const struct weft_notify_args program_args = notify_args(handle);
     return weft__exchange_launch(handle->ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
                                  &program_args, sizeof program_args);
 }
@@ -79,7 +87,7 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
     const struct weft__internode *internode = ep->internode;
     const uint64_t words_bytes = weft_rings_words_bytes(&internode->rings);
     struct weft_internode_notify_args program_args = {
-        .notify = notify_args(handle, WEFT_PROGRAM_internode_notify),
+        .notify = notify_args(handle),
         .rings = internode->rings,
         .node_of_rank = ep->node_of_rank,
         .told = internode->rings.words + words_bytes,
@@ -87,7 +95,7 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
         .told_bytes = weft__internode_told_bytes(internode),
         .num_notifies = internode->num_notifies,
     };
-    program_args.notify.message.call[WEFT_CALL_MAX_TOKENS] = (uint32_t)handle->max_tokens;
+    program_args.notify.message.call.max_tokens = (uint32_t)handle->max_tokens;
     note_graphs(handle, stream);
     return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_notify, one_block,
                                  &program_args, sizeof program_args);
@@ -122,10 +130,10 @@ static weft_result announce_planes(const weft_ep_handle *handle, const weft_ep_d
     static const char *const names[WEFT_MAX_PLANES] = {
         "planes[0].dst", "planes[1].dst", "planes[2].dst", "planes[3].dst",
         "planes[4].dst", "planes[5].dst", "planes[6].dst", "planes[7].dst"};
-    message->call[WEFT_CALL_NUM_PLANES] = (uint32_t)args->num_planes;
+    message->call.head.kind |= (uint64_t)args->num_planes << WEFT_CALL_NUM_PLANES_BIT;
     for (int32_t i = 0; i < args->num_planes; i++) {
         const weft_plane *plane = &args->planes[i];
-        message->call[WEFT_CALL_ROW_BYTES + i] = (uint32_t)plane->row_bytes;
+        message->call.row_bytes[i] = (uint32_t)plane->row_bytes;
         program_args->planes[i].rows = plane->src;
         program_args->planes[i].stride_bytes =
             plane->src_stride_bytes == 0 ? plane->row_bytes : plane->src_stride_bytes;
@@ -156,7 +164,7 @@ static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dis
                                  struct weft_message *message)
 {
     const uint64_t num_topk = (uint64_t)handle->routing.num_topk;
-    const uint32_t options = message->call[WEFT_CALL_OPTIONS];
+    const uint32_t options = weft_call_options(&message->call);
     weft_result result = WEFT_OK;
     if (options & WEFT_OPTION_TOPK_IDX)
         result = announce_array(handle, message, WEFT_ARRAY_TOPK_IDX, args->recv_topk_idx,
@@ -193,7 +201,7 @@ static weft_result launch_internode_dispatch(weft_ep_handle *handle,
     message->num_blocks = grid.num_blocks;
     WEFT__TRY(weft__internode_check_row(
         internode,
-        weft_wire_dispatch_bytes(message->call, handle->routing.nodes.max_relayed_rows)));
+        weft_wire_dispatch_bytes(&message->call, handle->routing.nodes.max_relayed_rows)));
     note_graphs(handle, stream);
     WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_dispatch, grid,
                                     &program_args, sizeof program_args));
@@ -207,11 +215,8 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
     const weft_ep *ep = handle->ep;
     struct weft_dispatch_args program_args = {
         .exchange = ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = ep->internode != NULL
-                                                       ? WEFT_PROGRAM_internode_dispatch
-                                                       : WEFT_PROGRAM_dispatch,
-                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
-                             [WEFT_CALL_OPTIONS] = dispatch_options(handle, args)},
+        .message = {.call =
+                        call_of(handle, WEFT_OPERATION_DISPATCH, dispatch_options(handle, args)),
                     .capacity = args->capacity},
         .routing = handle->routing,
         .placement = ep->placement.device,
@@ -249,8 +254,7 @@ static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
 {
     const struct weft_dispatch_args args = {
         .exchange = handle->ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine,
-                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk},
+        .message = {.call = call_of(handle, WEFT_OPERATION_COMBINE, 0),
                     .capacity = INT32_MAX}, /* of no rows, so that none is dropped */
         .routing = handle->routing,
         .placement = handle->ep->placement.device,
@@ -268,7 +272,7 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
     const struct weft__internode *internode = ep->internode;
     const weft_dtype wire_dtype =
         internode->combine_wire == 0 ? args->dtype : internode->combine_wire;
-    const uint64_t wire_row_bytes = weft_wire_combine_bytes(args->message.call, wire_dtype);
+    const uint64_t wire_row_bytes = weft_wire_combine_bytes(&args->message.call, wire_dtype);
     WEFT__TRY(weft__internode_check_row(internode, wire_row_bytes));
     const struct weft__grid takers = weft__internode_takers(internode, wire_row_bytes, local);
     const struct weft__grid grid =
@@ -280,7 +284,6 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
         .own_sums = wire_dtype == args->dtype ? NULL : internode->own_sums,
     };
     struct weft_message *message = &program_args.combine.message;
-    message->call[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_internode_combine;
     message->num_blocks = grid.num_blocks;
     note_graphs(handle, stream);
     if (!handle->has_relayed || handle->is_in_graphs)
@@ -296,12 +299,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     const uint64_t row_bytes = (uint64_t)args->hidden * weft_dtype_bytes(args->dtype);
     struct weft_combine_args program_args = {
         .exchange = ep->exchange->device,
-        .message = {.call = {[WEFT_CALL_PROGRAM] = WEFT_PROGRAM_combine,
-                             [WEFT_CALL_NUM_TOPK] = (uint32_t)handle->routing.num_topk,
-                             [WEFT_CALL_DTYPE] = (uint32_t)args->dtype,
-                             [WEFT_CALL_OPTIONS] = combine_options(handle, args),
-                             [WEFT_CALL_NUM_PLANES] = 1,
-                             [WEFT_CALL_ROW_BYTES] = (uint32_t)row_bytes},
+        .message = {.call = call_of(handle, WEFT_OPERATION_COMBINE, combine_options(handle, args)),
                     .capacity = args->capacity},
         .routing = handle->routing,
         .dtype = args->dtype,
@@ -313,8 +311,11 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
             program_args.biases[program_args.num_biases++] = args->bias[i];
     }
     struct weft_message *message = &program_args.message;
+    message->call.head.kind |=
+        (uint64_t)args->dtype << WEFT_CALL_DTYPE_BIT | UINT64_C(1) << WEFT_CALL_NUM_PLANES_BIT;
+    message->call.row_bytes[0] = (uint32_t)row_bytes;
     weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE, args->x, row_bytes, "x");
-    if (result == WEFT_OK && (message->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_WEIGHTS))
+    if (result == WEFT_OK && (weft_call_options(&message->call) & WEFT_OPTION_TOPK_WEIGHTS))
         result = announce_array(handle, message, WEFT_ARRAY_TOPK_WEIGHTS, args->topk_weights,
                                 (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
     if (result != WEFT_OK)

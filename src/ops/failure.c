@@ -6,20 +6,16 @@
 #include "ops/mismatch.h"
 #include "ops/programs.h"
 
-static const char *calls_of(const struct weft__program *program)
-{
-    return weft__program_calls(weft__program_number(program));
-}
-
 static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
                           const struct weft_failure *failure)
 {
     struct weft__mismatch mismatch;
-    weft__mismatch_describe(program, failure, &mismatch);
+    weft__mismatch_describe(failure, &mismatch);
     weft__status_fail(&comm->status, WEFT_ERROR_MISMATCH, failure->site.rank,
                       "%s #%llu: ranks disagree on %s: %s on rank %d, %s on rank %d",
-                      calls_of(program), (unsigned long long)failure->site.sequence, mismatch.field,
-                      mismatch.ours, comm->rank, mismatch.theirs, failure->site.rank);
+                      weft__program_calls(program), (unsigned long long)failure->site.sequence,
+                      mismatch.field, mismatch.ours, comm->rank, mismatch.theirs,
+                      failure->site.rank);
 }
 
 static void fail_wait(weft_comm *comm, const struct weft__program *program,
@@ -44,8 +40,8 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
         culprit.state == WEFT__CULPRIT_LEFT || (has_left && culprit.state == WEFT__CULPRIT_UNKNOWN);
     weft__status_fail(&comm->status, is_loss ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_TIMEOUT,
                       culprit.rank, "%s #%llu: rank %d waited for rank %d to %s, %s; %s",
-                      calls_of(program), (unsigned long long)site->sequence, comm->rank, site->rank,
-                      phases[site->phase], why, culprit.story);
+                      weft__program_calls(program), (unsigned long long)site->sequence, comm->rank,
+                      site->rank, phases[site->phase], why, culprit.story);
 }
 
 /* A wait for nobody in particular can blame nobody. */
@@ -56,13 +52,13 @@ static void fail_nobody(weft_comm *comm, const struct weft__program *program,
         weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, WEFT__NOBODY,
                           "%s: what rank %d has sent to ranks of other nodes did not come within "
                           "%u ms",
-                          calls_of(program), comm->rank, comm->timeout_ms);
+                          weft__program_calls(program), comm->rank, comm->timeout_ms);
     else
         weft__status_fail(
             &comm->status, WEFT_ERROR_TIMEOUT, WEFT__NOBODY,
             "%s: rank %d waited for the word at %p, byte %llu of its heap, which any "
             "rank may change, to be %llu or more; within %u ms it was %llu",
-            calls_of(program), comm->rank,
+            weft__program_calls(program), comm->rank,
             (void *)(weft__heap_bases(comm->heap)[comm->rank] + failure->site.exchange),
             (unsigned long long)failure->site.exchange, (unsigned long long)failure->expected,
             comm->timeout_ms, (unsigned long long)failure->seen);
@@ -77,8 +73,8 @@ static weft_result interrupted(weft_comm *comm, const struct weft__program *prog
     snprintf(cause, sizeof cause, "%s", weft_last_error());
     if (failure->site.rank != WEFT_NO_RANK)
         snprintf(number, sizeof number, " #%llu", (unsigned long long)failure->site.sequence);
-    return weft__error(result, "%s%s on rank %d was interrupted: %s", calls_of(program), number,
-                       comm->rank, cause);
+    return weft__error(result, "%s%s on rank %d was interrupted: %s", weft__program_calls(program),
+                       number, comm->rank, cause);
 }
 
 weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
@@ -91,7 +87,7 @@ weft_result weft__program_failed(weft_comm *comm, const struct weft__program *pr
     else if (failure->kind == WEFT_FAILURE_BLOCK_SYNC)
         weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, comm->rank,
                           "%s: some warps of a block of rank %d wait for others that do not come",
-                          calls_of(program), comm->rank);
+                          weft__program_calls(program), comm->rank);
     else if (failure->site.rank == WEFT_NO_RANK)
         fail_nobody(comm, program, failure);
     else

@@ -2,139 +2,48 @@
 #include "ops/mismatch.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "ops/names.h"
-#include "ops/programs.h"
-#include "programs/packet_area.h"
+#include "programs/call.h"
 
-static int is_program(const struct weft__program *program, enum weft_program number)
-{
-    return strcmp(program->name, weft__program_name(number)) == 0;
-}
+/* ---------------------------------------------------------------- values in words */
+
+typedef void write_fn(uint64_t value, char *text, size_t text_bytes);
 
 static void write_number(uint64_t value, char *text, size_t text_bytes)
 {
     snprintf(text, text_bytes, "%llu", (unsigned long long)value);
 }
 
-static const char *dtype_name(uint64_t dtype)
+static void write_operation(uint64_t operation, char *text, size_t text_bytes)
 {
-    return weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)dtype);
+    /* From WEFT_OPERATION_BARRIER on. */
+    static const char *const others[WEFT_OPERATION_END - WEFT_OPERATION_BARRIER] = {
+        "weft_barrier", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine"};
+    const int is_other = operation >= WEFT_OPERATION_BARRIER && operation < WEFT_OPERATION_END;
+    snprintf(text, text_bytes, "%s",
+             is_other ? others[operation - WEFT_OPERATION_BARRIER]
+                      : weft__collective_name(operation));
 }
 
-/* ---------------------------------------------------------------- collectives */
-
-static int is_collective(const struct weft__program *program)
+static void write_dtype(uint64_t dtype, char *text, size_t text_bytes)
 {
-    for (int i = WEFT_PROGRAM_packet_reduce; i <= WEFT_PROGRAM_direct_push; i++) {
-        if (is_program(program, (enum weft_program)i))
-            return 1;
-    }
-    return 0;
+    snprintf(text, text_bytes, "%s", weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)dtype));
 }
 
-/* The parts of a header's words, in the order in which they are named. */
-struct part {
-    const char *name;
-    enum weft_header_field word;
-    uint32_t first_bit, num_bits;
-    const char *(*value_name)(uint64_t value); /* NULL: it is a number */
-};
-
-static const char *reduce_op_name(uint64_t op)
+static void write_op(uint64_t op, char *text, size_t text_bytes)
 {
-    return weft__constant_name(WEFT__ENUM_REDUCE_OP, (int64_t)op);
+    snprintf(text, text_bytes, "%s", weft__constant_name(WEFT__ENUM_REDUCE_OP, (int64_t)op));
 }
 
-static const char *yes_or_no(uint64_t value)
+static void write_algorithm(uint64_t algorithm, char *text, size_t text_bytes)
 {
-    return value ? "yes" : "no";
+    snprintf(text, text_bytes, "%s", weft__algorithm_name(algorithm));
 }
 
-/* The same programs do several algorithms: this one, or the like. */
-static const char *algorithm_name(uint64_t program)
+static void write_yes_or_no(uint64_t value, char *text, size_t text_bytes)
 {
-    switch (program) {
-    case WEFT_PROGRAM_packet_reduce:
-    case WEFT_PROGRAM_packet_exchange:
-        return "oneshot";
-    case WEFT_PROGRAM_packet_two_step:
-        return "twoshot_packets";
-    case WEFT_PROGRAM_direct_reduce:
-        return "oneshot_pull or twoshot";
-    case WEFT_PROGRAM_direct_push:
-        return "push";
-    default:
-        return "?";
-    }
-}
-
-static const struct part parts[] = {
-    {"the operation", WEFT_HEADER_KIND, WEFT_KIND_COLLECTIVE_BIT, 8, weft__collective_name},
-    {"dtype", WEFT_HEADER_KIND, WEFT_KIND_DTYPE_BIT, 8, dtype_name},
-    {"op", WEFT_HEADER_KIND, WEFT_KIND_OP_BIT, 8, reduce_op_name},
-    {"root", WEFT_HEADER_KIND, WEFT_KIND_ROOT_BIT, 32, NULL},
-    {"the algorithm", WEFT_HEADER_KIND, WEFT_KIND_PROGRAM_BIT, 8, algorithm_name},
-    {"count (its bytes between the two ranks)", WEFT_HEADER_NUM_BYTES, 0, WEFT_CALL_IS_PIECE_BIT,
-     NULL},
-    {"whether send and recv are staged in pieces (more than staging_bytes must be in the heap, or "
-     "registered, on all ranks or on none)",
-     WEFT_HEADER_NUM_BYTES, WEFT_CALL_IS_PIECE_BIT, 1, yes_or_no},
-};
-
-static uint64_t part_value(const struct part *part, uint64_t word)
-{
-    return word >> part->first_bit & ((UINT64_C(1) << part->num_bits) - 1);
-}
-
-static const struct part *first_difference(const struct weft_failure *failure)
-{
-    const struct part *part = parts;
-    while (part->word != failure->field ||
-           part_value(part, failure->expected) == part_value(part, failure->seen))
-        part++;
-    return part;
-}
-
-static void write_part(const struct part *part, uint64_t word, char *text, size_t text_bytes)
-{
-    const uint64_t value = part_value(part, word);
-    if (part->value_name != NULL)
-        snprintf(text, text_bytes, "%s", part->value_name(value));
-    else
-        write_number(value, text, text_bytes);
-}
-
-static void describe_collectives(const struct weft_failure *failure,
-                                 struct weft__mismatch *mismatch)
-{
-    const struct part *part = first_difference(failure);
-    snprintf(mismatch->field, sizeof mismatch->field, "%s", part->name);
-    write_part(part, failure->expected, mismatch->ours, sizeof mismatch->ours);
-    write_part(part, failure->seen, mismatch->theirs, sizeof mismatch->theirs);
-}
-
-/* ---------------------------------------------------------------- expert parallelism and barriers */
-
-static void write_field_name(const struct weft__program *program, uint32_t field, char *name,
-                             size_t name_bytes)
-{
-    static const char *const names[] = {
-        [WEFT_CALL_PROGRAM] = "the operation",
-        [WEFT_CALL_NUM_TOPK] = "num_topk",
-        [WEFT_CALL_DTYPE] = "dtype",
-        [WEFT_CALL_OPTIONS] = "which of topk_idx, topk_weights and WEFT_INT64 indices are given",
-        [WEFT_CALL_MAX_TOKENS] = "max_tokens of the handle",
-        [WEFT_CALL_NUM_PLANES] = "num_planes",
-    };
-    if (field < WEFT_CALL_ROW_BYTES)
-        snprintf(name, name_bytes, "%s", names[field]);
-    else if (is_program(program, WEFT_PROGRAM_combine) ||
-             is_program(program, WEFT_PROGRAM_internode_combine))
-        snprintf(name, name_bytes, "the bytes of a row (hidden times those of dtype)");
-    else
-        snprintf(name, name_bytes, "row_bytes of plane %u", field - WEFT_CALL_ROW_BYTES);
+    snprintf(text, text_bytes, "%s", value ? "yes" : "no");
 }
 
 static void write_options(uint64_t options, char *text, size_t text_bytes)
@@ -149,28 +58,72 @@ static void write_options(uint64_t options, char *text, size_t text_bytes)
         snprintf(text, text_bytes, "neither");
 }
 
-static void write_value(uint32_t field, uint64_t value, char *text, size_t text_bytes)
+/* ---------------------------------------------------------------- the parts of a call */
+
+struct part {
+    const char *name;
+    uint32_t field; /* enum weft_call_field */
+    int32_t first_bit, end_bit;
+    write_fn *write;
+};
+
+#define ROW_BYTES(plane)                                                                           \
+    {                                                                                              \
+        "row_bytes of plane " #plane, WEFT_CALL_ROW_BYTES + (plane), 0, 32, write_number           \
+    }
+
+/* In the order in which differences of one field are told. */
+static const struct part parts[] = {
+    {"the operation", WEFT_CALL_KIND, WEFT_CALL_OPERATION_BIT, WEFT_CALL_DTYPE_BIT,
+     write_operation},
+    {"num_topk", WEFT_CALL_KIND, WEFT_CALL_NUM_TOPK_BIT, WEFT_CALL_ROOT_BIT, write_number},
+    {"dtype", WEFT_CALL_KIND, WEFT_CALL_DTYPE_BIT, WEFT_CALL_OP_BIT, write_dtype},
+    {"op", WEFT_CALL_KIND, WEFT_CALL_OP_BIT, WEFT_CALL_OPTIONS_BIT, write_op},
+    {"root", WEFT_CALL_KIND, WEFT_CALL_ROOT_BIT, WEFT_CALL_END_BIT, write_number},
+    {"which of topk_idx, topk_weights and WEFT_INT64 indices are given", WEFT_CALL_KIND,
+     WEFT_CALL_OPTIONS_BIT, WEFT_CALL_NUM_PLANES_BIT, write_options},
+    {"num_planes", WEFT_CALL_KIND, WEFT_CALL_NUM_PLANES_BIT, WEFT_CALL_NUM_TOPK_BIT, write_number},
+    {"the algorithm", WEFT_CALL_KIND, WEFT_CALL_ALGORITHM_BIT, WEFT_CALL_OPERATION_BIT,
+     write_algorithm},
+    {"count (its bytes between the two ranks)", WEFT_CALL_NUM_BYTES, 0, WEFT_CALL_IS_PIECE_BIT,
+     write_number},
+    {"whether send and recv are staged in pieces (more than staging_bytes must be in the heap, or "
+     "registered, on all ranks or on none)",
+     WEFT_CALL_NUM_BYTES, WEFT_CALL_IS_PIECE_BIT, WEFT_CALL_IS_PIECE_BIT + 1, write_yes_or_no},
+    {"row_bytes of plane 0 (of weft_ep_combine: hidden times the bytes of dtype)",
+     WEFT_CALL_ROW_BYTES, 0, 32, write_number},
+    ROW_BYTES(1),
+    ROW_BYTES(2),
+    ROW_BYTES(3),
+    ROW_BYTES(4),
+    ROW_BYTES(5),
+    ROW_BYTES(6),
+    ROW_BYTES(7),
+    {"max_tokens of the handle", WEFT_CALL_MAX_TOKENS, 0, 32, write_number},
+};
+_Static_assert(WEFT_MAX_PLANES == 8, "each plane has its row");
+
+static const struct part *first_difference(const struct weft_failure *failure)
 {
-    if (field == WEFT_CALL_PROGRAM)
-        snprintf(text, text_bytes, "%s", weft__program_calls(value));
-    else if (field == WEFT_CALL_OPTIONS)
-        write_options(value, text, text_bytes);
-    else if (field == WEFT_CALL_DTYPE)
-        snprintf(text, text_bytes, "%s", dtype_name(value));
-    else
-        write_number(value, text, text_bytes);
+    const uint64_t differing_bits =
+        weft_call_differing_bits((int32_t)failure->field, failure->expected, failure->seen);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].field == failure->field &&
+            weft_call_part(differing_bits, parts[i].first_bit, parts[i].end_bit) != 0)
+            return &parts[i];
+    }
+    return NULL;
 }
 
-/* ---------------------------------------------------------------- all */
-
-void weft__mismatch_describe(const struct weft__program *program,
-                             const struct weft_failure *failure, struct weft__mismatch *mismatch)
+void weft__mismatch_describe(const struct weft_failure *failure, struct weft__mismatch *mismatch)
 {
-    if (is_collective(program)) {
-        describe_collectives(failure, mismatch);
-        return;
-    }
-    write_field_name(program, failure->field, mismatch->field, sizeof mismatch->field);
-    write_value(failure->field, failure->expected, mismatch->ours, sizeof mismatch->ours);
-    write_value(failure->field, failure->seen, mismatch->theirs, sizeof mismatch->theirs);
+    static const struct part unknown = {"what they call", 0, 0, 63, write_number};
+    const struct part *part = first_difference(failure);
+    if (part == NULL) /* which no part covers */
+        part = &unknown;
+    snprintf(mismatch->field, sizeof mismatch->field, "%s", part->name);
+    part->write(weft_call_part(failure->expected, part->first_bit, part->end_bit), mismatch->ours,
+                sizeof mismatch->ours);
+    part->write(weft_call_part(failure->seen, part->first_bit, part->end_bit), mismatch->theirs,
+                sizeof mismatch->theirs);
 }

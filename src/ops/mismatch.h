@@ -3,14 +3,14 @@
 #ifndef WEFT_OPS_MISMATCH_H
 #define WEFT_OPS_MISMATCH_H
 
-#include "machine/host.h"
+#include "machine/machine.h"
 
 struct weft__mismatch {
     char field[192];
     char ours[48], theirs[48];
 };
 
-void weft__mismatch_describe(const struct weft__program *program,
-                             const struct weft_failure *failure, struct weft__mismatch *mismatch);
+/* Of a failure of kind WEFT_FAILURE_MISMATCH. */
+void weft__mismatch_describe(const struct weft_failure *failure, struct weft__mismatch *mismatch);
 
 #endif

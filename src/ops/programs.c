@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/programs.h"
 
-#include <string.h>
-
 /* The host's own machine: its primitives.h says how it names programs. */
 #define DECLARE_PROGRAM(name) weft__program_fn WEFT_PROGRAM_SYMBOL(name);
 WEFT_PROGRAM_LIST(DECLARE_PROGRAM)
 
 #define PROGRAM_ENTRY(name) {#name, WEFT_PROGRAM_SYMBOL(name)},
 static const struct weft__program programs[WEFT_NUM_PROGRAMS] = {WEFT_PROGRAM_LIST(PROGRAM_ENTRY)};
-
-const char *weft__program_name(uint64_t program)
-{
-    return program < WEFT_NUM_PROGRAMS ? programs[program].name : "?";
-}
 
 static const char *const calls[WEFT_NUM_PROGRAMS] = {
     [WEFT_PROGRAM_layout] = "weft_ep_layout",
@@ -36,17 +29,13 @@ static const char *const calls[WEFT_NUM_PROGRAMS] = {
     [WEFT_PROGRAM_wait_until] = "weft_wait_until_on_stream",
 };
 
-const char *weft__program_calls(uint64_t program)
+const char *weft__program_calls(const struct weft__program *program)
 {
-    return program < WEFT_NUM_PROGRAMS ? calls[program] : "?";
-}
-
-uint64_t weft__program_number(const struct weft__program *program)
-{
-    uint64_t number = 0;
-    while (number < WEFT_NUM_PROGRAMS && strcmp(programs[number].name, program->name) != 0)
-        number++;
-    return number;
+    for (int i = 0; i < WEFT_NUM_PROGRAMS; i++) {
+        if (program == &programs[i])
+            return calls[i];
+    }
+    return "?";
 }
 
 weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,

@@ -14,11 +14,7 @@ weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft
 weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
                                  const struct weft_failure *failure);
 
-/* "?" for numbers that are no program, as a peer's message might hold. */
-const char *weft__program_name(uint64_t program);
-/* The calls of weft.h that launch it; "?" the same. */
-const char *weft__program_calls(uint64_t program);
-/* The number of a program, as enum weft_program, by its name. */
-uint64_t weft__program_number(const struct weft__program *program);
+/* The calls of weft.h that launch a program, for reports; "?" if none does. */
+const char *weft__program_calls(const struct weft__program *program);
 
 #endif

@@ -64,7 +64,7 @@ WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args
                           int32_t num_routes)
 {
     const struct row_sum payload = {
-        sequence,     WEFT_ARRAY_PLANE, args->dtype, args->message.call[WEFT_CALL_ROW_BYTES],
+        sequence,     WEFT_ARRAY_PLANE, args->dtype, args->message.call.row_bytes[0],
         args->biases, args->num_biases, args->out,
     };
     const struct row_sum weights = {sequence,

@@ -13,7 +13,7 @@
 struct weft_delivery { /* the same for all tokens */
     const struct weft_exchange *exchange;
     uint64_t sequence;
-    const uint32_t *call; /* of whom the tokens come from */
+    const struct weft_call *call; /* of whom the tokens come from */
     const struct weft_placement *placement;
     int32_t num_topk;
 };
@@ -31,7 +31,7 @@ WEFT_FN struct weft_token weft_token_of(int32_t source, int32_t idx,
                                         const struct weft_delivery *delivery, const void *topk_idx,
                                         const float *topk_weights)
 {
-    const int is_int64 = (delivery->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_INT64) != 0;
+    const int is_int64 = (weft_call_options(delivery->call) & WEFT_OPTION_INT64) != 0;
     const int64_t first = (int64_t)idx * delivery->num_topk;
     const struct weft_token token = {source, idx, is_int64 ? WEFT_INT64 : WEFT_INT32,
                                      (const char *)topk_idx + first * (is_int64 ? 8 : 4),
@@ -62,7 +62,7 @@ WEFT_FN void weft_deliver_row(struct weft_warp *warp, const struct weft_delivery
                               int32_t plane, const char *src, struct weft_span span,
                               int32_t num_targets)
 {
-    const uint64_t row_bytes = delivery->call[WEFT_CALL_ROW_BYTES + plane];
+    const uint64_t row_bytes = delivery->call->row_bytes[plane];
     const void **dsts = weft_warp_pointers(warp);
     for (int32_t i = weft_lane_idx(warp); i < num_targets; i += WEFT_WARP_SIZE) {
         const void *target = dsts[i];
@@ -88,7 +88,7 @@ WEFT_FN void weft_deliver_choice(struct weft_warp *warp, const struct weft_deliv
                                  const struct weft_token *token, const void *target, int32_t k)
 {
     const struct weft_placement *placement = delivery->placement;
-    const uint32_t options = delivery->call[WEFT_CALL_OPTIONS];
+    const uint32_t options = weft_call_options(delivery->call);
     const int32_t entry =
         weft_placement_entry(placement, weft_expert_id(token->topk_idx, token->index_type, k),
                              token->source, token->idx);
@@ -108,7 +108,7 @@ WEFT_FN void weft_deliver_topk(struct weft_warp *warp, const struct weft_deliver
     const void *const *targets = weft_warp_pointers(warp);
     const int32_t num_topk = delivery->num_topk;
     weft_warp_sync(warp); /* the targets are there */
-    if (delivery->call[WEFT_CALL_OPTIONS] & WEFT_OPTION_TOPK_IDX) {
+    if (weft_call_options(delivery->call) & WEFT_OPTION_TOPK_IDX) {
         for (int32_t i = weft_lane_idx(warp); i < num_targets * num_topk; i += WEFT_WARP_SIZE) {
             if (weft_is_target(warp, delivery, targets[i / num_topk]))
                 weft_deliver_choice(warp, delivery, token, targets[i / num_topk], i % num_topk);
@@ -130,7 +130,7 @@ WEFT_FN void weft_complete_outputs(struct weft_warp *warp, const struct weft_exc
 {
     const int64_t num_rows = *routing->recv_rows;
     const int64_t capacity = message->capacity;
-    const uint32_t options = message->call[WEFT_CALL_OPTIONS];
+    const uint32_t options = weft_call_options(&message->call);
     const int64_t lane = (int64_t)weft_launch_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
     if (lane == 0 && num_rows - capacity > *routing->dropped_rows)
         *routing->dropped_rows = num_rows - capacity;

@@ -50,8 +50,8 @@ WEFT_FN struct weft_call_header header_for(const struct weft_direct_push_args *a
                                            const struct weft_span *rows)
 {
     struct weft_call_header header = args->direct.header;
-    if (header.num_bytes == 0)
-        header.num_bytes = rows[rank].bytes;
+    if (header.call.num_bytes == 0)
+        header.call.num_bytes = rows[rank].bytes;
     header.output += args->rows.received[rank].begin;
     return header;
 }

@@ -33,10 +33,10 @@ WEFT_FN void send_part(struct weft_warp *warp, const struct weft_dispatch_args *
                        const struct weft_delivery *delivery, const struct weft_share *share,
                        struct weft_part part, int32_t num_targets)
 {
-    const int32_t num_planes = (int32_t)args->message.call[WEFT_CALL_NUM_PLANES];
+    const int32_t num_planes = weft_call_num_planes(&args->message.call);
     for (int32_t plane = 0; plane < num_planes; plane++) {
         const struct weft_span span =
-            weft_part_span(share, part.part, args->message.call[WEFT_CALL_ROW_BYTES + plane]);
+            weft_part_span(share, part.part, args->message.call.row_bytes[plane]);
         if (plane > 0)
             find_targets(warp, args, part.token);
         if (span.bytes > 0 && num_targets > 0)
@@ -56,8 +56,7 @@ WEFT_FN int32_t prepare_first(struct weft_warp *warp, const struct weft_dispatch
     if (unit >= share->num_units)
         return 0;
     const struct weft_part part = weft_unit_part(share, unit);
-    const struct weft_span span =
-        weft_part_span(share, part.part, args->message.call[WEFT_CALL_ROW_BYTES]);
+    const struct weft_span span = weft_part_span(share, part.part, args->message.call.row_bytes[0]);
     if (span.bytes > 0)
         weft_row_prefetch(warp, source_row(args, 0, part.token) + span.begin, span.bytes);
     return find_targets(warp, args, part.token);
@@ -69,7 +68,7 @@ WEFT_PROGRAM(dispatch, warp, args)
     if (sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
-    const struct weft_delivery delivery = {&args->exchange, sequence, args->message.call,
+    const struct weft_delivery delivery = {&args->exchange, sequence, &args->message.call,
                                            &args->placement, args->routing.num_topk};
     const struct weft_share share = weft_share_rows(
         warp, args->routing.num_tokens, &args->exchange.state->num_units_taken[sequence % 2]);

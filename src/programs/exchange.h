@@ -25,26 +25,7 @@
 #include <stddef.h>
 
 #include "programs/block.h"
-
-/* What all ranks must agree on. Names for messages: ops/mismatch.c. */
-enum weft_call_field {
-    WEFT_CALL_PROGRAM = 0, /* enum weft_program */
-    WEFT_CALL_NUM_TOPK,
-    WEFT_CALL_DTYPE,
-    WEFT_CALL_OPTIONS,    /* bits of enum weft_call_option */
-    WEFT_CALL_MAX_TOKENS, /* of a handle; between nodes only */
-    WEFT_CALL_NUM_PLANES,
-    WEFT_CALL_ROW_BYTES, /* of plane 0; those of the others follow */
-    WEFT_NUM_CALL_FIELDS = WEFT_CALL_ROW_BYTES + WEFT_MAX_PLANES
-};
-
-enum weft_call_option {
-    WEFT_OPTION_TOPK_IDX = 1,
-    WEFT_OPTION_TOPK_WEIGHTS = 2,
-    WEFT_OPTION_INT64 = 4,
-    /* The rank neither sends nor holds rows: whatever options the others use suit it. */
-    WEFT_OPTION_NO_ROWS = 8
-};
+#include "programs/call.h"
 
 /* Arrays of the sender that the receiver of the message will access, as heap offsets; those of
  * collectives as places (window.h). */
@@ -57,7 +38,7 @@ enum weft_message_array {
 };
 
 struct weft_message {
-    uint32_t call[WEFT_NUM_CALL_FIELDS];
+    struct weft_call call;
     int32_t capacity;   /* rows that the arrays hold */
     int32_t num_blocks; /* of the rank's launch */
     uint64_t array_offsets[WEFT_NUM_MESSAGE_ARRAYS];
@@ -208,24 +189,6 @@ WEFT_FN enum weft_status weft_exchange_end(struct weft_warp *warp,
 
 /* ------------------------------------------------------------------ start */
 
-WEFT_FN int weft_calls_fit(const uint32_t *ours, const uint32_t *theirs, int32_t field)
-{
-    if (field == WEFT_CALL_OPTIONS && ((ours[field] | theirs[field]) & WEFT_OPTION_NO_ROWS))
-        return 1;
-    return ours[field] == theirs[field];
-}
-
-/* Warp-wide: the first field in which the calls differ, or WEFT_NUM_CALL_FIELDS. */
-WEFT_FN int32_t weft_first_difference(struct weft_warp *warp, const uint32_t *ours,
-                                      const uint32_t *theirs)
-{
-    uint32_t num_from_first = 0;
-    for (int32_t field = weft_lane_idx(warp); field < WEFT_NUM_CALL_FIELDS; field += WEFT_WARP_SIZE)
-        if (num_from_first == 0 && !weft_calls_fit(ours, theirs, field))
-            num_from_first = (uint32_t)(WEFT_NUM_CALL_FIELDS - field);
-    return WEFT_NUM_CALL_FIELDS - (int32_t)weft_max_u32(warp, num_from_first);
-}
-
 /* Where there are not too many ranks, the block keeps their messages, which is nearer than the mailbox. */
 WEFT_FN int weft_exchange_keeps(const struct weft_exchange *exchange)
 {
@@ -258,12 +221,10 @@ WEFT_FN enum weft_status weft_exchange_hear(struct weft_warp *warp,
                          taken, WEFT_MESSAGE_WORDS, &site) != WEFT_STATUS_OK)
         return WEFT_STATUS_FAILED;
     weft_warp_sync(warp); /* the lanes have taken parts of it, and acquired */
-    const int32_t field = weft_first_difference(warp, expected->call, taken->call);
-    if (field < WEFT_NUM_CALL_FIELDS) {
-        const struct weft_failure found = {WEFT_FAILURE_MISMATCH, site, (uint32_t)field,
-                                           expected->call[field], taken->call[field]};
-        *mismatch = found;
-    }
+    const int32_t field = weft_call_difference(warp, &expected->call, &taken->call);
+    if (field < WEFT_NUM_CALL_FIELDS)
+        *mismatch = weft_call_mismatch(site, field, weft_call_value(&expected->call, field),
+                                       weft_call_value(&taken->call, field));
     for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_MESSAGE_ARRAYS; i += WEFT_WARP_SIZE)
         taken->array_offsets[i] += taken->array_offsets[i] != 0 ? base : 0;
     return WEFT_STATUS_OK;

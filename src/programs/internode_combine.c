@@ -25,11 +25,11 @@ struct summands {
 WEFT_FN struct summands summands_of_rows(const struct weft_internode_combine_args *args)
 {
     const struct weft_combine_args *combine = &args->combine;
-    const uint32_t *call = combine->message.call;
+    const struct weft_call *call = &combine->message.call;
     const struct summands rows = {WEFT_ARRAY_PLANE,
                                   combine->dtype,
                                   args->wire_dtype,
-                                  call[WEFT_CALL_ROW_BYTES],
+                                  call->row_bytes[0],
                                   weft_wire_weights_bytes(call),
                                   combine->biases,
                                   combine->num_biases,
@@ -58,7 +58,7 @@ WEFT_FN struct weft_relay relay_of(const struct weft_internode_combine_args *arg
                                    const int32_t *num_rows)
 {
     const uint64_t row_bytes =
-        weft_wire_combine_bytes(args->combine.message.call, args->wire_dtype);
+        weft_wire_combine_bytes(&args->combine.message.call, args->wire_dtype);
     const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel),    sequence,
                                      args->combine.exchange.mailbox_offset,        num_rows[node],
                                      weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
@@ -118,13 +118,13 @@ WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
                                      const struct weft_internode_combine_args *args,
                                      const struct weft_relay *relay)
 {
-    const uint32_t *call = args->combine.message.call;
+    const struct weft_call *call = &args->combine.message.call;
     const struct weft_ring *ring = &relay->ring;
     const struct summands rows = summands_of_rows(args);
     const struct summands weights = summands_of_weights(args);
     /* A rank without rows does not know. */
     const int has_weights =
-        (call[WEFT_CALL_OPTIONS] & (WEFT_OPTION_TOPK_WEIGHTS | WEFT_OPTION_NO_ROWS)) != 0;
+        (weft_call_options(call) & (WEFT_OPTION_TOPK_WEIGHTS | WEFT_OPTION_NO_ROWS)) != 0;
     const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->sequence);
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
@@ -159,7 +159,7 @@ WEFT_FN struct partial partial_of(const struct weft_internode_combine_args *args
     const struct weft_routing *routing = &args->combine.routing;
     const int32_t slot = weft_node_slot(routing, args->rings.nodes.num_nodes, token, route);
     const uint64_t row_bytes =
-        weft_wire_combine_bytes(args->combine.message.call, args->wire_dtype);
+        weft_wire_combine_bytes(&args->combine.message.call, args->wire_dtype);
     const int32_t idx = slot / weft_rows_per_chunk(&args->rings, row_bytes);
     const int32_t channel = idx % args->rings.num_channels;
     struct partial partial;
@@ -184,7 +184,7 @@ WEFT_FN enum weft_status await_partial(struct weft_warp *warp,
         weft_ring_receive(warp, &relay->ring, partial->number, relay->sequence, relay->exchange);
     return status == WEFT_STATUS_OK
                ? weft_relay_check(warp, relay, weft_ring_in_slot(&relay->ring, partial->number),
-                                  args->combine.message.call)
+                                  &args->combine.message.call)
                : status;
 }
 

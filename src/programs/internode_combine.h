@@ -15,15 +15,14 @@ struct weft_internode_combine_args {
 };
 
 /* A partial sum on the wire: of the weights, then of the rows. */
-WEFT_FN uint64_t weft_wire_weights_bytes(const uint32_t *call)
+WEFT_FN uint64_t weft_wire_weights_bytes(const struct weft_call *call)
 {
-    return weft_wire_round_up((uint64_t)call[WEFT_CALL_NUM_TOPK] * sizeof(float));
+    return weft_wire_round_up((uint64_t)weft_call_num_topk(call) * sizeof(float));
 }
 
-WEFT_FN uint64_t weft_wire_combine_bytes(const uint32_t *call, weft_dtype wire_dtype)
+WEFT_FN uint64_t weft_wire_combine_bytes(const struct weft_call *call, weft_dtype wire_dtype)
 {
-    const uint64_t num_elements =
-        call[WEFT_CALL_ROW_BYTES] / weft_dtype_bytes((weft_dtype)call[WEFT_CALL_DTYPE]);
+    const uint64_t num_elements = call->row_bytes[0] / weft_dtype_bytes(weft_call_dtype(call));
     return weft_wire_weights_bytes(call) +
            weft_wire_round_up(num_elements * weft_dtype_bytes(wire_dtype));
 }

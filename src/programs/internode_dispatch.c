@@ -15,7 +15,7 @@ WEFT_FN struct weft_relay relay_of(const struct weft_internode_dispatch_args *ar
 {
     const struct weft_routing *routing = &args->dispatch.routing;
     const uint64_t row_bytes =
-        weft_wire_dispatch_bytes(args->dispatch.message.call, routing->nodes.max_relayed_rows);
+        weft_wire_dispatch_bytes(&args->dispatch.message.call, routing->nodes.max_relayed_rows);
     const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel),    sequence,
                                      args->dispatch.exchange.mailbox_offset,       num_rows[node],
                                      weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
@@ -61,7 +61,7 @@ WEFT_FN void write_topk(struct weft_warp *warp, const struct weft_internode_disp
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
     const struct weft_routing *routing = &dispatch->routing;
-    const uint32_t options = dispatch->message.call[WEFT_CALL_OPTIONS];
+    const uint32_t options = weft_call_options(&dispatch->message.call);
     struct weft_wire_row *rows = (struct weft_wire_row *)(void *)(wire + 1);
     int32_t *ids = (int32_t *)(void *)(rows + routing->nodes.max_relayed_rows);
     float *weights = (float *)(void *)(ids + routing->num_topk);
@@ -81,11 +81,11 @@ WEFT_FN void write_token(struct weft_warp *warp, const struct weft_internode_dis
                          int32_t node, int32_t token, char *wire)
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
-    const uint32_t *call = dispatch->message.call;
+    const struct weft_call *call = &dispatch->message.call;
     const int32_t max_rows = dispatch->routing.nodes.max_relayed_rows;
     write_rows(warp, args, node, token, (struct weft_wire_token *)(void *)wire);
     write_topk(warp, args, token, (struct weft_wire_token *)(void *)wire);
-    for (int32_t plane = 0; plane < (int32_t)call[WEFT_CALL_NUM_PLANES]; plane++) {
+    for (int32_t plane = 0; plane < weft_call_num_planes(call); plane++) {
         const void **dsts = weft_warp_pointers(warp);
         weft_warp_sync(warp); /* the pointer before has been used */
         if (weft_lane_idx(warp) == 0)
@@ -94,7 +94,7 @@ WEFT_FN void write_token(struct weft_warp *warp, const struct weft_internode_dis
         weft_row_stage(warp, dsts, 1,
                        dispatch->planes[plane].rows +
                            (uint64_t)token * dispatch->planes[plane].stride_bytes,
-                       call[WEFT_CALL_ROW_BYTES + plane]);
+                       call->row_bytes[plane]);
     }
 }
 
@@ -109,7 +109,7 @@ WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
         const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
-        char *slot = weft_relay_reserve(warp, relay, number, args->dispatch.message.call);
+        char *slot = weft_relay_reserve(warp, relay, number, &args->dispatch.message.call);
         if (slot == NULL)
             return WEFT_STATUS_FAILED;
         for (int32_t row = chunk.begin; row < chunk.end; row++)
@@ -159,8 +159,8 @@ WEFT_FN void relay_token(struct weft_warp *warp, const struct weft_internode_dis
     const int32_t *ids = (const int32_t *)(const void *)(rows + max_rows);
     const struct weft_token token = {relay->ring.partner, wire->token, WEFT_INT32, ids,
                                      (const float *)(const void *)(ids + delivery->num_topk)};
-    for (int32_t plane = 0; plane < (int32_t)delivery->call[WEFT_CALL_NUM_PLANES]; plane++) {
-        const struct weft_span all = {0, delivery->call[WEFT_CALL_ROW_BYTES + plane]};
+    for (int32_t plane = 0; plane < weft_call_num_planes(delivery->call); plane++) {
+        const struct weft_span all = {0, delivery->call->row_bytes[plane]};
         const int32_t num_targets = find_relayed(warp, args, relay->ring.node, idx, wire);
         weft_deliver_row(warp, delivery, plane,
                          row + weft_wire_plane_offset(delivery->call, max_rows, plane), all,
@@ -183,13 +183,12 @@ WEFT_FN enum weft_status relay_chunks(struct weft_warp *warp,
         const char *slot = weft_ring_in_slot(ring, number);
         if (weft_ring_receive(warp, ring, number, relay->sequence, relay->exchange) !=
                 WEFT_STATUS_OK ||
-            weft_relay_check(warp, relay, slot, dispatch->message.call) != WEFT_STATUS_OK)
+            weft_relay_check(warp, relay, slot, &dispatch->message.call) != WEFT_STATUS_OK)
             return WEFT_STATUS_FAILED;
         /* This rank's own call may be without rows, and then without what goes with them. */
-        const struct weft_delivery delivery = {
-            &dispatch->exchange, relay->sequence,
-            ((const struct weft_chunk_header *)(const void *)slot)->call, &dispatch->placement,
-            dispatch->routing.num_topk};
+        const struct weft_delivery delivery = {&dispatch->exchange, relay->sequence,
+                                               weft_relay_call(slot), &dispatch->placement,
+                                               dispatch->routing.num_topk};
         for (int32_t row = chunk.begin; row < chunk.end; row++)
             relay_token(warp, args, relay, &delivery, row,
                         slot + weft_relay_row_offset(relay, row - chunk.begin));
@@ -219,8 +218,8 @@ WEFT_FN void deliver_own(struct weft_warp *warp, const struct weft_dispatch_args
 {
     const struct weft_token own = weft_token_of(dispatch->routing.rank, token, delivery,
                                                 dispatch->topk_idx, dispatch->topk_weights);
-    for (int32_t plane = 0; plane < (int32_t)delivery->call[WEFT_CALL_NUM_PLANES]; plane++) {
-        const struct weft_span all = {0, delivery->call[WEFT_CALL_ROW_BYTES + plane]};
+    for (int32_t plane = 0; plane < weft_call_num_planes(delivery->call); plane++) {
+        const struct weft_span all = {0, delivery->call->row_bytes[plane]};
         weft_deliver_row(warp, delivery, plane,
                          dispatch->planes[plane].rows +
                              (uint64_t)token * dispatch->planes[plane].stride_bytes,
@@ -234,7 +233,7 @@ WEFT_FN void deliver_all_own(struct weft_warp *warp,
                              const struct weft_duty *duty)
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
-    const struct weft_delivery delivery = {&dispatch->exchange, sequence, dispatch->message.call,
+    const struct weft_delivery delivery = {&dispatch->exchange, sequence, &dispatch->message.call,
                                            &dispatch->placement, dispatch->routing.num_topk};
     int32_t *num_taken = &dispatch->exchange.state->num_units_taken[sequence % 2];
     for (int32_t token = weft_duty_first_token(warp, duty, num_taken);

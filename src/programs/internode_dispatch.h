@@ -33,17 +33,18 @@ WEFT_FN uint64_t weft_wire_header_bytes(int32_t max_rows, int32_t num_topk)
 }
 
 /* Where a plane begins; that behind the last one is the size of all. */
-WEFT_FN uint64_t weft_wire_plane_offset(const uint32_t *call, int32_t max_rows, int32_t plane)
+WEFT_FN uint64_t weft_wire_plane_offset(const struct weft_call *call, int32_t max_rows,
+                                        int32_t plane)
 {
-    uint64_t offset = weft_wire_header_bytes(max_rows, (int32_t)call[WEFT_CALL_NUM_TOPK]);
+    uint64_t offset = weft_wire_header_bytes(max_rows, weft_call_num_topk(call));
     for (int32_t i = 0; i < plane; i++)
-        offset += weft_wire_round_up(call[WEFT_CALL_ROW_BYTES + i]);
+        offset += weft_wire_round_up(call->row_bytes[i]);
     return offset;
 }
 
-WEFT_FN uint64_t weft_wire_dispatch_bytes(const uint32_t *call, int32_t max_rows)
+WEFT_FN uint64_t weft_wire_dispatch_bytes(const struct weft_call *call, int32_t max_rows)
 {
-    return weft_wire_plane_offset(call, max_rows, (int32_t)call[WEFT_CALL_NUM_PLANES]);
+    return weft_wire_plane_offset(call, max_rows, weft_call_num_planes(call));
 }
 
 #endif

@@ -32,9 +32,8 @@ WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_no
 {
     const struct weft_nodes *nodes = &args->rings.nodes;
     struct weft_told_counts *told = told_counts(args, WEFT_TOLD_OUT, notify, node);
-    int32_t *rows = (int32_t *)(void *)(told + 1), *selections = rows + nodes->num_local;
-    for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_CALL_FIELDS; i += WEFT_WARP_SIZE)
-        told->call[i] = args->notify.message.call[i];
+    int32_t *rows = told->counts, *selections = rows + nodes->num_local;
+    weft_call_write(warp, &told->call, &args->notify.message.call);
     if (weft_lane_idx(warp) == 0)
         told->num_tokens = args->notify.routing.nodes.send_tokens[node];
     for (int32_t i = weft_lane_idx(warp); i < nodes->num_local; i += WEFT_WARP_SIZE)
@@ -75,7 +74,7 @@ WEFT_FN void spread_told(struct weft_warp *warp, const struct weft_internode_not
                          uint64_t sequence, int32_t source, const struct weft_told_counts *told)
 {
     const struct weft_nodes *nodes = &args->rings.nodes;
-    const int32_t *rows = (const int32_t *)(const void *)(told + 1);
+    const int32_t *rows = told->counts;
     const int32_t *selections = rows + nodes->num_local;
     for (int32_t i = 0; i < nodes->num_local; i++) {
         const int32_t owner = rank_of(nodes, nodes->node, i);
@@ -103,12 +102,8 @@ WEFT_FN enum weft_status hear_partner(struct weft_warp *warp,
         weft_wait(warp, (const uint64_t *)(const void *)word, notify / 2 + 1, &site);
     if (weft_max_u32(warp, (uint32_t)status) != WEFT_STATUS_OK)
         return WEFT_STATUS_FAILED;
-    const int32_t field = weft_first_difference(warp, args->notify.message.call, told->call);
-    if (field < WEFT_NUM_CALL_FIELDS) {
-        const struct weft_failure mismatch = {WEFT_FAILURE_MISMATCH, site, (uint32_t)field,
-                                              args->notify.message.call[field], told->call[field]};
-        return weft_fail(warp, &mismatch);
-    }
+    if (weft_call_check(warp, site, &args->notify.message.call, &told->call) != WEFT_STATUS_OK)
+        return WEFT_STATUS_FAILED;
     if (weft_lane_idx(warp) == 0)
         args->notify.routing.nodes.relay_tokens[node] = told->num_tokens;
     spread_told(warp, args, sequence, partner, told);

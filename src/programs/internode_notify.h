@@ -5,11 +5,11 @@
 #include "programs/notify.h"
 #include "programs/ring.h"
 
-/* What a rank tells its partner in another node: a header, how many rows it has for each rank there, then its
- * selections of their experts, rank by rank. */
+/* What a rank tells its partner in another node. */
 struct weft_told_counts {
-    uint32_t call[WEFT_NUM_CALL_FIELDS];
+    struct weft_call call;
     int32_t num_tokens; /* for the node */
+    int32_t counts[]; /* rows for each rank there, then selections of their experts, rank by rank */
 };
 
 struct weft_internode_notify_args {
@@ -30,7 +30,7 @@ struct weft_internode_notify_args {
 /* num_experts: the most that a node has. */
 WEFT_FN uint64_t weft_told_bytes(int32_t num_local, int32_t num_experts)
 {
-    return weft_wire_round_up(sizeof(struct weft_told_counts) +
+    return weft_wire_round_up(offsetof(struct weft_told_counts, counts) +
                               ((uint64_t)num_local + (uint64_t)num_experts) * sizeof(int32_t));
 }
 

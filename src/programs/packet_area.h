@@ -18,19 +18,12 @@
 #include "programs/exchange.h"
 #include "programs/share.h"
 
-/* What a rank says of its call to one other. Its words are such as weft_packets_send_words takes. */
+/* What a rank says to one other in an operation. */
 struct weft_call_header {
-    uint64_t kind; /* as weft_call_kind says */
-    /* That go from the one rank to the other, or would if it were the root; of a piece, all the row's,
-     * with WEFT_CALL_IS_PIECE. */
-    uint64_t num_bytes;
+    struct weft_call_head call;
     uint64_t input;  /* places (window.h): what the other may read, */
     uint64_t output; /* and where it shall write */
 };
-
-/* Whether it is the whole operation, or one of several pieces that are staged. */
-#define WEFT_CALL_IS_PIECE_BIT 63
-#define WEFT_CALL_IS_PIECE     (UINT64_C(1) << WEFT_CALL_IS_PIECE_BIT)
 
 struct weft_packet_area {
     struct weft_exchange exchange; /* its name is in reports */
@@ -43,18 +36,6 @@ struct weft_exchanged_rows {
     struct weft_span sent[WEFT_COLL_MAX_RANKS];
     struct weft_span received[WEFT_COLL_MAX_RANKS];
 };
-
-/* Where the parts of a header's kind are: of 8 bits each, but for the root. */
-enum weft_call_kind {
-    WEFT_KIND_PROGRAM_BIT = 0, /* enum weft_program */
-    WEFT_KIND_COLLECTIVE_BIT = 8,
-    WEFT_KIND_DTYPE_BIT = 16,
-    WEFT_KIND_OP_BIT = 24,
-    WEFT_KIND_ROOT_BIT = 32
-};
-
-/* The word of a header that ranks disagree on, as failures tell it; ops/mismatch.c says what in it. */
-enum weft_header_field { WEFT_HEADER_KIND, WEFT_HEADER_NUM_BYTES };
 
 enum { WEFT_HEADER_SLOTS = sizeof(struct weft_call_header) / WEFT_PACKET_BYTES };
 
@@ -168,7 +149,7 @@ WEFT_FN struct weft_packet_targets weft_header_targets(struct weft_warp *warp,
 WEFT_FN void weft_header_send(struct weft_warp *warp, const struct weft_packets *packets,
                               int32_t begin, int32_t end, struct weft_call_header header)
 {
-    const uint64_t words[] = {header.kind, header.num_bytes};
+    const uint64_t words[] = {header.call.kind, header.call.num_bytes};
     weft_packets_send_words(warp, packets, weft_header_targets(warp, packets, begin, end, 0),
                             words);
 }
@@ -182,24 +163,6 @@ WEFT_FN void weft_header_send_places(struct weft_warp *warp, const struct weft_p
                             words);
 }
 
-/* What a rank said is not what it should have said. The program comes last: it follows from the rest. */
-WEFT_FN enum weft_status weft_header_fail(struct weft_warp *warp,
-                                          const struct weft_packets *packets, int32_t rank,
-                                          const struct weft_call_header *expected,
-                                          const struct weft_call_header *taken)
-{
-    const int is_of_bytes =
-        expected->kind >> WEFT_KIND_COLLECTIVE_BIT == taken->kind >> WEFT_KIND_COLLECTIVE_BIT &&
-        expected->num_bytes != taken->num_bytes;
-    const struct weft_failure failure = {
-        WEFT_FAILURE_MISMATCH,
-        {WEFT_PHASE_START, rank, packets->sequence, packets->exchange},
-        (uint32_t)(is_of_bytes ? WEFT_HEADER_NUM_BYTES : WEFT_HEADER_KIND),
-        is_of_bytes ? expected->num_bytes : expected->kind,
-        is_of_bytes ? taken->num_bytes : taken->kind};
-    return weft_fail(warp, &failure);
-}
-
 /* Waits for the first half of what `rank` says, and compares it with what it should be. */
 WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
                                            const struct weft_packets *packets, int32_t rank,
@@ -209,10 +172,13 @@ WEFT_FN enum weft_status weft_header_check(struct weft_warp *warp,
     const enum weft_status status = weft_packets_take_words(
         warp, packets, rank, weft_header_slot(packets->num_ranks, weft_block_idx(warp), rank),
         words);
-    if (status != WEFT_STATUS_OK || (words[0] == expected->kind && words[1] == expected->num_bytes))
+    const struct weft_call_head *call = &expected->call;
+    if (status != WEFT_STATUS_OK || (words[0] == call->kind && words[1] == call->num_bytes))
         return status;
-    const struct weft_call_header taken = {words[0], words[1], 0, 0};
-    return weft_header_fail(warp, packets, rank, expected, &taken);
+    const struct weft_wait_site site = {WEFT_PHASE_START, rank, packets->sequence,
+                                        packets->exchange};
+    const struct weft_call_head seen = {words[0], words[1]};
+    return weft_call_head_fail(warp, site, call, &seen);
 }
 
 /* The second half. */

@@ -73,8 +73,8 @@ WEFT_FN struct weft_call_header header_for(const struct weft_packet_exchange_arg
                                            uint64_t num_bytes)
 {
     struct weft_call_header header = args->header;
-    if (header.num_bytes == 0)
-        header.num_bytes = num_bytes;
+    if (header.call.num_bytes == 0)
+        header.call.num_bytes = num_bytes;
     return header;
 }
 

@@ -51,33 +51,29 @@ WEFT_FN uint64_t weft_relay_row_offset(const struct weft_relay *relay, int32_t i
 /* Warp-wide: the slot for the rows of a chunk, in which stands what the sender calls, for weft_relay_check. NULL if
  * that did not become free. */
 WEFT_FN char *weft_relay_reserve(struct weft_warp *warp, const struct weft_relay *relay,
-                                 uint64_t number, const uint32_t *call)
+                                 uint64_t number, const struct weft_call *call)
 {
     char *slot = weft_ring_out_slot(&relay->ring, number);
-    struct weft_chunk_header *header = (struct weft_chunk_header *)(void *)slot;
     if (weft_ring_reserve(warp, &relay->ring, number, relay->sequence, relay->exchange) !=
         WEFT_STATUS_OK)
         return NULL;
-    for (int32_t i = weft_lane_idx(warp); i < WEFT_NUM_CALL_FIELDS; i += WEFT_WARP_SIZE)
-        header->call[i] = call[i];
+    weft_call_write(warp, (struct weft_call *)(void *)slot, call);
     return slot;
+}
+
+/* What the sender of a chunk has called. */
+WEFT_FN const struct weft_call *weft_relay_call(const char *slot)
+{
+    return (const struct weft_call *)(const void *)slot;
 }
 
 /* Warp-wide: whether the sender of a chunk has called the same. */
 WEFT_FN enum weft_status weft_relay_check(struct weft_warp *warp, const struct weft_relay *relay,
-                                          const char *slot, const uint32_t *call)
+                                          const char *slot, const struct weft_call *call)
 {
-    const struct weft_chunk_header *header = (const struct weft_chunk_header *)(const void *)slot;
-    const int32_t field = weft_first_difference(warp, call, header->call);
-    if (field == WEFT_NUM_CALL_FIELDS)
-        return WEFT_STATUS_OK;
-    const struct weft_failure mismatch = {
-        WEFT_FAILURE_MISMATCH,
-        {WEFT_PHASE_START, relay->ring.partner, relay->sequence, relay->exchange},
-        (uint32_t)field,
-        call[field],
-        header->call[field]};
-    return weft_fail(warp, &mismatch);
+    const struct weft_wait_site site = {WEFT_PHASE_START, relay->ring.partner, relay->sequence,
+                                        relay->exchange};
+    return weft_call_check(warp, site, call, weft_relay_call(slot));
 }
 
 /* ------------------------------------------------------------------ who does what */

@@ -21,13 +21,8 @@
 
 enum { WEFT_CHUNK_HEADER_BYTES = 64, WEFT_WIRE_ALIGNMENT = 16 };
 
-/* At the start of every chunk: what the sender called, for the receiver to compare. */
-struct weft_chunk_header {
-    uint32_t call[WEFT_NUM_CALL_FIELDS];
-    uint32_t num_rows;
-};
-WEFT_STATIC_ASSERT(sizeof(struct weft_chunk_header) <= WEFT_CHUNK_HEADER_BYTES,
-                   "a chunk's header fits");
+/* At the start of every chunk is what the sender called (struct weft_call), for the receiver to compare. */
+WEFT_STATIC_ASSERT(sizeof(struct weft_call) <= WEFT_CHUNK_HEADER_BYTES, "it fits its room");
 
 struct weft_rings { /* of a weft_ep */
     struct weft_nodes nodes;
