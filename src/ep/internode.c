@@ -142,13 +142,13 @@ static weft_result allocate_counters(weft_comm *comm, struct weft__internode *in
 {
     struct weft_rings *rings = &internode->rings;
     const uint64_t num_rings = (uint64_t)rings->nodes.num_nodes * (uint64_t)rings->num_channels;
-    const uint64_t bytes = (1 + 4 * num_rings) * sizeof(uint64_t) +
+    const uint64_t bytes = (1 + 2 * WEFT_NUM_HALVES * num_rings) * sizeof(uint64_t) +
                            num_rings * (uint64_t)rings->num_slots * sizeof(uint32_t);
     WEFT__TRY(weft__machine_of(comm)->alloc(comm, bytes, &internode->counters));
     internode->num_notifies = internode->counters;
     rings->num_sent = internode->num_notifies + 1;
-    rings->num_received = rings->num_sent + 2 * num_rings;
-    rings->num_rows_read = (uint32_t *)(rings->num_received + 2 * num_rings);
+    rings->num_received = rings->num_sent + WEFT_NUM_HALVES * num_rings;
+    rings->num_rows_read = (uint32_t *)(rings->num_received + WEFT_NUM_HALVES * num_rings);
     return WEFT_OK;
 }
 

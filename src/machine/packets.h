@@ -9,7 +9,7 @@
  * the slot says escape, and the slot's escape word tells which it is.
  *
  * The receiver empties a slot when it has taken the packet. Who sends twice to a slot must know that
- * the first packet was taken: see "Launches" in machine.h and programs/packet_area.h.
+ * the first packet was taken: see "Launches" in machine.h and programs/parity.h.
  */
 #ifndef WEFT_MACHINE_PACKETS_H
 #define WEFT_MACHINE_PACKETS_H

@@ -91,8 +91,8 @@ WEFT_PROGRAM(combine, warp, args)
         return WEFT_STATUS_FAILED;
     weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
     /* What needs no other rank is done while the messages are under way. */
-    const struct weft_share share = weft_share_rows(
-        warp, args->routing.num_tokens, &args->exchange.state->num_units_taken[sequence % 2]);
+    const struct weft_share share = weft_share_rows(warp, args->routing.num_tokens,
+                                                    weft_units_taken(&args->exchange, sequence));
     const int32_t first = weft_first_unit(warp);
     int32_t num_routes = 0;
     if (first < share.num_units)

@@ -9,7 +9,8 @@
 WEFT_FN int32_t *weft_counts_of(const struct weft_notify_args *args, uint64_t sequence,
                                 int32_t owner, int32_t source)
 {
-    const uint64_t buffer = (sequence % 2) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
+    const uint64_t buffer =
+        weft_half(sequence) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
     return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
            buffer * (uint64_t)args->counts_stride;
 }

@@ -107,7 +107,7 @@ WEFT_FN struct weft_share weft_direct_share(struct weft_warp *warp,
 {
     const uint64_t num_chunks = (row_bytes + direct->chunk_bytes - 1) / direct->chunk_bytes;
     return weft_share_rows(warp, (int32_t)num_chunks * num_rows,
-                           &direct->area.exchange.state->num_units_taken[packets->sequence % 2]);
+                           weft_units_taken(&direct->area.exchange, packets->sequence));
 }
 
 /* What a unit covers of a row: a part of chunk `chunk`. */

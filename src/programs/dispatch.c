@@ -70,8 +70,8 @@ WEFT_PROGRAM(dispatch, warp, args)
     weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
     const struct weft_delivery delivery = {&args->exchange, sequence, &args->message.call,
                                            &args->placement, args->routing.num_topk};
-    const struct weft_share share = weft_share_rows(
-        warp, args->routing.num_tokens, &args->exchange.state->num_units_taken[sequence % 2]);
+    const struct weft_share share = weft_share_rows(warp, args->routing.num_tokens,
+                                                    weft_units_taken(&args->exchange, sequence));
     const int32_t first = weft_first_unit(warp);
     int32_t num_targets = prepare_first(warp, args, &share);
     const enum weft_status status =

@@ -6,7 +6,7 @@
  * that a captured launch can be replayed, and once for each block, so that each can read its own and write it
  * without waiting for others. Each rank has a mailbox in its heap:
  *
- *     messages[sequence % 2][r]   what rank r said when it started: a tagged row
+ *     messages[half][r]           what rank r said when it started: a tagged row (half: parity.h)
  *     finished[block][m]          last operation of which that block of member m finished its part
  *
  * start:  the first block of every rank sends its message to all, and every block takes all messages. Whoever
@@ -15,9 +15,6 @@
  *         every message, ranks whose calls do not fit together find out before anything is moved.
  * finish: a block that has done its part signals finished to all, and waits for its share of their blocks.
  *         When all blocks of a launch have done so, all blocks of all ranks are done with this rank's memory.
- *
- * Two messages per rank suffice: r starts operation n + 2 only after it has seen every rank start n + 1, and
- * a rank starts n + 1 only when its launch for n, the only reader of the messages of n, has ended.
  */
 #ifndef WEFT_PROGRAMS_EXCHANGE_H
 #define WEFT_PROGRAMS_EXCHANGE_H
@@ -26,6 +23,7 @@
 
 #include "programs/block.h"
 #include "programs/call.h"
+#include "programs/parity.h"
 
 /* Arrays of the sender that the receiver of the message will access, as heap offsets; those of
  * collectives as places (window.h). */
@@ -44,10 +42,10 @@ struct weft_message {
     uint64_t array_offsets[WEFT_NUM_MESSAGE_ARRAYS];
 };
 
-struct weft_exchange_state {    /* local to the rank, zero at first */
-    int32_t num_units_taken[2]; /* of operations in turn: share.h */
-    int32_t num_failures;       /* nonzero: some operation did not end */
-    int32_t failed_sequence;    /* of the first, in 32 bits */
+struct weft_exchange_state {                  /* local to the rank, zero at first */
+    int32_t num_units_taken[WEFT_NUM_HALVES]; /* share.h */
+    int32_t num_failures;                     /* nonzero: some operation did not end */
+    int32_t failed_sequence;                  /* of the first, in 32 bits */
     uint64_t block_sequences[]; /* [max_blocks] of the last operation that ended here */
 };
 
@@ -113,7 +111,7 @@ WEFT_FN uint64_t weft_mailbox_bytes(int32_t num_ranks, int32_t num_members, int3
 {
     const uint64_t finished_bytes = (uint64_t)num_members * (uint64_t)max_blocks * sizeof(uint64_t);
     const uint64_t num_slots =
-        2 * (uint64_t)num_ranks +
+        WEFT_NUM_HALVES * (uint64_t)num_ranks +
         (finished_bytes + WEFT_MESSAGE_SLOT_BYTES - 1) / WEFT_MESSAGE_SLOT_BYTES;
     return num_slots * WEFT_MESSAGE_SLOT_BYTES;
 }
@@ -122,7 +120,7 @@ WEFT_FN uint64_t weft_mailbox_bytes(int32_t num_ranks, int32_t num_members, int3
 WEFT_FN char *weft_mailbox_message(const struct weft_exchange *exchange, uint64_t sequence,
                                    int32_t owner, int32_t writer)
 {
-    const uint64_t slot = (sequence % 2) * (uint64_t)exchange->num_ranks + (uint64_t)writer;
+    const uint64_t slot = weft_half(sequence) * (uint64_t)exchange->num_ranks + (uint64_t)writer;
     return exchange->bases[owner] + exchange->mailbox_offset + slot * WEFT_MESSAGE_SLOT_BYTES;
 }
 
@@ -131,7 +129,7 @@ WEFT_FN uint64_t *weft_mailbox_finished(const struct weft_exchange *exchange, in
                                         int32_t block_idx, int32_t writer_idx)
 {
     char *words = exchange->bases[owner] + exchange->mailbox_offset +
-                  2 * (uint64_t)exchange->num_ranks * WEFT_MESSAGE_SLOT_BYTES;
+                  WEFT_NUM_HALVES * (uint64_t)exchange->num_ranks * WEFT_MESSAGE_SLOT_BYTES;
     return (uint64_t *)(void *)words + (int64_t)block_idx * exchange->num_members + writer_idx;
 }
 
@@ -160,6 +158,12 @@ WEFT_FN void weft_exchange_note(struct weft_warp *warp, const struct weft_exchan
         weft_add_relaxed(&exchange->state->failed_sequence, (int32_t)sequence);
 }
 
+/* How many units of the operation's work have been taken (share.h). */
+WEFT_FN int32_t *weft_units_taken(const struct weft_exchange *exchange, uint64_t sequence)
+{
+    return &exchange->state->num_units_taken[weft_half(sequence)];
+}
+
 /* By every warp of the block, once all of them have read the number: writes it for the block, and the
  * block's share of those for blocks that did not run. By one warp it takes 0.13 us longer on H200. */
 WEFT_FN void weft_exchange_advance(struct weft_warp *warp, const struct weft_exchange *exchange,
@@ -171,7 +175,7 @@ WEFT_FN void weft_exchange_advance(struct weft_warp *warp, const struct weft_exc
          i += weft_num_warps(warp) * WEFT_WARP_SIZE * num_blocks)
         exchange->state->block_sequences[i] = sequence;
     if (weft_block_idx(warp) == 0 && lane == 0)
-        exchange->state->num_units_taken[(sequence + 1) % 2] = 0; /* the next operation's */
+        *weft_units_taken(exchange, sequence + 1) = 0;
 }
 
 /* Called by every warp last, by operations that failed, or after which nobody touches another rank's

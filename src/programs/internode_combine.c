@@ -323,7 +323,7 @@ WEFT_FN enum weft_status combine_own(struct weft_warp *warp,
                                      uint64_t sequence, const struct weft_duty *duty)
 {
     const struct weft_combine_args *combine = &args->combine;
-    int32_t *num_taken = &combine->exchange.state->num_units_taken[sequence % 2];
+    int32_t *num_taken = weft_units_taken(&combine->exchange, sequence);
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t token = weft_duty_first_token(warp, duty, num_taken);
          token < combine->routing.num_tokens && status == WEFT_STATUS_OK;

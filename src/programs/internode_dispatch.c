@@ -235,7 +235,7 @@ WEFT_FN void deliver_all_own(struct weft_warp *warp,
     const struct weft_dispatch_args *dispatch = &args->dispatch;
     const struct weft_delivery delivery = {&dispatch->exchange, sequence, &dispatch->message.call,
                                            &dispatch->placement, dispatch->routing.num_topk};
-    int32_t *num_taken = &dispatch->exchange.state->num_units_taken[sequence % 2];
+    int32_t *num_taken = weft_units_taken(&dispatch->exchange, sequence);
     for (int32_t token = weft_duty_first_token(warp, duty, num_taken);
          token < dispatch->routing.num_tokens; token = weft_duty_next_token(warp, duty, num_taken))
         deliver_own(warp, dispatch, &delivery, token);

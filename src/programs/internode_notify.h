@@ -18,9 +18,9 @@ struct weft_internode_notify_args {
     struct weft_notify_args notify;
     struct weft_rings rings;
     const int32_t *node_of_rank;
-    /* In memory of the network, at the place `told_place`: for odd and even notifies [num_nodes] words, which count
-     * those that the partners have told, as many buffers that come from the partners, and as many that go to
-     * them. A partner tells the next but one only when it has heard the next from here. */
+    /* In memory of the network, at the place `told_place`: for each half (parity.h) [num_nodes] words,
+     * which count what the partners have told, then as many buffers that come from the partners, and
+     * as many that go to them. */
     char *told;
     uint64_t told_place;
     uint64_t told_bytes;    /* of one buffer */
@@ -39,15 +39,16 @@ enum weft_told_direction { WEFT_TOLD_IN, WEFT_TOLD_OUT };
 /* One word for both would not do: the next notify's put may overtake this one's. */
 WEFT_FN uint64_t weft_told_word(int32_t num_nodes, uint64_t notify, int32_t node)
 {
-    return (notify % 2 * (uint64_t)num_nodes + (uint64_t)node) * sizeof(uint64_t);
+    return (weft_half(notify) * (uint64_t)num_nodes + (uint64_t)node) * sizeof(uint64_t);
 }
 
 WEFT_FN uint64_t weft_told_offset(int32_t num_nodes, uint64_t told_bytes,
                                   enum weft_told_direction direction, uint64_t notify, int32_t node)
 {
     const uint64_t nodes = (uint64_t)num_nodes;
-    const uint64_t buffer = ((uint64_t)direction * 2 + notify % 2) * nodes + (uint64_t)node;
-    return weft_wire_round_up(2 * nodes * sizeof(uint64_t)) + buffer * told_bytes;
+    const uint64_t buffer =
+        ((uint64_t)direction * WEFT_NUM_HALVES + weft_half(notify)) * nodes + (uint64_t)node;
+    return weft_wire_round_up(WEFT_NUM_HALVES * nodes * sizeof(uint64_t)) + buffer * told_bytes;
 }
 
 /* Of all. */

@@ -5,8 +5,8 @@
 #include "programs/exchange.h"
 #include "programs/routing.h"
 
-/* In every heap, for every source rank two buffers, used in turn by odd and even operations (see
- * exchange.h): the source's row counts for all ranks, then its selections of the owner's experts. */
+/* In every heap, for every source rank a buffer in each half (parity.h): the source's row counts for
+ * all ranks, then its selections of the owner's experts. */
 struct weft_notify_args {
     struct weft_exchange exchange;
     struct weft_message message;
@@ -19,7 +19,7 @@ struct weft_notify_args {
 
 WEFT_FN uint64_t weft_notify_counts_bytes(int32_t num_ranks, int32_t counts_stride)
 {
-    return 2 * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
+    return WEFT_NUM_HALVES * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
 }
 
 #endif

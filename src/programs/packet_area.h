@@ -8,9 +8,8 @@
  *     [headers of all ranks to block 0][to block 1]...[region of rank 0][region of rank 1]...
  *
  * In every operation, every rank sends every other a header, which tells its call, beside its data, and
- * takes all headers and data that it is sent. Two buffers suffice: a rank sends in operation n + 2 into
- * the slots of operation n only after its launch of n + 1 has taken the peer's header; the peer sent
- * that after its launch of n had ended, hence after it had emptied the slots of n.
+ * takes all headers and data that it is sent. So the buffers are the halves of parity.h: slots that are
+ * sent to were emptied.
  */
 #ifndef WEFT_PROGRAMS_PACKET_AREA_H
 #define WEFT_PROGRAMS_PACKET_AREA_H
@@ -56,7 +55,7 @@ WEFT_FN uint64_t weft_packet_escapes_bytes(const struct weft_packet_area *area)
 /* Two buffers, then their escape words: as much or more than any machine needs, on the host. */
 WEFT_FN uint64_t weft_packet_area_bytes(const struct weft_packet_area *area)
 {
-    return 2 * (weft_packet_buffer_bytes(area) + weft_packet_escapes_bytes(area));
+    return WEFT_NUM_HALVES * (weft_packet_buffer_bytes(area) + weft_packet_escapes_bytes(area));
 }
 
 /* Where `rank` sends its header to block `block_idx`. */
@@ -82,13 +81,14 @@ WEFT_FN uint64_t weft_region_slot(const struct weft_packet_area *area, int32_t r
 WEFT_FN struct weft_packets weft_packets_of(const struct weft_packet_area *area, uint64_t sequence)
 {
     const int32_t num_ranks = area->exchange.num_ranks;
+    const uint64_t half = weft_half(sequence);
     const uint64_t buffer_bytes = weft_packet_buffer_bytes(area);
     const uint64_t escapes_bytes = weft_packet_escapes_bytes(area);
     const struct weft_packets packets = {area->exchange.rank,
                                          num_ranks,
                                          area->areas,
-                                         sequence % 2 * buffer_bytes,
-                                         2 * buffer_bytes + sequence % 2 * escapes_bytes,
+                                         half * buffer_bytes,
+                                         WEFT_NUM_HALVES * buffer_bytes + half * escapes_bytes,
                                          sequence,
                                          area->exchange.mailbox_offset};
     return packets;

@@ -33,7 +33,7 @@ struct weft_rings { /* of a weft_ep */
      * slots, which only puts access from outside. */
     char *words, *slots;
     uint64_t words_place, slots_place;
-    /* [2][num_nodes][num_channels] chunks sent and received by the operations before, for odd and even ones. */
+    /* [halves][num_nodes][num_channels] chunks sent and received by the operations before (parity.h). */
     uint64_t *num_sent;
     uint64_t *num_received;
     /* [num_nodes][num_channels][num_slots] rows of the chunk there that have been read; zero between operations. */
@@ -137,7 +137,8 @@ WEFT_FN uint64_t *weft_ring_counter(const struct weft_ring *ring, uint64_t *coun
                                     uint64_t sequence)
 {
     const struct weft_rings *rings = ring->rings;
-    const uint64_t row = sequence % 2 * (uint64_t)rings->nodes.num_nodes + (uint64_t)ring->node;
+    const uint64_t row =
+        weft_half(sequence) * (uint64_t)rings->nodes.num_nodes + (uint64_t)ring->node;
     return counters + row * (uint64_t)rings->num_channels + ring->channel;
 }
 
