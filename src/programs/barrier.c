@@ -4,12 +4,10 @@
 
 WEFT_PROGRAM(barrier, warp, args)
 {
-    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
-    if (sequence == WEFT_SEQUENCE_FAILED)
+    const struct weft_operation op = weft_operation_begin(warp, &args->exchange, &args->message);
+    if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     weft_fence_launches(warp); /* it tells of puts, and of what others have stored to heaps */
-    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
-    const enum weft_status status =
-        weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
-    return weft_exchange_end(warp, &args->exchange, sequence, status);
+    weft_operation_tell(&op);
+    return weft_operation_end(&op, weft_operation_meet(&op));
 }

@@ -8,7 +8,6 @@
 #include "programs/share.h"
 
 struct row_sum {
-    uint64_t sequence;
     int array; /* of the messages: whose rows are summed */
     weft_dtype dtype;
     uint64_t row_bytes;
@@ -26,21 +25,20 @@ WEFT_FN int32_t find_sources(struct weft_warp *warp, const struct weft_combine_a
 }
 
 /* Where a target's row is, or null if the rank has no such row. */
-WEFT_FN const char *source_row(struct weft_warp *warp, const struct weft_combine_args *args,
-                               const struct row_sum *sum, const void *target)
+WEFT_FN const char *source_row(const struct weft_operation *op, const struct row_sum *sum,
+                               const void *target)
 {
-    const struct weft_exchange *exchange = &args->exchange;
     const int32_t rank = weft_target_rank(target), row = weft_target_row(target);
-    if (row >= weft_exchange_capacity(warp, exchange, sum->sequence, rank))
+    if (row >= weft_operation_capacity(op, rank))
         return NULL;
-    return weft_exchange_array(warp, exchange, sum->sequence, rank, sum->array) +
-           (uint64_t)row * sum->row_bytes;
+    return weft_operation_array(op, rank, sum->array) + (uint64_t)row * sum->row_bytes;
 }
 
 /* Of the sources that find_sources has found. */
-WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *args, int32_t token,
-                      int32_t num_routes, const struct row_sum *sum, struct weft_span span)
+WEFT_FN void sum_rows(const struct weft_operation *op, int32_t token, int32_t num_routes,
+                      const struct row_sum *sum, struct weft_span span)
 {
+    struct weft_warp *warp = op->warp;
     const uint64_t own_offset = (uint64_t)token * sum->row_bytes + span.begin;
     const void **srcs = weft_warp_pointers(warp);
     const void **dst = srcs + WEFT_WARP_POINTERS - 1;
@@ -49,7 +47,7 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
     for (int32_t i = weft_lane_idx(warp); i < sum->num_biases; i += WEFT_WARP_SIZE)
         srcs[i] = sum->biases[i] + own_offset;
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
-        const char *row = source_row(warp, args, sum, srcs[sum->num_biases + j]);
+        const char *row = source_row(op, sum, srcs[sum->num_biases + j]);
         srcs[sum->num_biases + j] = row == NULL ? NULL : row + span.begin;
     }
     weft_warp_sync(warp);
@@ -59,16 +57,14 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct weft_combine_args *ar
 }
 
 /* The token's sources have been found. */
-WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args *args,
-                          uint64_t sequence, const struct weft_share *share, struct weft_part part,
-                          int32_t num_routes)
+WEFT_FN void combine_part(const struct weft_operation *op, const struct weft_combine_args *args,
+                          const struct weft_share *share, struct weft_part part, int32_t num_routes)
 {
     const struct row_sum payload = {
-        sequence,     WEFT_ARRAY_PLANE, args->dtype, args->message.call.row_bytes[0],
-        args->biases, args->num_biases, args->out,
+        WEFT_ARRAY_PLANE, args->dtype,      args->message.call.row_bytes[0],
+        args->biases,     args->num_biases, args->out,
     };
-    const struct row_sum weights = {sequence,
-                                    WEFT_ARRAY_TOPK_WEIGHTS,
+    const struct row_sum weights = {WEFT_ARRAY_TOPK_WEIGHTS,
                                     WEFT_FP32,
                                     (uint64_t)args->routing.num_topk * sizeof(float),
                                     args->biases,
@@ -76,40 +72,39 @@ WEFT_FN void combine_part(struct weft_warp *warp, const struct weft_combine_args
                                     (char *)args->out_topk_weights};
     const struct weft_span span = weft_part_span(share, part.part, payload.row_bytes);
     if (span.bytes > 0)
-        sum_rows(warp, args, part.token, num_routes, &payload, span);
+        sum_rows(op, part.token, num_routes, &payload, span);
     if (args->out_topk_weights != NULL && part.part == 0) {
         const struct weft_span all = {0, weights.row_bytes};
-        find_sources(warp, args, weights.num_biases, part.token);
-        sum_rows(warp, args, part.token, num_routes, &weights, all);
+        find_sources(op->warp, args, weights.num_biases, part.token);
+        sum_rows(op, part.token, num_routes, &weights, all);
     }
 }
 
 WEFT_PROGRAM(combine, warp, args)
 {
-    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
-    if (sequence == WEFT_SEQUENCE_FAILED)
+    const struct weft_operation op = weft_operation_begin(warp, &args->exchange, &args->message);
+    if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
-    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    weft_operation_tell(&op);
     /* What needs no other rank is done while the messages are under way. */
     const struct weft_share share = weft_share_rows(warp, args->routing.num_tokens,
-                                                    weft_units_taken(&args->exchange, sequence));
+                                                    weft_units_taken(&args->exchange, op.sequence));
     const int32_t first = weft_first_unit(warp);
     int32_t num_routes = 0;
     if (first < share.num_units)
         num_routes =
             find_sources(warp, args, args->num_biases, weft_unit_part(&share, first).token);
-    const enum weft_status status =
-        weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
+    const enum weft_status status = weft_operation_meet(&op);
     if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, &args->exchange, sequence, status);
+        return weft_operation_end(&op, status);
     weft_admit_next(warp); /* all ranks have started */
     for (int32_t unit = first; unit < share.num_units;) {
         const struct weft_part part = weft_unit_part(&share, unit);
         const int32_t next = weft_take_unit(warp, &share);
         if (unit != first)
             num_routes = find_sources(warp, args, args->num_biases, part.token);
-        combine_part(warp, args, sequence, &share, part, num_routes);
+        combine_part(&op, args, &share, part, num_routes);
         unit = weft_taken_unit(warp, next);
     }
-    return weft_exchange_finish(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+    return weft_operation_finish(&op, WEFT_BLOCKS_AS_TOLD);
 }

@@ -11,8 +11,7 @@
 #include "programs/share.h"
 
 struct weft_delivery { /* the same for all tokens */
-    const struct weft_exchange *exchange;
-    uint64_t sequence;
+    const struct weft_operation *op;
     const struct weft_call *call; /* of whom the tokens come from */
     const struct weft_placement *placement;
     int32_t num_topk;
@@ -40,35 +39,31 @@ WEFT_FN struct weft_token weft_token_of(int32_t source, int32_t idx,
 }
 
 /* Whether the rank's outputs have that row. */
-WEFT_FN int weft_is_target(struct weft_warp *warp, const struct weft_delivery *delivery,
-                           const void *target)
+WEFT_FN int weft_is_target(const struct weft_delivery *delivery, const void *target)
 {
     return weft_target_rank(target) >= 0 &&
-           weft_target_row(target) < weft_exchange_capacity(warp, delivery->exchange,
-                                                            delivery->sequence,
-                                                            weft_target_rank(target));
+           weft_target_row(target) <
+               weft_operation_capacity(delivery->op, weft_target_rank(target));
 }
 
 /* Array `array` of the target's rank. */
-WEFT_FN char *weft_target_array(struct weft_warp *warp, const struct weft_delivery *delivery,
-                                const void *target, int array)
+WEFT_FN char *weft_target_array(const struct weft_delivery *delivery, const void *target, int array)
 {
-    return weft_exchange_array(warp, delivery->exchange, delivery->sequence,
-                               weft_target_rank(target), array);
+    return weft_operation_array(delivery->op, weft_target_rank(target), array);
 }
 
 /* Part `span` of the row, which begins at src, of a plane. */
-WEFT_FN void weft_deliver_row(struct weft_warp *warp, const struct weft_delivery *delivery,
-                              int32_t plane, const char *src, struct weft_span span,
-                              int32_t num_targets)
+WEFT_FN void weft_deliver_row(const struct weft_delivery *delivery, int32_t plane, const char *src,
+                              struct weft_span span, int32_t num_targets)
 {
+    struct weft_warp *warp = delivery->op->warp;
     const uint64_t row_bytes = delivery->call->row_bytes[plane];
     const void **dsts = weft_warp_pointers(warp);
     for (int32_t i = weft_lane_idx(warp); i < num_targets; i += WEFT_WARP_SIZE) {
         const void *target = dsts[i];
         dsts[i] = NULL;
-        if (weft_is_target(warp, delivery, target))
-            dsts[i] = weft_target_array(warp, delivery, target, WEFT_ARRAY_PLANE + plane) +
+        if (weft_is_target(delivery, target))
+            dsts[i] = weft_target_array(delivery, target, WEFT_ARRAY_PLANE + plane) +
                       (uint64_t)weft_target_row(target) * row_bytes + span.begin;
     }
     weft_warp_sync(warp);
@@ -84,7 +79,7 @@ WEFT_FN void weft_store_expert_id(uint32_t options, char *ids, int64_t i, int32_
 }
 
 /* Tells the target's rank which of the token's choices are experts of its own. */
-WEFT_FN void weft_deliver_choice(struct weft_warp *warp, const struct weft_delivery *delivery,
+WEFT_FN void weft_deliver_choice(const struct weft_delivery *delivery,
                                  const struct weft_token *token, const void *target, int32_t k)
 {
     const struct weft_placement *placement = delivery->placement;
@@ -94,40 +89,43 @@ WEFT_FN void weft_deliver_choice(struct weft_warp *warp, const struct weft_deliv
                              token->source, token->idx);
     const int is_there = entry >= 0 && placement->entry_ranks[entry] == weft_target_rank(target);
     const int64_t i = (int64_t)weft_target_row(target) * delivery->num_topk + k;
-    weft_store_expert_id(options, weft_target_array(warp, delivery, target, WEFT_ARRAY_TOPK_IDX), i,
+    weft_store_expert_id(options, weft_target_array(delivery, target, WEFT_ARRAY_TOPK_IDX), i,
                          is_there ? placement->entry_local[entry] : -1);
     if (options & WEFT_OPTION_TOPK_WEIGHTS)
-        ((float *)(void *)weft_target_array(warp, delivery, target, WEFT_ARRAY_TOPK_WEIGHTS))[i] =
+        ((float *)(void *)weft_target_array(delivery, target, WEFT_ARRAY_TOPK_WEIGHTS))[i] =
             is_there ? token->topk_weights[k] : 0.0f;
 }
 
 /* All but the rows: choices, and where the token is from. */
-WEFT_FN void weft_deliver_topk(struct weft_warp *warp, const struct weft_delivery *delivery,
-                               const struct weft_token *token, int32_t num_targets)
+WEFT_FN void weft_deliver_topk(const struct weft_delivery *delivery, const struct weft_token *token,
+                               int32_t num_targets)
 {
+    struct weft_warp *warp = delivery->op->warp;
     const void *const *targets = weft_warp_pointers(warp);
     const int32_t num_topk = delivery->num_topk;
     weft_warp_sync(warp); /* the targets are there */
     if (weft_call_options(delivery->call) & WEFT_OPTION_TOPK_IDX) {
         for (int32_t i = weft_lane_idx(warp); i < num_targets * num_topk; i += WEFT_WARP_SIZE) {
-            if (weft_is_target(warp, delivery, targets[i / num_topk]))
-                weft_deliver_choice(warp, delivery, token, targets[i / num_topk], i % num_topk);
+            if (weft_is_target(delivery, targets[i / num_topk]))
+                weft_deliver_choice(delivery, token, targets[i / num_topk], i % num_topk);
         }
     }
     for (int32_t j = weft_lane_idx(warp); j < num_targets; j += WEFT_WARP_SIZE) {
-        if (!weft_is_target(warp, delivery, targets[j]))
+        if (!weft_is_target(delivery, targets[j]))
             continue;
-        char *src_tokens = weft_target_array(warp, delivery, targets[j], WEFT_ARRAY_SRC_TOKEN);
+        char *src_tokens = weft_target_array(delivery, targets[j], WEFT_ARRAY_SRC_TOKEN);
         if (src_tokens != NULL)
             ((int32_t *)(void *)src_tokens)[weft_target_row(targets[j])] = token->idx;
     }
 }
 
 /* Own outputs that no rank writes: expert ids after the last row, and the count of drops. */
-WEFT_FN void weft_complete_outputs(struct weft_warp *warp, const struct weft_exchange *exchange,
-                                   const struct weft_routing *routing,
-                                   const struct weft_message *message)
+WEFT_FN void weft_complete_outputs(const struct weft_operation *op,
+                                   const struct weft_routing *routing)
 {
+    struct weft_warp *warp = op->warp;
+    const struct weft_exchange *exchange = op->exchange;
+    const struct weft_message *message = op->message;
     const int64_t num_rows = *routing->recv_rows;
     const int64_t capacity = message->capacity;
     const uint32_t options = weft_call_options(&message->call);

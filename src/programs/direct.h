@@ -95,8 +95,8 @@ WEFT_FN enum weft_status weft_direct_finish(struct weft_warp *warp,
                                             const struct weft_direct *direct,
                                             const struct weft_packets *packets)
 {
-    return weft_exchange_finish(warp, &direct->area.exchange, packets->sequence,
-                                WEFT_BLOCKS_AS_HERE);
+    const struct weft_operation op = weft_packets_operation(warp, &direct->area, packets);
+    return weft_operation_finish(&op, WEFT_BLOCKS_AS_HERE);
 }
 
 /* The rows of an operation, cut into chunks, which the warps take as share.h says. */

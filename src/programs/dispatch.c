@@ -25,7 +25,7 @@ WEFT_FN void send_topk(struct weft_warp *warp, const struct weft_dispatch_args *
 {
     const struct weft_token sent =
         weft_token_of(args->routing.rank, token, delivery, args->topk_idx, args->topk_weights);
-    weft_deliver_topk(warp, delivery, &sent, find_targets(warp, args, token));
+    weft_deliver_topk(delivery, &sent, find_targets(warp, args, token));
 }
 
 /* The targets of the token have been found. */
@@ -40,7 +40,7 @@ WEFT_FN void send_part(struct weft_warp *warp, const struct weft_dispatch_args *
         if (plane > 0)
             find_targets(warp, args, part.token);
         if (span.bytes > 0 && num_targets > 0)
-            weft_deliver_row(warp, delivery, plane, source_row(args, plane, part.token), span,
+            weft_deliver_row(delivery, plane, source_row(args, plane, part.token), span,
                              num_targets);
     }
     if (part.part == 0)
@@ -64,20 +64,19 @@ WEFT_FN int32_t prepare_first(struct weft_warp *warp, const struct weft_dispatch
 
 WEFT_PROGRAM(dispatch, warp, args)
 {
-    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
-    if (sequence == WEFT_SEQUENCE_FAILED)
+    const struct weft_operation op = weft_operation_begin(warp, &args->exchange, &args->message);
+    if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
-    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
-    const struct weft_delivery delivery = {&args->exchange, sequence, &args->message.call,
-                                           &args->placement, args->routing.num_topk};
+    weft_operation_tell(&op);
+    const struct weft_delivery delivery = {&op, &args->message.call, &args->placement,
+                                           args->routing.num_topk};
     const struct weft_share share = weft_share_rows(warp, args->routing.num_tokens,
-                                                    weft_units_taken(&args->exchange, sequence));
+                                                    weft_units_taken(&args->exchange, op.sequence));
     const int32_t first = weft_first_unit(warp);
     int32_t num_targets = prepare_first(warp, args, &share);
-    const enum weft_status status =
-        weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
+    const enum weft_status status = weft_operation_meet(&op);
     if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, &args->exchange, sequence, status);
+        return weft_operation_end(&op, status);
     weft_admit_next(warp); /* all ranks have started */
     for (int32_t unit = first; unit < share.num_units;) {
         const struct weft_part part = weft_unit_part(&share, unit);
@@ -87,6 +86,6 @@ WEFT_PROGRAM(dispatch, warp, args)
         send_part(warp, args, &delivery, &share, part, num_targets);
         unit = weft_taken_unit(warp, next);
     }
-    weft_complete_outputs(warp, &args->exchange, &args->routing, &args->message);
-    return weft_exchange_finish(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+    weft_complete_outputs(&op, &args->routing);
+    return weft_operation_finish(&op, WEFT_BLOCKS_AS_TOLD);
 }

@@ -53,27 +53,24 @@ WEFT_FN struct summands summands_of_weights(const struct weft_internode_combine_
     return weights;
 }
 
-WEFT_FN struct weft_relay relay_of(const struct weft_internode_combine_args *args,
-                                   uint64_t sequence, int32_t node, int32_t channel,
-                                   const int32_t *num_rows)
+WEFT_FN struct weft_relay relay_of(const struct weft_operation *op,
+                                   const struct weft_internode_combine_args *args, int32_t node,
+                                   int32_t channel, const int32_t *num_rows)
 {
     const uint64_t row_bytes =
         weft_wire_combine_bytes(&args->combine.message.call, args->wire_dtype);
-    const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel),    sequence,
-                                     args->combine.exchange.mailbox_offset,        num_rows[node],
+    const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel), op, num_rows[node],
                                      weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
     return relay;
 }
 
 /* A row of a rank of this node, or null if it has no such row. */
-WEFT_FN const char *row_of(struct weft_warp *warp, const struct weft_internode_combine_args *args,
-                           uint64_t sequence, const struct summands *summands, int32_t rank,
-                           int32_t row)
+WEFT_FN const char *row_of(const struct weft_operation *op, const struct summands *summands,
+                           int32_t rank, int32_t row)
 {
-    const struct weft_exchange *exchange = &args->combine.exchange;
-    if (row >= weft_exchange_capacity(warp, exchange, sequence, rank))
+    if (row >= weft_operation_capacity(op, rank))
         return NULL;
-    const char *rows = weft_exchange_array(warp, exchange, sequence, rank, summands->array);
+    const char *rows = weft_operation_array(op, rank, summands->array);
     return rows == NULL ? NULL : rows + (uint64_t)row * summands->row_bytes;
 }
 
@@ -98,26 +95,27 @@ WEFT_FN void sum_rows(struct weft_warp *warp, const struct summands *summands, c
 
 /* ------------------------------------------------------------------ sending back */
 
-WEFT_FN void sum_relayed(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+WEFT_FN void sum_relayed(const struct weft_internode_combine_args *args,
                          const struct weft_relay *relay, const struct summands *summands,
                          int32_t idx, char *wire)
 {
+    struct weft_warp *warp = relay->op->warp;
     const struct weft_node_routing *routing = &args->combine.routing.nodes;
     const struct weft_relayed_row *relayed =
         routing->relayed_rows +
         ((int64_t)relay->ring.node * routing->max_tokens + idx) * routing->max_relayed_rows;
     const void **srcs = weft_warp_pointers(warp);
     for (int32_t j = weft_lane_idx(warp); j < routing->max_relayed_rows; j += WEFT_WARP_SIZE)
-        srcs[j] = relayed[j].rank == WEFT_NO_ROUTE ? NULL
-                                                   : row_of(warp, args, relay->sequence, summands,
-                                                            relayed[j].rank, relayed[j].row);
+        srcs[j] = relayed[j].rank == WEFT_NO_ROUTE
+                      ? NULL
+                      : row_of(relay->op, summands, relayed[j].rank, relayed[j].row);
     sum_rows(warp, summands, wire + summands->wire_offset, routing->max_relayed_rows);
 }
 
-WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
-                                     const struct weft_internode_combine_args *args,
+WEFT_FN enum weft_status send_chunks(const struct weft_internode_combine_args *args,
                                      const struct weft_relay *relay)
 {
+    struct weft_warp *warp = relay->op->warp;
     const struct weft_call *call = &args->combine.message.call;
     const struct weft_ring *ring = &relay->ring;
     const struct summands rows = summands_of_rows(args);
@@ -125,18 +123,18 @@ WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
     /* A rank without rows does not know. */
     const int has_weights =
         (weft_call_options(call) & (WEFT_OPTION_TOPK_WEIGHTS | WEFT_OPTION_NO_ROWS)) != 0;
-    const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->sequence);
+    const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->op->sequence);
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
         const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
-        char *slot = weft_relay_reserve(warp, relay, number, call);
+        char *slot = weft_relay_reserve(relay, number);
         if (slot == NULL)
             return WEFT_STATUS_FAILED;
         for (int32_t row = chunk.begin; row < chunk.end; row++) {
             char *wire = slot + weft_relay_row_offset(relay, row - chunk.begin);
-            sum_relayed(warp, args, relay, &rows, row, wire);
+            sum_relayed(args, relay, &rows, row, wire);
             if (has_weights)
-                sum_relayed(warp, args, relay, &weights, row, wire);
+                sum_relayed(args, relay, &weights, row, wire);
         }
         weft_ring_send(warp, ring, number, weft_relay_row_offset(relay, chunk.end - chunk.begin));
     }
@@ -153,8 +151,9 @@ struct partial {
     const char *wire; /* the row in the slot */
 };
 
-WEFT_FN struct partial partial_of(const struct weft_internode_combine_args *args, uint64_t sequence,
-                                  int32_t token, struct weft_route route)
+WEFT_FN struct partial partial_of(const struct weft_operation *op,
+                                  const struct weft_internode_combine_args *args, int32_t token,
+                                  struct weft_route route)
 {
     const struct weft_routing *routing = &args->combine.routing;
     const int32_t slot = weft_node_slot(routing, args->rings.nodes.num_nodes, token, route);
@@ -163,11 +162,11 @@ WEFT_FN struct partial partial_of(const struct weft_internode_combine_args *args
     const int32_t idx = slot / weft_rows_per_chunk(&args->rings, row_bytes);
     const int32_t channel = idx % args->rings.num_channels;
     struct partial partial;
-    partial.relay = relay_of(args, sequence, route.rank, channel, routing->nodes.send_tokens);
+    partial.relay = relay_of(op, args, route.rank, channel, routing->nodes.send_tokens);
     const struct weft_ring *ring = &partial.relay.ring;
     const int32_t i = idx / args->rings.num_channels;
     const struct weft_relay_chunk chunk = weft_relay_chunk(&partial.relay, i);
-    partial.number = *weft_ring_counter(ring, args->rings.num_received, sequence) + (uint64_t)i;
+    partial.number = *weft_ring_counter(ring, args->rings.num_received, op->sequence) + (uint64_t)i;
     partial.chunk_rows = chunk.end - chunk.begin;
     partial.wire = weft_ring_in_slot(ring, partial.number) +
                    weft_relay_row_offset(&partial.relay, slot - chunk.begin);
@@ -175,23 +174,20 @@ WEFT_FN struct partial partial_of(const struct weft_internode_combine_args *args
 }
 
 /* Warp-wide. */
-WEFT_FN enum weft_status await_partial(struct weft_warp *warp,
-                                       const struct weft_internode_combine_args *args,
-                                       const struct partial *partial)
+WEFT_FN enum weft_status await_partial(const struct partial *partial)
 {
     const struct weft_relay *relay = &partial->relay;
-    const enum weft_status status =
-        weft_ring_receive(warp, &relay->ring, partial->number, relay->sequence, relay->exchange);
+    const enum weft_status status = weft_ring_receive(relay->op, &relay->ring, partial->number);
     return status == WEFT_STATUS_OK
-               ? weft_relay_check(warp, relay, weft_ring_in_slot(&relay->ring, partial->number),
-                                  &args->combine.message.call)
+               ? weft_relay_check(relay, weft_ring_in_slot(&relay->ring, partial->number))
                : status;
 }
 
 /* Warp-wide: the row has been read; so has the chunk, if it was the last one. */
-WEFT_FN void release_partial(struct weft_warp *warp, const struct weft_internode_combine_args *args,
+WEFT_FN void release_partial(const struct weft_internode_combine_args *args,
                              const struct partial *partial)
 {
+    struct weft_warp *warp = partial->relay.op->warp;
     const struct weft_rings *rings = &args->rings;
     const struct weft_ring *ring = &partial->relay.ring;
     const int64_t ring_idx = (int64_t)ring->node * rings->num_channels + ring->channel;
@@ -219,9 +215,11 @@ WEFT_FN char *own_sum(struct weft_warp *warp, const struct weft_internode_combin
                : summands->own_sums + (uint64_t)weft_launch_warp_idx(warp) * args->rings.slot_bytes;
 }
 
-WEFT_FN void sum_own_node(struct weft_warp *warp, const struct weft_internode_combine_args *args,
-                          uint64_t sequence, const struct summands *summands, int32_t token)
+WEFT_FN void sum_own_node(const struct weft_operation *op,
+                          const struct weft_internode_combine_args *args,
+                          const struct summands *summands, int32_t token)
 {
+    struct weft_warp *warp = op->warp;
     const struct weft_combine_args *combine = &args->combine;
     const void **srcs = weft_warp_pointers(warp);
     const int32_t num_srcs =
@@ -230,17 +228,19 @@ WEFT_FN void sum_own_node(struct weft_warp *warp, const struct weft_internode_co
         const int32_t rank = weft_target_rank(srcs[j]);
         srcs[j] = combine->exchange.bases[rank] == NULL
                       ? NULL
-                      : row_of(warp, args, sequence, summands, rank, weft_target_row(srcs[j]));
+                      : row_of(op, summands, rank, weft_target_row(srcs[j]));
     }
     sum_rows(warp, summands, own_sum(warp, args, summands, token), num_srcs);
     weft_row_sync(warp); /* the sum is read again */
 }
 
 /* Adds the sums of all nodes. */
-WEFT_FN void sum_nodes(struct weft_warp *warp, const struct weft_internode_combine_args *args,
-                       uint64_t sequence, const struct summands *summands, int32_t token,
+WEFT_FN void sum_nodes(const struct weft_operation *op,
+                       const struct weft_internode_combine_args *args,
+                       const struct summands *summands, int32_t token,
                        const struct weft_route *routes, int32_t num_routes)
 {
+    struct weft_warp *warp = op->warp;
     const uint64_t own_offset = (uint64_t)token * summands->row_bytes;
     const void **srcs = weft_warp_pointers(warp);
     for (int32_t i = weft_lane_idx(warp); i < summands->num_biases; i += WEFT_WARP_SIZE)
@@ -249,26 +249,27 @@ WEFT_FN void sum_nodes(struct weft_warp *warp, const struct weft_internode_combi
         srcs[summands->num_biases + j] =
             routes[j].rank == args->rings.nodes.node
                 ? own_sum(warp, args, summands, token)
-                : partial_of(args, sequence, token, routes[j]).wire + summands->wire_offset;
+                : partial_of(op, args, token, routes[j]).wire + summands->wire_offset;
     const struct weft_mixed_sum sum = {summands->num_biases, summands->dtype, summands->wire_dtype,
                                        summands->dtype, WEFT_READ_LATER};
     sum_up(warp, summands, summands->out + own_offset, summands->num_biases + num_routes, sum);
 }
 
-WEFT_FN void sum_token(struct weft_warp *warp, const struct weft_internode_combine_args *args,
-                       uint64_t sequence, const struct summands *summands, int32_t token,
+WEFT_FN void sum_token(const struct weft_operation *op,
+                       const struct weft_internode_combine_args *args,
+                       const struct summands *summands, int32_t token,
                        const struct weft_route *routes, int32_t num_routes)
 {
     for (int32_t j = 0; j < num_routes; j++) {
         if (routes[j].rank == args->rings.nodes.node)
-            sum_own_node(warp, args, sequence, summands, token);
+            sum_own_node(op, args, summands, token);
     }
-    sum_nodes(warp, args, sequence, summands, token, routes, num_routes);
+    sum_nodes(op, args, summands, token, routes, num_routes);
 }
 
-WEFT_FN enum weft_status combine_token(struct weft_warp *warp,
+WEFT_FN enum weft_status combine_token(const struct weft_operation *op,
                                        const struct weft_internode_combine_args *args,
-                                       uint64_t sequence, int32_t token)
+                                       int32_t token)
 {
     const struct weft_combine_args *combine = &args->combine;
     const struct weft_node_routing *routing = &combine->routing.nodes;
@@ -279,71 +280,72 @@ WEFT_FN enum weft_status combine_token(struct weft_warp *warp,
     for (int32_t j = 0; j < num_routes && status == WEFT_STATUS_OK; j++) {
         if (routes[j].rank == own)
             continue;
-        const struct partial partial = partial_of(args, sequence, token, routes[j]);
-        status = await_partial(warp, args, &partial);
+        const struct partial partial = partial_of(op, args, token, routes[j]);
+        status = await_partial(&partial);
     }
     if (status != WEFT_STATUS_OK)
         return status;
     const struct summands rows = summands_of_rows(args);
-    sum_token(warp, args, sequence, &rows, token, routes, num_routes);
+    sum_token(op, args, &rows, token, routes, num_routes);
     if (combine->out_topk_weights != NULL) {
         const struct summands weights = summands_of_weights(args);
-        sum_token(warp, args, sequence, &weights, token, routes, num_routes);
+        sum_token(op, args, &weights, token, routes, num_routes);
     }
-    weft_row_sync(warp); /* what has come has been read */
+    weft_row_sync(op->warp); /* what has come has been read */
     for (int32_t j = 0; j < num_routes; j++) {
         if (routes[j].rank == own)
             continue;
-        const struct partial partial = partial_of(args, sequence, token, routes[j]);
-        release_partial(warp, args, &partial);
+        const struct partial partial = partial_of(op, args, token, routes[j]);
+        release_partial(args, &partial);
     }
     return WEFT_STATUS_OK;
 }
 
 /* ------------------------------------------------------------------ the program */
 
-WEFT_FN enum weft_status send_back(struct weft_warp *warp,
+WEFT_FN enum weft_status send_back(const struct weft_operation *op,
                                    const struct weft_internode_combine_args *args,
-                                   uint64_t sequence, const struct weft_duty *duty)
+                                   const struct weft_duty *duty)
 {
     const struct weft_node_routing *routing = &args->combine.routing.nodes;
     const int32_t node = weft_node_after(&args->rings.nodes, duty->hops);
-    const struct weft_relay out =
-        relay_of(args, sequence, node, duty->channel, routing->relay_tokens);
-    const struct weft_relay in =
-        relay_of(args, sequence, node, duty->channel, routing->send_tokens);
-    if (weft_lane_idx(warp) == 0)
-        weft_ring_advance(&out.ring, sequence, weft_relay_num_chunks(&out),
+    const struct weft_relay out = relay_of(op, args, node, duty->channel, routing->relay_tokens);
+    const struct weft_relay in = relay_of(op, args, node, duty->channel, routing->send_tokens);
+    if (weft_lane_idx(op->warp) == 0)
+        weft_ring_advance(&out.ring, op->sequence, weft_relay_num_chunks(&out),
                           weft_relay_num_chunks(&in));
-    return send_chunks(warp, args, &out);
+    return send_chunks(args, &out);
 }
 
-WEFT_FN enum weft_status combine_own(struct weft_warp *warp,
+WEFT_FN enum weft_status combine_own(const struct weft_operation *op,
                                      const struct weft_internode_combine_args *args,
-                                     uint64_t sequence, const struct weft_duty *duty)
+                                     const struct weft_duty *duty)
 {
     const struct weft_combine_args *combine = &args->combine;
-    int32_t *num_taken = weft_units_taken(&combine->exchange, sequence);
+    int32_t *num_taken = weft_units_taken(op->exchange, op->sequence);
     enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t token = weft_duty_first_token(warp, duty, num_taken);
+    for (int32_t token = weft_duty_first_token(op->warp, duty, num_taken);
          token < combine->routing.num_tokens && status == WEFT_STATUS_OK;
-         token = weft_duty_next_token(warp, duty, num_taken))
-        status = combine_token(warp, args, sequence, token);
+         token = weft_duty_next_token(op->warp, duty, num_taken))
+        status = combine_token(op, args, token);
     return status;
 }
 
 WEFT_PROGRAM(internode_combine, warp, args)
 {
     const struct weft_combine_args *combine = &args->combine;
-    const struct weft_exchange *exchange = &combine->exchange;
-    const uint64_t sequence = weft_relay_start(warp, exchange, &combine->message);
-    if (sequence == WEFT_SEQUENCE_FAILED)
+    const struct weft_operation op =
+        weft_operation_begin(warp, &combine->exchange, &combine->message);
+    if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
+    weft_operation_tell(&op);
+    enum weft_status status = weft_operation_meet(&op);
+    if (status != WEFT_STATUS_OK)
+        return weft_operation_end(&op, status);
     const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 1);
-    enum weft_status status = WEFT_STATUS_OK;
     if (duty.kind == WEFT_DUTY_SEND)
-        status = send_back(warp, args, sequence, &duty);
+        status = send_back(&op, args, &duty);
     if (status == WEFT_STATUS_OK)
-        status = combine_own(warp, args, sequence, &duty);
-    return weft_relay_finish(warp, exchange, sequence, status);
+        status = combine_own(&op, args, &duty);
+    return weft_relay_finish(&op, status);
 }

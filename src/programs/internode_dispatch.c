@@ -9,15 +9,14 @@
 #include "programs/deliver.h"
 #include "programs/relay.h"
 
-WEFT_FN struct weft_relay relay_of(const struct weft_internode_dispatch_args *args,
-                                   uint64_t sequence, int32_t node, int32_t channel,
-                                   const int32_t *num_rows)
+WEFT_FN struct weft_relay relay_of(const struct weft_operation *op,
+                                   const struct weft_internode_dispatch_args *args, int32_t node,
+                                   int32_t channel, const int32_t *num_rows)
 {
     const struct weft_routing *routing = &args->dispatch.routing;
     const uint64_t row_bytes =
         weft_wire_dispatch_bytes(&args->dispatch.message.call, routing->nodes.max_relayed_rows);
-    const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel),    sequence,
-                                     args->dispatch.exchange.mailbox_offset,       num_rows[node],
+    const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel), op, num_rows[node],
                                      weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
     return relay;
 }
@@ -98,18 +97,18 @@ WEFT_FN void write_token(struct weft_warp *warp, const struct weft_internode_dis
     }
 }
 
-WEFT_FN enum weft_status send_chunks(struct weft_warp *warp,
-                                     const struct weft_internode_dispatch_args *args,
+WEFT_FN enum weft_status send_chunks(const struct weft_internode_dispatch_args *args,
                                      const struct weft_relay *relay)
 {
+    struct weft_warp *warp = relay->op->warp;
     const struct weft_ring *ring = &relay->ring;
     const struct weft_node_routing *nodes = &args->dispatch.routing.nodes;
     const int32_t *tokens = nodes->tokens + (int64_t)ring->node * nodes->max_tokens;
-    const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->sequence);
+    const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->op->sequence);
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
         const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
-        char *slot = weft_relay_reserve(warp, relay, number, &args->dispatch.message.call);
+        char *slot = weft_relay_reserve(relay, number);
         if (slot == NULL)
             return WEFT_STATUS_FAILED;
         for (int32_t row = chunk.begin; row < chunk.end; row++)
@@ -149,10 +148,11 @@ WEFT_FN int32_t find_relayed(struct weft_warp *warp,
     return wire->num_rows;
 }
 
-WEFT_FN void relay_token(struct weft_warp *warp, const struct weft_internode_dispatch_args *args,
+WEFT_FN void relay_token(const struct weft_internode_dispatch_args *args,
                          const struct weft_relay *relay, const struct weft_delivery *delivery,
                          int32_t idx, const char *row)
 {
+    struct weft_warp *warp = relay->op->warp;
     const struct weft_wire_token *wire = (const struct weft_wire_token *)(const void *)row;
     const int32_t max_rows = args->dispatch.routing.nodes.max_relayed_rows;
     const struct weft_wire_row *rows = (const struct weft_wire_row *)(const void *)(wire + 1);
@@ -162,37 +162,33 @@ WEFT_FN void relay_token(struct weft_warp *warp, const struct weft_internode_dis
     for (int32_t plane = 0; plane < weft_call_num_planes(delivery->call); plane++) {
         const struct weft_span all = {0, delivery->call->row_bytes[plane]};
         const int32_t num_targets = find_relayed(warp, args, relay->ring.node, idx, wire);
-        weft_deliver_row(warp, delivery, plane,
+        weft_deliver_row(delivery, plane,
                          row + weft_wire_plane_offset(delivery->call, max_rows, plane), all,
                          num_targets);
     }
-    weft_deliver_topk(warp, delivery, &token,
-                      find_relayed(warp, args, relay->ring.node, idx, wire));
+    weft_deliver_topk(delivery, &token, find_relayed(warp, args, relay->ring.node, idx, wire));
 }
 
-WEFT_FN enum weft_status relay_chunks(struct weft_warp *warp,
-                                      const struct weft_internode_dispatch_args *args,
+WEFT_FN enum weft_status relay_chunks(const struct weft_internode_dispatch_args *args,
                                       const struct weft_relay *relay)
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
     const struct weft_ring *ring = &relay->ring;
-    const uint64_t first = *weft_ring_counter(ring, args->rings.num_received, relay->sequence);
+    const uint64_t first = *weft_ring_counter(ring, args->rings.num_received, relay->op->sequence);
     for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
         const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
         const char *slot = weft_ring_in_slot(ring, number);
-        if (weft_ring_receive(warp, ring, number, relay->sequence, relay->exchange) !=
-                WEFT_STATUS_OK ||
-            weft_relay_check(warp, relay, slot, &dispatch->message.call) != WEFT_STATUS_OK)
+        if (weft_ring_receive(relay->op, ring, number) != WEFT_STATUS_OK ||
+            weft_relay_check(relay, slot) != WEFT_STATUS_OK)
             return WEFT_STATUS_FAILED;
         /* This rank's own call may be without rows, and then without what goes with them. */
-        const struct weft_delivery delivery = {&dispatch->exchange, relay->sequence,
-                                               weft_relay_call(slot), &dispatch->placement,
-                                               dispatch->routing.num_topk};
+        const struct weft_delivery delivery = {relay->op, weft_relay_call(slot),
+                                               &dispatch->placement, dispatch->routing.num_topk};
         for (int32_t row = chunk.begin; row < chunk.end; row++)
-            relay_token(warp, args, relay, &delivery, row,
+            relay_token(args, relay, &delivery, row,
                         slot + weft_relay_row_offset(relay, row - chunk.begin));
-        weft_ring_consume(warp, ring, number);
+        weft_ring_consume(relay->op->warp, ring, number);
     }
     return WEFT_STATUS_OK;
 }
@@ -213,39 +209,41 @@ WEFT_FN int32_t find_local(struct weft_warp *warp, const struct weft_dispatch_ar
     return num_targets;
 }
 
-WEFT_FN void deliver_own(struct weft_warp *warp, const struct weft_dispatch_args *dispatch,
+WEFT_FN void deliver_own(const struct weft_dispatch_args *dispatch,
                          const struct weft_delivery *delivery, int32_t token)
 {
+    struct weft_warp *warp = delivery->op->warp;
     const struct weft_token own = weft_token_of(dispatch->routing.rank, token, delivery,
                                                 dispatch->topk_idx, dispatch->topk_weights);
     for (int32_t plane = 0; plane < weft_call_num_planes(delivery->call); plane++) {
         const struct weft_span all = {0, delivery->call->row_bytes[plane]};
-        weft_deliver_row(warp, delivery, plane,
+        weft_deliver_row(delivery, plane,
                          dispatch->planes[plane].rows +
                              (uint64_t)token * dispatch->planes[plane].stride_bytes,
                          all, find_local(warp, dispatch, token));
     }
-    weft_deliver_topk(warp, delivery, &own, find_local(warp, dispatch, token));
+    weft_deliver_topk(delivery, &own, find_local(warp, dispatch, token));
 }
 
-WEFT_FN void deliver_all_own(struct weft_warp *warp,
-                             const struct weft_internode_dispatch_args *args, uint64_t sequence,
+WEFT_FN void deliver_all_own(const struct weft_operation *op,
+                             const struct weft_internode_dispatch_args *args,
                              const struct weft_duty *duty)
 {
+    struct weft_warp *warp = op->warp;
     const struct weft_dispatch_args *dispatch = &args->dispatch;
-    const struct weft_delivery delivery = {&dispatch->exchange, sequence, &dispatch->message.call,
-                                           &dispatch->placement, dispatch->routing.num_topk};
-    int32_t *num_taken = weft_units_taken(&dispatch->exchange, sequence);
+    const struct weft_delivery delivery = {op, &dispatch->message.call, &dispatch->placement,
+                                           dispatch->routing.num_topk};
+    int32_t *num_taken = weft_units_taken(op->exchange, op->sequence);
     for (int32_t token = weft_duty_first_token(warp, duty, num_taken);
          token < dispatch->routing.num_tokens; token = weft_duty_next_token(warp, duty, num_taken))
-        deliver_own(warp, dispatch, &delivery, token);
+        deliver_own(dispatch, &delivery, token);
 }
 
 /* ------------------------------------------------------------------ the program */
 
 /* The ring of the warp, if it has one. Its sender counts for the receiver, too. */
-WEFT_FN enum weft_status do_duty(struct weft_warp *warp,
-                                 const struct weft_internode_dispatch_args *args, uint64_t sequence,
+WEFT_FN enum weft_status do_duty(const struct weft_operation *op,
+                                 const struct weft_internode_dispatch_args *args,
                                  const struct weft_duty *duty)
 {
     const struct weft_node_routing *routing = &args->dispatch.routing.nodes;
@@ -254,16 +252,14 @@ WEFT_FN enum weft_status do_duty(struct weft_warp *warp,
         return WEFT_STATUS_OK;
     const int32_t node = duty->kind == WEFT_DUTY_SEND ? weft_node_after(nodes, duty->hops)
                                                       : weft_node_before(nodes, duty->hops);
-    const struct weft_relay out =
-        relay_of(args, sequence, node, duty->channel, routing->send_tokens);
-    const struct weft_relay in =
-        relay_of(args, sequence, node, duty->channel, routing->relay_tokens);
+    const struct weft_relay out = relay_of(op, args, node, duty->channel, routing->send_tokens);
+    const struct weft_relay in = relay_of(op, args, node, duty->channel, routing->relay_tokens);
     if (duty->kind == WEFT_DUTY_RECEIVE)
-        return relay_chunks(warp, args, &in);
-    if (weft_lane_idx(warp) == 0)
-        weft_ring_advance(&out.ring, sequence, weft_relay_num_chunks(&out),
+        return relay_chunks(args, &in);
+    if (weft_lane_idx(op->warp) == 0)
+        weft_ring_advance(&out.ring, op->sequence, weft_relay_num_chunks(&out),
                           weft_relay_num_chunks(&in));
-    return send_chunks(warp, args, &out);
+    return send_chunks(args, &out);
 }
 
 /* Warps of this very launch may have ended, and noted that it has relayed: so its own number does not
@@ -289,19 +285,23 @@ WEFT_FN void note_relayed(struct weft_warp *warp, const struct weft_dispatch_arg
 WEFT_PROGRAM(internode_dispatch, warp, args)
 {
     const struct weft_dispatch_args *dispatch = &args->dispatch;
-    const struct weft_exchange *exchange = &dispatch->exchange;
     if (!is_needed(warp, args))
         return WEFT_STATUS_OK;
-    const uint64_t sequence = weft_relay_start(warp, exchange, &dispatch->message);
-    if (sequence == WEFT_SEQUENCE_FAILED)
+    const struct weft_operation op =
+        weft_operation_begin(warp, &dispatch->exchange, &dispatch->message);
+    if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
+    weft_operation_tell(&op);
+    enum weft_status status = weft_operation_meet(&op);
+    if (status != WEFT_STATUS_OK)
+        return weft_operation_end(&op, status);
     const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 2);
-    enum weft_status status = do_duty(warp, args, sequence, &duty);
+    status = do_duty(&op, args, &duty);
     if (status == WEFT_STATUS_OK)
-        deliver_all_own(warp, args, sequence, &duty);
-    weft_complete_outputs(warp, exchange, &dispatch->routing, &dispatch->message);
-    status = weft_relay_finish(warp, exchange, sequence, status);
+        deliver_all_own(&op, args, &duty);
+    weft_complete_outputs(&op, &dispatch->routing);
+    status = weft_relay_finish(&op, status);
     if (status == WEFT_STATUS_OK)
-        note_relayed(warp, dispatch, sequence);
+        note_relayed(warp, dispatch, op.sequence);
     return status;
 }

@@ -89,13 +89,13 @@ WEFT_FN void spread_told(struct weft_warp *warp, const struct weft_internode_not
 }
 
 /* Warp-wide: takes what the partner in a node tells. */
-WEFT_FN enum weft_status hear_partner(struct weft_warp *warp,
+WEFT_FN enum weft_status hear_partner(const struct weft_operation *op,
                                       const struct weft_internode_notify_args *args,
-                                      uint64_t sequence, uint64_t notify, int32_t node)
+                                      uint64_t notify, int32_t node)
 {
+    struct weft_warp *warp = op->warp;
     const int32_t partner = weft_partner(&args->rings.nodes, node);
-    const struct weft_wait_site site = {WEFT_PHASE_START, partner, sequence,
-                                        args->notify.exchange.mailbox_offset};
+    const struct weft_wait_site site = weft_operation_site(op, WEFT_PHASE_START, partner);
     const char *word = args->told + weft_told_word(args->rings.nodes.num_nodes, notify, node);
     const struct weft_told_counts *told = told_counts(args, WEFT_TOLD_IN, notify, node);
     const enum weft_status status =
@@ -106,19 +106,20 @@ WEFT_FN enum weft_status hear_partner(struct weft_warp *warp,
         return WEFT_STATUS_FAILED;
     if (weft_lane_idx(warp) == 0)
         args->notify.routing.nodes.relay_tokens[node] = told->num_tokens;
-    spread_told(warp, args, sequence, partner, told);
+    spread_told(warp, args, op->sequence, partner, told);
     return WEFT_STATUS_OK;
 }
 
-WEFT_FN enum weft_status hear_partners(struct weft_warp *warp,
+WEFT_FN enum weft_status hear_partners(const struct weft_operation *op,
                                        const struct weft_internode_notify_args *args,
-                                       uint64_t sequence, uint64_t notify)
+                                       uint64_t notify)
 {
+    struct weft_warp *warp = op->warp;
     const struct weft_nodes *nodes = &args->rings.nodes;
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes && status == WEFT_STATUS_OK;
          i += weft_num_warps(warp))
-        status = hear_partner(warp, args, sequence, notify, weft_node_before(nodes, i));
+        status = hear_partner(op, args, notify, weft_node_before(nodes, i));
     return (enum weft_status)weft_block_max_again(warp, (uint32_t)status);
 }
 
@@ -198,41 +199,42 @@ WEFT_FN void advance_rings(struct weft_warp *warp, const struct weft_internode_n
         ++*args->num_notifies;
 }
 
-WEFT_FN enum weft_status exchange_counts(struct weft_warp *warp,
+WEFT_FN enum weft_status exchange_counts(const struct weft_operation *op,
                                          const struct weft_internode_notify_args *args,
-                                         uint64_t sequence, uint64_t notify)
+                                         uint64_t notify)
 {
+    struct weft_warp *warp = op->warp;
     const struct weft_nodes *nodes = &args->rings.nodes;
-    weft_exchange_tell(warp, &args->notify.exchange, sequence, &args->notify.message);
+    weft_operation_tell(op);
     for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes; i += weft_num_warps(warp))
         tell_partner(warp, args, notify, weft_node_after(nodes, i));
     for (int32_t i = weft_warp_idx(warp); i < nodes->num_local; i += weft_num_warps(warp))
-        spread_own(warp, args, sequence, i);
-    enum weft_status status =
-        weft_exchange_meet(warp, &args->notify.exchange, sequence, &args->notify.message);
+        spread_own(warp, args, op->sequence, i);
+    enum weft_status status = weft_operation_meet(op);
     if (status == WEFT_STATUS_OK)
-        status = hear_partners(warp, args, sequence, notify);
+        status = hear_partners(op, args, notify);
     if (status != WEFT_STATUS_OK)
         return status;
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0) {
-        weft_exchange_signal(warp, &args->notify.exchange, sequence);
-        status = weft_exchange_await(warp, &args->notify.exchange, sequence, WEFT_BLOCKS_AS_HERE);
+        weft_operation_signal(op);
+        status = weft_operation_await(op, WEFT_BLOCKS_AS_HERE);
     }
     return (enum weft_status)weft_block_max(warp, (uint32_t)status);
 }
 
 WEFT_PROGRAM(internode_notify, warp, args)
 {
-    const uint64_t sequence = weft_exchange_begin(warp, &args->notify.exchange);
-    if (sequence == WEFT_SEQUENCE_FAILED)
+    const struct weft_operation op =
+        weft_operation_begin(warp, &args->notify.exchange, &args->notify.message);
+    if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     const uint64_t notify = *args->num_notifies;
     list_tokens(warp, args);
-    const enum weft_status status = exchange_counts(warp, args, sequence, notify);
+    const enum weft_status status = exchange_counts(&op, args, notify);
     if (status == WEFT_STATUS_OK) {
-        receive_counts(warp, args, sequence);
-        advance_rings(warp, args, sequence);
+        receive_counts(warp, args, op.sequence);
+        advance_rings(warp, args, op.sequence);
     }
-    return weft_exchange_end(warp, &args->notify.exchange, sequence, status);
+    return weft_operation_end(&op, status);
 }

@@ -37,33 +37,34 @@ WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_arg
 }
 
 /* What the block's warps have sent is signalled at once, and awaited when the calls have been compared. */
-WEFT_FN enum weft_status exchange_counts(struct weft_warp *warp,
-                                         const struct weft_notify_args *args, uint64_t sequence)
+WEFT_FN enum weft_status exchange_counts(const struct weft_operation *op,
+                                         const struct weft_notify_args *args)
 {
-    weft_exchange_tell(warp, &args->exchange, sequence, &args->message);
+    struct weft_warp *warp = op->warp;
+    weft_operation_tell(op);
     for (int32_t rank = weft_warp_idx(warp); rank < args->exchange.num_ranks;
          rank += weft_num_warps(warp))
-        send_counts(warp, args, sequence, rank);
+        send_counts(warp, args, op->sequence, rank);
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
-        weft_exchange_signal(warp, &args->exchange, sequence);
-    enum weft_status status = weft_exchange_meet(warp, &args->exchange, sequence, &args->message);
+        weft_operation_signal(op);
+    enum weft_status status = weft_operation_meet(op);
     if (status != WEFT_STATUS_OK)
         return status;
     weft_admit_next(warp); /* all ranks have started */
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
-        status = weft_exchange_await(warp, &args->exchange, sequence, WEFT_BLOCKS_AS_HERE);
+        status = weft_operation_await(op, WEFT_BLOCKS_AS_HERE);
     return (enum weft_status)weft_block_max(warp, (uint32_t)status);
 }
 
 WEFT_PROGRAM(notify, warp, args)
 {
-    const uint64_t sequence = weft_exchange_begin(warp, &args->exchange);
-    if (sequence == WEFT_SEQUENCE_FAILED)
+    const struct weft_operation op = weft_operation_begin(warp, &args->exchange, &args->message);
+    if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
-    const enum weft_status status = exchange_counts(warp, args, sequence);
+    const enum weft_status status = exchange_counts(&op, args);
     if (status == WEFT_STATUS_OK)
-        receive_counts(warp, args, sequence);
-    return weft_exchange_end(warp, &args->exchange, sequence, status);
+        receive_counts(warp, args, op.sequence);
+    return weft_operation_end(&op, status);
 }

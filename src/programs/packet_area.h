@@ -94,20 +94,30 @@ WEFT_FN struct weft_packets weft_packets_of(const struct weft_packet_area *area,
     return packets;
 }
 
-/* As weft_exchange_begin. */
+/* As weft_operation_begin. */
 WEFT_FN struct weft_packets weft_packets_begin(struct weft_warp *warp,
                                                const struct weft_packet_area *area)
 {
-    return weft_packets_of(area, weft_exchange_begin(warp, &area->exchange));
+    return weft_packets_of(area, weft_operation_begin(warp, &area->exchange, NULL).sequence);
 }
 
-/* As weft_exchange_end. */
+/* The operation that the packets are of. */
+WEFT_FN struct weft_operation weft_packets_operation(struct weft_warp *warp,
+                                                     const struct weft_packet_area *area,
+                                                     const struct weft_packets *packets)
+{
+    const struct weft_operation op = {warp, &area->exchange, NULL, packets->sequence};
+    return op;
+}
+
+/* As weft_operation_end. */
 WEFT_FN enum weft_status weft_packets_end(struct weft_warp *warp,
                                           const struct weft_packet_area *area,
                                           const struct weft_packets *packets,
                                           enum weft_status status)
 {
-    return weft_exchange_end(warp, &area->exchange, packets->sequence, status);
+    const struct weft_operation op = weft_packets_operation(warp, area, packets);
+    return weft_operation_end(&op, status);
 }
 
 /* ------------------------------------------------------------------ headers */

@@ -14,11 +14,11 @@
  * Claim: when operation n begins on a rank, nobody touches half n % 2 on behalf of operation n - 2
  * any more, here or at a peer, and what was done there is ordered before what operation n does.
  *
- * Proof: operation n begins only if n - 1 has ended well on this rank (weft_exchange_begin). By (b)
- * its launch has taken a greeting that each peer's launch of n - 1 sent, and that began when the
- * peer's launch of n - 2 had ended. So had this rank's own. Each step is ordered, since launches
- * begin and end with fences (docs/memory-model.md, "Packets"). What (a) prepares was written by
- * launch n - 1 of this rank, which has ended.
+ * Proof: operation n begins only if n - 1 has ended well on this rank (weft_operation_begin). By
+ * (b) its launch has taken a greeting that each peer's launch of n - 1 sent, and that began when
+ * the peer's launch of n - 2 had ended. So had this rank's own. Each step is ordered, since
+ * launches begin and end with fences (docs/memory-model.md, "Packets"). What (a) prepares was
+ * written by launch n - 1 of this rank, which has ended.
  *
  * So operation n may overwrite what operation n - 2 has left in the half, here and at its peers,
  * before it has heard of anybody. One half would not do: peers may still be in operation n - 1.

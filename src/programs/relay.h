@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What dispatch and combine between nodes have in common: some warps of a launch have a ring each, to send or to
- * receive, and the others move the rows of this node's ranks.
+ * What dispatch and combine between nodes have in common: some warps of a launch have a ring each,
+ * to send or to receive, and the others move the rows of this node's ranks.
  */
 #ifndef WEFT_PROGRAMS_RELAY_H
 #define WEFT_PROGRAMS_RELAY_H
@@ -12,8 +12,7 @@
 /* What a ring carries in an operation. */
 struct weft_relay {
     struct weft_ring ring;
-    uint64_t sequence;
-    uint64_t exchange; /* for reports */
+    const struct weft_operation *op;
     int32_t num_rows;
     int32_t rows_per_chunk;
     uint64_t row_bytes; /* on the wire */
@@ -48,16 +47,14 @@ WEFT_FN uint64_t weft_relay_row_offset(const struct weft_relay *relay, int32_t i
     return WEFT_CHUNK_HEADER_BYTES + (uint64_t)i * relay->row_bytes;
 }
 
-/* Warp-wide: the slot for the rows of a chunk, in which stands what the sender calls, for weft_relay_check. NULL if
- * that did not become free. */
-WEFT_FN char *weft_relay_reserve(struct weft_warp *warp, const struct weft_relay *relay,
-                                 uint64_t number, const struct weft_call *call)
+/* Warp-wide: the slot for the rows of a chunk, with what this rank calls, for weft_relay_check.
+ * NULL if it did not become free. */
+WEFT_FN char *weft_relay_reserve(const struct weft_relay *relay, uint64_t number)
 {
     char *slot = weft_ring_out_slot(&relay->ring, number);
-    if (weft_ring_reserve(warp, &relay->ring, number, relay->sequence, relay->exchange) !=
-        WEFT_STATUS_OK)
+    if (weft_ring_reserve(relay->op, &relay->ring, number) != WEFT_STATUS_OK)
         return NULL;
-    weft_call_write(warp, (struct weft_call *)(void *)slot, call);
+    weft_call_write(relay->op->warp, (struct weft_call *)(void *)slot, &relay->op->message->call);
     return slot;
 }
 
@@ -68,12 +65,11 @@ WEFT_FN const struct weft_call *weft_relay_call(const char *slot)
 }
 
 /* Warp-wide: whether the sender of a chunk has called the same. */
-WEFT_FN enum weft_status weft_relay_check(struct weft_warp *warp, const struct weft_relay *relay,
-                                          const char *slot, const struct weft_call *call)
+WEFT_FN enum weft_status weft_relay_check(const struct weft_relay *relay, const char *slot)
 {
-    const struct weft_wait_site site = {WEFT_PHASE_START, relay->ring.partner, relay->sequence,
-                                        relay->exchange};
-    return weft_call_check(warp, site, call, weft_relay_call(slot));
+    const struct weft_wait_site site =
+        weft_operation_site(relay->op, WEFT_PHASE_START, relay->ring.partner);
+    return weft_call_check(relay->op->warp, site, &relay->op->message->call, weft_relay_call(slot));
 }
 
 /* ------------------------------------------------------------------ who does what */
@@ -120,32 +116,16 @@ WEFT_FN int32_t weft_duty_first_token(struct weft_warp *warp, const struct weft_
                                          : weft_duty_next_token(warp, duty, num_taken);
 }
 
-/* Called by every warp first: when it returns the number of the operation, all ranks of the node have started the same
- * call. If it is WEFT_SEQUENCE_FAILED, the program fails without a word more. */
-WEFT_FN uint64_t weft_relay_start(struct weft_warp *warp, const struct weft_exchange *exchange,
-                                  const struct weft_message *message)
-{
-    const uint64_t sequence = weft_exchange_begin(warp, exchange);
-    if (sequence == WEFT_SEQUENCE_FAILED)
-        return WEFT_SEQUENCE_FAILED;
-    weft_exchange_tell(warp, exchange, sequence, message);
-    const enum weft_status status = weft_exchange_meet(warp, exchange, sequence, message);
-    if (status == WEFT_STATUS_OK)
-        return sequence;
-    weft_exchange_end(warp, exchange, sequence, status);
-    return WEFT_SEQUENCE_FAILED;
-}
-
-/* Called by every warp last, with how its own part ended: as weft_exchange_finish, if all of the block's did well. */
-WEFT_FN enum weft_status weft_relay_finish(struct weft_warp *warp,
-                                           const struct weft_exchange *exchange, uint64_t sequence,
+/* Called by every warp last, with how its own part ended: as weft_operation_finish, if all of the
+ * block's did well. */
+WEFT_FN enum weft_status weft_relay_finish(const struct weft_operation *op,
                                            enum weft_status own_status)
 {
     const enum weft_status status =
-        (enum weft_status)weft_block_max_again(warp, (uint32_t)own_status);
+        (enum weft_status)weft_block_max_again(op->warp, (uint32_t)own_status);
     if (status != WEFT_STATUS_OK)
-        return weft_exchange_end(warp, exchange, sequence, status);
-    return weft_exchange_finish(warp, exchange, sequence, WEFT_BLOCKS_AS_TOLD);
+        return weft_operation_end(op, status);
+    return weft_operation_finish(op, WEFT_BLOCKS_AS_TOLD);
 }
 
 #endif

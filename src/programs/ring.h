@@ -167,23 +167,24 @@ WEFT_FN uint64_t weft_ring_lap(const struct weft_ring *ring, uint64_t chunk)
 }
 
 /* Warp-wide, of a word of this rank that the partner adds to. */
-WEFT_FN enum weft_status weft_ring_wait(struct weft_warp *warp, const struct weft_ring *ring,
-                                        uint64_t word, uint64_t at_least, uint64_t sequence,
-                                        uint64_t exchange)
+WEFT_FN enum weft_status weft_ring_wait(const struct weft_operation *op,
+                                        const struct weft_ring *ring, uint64_t word,
+                                        uint64_t at_least)
 {
-    const struct weft_wait_site site = {WEFT_PHASE_DATA, ring->partner, sequence, exchange};
+    const struct weft_wait_site site = weft_operation_site(op, WEFT_PHASE_DATA, ring->partner);
     const char *at = ring->rings->words + word;
     return (enum weft_status)weft_max_u32(
-        warp, (uint32_t)weft_wait(warp, (const uint64_t *)(const void *)at, at_least, &site));
+        op->warp,
+        (uint32_t)weft_wait(op->warp, (const uint64_t *)(const void *)at, at_least, &site));
 }
 
 /* Warp-wide: waits until the slot of the chunk may be written. */
-WEFT_FN enum weft_status weft_ring_reserve(struct weft_warp *warp, const struct weft_ring *ring,
-                                           uint64_t chunk, uint64_t sequence, uint64_t exchange)
+WEFT_FN enum weft_status weft_ring_reserve(const struct weft_operation *op,
+                                           const struct weft_ring *ring, uint64_t chunk)
 {
     const uint64_t slot = ring->first_out + weft_ring_slot_idx(ring, chunk);
-    return weft_ring_wait(warp, ring, weft_rings_consumed(ring->rings, slot),
-                          weft_ring_lap(ring, chunk), sequence, exchange);
+    return weft_ring_wait(op, ring, weft_rings_consumed(ring->rings, slot),
+                          weft_ring_lap(ring, chunk));
 }
 
 WEFT_FN char *weft_ring_out_slot(const struct weft_ring *ring, uint64_t chunk)
@@ -208,12 +209,11 @@ WEFT_FN void weft_ring_send(struct weft_warp *warp, const struct weft_ring *ring
 }
 
 /* Warp-wide: waits for the chunk. */
-WEFT_FN enum weft_status weft_ring_receive(struct weft_warp *warp, const struct weft_ring *ring,
-                                           uint64_t chunk, uint64_t sequence, uint64_t exchange)
+WEFT_FN enum weft_status weft_ring_receive(const struct weft_operation *op,
+                                           const struct weft_ring *ring, uint64_t chunk)
 {
     const uint64_t slot = ring->first_in + weft_ring_slot_idx(ring, chunk);
-    return weft_ring_wait(warp, ring, weft_rings_arrived(slot), weft_ring_lap(ring, chunk) + 1,
-                          sequence, exchange);
+    return weft_ring_wait(op, ring, weft_rings_arrived(slot), weft_ring_lap(ring, chunk) + 1);
 }
 
 WEFT_FN const char *weft_ring_in_slot(const struct weft_ring *ring, uint64_t chunk)
