@@ -123,9 +123,3 @@ TEST(together_with_the_rendezvous)
 {
     run((struct plan){.way = ways[0], .moment = AT_RANDOM, .id = RANKS_ID_BY_RANK_0, .seed = 5});
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

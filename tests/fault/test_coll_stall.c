@@ -140,9 +140,3 @@ TEST(behind_another_rank)
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 2, .count = COLL_SEAT_SMALL});
     run((struct plan){COLL_ALL_REDUCE, BEHIND_ANOTHER, .victim = 0, .count = COLL_SEAT_LARGE});
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

@@ -262,9 +262,3 @@ TEST_AS(in_the_middle_of_rows, TEST_OVER_ENGINE(in_the_middle_of_rows, "tcp"),
                           .hidden = 20000,
                           .seed = 400});
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

@@ -130,9 +130,3 @@ TEST_OVER_ENGINES(killed)
                           .victim = victim,
                           .seed = 80 + (uint64_t)victim});
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

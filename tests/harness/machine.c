@@ -80,12 +80,13 @@ void tests_choose_machine(void)
 
 int tests_on_cuda(void)
 {
-    const char *machine = getenv("WEFT_MACHINE");
-    return machine != NULL && strcmp(machine, "cuda") == 0;
+    tests_choose_machine();
+    return strcmp(getenv("WEFT_MACHINE"), "cuda") == 0;
 }
 
 int32_t tests_num_devices(void)
 {
+    tests_choose_machine();
     return num_devices;
 }
 
@@ -109,7 +110,6 @@ void tests_expect_ranks(int32_t num_ranks)
 
 int tests_rounds(int on_cpu, int on_cuda)
 {
-    tests_choose_machine();
     return tests_on_cuda() ? on_cuda : on_cpu;
 }
 

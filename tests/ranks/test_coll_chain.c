@@ -218,9 +218,3 @@ TEST(large_rows)
     run(RANKS_THREADS, 30000, 3);
     run(RANKS_PROCESSES, 30000, COLL_NUM_SETUPS - 1);
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

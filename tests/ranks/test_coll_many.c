@@ -57,9 +57,3 @@ TEST(in_processes)
 {
     run(RANKS_PROCESSES, 2, tests_rounds(ep_grid_size(20000, 1000), 5000));
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

@@ -155,9 +155,3 @@ TEST(many_ranks)
     if (!tests_on_cuda())
         random_trials(RANKS_THREADS, WEFT_COLL_MAX_RANKS, ep_grid_size(20, 5));
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

@@ -455,9 +455,3 @@ TEST(what_is_gone_is_refused_by_name)
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_what_is_gone, NULL), 0);
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

@@ -432,9 +432,3 @@ TEST(concurrent_fetch_adds_give_distinct_values)
 {
     run_on_all_shapes(draw_tickets, READ_BY_PROGRAMS);
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

@@ -227,9 +227,3 @@ TEST(every_second_rank_is_a_communicator)
 {
     run_on_nodes(split_by_stride, 0);
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

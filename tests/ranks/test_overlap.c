@@ -294,9 +294,3 @@ TEST(overlaps_are_refused_with_both_names)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, call_with_overlaps, NULL), 0);
 }
-
-int main(void)
-{
-    tests_choose_machine();
-    return tests_run(NULL, NULL);
-}

@@ -6,7 +6,6 @@
 #include <argp.h>
 #include <stdint.h>
 
-#include "coll_sizes.h"
 #include "weft.h"
 #include "workload/collective.h"
 
@@ -16,6 +15,13 @@ enum coll_check_mode { COLL_CHECK_FULL, COLL_CHECK_NONE };
 enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
 
 enum { COLL_ERROR_BYTES = 256 };
+
+/* Sizes in bytes, such as 1K:64M:x2, 0:4K:+256, 8M: min, and what follows it up to max: each size is factor times the last plus increment. */
+struct coll_sizes {
+    uint64_t min, max;
+    uint64_t factor;
+    uint64_t increment;
+};
 
 struct coll_options {
     int32_t num_ranks; /* 0: the default, or those of the job that runs us */
@@ -43,6 +49,9 @@ extern const char *const coll_memory_names[];
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
 void coll_options_parse(struct coll_options *options, int argc, char **argv);
+
+/* Moves *bytes to the size behind it: 1, or 0 behind the last. */
+int coll_sizes_next(const struct coll_sizes *sizes, uint64_t *bytes);
 
 /* The argument of --bytes. */
 void coll_parse_sizes(struct coll_sizes *sizes, const char *text, struct argp_state *state);

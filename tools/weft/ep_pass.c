@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_experts.h"
-
 /* The outputs that are arrays, with the memory of the machine that they are copied from. */
 struct output {
     void **host;
@@ -182,4 +180,12 @@ weft_result ep_pass(struct ep_layer *layer, struct ep_results *results)
     if (result == WEFT_OK)
         result = fetch(layer, &outputs[OUT], 1);
     return result;
+}
+
+void ep_scale_row(weft_dtype kind, size_t hidden, float scale, const float *x, float *y, void *row)
+{
+    for (size_t h = 0; h < hidden; h++)
+        y[h] = x[h] * scale;
+    elements_from_fp32(kind, y, hidden, row);
+    elements_to_fp32(kind, row, hidden, y);
 }

@@ -2,7 +2,7 @@
 /* What dispatch must deliver, and what combine must sum. */
 #include <string.h>
 
-#include "ep_experts.h"
+#include "ep_pass.h"
 #include "ep_verify.h"
 #include "workload/convert.h"
 #include "workload/rng.h"

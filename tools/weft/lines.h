@@ -23,4 +23,17 @@ void lines_copy(struct lines *lines);
 /* Copies what there is now, completes the last line and closes. */
 void lines_close(struct lines *lines);
 
+/* A sink whose reader may be slow, or stopped: whoever writes is asked now and then whether to wait on. */
+enum sink_wait { SINK_WAIT_ON, SINK_GIVE_UP };
+
+struct sink {
+    int fd;
+    int wake_fd; /* that it is readable is a reason to ask */
+    enum sink_wait (*ask)(void *argument);
+    void *argument;
+};
+
+/* `sink` must lie beyond fclose, which leaves fd open. NULL without memory. */
+FILE *sink_open(struct sink *sink);
+
 #endif

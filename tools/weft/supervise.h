@@ -17,7 +17,6 @@
 #include "launch.h"
 #include "lines.h"
 #include "orphans.h"
-#include "sink.h"
 
 struct rank_process {
     pid_t pid; /* 0: ended */
