@@ -13,7 +13,7 @@ struct weft__barrier {
     /* Between several nodes. */
     struct weft__nodes nodes;
     void *words; /* in memory of the network */
-    uint64_t words_offset;
+    uint64_t words_place;
     weft_result obstacle; /* why there is none, with the message */
     char message[WEFT__MAX_TEXT_BYTES];
 };
@@ -32,7 +32,7 @@ static weft_result reach_nodes(weft_comm *comm)
     WEFT__TRY(weft__exchange_create(comm, &barrier->nodes, 1, 0, &barrier->exchange));
     return weft__machine_of(comm)->network_alloc(
         comm, (uint64_t)comm->topology.num_nodes * sizeof(uint64_t), &barrier->words,
-        &barrier->words_offset);
+        &barrier->words_place);
 }
 
 /* A communicator without it is of use all the same. */
@@ -57,7 +57,7 @@ static weft_result launch_between_nodes(weft_comm *comm, weft_stream *stream,
         .message = message,
         .nodes = barrier->nodes.device,
         .words = barrier->words,
-        .words_offset = barrier->words_offset,
+        .words_place = barrier->words_place,
     };
     return weft__exchange_launch(barrier->exchange, stream, WEFT_PROGRAM_internode_barrier, grid,
                                  &args, sizeof args);

@@ -66,8 +66,8 @@ enum weft__event_use {
     WEFT__EVENT_MEASURES /* time, too, which costs GPUs more */
 };
 
-/* Memory of one rank that others can be given access to as a whole: an allocation, or several side by
- * side. */
+/* Memory of one rank that others can be given access to as a whole: an allocation, or several
+ * side by side. */
 struct weft__block {
     char *base; /* NULL: none */
     uint64_t bytes;
@@ -96,26 +96,28 @@ struct weft__machine {
     /* Memory of this rank that programs access; zeroed. */
     weft_result (*alloc)(weft_comm *comm, uint64_t bytes, void **memory);
     void (*free)(weft_comm *comm, void *memory);
-    /* Memory of this rank that programs access and the network reaches, zeroed on all ranks when it returns;
-     * `offset` is its place for weft_remote_put, the same on all ranks. Collective, with the same bytes. */
-    weft_result (*network_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset);
-    /* The same of memory without words, to which others put and it puts to such memory of theirs, and nothing else. */
-    weft_result (*staging_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset);
-    /* Of either; may be NULL. Waits until what this rank has sent has come. All ranks have freed the memory before it is allocated again, since
-     * they allocate together: so what was sent to it harms nobody. */
+    /* Memory of this rank that programs access and the network reaches, zeroed on all ranks when
+     * it returns; its place is the same on all ranks. Collective, with the same bytes. */
+    weft_result (*network_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *place);
+    /* The same of memory without words, to which others put and it puts to such memory of
+     * theirs, and nothing else. */
+    weft_result (*staging_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *place);
+    /* Of either; may be NULL. Waits until what this rank has sent has come. All ranks have freed
+     * the memory before it is allocated again, since they allocate together: so what was sent to
+     * it harms nobody. */
     void (*network_free)(weft_comm *comm, void *memory);
     /* Between any two places that host or programs access, on the host's own time. */
     weft_result (*copy)(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
     /* INVALID_ARGUMENT naming `argument` if programs cannot access ptr. */
     weft_result (*check_pointer)(weft_comm *comm, const void *ptr, const char *argument);
 
-    /* The block that [ptr, ptr + bytes) lies in, or why others cannot be given it. It only asks, so that
-     * it may be called while a stream is under capture. */
+    /* The block that [ptr, ptr + bytes) lies in, or why others cannot be given it. It only asks,
+     * so that it may be called while a stream is under capture. */
     weft_result (*find_block)(weft_comm *comm, const void *ptr, uint64_t bytes,
                               struct weft__block *block);
-    /* Collective: every rank gives one of its blocks, or an empty one; blocks[num_ranks] say where they
-     * are here. One that cannot be mapped is empty, with the reason as the thread's last error. Fails
-     * with the communicator only, and then nothing is mapped. */
+    /* Collective: every rank gives one of its blocks, or an empty one; blocks[num_ranks] say
+     * where they are here. One that cannot be mapped is empty, with the reason as the thread's
+     * last error. Fails with the communicator only, and then nothing is mapped. */
     weft_result (*share_block)(weft_comm *comm, const struct weft__block *own,
                                struct weft__block *blocks);
     /* The reverse of mapping a block of another rank. */
@@ -124,8 +126,8 @@ struct weft__machine {
     /* For longer or fewer rows it has no more warps than for shorter or more rows. */
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
-    /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on cuda its
-     * waits end then. */
+    /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on
+     * cuda its waits end then. */
     weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);
     /* Waits until no launch of the communicator is queued or runs, on any stream. */
     void (*wait_launches)(weft_comm *comm);
@@ -169,8 +171,8 @@ weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes);
 
 /* For streams of every machine. */
 uint64_t weft__stream_new_id(void);
-/* Calls a function of weft_stream_call. Until it returns its thread must not wait: for what it waits may
- * be queued behind it. */
+/* Calls a function of weft_stream_call. Until it returns its thread must not wait: for what it
+ * waits may be queued behind it. */
 void weft__run_stream_call(void (*function)(void *argument), void *argument);
 /* INVALID_ARGUMENT in such a function; `call` is the public name of what would wait. */
 weft_result weft__check_may_wait(const char *call);

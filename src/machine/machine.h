@@ -58,26 +58,27 @@
  *                       says; dst may be one of the srcs that have its type
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
- * weft_block_sync, weft_row_sync, weft_remote_put, weft_remote_post, weft_signal or weft_fetch_add, before what
- * that orders, or with the launch; which part of a row is whose is the machine's choice, so that one lane's signal
- * tells of all only after a block sync.
+ * weft_block_sync, weft_row_sync, weft_remote_post, weft_signal or weft_fetch_add, before what that orders, or with
+ * the launch; which part of a row is whose is the machine's choice, so that one lane's signal tells of all only after
+ * a block sync.
  * weft_warp_sync and weft_add_acq_rel end nothing. The arrays of pointers (weft_warp_pointers) have
  * been read when the call returns: after a weft_warp_sync they can be written again.
  *
  *   weft_row_sync       weft_warp_sync, before which the lanes' parts of row operations end
  *
- * The network (remote.h), by all lanes of a warp together:
- *   weft_remote_put     sends bytes to a rank of another node, and adds to a word of it. The lanes' parts of row
- *                       operations end; what the lanes have written, or ordered before by syncs and acquires, is
- *                       sent, and what they have read has been read. It returns at once: the source must stay
- *                       as it is until its target tells, by a put of its own, that the bytes have come. Whoever
- *                       waits for the word (weft_wait) sees the bytes of this put, and all that its sender
- *                       had ordered before it in memory that both can access. Puts are not ordered among each other
- *   weft_remote_post    gives the network an access (struct weft_access) to a rank of another node, with the same
- *                       promise for what it sends, and returns the access's number; unordered like a put
- *   weft_remote_await   waits, as weft_wait does, until the access of a number, and all that this rank has posted
- *                       before it, is done: of a put the source has been read, of a get or fetch-add what was asked for
- *                       is here, of a flush all has come, as if the target had been told of it
+ * The network (net/access.h), by all lanes of a warp together:
+ *   weft_remote_post    gives the network an access (struct weft_access) to a rank of another node, and returns its
+ *                       number at once. The lanes' parts of row operations end; what the lanes have written, or ordered
+ *                       before by syncs and acquires, is sent, and what they have read has been read. Accesses are not
+ *                       ordered among each other, but for flushes and signals. Whoever waits for the word (weft_wait)
+ *                       of a put sees the bytes of this put, and all that its sender had ordered before it in memory
+ *                       that both can access. The source of a put must stay as it is until the target tells, by a
+ *                       put of its own, that the bytes have come; or until weft_remote_await, of one that must not be
+ *                       lost
+ *   weft_remote_await   waits, as weft_wait does, until the access of a number, which is a flush or must not be lost,
+ *                       and all such that this rank has posted before it, are done: of a put the source has been read,
+ *                       of a get or fetch-add what was asked for is here, of a flush all has come, as if the target had
+ *                       been told of it
  *
  * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane
  * i % WEFT_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
@@ -122,7 +123,7 @@
 #include "weft.h"
 
 #include "machine/packets.h"
-#include "machine/remote.h"
+#include "net/access.h"
 
 #define WEFT_BLOCK_SHARED_BYTES 8192
 /* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
@@ -205,6 +206,16 @@ struct weft_failure {
 };
 
 #include "primitives.h"
+
+/* Bytes, and behind them an add of 1 to a word, by which the target hears of them; nobody else asks. */
+WEFT_FN struct weft_access weft_counted_put(int32_t rank, uint64_t source, uint64_t target,
+                                            uint64_t num_bytes, uint64_t word)
+{
+    const struct weft_access put = {
+        WEFT_ACCESS_PUT_SIGNAL,  rank, source, target, num_bytes, word, 1,
+        WEFT_ACCESS_MAY_BE_LOST, 0,    0};
+    return put;
+}
 
 WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype)
 {

@@ -78,11 +78,11 @@ void weft__on_host_free(weft_comm *comm, void *memory)
 
 /* The heap, which the network has as its region 0. */
 weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                        uint64_t *offset)
+                                        uint64_t *place)
 {
     void *allocated;
     WEFT__TRY(weft__heap_alloc(comm, bytes, &allocated));
-    weft_result result = weft__heap_offset(comm->heap, allocated, bytes, "memory", offset);
+    weft_result result = weft__heap_offset(comm->heap, allocated, bytes, "memory", place);
     if (result == WEFT_OK)
         result = weft__machine_zero(comm, allocated, bytes);
     /* Nobody may send before everybody has zeroed. */

@@ -15,7 +15,7 @@ weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_in
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__on_host_free(weft_comm *comm, void *memory);
 weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                        uint64_t *offset);
+                                        uint64_t *place);
 void weft__on_host_network_free(weft_comm *comm, void *memory);
 weft_result weft__on_host_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 weft_result weft__on_host_check_pointer(weft_comm *comm, const void *ptr, const char *argument);

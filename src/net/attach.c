@@ -8,7 +8,6 @@
 #include "comm/log.h"
 #include "comm/settings.h"
 #include "comm/thread.h"
-#include "net/attach_internal.h"
 #include "net/mac.h"
 
 enum {
@@ -46,6 +45,12 @@ struct choice {
     int32_t is_automatic;
 };
 
+/* Nobody sleeps where the host cannot access the heap. */
+static struct weft__doorbell *bell_of(const weft_comm *comm, const struct weft__net_memory *memory)
+{
+    return memory->heap == NULL ? weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]) : NULL;
+}
+
 static weft_result read_config(weft_comm *comm, const struct weft__net_memory *memory,
                                struct weft__net_config *config)
 {
@@ -55,7 +60,7 @@ static weft_result read_config(weft_comm *comm, const struct weft__net_memory *m
                                         .close_ms = CLOSE_MS,
                                         .order = &comm->num_gathers,
                                         .num_taken = &comm->num_messages_taken,
-                                        .bell = memory->bell};
+                                        .bell = bell_of(comm, memory)};
     derive_secret(comm, config->secret);
     WEFT__TRY(weft__net_read_settings(config));
     return read_silence(&config->silence_ms);
@@ -89,6 +94,22 @@ static weft_result settle_engine(weft_comm *comm, struct weft__net_config *confi
     return result;
 }
 
+static weft_result reg_memory(weft_comm *comm, const struct weft__net_memory *memory)
+{
+    struct weft__net *net = comm->network->net;
+    const _Atomic uint64_t *num_bytes = weft__heap_backed_bytes(comm->heap);
+    weft_heap_info heap;
+    weft__heap_query(comm->heap, &heap);
+    if (memory->heap == NULL)
+        return weft__net_reg_growing(net, WEFT__NET_HEAP_REGION,
+                                     weft__heap_bases(comm->heap)[comm->rank], heap.max_bytes,
+                                     num_bytes);
+    WEFT__TRY(weft__net_reg_accessed(net, WEFT__NET_HEAP_REGION, memory->heap, heap.max_bytes,
+                                     num_bytes));
+    return weft__net_reg_growing(net, WEFT__NET_PINNED_REGION, memory->pinned,
+                                 memory->max_pinned_bytes, memory->num_pinned_bytes);
+}
+
 static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memory,
                             struct weft__net_config *config)
 {
@@ -99,13 +120,7 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
     comm->network->engine = weft__net_engine_name(comm->network->net);
     snprintf(comm->network->reason, sizeof(comm->network->reason), "%s",
              weft__net_reason(comm->network->net));
-    WEFT__TRY(weft__net_reg_growing(comm->network->net, WEFT__NET_MEMORY_REGION, memory->base,
-                                    memory->max_bytes, memory->num_bytes));
-    return memory->accessor == NULL
-               ? WEFT_OK
-               : weft__net_reg_accessed(comm->network->net, WEFT__NET_ACCESSED_REGION,
-                                        memory->accessor, memory->max_accessed_bytes,
-                                        memory->num_accessed_bytes);
+    return reg_memory(comm, memory);
 }
 
 /* ---------------------------------------------------------------- connecting */
@@ -257,7 +272,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .device_queue = memory->device_queue,
                                                    .num_device_slots = memory->num_device_slots,
                                                    .status = &comm->status,
-                                                   .bell = memory->bell,
+                                                   .bell = bell_of(comm, memory),
                                                    .post_timeout_ms = comm->timeout_ms,
                                                    .on_failure = fail_comm,
                                                    .context = comm};
@@ -269,11 +284,10 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
  * than in an operation. */
 static weft_result greet(weft_comm *comm)
 {
-    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
-                                             .peer = WEFT__NET_ALL_PEERS};
+    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
     const int64_t deadline_ns = weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS;
     uint64_t number;
-    WEFT__TRY(weft__progress_post(comm->network->progress, &flush, &number));
+    WEFT__TRY(weft__progress_post(comm->network->progress, &flush, WEFT__POSTER_WAITS, &number));
     WEFT__TRY(weft__progress_await(comm->network->progress, number, deadline_ns));
     const weft_result result = weft__progress_error(comm->network->progress);
     /* Of a peer that died the communicator has been told before, and by whoever knows most. */
@@ -319,14 +333,7 @@ static weft_result attach(weft_comm *comm, const struct weft__net_memory *memory
 
 weft_result weft__net_attach(weft_comm *comm)
 {
-    weft_heap_info heap;
-    char *base = weft__heap_bases(comm->heap)[comm->rank];
-    weft__heap_query(comm->heap, &heap);
-    return weft__net_attach_memory(
-        comm, &(struct weft__net_memory){.base = base,
-                                         .max_bytes = heap.max_bytes,
-                                         .num_bytes = weft__heap_backed_bytes(comm->heap),
-                                         .bell = weft__heap_bell(base)});
+    return weft__net_attach_memory(comm, &(struct weft__net_memory){.heap = NULL});
 }
 
 weft_result weft__net_attach_memory(weft_comm *comm, const struct weft__net_memory *memory)
@@ -357,50 +364,16 @@ void weft__net_detach(weft_comm *comm)
 
 /* ---------------------------------------------------------------- use */
 
-/* It is refused only while the network is being closed, when nobody may wait any more. */
-uint64_t weft__net_post(weft_comm *comm, const struct weft__work_request *request)
-{
-    uint64_t number = 0;
-    (void)weft__progress_post(comm->network->progress, request, &number);
-    return number;
-}
-
-const uint64_t *weft__net_num_completed(const weft_comm *comm)
-{
-    const struct weft__work_queue *queue = weft__progress_queue(comm->network->progress);
-    return (const uint64_t *)(const void *)&queue->num_completed;
-}
-
-void weft__net_drive(weft_comm *comm)
-{
-    weft__progress_drive(comm->network->progress);
-}
-
-void weft__net_drive_posted(weft_comm *comm)
-{
-    weft__progress_drive_posted(comm->network->progress);
-}
-
-void weft__net_hand_back(weft_comm *comm)
-{
-    weft__progress_hand_back(comm->network->progress);
-}
-
 void weft__net_drain(weft_comm *comm)
 {
-    const struct weft__work_request flush = {.operation = WEFT__WORK_FLUSH,
-                                             .peer = WEFT__NET_ALL_PEERS};
+    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
     uint64_t number;
     if (comm->network == NULL || weft__status_check(&comm->status) != WEFT_OK ||
-        weft__progress_post(comm->network->progress, &flush, &number) != WEFT_OK)
+        weft__progress_post(comm->network->progress, &flush, WEFT__POSTER_WAITS, &number) !=
+            WEFT_OK)
         return;
     (void)weft__progress_await(comm->network->progress, number,
                                weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS);
-}
-
-const char *weft__net_obstacle_to_gpus(const weft_comm *comm)
-{
-    return comm->network->gpu_obstacle;
 }
 
 static void append_demand(const struct weft__net_config *config, weft_net_info *info)

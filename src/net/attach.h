@@ -1,49 +1,50 @@
 /* SPDX-License-Identifier: MIT */
-/* The network of a communicator that has several nodes: the heaps, or other memory, are its region 0, and its peers
- * are the ranks of other nodes. What fails here fails the communicator, and the other way round. */
+/* The network of a communicator that has several nodes: the heaps are its region 0, and its
+ * peers are the ranks of other nodes. What fails here fails the communicator, and the other way
+ * round. */
 #ifndef WEFT_NET_ATTACH_H
 #define WEFT_NET_ATTACH_H
 
 #include "comm/comm.h"
+#include "net/devices.h"
 #include "net/progress.h"
 
 /* Regions of a communicator's network. */
-enum { WEFT__NET_MEMORY_REGION = 0, WEFT__NET_ACCESSED_REGION = 1 };
+enum { WEFT__NET_HEAP_REGION = 0, WEFT__NET_PINNED_REGION = 1 };
 
-/* What the network reaches of this rank, where it is not the heap alone. */
+/* comm->network */
+struct weft__network {
+    struct weft__net *net; /* the progress thread's once there is one */
+    struct weft__progress *progress;
+    struct weft__work_queue *device_queue; /* NULL: none */
+    const char *engine;
+    const char *gpu_obstacle; /* to the registration of GPUs' memory; NULL: none */
+    char devices[WEFT__NET_DEVICES_BYTES];
+    char transport[WEFT__NET_TRANSPORT_BYTES];
+    char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
+};
+
+/* What the network reaches of this rank where the net cannot access the heap itself. */
 struct weft__net_memory {
-    void *base; /* of region 0 */
-    uint64_t max_bytes;
-    const _Atomic uint64_t *num_bytes;         /* so many from base on are there */
-    const struct weft__net_accessor *accessor; /* of region 1, which NULL leaves out; copied */
-    uint64_t max_accessed_bytes;               /* likewise */
-    const _Atomic uint64_t *num_accessed_bytes;
-    struct weft__doorbell *bell;           /* rung after adds; NULL: nobody sleeps */
-    struct weft__work_queue *device_queue; /* as struct weft__progress_options */
+    const struct weft__net_accessor *heap; /* copied */
+    char *pinned;                          /* the region beside it, of the host */
+    uint64_t max_pinned_bytes;
+    const _Atomic uint64_t *num_pinned_bytes; /* so many are there */
+    struct weft__work_queue *device_queue;    /* as struct weft__progress_options */
     uint32_t num_device_slots;
 };
 
-/* Collective, when the heap is up; fills comm->network, unless there is one node only. The settings choose the
- * engine; by default UCX uses the interface towards the rendezvous, and RDMA devices. */
+/* Collective, when the heap is up; fills comm->network, unless there is one node only. The
+ * settings choose the engine; by default UCX uses the interface towards the rendezvous, and RDMA
+ * devices. */
 weft_result weft__net_attach(weft_comm *comm);
-/* The same with other memory as region 0. */
+/* The same of a device's memory. */
 weft_result weft__net_attach_memory(weft_comm *comm, const struct weft__net_memory *memory);
 /* The reverse. Ranks that leave are no failure, in whatever order they do. */
 void weft__net_detach(weft_comm *comm);
 
-/* Of a communicator that has a network. What is wrong with the request becomes the communicator's failure. Returns
- * its number. */
-uint64_t weft__net_post(weft_comm *comm, const struct weft__work_request *request);
-
-/* All requests of lower numbers are done; the rank's bell is rung when it grows. */
-const uint64_t *weft__net_num_completed(const weft_comm *comm);
-
-/* As those of progress.h, of a communicator that has a network. */
-void weft__net_drive(weft_comm *comm);
-void weft__net_drive_posted(weft_comm *comm);
-void weft__net_hand_back(weft_comm *comm);
-
-/* Until what this rank has posted has come, unless something fails first. Without a network there is nothing. */
+/* Until what this rank has posted has come, unless something fails first. Without a network
+ * there is nothing. */
 void weft__net_drain(weft_comm *comm);
 
 /* Memory of this rank to which others put and it puts from, and which does not grow. */
@@ -52,18 +53,19 @@ struct weft__net_part {
     uint64_t num_bytes;
     enum weft__net_memory_kind kind;
 };
-/* Collective, with the same kind and bytes, in a communicator that has a network: makes it a region, `place` of which, for
- * puts, is the same on all ranks. UNSUPPORTED on all ranks, with the reason as the last error, if one has none, or the
- * network does not take it; then nothing has changed, *place neither. */
+/* Collective, with the same kind and bytes, in a communicator that has a network: makes it a
+ * region, `place` of which, for puts, is the same on all ranks. UNSUPPORTED on all ranks, with
+ * the reason as the last error, if one has none, or the network does not take it; then nothing
+ * has changed, *place neither. */
 weft_result weft__net_add_region(weft_comm *comm, const struct weft__net_part *part,
                                  uint64_t *place);
-/* The same of memory of the host that is in region 0 already, at *place: if the network does not take it, it stays there. */
+/* The same of memory of the host that is in another region already, at *place: if the network
+ * does not take it, it stays there. */
 weft_result weft__net_add_staging(weft_comm *comm, void *memory, uint64_t num_bytes,
                                   uint64_t *place);
-/* This rank's part of the reverse, when nobody puts there any more. Nothing if it is no region's. */
+/* This rank's part of the reverse, when nobody puts there any more. Nothing if it is no
+ * region's. */
 void weft__net_remove_region(weft_comm *comm, const void *memory);
-/* Of a communicator that has a network: why it takes no memory of GPUs; NULL: it may. */
-const char *weft__net_obstacle_to_gpus(const weft_comm *comm);
 /* As weft_net_query; *info is zero. */
 weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "comm/log.h"
-#include "net/attach_internal.h"
+#include "net/attach.h"
 
 /* ---------------------------------------------------------------- the number */
 

@@ -67,39 +67,35 @@ static weft_result ask(struct weft__net *net, const struct weft__net_header *que
     return WEFT_OK;
 }
 
-weft_result weft__net_get(struct weft__net *net, const struct weft__net_get *get,
+weft_result weft__net_get(struct weft__net *net, const struct weft_access *get,
                           struct weft__net_request *request)
 {
-    if (request != NULL)
-        *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = weft__net_check_peer(net, get->peer);
+    weft_result result = weft__net_check_peer(net, get->rank);
     if (result != WEFT_OK || get->num_bytes == 0)
         return result;
-    result = weft__net_check_remote(net, get->peer, "source", get->source, get->num_bytes);
+    result = weft__net_check_remote(net, get->rank, "source", get->source, get->num_bytes);
     if (result == WEFT_OK)
         result = check_target(net, get->target, get->num_bytes);
     const struct weft__net_header question = {.kind = WEFT__NET_GET,
                                               .place = get->source,
                                               .word = WEFT__NET_NO_WORD,
                                               .add = get->num_bytes};
-    return result == WEFT_OK ? ask(net, &question, get->peer, get->target, get->num_bytes, request)
+    return result == WEFT_OK ? ask(net, &question, get->rank, get->target, get->num_bytes, request)
                              : result;
 }
 
-weft_result weft__net_fetch_add(struct weft__net *net, const struct weft__net_fetch_add *fetch,
+weft_result weft__net_fetch_add(struct weft__net *net, const struct weft_access *fetch,
                                 struct weft__net_request *request)
 {
-    if (request != NULL)
-        *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = weft__net_check_peer(net, fetch->peer);
+    weft_result result = weft__net_check_peer(net, fetch->rank);
     if (result == WEFT_OK)
-        result = weft__net_check_word(net, fetch->peer, fetch->word);
+        result = weft__net_check_word(net, fetch->rank, fetch->word);
     if (result == WEFT_OK)
         result = check_target(net, fetch->target, sizeof(uint64_t));
     const struct weft__net_header question = {
         .kind = WEFT__NET_FETCH_ADD, .word = fetch->word, .add = fetch->add};
     return result == WEFT_OK
-               ? ask(net, &question, fetch->peer, fetch->target, sizeof(uint64_t), request)
+               ? ask(net, &question, fetch->rank, fetch->target, sizeof(uint64_t), request)
                : result;
 }
 

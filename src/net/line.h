@@ -8,8 +8,8 @@
 
 struct weft__under_way {
     struct weft__net_request request;
-    int32_t peer;
-    enum weft__work_loss loss;
+    int32_t rank; /* of the access, as what follows */
+    enum weft_access_loss loss;
     enum { WEFT__NOBODY_WAITS, WEFT__SOMEBODY_WAITS } news; /* for its number to be completed */
 };
 
@@ -26,14 +26,14 @@ static inline struct weft__under_way *weft__line_under_way_of(const struct weft_
 }
 
 /* NULL: it has not been posted yet. */
-static inline const struct weft__work_slot *weft__line_work(const struct weft__line *line,
-                                                            uint64_t number)
+static inline const struct weft_access *weft__line_work(const struct weft__line *line,
+                                                        uint64_t number)
 {
-    const struct weft__work_slot *work = &line->queue->slots[number % line->num_slots];
-    return atomic_load_explicit(&work->ready, memory_order_acquire) == number + 1 ? work : NULL;
+    const struct weft_access *work = &line->queue->slots[number % line->num_slots];
+    return __atomic_load_n(&work->ready, __ATOMIC_ACQUIRE) == number + 1 ? work : NULL;
 }
 
-static inline const struct weft__work_slot *weft__line_next_work(const struct weft__line *line)
+static inline const struct weft_access *weft__line_next_work(const struct weft__line *line)
 {
     const struct weft__work_queue *queue = line->queue;
     if (queue == NULL)
@@ -41,14 +41,12 @@ static inline const struct weft__work_slot *weft__line_next_work(const struct we
     return weft__line_work(line, atomic_load_explicit(&queue->num_taken, memory_order_relaxed));
 }
 
-/* Puts that may be lost are so many that to wake those who wait for something else would cost. */
-static inline struct weft__under_way weft__line_describe(const struct weft__work_slot *work)
+static inline struct weft__under_way weft__line_describe(const struct weft_access *work)
 {
-    const int is_awaited =
-        work->loss == WEFT__WORK_MUST_NOT_BE_LOST || work->operation == WEFT__WORK_FLUSH;
-    return (struct weft__under_way){.peer = work->peer,
-                                    .loss = (enum weft__work_loss)work->loss,
-                                    .news = is_awaited ? WEFT__SOMEBODY_WAITS : WEFT__NOBODY_WAITS};
+    return (struct weft__under_way){.rank = work->rank,
+                                    .loss = work->loss,
+                                    .news = weft_access_is_awaited(work) ? WEFT__SOMEBODY_WAITS
+                                                                         : WEFT__NOBODY_WAITS};
 }
 
 #endif

@@ -37,6 +37,7 @@
 
 #include "comm/doorbell.h"
 #include "comm/meeting_point.h"
+#include "net/access.h"
 #include "weft.h"
 
 struct weft__net;
@@ -47,7 +48,6 @@ enum {
     WEFT__NET_MAX_KEY_BYTES = 512,
     WEFT__NET_MAX_STAGED = 4,
     WEFT__NET_ALL_PEERS = -1,
-    WEFT__NET_PLACE_OFFSET_BITS = 48,
     WEFT__NET_REASON_BYTES = 256,
     WEFT__NET_TRANSPORT_BYTES = 112
 };
@@ -74,15 +74,16 @@ struct weft__net_config {
     const char *devices;    /* of the network, as the engine calls them; NULL: all that there are */
     const char *transports; /* likewise */
     uint32_t timeout_ms;    /* of connect, or until connections are made; 0: 30 s */
-    /* How long what was sent may be on its way until the peer's host has it; 0: for ever. Engines know it that see the
-     * acknowledgements. */
+    /* How long what was sent may be on its way until the peer's host has it; 0: for ever.
+     * Engines know it that see the acknowledgements. */
     uint32_t silence_ms;
     uint32_t close_ms; /* how long close waits for peers to take what is under way; 0: 1 s */
     size_t max_message_bytes, min_write_bytes; /* see engine.h; 0: as the engine likes it */
-    /* Read (acquire) with each message; what its writers did before is ordered before what the message does. NULL:
-     * nobody needs that. */
+    /* Read (acquire) with each message; what its writers did before is ordered before what the
+     * message does. NULL: nobody needs that. */
     const _Atomic uint64_t *order;
-    /* Counts messages that have been taken (release), each before it is acknowledged; NULL: nobody asks. */
+    /* Counts messages that have been taken (release), each before it is acknowledged; NULL:
+     * nobody asks. */
     _Atomic uint64_t *num_taken;
     /* Rung after each add, NULL: nobody sleeps. The bell's words are offsets in region 0. */
     struct weft__doorbell *bell;
@@ -95,16 +96,15 @@ struct weft__net_blob {
     size_t num_bytes;
 };
 
-/* A region and an offset in it in one word, as programs/window.h writes places. Regions have the same
- * numbers on all ranks. */
+/* Places: see access.h. */
 static inline uint64_t weft__net_place(uint32_t region, uint64_t offset)
 {
-    return (uint64_t)region << WEFT__NET_PLACE_OFFSET_BITS | offset;
+    return (uint64_t)region << WEFT_PLACE_OFFSET_BITS | offset;
 }
 
 static inline uint32_t weft__net_region_of(uint64_t place)
 {
-    return (uint32_t)(place >> WEFT__NET_PLACE_OFFSET_BITS);
+    return (uint32_t)(place >> WEFT_PLACE_OFFSET_BITS);
 }
 
 static inline uint64_t weft__net_offset_of(uint64_t place)
@@ -123,29 +123,6 @@ static inline int weft__net_is_done(const struct weft__net_request *request)
     return request->num_left == 0;
 }
 
-struct weft__net_put {
-    int32_t peer;
-    uint64_t source, target; /* places, here and at the peer */
-    uint64_t num_bytes;
-    uint64_t word, add; /* weft__net_put_signal only: a place at the peer */
-};
-
-struct weft__net_add {
-    uint64_t word, add; /* a place at the peer */
-};
-
-struct weft__net_get {
-    int32_t peer;
-    uint64_t source, target; /* places, at the peer and here */
-    uint64_t num_bytes;
-};
-
-struct weft__net_fetch_add {
-    int32_t peer;
-    uint64_t word, add; /* a place at the peer */
-    uint64_t target;    /* a place here, for 8 bytes */
-};
-
 /* Engine, devices, demand and gpudirect, as the settings say (WEFT_NET ...). */
 weft_result weft__net_read_settings(struct weft__net_config *config);
 
@@ -159,14 +136,15 @@ weft_result weft__net_choice(const struct weft__net_config *config, const char *
 /* Whether an engine ("tcp", "ucx", "shm") can be had here; if not, why. */
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 
-/* Before connect: memory that peers may write, and puts read, and that grows up to max_bytes: only the first *num_bytes
- * are there. Aligned to 8. The engine is not told, so that all goes in messages, which are checked against what is there
- * when they come. */
+/* Before connect: memory that peers may write, and puts read, and that grows up to max_bytes:
+ * only the first *num_bytes are there. Aligned to 8. The engine is not told, so that all goes in
+ * messages, which are checked against what is there when they come. */
 weft_result weft__net_reg_growing(struct weft__net *net, uint32_t region, void *memory,
                                   uint64_t max_bytes, const _Atomic uint64_t *num_bytes);
-/* Memory that the net neither loads from nor stores to, as that of a device: its owner does what the net asks for, one
- * call at a time, from whatever thread drives the net, and each returns when that is done. What cannot be done, for the
- * reason that is the thread's last error, is the failure of the peer that waits for it. */
+/* Memory that the net neither loads from nor stores to, as that of a device: its owner does what
+ * the net asks for, one call at a time, from whatever thread drives the net, and each returns
+ * when that is done. What cannot be done, for the reason that is the thread's last error, is the
+ * failure of the peer that waits for it. */
 struct weft__net_accessor {
     void *context;
     weft_result (*read)(void *context, void *bytes, uint64_t offset, size_t num_bytes);
@@ -174,28 +152,30 @@ struct weft__net_accessor {
     /* Atomic with whatever else adds to the word, and a release of all that was written before. */
     weft_result (*add)(void *context, uint64_t offset, uint64_t add, uint64_t *before);
 };
-/* The same of such memory, whose accessor is copied. What is sent from it is staged in memory of the host, for each
- * peer WEFT__NET_MAX_STAGED messages at a time. */
+/* The same of such memory, whose accessor is copied. What is sent from it is staged in memory of
+ * the host, for each peer WEFT__NET_MAX_STAGED messages at a time. */
 weft_result weft__net_reg_accessed(struct weft__net *net, uint32_t region,
                                    const struct weft__net_accessor *accessor, uint64_t max_bytes,
                                    const _Atomic uint64_t *num_bytes);
 /* What the others need for their connect. After these regions; the bytes are the net's. */
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
-/* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not looked at. */
+/* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not
+ * looked at. */
 weft_result weft__net_connect(struct weft__net *net, const struct weft__net_blob *blobs);
 
-/* When connected, and best when all peers have answered: finds and logs how they are reached. UNSUPPORTED, with a peer's
- * name, if that is not what is demanded. */
+/* When connected, and best when all peers have answered: finds and logs how they are reached.
+ * UNSUPPORTED, with a peer's name, if that is not what is demanded. */
 weft_result weft__net_find_transports(struct weft__net *net);
 
 enum weft__net_memory_kind {
     WEFT__NET_HOST_MEMORY, /* long puts are writes by the engine, if it has them */
-    /* All puts are, also those from there, which can go to such memory only; the net itself does not access it, so that it
-     * has no words, and nothing is got. UNSUPPORTED if the engine has no writes, or does not take the memory. */
+    /* All puts are, also those from there, which can go to such memory only; the net itself does
+     * not access it, so that it has no words, and nothing is got. UNSUPPORTED if the engine has
+     * no writes, or does not take the memory. */
     WEFT__NET_DEVICE_MEMORY
 };
-/* When connected: memory that does not grow, as a region that has none, nor at any peer. Peers can put there once they
- * have learned what it tells of it. */
+/* When connected: memory that does not grow, as a region that has none, nor at any peer. Peers
+ * can put there once they have learned what it tells of it. */
 weft_result weft__net_reg(struct weft__net *net, uint32_t region, void *memory, size_t num_bytes,
                           enum weft__net_memory_kind kind);
 struct weft__net_region_card {
@@ -210,30 +190,23 @@ weft_result weft__net_learn_region(struct weft__net *net, int32_t peer, uint32_t
                                    const struct weft__net_region_card *card);
 /* The reverse of both, when nobody puts there any more. */
 void weft__net_unreg(struct weft__net *net, uint32_t region);
-/* The number of the region, registered when connected, that begins there; WEFT__NET_MAX_REGIONS: there is none. */
+/* The number of the region, registered when connected, that begins there; WEFT__NET_MAX_REGIONS:
+ * there is none. */
 uint32_t weft__net_find_region(const struct weft__net *net, const void *memory);
 /* Bit per number that is no region's. */
 uint32_t weft__net_free_regions(const struct weft__net *net);
 
-/* A request of NULL: nobody asks. A failed call leaves the request done. */
-weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put,
-                          struct weft__net_request *request);
-weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
-                                 struct weft__net_request *request);
-/* WEFT_OK, or why it would not be started. */
-weft_result weft__net_check_put_signal(const struct weft__net *net,
-                                       const struct weft__net_put *put);
-/* The same, and, unordered with it, one without bytes to the same peer: in one message, if `put` is one. NULL: none. */
-weft_result weft__net_put_signal_and_add(struct weft__net *net, const struct weft__net_put *put,
-                                         const struct weft__net_add *also,
-                                         struct weft__net_request *request);
-weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add);
-weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
-
-weft_result weft__net_get(struct weft__net *net, const struct weft__net_get *get,
-                          struct weft__net_request *request);
-weft_result weft__net_fetch_add(struct weft__net *net, const struct weft__net_fetch_add *fetch,
-                                struct weft__net_request *request);
+/* Starts the access; its rank is WEFT__NET_ALL_PEERS in a flush of all. A request of NULL:
+ * nobody asks. A failed call leaves the request done. */
+weft_result weft__net_post(struct weft__net *net, const struct weft_access *access,
+                           struct weft__net_request *request);
+/* Whether two put_signals can share a message: one of them is an add alone, and neither is
+ * wrong, so that neither is held up by the other. */
+int weft__net_can_share(const struct weft__net *net, const struct weft_access *access,
+                        const struct weft_access *other);
+/* The same of two that can; unordered with each other, as all put_signals. */
+weft_result weft__net_post_both(struct weft__net *net, const struct weft_access *access,
+                                const struct weft_access *other, struct weft__net_request *request);
 
 /* The number of events that were handled. */
 int weft__net_progress(struct weft__net *net);
@@ -249,8 +222,8 @@ int weft__net_fd(const struct weft__net *net);
 weft_result weft__net_peer_error(const struct weft__net *net, int32_t peer);
 /* The lowest peer that has failed; -1: none. */
 int32_t weft__net_failed_peer(const struct weft__net *net);
-/* The peer is gone, says the engine, or somebody else who knows. The first reason is kept; what is under
- * way ends in the next calls of progress. */
+/* The peer is gone, says the engine, or somebody else who knows. The first reason is kept; what
+ * is under way ends in the next calls of progress. */
 void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -271,7 +244,8 @@ const char *weft__net_transport(const struct weft__net *net);
 
 /* Of what close may take, from now on. */
 void weft__net_set_close_ms(struct weft__net *net, uint32_t close_ms);
-/* Waits up to close_ms until the peers that live have taken what was sent to them, then takes leave. */
+/* Waits up to close_ms until the peers that live have taken what was sent to them, then takes
+ * leave. */
 void weft__net_close(struct weft__net *net);
 
 #endif

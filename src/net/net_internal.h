@@ -40,8 +40,8 @@ struct weft__net_peer {
     uint64_t region_bytes[WEFT__NET_MAX_REGIONS];
     uint8_t region_access[WEFT__NET_MAX_REGIONS]; /* enum weft__net_access */
 
-    /* As the source. A message is `held` until the writes before it have been flushed, and `unsent` while
-     * the engine is full; it gets its number when it stops being held. */
+    /* As the source. A message is `held` until the writes before it have been flushed, and
+     * `unsent` while the engine is full; it gets its number when it stops being held. */
     uint64_t next_sequence, num_acknowledged;
     struct weft__net_operations held, unsent;
     uint64_t num_writes, num_writes_flushed;
@@ -115,7 +115,23 @@ int weft__net_take_acknowledgement(struct weft__net_peer *peer,
 void weft__net_drop_source(struct weft__net *net, int32_t rank);
 weft_result weft__net_lose_memory(struct weft__net *net, int32_t peer);
 
+/* put.c and fetch.c: the operations of an access, by post.c. The request is done until they
+ * start it. */
+weft_result weft__net_put(struct weft__net *net, const struct weft_access *put,
+                          struct weft__net_request *request);
+/* `also`: NULL, or one to the same rank that has no bytes, in the same message if `put` is one. */
+weft_result weft__net_put_signal(struct weft__net *net, const struct weft_access *put,
+                                 const struct weft_access *also, struct weft__net_request *request);
+weft_result weft__net_signal(struct weft__net *net, const struct weft_access *signal);
+weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
+weft_result weft__net_get(struct weft__net *net, const struct weft_access *get,
+                          struct weft__net_request *request);
+weft_result weft__net_fetch_add(struct weft__net *net, const struct weft_access *fetch,
+                                struct weft__net_request *request);
+
 /* put.c */
+/* WEFT_OK, or why it would not be started. */
+weft_result weft__net_check_put_signal(const struct weft__net *net, const struct weft_access *put);
 weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer);
 /* Whether the bytes lie in what the peer has and messages reach; `name` is that of the argument. */
 weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,
@@ -146,7 +162,8 @@ uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
 int weft__net_is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
 /* The same, and the net can load from there and store to it. */
 int weft__net_is_accessible(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
-/* As the engine knows it, which is where it can be accessed if its place is accessible; NULL: by an accessor. */
+/* As the engine knows it, which is where it can be accessed if its place is accessible; NULL: by
+ * an accessor. */
 unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place);
 enum weft__net_access weft__net_access_of(const struct weft__net *net, uint32_t region);
 /* Of places that are accessible, for a peer, which has failed if the result is not WEFT_OK. */
@@ -157,7 +174,8 @@ weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t 
 /* The bytes that the operation sends. */
 void weft__net_set_payload(struct weft__net_operation *operation, uint64_t source,
                            uint64_t num_bytes);
-/* Makes sure that the payload is in memory of the host: DONE; FULL: not now; LOST: the peer has failed. */
+/* Makes sure that the payload is in memory of the host: DONE; FULL: not now; LOST: the peer has
+ * failed. */
 enum weft__net_start weft__net_stage(struct weft__net_operation *operation);
 void weft__net_unstage(struct weft__net_operation *operation);
 

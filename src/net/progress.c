@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <poll.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +145,7 @@ static weft_result allocate(const struct weft__progress_options *options,
     if (progress == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
     const size_t queue_bytes =
-        sizeof(*progress->own.queue) + options->num_slots * sizeof(struct weft__work_slot);
+        sizeof(*progress->own.queue) + options->num_slots * sizeof(struct weft_access);
     progress->options = *options;
     progress->net = options->net;
     if (progress->options.post_timeout_ms == 0)
@@ -155,7 +156,7 @@ static weft_result allocate(const struct weft__progress_options *options,
     pthread_mutex_init(&progress->rounds, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     progress->own = (struct weft__line){
-        .queue = aligned_alloc(WEFT__WORK_LINE_BYTES, queue_bytes),
+        .queue = aligned_alloc(WEFT_ACCESS_BYTES, queue_bytes),
         .num_slots = options->num_slots,
         .under_way = calloc(options->num_slots, sizeof(*progress->own.under_way)),
     };
@@ -262,25 +263,23 @@ static weft_result reserve(struct weft__progress *progress, uint64_t *number)
     }
 }
 
-weft_result weft__progress_post(struct weft__progress *progress,
-                                const struct weft__work_request *request, uint64_t *number)
+/* The slot's word `ready` comes last. */
+static void write_slot(struct weft_access *slot, const struct weft_access *access, uint64_t number)
+{
+    memcpy(slot, access, offsetof(struct weft_access, ready));
+    __atomic_store_n(&slot->ready, number + 1, __ATOMIC_RELEASE);
+}
+
+weft_result weft__progress_post(struct weft__progress *progress, const struct weft_access *access,
+                                enum weft__work_poster poster, uint64_t *number)
 {
     struct weft__work_queue *queue = progress->own.queue;
     uint64_t own;
     if (atomic_load(&progress->should_stop))
         return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
     WEFT__TRY(reserve(progress, &own));
-    struct weft__work_slot *work = &queue->slots[own % progress->options.num_slots];
-    work->source = request->source;
-    work->target = request->target;
-    work->num_bytes = request->num_bytes;
-    work->operation = request->operation;
-    work->loss = request->loss;
-    work->peer = request->peer;
-    work->word = request->word;
-    work->add = request->add;
-    atomic_store_explicit(&work->ready, own + 1, memory_order_release);
-    ring(progress, request->poster);
+    write_slot(&queue->slots[own % progress->options.num_slots], access, own);
+    ring(progress, poster);
     if (number != NULL)
         *number = own;
     return WEFT_OK;

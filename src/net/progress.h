@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank's progress thread, which drives its net unless others do so just now. Everything here may be called from any
- * thread. */
+/* A rank's progress thread, which drives its net unless others do so just now. Everything here
+ * may be called from any thread. */
 #ifndef WEFT_NET_PROGRESS_H
 #define WEFT_NET_PROGRESS_H
 
@@ -16,34 +16,24 @@ struct weft__progress_options {
     uint32_t num_slots;       /* of the queue, a power of two */
     uint32_t sleep_ms;        /* the longest sleep; 0: 100 */
     uint32_t post_timeout_ms; /* how long a post waits for a free slot, and fails then; 0: 60000 */
-    /* Another queue, for a device, zero at first: it has nobody's bell to ring, so the thread looks again after 50 us
-     * at most. NULL: none. */
+    /* Another queue, for a device, zero at first: it has nobody's bell to ring, so the thread
+     * looks again after 50 us at most. NULL: none. */
     struct weft__work_queue *device_queue;
     uint32_t num_device_slots;
     /* Of a communicator, or NULL: a peer that it knows to be dead has failed here too. */
     const struct weft__status *status;
     /* Rung when num_completed of the queue has grown; NULL: nobody sleeps there. */
     struct weft__doorbell *bell;
-    /* Called by who drives the net, once for each peer that fails, for each request that was lost and must not be, and with
-     * peer -1 for the first request that is wrong; NULL: nobody is told. */
+    /* Called by who drives the net, once for each peer that fails, for each request that was
+     * lost and must not be, and with peer -1 for the first request that is wrong; NULL: nobody
+     * is told. */
     void (*on_failure)(void *context, int32_t peer, weft_result result, const char *message);
     void *context;
 };
 
-/* What becomes of what is posted: the poster waits for others to send it, or soon sends it itself, by
- * weft__progress_drive or weft__progress_drive_posted. */
+/* What becomes of what is posted: the poster waits for others to send it, or soon sends it
+ * itself, by weft__progress_drive or weft__progress_drive_posted. */
 enum weft__work_poster { WEFT__POSTER_WAITS, WEFT__POSTER_DRIVES };
-
-/* What to post; as struct weft__net_put where it has the same fields. */
-struct weft__work_request {
-    enum weft__work_operation operation;
-    enum weft__work_loss loss;
-    int32_t peer;
-    uint64_t source, target;
-    uint64_t num_bytes;
-    uint64_t word, add;
-    enum weft__work_poster poster;
-};
 
 /* On failure the net is still the caller's. */
 weft_result weft__progress_start(const struct weft__progress_options *options,
@@ -51,14 +41,17 @@ weft_result weft__progress_start(const struct weft__progress_options *options,
 /* Takes what has been posted, closes the net, and ends the thread. Nobody may post any more. */
 void weft__progress_stop(struct weft__progress *progress);
 
-/* Waits while the queue is full, WEFT_ERROR_TIMEOUT after post_timeout_ms. What is wrong with the request shows in weft__progress_error. */
-weft_result weft__progress_post(struct weft__progress *progress,
-                                const struct weft__work_request *request, uint64_t *number);
-/* Until all up to `number` are completed, failed ones included; WEFT_ERROR_TIMEOUT after the deadline. */
+/* Waits while the queue is full, WEFT_ERROR_TIMEOUT after post_timeout_ms. What is wrong with
+ * the access shows in weft__progress_error. */
+weft_result weft__progress_post(struct weft__progress *progress, const struct weft_access *access,
+                                enum weft__work_poster poster, uint64_t *number);
+/* Until all up to `number` are completed, failed ones included; WEFT_ERROR_TIMEOUT after the
+ * deadline. */
 weft_result weft__progress_await(struct weft__progress *progress, uint64_t number,
                                  int64_t deadline_ns);
-/* Drives the net once in the thread's place, unless somebody does so just now; for who waits and has nothing better to
- * do. From the first call on the thread rests, until a millisecond after the last at most. */
+/* Drives the net once in the thread's place, unless somebody does so just now; for who waits and
+ * has nothing better to do. From the first call on the thread rests, until a millisecond after
+ * the last at most. */
 void weft__progress_drive(struct weft__progress *progress);
 /* The same if something is posted that the thread, because it rests, does not see. */
 void weft__progress_drive_posted(struct weft__progress *progress);

@@ -17,8 +17,8 @@ static void tell_of_request(struct weft__progress *progress, const struct weft__
         return;
     if (result != WEFT_ERROR_RANK_FAILED)
         progress->options.on_failure(progress->options.context, -1, result, message);
-    else if (request->loss == WEFT__WORK_MUST_NOT_BE_LOST)
-        progress->options.on_failure(progress->options.context, request->peer, result, message);
+    else if (request->loss == WEFT_ACCESS_MUST_NOT_BE_LOST)
+        progress->options.on_failure(progress->options.context, request->rank, result, message);
 }
 
 static void note_failure(struct weft__progress *progress, const struct weft__under_way *request,
@@ -37,15 +37,15 @@ static void note_failure(struct weft__progress *progress, const struct weft__und
         tell_of_request(progress, request, result, message);
 }
 
-static void count(struct weft__progress *progress, const struct weft__work_slot *work)
+static void count(struct weft__progress *progress, const struct weft_access *work)
 {
-    if (work->operation == WEFT__WORK_PUT || work->operation == WEFT__WORK_PUT_SIGNAL ||
-        work->operation == WEFT__WORK_SIGNAL)
+    if (work->operation == WEFT_ACCESS_PUT || work->operation == WEFT_ACCESS_PUT_SIGNAL ||
+        work->operation == WEFT_ACCESS_SIGNAL)
         atomic_fetch_add_explicit(&progress->num_puts, 1, memory_order_relaxed);
 }
 
 /* NULL: it is not there, or its request may still be that of an operation a lap ago. */
-static const struct weft__work_slot *find_work(const struct weft__line *line, uint64_t number)
+static const struct weft_access *find_work(const struct weft__line *line, uint64_t number)
 {
     const uint64_t num_completed =
         atomic_load_explicit(&line->queue->num_completed, memory_order_relaxed);
@@ -54,7 +54,7 @@ static const struct weft__work_slot *find_work(const struct weft__line *line, ui
 
 /* First of all: whoever has heard of it finds it counted. */
 static struct weft__under_way *note_work(struct weft__progress *progress, struct weft__line *line,
-                                         uint64_t number, const struct weft__work_slot *work)
+                                         uint64_t number, const struct weft_access *work)
 {
     struct weft__under_way *under_way = weft__line_under_way_of(line, number);
     *under_way = weft__line_describe(work);
@@ -67,18 +67,18 @@ static int take_next(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
     const uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft__work_slot *work = find_work(line, number);
+    const struct weft_access *work = find_work(line, number);
     if (work == NULL)
         return 0;
-    const struct weft__work_slot *other = find_work(line, number + 1);
+    const struct weft_access *other = find_work(line, number + 1);
     /* A credit by itself is as much work as the slot of rows behind it, but for the copies. */
-    const int is_pair = other != NULL && weft__work_can_share(progress->net, work, other);
+    const int is_pair = other != NULL && weft__net_can_share(progress->net, work, other);
     struct weft__under_way *under_way = note_work(progress, line, number, work);
     if (is_pair)
         note_work(progress, line, number + 1, other);
     const weft_result result =
-        is_pair ? weft__work_start_both(progress->net, work, other, &under_way->request)
-                : weft__work_start(progress->net, work, &under_way->request);
+        is_pair ? weft__net_post_both(progress->net, work, other, &under_way->request)
+                : weft__net_post(progress->net, work, &under_way->request);
     if (result != WEFT_OK)
         note_failure(progress, under_way, result, weft__last_error());
     const int num_taken = is_pair ? 2 : 1;
@@ -102,7 +102,7 @@ static void note_loss(struct weft__progress *progress, const struct weft__under_
     char message[WEFT__NET_REASON_BYTES];
     /* Of all peers one that has failed is to blame, if it is a failure. */
     const int32_t peer =
-        request->peer != WEFT__NET_ALL_PEERS ? request->peer : weft__net_failed_peer(progress->net);
+        request->rank != WEFT__NET_ALL_PEERS ? request->rank : weft__net_failed_peer(progress->net);
     if (peer >= 0)
         snprintf(message, sizeof(message),
                  "rank %d has left, or failed, before what it was sent was done", peer);

@@ -66,10 +66,10 @@ weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint
 enum way { NO_WAY, MESSAGES, WRITE };
 
 /* Of bytes, which are at both ends. */
-static enum way way_of(const struct weft__net *net, const struct weft__net_put *put)
+static enum way way_of(const struct weft__net *net, const struct weft_access *put)
 {
     const struct weft__net_region *source = &net->regions[weft__net_region_of(put->source)];
-    const enum weft__net_access target = access_at_peer(net, put->peer, put->target);
+    const enum weft__net_access target = access_at_peer(net, put->rank, put->target);
     if (target == WEFT__NET_BY_MESSAGES || source->kind == WEFT__NET_ACCESSED)
         return target != WEFT__NET_BY_WRITES && source->kind != WEFT__NET_REGISTERED_DEVICE
                    ? MESSAGES
@@ -80,7 +80,7 @@ static enum way way_of(const struct weft__net *net, const struct weft__net_put *
                : MESSAGES;
 }
 
-static weft_result check_bytes(const struct weft__net *net, const struct weft__net_put *put)
+static weft_result check_bytes(const struct weft__net *net, const struct weft_access *put)
 {
     const uint32_t region = weft__net_region_of(put->source);
     if (put->num_bytes == 0)
@@ -91,17 +91,17 @@ static weft_result check_bytes(const struct weft__net *net, const struct weft__n
                            (unsigned long long)weft__net_offset_of(put->source), region,
                            (unsigned long long)put->num_bytes,
                            (unsigned long long)weft__net_region_bytes(net, region));
-    WEFT__TRY(check_remote_bytes(net, put->peer, "target", put->target, put->num_bytes));
+    WEFT__TRY(check_remote_bytes(net, put->rank, "target", put->target, put->num_bytes));
     return way_of(net, put) != NO_WAY
                ? WEFT_OK
                : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                              "nothing goes from region %u to region %u of rank %d: of devices' "
                              "memory both must be registered",
-                             region, weft__net_region_of(put->target), put->peer);
+                             region, weft__net_region_of(put->target), put->rank);
 }
 
 /* Bytes [begin, begin + num_bytes) of the put. */
-static void describe_bytes(struct weft__net_operation *operation, const struct weft__net_put *put,
+static void describe_bytes(struct weft__net_operation *operation, const struct weft_access *put,
                            uint64_t begin, uint64_t num_bytes)
 {
     operation->header.kind = WEFT__NET_PUT;
@@ -112,17 +112,17 @@ static void describe_bytes(struct weft__net_operation *operation, const struct w
 }
 
 /* `also`, if not NULL, goes with each message: there must be one. */
-static weft_result send_bytes(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
-                              const struct weft__net_add *also, struct weft__net_request *request)
+static weft_result send_bytes(struct weft__net *net, const struct weft_access *put, uint64_t word,
+                              const struct weft_access *also, struct weft__net_request *request)
 {
     uint64_t begin = 0;
     do {
         uint64_t num_bytes = put->num_bytes - begin;
         if (num_bytes > net->max_message_bytes)
             num_bytes = net->max_message_bytes;
-        struct weft__net_operation *operation = weft__net_operation_new(net, put->peer, request);
+        struct weft__net_operation *operation = weft__net_operation_new(net, put->rank, request);
         if (operation == NULL)
-            return weft__net_lose_memory(net, put->peer);
+            return weft__net_lose_memory(net, put->rank);
         describe_bytes(operation, put, begin, num_bytes);
         operation->header.word = word;
         operation->header.add = put->add;
@@ -136,16 +136,16 @@ static weft_result send_bytes(struct weft__net *net, const struct weft__net_put 
     return WEFT_OK;
 }
 
-static weft_result write_bytes(struct weft__net *net, const struct weft__net_put *put,
+static weft_result write_bytes(struct weft__net *net, const struct weft_access *put,
                                struct weft__net_request *request)
 {
-    struct weft__net_operation *operation = weft__net_operation_new(net, put->peer, request);
+    struct weft__net_operation *operation = weft__net_operation_new(net, put->rank, request);
     if (operation == NULL)
-        return weft__net_lose_memory(net, put->peer);
+        return weft__net_lose_memory(net, put->rank);
     describe_bytes(operation, put, 0, put->num_bytes);
     operation->type = WEFT__NET_WRITE;
     atomic_fetch_add_explicit(&net->num_put_bytes, put->num_bytes, memory_order_relaxed);
-    net->peers[put->peer].num_writes++;
+    net->peers[put->rank].num_writes++;
     enum weft__net_start start = net->engine->write(net->state, operation);
     if (start == WEFT__NET_DONE)
         weft__net_done(operation, WEFT_OK);
@@ -166,8 +166,8 @@ static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t wor
     return WEFT_OK;
 }
 
-static weft_result start_put(struct weft__net *net, const struct weft__net_put *put, uint64_t word,
-                             const struct weft__net_add *also, struct weft__net_request *request)
+static weft_result start_put(struct weft__net *net, const struct weft_access *put, uint64_t word,
+                             const struct weft_access *also, struct weft__net_request *request)
 {
     const int is_write = put->num_bytes > 0 && way_of(net, put) == WRITE;
     if (!is_write && put->num_bytes <= net->max_message_bytes)
@@ -175,56 +175,39 @@ static weft_result start_put(struct weft__net *net, const struct weft__net_put *
     weft_result result = is_write ? write_bytes(net, put, request)
                                   : send_bytes(net, put, WEFT__NET_NO_WORD, NULL, request);
     if (result == WEFT_OK && word != WEFT__NET_NO_WORD)
-        result = send_signal(net, put->peer, word, put->add);
-    if (result == WEFT_OK && also != NULL) {
-        const struct weft__net_put add_alone = {.peer = put->peer, .add = also->add};
-        result = send_bytes(net, &add_alone, also->word, NULL, request);
-    }
+        result = send_signal(net, put->rank, word, put->add);
+    if (result == WEFT_OK && also != NULL)
+        result = send_bytes(net, also, also->word, NULL, request);
     return result;
 }
 
-weft_result weft__net_put(struct weft__net *net, const struct weft__net_put *put,
+weft_result weft__net_put(struct weft__net *net, const struct weft_access *put,
                           struct weft__net_request *request)
 {
-    if (request != NULL)
-        *request = (struct weft__net_request){.num_left = 0};
-    weft_result result = weft__net_check_peer(net, put->peer);
-    if (result == WEFT_OK)
-        result = check_bytes(net, put);
-    return result == WEFT_OK ? start_put(net, put, WEFT__NET_NO_WORD, NULL, request) : result;
-}
-
-weft_result weft__net_check_put_signal(const struct weft__net *net, const struct weft__net_put *put)
-{
-    WEFT__TRY(weft__net_check_peer(net, put->peer));
+    WEFT__TRY(weft__net_check_peer(net, put->rank));
     WEFT__TRY(check_bytes(net, put));
-    return weft__net_check_word(net, put->peer, put->word);
+    return start_put(net, put, WEFT__NET_NO_WORD, NULL, request);
 }
 
-weft_result weft__net_put_signal(struct weft__net *net, const struct weft__net_put *put,
-                                 struct weft__net_request *request)
+weft_result weft__net_check_put_signal(const struct weft__net *net, const struct weft_access *put)
 {
-    return weft__net_put_signal_and_add(net, put, NULL, request);
+    WEFT__TRY(weft__net_check_peer(net, put->rank));
+    WEFT__TRY(check_bytes(net, put));
+    return weft__net_check_word(net, put->rank, put->word);
 }
 
-weft_result weft__net_put_signal_and_add(struct weft__net *net, const struct weft__net_put *put,
-                                         const struct weft__net_add *also,
-                                         struct weft__net_request *request)
+weft_result weft__net_put_signal(struct weft__net *net, const struct weft_access *put,
+                                 const struct weft_access *also, struct weft__net_request *request)
 {
-    if (request != NULL)
-        *request = (struct weft__net_request){.num_left = 0};
     WEFT__TRY(weft__net_check_put_signal(net, put));
-    if (also != NULL)
-        WEFT__TRY(weft__net_check_word(net, put->peer, also->word));
     return start_put(net, put, put->word, also, request);
 }
 
-weft_result weft__net_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add)
+weft_result weft__net_signal(struct weft__net *net, const struct weft_access *signal)
 {
-    weft_result result = weft__net_check_peer(net, peer);
-    if (result == WEFT_OK)
-        result = weft__net_check_word(net, peer, word);
-    return result == WEFT_OK ? send_signal(net, peer, word, add) : result;
+    WEFT__TRY(weft__net_check_peer(net, signal->rank));
+    WEFT__TRY(weft__net_check_word(net, signal->rank, signal->word));
+    return send_signal(net, signal->rank, signal->word, signal->add);
 }
 
 /* ---------------------------------------------------------------- flush */
@@ -254,8 +237,6 @@ weft_result weft__net_flush_peer(struct weft__net *net, int32_t peer,
 
 weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request)
 {
-    if (request != NULL)
-        *request = (struct weft__net_request){.num_left = 0};
     if (peer != WEFT__NET_ALL_PEERS) {
         weft_result result = weft__net_check_peer(net, peer);
         return result == WEFT_OK ? weft__net_flush_peer(net, peer, request) : result;

@@ -11,14 +11,10 @@ WEFT_FN enum weft_status meet_partners(const struct weft_operation *op,
     const struct weft_nodes *nodes = &args->nodes;
     enum weft_status status = WEFT_STATUS_OK;
     for (int32_t i = 1; i < nodes->num_nodes; i++) {
-        const struct weft_remote_put put = {weft_partner(nodes, weft_node_after(nodes, i)),
-                                            1,
-                                            0,
-                                            0,
-                                            0,
-                                            args->words_offset +
-                                                (uint64_t)nodes->node * sizeof(uint64_t)};
-        weft_remote_put(op->warp, &put);
+        const struct weft_access tell =
+            weft_counted_put(weft_partner(nodes, weft_node_after(nodes, i)), 0, 0, 0,
+                             args->words_place + (uint64_t)nodes->node * sizeof(uint64_t));
+        weft_remote_post(op->warp, &tell);
     }
     for (int32_t i = 1 + weft_lane_idx(op->warp); i < nodes->num_nodes && status == WEFT_STATUS_OK;
          i += WEFT_WARP_SIZE) {

@@ -12,7 +12,7 @@ struct weft_internode_barrier_args {
     /* [num_nodes] in memory of the network, zero at first: how many barriers this rank's partner in each node has
      * started with its node. */
     const uint64_t *words;
-    uint64_t words_offset; /* their place */
+    uint64_t words_place;
 };
 
 #endif

@@ -44,16 +44,15 @@ WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_no
         selections += weft_num_local_experts(&args->notify.placement, rank);
     }
     const int32_t num_nodes = nodes->num_nodes;
-    const struct weft_remote_put put = {
-        weft_partner(nodes, node),
-        1,
-        args->told_place +
-            weft_told_offset(num_nodes, args->told_bytes, WEFT_TOLD_OUT, notify, node),
-        args->told_place +
-            weft_told_offset(num_nodes, args->told_bytes, WEFT_TOLD_IN, notify, nodes->node),
-        (uint64_t)((char *)selections - (char *)told),
-        args->told_place + weft_told_word(num_nodes, notify, nodes->node)};
-    weft_remote_put(warp, &put);
+    const struct weft_access put =
+        weft_counted_put(weft_partner(nodes, node),
+                         args->told_place + weft_told_offset(num_nodes, args->told_bytes,
+                                                             WEFT_TOLD_OUT, notify, node),
+                         args->told_place + weft_told_offset(num_nodes, args->told_bytes,
+                                                             WEFT_TOLD_IN, notify, nodes->node),
+                         (uint64_t)((char *)selections - (char *)told),
+                         args->told_place + weft_told_word(num_nodes, notify, nodes->node));
+    weft_remote_post(warp, &put);
 }
 
 /* ------------------------------------------------------------------ spreading */

@@ -41,7 +41,9 @@ WEFT_FN enum weft_status weft_await_access(struct weft_warp *warp, uint64_t numb
 WEFT_FN enum weft_status weft_access_remote(struct weft_warp *warp,
                                             const struct weft_access *access)
 {
-    const uint64_t number = weft_remote_post(warp, access);
+    struct weft_access awaited = *access;
+    awaited.loss = WEFT_ACCESS_MUST_NOT_BE_LOST;
+    const uint64_t number = weft_remote_post(warp, &awaited);
     const int is_add_alone = access->operation == WEFT_ACCESS_PUT_SIGNAL && access->num_bytes == 0;
     const struct weft_wait_site site = {WEFT_PHASE_ACCESS, access->rank, number,
                                         access->num_bytes > 0 ? access->target : access->word};
@@ -64,7 +66,8 @@ WEFT_FN enum weft_status weft_quiet(struct weft_warp *warp, const struct weft_he
     uint64_t number = 0;
     int32_t num_flushes = 0;
     for (int32_t rank = 0; rank < heaps->num_ranks; rank++) {
-        const struct weft_access flush = {WEFT_ACCESS_FLUSH, rank, 0, 0, 0, 0, 0};
+        const struct weft_access flush = {WEFT_ACCESS_FLUSH,       rank, 0, 0, 0, 0, 0,
+                                          WEFT_ACCESS_MAY_BE_LOST, 0,    0};
         if (heaps->bases[rank] != NULL)
             continue;
         number = weft_remote_post(warp, &flush);

@@ -199,13 +199,11 @@ WEFT_FN void weft_ring_send(struct weft_warp *warp, const struct weft_ring *ring
 {
     const struct weft_rings *rings = ring->rings;
     const uint64_t slot = ring->first_out + weft_ring_slot_idx(ring, chunk);
-    const struct weft_remote_put put = {ring->partner,
-                                        1,
-                                        rings->slots_place + weft_rings_out(rings, slot),
-                                        rings->slots_place + weft_rings_in(rings, slot),
-                                        num_bytes,
-                                        rings->words_place + weft_rings_arrived(slot)};
-    weft_remote_put(warp, &put);
+    const struct weft_access put =
+        weft_counted_put(ring->partner, rings->slots_place + weft_rings_out(rings, slot),
+                         rings->slots_place + weft_rings_in(rings, slot), num_bytes,
+                         rings->words_place + weft_rings_arrived(slot));
+    weft_remote_post(warp, &put);
 }
 
 /* Warp-wide: waits for the chunk. */
@@ -227,9 +225,9 @@ WEFT_FN void weft_ring_consume(struct weft_warp *warp, const struct weft_ring *r
 {
     const struct weft_rings *rings = ring->rings;
     const uint64_t slot = ring->first_in + weft_ring_slot_idx(ring, chunk);
-    const struct weft_remote_put put = {
-        ring->partner, 1, 0, 0, 0, rings->words_place + weft_rings_consumed(rings, slot)};
-    weft_remote_put(warp, &put);
+    const struct weft_access credit = weft_counted_put(
+        ring->partner, 0, 0, 0, rings->words_place + weft_rings_consumed(rings, slot));
+    weft_remote_post(warp, &credit);
 }
 
 #endif

@@ -6,9 +6,8 @@
 #ifndef WEFT_PROGRAMS_WINDOW_H
 #define WEFT_PROGRAMS_WINDOW_H
 
+#include "net/access.h" /* WEFT_PLACE_OFFSET_BITS */
 #include "programs/exchange.h"
-
-enum { WEFT_PLACE_OFFSET_BITS = 48 };
 
 WEFT_FN uint64_t weft_place(int32_t window, uint64_t offset)
 {

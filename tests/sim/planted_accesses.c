@@ -31,8 +31,11 @@ WEFT_FN enum weft_status copy_letter(struct weft_warp *warp, const struct access
                                      enum weft_access_operation operation, int32_t rank,
                                      const unsigned char *source, const unsigned char *target)
 {
-    const struct weft_access access = {
-        operation, rank, place_of(args, source), place_of(args, target), ACCESS_LETTER_BYTES, 0, 0};
+    const struct weft_access access = {.operation = operation,
+                                       .rank = rank,
+                                       .source = place_of(args, source),
+                                       .target = place_of(args, target),
+                                       .num_bytes = ACCESS_LETTER_BYTES};
     return weft_access_heap(warp, &args->heaps, &access);
 }
 
@@ -42,13 +45,13 @@ WEFT_FN enum weft_status send_letter(struct weft_warp *warp, const struct access
 {
     struct access_area *area = args->area;
     const int32_t own = args->heaps.rank;
-    const struct weft_access access = {WEFT_ACCESS_PUT_SIGNAL,
-                                       to,
-                                       place_of(args, area->drafts[to]),
-                                       place_of(args, area->letters[own]),
-                                       ACCESS_LETTER_BYTES,
-                                       place_of(args, &area->has_written[own]),
-                                       1};
+    const struct weft_access access = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+                                       .rank = to,
+                                       .source = place_of(args, area->drafts[to]),
+                                       .target = place_of(args, area->letters[own]),
+                                       .num_bytes = ACCESS_LETTER_BYTES,
+                                       .word = place_of(args, &area->has_written[own]),
+                                       .add = 1};
     write_letter(warp, area->drafts[to], own);
     const enum weft_status status = weft_access_heap(warp, &args->heaps, &access);
     for (int32_t i = 0; i < ACCESS_LETTER_BYTES && status == WEFT_STATUS_OK; i++)
@@ -76,13 +79,10 @@ WEFT_FN enum weft_status read_letter(struct weft_warp *warp, const struct access
 
 WEFT_FN enum weft_status take_ticket(struct weft_warp *warp, const struct access_args *args)
 {
-    const struct weft_access fetch = {WEFT_ACCESS_FETCH_ADD,
-                                      0,
-                                      0,
-                                      place_of(args, &args->area->ticket),
-                                      0,
-                                      place_of(args, &args->area->num_tickets),
-                                      1};
+    const struct weft_access fetch = {.operation = WEFT_ACCESS_FETCH_ADD,
+                                      .target = place_of(args, &args->area->ticket),
+                                      .word = place_of(args, &args->area->num_tickets),
+                                      .add = 1};
     const enum weft_status status = weft_access_heap(warp, &args->heaps, &fetch);
     if (status == WEFT_STATUS_OK && weft_lane_idx(warp) == WEFT_WARP_SIZE - 1)
         *args->ticket = args->area->ticket;
@@ -94,8 +94,10 @@ WEFT_FN enum weft_status leave_note(struct weft_warp *warp, const struct access_
 {
     struct access_area *area = args->area;
     const int32_t last = args->heaps.num_ranks - 1;
-    const struct weft_access tell = {WEFT_ACCESS_PUT_SIGNAL,         1, 0, 0, 0,
-                                     place_of(args, &area->is_told), 1};
+    const struct weft_access tell = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+                                     .rank = 1,
+                                     .word = place_of(args, &area->is_told),
+                                     .add = 1};
     write_letter(warp, area->note_draft, 0);
     enum weft_status status =
         copy_letter(warp, args, WEFT_ACCESS_PUT, last, area->note_draft, area->note);

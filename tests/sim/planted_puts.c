@@ -69,13 +69,14 @@ WEFT_FN void put_row(struct weft_warp *warp, const struct put_args *args, int32_
     const int32_t slot = row % PUT_SLOTS, own = own_node(args);
     const int32_t word = are_counted(args) ? 0 : slot;
     const int32_t source = args->form == PUTS_SLOT_REUSED ? row : slot;
-    const struct weft_remote_put put = {.rank = rank_on(args, node),
-                                        .add = 1,
-                                        .source = offset_of(args, area->sources[node][source]),
-                                        .target = offset_of(args, area->slots[own][slot]),
-                                        .num_bytes = PUT_ROW_BYTES,
-                                        .word = offset_of(args, &area->arrived[own][word])};
-    weft_remote_put(warp, &put);
+    const struct weft_access put = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+                                    .rank = rank_on(args, node),
+                                    .add = 1,
+                                    .source = offset_of(args, area->sources[node][source]),
+                                    .target = offset_of(args, area->slots[own][slot]),
+                                    .num_bytes = PUT_ROW_BYTES,
+                                    .word = offset_of(args, &area->arrived[own][word])};
+    weft_remote_post(warp, &put);
 }
 
 WEFT_FN void stage_row(struct weft_warp *warp, const struct put_args *args, int32_t node,
@@ -166,12 +167,14 @@ WEFT_FN enum weft_status give_credit(struct weft_warp *warp, const struct put_ar
                                      int32_t node, int32_t row)
 {
     const uint64_t *credits = &args->area->credits[own_node(args)][row % PUT_SLOTS];
-    const struct weft_remote_put put = {
-        .rank = rank_on(args, node), .add = 1, .word = offset_of(args, credits)};
+    const struct weft_access put = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+                                    .rank = rank_on(args, node),
+                                    .add = 1,
+                                    .word = offset_of(args, credits)};
     const enum weft_status status =
         await(warp, args, node, &args->area->taken[node], (uint64_t)row + 1);
     if (status == WEFT_STATUS_OK)
-        weft_remote_put(warp, &put);
+        weft_remote_post(warp, &put);
     return status;
 }
 
@@ -182,12 +185,13 @@ WEFT_FN void put_wrongly(struct weft_warp *warp, const struct put_args *args)
 {
     const uint64_t word = offset_of(args, args->area->unused);
     const int32_t other = rank_on(args, (own_node(args) + 1) % args->num_nodes);
-    struct weft_remote_put put = {.rank = other,
-                                  .add = 1,
-                                  .source = word,
-                                  .target = word + sizeof(uint64_t),
-                                  .num_bytes = sizeof(uint64_t),
-                                  .word = word};
+    struct weft_access put = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+                              .rank = other,
+                              .add = 1,
+                              .source = word,
+                              .target = word + sizeof(uint64_t),
+                              .num_bytes = sizeof(uint64_t),
+                              .word = word};
     if (args->form == PUTS_TO_OWN_NODE)
         put.rank = args->rank;
     if (args->form == PUTS_TO_NOBODY)
@@ -197,7 +201,7 @@ WEFT_FN void put_wrongly(struct weft_warp *warp, const struct put_args *args)
     if (args->form == PUTS_FROM_OUTSIDE) {
         put.source += 2 * sizeof(struct put_area);
     }
-    weft_remote_put(warp, &put);
+    weft_remote_post(warp, &put);
 }
 
 WEFT_PROGRAM(planted_puts, warp, args)

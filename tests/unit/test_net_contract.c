@@ -7,6 +7,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
+#include "net_post.h"
 #include "net_world.h"
 
 enum {
@@ -264,24 +265,26 @@ static weft_result start_operation(struct net_party *party, int32_t to, int inde
     const struct planned *planned = &traffic->out[to].operations[index];
     struct weft__net_request *request = &traffic->requests[to][index];
     const size_t area = area_bytes(party->world);
-    const struct weft__net_put put = {
-        .peer = to,
+    const struct weft_access put = {
+        .rank = to,
         .source = weft__net_place(1, (uint64_t)to * area + planned->offset),
         .target = weft__net_place(0, (uint64_t)party->rank * area + planned->offset),
         .num_bytes = planned->num_bytes,
         .word = net_word(planned->word),
         .add = planned->add};
-    const struct weft__net_add also = {.word = net_word(planned->also_word), .add = planned->add};
+    const struct weft_access also = {
+        .rank = to, .word = net_word(planned->also_word), .add = planned->add};
     switch (planned->kind) {
     case PUT:
-        return weft__net_put(party->net, &put, request);
+        return net_post_as(WEFT_ACCESS_PUT, party->net, &put, request);
     case PUT_SIGNAL:
-        return weft__net_put_signal_and_add(party->net, &put,
-                                            planned->also_word != NO_WORD ? &also : NULL, request);
+        return planned->also_word != NO_WORD
+                   ? weft__net_post_both(party->net, &put, &also, request)
+                   : net_post_as(WEFT_ACCESS_PUT_SIGNAL, party->net, &put, request);
     case SIGNAL:
-        return weft__net_signal(party->net, to, net_word(planned->word), planned->add);
+        return net_signal(party->net, to, net_word(planned->word), planned->add);
     default:
-        return weft__net_flush(party->net, to, request);
+        return net_flush(party->net, to, request);
     }
 }
 
@@ -356,7 +359,7 @@ static enum net_verdict flush_at_last(struct net_party *party)
     enum net_verdict verdict = NET_AGAIN;
     if (traffic->phase == TRAFFIC) {
         traffic->phase = FLUSHING;
-        if (weft__net_flush(party->net, WEFT__NET_ALL_PEERS, &traffic->last) != WEFT_OK)
+        if (net_flush(party->net, WEFT__NET_ALL_PEERS, &traffic->last) != WEFT_OK)
             return net_fail(party, "the last flush: %s", weft__last_error());
     }
     if (traffic->phase == FLUSHING && weft__net_is_done(&traffic->last)) {

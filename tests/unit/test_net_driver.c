@@ -9,7 +9,7 @@
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/cpu/net_driver.h"
-#include "net/attach_internal.h"
+#include "net/attach.h"
 #include "net/progress_internal.h"
 
 enum { NUM_RANKS = 2, PUT_BYTES = 100 << 10, NUM_PUTS = 6, NUM_ROUNDS = 50, WAIT_MS = 20000 };
@@ -32,12 +32,12 @@ static uint64_t num_puts(const struct plan *plan)
     return plan->how == ALL_AT_ONCE ? NUM_PUTS : NUM_ROUNDS;
 }
 
-static struct weft__work_request put_to(int32_t peer, uint64_t area_offset)
+static struct weft_access put_to(int32_t peer, uint64_t area_offset)
 {
-    return (struct weft__work_request){
-        .operation = WEFT__WORK_PUT_SIGNAL,
-        .loss = WEFT__WORK_MUST_NOT_BE_LOST,
-        .peer = peer,
+    return (struct weft_access){
+        .operation = WEFT_ACCESS_PUT_SIGNAL,
+        .loss = WEFT_ACCESS_MUST_NOT_BE_LOST,
+        .rank = peer,
         .source = area_offset + offsetof(struct area, sent),
         .target = area_offset + offsetof(struct area, received),
         .num_bytes = PUT_BYTES,
@@ -51,13 +51,13 @@ static int put_all(struct ranks_context *context, weft_comm *comm, uint64_t area
 {
     const struct plan *plan = context->argument;
     struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
-    const struct weft__work_request put = put_to(1, area_offset);
+    const struct weft_access put = put_to(1, area_offset);
     uint64_t number;
     for (int32_t i = 0; i < NUM_PUTS; i++) {
         const enum weft__posted_for expected = i < plan->num_posted_for_this_thread
                                                    ? WEFT__POSTED_FOR_THIS_THREAD
                                                    : WEFT__POSTED_FOR_ANOTHER;
-        RANK_CHECK(context, weft__net_driver_post(&driver, put, &number) == expected,
+        RANK_CHECK(context, weft__net_driver_post(&driver, &put, &number) == expected,
                    "put %d is for the wrong thread", i);
         weft__net_driver_send(&driver);
         weft__net_driver_poll(&driver);
@@ -76,7 +76,7 @@ static int is_driven(const weft_comm *comm)
 static int hand_back_in_rounds(struct ranks_context *context, weft_comm *comm, uint64_t area_offset)
 {
     const struct plan *plan = context->argument;
-    const struct weft__work_request put = put_to(1, area_offset);
+    const struct weft_access put = put_to(1, area_offset);
     uint64_t number;
     for (int32_t i = 0; i < NUM_ROUNDS; i++) {
         struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
@@ -86,7 +86,7 @@ static int hand_back_in_rounds(struct ranks_context *context, weft_comm *comm, u
         driver.num_bytes = 2 * PUT_BYTES;
         weft__net_driver_poll(&driver);
         RANK_CHECK(context,
-                   weft__net_driver_post(&driver, put, &number) == WEFT__POSTED_FOR_ANOTHER,
+                   weft__net_driver_post(&driver, &put, &number) == WEFT__POSTED_FOR_ANOTHER,
                    "put %d is for the wrong thread", i);
         RANK_CHECK(context, !is_driven(comm), "round %d: the thread rests that must send", i);
     }

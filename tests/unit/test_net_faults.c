@@ -7,6 +7,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
+#include "net_post.h"
 #include "net_world.h"
 
 enum {
@@ -38,14 +39,13 @@ static void *begin(struct net_party *party)
 
 static weft_result put_to(struct net_party *party, int32_t peer, struct weft__net_request *request)
 {
-    const struct weft__net_put put = {.peer = peer,
-                                      .source = weft__net_place(1, 0),
-                                      .target =
-                                          weft__net_place(0, (uint64_t)party->rank * PUT_BYTES),
-                                      .num_bytes = PUT_BYTES,
-                                      .word = net_word(WORD),
-                                      .add = 1};
-    return weft__net_put_signal(party->net, &put, request);
+    const struct weft_access put = {.rank = peer,
+                                    .source = weft__net_place(1, 0),
+                                    .target = weft__net_place(0, (uint64_t)party->rank * PUT_BYTES),
+                                    .num_bytes = PUT_BYTES,
+                                    .word = net_word(WORD),
+                                    .add = 1};
+    return net_post_as(WEFT_ACCESS_PUT_SIGNAL, party->net, &put, request);
 }
 
 /* ---------------------------------------------------------------- a peer dies, or stops */
@@ -78,15 +78,15 @@ static enum net_verdict look_after_failure(struct net_party *party)
     if (how == IS_STOPPED && story->stuck.result != WEFT_ERROR_RANK_FAILED)
         return net_fail(party, "a flush to the stopped is done with %d", story->stuck.result);
     if (put_to(party, VICTIM, &refused) != WEFT_ERROR_RANK_FAILED || !weft__net_is_done(&refused) ||
-        weft__net_flush(party->net, WEFT__NET_ALL_PEERS, NULL) != WEFT_ERROR_RANK_FAILED ||
+        net_flush(party->net, WEFT__NET_ALL_PEERS, NULL) != WEFT_ERROR_RANK_FAILED ||
         weft__net_failed_peer(party->net) != VICTIM)
         return net_fail(party, "operations with the dead are not refused");
     /* The other survivor is there as before. */
     int32_t other = 1 - party->rank;
     if (story->survivor == NOT_ASKED) {
         story->survivor = ASKED;
-        if (weft__net_signal(party->net, other, net_word(DONE_WORD), 7) != WEFT_OK ||
-            weft__net_flush(party->net, other, &story->last) != WEFT_OK)
+        if (net_signal(party->net, other, net_word(DONE_WORD), 7) != WEFT_OK ||
+            net_flush(party->net, other, &story->last) != WEFT_OK)
             return net_fail(party, "%s", weft__last_error());
     }
     if (!are_done(story, other) || !weft__net_is_done(&story->last) ||
@@ -105,7 +105,7 @@ static enum net_verdict send_some(struct net_party *party)
         return NET_IDLE;
     weft_result result = put_to(party, peer, &story->puts[peer][story->num_puts[peer]++]);
     if (result == WEFT_OK && story->num_puts[peer] == NUM_PUTS / 2)
-        result = weft__net_flush(party->net, peer, &story->flushes[peer]);
+        result = net_flush(party->net, peer, &story->flushes[peer]);
     return result == WEFT_OK || peer == VICTIM ? NET_AGAIN
                                                : net_fail(party, "%s", weft__last_error());
 }
@@ -114,20 +114,19 @@ static enum net_verdict send_some(struct net_party *party)
 static weft_result start_what_gets_stuck(struct net_party *party)
 {
     struct story *story = party->own;
-    const struct weft__net_put put = {
-        .peer = VICTIM, .source = weft__net_place(1, 0), .num_bytes = party->world->staging_bytes};
+    const struct weft_access put = {
+        .rank = VICTIM, .source = weft__net_place(1, 0), .num_bytes = party->world->staging_bytes};
     weft_result result = WEFT_OK;
     for (int index = 0; index < NUM_LARGE && result == WEFT_OK; index++)
-        result = weft__net_put(party->net, &put, &story->large[index]);
-    return result == WEFT_OK ? weft__net_flush(party->net, VICTIM, &story->stuck) : result;
+        result = net_post_as(WEFT_ACCESS_PUT, party->net, &put, &story->large[index]);
+    return result == WEFT_OK ? net_flush(party->net, VICTIM, &story->stuck) : result;
 }
 
 static int has_greeted_all(struct net_party *party)
 {
     struct story *story = party->own;
     for (int32_t peer = 0; peer < NUM_RANKS && !story->has_greeted; peer++)
-        if (peer != party->rank &&
-            weft__net_signal(party->net, peer, net_word(HELLO_WORD), 1) != WEFT_OK)
+        if (peer != party->rank && net_signal(party->net, peer, net_word(HELLO_WORD), 1) != WEFT_OK)
             return 0;
     story->has_greeted = 1;
     return 1;
@@ -175,7 +174,7 @@ static enum net_verdict leave_early(struct net_party *party)
             for (int index = 0; index < NUM_PUTS; index++)
                 if (put_to(party, peer, &story->puts[peer][index]) != WEFT_OK)
                     return net_fail(party, "%s", weft__last_error());
-            if (weft__net_signal(party->net, peer, net_word(DONE_WORD), 1) != WEFT_OK)
+            if (net_signal(party->net, peer, net_word(DONE_WORD), 1) != WEFT_OK)
                 return net_fail(party, "%s", weft__last_error());
         }
         return NET_PASSED;

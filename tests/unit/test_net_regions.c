@@ -12,6 +12,7 @@
 #include "net/attach.h"
 #include "net/engine.h"
 #include "net/fake.h"
+#include "net_post.h"
 
 /* ---------------------------------------------------------------- of a communicator */
 
@@ -65,14 +66,14 @@ static int put_all(struct ranks_context *context, weft_comm *comm, const struct 
     const int32_t partner = (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
     RANK_CHECK_OK(context, weft_host_barrier(comm)); /* what is received into is zero */
     for (int i = 0; i < NUM_AREAS; i++) {
-        const struct weft__work_request put = {.operation = WEFT__WORK_PUT,
-                                               .peer = partner,
-                                               .source = areas[i].place,
-                                               .target = areas[i].place + HALF_BYTES,
-                                               .num_bytes = HALF_BYTES};
+        const struct weft_access put = {.operation = WEFT_ACCESS_PUT,
+                                        .rank = partner,
+                                        .source = areas[i].place,
+                                        .target = areas[i].place + HALF_BYTES,
+                                        .num_bytes = HALF_BYTES};
         for (size_t byte = 0; byte < HALF_BYTES; byte++)
             areas[i].halves[0][byte] = value_at(context->rank, i, byte);
-        weft__net_post(comm, &put);
+        weft__progress_post(comm->network->progress, &put, WEFT__POSTER_WAITS, NULL);
     }
     weft__net_drain(comm);
     RANK_CHECK_OK(context, weft_host_barrier(comm));
@@ -211,12 +212,12 @@ static void close_pair(struct pair *pair)
     weft__net_fake_destroy(pair->world);
 }
 
-static struct weft__net_put put_between(uint32_t source, uint32_t target)
+static struct weft_access put_between(uint32_t source, uint32_t target)
 {
-    return (struct weft__net_put){.peer = 1,
-                                  .source = weft__net_place(source, 0),
-                                  .target = weft__net_place(target, 0),
-                                  .num_bytes = 8};
+    return (struct weft_access){.rank = 1,
+                                .source = weft__net_place(source, 0),
+                                .target = weft__net_place(target, 0),
+                                .num_bytes = 8};
 }
 
 TEST(only_puts_reach_a_device)
@@ -233,20 +234,22 @@ TEST(only_puts_reach_a_device)
     struct pair pair;
     open_pair(&pair);
     for (size_t i = 0; i < sizeof puts / sizeof puts[0]; i++) {
-        const struct weft__net_put put = put_between(puts[i].source, puts[i].target);
-        assert_int_equal(weft__net_put(pair.nets[0], &put, NULL), puts[i].result);
+        const struct weft_access put = put_between(puts[i].source, puts[i].target);
+        assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &put, NULL), puts[i].result);
     }
-    const struct weft__net_get get_there = {.peer = 1,
-                                            .source = weft__net_place(DEVICE, 0),
-                                            .target = weft__net_place(HOST, 0),
-                                            .num_bytes = 8};
-    const struct weft__net_get get_here = {.peer = 1,
-                                           .source = weft__net_place(HOST, 0),
-                                           .target = weft__net_place(DEVICE, 0),
-                                           .num_bytes = 8};
-    assert_int_equal(weft__net_get(pair.nets[0], &get_there, NULL), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(weft__net_get(pair.nets[0], &get_here, NULL), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(weft__net_signal(pair.nets[0], 1, weft__net_place(DEVICE, 0), 1),
+    const struct weft_access get_there = {.rank = 1,
+                                          .source = weft__net_place(DEVICE, 0),
+                                          .target = weft__net_place(HOST, 0),
+                                          .num_bytes = 8};
+    const struct weft_access get_here = {.rank = 1,
+                                         .source = weft__net_place(HOST, 0),
+                                         .target = weft__net_place(DEVICE, 0),
+                                         .num_bytes = 8};
+    assert_int_equal(net_post_as(WEFT_ACCESS_GET, pair.nets[0], &get_there, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(net_post_as(WEFT_ACCESS_GET, pair.nets[0], &get_here, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(net_signal(pair.nets[0], 1, weft__net_place(DEVICE, 0), 1),
                      WEFT_ERROR_INVALID_ARGUMENT);
     close_pair(&pair);
 }
@@ -272,10 +275,11 @@ TEST(what_is_unregistered_is_refused)
 {
     struct pair pair;
     open_pair(&pair);
-    const struct weft__net_put put = put_between(HOST, DEVICE);
+    const struct weft_access put = put_between(HOST, DEVICE);
     assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]), DEVICE);
     weft__net_unreg(pair.nets[0], DEVICE);
-    assert_int_equal(weft__net_put(pair.nets[0], &put, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &put, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]),
                      WEFT__NET_MAX_REGIONS);
     assert_int_equal(weft__net_free_regions(pair.nets[0]) & 7, 1 << DEVICE);

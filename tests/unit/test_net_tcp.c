@@ -13,6 +13,7 @@
 #include "comm/log.h"
 #include "harness/cmocka.h"
 #include "net/engine.h"
+#include "net_post.h"
 #include "net_puppet.h"
 #include "net_world.h"
 
@@ -80,7 +81,7 @@ static void expect_to_meet(struct pair *pair)
     struct weft__net_region_card card;
     weft__net_tell_region(pair->nets[1], 1, &card);
     assert_int_equal(weft__net_learn_region(pair->nets[0], 1, 1, &card), WEFT_OK);
-    assert_int_equal(weft__net_signal(pair->nets[0], 1, weft__net_place(1, 8 * WORD), 5), WEFT_OK);
+    assert_int_equal(net_signal(pair->nets[0], 1, weft__net_place(1, 8 * WORD), 5), WEFT_OK);
     for (int ms = 0; ms < 10000 && atomic_load(&pair->words[WORD]) == 0; ms++) {
         if (weft__net_progress(pair->nets[0]) + weft__net_progress(pair->nets[1]) == 0)
             poll(NULL, 0, 1);
@@ -617,7 +618,7 @@ TEST(goodbyes_come_before_the_end)
             puppet_hang_up(fd);
         else
             close(fd);
-        assert_int_equal(weft__net_flush(pair.nets[1], 0, &flushed), WEFT_OK);
+        assert_int_equal(net_flush(pair.nets[1], 0, &flushed), WEFT_OK);
         for (int ms = 0; ms < 5000 && !weft__net_is_done(&flushed); ms++)
             if (weft__net_progress(pair.nets[1]) == 0)
                 poll(NULL, 0, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* weft_remote_put on the cpu machine: rows through a ring of slots, with credits, between ranks of two nodes; in heaps
+/* Counted puts on the cpu machine: rows through a ring of slots, with credits, between ranks of two nodes; in heaps
  * that have grown; and puts that are wrong. */
 #include <stdlib.h>
 
@@ -26,8 +26,8 @@ struct ring_args {
     int32_t rank, partner;
     uint64_t row_bytes;
     int32_t *num_wrong;
-    struct weft_remote_put wrong; /* of put_wrongly */
-    struct weft__status *status;  /* of await_after_a_failure */
+    struct weft_access wrong;    /* of put_wrongly */
+    struct weft__status *status; /* of await_after_a_failure */
 };
 
 static unsigned char value_at(int32_t from, int32_t row, uint64_t byte)
@@ -45,14 +45,11 @@ static enum weft_status send_row(struct weft_warp *warp, const struct ring_args 
     for (uint64_t byte = 0; byte < args->row_bytes; byte++)
         args->area->sent[slot][byte] = value_at(args->rank, row, byte);
     const uint64_t slot_offset = (uint64_t)slot * MAX_ROW_BYTES;
-    const struct weft_remote_put put = {
-        args->partner,
-        1,
-        args->area_offset + offsetof(struct area, sent) + slot_offset,
-        args->area_offset + offsetof(struct area, received) + slot_offset,
-        args->row_bytes,
-        args->area_offset + offsetof(struct area, num_arrived) + (uint64_t)slot * sizeof(uint64_t)};
-    weft_remote_put(warp, &put);
+    const struct weft_access put = weft_counted_put(
+        args->partner, args->area_offset + offsetof(struct area, sent) + slot_offset,
+        args->area_offset + offsetof(struct area, received) + slot_offset, args->row_bytes,
+        args->area_offset + offsetof(struct area, num_arrived) + (uint64_t)slot * sizeof(uint64_t));
+    weft_remote_post(warp, &put);
     return WEFT_STATUS_OK;
 }
 
@@ -66,12 +63,10 @@ static enum weft_status receive_row(struct weft_warp *warp, const struct ring_ar
         return WEFT_STATUS_FAILED;
     for (uint64_t byte = 0; byte < args->row_bytes; byte++)
         *args->num_wrong += args->area->received[slot][byte] != value_at(args->partner, row, byte);
-    const struct weft_remote_put credit = {.rank = args->partner,
-                                           .add = 1,
-                                           .word = args->area_offset +
-                                                   offsetof(struct area, num_credits) +
-                                                   (uint64_t)slot * sizeof(uint64_t)};
-    weft_remote_put(warp, &credit);
+    const struct weft_access credit = weft_counted_put(
+        args->partner, 0, 0, 0,
+        args->area_offset + offsetof(struct area, num_credits) + (uint64_t)slot * sizeof(uint64_t));
+    weft_remote_post(warp, &credit);
     return WEFT_STATUS_OK;
 }
 
@@ -104,7 +99,7 @@ static enum weft_status put_wrongly(struct weft_warp *warp, const void *untyped)
     const struct ring_args *args = untyped;
     const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
     if (args->wrong.add != 0)
-        weft_remote_put(warp, &args->wrong);
+        weft_remote_post(warp, &args->wrong);
     return weft_wait(warp, &args->area->num_arrived[0], UINT64_MAX, &site);
 }
 
@@ -209,7 +204,8 @@ static int put_to_neighbour(struct ranks_context *context)
 {
     weft_comm *comm;
     int32_t failed_rank;
-    struct ring_args args = {.wrong = {.rank = 1, .add = context->rank == 0}};
+    struct ring_args args = {
+        .wrong = {.operation = WEFT_ACCESS_PUT_SIGNAL, .rank = 1, .add = context->rank == 0}};
     if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
         return 1;
     args.wrong.word = args.area_offset;
@@ -226,7 +222,10 @@ static int put_beyond_the_memory(struct ranks_context *context)
 {
     weft_comm *comm;
     weft_heap_info heap;
-    struct ring_args args = {.wrong = {.rank = 3, .add = context->rank == 0, .num_bytes = 64}};
+    struct ring_args args = {.wrong = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+                                       .rank = 3,
+                                       .add = context->rank == 0,
+                                       .num_bytes = 64}};
     if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_heap_query(comm, &heap));

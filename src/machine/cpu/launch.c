@@ -79,11 +79,10 @@ static void wait_for_word(struct warp_fiber *fiber, const uint64_t *word, uint64
     weft__fiber_yield(fiber->fiber);
 }
 
-uint64_t weft__cpu_net_post(struct weft_warp *warp, const struct weft__work_request *request)
+uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access)
 {
     uint64_t number;
-    if (weft__net_driver_post(&warp->launch->net, *request, &number) ==
-        WEFT__POSTED_FOR_THIS_THREAD)
+    if (weft__net_driver_post(&warp->launch->net, access, &number) == WEFT__POSTED_FOR_THIS_THREAD)
         weft__fiber_yield(fiber_of(warp)->fiber); /* which goes on in the next round */
     return number;
 }

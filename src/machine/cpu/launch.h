@@ -17,8 +17,4 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
 
 /* Whose launch the warp belongs to. */
 weft_comm *weft__cpu_comm_of(const struct weft_warp *warp);
-/* Gives the network a request; its number. */
-struct weft__work_request;
-uint64_t weft__cpu_net_post(struct weft_warp *warp, const struct weft__work_request *request);
-
 #endif

@@ -12,34 +12,38 @@ static int is_driven_here(const struct weft__net_driver *driver)
            (driver->num_bytes < MUCH_BYTES || driver->cores < WEFT__TWO_CORES_FOR_EACH_RANK);
 }
 
+/* It is refused only while the network is being closed, when nobody may wait any more. */
 enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
-                                            struct weft__work_request request, uint64_t *number)
+                                            const struct weft_access *access, uint64_t *number)
 {
+    struct weft__progress *progress = driver->comm->network->progress;
     const int was_driven_here = is_driven_here(driver);
-    driver->num_bytes += request.num_bytes;
-    request.poster = is_driven_here(driver) ? WEFT__POSTER_DRIVES : WEFT__POSTER_WAITS;
-    *number = weft__net_post(driver->comm, &request);
+    *number = 0;
+    driver->num_bytes += access->num_bytes;
+    (void)weft__progress_post(progress, access,
+                              is_driven_here(driver) ? WEFT__POSTER_DRIVES : WEFT__POSTER_WAITS,
+                              number);
     if (is_driven_here(driver))
         return WEFT__POSTED_FOR_THIS_THREAD;
     if (was_driven_here)
-        weft__net_hand_back(driver->comm);
+        weft__progress_hand_back(progress);
     return WEFT__POSTED_FOR_ANOTHER;
 }
 
 void weft__net_driver_send(const struct weft__net_driver *driver)
 {
     if (is_driven_here(driver))
-        weft__net_drive_posted(driver->comm);
+        weft__progress_drive_posted(driver->comm->network->progress);
 }
 
 void weft__net_driver_poll(const struct weft__net_driver *driver)
 {
     if (is_driven_here(driver))
-        weft__net_drive(driver->comm);
+        weft__progress_drive(driver->comm->network->progress);
 }
 
 void weft__net_driver_rest(const struct weft__net_driver *driver)
 {
     if (is_driven_here(driver))
-        weft__net_hand_back(driver->comm);
+        weft__progress_hand_back(driver->comm->network->progress);
 }

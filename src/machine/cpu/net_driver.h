@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who moves the network on while a launch runs: the stream's thread, which sends what its fibers have posted and, while
- * they wait, takes what comes; or the progress thread beside it. The first is sooner, since to wake a thread takes
- * ten times as long as a small message; the second pays when there is much to send, and a core for it.
+ * Who moves the network on while a launch runs: the stream's thread, which sends what its fibers
+ * have posted and, while they wait, takes what comes; or the progress thread beside it. The first
+ * is sooner, since to wake a thread takes ten times as long as a small message; the second pays
+ * when there is much to send, and a core for it.
  */
 #ifndef WEFT_MACHINE_CPU_NET_DRIVER_H
 #define WEFT_MACHINE_CPU_NET_DRIVER_H
@@ -21,9 +22,10 @@ enum weft__posted_for { WEFT__POSTED_FOR_THIS_THREAD, WEFT__POSTED_FOR_ANOTHER }
 
 /* Who posted for this thread should give way to it soon. */
 enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
-                                            struct weft__work_request request, uint64_t *number);
+                                            const struct weft_access *access, uint64_t *number);
 
-/* The thread's turn: fibers may have posted; it has nothing to do but wait; it is about to sleep. */
+/* The thread's turn: fibers may have posted; it has nothing to do but wait; it is about to
+ * sleep. */
 void weft__net_driver_send(const struct weft__net_driver *driver);
 void weft__net_driver_poll(const struct weft__net_driver *driver);
 void weft__net_driver_rest(const struct weft__net_driver *driver);

@@ -38,7 +38,6 @@ enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failur
 
 /* remote.c */
 /* Gives it to the rank's progress thread, as a release. */
-void weft__cpu_remote_put(struct weft_warp *warp, const struct weft_remote_put *put);
 
 /* The same of accesses. */
 uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access);
@@ -193,12 +192,6 @@ WEFT_FN void weft_row_sync(struct weft_warp *warp)
 {
     (void)warp;
     weft__cpu_order_row_stores();
-}
-
-WEFT_FN void weft_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
-{
-    weft__cpu_order_row_stores();
-    weft__cpu_remote_put(warp, put);
 }
 
 WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)

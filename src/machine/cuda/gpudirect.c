@@ -19,7 +19,7 @@ static int attribute(const struct weft__cuda *cuda, CUdevice_attribute name)
 static const char *find_obstacle(const weft_comm *comm)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
-    const char *of_network = weft__net_obstacle_to_gpus(comm);
+    const char *of_network = comm->network->gpu_obstacle;
     if (of_network != NULL)
         return of_network;
     if (attribute(cuda, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0)

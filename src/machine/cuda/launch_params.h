@@ -39,11 +39,12 @@ struct weft__cuda_board {
     uint8_t rank_has_left[]; /* [num_ranks], written by the host */
 };
 
-/* Rank and exchange of a wait in one word, so that they belong together. Exchanges are at heap offsets
- * of multiples of 256. */
+/* Rank and exchange of a wait in one word, so that they belong together. Exchanges are at heap
+ * offsets of multiples of 256; of another place the offset is kept. */
 static inline WEFT__CUDA_BOTH uint64_t weft__cuda_pack_wait(int32_t rank, uint64_t exchange)
 {
-    return (uint64_t)rank << 40 | exchange / 256;
+    const uint64_t offset = exchange & ((UINT64_C(1) << WEFT_PLACE_OFFSET_BITS) - 1);
+    return (uint64_t)rank << 40 | offset / 256;
 }
 static inline WEFT__CUDA_BOTH int32_t weft__cuda_wait_rank(uint64_t wait)
 {
@@ -54,28 +55,13 @@ static inline WEFT__CUDA_BOTH uint64_t weft__cuda_wait_exchange(uint64_t wait)
     return (wait & ((UINT64_C(1) << 40) - 1)) * 256;
 }
 
-/* A slot of the queue of the rank's progress thread (net/work_queue.h, which is C alone). */
-struct weft__cuda_work {
-    uint64_t ready; /* number + 1, once the rest is written */
-    uint64_t source, target;
-    uint64_t num_bytes;
-    uint64_t word, add;
-    uint32_t operation; /* enum weft_access_operation */
-    int32_t peer;
-    uint32_t loss;
-    uint32_t unused; /* slots are cache lines */
-};
-
-/* enum weft__work_loss */
-enum { WEFT__CUDA_MAY_BE_LOST, WEFT__CUDA_MUST_NOT_BE_LOST };
-
-/* That queue, in pinned memory but for its first word; no slots: there is no network. */
+/* The queue of the rank's progress thread (net/work_queue.h), in pinned memory but for its first
+ * word; no slots: there is no network. */
 struct weft__cuda_work_queue {
-    struct weft__cuda_work *slots;
+    struct weft_access *slots;
     unsigned long long *num_reserved; /* in device memory */
     const uint64_t *num_taken, *num_completed;
     const uint32_t *comm_has_failed;
-    uint64_t memory_place, heap_place; /* where the regions of puts and accesses begin */
     uint32_t num_slots;
 };
 

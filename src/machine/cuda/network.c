@@ -29,17 +29,6 @@ struct weft__cuda_network {
     struct weft__cuda_gpudirect gpudirect;
 };
 
-_Static_assert(
-    sizeof(struct weft__cuda_work) == sizeof(struct weft__work_slot) &&
-        offsetof(struct weft__cuda_work, target) == offsetof(struct weft__work_slot, target) &&
-        offsetof(struct weft__cuda_work, word) == offsetof(struct weft__work_slot, word) &&
-        offsetof(struct weft__cuda_work, peer) == offsetof(struct weft__work_slot, peer) &&
-        offsetof(struct weft__cuda_work, loss) == offsetof(struct weft__work_slot, loss),
-    "GPUs see the slots as they are");
-_Static_assert((int)WEFT__CUDA_MAY_BE_LOST == (int)WEFT__WORK_MAY_BE_LOST &&
-                   (int)WEFT__CUDA_MUST_NOT_BE_LOST == (int)WEFT__WORK_MUST_NOT_BE_LOST,
-               "and what is in them");
-
 /* ---------------------------------------------------------------- memory */
 
 static void unpin(const struct weft__cuda *cuda, void *memory)
@@ -97,36 +86,39 @@ static void free_part(const struct weft__cuda *cuda, uint64_t offset)
 }
 
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                     uint64_t *offset)
+                                     uint64_t *place)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
+    uint64_t offset;
     if (cuda->network == NULL)
         return weft__error(WEFT_ERROR_UNSUPPORTED, "the communicator has one node: no network");
-    const weft_result own = alloc_part(cuda, bytes > 0 ? bytes : 1, offset);
+    const weft_result own = alloc_part(cuda, bytes > 0 ? bytes : 1, &offset);
     const weft_result result = weft__comm_agree(comm, own, "have memory for the network");
-    if (result == WEFT_OK)
-        *memory = cuda->network->base + *offset;
-    else if (own == WEFT_OK)
-        free_part(cuda, *offset);
+    if (result == WEFT_OK) {
+        *memory = cuda->network->base + offset;
+        *place = weft__net_place(WEFT__NET_PINNED_REGION, offset);
+    } else if (own == WEFT_OK) {
+        free_part(cuda, offset);
+    }
     return result;
 }
 
 static weft_result alloc_staging_of_host(weft_comm *comm, uint64_t bytes, void **memory,
-                                         uint64_t *offset)
+                                         uint64_t *place)
 {
-    WEFT__TRY(weft__cuda_network_alloc(comm, bytes, memory, offset));
-    const weft_result result = weft__net_add_staging(comm, *memory, bytes, offset);
+    WEFT__TRY(weft__cuda_network_alloc(comm, bytes, memory, place));
+    const weft_result result = weft__net_add_staging(comm, *memory, bytes, place);
     if (result != WEFT_OK)
         weft__cuda_network_free(comm, *memory);
     return result;
 }
 
 weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                             uint64_t *offset)
+                                             uint64_t *place)
 {
     struct weft__cuda_gpudirect *gpudirect = &weft__cuda_of(comm)->network->gpudirect;
-    const weft_result result = weft__cuda_gpudirect_alloc(comm, gpudirect, bytes, memory, offset);
-    return result == WEFT_ERROR_UNSUPPORTED ? alloc_staging_of_host(comm, bytes, memory, offset)
+    const weft_result result = weft__cuda_gpudirect_alloc(comm, gpudirect, bytes, memory, place);
+    return result == WEFT_ERROR_UNSUPPORTED ? alloc_staging_of_host(comm, bytes, memory, place)
                                             : result;
 }
 
@@ -193,15 +185,11 @@ weft_result weft__cuda_network_start(weft_comm *comm)
     WEFT__TRY(weft__comm_agree(comm, open_memory(comm), "have memory for the network"));
     struct weft__cuda_network *network = weft__cuda_of(comm)->network;
     const struct weft__net_accessor accessor = weft__cuda_network_heap_accessor(&network->heap);
-    weft_heap_info heap;
-    weft__heap_query(comm->heap, &heap);
     return weft__net_attach_memory(
-        comm, &(struct weft__net_memory){.base = network->base,
-                                         .max_bytes = RANGE_BYTES,
-                                         .num_bytes = &network->num_bytes,
-                                         .accessor = &accessor,
-                                         .max_accessed_bytes = heap.max_bytes,
-                                         .num_accessed_bytes = weft__heap_backed_bytes(comm->heap),
+        comm, &(struct weft__net_memory){.heap = &accessor,
+                                         .pinned = network->base,
+                                         .max_pinned_bytes = RANGE_BYTES,
+                                         .num_pinned_bytes = &network->num_bytes,
                                          .device_queue = network->queue,
                                          .num_device_slots = NUM_SLOTS});
 }
@@ -243,8 +231,6 @@ struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *c
         .num_taken = (void *)(queue + offsetof(struct weft__work_queue, num_taken)),
         .num_completed = (void *)(queue + offsetof(struct weft__work_queue, num_completed)),
         .comm_has_failed = (void *)(queue + offsetof(struct weft__work_queue, comm_has_failed)),
-        .memory_place = weft__net_place(WEFT__NET_MEMORY_REGION, 0),
-        .heap_place = weft__net_place(WEFT__NET_ACCESSED_REGION, 0),
         .num_slots = NUM_SLOTS,
     };
 }

@@ -16,9 +16,9 @@ const struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct wef
 
 /* Of the machine's table. */
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                     uint64_t *offset);
+                                     uint64_t *place);
 weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, void **memory,
-                                             uint64_t *offset);
+                                             uint64_t *place);
 void weft__cuda_network_free(weft_comm *comm, void *memory);
 
 #endif

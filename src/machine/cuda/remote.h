@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Puts and accesses to ranks of other nodes on the cuda machine; part of primitives.h. The rank's progress thread takes
- * the orders for them from a queue in pinned memory. What is put is in pinned memory, too, what is accessed in the
- * heaps. */
+/* Accesses to ranks of other nodes on the cuda machine; part of primitives.h. The rank's
+ * progress thread takes them from a queue in pinned memory. */
 #ifndef WEFT_MACHINE_CUDA_REMOTE_H
 #define WEFT_MACHINE_CUDA_REMOTE_H
 
@@ -11,10 +10,11 @@ WEFT_FN void weft_row_sync(struct weft_warp *warp)
     __syncwarp();
 }
 
-/* Lane 0: waits until the slot of the number is free. It is as long as the thread takes orders; NULL once the wait must
- * end, which fails the launch. The rank's other waits end then, too. */
-WEFT_FN struct weft__cuda_work *weft__cuda_await_work_slot(struct weft_warp *warp, uint64_t number,
-                                                           const struct weft_wait_site *site)
+/* Lane 0: waits until the slot of the number is free. It is as long as the thread takes what is
+ * posted; NULL once the wait must end, which fails the launch. The rank's other waits end then,
+ * too. */
+WEFT_FN struct weft_access *weft__cuda_await_work_slot(struct weft_warp *warp, uint64_t number,
+                                                       const struct weft_wait_site *site)
 {
     const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
     struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
@@ -32,62 +32,40 @@ WEFT_FN struct weft__cuda_work *weft__cuda_await_work_slot(struct weft_warp *war
     }
 }
 
-/* Lane 0: places are offsets in the region that `first_place` begins. An order that cannot be given is lost with the
- * communicator. */
-WEFT_FN uint64_t weft__cuda_order(struct weft_warp *warp, const struct weft_access *access,
-                                  uint64_t first_place, uint32_t loss)
+/* Lane 0. What cannot be posted is lost with the communicator. */
+WEFT_FN uint64_t weft__cuda_post(struct weft_warp *warp, const struct weft_access *access)
 {
-    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
-    const uint64_t number = atomicAdd(queue->num_reserved, 1ull);
+    const uint64_t number = atomicAdd(warp->launch->work_queue.num_reserved, 1ull);
     const struct weft_wait_site site = {WEFT_PHASE_ACCESS, access->rank, number,
                                         access->num_bytes > 0 ? access->target : access->word};
-    struct weft__cuda_work *work = weft__cuda_await_work_slot(warp, number, &site);
-    if (work == NULL)
+    struct weft_access *slot = weft__cuda_await_work_slot(warp, number, &site);
+    if (slot == NULL)
         return number;
-    work->source = first_place + access->source;
-    work->target = first_place + access->target;
-    work->num_bytes = access->num_bytes;
-    work->word = first_place + access->word;
-    work->add = access->add;
-    work->operation = (uint32_t)access->operation;
-    work->peer = access->rank;
-    work->loss = loss;
+    slot->operation = access->operation;
+    slot->rank = access->rank;
+    slot->source = access->source;
+    slot->target = access->target;
+    slot->num_bytes = access->num_bytes;
+    slot->word = access->word;
+    slot->add = access->add;
+    slot->loss = access->loss;
     /* Pairs with the thread's acquire. */
     asm volatile("st.release.sys.global.u64 [%0], %1;"
                  :
-                 : "l"(&work->ready), "l"(number + 1)
+                 : "l"(&slot->ready), "l"(number + 1)
                  : "memory");
     return number;
 }
 
-/* What each lane has done goes before lane 0's release. */
-WEFT_FN void weft__cuda_prepare_order(struct weft_warp *warp)
+WEFT_FN uint64_t weft_remote_post(struct weft_warp *warp, const struct weft_access *access)
 {
+    uint64_t number = 0;
+    /* What each lane has done goes before lane 0's release. */
     weft__cuda_complete_stores(warp);
     asm volatile("fence.acq_rel.sys;" : : : "memory");
     __syncwarp();
-}
-
-WEFT_FN void weft_remote_put(struct weft_warp *warp, const struct weft_remote_put *put)
-{
-    const struct weft_access access = {WEFT_ACCESS_PUT_SIGNAL, put->rank, put->source, put->target,
-                                       put->num_bytes,         put->word, put->add};
-    weft__cuda_prepare_order(warp);
     if (weft_lane_idx(warp) == 0)
-        (void)weft__cuda_order(warp, &access, warp->launch->work_queue.memory_place,
-                               WEFT__CUDA_MAY_BE_LOST);
-    __syncwarp();
-}
-
-WEFT_FN uint64_t weft_remote_post(struct weft_warp *warp, const struct weft_access *access)
-{
-    /* What a rank that has left was sent before, it has taken: only a flush of that has nothing to lose. */
-    const uint32_t loss = access->operation == WEFT_ACCESS_FLUSH ? WEFT__CUDA_MAY_BE_LOST
-                                                                 : WEFT__CUDA_MUST_NOT_BE_LOST;
-    uint64_t number = 0;
-    weft__cuda_prepare_order(warp);
-    if (weft_lane_idx(warp) == 0)
-        number = weft__cuda_order(warp, access, warp->launch->work_queue.heap_place, loss);
+        number = weft__cuda_post(warp, access);
     return __shfl_sync(0xffffffffu, number, 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Accesses to ranks of other nodes for whose end the sender waits. */
+/* How programs give accesses to the network, and those for whose end they wait. */
 #include <string.h>
 
 #include "machine/sim/launch.h"
@@ -108,7 +108,7 @@ static struct sim_completion *expect(struct sim_posted *posted)
     return completion;
 }
 
-/* The lanes meet as in weft__sim_remote_put. */
+/* The lanes meet, so that what all of them did is before the access; that orders nothing among them. */
 uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access *access,
                                struct weft__sim_place place)
 {
@@ -127,7 +127,7 @@ uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access 
     }
     if (warp->lane_idx == 0) {
         meeting->values[meeting->number % 2] = posted->num_posted;
-        completion = expect(posted);
+        completion = weft_access_is_awaited(access) ? expect(posted) : NULL;
     }
     sim_trace("post", place, comm->heap->bases[comm->rank] + access->source, access->num_bytes);
     const uint64_t number = sim_meet(meeting);

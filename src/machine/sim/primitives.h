@@ -28,8 +28,6 @@ struct weft__sim_place {
 void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place);
 void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place);
 void weft__sim_row_sync(struct weft_warp *warp, struct weft__sim_place place);
-void weft__sim_remote_put(struct weft_warp *warp, const struct weft_remote_put *put,
-                          struct weft__sim_place place);
 uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access *access,
                                struct weft__sim_place place);
 enum weft_status weft__sim_remote_await(struct weft_warp *warp, uint64_t number,
@@ -124,7 +122,6 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
 #define weft_warp_sync(warp)           weft__sim_warp_sync(warp, WEFT__SIM_HERE)
 #define weft_block_sync(warp)          weft__sim_block_sync(warp, WEFT__SIM_HERE)
 #define weft_row_sync(warp)            weft__sim_row_sync(warp, WEFT__SIM_HERE)
-#define weft_remote_put(warp, put)     weft__sim_remote_put(warp, put, WEFT__SIM_HERE)
 #define weft_remote_post(warp, access) weft__sim_remote_post(warp, access, WEFT__SIM_HERE)
 #define weft_remote_await(warp, number, site)                                                      \
     weft__sim_remote_await(warp, number, site, WEFT__SIM_HERE)

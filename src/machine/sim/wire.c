@@ -271,6 +271,8 @@ static const char *mistake_in(const weft_comm *comm, const struct weft_access *a
     const struct weft__ranges *heap = &comm->heap->ranges;
     const int32_t *node_of_rank = comm->topology.node_of_rank;
     const char *mistake = NULL;
+    if (access->operation > WEFT_ACCESS_FLUSH)
+        return "access that the sim does not know";
     if (access->rank < 0 || access->rank >= comm->num_ranks)
         return "put to a rank that does not exist";
     if (node_of_rank[access->rank] == node_of_rank[comm->rank])
@@ -329,33 +331,4 @@ static int have_all_come(struct sim_fiber *fiber)
 void sim_wire_drain(weft_comm *comm)
 {
     sim_wait_until(have_all_come, comm, comm->timeout_ms);
-}
-
-/* ---------------------------------------------------------------- puts */
-
-/* The lanes meet, so that what all of them did is before the put; that orders nothing among them. */
-void weft__sim_remote_put(struct weft_warp *warp, const struct weft_remote_put *put,
-                          struct weft__sim_place place)
-{
-    struct sim_meeting *meeting = &warp->shared->put;
-    const weft_comm *comm = warp->shared->launch->request->comm;
-    const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
-    sim_yield();
-    if (!is_weakened) {
-        sim_rows_end(sim_current());
-        sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
-        sim_release(&meeting->clocks[meeting->number % 2]);
-    }
-    sim_trace("put", place, comm->heap->bases[comm->rank] + put->source, put->num_bytes);
-    const uint64_t number = sim_meet(meeting);
-    const struct weft_access access = {.operation = WEFT_ACCESS_PUT_SIGNAL,
-                                       .rank = put->rank,
-                                       .source = put->source,
-                                       .target = put->target,
-                                       .num_bytes = put->num_bytes,
-                                       .word = put->word,
-                                       .add = put->add};
-    if (warp->lane_idx == 0)
-        sim_wire_post(comm, &access, NULL, &meeting->clocks[number % 2],
-                      (struct sim_origin){place, __builtin_return_address(0)});
 }

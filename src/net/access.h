@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One access to memory of a rank that cannot be reached by loads and stores. The same record is
+ * what a program fills, what lies in the slot of the queue to the network, and what the network
+ * starts. C and CUDA C++.
+ *
+ * A place is a region's number and an offset in it, in one word. Region 0 is the heap, on every
+ * machine: so an offset in the heap is a place, as in programs/window.h. Regions have the same
+ * numbers on all ranks.
+ */
+#ifndef WEFT_NET_ACCESS_H
+#define WEFT_NET_ACCESS_H
+
+#include <stdint.h>
+
+enum { WEFT_PLACE_OFFSET_BITS = 48, WEFT_ACCESS_BYTES = 64 };
+
+enum weft_access_operation {
+    WEFT_ACCESS_PUT,
+    WEFT_ACCESS_PUT_SIGNAL, /* with an add; num_bytes 0: nothing but the add */
+    WEFT_ACCESS_GET,
+    WEFT_ACCESS_FETCH_ADD,
+    WEFT_ACCESS_FLUSH, /* all that this rank has posted to the rank before */
+    /* An add after all that this rank has posted to the rank before; not on the sim. */
+    WEFT_ACCESS_SIGNAL
+};
+
+/* What it means that the rank has left, or dies, before the access is done. */
+enum weft_access_loss {
+    WEFT_ACCESS_MAY_BE_LOST,     /* nothing: whoever waits hears of it otherwise */
+    WEFT_ACCESS_MUST_NOT_BE_LOST /* the failure of all, before the access completes */
+};
+
+/* One cache line. */
+struct weft_access {
+    enum weft_access_operation operation;
+    int32_t rank;
+    uint64_t source;    /* here; of a get there */
+    uint64_t target;    /* there; of a get and a fetch-add here */
+    uint64_t num_bytes; /* of a put or get */
+    uint64_t word, add; /* of a signal or fetch-add: 64 bits there, aligned to 8 */
+    enum weft_access_loss loss;
+    uint32_t unused;
+    uint64_t ready; /* the queue's: number + 1, stored last, once the rest is there */
+};
+
+/* Whether anybody may wait for its number. Those that may be lost are so many that to wake who
+ * waits for something else would cost. */
+static inline int weft_access_is_awaited(const struct weft_access *access)
+{
+    return access->loss == WEFT_ACCESS_MUST_NOT_BE_LOST || access->operation == WEFT_ACCESS_FLUSH;
+}
+
+#endif
