@@ -15,6 +15,7 @@ set(sim_sources
   machine/no_cuda.c
   machine/on_host.c
   machine/sim/accesses.c
+  machine/sim/atomics.c
   machine/sim/check.c
   machine/sim/clock.c
   machine/sim/comm.c

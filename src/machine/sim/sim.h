@@ -67,8 +67,8 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
 struct weft__sim_site {
     const char *file;
     int line;
-    const char
-        *kind; /* "release", "acquire", "acquire-release", "block sync", "warp sync", "row sync" */
+    const char *
+        kind; /* "release", "acquire", "acquire-release", "block sync", "warp sync", "row sync", "fence" */
     uint64_t num_passes;
 };
 int32_t weft__sim_num_sites(void);

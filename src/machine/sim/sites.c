@@ -31,8 +31,8 @@ static int32_t find(struct weft__sim_place place)
 
 int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind)
 {
-    static const char *const kinds[] = {"release",    "acquire",   "acquire-release",
-                                        "block sync", "warp sync", "row sync"};
+    static const char *const kinds[] = {
+        "release", "acquire", "acquire-release", "block sync", "warp sync", "row sync", "fence"};
     const int32_t i = find(place);
     if (i == num_sites || compare(&sites[i], place) != 0) {
         if (num_sites == MAX_SITES)

@@ -247,7 +247,8 @@ enum sim_site_kind {
     SIM_SITE_ACQUIRE_RELEASE,
     SIM_SITE_BLOCK_SYNC,
     SIM_SITE_WARP_SYNC,
-    SIM_SITE_ROW_SYNC /* weakened, it is a warp sync */
+    SIM_SITE_ROW_SYNC, /* weakened, it is a warp sync */
+    SIM_SITE_FENCE     /* of host code */
 };
 /* Counts a pass; returns 1 if the site is weakened in this run. */
 int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind);
