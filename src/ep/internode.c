@@ -7,14 +7,14 @@
 
 enum { DEFAULT_SLOTS = 8, DEFAULT_SLOT_BYTES = 64 << 10 };
 
-/* A warp of a GPU moves rows to memory of the host at 0.8 GB/s; on 2x H200 as two nodes over TCP, 4096 tokens take
- * 24 ms with 4 channels, 71 with 1, 33 with 8. Fibers share a core. */
+/* A warp of a GPU moves rows to memory of the host at 0.8 GB/s; on 2x H200 as two nodes over TCP,
+ * 4096 tokens take 24 ms with 4 channels, 71 with 1, 33 with 8. Fibers share a core. */
 static int32_t default_channels(const weft_comm *comm)
 {
     return weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA ? 4 : 1;
 }
 
-/* Of a block, where nobody says how many. */
+/* Warps of a block, if the caller gives no number. */
 enum { NUM_WARPS = 8 };
 
 /* ---------------------------------------------------------------- rings */
@@ -212,7 +212,8 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
     const int32_t num_warps =
         weft__internode_num_duties(internode, num_directions) + local.num_blocks * local.num_warps;
     struct weft__grid grid = local;
-    /* What the network has put into a slot, the copy engines of GPUs would see only after a fence of their own. */
+    /* Copy engines of GPUs would need a fence of their own to see what the network has put into a
+     * slot. */
     grid.copied_row_bytes = 0;
     if (num_warps_wanted == 0 && grid.num_warps < NUM_WARPS)
         grid.num_warps = num_warps < NUM_WARPS ? num_warps : NUM_WARPS;
