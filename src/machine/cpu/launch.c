@@ -274,7 +274,7 @@ static void end_all_waits(struct weft__cpu_launch *run)
     run->num_live = 0;
 }
 
-/* What comes by the network comes soonest to those that fetch it. */
+/* Drives the network, too: whoever fetches what comes has it soonest. */
 static int is_word_there(void *argument)
 {
     struct weft__cpu_launch *run = argument;

@@ -11,7 +11,7 @@ enum weft_status weft__cpu_remote_await(struct weft_warp *warp, uint64_t number,
     const struct weft__work_queue *queue = weft__progress_queue(comm->network->progress);
     const uint64_t *num_completed = (const uint64_t *)(const void *)&queue->num_completed;
     const enum weft_status status = weft_wait(warp, num_completed, number + 1, site);
-    /* What fails completes, too, but not before the communicator has failed. */
+    /* Failed accesses complete, too, but not before the communicator has failed. */
     if (status != WEFT_STATUS_OK || atomic_load(&comm->status.result) == WEFT_OK)
         return status;
     const struct weft_failure failure = {.kind = WEFT_FAILURE_COMM, .site = *site};

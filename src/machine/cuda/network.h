@@ -14,7 +14,7 @@ struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *c
 
 const struct weft__cuda_gpudirect *weft__cuda_network_gpudirect(const struct weft__cuda *cuda);
 
-/* Of the machine's table. */
+/* Entries of the machine's table (machine/host.h). */
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
                                      uint64_t *place);
 weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, void **memory,

@@ -60,7 +60,7 @@ WEFT_FN uint64_t weft__cuda_post(struct weft_warp *warp, const struct weft_acces
 WEFT_FN uint64_t weft_remote_post(struct weft_warp *warp, const struct weft_access *access)
 {
     uint64_t number = 0;
-    /* What each lane has done goes before lane 0's release. */
+    /* Orders what each lane has done before lane 0's release. */
     weft__cuda_complete_stores(warp);
     asm volatile("fence.acq_rel.sys;" : : : "memory");
     __syncwarp();
@@ -74,7 +74,7 @@ WEFT_FN enum weft_status weft_remote_await(struct weft_warp *warp, uint64_t numb
 {
     const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
     const enum weft_status status = weft_wait(warp, queue->num_completed, number + 1, site);
-    /* What fails completes, too, but not before this is set. */
+    /* Failed accesses complete, too, but not before this is set. */
     if (status != WEFT_STATUS_OK || *(const volatile uint32_t *)queue->comm_has_failed == 0)
         return status;
     const struct weft_failure failure = {WEFT_FAILURE_COMM, *site, 0, 0, 0};
