@@ -94,8 +94,8 @@ static uint64_t place_node_tables(const weft_ep *ep, int32_t max_tokens, int32_t
         [TABLE_SEND_TOKENS] = nodes * sizeof(int32_t),
         [TABLE_NODE_TOKENS] = nodes * tokens * sizeof(int32_t),
         [TABLE_RELAY_BASE] = nodes * num_local * sizeof(int32_t),
-        [TABLE_RELAYED_ROWS] = nodes * tokens * (uint64_t)max_relayed_rows(ep, num_topk) *
-                               sizeof(struct weft_relayed_row),
+        [TABLE_RELAYED_ROWS] =
+            nodes * tokens * (uint64_t)max_relayed_rows(ep, num_topk) * sizeof(struct weft_target),
         [TABLE_RELAYED_BY] = sizeof(int32_t),
     };
     uint64_t end = begin;

@@ -23,6 +23,7 @@
  *   weft_prefix_sum     the sum of the values of the lanes below, none of which is negative, and the
  *                       total of all lanes
  *   weft_block_shared   WEFT_BLOCK_SHARED_BYTES that the warps of the block share
+ *   weft_warp_shared    WEFT_WARP_SHARED_BYTES that the lanes of the warp share, aligned to 8
  *   weft_warp_pointers  WEFT_WARP_POINTERS addresses that the lanes of the warp share
  *
  * Ordered memory operations:
@@ -125,7 +126,14 @@
 #include "machine/packets.h"
 #include "net/access.h"
 
+#ifdef __cplusplus
+#define WEFT_STATIC_ASSERT static_assert
+#else
+#define WEFT_STATIC_ASSERT _Static_assert
+#endif
+
 #define WEFT_BLOCK_SHARED_BYTES 8192
+#define WEFT_WARP_SHARED_BYTES  512 /* a rank and a row for each of WEFT_MAX_TOPK choices */
 /* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
  * biases. */
 #define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 3)

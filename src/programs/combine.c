@@ -6,6 +6,7 @@
 #include "programs/combine.h"
 
 #include "programs/share.h"
+#include "programs/targets.h"
 
 struct row_sum {
     int array; /* of the messages: whose rows are summed */
@@ -16,30 +17,20 @@ struct row_sum {
     char *out;
 };
 
-/* The token's rows, among the warp's pointers behind the biases. Returns how many. */
+/* Where the token's rows are. Returns how many. */
 WEFT_FN int32_t find_sources(struct weft_warp *warp, const struct weft_combine_args *args,
-                             int32_t num_biases, int32_t token)
+                             int32_t token)
 {
-    return weft_find_targets(warp, &args->routing, token, WEFT_ROUTES_ASCENDING,
-                             weft_warp_pointers(warp) + num_biases);
+    return weft_find_targets(warp, &args->routing, token, WEFT_ROUTES_ASCENDING, NULL);
 }
 
-/* Where a target's row is, or null if the rank has no such row. */
-WEFT_FN const char *source_row(const struct weft_operation *op, const struct row_sum *sum,
-                               const void *target)
-{
-    const int32_t rank = weft_target_rank(target), row = weft_target_row(target);
-    if (row >= weft_operation_capacity(op, rank))
-        return NULL;
-    return weft_operation_array(op, rank, sum->array) + (uint64_t)row * sum->row_bytes;
-}
-
-/* Of the sources that find_sources has found. */
+/* Of the sources that have been found. */
 WEFT_FN void sum_rows(const struct weft_operation *op, int32_t token, int32_t num_routes,
                       const struct row_sum *sum, struct weft_span span)
 {
     struct weft_warp *warp = op->warp;
     const uint64_t own_offset = (uint64_t)token * sum->row_bytes + span.begin;
+    const struct weft_target *targets = weft_warp_targets(warp);
     const void **srcs = weft_warp_pointers(warp);
     const void **dst = srcs + WEFT_WARP_POINTERS - 1;
     if (weft_lane_idx(warp) == 0)
@@ -47,7 +38,7 @@ WEFT_FN void sum_rows(const struct weft_operation *op, int32_t token, int32_t nu
     for (int32_t i = weft_lane_idx(warp); i < sum->num_biases; i += WEFT_WARP_SIZE)
         srcs[i] = sum->biases[i] + own_offset;
     for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE) {
-        const char *row = source_row(op, sum, srcs[sum->num_biases + j]);
+        const char *row = weft_target_row(op, targets[j], sum->array, sum->row_bytes);
         srcs[sum->num_biases + j] = row == NULL ? NULL : row + span.begin;
     }
     weft_warp_sync(warp);
@@ -75,7 +66,7 @@ WEFT_FN void combine_part(const struct weft_operation *op, const struct weft_com
         sum_rows(op, part.token, num_routes, &payload, span);
     if (args->out_topk_weights != NULL && part.part == 0) {
         const struct weft_span all = {0, weights.row_bytes};
-        find_sources(op->warp, args, weights.num_biases, part.token);
+        weft_warp_sync(op->warp); /* the pointers before have been used */
         sum_rows(op, part.token, num_routes, &weights, all);
     }
 }
@@ -87,13 +78,13 @@ WEFT_PROGRAM(combine, warp, args)
         return WEFT_STATUS_FAILED;
     weft_operation_tell(&op);
     /* What needs no other rank is done while the messages are under way. */
-    const struct weft_share share = weft_share_rows(warp, args->routing.num_tokens,
-                                                    weft_units_taken(&args->exchange, op.sequence));
+    const struct weft_share share =
+        weft_share_rows(weft_num_launch_warps(warp), args->routing.num_tokens,
+                        weft_units_taken(&args->exchange, op.sequence));
     const int32_t first = weft_first_unit(warp);
     int32_t num_routes = 0;
     if (first < share.num_units)
-        num_routes =
-            find_sources(warp, args, args->num_biases, weft_unit_part(&share, first).token);
+        num_routes = find_sources(warp, args, weft_unit_part(&share, first).token);
     const enum weft_status status = weft_operation_meet(&op);
     if (status != WEFT_STATUS_OK)
         return weft_operation_end(&op, status);
@@ -102,7 +93,7 @@ WEFT_PROGRAM(combine, warp, args)
         const struct weft_part part = weft_unit_part(&share, unit);
         const int32_t next = weft_take_unit(warp, &share);
         if (unit != first)
-            num_routes = find_sources(warp, args, args->num_biases, part.token);
+            num_routes = find_sources(warp, args, part.token);
         combine_part(&op, args, &share, part, num_routes);
         unit = weft_taken_unit(warp, next);
     }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ranks of this node, or all, get of one token: copies of its row in their outputs, and which of its choices are
- * experts of theirs. The targets (routing.h) are in the warp's pointers, and are gone afterwards.
+ * What ranks that are mapped get of one token: copies of its row in their outputs, and which of its
+ * choices are experts of theirs. The warp has found the targets (targets.h).
  */
 #ifndef WEFT_PROGRAMS_DELIVER_H
 #define WEFT_PROGRAMS_DELIVER_H
 
-#include "programs/exchange.h"
-#include "programs/routing.h"
 #include "programs/share.h"
+#include "programs/targets.h"
 
 struct weft_delivery { /* the same for all tokens */
     const struct weft_operation *op;
@@ -38,36 +37,27 @@ WEFT_FN struct weft_token weft_token_of(int32_t source, int32_t idx,
     return token;
 }
 
-/* Whether the rank's outputs have that row. */
-WEFT_FN int weft_is_target(const struct weft_delivery *delivery, const void *target)
-{
-    return weft_target_rank(target) >= 0 &&
-           weft_target_row(target) <
-               weft_operation_capacity(delivery->op, weft_target_rank(target));
-}
-
-/* Array `array` of the target's rank. */
-WEFT_FN char *weft_target_array(const struct weft_delivery *delivery, const void *target, int array)
-{
-    return weft_operation_array(delivery->op, weft_target_rank(target), array);
-}
-
 /* Part `span` of the row, which begins at src, of a plane. */
 WEFT_FN void weft_deliver_row(const struct weft_delivery *delivery, int32_t plane, const char *src,
                               struct weft_span span, int32_t num_targets)
 {
     struct weft_warp *warp = delivery->op->warp;
-    const uint64_t row_bytes = delivery->call->row_bytes[plane];
+    const struct weft_target *targets = weft_warp_targets(warp);
     const void **dsts = weft_warp_pointers(warp);
+    if (plane > 0)
+        weft_warp_sync(warp); /* those of the plane before have been used */
     for (int32_t i = weft_lane_idx(warp); i < num_targets; i += WEFT_WARP_SIZE) {
-        const void *target = dsts[i];
-        dsts[i] = NULL;
-        if (weft_is_target(delivery, target))
-            dsts[i] = weft_target_array(delivery, target, WEFT_ARRAY_PLANE + plane) +
-                      (uint64_t)weft_target_row(target) * row_bytes + span.begin;
+        char *row = weft_target_row(delivery->op, targets[i], WEFT_ARRAY_PLANE + plane,
+                                    delivery->call->row_bytes[plane]);
+        dsts[i] = row == NULL ? NULL : row + span.begin;
     }
     weft_warp_sync(warp);
     weft_row_copy(warp, dsts, num_targets, src + span.begin, span.bytes);
+}
+
+WEFT_FN uint64_t weft_expert_id_bytes(uint32_t options)
+{
+    return options & WEFT_OPTION_INT64 ? sizeof(int64_t) : sizeof(int32_t);
 }
 
 WEFT_FN void weft_store_expert_id(uint32_t options, char *ids, int64_t i, int32_t local_expert)
@@ -78,22 +68,29 @@ WEFT_FN void weft_store_expert_id(uint32_t options, char *ids, int64_t i, int32_
         ((int32_t *)(void *)ids)[i] = local_expert;
 }
 
-/* Tells the target's rank which of the token's choices are experts of its own. */
+/* Tells the target's rank whether the token's choice k is an expert of its own, and which. */
 WEFT_FN void weft_deliver_choice(const struct weft_delivery *delivery,
-                                 const struct weft_token *token, const void *target, int32_t k)
+                                 const struct weft_token *token, struct weft_target target,
+                                 int32_t k)
 {
+    const struct weft_operation *op = delivery->op;
     const struct weft_placement *placement = delivery->placement;
     const uint32_t options = weft_call_options(delivery->call);
+    const uint64_t num_topk = (uint64_t)delivery->num_topk;
+    char *ids =
+        weft_target_row(op, target, WEFT_ARRAY_TOPK_IDX, num_topk * weft_expert_id_bytes(options));
+    if (ids == NULL)
+        return;
     const int32_t entry =
         weft_placement_entry(placement, weft_expert_id(token->topk_idx, token->index_type, k),
                              token->source, token->idx);
-    const int is_there = entry >= 0 && placement->entry_ranks[entry] == weft_target_rank(target);
-    const int64_t i = (int64_t)weft_target_row(target) * delivery->num_topk + k;
-    weft_store_expert_id(options, weft_target_array(delivery, target, WEFT_ARRAY_TOPK_IDX), i,
-                         is_there ? placement->entry_local[entry] : -1);
-    if (options & WEFT_OPTION_TOPK_WEIGHTS)
-        ((float *)(void *)weft_target_array(delivery, target, WEFT_ARRAY_TOPK_WEIGHTS))[i] =
-            is_there ? token->topk_weights[k] : 0.0f;
+    const int is_there = entry >= 0 && placement->entry_ranks[entry] == target.rank;
+    weft_store_expert_id(options, ids, k, is_there ? placement->entry_local[entry] : -1);
+    if (options & WEFT_OPTION_TOPK_WEIGHTS) {
+        char *weights =
+            weft_target_row(op, target, WEFT_ARRAY_TOPK_WEIGHTS, num_topk * sizeof(float));
+        ((float *)(void *)weights)[k] = is_there ? token->topk_weights[k] : 0.0f;
+    }
 }
 
 /* All but the rows: choices, and where the token is from. */
@@ -101,21 +98,18 @@ WEFT_FN void weft_deliver_topk(const struct weft_delivery *delivery, const struc
                                int32_t num_targets)
 {
     struct weft_warp *warp = delivery->op->warp;
-    const void *const *targets = weft_warp_pointers(warp);
+    const struct weft_target *targets = weft_warp_targets(warp);
     const int32_t num_topk = delivery->num_topk;
     weft_warp_sync(warp); /* the targets are there */
     if (weft_call_options(delivery->call) & WEFT_OPTION_TOPK_IDX) {
-        for (int32_t i = weft_lane_idx(warp); i < num_targets * num_topk; i += WEFT_WARP_SIZE) {
-            if (weft_is_target(delivery, targets[i / num_topk]))
-                weft_deliver_choice(delivery, token, targets[i / num_topk], i % num_topk);
-        }
+        for (int32_t i = weft_lane_idx(warp); i < num_targets * num_topk; i += WEFT_WARP_SIZE)
+            weft_deliver_choice(delivery, token, targets[i / num_topk], i % num_topk);
     }
-    for (int32_t j = weft_lane_idx(warp); j < num_targets; j += WEFT_WARP_SIZE) {
-        if (!weft_is_target(delivery, targets[j]))
-            continue;
-        char *src_tokens = weft_target_array(delivery, targets[j], WEFT_ARRAY_SRC_TOKEN);
-        if (src_tokens != NULL)
-            ((int32_t *)(void *)src_tokens)[weft_target_row(targets[j])] = token->idx;
+    for (int32_t i = weft_lane_idx(warp); i < num_targets; i += WEFT_WARP_SIZE) {
+        char *src_token =
+            weft_target_row(delivery->op, targets[i], WEFT_ARRAY_SRC_TOKEN, sizeof(int32_t));
+        if (src_token != NULL)
+            *(int32_t *)(void *)src_token = token->idx;
     }
 }
 

@@ -106,7 +106,7 @@ WEFT_FN struct weft_share weft_direct_share(struct weft_warp *warp,
                                             int32_t num_rows)
 {
     const uint64_t num_chunks = (row_bytes + direct->chunk_bytes - 1) / direct->chunk_bytes;
-    return weft_share_rows(warp, (int32_t)num_chunks * num_rows,
+    return weft_share_rows(weft_num_launch_warps(warp), (int32_t)num_chunks * num_rows,
                            weft_units_taken(&direct->area.exchange, packets->sequence));
 }
 

@@ -98,11 +98,6 @@ enum {
     WEFT_NUM_MESSAGES = 32 /* as a block has warps at most: weft.h */
 };
 
-#ifdef __cplusplus
-#define WEFT_STATIC_ASSERT static_assert
-#else
-#define WEFT_STATIC_ASSERT _Static_assert
-#endif
 WEFT_STATIC_ASSERT(WEFT_TAGGED_BYTES(WEFT_MESSAGE_WORDS) <= WEFT_MESSAGE_SLOT_BYTES,
                    "a message fits its slot");
 WEFT_STATIC_ASSERT(WEFT_NUM_MESSAGES * sizeof(uint32_t) <= WEFT_MESSAGES_OFFSET &&

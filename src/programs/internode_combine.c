@@ -8,6 +8,7 @@
 #include "programs/internode_combine.h"
 
 #include "programs/relay.h"
+#include "programs/targets.h"
 
 /* What is summed: the rows themselves, or the weights that come with them. */
 struct summands {
@@ -64,16 +65,6 @@ WEFT_FN struct weft_relay relay_of(const struct weft_operation *op,
     return relay;
 }
 
-/* A row of a rank of this node, or null if it has no such row. */
-WEFT_FN const char *row_of(const struct weft_operation *op, const struct summands *summands,
-                           int32_t rank, int32_t row)
-{
-    if (row >= weft_operation_capacity(op, rank))
-        return NULL;
-    const char *rows = weft_operation_array(op, rank, summands->array);
-    return rows == NULL ? NULL : rows + (uint64_t)row * summands->row_bytes;
-}
-
 /* The sources are in the warp's pointers. */
 WEFT_FN void sum_up(struct weft_warp *warp, const struct summands *summands, char *dst,
                     int32_t num_srcs, struct weft_mixed_sum sum)
@@ -101,14 +92,12 @@ WEFT_FN void sum_relayed(const struct weft_internode_combine_args *args,
 {
     struct weft_warp *warp = relay->op->warp;
     const struct weft_node_routing *routing = &args->combine.routing.nodes;
-    const struct weft_relayed_row *relayed =
+    const struct weft_target *relayed =
         routing->relayed_rows +
         ((int64_t)relay->ring.node * routing->max_tokens + idx) * routing->max_relayed_rows;
     const void **srcs = weft_warp_pointers(warp);
     for (int32_t j = weft_lane_idx(warp); j < routing->max_relayed_rows; j += WEFT_WARP_SIZE)
-        srcs[j] = relayed[j].rank == WEFT_NO_ROUTE
-                      ? NULL
-                      : row_of(relay->op, summands, relayed[j].rank, relayed[j].row);
+        srcs[j] = weft_target_row(relay->op, relayed[j], summands->array, summands->row_bytes);
     sum_rows(warp, summands, wire + summands->wire_offset, routing->max_relayed_rows);
 }
 
@@ -222,14 +211,11 @@ WEFT_FN void sum_own_node(const struct weft_operation *op,
     struct weft_warp *warp = op->warp;
     const struct weft_combine_args *combine = &args->combine;
     const void **srcs = weft_warp_pointers(warp);
-    const int32_t num_srcs =
-        weft_find_targets(warp, &combine->routing, token, WEFT_ROUTES_ASCENDING, srcs);
-    for (int32_t j = weft_lane_idx(warp); j < num_srcs; j += WEFT_WARP_SIZE) {
-        const int32_t rank = weft_target_rank(srcs[j]);
-        srcs[j] = combine->exchange.bases[rank] == NULL
-                      ? NULL
-                      : row_of(op, summands, rank, weft_target_row(srcs[j]));
-    }
+    const struct weft_target *targets = weft_warp_targets(warp);
+    const int32_t num_srcs = weft_find_targets(warp, &combine->routing, token,
+                                               WEFT_ROUTES_ASCENDING, op->exchange->bases);
+    for (int32_t j = weft_lane_idx(warp); j < num_srcs; j += WEFT_WARP_SIZE)
+        srcs[j] = weft_target_row(op, targets[j], summands->array, summands->row_bytes);
     sum_rows(warp, summands, own_sum(warp, args, summands, token), num_srcs);
     weft_row_sync(warp); /* the sum is read again */
 }
@@ -322,11 +308,12 @@ WEFT_FN enum weft_status combine_own(const struct weft_operation *op,
                                      const struct weft_duty *duty)
 {
     const struct weft_combine_args *combine = &args->combine;
-    int32_t *num_taken = weft_units_taken(op->exchange, op->sequence);
+    const struct weft_share share = {duty->num_local, 1, combine->routing.num_tokens,
+                                     weft_units_taken(op->exchange, op->sequence)};
     enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t token = weft_duty_first_token(op->warp, duty, num_taken);
-         token < combine->routing.num_tokens && status == WEFT_STATUS_OK;
-         token = weft_duty_next_token(op->warp, duty, num_taken))
+    for (int32_t token = weft_duty_first_unit(op->warp, duty, &share);
+         token < share.num_units && status == WEFT_STATUS_OK;
+         token = weft_taken_unit(op->warp, weft_take_unit(op->warp, &share)))
         status = combine_token(op, args, token);
     return status;
 }

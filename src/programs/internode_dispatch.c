@@ -6,7 +6,7 @@
  */
 #include "programs/internode_dispatch.h"
 
-#include "programs/deliver.h"
+#include "programs/own_tokens.h"
 #include "programs/relay.h"
 
 WEFT_FN struct weft_relay relay_of(const struct weft_operation *op,
@@ -121,8 +121,8 @@ WEFT_FN enum weft_status send_chunks(const struct weft_internode_dispatch_args *
 
 /* ------------------------------------------------------------------ relaying */
 
-/* The rows of the partner's token `idx` at the ranks of this node, noted for combine and later dispatches, and in the
- * warp's pointers. Returns how many. */
+/* The rows of the partner's token `idx` at the ranks of this node are noted, for combine and later
+ * dispatches, and the warp's targets. Returns how many. */
 WEFT_FN int32_t find_relayed(struct weft_warp *warp,
                              const struct weft_internode_dispatch_args *args, int32_t node,
                              int32_t idx, const struct weft_wire_token *wire)
@@ -130,20 +130,20 @@ WEFT_FN int32_t find_relayed(struct weft_warp *warp,
     const struct weft_node_routing *routing = &args->dispatch.routing.nodes;
     const struct weft_nodes *nodes = &args->rings.nodes;
     const struct weft_wire_row *rows = (const struct weft_wire_row *)(const void *)(wire + 1);
-    struct weft_relayed_row *relayed =
+    struct weft_target *relayed =
         routing->relayed_rows +
         ((int64_t)node * routing->max_tokens + idx) * routing->max_relayed_rows;
-    const void **targets = weft_warp_pointers(warp);
-    weft_warp_sync(warp); /* the previous row's pointers have been used */
+    struct weft_target *targets = weft_warp_targets(warp);
+    weft_warp_sync(warp); /* the targets and pointers before have been used */
     for (int32_t j = weft_lane_idx(warp); j < routing->max_relayed_rows; j += WEFT_WARP_SIZE) {
-        if (j >= wire->num_rows) {
-            relayed[j].rank = WEFT_NO_ROUTE;
-            continue;
-        }
-        relayed[j].rank = nodes->ranks[(int64_t)nodes->node * nodes->num_local + rows[j].local_idx];
-        relayed[j].row = routing->relay_base[(int64_t)node * nodes->num_local + rows[j].local_idx] +
+        struct weft_target target = {WEFT_NO_ROUTE, 0};
+        if (j < wire->num_rows) {
+            target.rank = nodes->ranks[(int64_t)nodes->node * nodes->num_local + rows[j].local_idx];
+            target.row = routing->relay_base[(int64_t)node * nodes->num_local + rows[j].local_idx] +
                          rows[j].slot;
-        targets[j] = weft_target(relayed[j].rank, relayed[j].row);
+        }
+        relayed[j] = target;
+        targets[j] = target;
     }
     return wire->num_rows;
 }
@@ -152,21 +152,20 @@ WEFT_FN void relay_token(const struct weft_internode_dispatch_args *args,
                          const struct weft_relay *relay, const struct weft_delivery *delivery,
                          int32_t idx, const char *row)
 {
-    struct weft_warp *warp = relay->op->warp;
     const struct weft_wire_token *wire = (const struct weft_wire_token *)(const void *)row;
     const int32_t max_rows = args->dispatch.routing.nodes.max_relayed_rows;
     const struct weft_wire_row *rows = (const struct weft_wire_row *)(const void *)(wire + 1);
     const int32_t *ids = (const int32_t *)(const void *)(rows + max_rows);
     const struct weft_token token = {relay->ring.partner, wire->token, WEFT_INT32, ids,
                                      (const float *)(const void *)(ids + delivery->num_topk)};
+    const int32_t num_targets = find_relayed(relay->op->warp, args, relay->ring.node, idx, wire);
     for (int32_t plane = 0; plane < weft_call_num_planes(delivery->call); plane++) {
         const struct weft_span all = {0, delivery->call->row_bytes[plane]};
-        const int32_t num_targets = find_relayed(warp, args, relay->ring.node, idx, wire);
         weft_deliver_row(delivery, plane,
                          row + weft_wire_plane_offset(delivery->call, max_rows, plane), all,
                          num_targets);
     }
-    weft_deliver_topk(delivery, &token, find_relayed(warp, args, relay->ring.node, idx, wire));
+    weft_deliver_topk(delivery, &token, num_targets);
 }
 
 WEFT_FN enum weft_status relay_chunks(const struct weft_internode_dispatch_args *args,
@@ -193,63 +192,15 @@ WEFT_FN enum weft_status relay_chunks(const struct weft_internode_dispatch_args 
     return WEFT_STATUS_OK;
 }
 
-/* ------------------------------------------------------------------ within the node */
-
-/* Of the rows that the token goes to, those at ranks of other nodes are no targets. */
-WEFT_FN int32_t find_local(struct weft_warp *warp, const struct weft_dispatch_args *dispatch,
-                           int32_t token)
-{
-    const void **targets = weft_warp_pointers(warp);
-    const int32_t num_targets =
-        weft_find_targets(warp, &dispatch->routing, token, WEFT_ROUTES_ROTATED, targets);
-    for (int32_t i = weft_lane_idx(warp); i < num_targets; i += WEFT_WARP_SIZE) {
-        if (dispatch->exchange.bases[weft_target_rank(targets[i])] == NULL)
-            targets[i] = weft_target(WEFT_NO_ROUTE, 0);
-    }
-    return num_targets;
-}
-
-WEFT_FN void deliver_own(const struct weft_dispatch_args *dispatch,
-                         const struct weft_delivery *delivery, int32_t token)
-{
-    struct weft_warp *warp = delivery->op->warp;
-    const struct weft_token own = weft_token_of(dispatch->routing.rank, token, delivery,
-                                                dispatch->topk_idx, dispatch->topk_weights);
-    for (int32_t plane = 0; plane < weft_call_num_planes(delivery->call); plane++) {
-        const struct weft_span all = {0, delivery->call->row_bytes[plane]};
-        weft_deliver_row(delivery, plane,
-                         dispatch->planes[plane].rows +
-                             (uint64_t)token * dispatch->planes[plane].stride_bytes,
-                         all, find_local(warp, dispatch, token));
-    }
-    weft_deliver_topk(delivery, &own, find_local(warp, dispatch, token));
-}
-
-WEFT_FN void deliver_all_own(const struct weft_operation *op,
-                             const struct weft_internode_dispatch_args *args,
-                             const struct weft_duty *duty)
-{
-    struct weft_warp *warp = op->warp;
-    const struct weft_dispatch_args *dispatch = &args->dispatch;
-    const struct weft_delivery delivery = {op, &dispatch->message.call, &dispatch->placement,
-                                           dispatch->routing.num_topk};
-    int32_t *num_taken = weft_units_taken(op->exchange, op->sequence);
-    for (int32_t token = weft_duty_first_token(warp, duty, num_taken);
-         token < dispatch->routing.num_tokens; token = weft_duty_next_token(warp, duty, num_taken))
-        deliver_own(dispatch, &delivery, token);
-}
-
 /* ------------------------------------------------------------------ the program */
 
-/* The ring of the warp, if it has one. Its sender counts for the receiver, too. */
-WEFT_FN enum weft_status do_duty(const struct weft_operation *op,
-                                 const struct weft_internode_dispatch_args *args,
-                                 const struct weft_duty *duty)
+/* Serves the warp's ring. Its sender counts for the receiver, too. */
+WEFT_FN enum weft_status serve_ring(const struct weft_operation *op,
+                                    const struct weft_internode_dispatch_args *args,
+                                    const struct weft_duty *duty)
 {
     const struct weft_node_routing *routing = &args->dispatch.routing.nodes;
     const struct weft_nodes *nodes = &args->rings.nodes;
-    if (duty->kind == WEFT_DUTY_LOCAL)
-        return WEFT_STATUS_OK;
     const int32_t node = duty->kind == WEFT_DUTY_SEND ? weft_node_after(nodes, duty->hops)
                                                       : weft_node_before(nodes, duty->hops);
     const struct weft_relay out = relay_of(op, args, node, duty->channel, routing->send_tokens);
@@ -292,13 +243,23 @@ WEFT_PROGRAM(internode_dispatch, warp, args)
     if (op.sequence == WEFT_SEQUENCE_FAILED)
         return WEFT_STATUS_FAILED;
     weft_operation_tell(&op);
+    const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 2);
+    const struct weft_own_tokens own =
+        weft_own_tokens(&op, dispatch, duty.num_local, dispatch->exchange.bases);
+    int32_t first = duty.local_idx, num_targets = 0;
+    if (duty.kind == WEFT_DUTY_LOCAL)
+        num_targets = weft_own_prepare(&own, first);
     enum weft_status status = weft_operation_meet(&op);
     if (status != WEFT_STATUS_OK)
         return weft_operation_end(&op, status);
-    const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 2);
-    status = do_duty(&op, args, &duty);
+    if (duty.kind != WEFT_DUTY_LOCAL)
+        status = serve_ring(&op, args, &duty);
+    if (duty.kind != WEFT_DUTY_LOCAL && status == WEFT_STATUS_OK) {
+        first = weft_duty_first_unit(warp, &duty, &own.share);
+        num_targets = weft_own_prepare(&own, first);
+    }
     if (status == WEFT_STATUS_OK)
-        deliver_all_own(&op, args, &duty);
+        weft_own_deliver(&own, first, num_targets);
     weft_complete_outputs(&op, &dispatch->routing);
     status = weft_relay_finish(&op, status);
     if (status == WEFT_STATUS_OK)

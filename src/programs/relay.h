@@ -91,29 +91,21 @@ WEFT_FN struct weft_duty weft_warp_duty(struct weft_warp *warp, const struct wef
     const int32_t idx = weft_launch_warp_idx(warp);
     const int32_t num_rings = (rings->nodes.num_nodes - 1) * rings->num_channels;
     const int32_t num_duties = num_directions * num_rings;
-    const struct weft_duty duty = {idx < num_rings    ? WEFT_DUTY_SEND
-                                   : idx < num_duties ? WEFT_DUTY_RECEIVE
-                                                      : WEFT_DUTY_LOCAL,
-                                   1 + idx % num_rings / rings->num_channels,
-                                   idx % rings->num_channels, idx - num_duties,
-                                   weft_num_launch_warps(warp) - num_duties};
+    struct weft_duty duty = {WEFT_DUTY_LOCAL, 1 + idx % num_rings / rings->num_channels,
+                             idx % rings->num_channels, idx - num_duties,
+                             weft_num_launch_warps(warp) - num_duties};
+    if (idx < num_duties)
+        duty.kind = idx < num_rings ? WEFT_DUTY_SEND : WEFT_DUTY_RECEIVE;
     return duty;
 }
 
-/* Who is free takes the next token. */
-WEFT_FN int32_t weft_duty_next_token(struct weft_warp *warp, const struct weft_duty *duty,
-                                     int32_t *num_taken)
-{
-    const struct weft_share share = {duty->num_local, 1, 0, num_taken};
-    return weft_taken_unit(warp, weft_take_unit(warp, &share));
-}
-
-/* Local warps begin with one each. */
-WEFT_FN int32_t weft_duty_first_token(struct weft_warp *warp, const struct weft_duty *duty,
-                                      int32_t *num_taken)
+/* What the warp begins with: local warps have a unit each, others take one when their ring is
+ * done. */
+WEFT_FN int32_t weft_duty_first_unit(struct weft_warp *warp, const struct weft_duty *duty,
+                                     const struct weft_share *share)
 {
     return duty->kind == WEFT_DUTY_LOCAL ? duty->local_idx
-                                         : weft_duty_next_token(warp, duty, num_taken);
+                                         : weft_taken_unit(warp, weft_take_unit(warp, share));
 }
 
 /* Called by every warp last, with how its own part ended: as weft_operation_finish, if all of the

@@ -31,12 +31,14 @@ struct weft_route {
 };
 enum { WEFT_NO_ROUTE = -1 };
 
-/* Beyond that, of a communicator with several nodes (internode_dispatch.c). A token's node routes are the nodes of
- * its routes, with a slot among the source's tokens for that node, counted like rows. */
-struct weft_relayed_row { /* of another rank's token, at a rank of this node */
-    int32_t rank;         /* WEFT_NO_ROUTE ends the list */
+/* A row of a token, at one of the ranks that get it. */
+struct weft_target {
+    int32_t rank; /* WEFT_NO_ROUTE: none */
     int32_t row;
 };
+
+/* Beyond that, of a communicator with several nodes (internode_dispatch.c). A token's node routes are the nodes of
+ * its routes, with a slot among the source's tokens for that node, counted like rows. */
 struct weft_node_routing {
     int32_t max_tokens;        /* of every rank */
     int32_t max_node_routes;   /* of a token: min(num_topk, num_nodes) */
@@ -48,8 +50,8 @@ struct weft_node_routing {
     int32_t *relay_tokens;     /* [num_nodes] that come from the partner in each node (notify) */
     int32_t *
         relay_base; /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify) */
-    struct weft_relayed_row
-        *relayed_rows; /* [num_nodes][max_tokens][max_relayed_rows] (dispatch) */
+    /* [num_nodes][max_tokens][max_relayed_rows] at ranks of this node, of others' tokens (dispatch) */
+    struct weft_target *relayed_rows;
     /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify */
     int32_t *relayed_by;
 };
@@ -129,41 +131,6 @@ WEFT_FN int32_t weft_node_slot(const struct weft_routing *routing, int32_t num_n
 {
     const int32_t chunk = token / routing->chunk_tokens;
     return routing->nodes.chunk_base[(int64_t)chunk * num_nodes + route.rank] + route.slot;
-}
-
-/* A rank and a row there, in place of the row's address until the rank has told where its rows are. */
-WEFT_FN const void *weft_target(int32_t rank, int32_t row)
-{
-    return (const void *)(uintptr_t)((uint64_t)(uint32_t)rank << 32 | (uint32_t)row);
-}
-WEFT_FN int32_t weft_target_rank(const void *target)
-{
-    return (int32_t)((uint64_t)(uintptr_t)target >> 32);
-}
-WEFT_FN int32_t weft_target_row(const void *target)
-{
-    return (int32_t)(uint32_t)(uintptr_t)target;
-}
-
-enum weft_route_order {
-    WEFT_ROUTES_ASCENDING,
-    WEFT_ROUTES_ROTATED /* tokens begin with different ranks, lest all ranks write to the same one first */
-};
-
-/* The warp's pointers from `targets` on become the token's targets at the ranks of its routes. Returns how many. */
-WEFT_FN int32_t weft_find_targets(struct weft_warp *warp, const struct weft_routing *routing,
-                                  int32_t token, enum weft_route_order order, const void **targets)
-{
-    const struct weft_route *routes = weft_token_routes(routing, token);
-    const int32_t num_routes = weft_num_routes(routing, routes);
-    const int32_t first = order == WEFT_ROUTES_ROTATED && num_routes > 0 ? token % num_routes : 0;
-    weft_warp_sync(warp); /* the previous row's pointers have been used */
-    for (int32_t i = weft_lane_idx(warp); i < num_routes; i += WEFT_WARP_SIZE) {
-        const struct weft_route route =
-            routes[first + i < num_routes ? first + i : first + i - num_routes];
-        targets[i] = weft_target(route.rank, weft_route_row(routing, token, route));
-    }
-    return num_routes;
 }
 
 #endif

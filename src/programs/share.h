@@ -24,17 +24,15 @@ WEFT_FN struct weft_span weft_span_of_row(uint64_t row_bytes, uint64_t begin, ui
 }
 
 struct weft_share {
-    int32_t num_warps; /* of the launch */
+    int32_t num_warps; /* that begin with a unit each */
     int32_t num_parts; /* of each row */
     int32_t num_units;
     int32_t *num_taken; /* beyond the first of every warp; zero before the launch and after it */
 };
 
-WEFT_FN struct weft_share weft_share_rows(struct weft_warp *warp, int32_t num_tokens,
-                                          int32_t *num_taken)
+WEFT_FN struct weft_share weft_share_rows(int32_t num_warps, int32_t num_tokens, int32_t *num_taken)
 {
     enum { MAX_PARTS = 8 };
-    const int32_t num_warps = weft_num_launch_warps(warp);
     int32_t num_parts = num_tokens > 0 ? num_warps / num_tokens : 1;
     num_parts = num_parts < 1 ? 1 : num_parts > MAX_PARTS ? MAX_PARTS : num_parts;
     const struct weft_share share = {num_warps, num_parts, num_tokens * num_parts, num_taken};

@@ -167,16 +167,33 @@ void party_clear_rows(const struct party *party, const struct rows *rows)
     party_clear(rows->src_token, capacity * sizeof(int32_t));
 }
 
+static int32_t plane_elements(const struct shape *shape)
+{
+    return SCENARIO_ROW_ELEMENTS / shape->num_planes;
+}
+
+/* The first element of a row of a plane: the planes follow each other. */
+static float *received_element(const struct shape *shape, const struct rows *rows, int32_t plane,
+                               int32_t row)
+{
+    return rows->x + (plane * shape->capacity + row) * plane_elements(shape);
+}
+
 static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t repeat)
 {
     const struct rows *rows = &party->recv[repeat];
     fill_x(party, round, repeat);
     party_clear_rows(party, rows);
-    const weft_plane plane = {
-        .src = party->x[repeat], .dst = rows->x, .row_bytes = SCENARIO_ROW_BYTES};
+    const int32_t num_planes = party->shape->num_planes;
+    weft_plane planes[2] = {{.src = NULL}};
+    for (int32_t i = 0; i < num_planes; i++)
+        planes[i] = (weft_plane){.src = party->x[repeat] + i * plane_elements(party->shape),
+                                 .dst = received_element(party->shape, rows, i, 0),
+                                 .row_bytes = SCENARIO_ROW_BYTES / (uint64_t)num_planes,
+                                 .src_stride_bytes = SCENARIO_ROW_BYTES};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
-    args.num_planes = 1;
-    args.planes = &plane;
+    args.num_planes = num_planes;
+    args.planes = planes;
     args.capacity = party->shape->capacity;
     args.topk_idx = party->topk_idx;
     args.topk_weights = party->weights;
@@ -206,10 +223,24 @@ static void check_choices(struct party *party, int32_t round, const struct rows 
     }
 }
 
+static void check_row(struct party *party, const struct rows *rows, int32_t row, int32_t round,
+                      int32_t repeat, struct token token)
+{
+    const struct shape *shape = party->shape;
+    for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS && shape->num_planes > 0; i++) {
+        const int32_t plane = i / plane_elements(shape), at = i % plane_elements(shape);
+        party_expect(party, "row element", row * SCENARIO_ROW_ELEMENTS + i,
+                     received_element(shape, rows, plane, row)[at],
+                     shape_element(round, repeat, token.source, token.index, i));
+    }
+}
+
 static void host_reads_rows(const struct party *party, const struct rows *rows, int32_t num_rows)
 {
     const size_t choice_bytes = (size_t)party->shape->num_topk * sizeof(int32_t);
-    weft__sim_host_reads(rows->x, (size_t)num_rows * SCENARIO_ROW_BYTES);
+    for (int32_t i = 0; i < party->shape->num_planes; i++)
+        weft__sim_host_reads(received_element(party->shape, rows, i, 0),
+                             (size_t)(num_rows * plane_elements(party->shape)) * sizeof(float));
     weft__sim_host_reads(rows->topk_idx, (size_t)party->shape->capacity * choice_bytes);
     weft__sim_host_reads(rows->weights, (size_t)num_rows * choice_bytes);
     weft__sim_host_reads(rows->src_token, (size_t)num_rows * sizeof(int32_t));
@@ -224,10 +255,7 @@ static void check_rows(struct party *party, int32_t round, int32_t repeat)
         for (int32_t token = 0; token < shape->num_tokens[round][source]; token++) {
             if (!shape_goes_to(shape, round, source, token, party->rank))
                 continue;
-            for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS; i++)
-                party_expect(party, "row element", row * SCENARIO_ROW_ELEMENTS + i,
-                             rows->x[row * SCENARIO_ROW_ELEMENTS + i],
-                             shape_element(round, repeat, source, token, i));
+            check_row(party, rows, row, round, repeat, (struct token){source, token});
             check_choices(party, round, rows, row, (struct token){source, token});
             party_expect(party, "recv_src_token", row, rows->src_token[row], token);
             row++;

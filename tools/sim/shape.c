@@ -237,6 +237,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
         }
     }
     set_capacity(shape);
+    shape->num_planes = draw(&rng, 0, 2);
     if (scenario_is_collective(request->op))
         draw_calls(shape, &rng, request);
 }

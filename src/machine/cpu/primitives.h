@@ -22,6 +22,7 @@ struct weft_warp {
     struct weft__cpu_block *block;
     struct weft__cpu_launch *launch;
     const void *pointers[WEFT_WARP_POINTERS];
+    uint64_t shared[WEFT_WARP_SHARED_BYTES / sizeof(uint64_t)];
 };
 
 /* launch.c */
@@ -148,6 +149,11 @@ WEFT_FN int32_t weft_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *
 WEFT_FN void *weft_block_shared(struct weft_warp *warp)
 {
     return weft__cpu_block_shared(warp);
+}
+
+WEFT_FN void *weft_warp_shared(struct weft_warp *warp)
+{
+    return warp->shared;
 }
 
 WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)

@@ -16,7 +16,7 @@ enum { WEFT__CUDA_MAX_WARPS = 16 };
 /* Shared memory: of a block's own, at most; and of each warp, beside its slot for bulk copies. */
 enum {
     WEFT__CUDA_BLOCK_BYTES = WEFT_BLOCK_SHARED_BYTES + 1024,
-    WEFT__CUDA_WARP_BYTES = (WEFT_WARP_POINTERS * 8 + 127) / 128 * 128
+    WEFT__CUDA_WARP_BYTES = (WEFT_WARP_POINTERS * 8 + WEFT_WARP_SHARED_BYTES + 127) / 128 * 128
 };
 
 /* Of waits that take long. */

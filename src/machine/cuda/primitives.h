@@ -30,6 +30,7 @@ struct weft__cuda_block { /* in shared memory */
 /* Each warp's part of the dynamic shared memory. */
 struct weft__cuda_warp_memory {
     const void *pointers[WEFT_WARP_POINTERS];
+    __align__(8) char shared[WEFT_WARP_SHARED_BYTES];
     __align__(128) char slot[]; /* of bulk copies: launch->copy_slot_bytes */
 };
 
@@ -154,6 +155,11 @@ WEFT_FN int32_t weft_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *
 WEFT_FN void *weft_block_shared(struct weft_warp *warp)
 {
     return warp->block->shared;
+}
+
+WEFT_FN void *weft_warp_shared(struct weft_warp *warp)
+{
+    return warp->memory->shared;
 }
 
 WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)

@@ -37,6 +37,7 @@ static void release(struct sim_launch *launch)
     const int32_t num_warps = launch->request->grid.num_blocks * launch->request->grid.num_warps;
     for (int32_t i = 0; launch->warps != NULL && launch->blocks != NULL && i < num_warps; i++) {
         sim_shadow_forget(launch->warps[i].pointers, sizeof launch->warps[i].pointers);
+        sim_shadow_forget(launch->warps[i].shared, sizeof launch->warps[i].shared);
         sim_shadow_forget(launch->warps[i].block->shared, sizeof launch->warps[i].block->shared);
     }
     sim_free(launch->blocks);

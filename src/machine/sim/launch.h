@@ -28,6 +28,7 @@ struct weft__sim_warp {
     struct sim_meeting ballot;
     struct sim_meeting put;
     const void *pointers[WEFT_WARP_POINTERS];
+    _Alignas(8) char shared[WEFT_WARP_SHARED_BYTES];
     uint64_t words[2]; /* that lane 0 has taken */
 };
 

@@ -108,6 +108,11 @@ void *weft__sim_block_shared(struct weft_warp *warp)
     return warp->shared->block->shared;
 }
 
+void *weft__sim_warp_shared(struct weft_warp *warp)
+{
+    return warp->shared->shared;
+}
+
 const void **weft__sim_warp_pointers(struct weft_warp *warp)
 {
     return warp->shared->pointers;

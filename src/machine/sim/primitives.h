@@ -39,6 +39,7 @@ uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate);
 uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value);
 int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total);
 void *weft__sim_block_shared(struct weft_warp *warp);
+void *weft__sim_warp_shared(struct weft_warp *warp);
 const void **weft__sim_warp_pointers(struct weft_warp *warp);
 uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
@@ -134,6 +135,7 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
 #define weft_max_u32(warp, value)           weft__sim_max_u32(warp, value)
 #define weft_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
 #define weft_block_shared(warp)             weft__sim_block_shared(warp)
+#define weft_warp_shared(warp)              weft__sim_warp_shared(warp)
 #define weft_warp_pointers(warp)            weft__sim_warp_pointers(warp)
 #define weft_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
 #define weft_admit_next(warp)               ((void)(warp))
