@@ -130,3 +130,30 @@ struct weft__grid weft__coll_grid(const struct weft__coll_call *call, const stru
         grid.num_blocks = coll->area.exchange.max_blocks;
     return grid;
 }
+
+struct weft__grid weft__coll_tensor_grid(const struct weft__coll_call *call,
+                                         enum weft__work_kind kind)
+{
+    const struct weft__work work = {kind, 0, call->coll->chunk_bytes};
+    return weft__coll_grid(call, &work);
+}
+
+void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS])
+{
+    const struct weft__coll_call any = {.coll = coll};
+    blocks[WEFT__WORK_PULL_TENSOR] =
+        weft__coll_tensor_grid(&any, WEFT__WORK_PULL_TENSOR).num_blocks;
+    blocks[WEFT__WORK_PUSH_TENSOR] =
+        weft__coll_tensor_grid(&any, WEFT__WORK_PUSH_TENSOR).num_blocks;
+}
+
+struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
+                                          weft_algorithm algorithm, uint64_t num_bytes)
+{
+    const uint64_t kind = (uint64_t)algorithm << WEFT_CALL_ALGORITHM_BIT |
+                          (uint64_t)call->collective << WEFT_CALL_OPERATION_BIT |
+                          (uint64_t)call->dtype << WEFT_CALL_DTYPE_BIT |
+                          (uint64_t)call->op << WEFT_CALL_OP_BIT |
+                          (uint64_t)call->root << WEFT_CALL_ROOT_BIT;
+    return (struct weft_call_header){.call = {kind, num_bytes}};
+}

@@ -86,13 +86,20 @@ uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes);
 struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
                                   const struct weft__work *work);
 
+/* The grid of a direct program. */
+struct weft__grid weft__coll_tensor_grid(const struct weft__coll_call *call,
+                                         enum weft__work_kind kind);
+/* How many blocks direct programs would have here, by their kind of work. */
+void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
+/* What the ranks tell each other of the call, of which num_bytes go between two ranks. */
+struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
+                                          weft_algorithm algorithm, uint64_t num_bytes);
+
 /* packets.c */
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
 weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
                                         const struct weft_exchanged_rows *rows);
-struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
-                                          weft_algorithm algorithm, uint64_t num_bytes);
 
 /* direct.c: with inputs and outputs at places that all ranks reach (programs/window.h). */
 struct weft__coll_places {
@@ -103,7 +110,6 @@ struct weft__coll_places {
 /* How many bytes of a row of row_bytes a warp takes at a time: so many chunks as programs can count. */
 uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes);
 uint64_t weft__coll_longest_row(const struct weft_span *rows, int32_t num_rows);
-void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,
                                      weft_algorithm algorithm);
@@ -112,9 +118,10 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft_exchanged_rows *rows);
 
 /* staging.c: what weft__coll_direct_* do, with memory that peers cannot access, too. */
-weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_algorithm algorithm);
-weft_result weft__coll_staged_push(const struct weft__coll_call *call,
-                                   const struct weft_exchanged_rows *rows);
+weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call,
+                                       weft_algorithm algorithm);
+weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
+                                     const struct weft_exchanged_rows *rows);
 
 /* capture.c: semantics in weft.h */
 weft_result weft__capture_begin(weft_coll *coll, weft_capture **capture);

@@ -38,24 +38,11 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
     return direct;
 }
 
-static struct weft__grid choose_grid(const struct weft__coll_call *call, enum weft__work_kind kind)
-{
-    const struct weft__work work = {kind, 0, call->coll->chunk_bytes};
-    return weft__coll_grid(call, &work);
-}
-
-void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS])
-{
-    const struct weft__coll_call any = {.coll = coll};
-    blocks[WEFT__WORK_PULL_TENSOR] = choose_grid(&any, WEFT__WORK_PULL_TENSOR).num_blocks;
-    blocks[WEFT__WORK_PUSH_TENSOR] = choose_grid(&any, WEFT__WORK_PUSH_TENSOR).num_blocks;
-}
-
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
                           enum weft__work_kind kind, const void *args, size_t args_bytes)
 {
     weft_coll *coll = call->coll;
-    struct weft__grid grid = choose_grid(call, kind);
+    struct weft__grid grid = weft__coll_tensor_grid(call, kind);
     if (call->num_blocks == 0) /* else the table, or the config, makes them the same on all ranks */
         grid.num_blocks = coll->direct_blocks[kind];
     weft__coll_note(call, program);

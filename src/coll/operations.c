@@ -8,7 +8,7 @@ static weft_result reduce(const struct weft__coll_call *call, weft_algorithm alg
         return weft__coll_packets_reduce(call);
     if (algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
         return weft__coll_packets_two_step(call);
-    return weft__coll_staged_reduce(call, algorithm);
+    return weft__coll_reduce_anywhere(call, algorithm);
 }
 
 static weft_result exchange(const struct weft__coll_call *call,
@@ -16,7 +16,7 @@ static weft_result exchange(const struct weft__coll_call *call,
 {
     if (algorithm == WEFT_ALGORITHM_ONESHOT)
         return weft__coll_packets_exchange(call, rows);
-    return weft__coll_staged_push(call, rows);
+    return weft__coll_push_anywhere(call, rows);
 }
 
 /* What all-gather, all-to-all and broadcast send where; other ranks than the root broadcast

@@ -5,17 +5,6 @@
 #include "programs/packet_reduce.h"
 #include "programs/packet_two_step.h"
 
-struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
-                                          weft_algorithm algorithm, uint64_t num_bytes)
-{
-    const uint64_t kind = (uint64_t)algorithm << WEFT_CALL_ALGORITHM_BIT |
-                          (uint64_t)call->collective << WEFT_CALL_OPERATION_BIT |
-                          (uint64_t)call->dtype << WEFT_CALL_DTYPE_BIT |
-                          (uint64_t)call->op << WEFT_CALL_OP_BIT |
-                          (uint64_t)call->root << WEFT_CALL_ROOT_BIT;
-    return (struct weft_call_header){.call = {kind, num_bytes}};
-}
-
 static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
                           uint64_t row_bytes, const void *args, size_t args_bytes)
 {

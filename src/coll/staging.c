@@ -99,7 +99,7 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
     return launch_copies(call, &after);
 }
 
-weft_result weft__coll_staged_reduce(const struct weft__coll_call *call, weft_algorithm algorithm)
+weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm)
 {
     const struct reduced_arrays arrays = find_arrays(call, algorithm);
     const uint64_t most =
@@ -164,8 +164,8 @@ static weft_result push_piece(const struct weft__coll_call *call,
     return launch_copies(call, &after);
 }
 
-weft_result weft__coll_staged_push(const struct weft__coll_call *call,
-                                   const struct weft_exchanged_rows *rows)
+weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
+                                     const struct weft_exchanged_rows *rows)
 {
     const weft_coll *coll = call->coll;
     struct weft__coll_places places = {.out = call->recv};
