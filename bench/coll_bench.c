@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times weft_all_reduce on machine cpu, and prints a JSON line per size.
+ * Times weft_coll_all_reduce on machine cpu, and prints a JSON line per size.
  *
  *     weft run -n 4 --no-prefix -- coll_bench
  *
@@ -132,7 +132,7 @@ static weft_result run_sizes(struct bench *bench)
 int main(int argc, char **argv)
 {
     struct bench bench = {0};
-    coll_bench_options_parse(&bench.options, "weft_all_reduce on machine cpu.", argc, argv);
+    coll_bench_options_parse(&bench.options, "weft_coll_all_reduce on machine cpu.", argc, argv);
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.machine = WEFT_MACHINE_CPU;
     if (weft_comm_create_from_env(&config, &bench.comm) != WEFT_OK) {

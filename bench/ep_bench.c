@@ -161,7 +161,7 @@ static weft_result measure_rail(struct bench *bench)
     enum { DISPATCH, COMBINE, NUM_STEPS };
     step_fn *const steps[NUM_STEPS] = {bench_dispatch_rows, bench_combine};
     struct figures us[NUM_STEPS];
-    weft_net_info before = {0}, after = {0};
+    weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
     const double node_bytes = (double)bench->plan.row_bytes * bench->plan.num_tokens *
                               bench->num_ranks / bench->num_nodes;
     TRY(weft_net_query(bench->comm, &before));

@@ -41,15 +41,15 @@ static weft_result alloc_buffers(struct bench *bench)
     if (bench->peer_recv == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
     for (int32_t rank = 0; rank < plan->num_ranks; rank++)
-        bench->peer_recv[rank] = weft_ptr(bench->comm, bench->recv, rank);
+        bench->peer_recv[rank] = weft_heap_ptr(bench->comm, bench->recv, rank);
     return WEFT_OK;
 }
 
 static weft_result make_plan(struct bench *bench)
 {
     const struct bench_options *options = &bench->options;
-    weft_team_info node;
-    TRY(weft_comm_team(bench->comm, WEFT_TEAM_LOCAL, &node));
+    weft_team_info node = WEFT_INIT(weft_team_info);
+    TRY(weft_team_query(bench->comm, WEFT_TEAM_LOCAL, &node));
     bench->num_nodes = node.num_teams;
     const int result =
         options->measure == MEASURE_RAIL
@@ -103,8 +103,10 @@ weft_result bench_route(struct bench *bench)
 
 static weft_result dispatch(struct bench *bench, weft_ep_dispatch_args args)
 {
-    const weft_plane plane = {
-        .src = bench->x, .dst = bench->recv, .row_bytes = bench->plan.row_bytes};
+    const weft_plane plane = {.size = sizeof(weft_plane),
+                              .src = bench->x,
+                              .dst = bench->recv,
+                              .row_bytes = bench->plan.row_bytes};
     args.num_planes = 1;
     args.planes = &plane;
     args.capacity = bench->capacity;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Times MPI_Allreduce of Open MPI as coll_bench times weft_all_reduce, and prints a JSON line per size.
+/* Times MPI_Allreduce of Open MPI as coll_bench times weft_coll_all_reduce, and prints a JSON line per size.
  * An iteration is several calls in a row, from the first rank's start to the last rank's end. */
 #include <mpi.h>
 #include <stdio.h>

@@ -28,7 +28,7 @@ static void stamp(void *argument)
 
 weft_result spans_begin(struct spans *spans, int32_t i, weft_comm *comm, weft_stream *stream)
 {
-    const weft_result result = weft_barrier(comm, stream);
+    const weft_result result = weft_comm_barrier(comm, stream);
     return result != WEFT_OK ? result : weft_stream_call(stream, stamp, &spans->starts[i]);
 }
 

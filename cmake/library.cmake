@@ -33,7 +33,7 @@ set(symbol_map ${PROJECT_SOURCE_DIR}/src/weft.map)
 target_link_options(weft PRIVATE -Wl,--version-script=${symbol_map})
 set_target_properties(weft PROPERTIES
   VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} # while the major version is 0
   LINK_DEPENDS ${symbol_map})
 
 weft_add_library(weft_static STATIC)

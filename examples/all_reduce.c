@@ -24,7 +24,10 @@ static void sum_in(void *vector, weft_comm *comm, weft_coll *coll, weft_stream *
     for (int i = 0; i < COUNT; i++)
         values[i] = (float)((rank + 1) * (i % 100));
     CHECK(weft_memory_copy(comm, vector, values, sizeof values));
-    CHECK(weft_all_reduce(coll, vector, vector, COUNT, WEFT_FP32, WEFT_SUM, stream));
+    CHECK(weft_coll_all_reduce(coll,
+                               WEFT_ARGS(weft_coll_args, .send = vector, .recv = vector,
+                                         .count = COUNT, .dtype = WEFT_FP32, .op = WEFT_SUM),
+                               stream));
     CHECK(weft_stream_synchronize(stream));
     CHECK(weft_memory_copy(comm, values, vector, sizeof values));
     const int32_t sum_of_factors = num_ranks * (num_ranks + 1) / 2;
@@ -54,12 +57,12 @@ int main(void)
     void *own;
     int32_t is_direct;
     CHECK(weft_memory_alloc(comm, COUNT * sizeof(float), &own));
-    CHECK(weft_register(comm, own, COUNT * sizeof(float), &is_direct));
+    CHECK(weft_memory_register(comm, own, COUNT * sizeof(float), &is_direct));
     sum_in(own, comm, coll, stream);
     printf("rank %d: both sums are right; registered memory is %s\n", weft_comm_rank(comm),
            is_direct ? "reached where it is" : "staged");
 
-    CHECK(weft_unregister(comm, own));
+    CHECK(weft_memory_unregister(comm, own));
     CHECK(weft_memory_free(comm, own));
     CHECK(weft_heap_free(comm, in_heap));
     CHECK(weft_stream_destroy(stream));

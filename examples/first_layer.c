@@ -27,7 +27,8 @@ static weft_result layer(weft_ep_handle *handle, const int32_t *topk_idx, const 
     CHECK(weft_ep_layout(handle, &layout, stream)); /* which token goes to which rank */
     CHECK(weft_ep_notify(handle, stream));          /* and to which row there */
 
-    weft_plane plane = {.src = x, .dst = rows, .row_bytes = HIDDEN * sizeof *x};
+    weft_plane plane = {
+        .size = sizeof plane, .src = x, .dst = rows, .row_bytes = HIDDEN * sizeof *x};
     weft_ep_dispatch_args dispatch = {
         .size = sizeof dispatch, .planes = &plane, .num_planes = 1, .capacity = max_rows};
     CHECK(weft_ep_dispatch(handle, &dispatch, stream)); /* each row is at the ranks that need it */

@@ -1,47 +1,74 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft: carries the tokens of mixture-of-experts layers to their experts on other ranks
- * and back, and sums tensors across ranks.
+ * weft carries the tokens of mixture-of-experts layers to their experts on other ranks and back,
+ * and sums, gathers and exchanges tensors across ranks.
  *
- * Conventions that hold for every function:
+ * These rules hold for every function; the functions' own comments do not repeat them.
  *
- * - Result. Functions return WEFT_OK or a negative weft_result. Outputs are written only on
- *   WEFT_OK. weft_last_error() then tells, for the calling thread, the argument, its value
- *   and what is allowed, or the rank that failed. Nothing here ends the process or hangs:
- *   every wait has a deadline (weft_comm_config.timeout_ms) and ends early when a rank dies.
- * - Config structs open with `size`: set it to sizeof the struct (WEFT_INIT does). Fields are
- *   only ever appended; zero means "the library chooses"; a shorter struct is extended with
- *   zeros; a longer one is accepted if the tail unknown to the library is zero.
- * - Collective functions are called by every rank of the communicator in the same order. Those of the host fail with
- *   WEFT_ERROR_MISMATCH, which names both calls, on all ranks where ranks call different ones; and with the error of
- *   a rank that has no memory for its part, or whose part fails otherwise. Then nothing has been done, and the
- *   communicator goes on. A rank that is refused for its arguments alone has called nothing.
- * - Stream functions check their arguments, enqueue, and return; they act in stream order.
- *   Operations of one weft_ep (and the barriers of one communicator) are ordered among each
- *   other also when they are given different streams, and every rank must issue them in the
- *   same order. Pointers given to them must stay valid until the operation has finished.
- * - Ranks, experts and tokens are counted from 0. Sizes named *_bytes are bytes, all others
- *   are elements or rows. Null pointers are legal where the size they belong to is 0.
- * - "[n][k]" is a dense row-major array. "In the heap" means in memory from weft_heap_alloc or
- *   weft_arena_alloc of the same communicator; other memory that operations are given is any that
- *   the communicator's machine can access: on cpu all memory of the process, on cuda memory of the
- *   device, or of the host if it is pinned or managed (from cudaMalloc, PyTorch, weft_memory_alloc,
- *   ...). What weft tells the host itself (configs, counts, messages) is memory of the host.
- * - What a call writes shares no byte with anything else that it is given, nor do two of its
- *   outputs, but for the in-place forms that a function names: WEFT_ERROR_INVALID_ARGUMENT names
- *   both arguments. Inputs may overlap each other. A rank checks its own arguments; memory of other
- *   ranks (weft_ptr) that it gives as input the caller keeps apart from what they receive.
- * - Objects end in any order. Destroying one waits for its own operations that are still queued, each
- *   of which has a deadline, then destroys what was made from it: a communicator ends its weft_coll,
- *   weft_ep, handles, captures, arenas and memory; streams, events, graphs and splits outlive it.
- *   NULL, and what is no object, or no longer, is WEFT_ERROR_INVALID_ARGUMENT in every call, unless
- *   a new object of its kind is at its address by then; what a getter returns then, it says.
- * - Thread safety: objects may be used from several threads, one call at a time per object. A
+ * - Names. A function is called weft_<subject>_<verb>; the first argument is the subject, or the
+ *   communicator that the subject belongs to: weft_coll_all_reduce(coll, ...).
+ * - Results. Functions return WEFT_OK or a negative weft_result and write outputs only on WEFT_OK.
+ *   weft_last_error() then tells, for the calling thread, the argument, its value and what is
+ *   allowed, or the rank that failed. Functions that return a value say what they return instead.
+ *   Nothing ends the process or hangs: every wait has a deadline (weft_comm_config.timeout_ms) and
+ *   ends early when a rank dies.
+ * - Structs. Every struct opens with `size`, which the caller sets to sizeof the struct, in inputs
+ *   and outputs alike; the caller sets all other fields of inputs, to zero what it does not use.
+ *   Later versions append fields. The library reads and writes only fields that lie within `size`;
+ *   it refuses a size below that of version 0.2, and an input whose fields it does not know are
+ *   not zero. In an array of structs all elements have the same size. WEFT_INIT is a convenience;
+ *   no macro is needed to call anything. (weft_unique_id alone has no size: it is a plain value.)
+ * - Zero. In inputs, zero or NULL means "not given": the library chooses, or does without.
+ * - Types. Bytes are uint64_t. Ranks, experts, tokens, rows and settings are int32_t. Elements of
+ *   arrays, and sums over all ranks, are int64_t. Enums have 32 bits and fixed values; values that
+ *   are free today may get a meaning later. Names tell units: *_bytes, *_ms, *_us.
+ * - Arrays. "[n][k]" is a dense row-major array. Pointers may be NULL where the size is 0. Ranks,
+ *   experts, tokens and rows count from 0. R is the number of ranks.
+ * - Collective functions are called by every rank of the communicator in the same order. A rank
+ *   that is refused for its own arguments has called nothing. Those that run on the host fail on
+ *   all ranks: with WEFT_ERROR_MISMATCH, which names both calls, where ranks call different ones,
+ *   and with the error of the rank whose part failed. Then nothing was done and the communicator
+ *   goes on.
+ * - Stream operations take (object, arguments, stream): they check the arguments, copy the struct,
+ *   enqueue and return; they act in stream order. What the struct points to must stay valid until
+ *   the operation has finished, except arrays marked "copied". Operations of one weft_coll or
+ *   weft_ep, and the barriers of one communicator, never overlap each other, also on different
+ *   streams, and every rank issues them in the same order. After an error that the host found, the
+ *   operation is not enqueued; what fails later is the communicator's failure, and
+ *   weft_stream_synchronize returns it.
+ * - Memory. "In the heap" means from weft_heap_alloc or weft_arena_alloc of the same communicator.
+ *   Other memory that operations get is any that the communicator's machine can access: on cpu all
+ *   memory of the process; on cuda memory of the device, or of the host if it is pinned or managed
+ *   (from cudaMalloc, PyTorch, weft_memory_alloc, ...). Structs, and arrays that the host reads
+ *   (counts, placements, names), are memory of the host.
+ * - Overlap. What a call writes shares no byte with anything else that it is given, nor do two of
+ *   its outputs, except in the in-place forms that a function names: WEFT_ERROR_INVALID_ARGUMENT
+ *   names both arguments. Inputs may overlap each other. A rank checks its own arguments; the
+ *   caller keeps memory of other ranks (weft_heap_ptr) apart from what they receive.
+ * - Ownership. The caller owns what it creates and passes; weft keeps no pointer of the caller's
+ *   after a call, or after the operation, has finished. Objects end in any order. Destroying one
+ *   waits for its own operations that are still queued, each of which has a deadline, then destroys
+ *   what was made from it: a communicator ends its weft_coll, weft_ep, handles, records, arenas and
+ *   memory; streams, events, graphs and splits outlive it. NULL, and what is no object or no
+ *   longer one, is WEFT_ERROR_INVALID_ARGUMENT, unless a new object of its kind has its address.
+ * - Threads. Any thread may make any call. An object is in one call at a time: a call uses every
+ *   object that it is given, the stream too. Collective calls on the host, and those that create or
+ *   destroy, use the communicator of their object as well; others do not, so that threads drive
+ *   different objects of one communicator at the same time. weft_comm_abort, weft_comm_status and
+ *   the getters (const arguments) may be called beside anything but the end of their object. A
  *   child of fork must not use, or destroy, objects made before the fork.
+ *
+ * ABI. Within one minor version (0.2.x) and, from 1.0 on, within one major version, programs run
+ * with every later library: nothing is removed, no value changes, structs only grow. The shared
+ * library's name (libweft.so.0.2) and the version of its symbols (WEFT_0.2) say which one it is;
+ * weft_version() tells a binding that has loaded it.
  *
  * Semantics marked [DeepEP 1.x] follow section 1.x of the DeepEP V1 `Buffer` behaviour
  * (get_dispatch_layout 1.5, dispatch 1.6, combine 1.7), with these limits lifted: any number
  * of ranks, any row size, top-k up to 64, any expert placement, empty ranks.
+ *
+ * Comments marked "Example" are complete C11 and C++17; the tests compile and run them. `comm` is a
+ * communicator and CHECK handles errors.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -54,37 +81,49 @@ extern "C" {
 #endif
 
 #define WEFT_VERSION_MAJOR 0
-#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_MINOR 2
 #define WEFT_VERSION_PATCH 0
 
-#define WEFT_MAX_TOPK   64 /* experts a token may choose */
-#define WEFT_MAX_PLANES 8  /* arrays a token's payload may consist of */
+/* Marks what the shared library exports. */
+#if defined(__GNUC__)
+#define WEFT_API __attribute__((visibility("default")))
+#else
+#define WEFT_API
+#endif
 
-/* Zero-initialises a config struct and sets its size: weft_ep_config c = WEFT_INIT(weft_ep_config); */
+#define WEFT_MAX_TOPK       64 /* experts that a token may choose */
+#define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
+#define WEFT_COLL_MAX_RANKS 32 /* ranks of a weft_coll */
+
+/* A struct with its size set and zeros: weft_ep_config c = WEFT_INIT(weft_ep_config); */
 #ifdef __cplusplus
 #define WEFT_INIT(type)                                                                            \
     ([] {                                                                                          \
-        type config_{};                                                                            \
-        config_.size = sizeof(type);                                                               \
-        return config_;                                                                            \
+        type init_{};                                                                              \
+        init_.size = sizeof(type);                                                                 \
+        return init_;                                                                              \
     }())
 #else
 #define WEFT_INIT(type)                                                                            \
     {                                                                                              \
         .size = sizeof(type)                                                                       \
     }
+/* The same with fields, as an argument, in C: WEFT_ARGS(weft_coll_args, .send = x, .count = 1). */
+#define WEFT_ARGS(type, ...) (&(const type){.size = sizeof(type), __VA_ARGS__})
 #endif
 
-/* Types of elements. Integers are two's complement; FP8 is e4m3 without infinities, as OCP defines it. */
+/* Types of elements. Integers are two's complement; FP8 is e4m3 without infinities, as OCP defines
+ * it. Formats of several elements (quantised blocks) will have values from 64 on. */
 typedef enum weft_dtype {
-    WEFT_INT32 = 0,
-    WEFT_INT64 = 1,
-    WEFT_BF16 = 2,
-    WEFT_FP16 = 3,
-    WEFT_FP32 = 4,
-    WEFT_FP64 = 5,
-    WEFT_UINT8 = 6,
-    WEFT_FP8_E4M3 = 7
+    WEFT_DTYPE_NONE = 0, /* not given */
+    WEFT_INT32 = 1,
+    WEFT_INT64 = 2,
+    WEFT_BF16 = 3,
+    WEFT_FP16 = 4,
+    WEFT_FP32 = 5,
+    WEFT_FP64 = 6,
+    WEFT_UINT8 = 7,
+    WEFT_FP8_E4M3 = 8
 } weft_dtype;
 
 typedef enum weft_reduce_op {
@@ -105,17 +144,18 @@ typedef enum weft_result {
     WEFT_ERROR_RANK_FAILED = -6, /* a rank died, or the rendezvous; the message names it */
     WEFT_ERROR_ABORTED = -7,     /* weft_comm_abort was called on some rank */
     WEFT_ERROR_MISMATCH = -8,    /* ranks called with arguments that do not fit together */
-    WEFT_ERROR_CAPACITY =
-        -9 /* more rows arrived than the output could hold; the rest was dropped */
+    WEFT_ERROR_CAPACITY = -9     /* more rows arrived than the output could hold; the rest was
+                                    dropped */
 } weft_result;
 
-/* The library's version as major * 10000 + minor * 100 + patch. */
-uint32_t weft_version(void);
+/* The library's version as major * 10000 + minor * 100 + patch. A binding made for 0.2 accepts
+ * 200..299. */
+WEFT_API uint32_t weft_version(void);
 /* One line that says what `result` means; never NULL. */
-const char *weft_result_string(weft_result result);
+WEFT_API const char *weft_result_string(weft_result result);
 /* The detailed message of the calling thread's last failed call; "" if none. Valid until that
  * thread's next failing call. */
-const char *weft_last_error(void);
+WEFT_API const char *weft_last_error(void);
 
 /* ---------------------------------------------------------------- communicators and ranks */
 
@@ -132,8 +172,8 @@ typedef struct weft_unique_id {
 typedef enum weft_machine {
     WEFT_MACHINE_AUTO = 0, /* WEFT_MACHINE, or cuda where it can be used, else cpu */
     WEFT_MACHINE_CPU = 1,  /* threads of this process; memory of the host */
-    /* An NVIDIA GPU: WEFT_CUDA_DEVICE, else that of the calling thread's current CUDA context, else the
-     * ranks of a host take its devices in turn. */
+    /* An NVIDIA GPU: WEFT_CUDA_DEVICE, else that of the calling thread's current CUDA context, else
+     * the ranks of a host take its devices in turn. */
     WEFT_MACHINE_CUDA = 2
 } weft_machine;
 
@@ -141,76 +181,108 @@ typedef struct weft_comm_config {
     size_t size;
     /* Heap memory committed at creation, per rank; 0: 1 MiB. It grows on demand. */
     uint64_t heap_bytes;
-    /* Address range reserved per rank, the limit of growth; 0: the memory of the host or the device.
-     * Where GPUs can share memory by CUDA IPC only, all of it is committed at once (0: a sixteenth of
-     * the device) and goes when its rank does: nobody may use the heap of a rank that has left. */
+    /* Address range reserved per rank, the limit of growth; 0: the memory of the host or the
+     * device. Where GPUs can share memory by CUDA IPC only, all of it is committed at once (0: a
+     * sixteenth of the device) and goes when its rank does: nobody may use the heap of a rank
+     * that has left. */
     uint64_t heap_max_bytes;
     uint32_t timeout_ms;  /* deadline of every wait for another rank; 0: WEFT_TIMEOUT_MS or 30000 */
     int32_t num_nodes;    /* declares that many virtual nodes of consecutive ranks, whose memory is
-                                mapped within the node only; 0: WEFT_NODES, or one node per host; of a
-                                split: its parent's nodes. Must divide the number of ranks */
+                             mapped within the node only; 0: WEFT_NODES, or one node per host; of a
+                             split: its parent's nodes. Must divide the number of ranks */
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
+    int32_t reserved;     /* 0 */
 } weft_comm_config;
 
 /* Makes an id and starts, in this process, the rendezvous that serves it; it runs until the
  * process ends. The environment variable WEFT_ADDR sets the address it listens on (127.0.0.1). */
-weft_result weft_unique_id_create(weft_unique_id *id);
+WEFT_API weft_result weft_unique_id_create(weft_unique_id *id);
 
-/* The id of a rendezvous whose place has been agreed on: ranks of several hosts make it from the same three
- * arguments, so that nothing has to be copied to them. address is that of the host that serves it (a name or a
- * number), as the others know it, port 1..65535; secret is 32 hexadecimal digits, random and of this job
- * alone: who knows them can join. */
-weft_result weft_unique_id_at(const char *address, int32_t port, const char *secret,
-                              weft_unique_id *id);
-/* Starts the rendezvous of an id of weft_unique_id_at, as weft_unique_id_create does. It listens on the id's
- * address and port alone. */
-weft_result weft_rendezvous_serve(const weft_unique_id *id);
-/* How many ranks, those of split communicators counted again, are connected to the rendezvous of `id` that
- * this process serves; -1 if it serves none. Without it they have no failure detector: a process that serves
- * others ends after the last of them has gone. */
-int32_t weft_rendezvous_num_ranks(const weft_unique_id *id);
+/* The id of a rendezvous whose place has been agreed on: ranks of several hosts make it from the
+ * same three arguments, so that nothing has to be copied to them. address is that of the host that
+ * serves it (a name or a number), as the others know it, port 1..65535; secret is 32 hexadecimal
+ * digits, random and of this job alone: who knows them can join. */
+WEFT_API weft_result weft_unique_id_at(const char *address, int32_t port, const char *secret,
+                                       weft_unique_id *id);
+/* Starts the rendezvous of an id of weft_unique_id_at, as weft_unique_id_create does. It listens on
+ * the id's address and port alone. */
+WEFT_API weft_result weft_rendezvous_serve(const weft_unique_id *id);
+/* How many ranks, those of split communicators counted again, are connected to the rendezvous of
+ * `id` that this process serves; -1 if it serves none. Without it they have no failure detector: a
+ * process that serves others ends after the last of them has gone. */
+WEFT_API int32_t weft_rendezvous_num_ranks(const weft_unique_id *id);
 
 /* Collective over the `num_ranks` ranks that share `id`. config may be NULL. Returns when all
  * ranks have met; fails with WEFT_ERROR_TIMEOUT naming the ranks that did not come, and with
  * WEFT_ERROR_MISMATCH when ranks disagree on num_ranks or num_nodes, or two claim one number. */
-weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
-                             const weft_comm_config *config, weft_comm **comm);
+WEFT_API weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
+                                      const weft_comm_config *config, weft_comm **comm);
 
 /* The same with rank, number of ranks and meeting point from the launcher's environment. Read,
  * first match wins: weft run (WEFT_ID, WEFT_RANK, WEFT_WORLD_SIZE), torchrun (RANK,
  * WORLD_SIZE, MASTER_ADDR, MASTER_PORT: rank 0 listens on the next port), Open MPI
  * (OMPI_COMM_WORLD_*), Slurm (SLURM_PROCID, SLURM_NTASKS), PMI (PMI_RANK, PMI_SIZE); with none,
- * one rank alone. May be called again for further independent communicators. Where others than weft run have
- * started ranks on several hosts, WEFT_SECRET should keep strangers out (weft_unique_id_at). */
-weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm);
+ * one rank alone. May be called again for further independent communicators. Where others than
+ * weft run have started ranks on several hosts, WEFT_SECRET should keep strangers out
+ * (weft_unique_id_at). */
+WEFT_API weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm);
 
 /* Collective. Ranks with the same color (>= 0) form a new, independent communicator, ordered by
  * key, then by old rank; color -1 takes part and gets *child = NULL. As MPI_Comm_split. */
-weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
-                            const weft_comm_config *config, weft_comm **child);
+WEFT_API weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key,
+                                     const weft_comm_config *config, weft_comm **child);
 
-/* Collective over comm. Its ranks first, first + stride, ... first + (num_ranks - 1) * stride form a new communicator,
- * in this order; the others take part and get *child = NULL. stride is 1 or more. All ranks give the same
- * (WEFT_ERROR_MISMATCH). As nvshmem_team_split_strided. */
-weft_result weft_team_split(weft_comm *comm, int32_t first, int32_t stride, int32_t num_ranks,
-                            const weft_comm_config *config, weft_comm **child);
-/* The rank, in the communicator that `comm` was split from, of rank `rank` of comm; -1 if there is none. A split has a heap
- * of its own: to what lies in the parent's, its ranks go by these numbers and the parent. As nvshmem_team_translate_pe. */
-int32_t weft_comm_parent_rank(weft_comm *comm, int32_t rank);
+/* Collective. The ranks first, first + stride, ... first + (num_ranks - 1) * stride of comm form a
+ * new communicator, in this order; the others take part and get *child = NULL. stride is 1 or more.
+ * All ranks give the same (WEFT_ERROR_MISMATCH). As nvshmem_team_split_strided. */
+WEFT_API weft_result weft_comm_split_strided(weft_comm *comm, int32_t first, int32_t stride,
+                                             int32_t num_ranks, const weft_comm_config *config,
+                                             weft_comm **child);
+/* The rank, in the communicator that `comm` was split from, of rank `rank` of comm; -1 if there is
+ * none. A split has a heap of its own: to reach the parent's heap, its ranks use these numbers and
+ * the parent. As nvshmem_team_translate_pe. */
+WEFT_API int32_t weft_comm_parent_rank(const weft_comm *comm, int32_t rank);
 
 /* Releases everything, also after a failure. Waits for other ranks only as operations of comm that
  * are still queued do. On cuda it waits for all that is queued on the streams that have them. */
-weft_result weft_comm_destroy(weft_comm *comm);
+WEFT_API weft_result weft_comm_destroy(weft_comm *comm);
 
-/* Ends every wait of every rank of comm with WEFT_ERROR_ABORTED. From any thread. The
- * communicator is good only for weft_comm_destroy afterwards. */
-weft_result weft_comm_abort(weft_comm *comm);
+/* Ends every wait of every rank of comm with WEFT_ERROR_ABORTED. The communicator is good only for
+ * weft_comm_destroy afterwards. */
+WEFT_API weft_result weft_comm_abort(weft_comm *comm);
 
 /* WEFT_OK while comm is healthy; else the first failure, which is final for the communicator,
- * with its message in weft_last_error(). *failed_rank (may be NULL) is the culprit or -1; of calls that do
- * not fit together, one of two that differ. */
-weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank);
+ * with its message in weft_last_error(). *failed_rank (may be NULL) is the culprit or -1; of calls
+ * that do not fit together, one of two that differ. It is written on every result. */
+WEFT_API weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank);
 
+/* CPU or CUDA; AUTO if there is no such comm. */
+WEFT_API weft_machine weft_comm_machine(const weft_comm *comm);
+/* -1 if there is no such comm. */
+WEFT_API int32_t weft_comm_rank(const weft_comm *comm);
+WEFT_API int32_t weft_comm_num_ranks(const weft_comm *comm);
+/* The node of a rank; -1 if there is no such rank. */
+WEFT_API int32_t weft_comm_node(const weft_comm *comm, int32_t rank);
+
+/* Collective, on the host, for set-up: waits until all ranks have called it. */
+WEFT_API weft_result weft_host_barrier(weft_comm *comm);
+/* Collective, on the host, for set-up: recv[R][bytes] gets every rank's `send`, in rank order.
+ * bytes must be the same everywhere (else WEFT_ERROR_MISMATCH), at most 1 MiB. In place: send is
+ * this rank's row. */
+WEFT_API weft_result weft_host_all_gather(weft_comm *comm, const void *send, uint64_t bytes,
+                                          void *recv);
+
+typedef struct weft_stream weft_stream;
+
+/* Stream operation, collective: finishes when every rank of comm has reached it. Orders memory:
+ * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Over several
+ * nodes if all have the same number of ranks (WEFT_ERROR_UNSUPPORTED). */
+WEFT_API weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream);
+
+/* ---------------------------------------------------------------- teams */
+
+/* Sets of ranks that the placement of ranks on nodes makes; each rank is in one team of each
+ * kind. */
 typedef enum weft_team {
     WEFT_TEAM_WORLD = 0, /* all ranks of the communicator */
     WEFT_TEAM_LOCAL = 1, /* the ranks of this rank's node */
@@ -218,239 +290,303 @@ typedef enum weft_team {
 } weft_team;
 
 typedef struct weft_team_info {
+    size_t size;
     int32_t num_ranks; /* in the team */
     int32_t rank_idx;  /* of this rank in the team */
     int32_t num_teams; /* of this kind in the communicator */
     int32_t team_idx;  /* of this rank's team among them; for LOCAL: the node */
 } weft_team_info;
 
-weft_result weft_comm_team(weft_comm *comm, weft_team team, weft_team_info *info);
+/* About this rank's team of a kind. */
+WEFT_API weft_result weft_team_query(const weft_comm *comm, weft_team team, weft_team_info *info);
 /* The rank in comm of member `rank_idx` of this rank's team; -1 if there is none. */
-int32_t weft_team_world_rank(weft_comm *comm, weft_team team, int32_t rank_idx);
-weft_machine weft_comm_machine(weft_comm *comm); /* CPU or CUDA; AUTO if comm is NULL */
-int32_t weft_comm_rank(weft_comm *comm);
-int32_t weft_comm_num_ranks(weft_comm *comm);
-/* The node of a rank; -1 if there is no such rank. */
-int32_t weft_comm_node(weft_comm *comm, int32_t rank);
-
-/* Collective, on the host, for set-up: waits until all ranks have called it. */
-weft_result weft_host_barrier(weft_comm *comm);
-/* Collective, on the host, for set-up: recv[num_ranks][bytes] gets every rank's `send`, in rank
- * order. bytes must be the same everywhere (else WEFT_ERROR_MISMATCH), at most 1 MiB. In place:
- * send is this rank's row. */
-weft_result weft_host_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
+WEFT_API int32_t weft_team_world_rank(const weft_comm *comm, weft_team team, int32_t rank_idx);
 
 /* ---------------------------------------------------------------- machines */
 
-#define WEFT_MAX_DEVICES 16 /* that weft_machine_query describes */
-
-typedef struct weft_device_info {
-    char name[128];
-    uint64_t memory_bytes;
-    int32_t num_processors; /* multiprocessors of a GPU, cores of the host */
-} weft_device_info;
-
 typedef struct weft_machine_info {
-    weft_machine machine;   /* that was asked for; of AUTO the one that communicators would get */
-    int32_t is_usable;      /* 0 or 1; if 0 the fields after reason are 0 */
-    char reason[256];       /* why it is not usable, else "" */
+    size_t size;
+    weft_machine machine;   /* that was asked for; for AUTO the one that communicators would get */
+    int32_t is_usable;      /* 0 or 1; if 0 the numbers below are 0 */
     int32_t driver_version; /* of CUDA: 1000 * major + 10 * minor; on cpu 0 */
     int32_t build_version;  /* the CUDA that this library was built with */
-    int32_t num_devices;    /* may be more than WEFT_MAX_DEVICES; on cpu 1, the host */
-    weft_device_info devices[WEFT_MAX_DEVICES];
+    int32_t num_devices;    /* on cpu 1, the host */
+    int32_t reserved;
+    char reason[256]; /* why it is not usable, else "" */
 } weft_machine_info;
 
-/* Whether communicators of this process can be on a machine, and what it consists of. Needs no other
- * rank. A process that has asked for CUDA must not fork ranks that use it. */
-weft_result weft_machine_query(weft_machine machine, weft_machine_info *info);
+/* Whether communicators of this process can be on a machine. Needs no other rank. A process that
+ * has asked for CUDA must not fork ranks that use it. */
+WEFT_API weft_result weft_machine_query(weft_machine machine, weft_machine_info *info);
+
+typedef struct weft_device_info {
+    size_t size;
+    uint64_t memory_bytes;
+    int32_t num_processors; /* multiprocessors of a GPU, cores of the host */
+    int32_t reserved;
+    char name[128];
+} weft_device_info;
+
+/* About device `device_idx`, 0..num_devices-1, of a machine that is usable (else
+ * WEFT_ERROR_UNSUPPORTED). */
+WEFT_API weft_result weft_device_query(weft_machine machine, int32_t device_idx,
+                                       weft_device_info *info);
 
 /* ---------------------------------------------------------------- network */
 
 typedef struct weft_net_info {
-    char engine[16];     /* "tcp", "ucx", "shm"; "" if there is none */
+    size_t size;
+    /* What this rank has sent to ranks of other nodes: the bytes of puts and headers, without what
+     * a protocol below adds. */
+    uint64_t sent_bytes;
+    uint64_t sent_header_bytes; /* of sent_bytes, the messages' headers */
+    uint64_t sent_messages;     /* puts and signals; several may share a message and its header */
+    char engine[16];            /* "tcp", "ucx", "shm"; "" if there is none */
     char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
     char reason[256];    /* why this engine, or why none */
-    /* What this rank has sent to ranks of other nodes: the bytes of puts, and headers. Not what a protocol below adds. */
-    uint64_t sent_bytes;
-    uint64_t sent_messages;     /* puts and signals; several may share a message, and its header */
-    char gpu_memory[160];       /* of communicators on machine cuda: how that crosses, and why so */
-    uint64_t sent_header_bytes; /* of sent_bytes, the messages' headers */
+    char gpu_memory[160]; /* on machine cuda: how memory of the GPU crosses, and why so */
 } weft_net_info;
 
-/* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes would get in this
- * process, on machine cpu. */
-weft_result weft_net_query(const weft_comm *comm, weft_net_info *info);
+/* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes
+ * would get in this process, on machine cpu. */
+WEFT_API weft_result weft_net_query(const weft_comm *comm, weft_net_info *info);
 
 /* ---------------------------------------------------------------- symmetric heap */
 
 /* Collective. Allocates `bytes` (the same on all ranks, else WEFT_ERROR_MISMATCH) at the same
  * heap offset of every rank, 256-byte aligned, growing the heap as needed. The content is
  * undefined. bytes 0 gives *ptr = NULL. */
-weft_result weft_heap_alloc(weft_comm *comm, size_t bytes, void **ptr);
+WEFT_API weft_result weft_heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr);
 /* Every rank must free the same allocations in the same order; does not wait for them, so the
  * ranks must be done with the memory. ptr may be NULL. */
-weft_result weft_heap_free(weft_comm *comm, void *ptr);
-/* Collective. Commits memory so that the heap holds at least `bytes` per rank, the same on all ranks
- * (WEFT_ERROR_MISMATCH). */
-weft_result weft_heap_grow(weft_comm *comm, uint64_t bytes);
+WEFT_API weft_result weft_heap_free(weft_comm *comm, void *ptr);
+/* Collective. Commits memory so that the heap holds at least `bytes` per rank, the same on all
+ * ranks (WEFT_ERROR_MISMATCH). */
+WEFT_API weft_result weft_heap_grow(weft_comm *comm, uint64_t bytes);
 
 typedef struct weft_heap_info {
-    uint64_t committed_bytes, used_bytes, largest_free_bytes, max_bytes;
+    size_t size;
+    uint64_t committed_bytes;
+    uint64_t used_bytes;
+    uint64_t largest_free_bytes;
+    uint64_t max_bytes;
     uint64_t page_bytes; /* of the pages asked for: 2 MiB when the system gives huge pages */
 } weft_heap_info;
-weft_result weft_heap_query(weft_comm *comm, weft_heap_info *info);
+
+WEFT_API weft_result weft_heap_query(const weft_comm *comm, weft_heap_info *info);
 
 /* Where `rank`'s copy of heap address `ptr` is mapped in this process; NULL when ptr is not in
  * the heap or that rank's memory cannot be mapped here. */
-void *weft_ptr(weft_comm *comm, const void *ptr, int32_t rank);
-
-/* Memory of this rank alone that its machine's operations can access, zeroed and 256-byte aligned. */
-weft_result weft_memory_alloc(weft_comm *comm, size_t bytes, void **ptr); /* 0 bytes: NULL */
-/* Does not wait: nothing that is queued may use it. ptr may be NULL. */
-weft_result weft_memory_free(weft_comm *comm, void *ptr);
-/* Copies between any two of: memory of the host, of the heap, and other memory of the machine. Waits
- * until it is done; ordered with nothing on streams. */
-weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, size_t bytes);
+WEFT_API void *weft_heap_ptr(const weft_comm *comm, const void *ptr, int32_t rank);
 
 /* An arena is a block of the heap from which this rank alone allocates, without the others:
- * outputs of dispatch, which differ in size by rank. All layers of a model can share one. */
+ * outputs of dispatch, whose sizes differ by rank. All layers of a model can share one. */
 typedef struct weft_arena weft_arena;
 /* Collective. bytes may differ between ranks; the heap block has the largest. */
-weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **arena);
-weft_result weft_arena_destroy(weft_arena *arena); /* as weft_heap_free */
-/* 256-byte aligned, and takes a multiple of 256 bytes; WEFT_ERROR_OUT_OF_MEMORY names the bytes that
- * are free. 0 bytes: NULL. */
-weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr);
-weft_result weft_arena_free(weft_arena *arena, void *ptr);
-weft_result weft_arena_reset(weft_arena *arena); /* frees all */
+WEFT_API weft_result weft_arena_create(weft_comm *comm, uint64_t bytes, weft_arena **arena);
+WEFT_API weft_result weft_arena_destroy(weft_arena *arena); /* as weft_heap_free */
+/* 256-byte aligned, and takes a multiple of 256 bytes; WEFT_ERROR_OUT_OF_MEMORY names the bytes
+ * that are free. 0 bytes: NULL. */
+WEFT_API weft_result weft_arena_alloc(weft_arena *arena, uint64_t bytes, void **ptr);
+WEFT_API weft_result weft_arena_free(weft_arena *arena, void *ptr);
+WEFT_API weft_result weft_arena_reset(weft_arena *arena); /* frees all */
+
+/* ---------------------------------------------------------------- other memory */
+
+/* Memory of this rank alone that its machine's operations can access, zeroed and 256-byte aligned.
+ * 0 bytes: NULL. */
+WEFT_API weft_result weft_memory_alloc(weft_comm *comm, uint64_t bytes, void **ptr);
+/* Does not wait: nothing that is queued may use it. ptr may be NULL. */
+WEFT_API weft_result weft_memory_free(weft_comm *comm, void *ptr);
+/* Copies between any two of: memory of the host, of the heap, and other memory of the machine.
+ * Waits until it is done; is not ordered with streams. */
+WEFT_API weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
+
+/* Collective: each rank gives memory of its own for the inputs and outputs of collectives, which
+ * other ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay
+ * allocated until weft_memory_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if
+ * some rank's memory cannot be reached, which is no error: what was given is staged, and the first
+ * rank with a reason tells it on its standard error, each once. On cpu ranks reach memory of their
+ * own process; on cuda memory of their devices from cudaMalloc, or from cuMemCreate with file
+ * descriptors as handles (as PyTorch's expandable segments), but not memory of pools
+ * (cudaMallocAsync, weft_memory_alloc) or of the host. */
+WEFT_API weft_result weft_memory_register(weft_comm *comm, void *ptr, uint64_t bytes,
+                                          int32_t *is_direct);
+/* Collective: each rank gives what it has registered last at ptr, or NULL for nothing. Operations
+ * with it must have finished on all ranks. When it returns, no other rank has the memory mapped.
+ * After a failure of comm that happens at weft_comm_destroy. */
+WEFT_API weft_result weft_memory_unregister(weft_comm *comm, void *ptr);
 
 /* ---------------------------------------------------------------- streams and events */
 
-typedef struct weft_stream weft_stream;
 typedef struct weft_event weft_event;
 
-/* An ordered queue on the machine of comm: with a worker thread of its own, or a CUDA stream that does
- * not synchronise with the legacy default stream. It serves all communicators of that machine (and
- * device) and may outlive comm. */
-weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
-/* The same for a queue that exists: native_stream is a cudaStream_t (NULL: the legacy default stream)
- * of the device of comm. On machine cpu WEFT_ERROR_UNSUPPORTED. It may be under capture: operations
- * then become nodes of the graph, except those that say otherwise; they take their place among the
- * others of their weft_ep when the graph runs, which the caller must order. */
-weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream);
-/* Waits for what is queued, then ends the worker; what was wrapped is left as it is, without a wait. A capture
- * of weft_graph_begin ends without a graph. */
-weft_result weft_stream_destroy(weft_stream *stream);
+/* An ordered queue on the machine of comm: with a worker thread of its own, or a CUDA stream that
+ * does not synchronise with the legacy default stream. It serves all communicators of that machine
+ * (and device) and may outlive comm. */
+WEFT_API weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
+/* The same for a queue that exists: native_stream is a cudaStream_t (NULL: the legacy default
+ * stream) of the device of comm. On machine cpu WEFT_ERROR_UNSUPPORTED. It may be under capture:
+ * operations then become nodes of the graph, except those that say otherwise; they take their place
+ * among the others of their weft_ep when the graph runs, which the caller must order. */
+WEFT_API weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream);
+/* Waits for what is queued, then ends the worker; a wrapped queue is left as it is, without a wait.
+ * A capture of weft_graph_begin ends without a graph. */
+WEFT_API weft_result weft_stream_destroy(weft_stream *stream);
 /* Waits until all that was enqueued has finished; returns, once, the first error of an operation
- * since the last call, those of graphs from weft_graph_end included; of operations in other CUDA graphs
- * weft_comm_status tells. Not for a stream under capture (WEFT_ERROR_INVALID_ARGUMENT). */
-weft_result weft_stream_synchronize(weft_stream *stream);
+ * since the last call, also of graphs from weft_graph_end; weft_comm_status tells those of other
+ * CUDA graphs. Not for a stream under capture (WEFT_ERROR_INVALID_ARGUMENT). */
+WEFT_API weft_result weft_stream_synchronize(weft_stream *stream);
 /* Calls function(argument) in stream order. It must not call weft functions that wait, for streams,
  * events, other ranks or copies, or that end objects which wait: WEFT_ERROR_INVALID_ARGUMENT. */
-weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument);
+WEFT_API weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument),
+                                      void *argument);
 /* Later work of `stream` waits for the event's latest record; an event never recorded is done. */
-weft_result weft_stream_wait_event(weft_stream *stream, weft_event *event);
+WEFT_API weft_result weft_stream_wait_event(weft_stream *stream, weft_event *event);
 
 /* For streams of the machine of comm. */
-weft_result weft_event_create(weft_comm *comm, weft_event **event);
-weft_result weft_event_destroy(weft_event *event); /* after its record has been passed */
-weft_result weft_event_record(weft_event *event, weft_stream *stream);
-weft_result weft_event_synchronize(weft_event *event);
+WEFT_API weft_result weft_event_create(weft_comm *comm, weft_event **event);
+WEFT_API weft_result weft_event_destroy(weft_event *event); /* after its record has been passed */
+WEFT_API weft_result weft_event_record(weft_event *event, weft_stream *stream);
+WEFT_API weft_result weft_event_synchronize(weft_event *event);
 /* Microseconds between the two records, both of which must have been passed. */
-weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us);
+WEFT_API weft_result weft_event_elapsed_us(const weft_event *start, const weft_event *end,
+                                           double *elapsed_us);
 
-/* What was enqueued on a stream once, to be launched as a whole and any number of times: a CUDA graph. It
- * may outlive the stream; on machine cpu it is WEFT_ERROR_UNSUPPORTED. What was recorded must exist, and its
- * memory stay allocated, until the last launch has finished. */
+/* ---------------------------------------------------------------- graphs */
+
+/* What was enqueued on a stream once, to be launched as a whole and any number of times: a CUDA
+ * graph. It may outlive the stream; on machine cpu it is WEFT_ERROR_UNSUPPORTED. Objects that it
+ * uses must exist, and its memory stay allocated, until the last launch has finished. */
 typedef struct weft_graph weft_graph;
 
-/* Puts the stream, which cannot be the legacy default stream, under capture: until weft_graph_end nothing that
- * is enqueued runs, and operations are recorded (see weft_stream_wrap). So they are on other streams, from
- * their wait for an event that was recorded on this one until this one waits for an event of theirs. Inputs
- * and outputs of collectives that are not in the heap or registered are staged, unless weft_capture_begin
- * comes before, and weft_capture_end after weft_graph_end. */
-weft_result weft_graph_begin(weft_stream *stream);
-/* By the thread that began. The capture has ended then, also after an error. It may wait for what the streams
- * of this process have queued. */
-weft_result weft_graph_end(weft_stream *stream, weft_graph **graph);
-/* Stream function, for streams of the machine and device that it was recorded on, but not for one under
- * capture. Launches of one graph do not overlap. Ranks launch what they have recorded in the same order. */
-weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
-weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
+/* Puts the stream, which cannot be the legacy default stream, under capture: until weft_graph_end
+ * nothing that is enqueued runs, and operations are recorded (see weft_stream_wrap). So it is on
+ * other streams, from their wait for an event that was recorded on this one until this one waits
+ * for an event of theirs. Inputs and outputs of collectives that are neither in the heap nor
+ * registered are staged, unless weft_coll_record_begin comes before, and weft_coll_record_end after
+ * weft_graph_end. */
+WEFT_API weft_result weft_graph_begin(weft_stream *stream);
+/* By the thread that began. The capture has ended then, also after an error. It may wait for what
+ * the streams of this process have queued. */
+WEFT_API weft_result weft_graph_end(weft_stream *stream, weft_graph **graph);
+/* Stream operation, for streams of the machine and device that it was recorded on, but not for one
+ * under capture. Launches of one graph do not overlap. Ranks launch what they have recorded in the
+ * same order. */
+WEFT_API weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
+WEFT_API weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
-/* Stream operation: finishes when every rank of comm has reached it. Orders memory: what a rank
- * wrote to heap memory before it, on its stream, all ranks read after it. Over several nodes if all have the same
- * number of ranks (WEFT_ERROR_UNSUPPORTED). */
-weft_result weft_barrier(weft_comm *comm, weft_stream *stream);
-
-/* ---------------------------------------------------------------- one-sided operations */
+/* ---------------------------------------------------------------- remote memory access */
 
 /*
- * Access to the heap of any rank, its own included, in which that rank takes no part. Not collective: any rank at any
- * time, on any stream. Semantics are those of NVSHMEM's *_on_stream functions.
+ * Access to the heap of any rank, the own included, in which that rank takes no part. Not
+ * collective: any rank at any time, on any stream. Semantics are those of NVSHMEM's *_on_stream
+ * functions.
  *
- * - Addresses, also of what is remote, are of the caller's own heap and mean the same offset in the heap of `rank`:
- *   of memory from weft_heap_alloc that no rank has freed yet, or a block of an arena. The local side is in the heap,
- *   too. Words are of 64 bits, aligned to 8, and must be set to a value before anybody uses them (a barrier, say).
- * - On the stream an operation has finished when its source may be overwritten, and what it fetches is there. That
- *   says nothing about the target of a put, signal or add: see quiet.
- * - Puts, gets and adds are unordered among each other, also to the same rank. A put_signal's add is visible only
- *   after its own bytes. Adds are atomic with the adds of all ranks and release: who sees a word by
- *   weft_wait_until_on_stream sees the bytes of the put_signal that added, and what its rank fenced before.
- * - The ranks of the own node are reached by loads and stores, others by the network. On machine cuda that takes room on the
- *   GPU for one block of one warp: a kernel of the caller's that fills all SMs until something has come keeps it away.
- * - Errors: WEFT_ERROR_INVALID_ARGUMENT names a rank that does not exist, memory that is not in the heap, a word that is
- *   not aligned; WEFT_ERROR_RANK_FAILED the rank that died, or has left. What fails later is the communicator's failure
- *   and the stream's next weft_stream_synchronize tells it.
+ * - Addresses, also those of remote memory, are of the caller's own heap and mean the same offset
+ *   in the heap of `rank`: in memory from weft_heap_alloc that no rank has freed yet, or in the
+ *   block of an arena. The local side is in the heap, too. Words have 64 bits, are aligned to 8,
+ *   and must be set to a value before anybody uses them (before a barrier, say).
+ * - On the stream an operation has finished when its source may be overwritten and what it fetches
+ *   is there. That says nothing about the target of a put, signal or add: see quiet.
+ * - Puts, gets and adds are unordered among each other, also to the same rank. The add of a
+ *   put_signal is visible only after its own bytes. Adds are atomic with the adds of all ranks, and
+ *   they release: who sees a word by weft_rma_wait_until sees the bytes of the put_signal that
+ *   added, and what its rank fenced before.
+ * - The ranks of the own node are reached by loads and stores, others by the network. On machine
+ *   cuda that takes room on the GPU for one block of one warp: a kernel of the caller that fills
+ *   all SMs until something has come keeps it away.
+ * - Errors: WEFT_ERROR_INVALID_ARGUMENT names a rank that does not exist, memory that is not in the
+ *   heap, a word that is not aligned, or a field that the operation does not use and that is not
+ *   zero; WEFT_ERROR_RANK_FAILED the rank that died, or has left.
+ *
+ * Example rma: each rank writes 4 words to the next one, and waits for those of the previous one.
+ *
+ *     int32_t rank = weft_comm_rank(comm), num_ranks = weft_comm_num_ranks(comm);
+ *     weft_stream *stream;
+ *     void *block; // the word to signal, then 4 words to send, then 4 to receive
+ *     CHECK(weft_stream_create(comm, &stream));
+ *     CHECK(weft_heap_alloc(comm, 9 * sizeof(uint64_t), &block));
+ *     uint64_t *words = (uint64_t *)block;
+ *     uint64_t values[9] = {0};
+ *     for (int i = 1; i <= 4; i++)
+ *         values[i] = (uint64_t)(10 * rank + i);
+ *     CHECK(weft_memory_copy(comm, words, values, sizeof values));
+ *     CHECK(weft_host_barrier(comm)); // all words are set
+ *
+ *     weft_rma_args put = WEFT_INIT(weft_rma_args);
+ *     put.rank = (rank + 1) % num_ranks;
+ *     put.dst = words + 5;
+ *     put.src = words + 1;
+ *     put.bytes = 4 * sizeof(uint64_t);
+ *     put.word = words;
+ *     put.value = 1;
+ *     CHECK(weft_rma_put_signal(comm, &put, stream));
+ *     weft_rma_args wait = WEFT_INIT(weft_rma_args);
+ *     wait.word = words;
+ *     wait.value = 1;
+ *     CHECK(weft_rma_wait_until(comm, &wait, stream));
+ *     CHECK(weft_stream_synchronize(stream));
+ *
+ *     CHECK(weft_memory_copy(comm, values, words, sizeof values));
+ *     EXPECT(values[8] == (uint64_t)(10 * ((rank + num_ranks - 1) % num_ranks) + 4));
+ *     CHECK(weft_host_barrier(comm)); // nobody writes to it any more
+ *     CHECK(weft_heap_free(comm, block));
+ *     CHECK(weft_stream_destroy(stream));
  */
+typedef struct weft_rma_args {
+    size_t size;
+    void *dst;        /* put, put_signal: at `rank`; get: here */
+    const void *src;  /* put, put_signal: here; get: at `rank` */
+    uint64_t bytes;   /* of both */
+    uint64_t *word;   /* put_signal, signal, add, fetch_add: at `rank`; wait_until: here */
+    uint64_t value;   /* that is added, modulo 2^64 (-1 is UINT64_MAX); or that is waited for */
+    uint64_t *before; /* fetch_add: here, 8 bytes for what the word was */
+    int32_t rank;     /* whose memory is accessed; wait_until: 0 */
+    int32_t reserved; /* 0 */
+} weft_rma_args;
 
-/* dst[bytes] of rank = src[bytes] of this one. */
-weft_result weft_put_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
-                               int32_t rank, weft_stream *stream);
-/* dst[bytes] of this rank = src[bytes] of `rank`. */
-weft_result weft_get_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
-                               int32_t rank, weft_stream *stream);
-/* A put, and then *signal += add at `rank`; the word is not part of dst. */
-weft_result weft_put_signal_on_stream(weft_comm *comm, void *dst, const void *src, size_t bytes,
-                                      uint64_t *signal, uint64_t add, int32_t rank,
-                                      weft_stream *stream);
-/* *signal += add at `rank`: a put_signal of no bytes. */
-weft_result weft_signal_on_stream(weft_comm *comm, uint64_t *signal, uint64_t add, int32_t rank,
-                                  weft_stream *stream);
-/* The same, modulo 2^64, of any word: -1 is UINT64_MAX. */
-weft_result weft_atomic_add_on_stream(weft_comm *comm, uint64_t *word, uint64_t add, int32_t rank,
-                                      weft_stream *stream);
-/* The same, and *before, of this rank's heap and aligned, gets the value before the addition. */
-weft_result weft_atomic_fetch_add_on_stream(weft_comm *comm, uint64_t *before, uint64_t *word,
-                                            uint64_t add, int32_t rank, weft_stream *stream);
-/* Waits until this rank's *word, which changes by the operations above alone, is `value` or more. What comes after on
- * the stream sees all that the adds released. WEFT_ERROR_TIMEOUT names the word and its value, but no rank, since any
- * may add to it; if a rank dies, WEFT_ERROR_RANK_FAILED names that. */
-weft_result weft_wait_until_on_stream(weft_comm *comm, const uint64_t *word, uint64_t value,
-                                      weft_stream *stream);
-/* What this rank puts, signals or adds after it, on the stream, is visible at each rank only after what it did there
- * before it. */
-weft_result weft_fence_on_stream(weft_comm *comm, weft_stream *stream);
-/* Finishes when all that this rank did before it, on the stream, is visible at its targets, so that it may tell
- * anybody. */
-weft_result weft_quiet_on_stream(weft_comm *comm, weft_stream *stream);
+/* dst[bytes] at rank = src[bytes] here. */
+WEFT_API weft_result weft_rma_put(weft_comm *comm, const weft_rma_args *args, weft_stream *stream);
+/* dst[bytes] here = src[bytes] at rank. */
+WEFT_API weft_result weft_rma_get(weft_comm *comm, const weft_rma_args *args, weft_stream *stream);
+/* A put, and then *word += value at rank; the word is not part of dst. */
+WEFT_API weft_result weft_rma_put_signal(weft_comm *comm, const weft_rma_args *args,
+                                         weft_stream *stream);
+/* *word += value at rank: a put_signal of no bytes. */
+WEFT_API weft_result weft_rma_signal(weft_comm *comm, const weft_rma_args *args,
+                                     weft_stream *stream);
+/* The same, of any word. */
+WEFT_API weft_result weft_rma_add(weft_comm *comm, const weft_rma_args *args, weft_stream *stream);
+/* The same, and *before gets the value before the addition. */
+WEFT_API weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *args,
+                                        weft_stream *stream);
+/* Waits until this rank's *word, which changes by the operations above alone, is `value` or more.
+ * What comes after on the stream sees all that the adds released. WEFT_ERROR_TIMEOUT names the word
+ * and its value, but no rank, since any may add to it; if a rank dies, WEFT_ERROR_RANK_FAILED names
+ * it. */
+WEFT_API weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *args,
+                                         weft_stream *stream);
+/* What this rank puts, signals or adds after it, on the stream, is visible at each rank only after
+ * what it did there before it. */
+WEFT_API weft_result weft_rma_fence(weft_comm *comm, weft_stream *stream);
+/* Finishes when all that this rank did before it, on the stream, is visible at its targets, so that
+ * it may tell anybody. */
+WEFT_API weft_result weft_rma_quiet(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- collectives */
 
-/* What a communicator's collective operations need: buffers, and the choice of algorithms. The
- * operations of one weft_coll never overlap each other; for overlap make several. At most
- * WEFT_COLL_MAX_RANKS ranks, of one node. */
+/* What the collective operations of a communicator need: buffers, and the choice of algorithms. At
+ * most WEFT_COLL_MAX_RANKS ranks, of one node. For operations that overlap each other make
+ * several. */
 typedef struct weft_coll weft_coll;
-
-#define WEFT_COLL_MAX_RANKS 32
 
 typedef enum weft_collective {
     WEFT_ALL_REDUCE = 0,
     WEFT_REDUCE_SCATTER = 1,
     WEFT_ALL_GATHER = 2,
     WEFT_ALL_TO_ALL = 3,
-    WEFT_BROADCAST = 4,
-    WEFT_NUM_COLLECTIVES = 5
+    WEFT_BROADCAST = 4
 } weft_collective;
 
 /* How they are done. None of this changes a bit of any result. */
@@ -461,142 +597,257 @@ typedef enum weft_algorithm {
     WEFT_ALGORITHM_ONESHOT = 1,
     /* The same in two steps: each rank reduces a part, then sends the result. ALL_REDUCE. */
     WEFT_ALGORITHM_TWOSHOT_PACKETS = 2,
-    WEFT_ALGORITHM_ONESHOT_PULL =
-        3, /* reads all inputs where they are. ALL_REDUCE, REDUCE_SCATTER */
+    /* Reads all inputs where they are. ALL_REDUCE, REDUCE_SCATTER. */
+    WEFT_ALGORITHM_ONESHOT_PULL = 3,
     /* Each rank reads a part of all inputs and writes the result to all outputs. ALL_REDUCE. */
     WEFT_ALGORITHM_TWOSHOT = 4,
-    WEFT_ALGORITHM_PUSH = 5, /* writes to the outputs. ALL_GATHER, ALL_TO_ALL, BROADCAST */
-    WEFT_NUM_ALGORITHMS = 6
+    /* Writes to the outputs. ALL_GATHER, ALL_TO_ALL, BROADCAST. */
+    WEFT_ALGORITHM_PUSH = 5
 } weft_algorithm;
+
+/* Pins the algorithm of one collective. */
+typedef struct weft_coll_choice {
+    size_t size;
+    weft_collective collective;
+    weft_algorithm algorithm;
+} weft_coll_choice;
 
 typedef struct weft_coll_config {
     size_t size;
-    /* Bytes that a rank can have under way to each other rank in packets; the heap memory for them is
-     * about 3 (on cpu 4) times this per rank. 0: 16 MiB on cuda, 512 KiB on cpu, over the ranks. */
+    /* Bytes that a rank can have under way to each other rank in packets; the heap memory for them
+     * is about 3 (on cpu 4) times this per rank. 0: 16 MiB on cuda, 512 KiB on cpu, over the
+     * ranks. */
     uint64_t packet_bytes;
-    /* Heap memory per rank through which data goes that peers cannot reach; larger data goes through
-     * it piece by piece. 0: 8 MiB */
+    /* Heap memory per rank for data that peers cannot reach; larger data goes through it piece by
+     * piece. 0: 8 MiB. */
     uint64_t staging_bytes;
-    weft_algorithm algorithms[WEFT_NUM_COLLECTIVES]; /* pins them; an operation that the pinned one
-                                                        cannot do is WEFT_ERROR_UNSUPPORTED */
-    int32_t num_blocks;                              /* as weft_ep_config's, at most 1024 */
+    /* [num_choices], copied, at most one per collective; the others are AUTO. An operation that the
+     * pinned algorithm cannot do is WEFT_ERROR_UNSUPPORTED. */
+    const weft_coll_choice *choices;
+    int32_t num_choices;
+    int32_t num_blocks; /* as weft_ep_config's, at most 1024 */
     int32_t num_warps;
+    int32_t reserved; /* 0 */
 } weft_coll_config;
 
-/* Collective; config (may be NULL) must be the same on all ranks, but for num_warps (WEFT_ERROR_MISMATCH names
- * a rank that differs). Needs the memory of all ranks to be mapped: WEFT_ERROR_UNSUPPORTED names one that is
- * not, on every rank, also if comm has failed. If the environment of rank 0 has WEFT_TUNING, rank 0 reads that
- * file, a table of algorithms, blocks and warps by size (weft(1)), for all; WEFT_ERROR_INVALID_ARGUMENT names,
- * on all ranks, file and line of what is wrong in it. What config says goes before what the table says. */
-weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
-/* As weft_heap_free. What all ranks have mapped for a capture that is not destroyed yet stays mapped
- * until weft_comm_destroy. */
-weft_result weft_coll_destroy(weft_coll *coll);
+/* Collective; config (may be NULL) must be the same on all ranks, except num_warps
+ * (WEFT_ERROR_MISMATCH names a rank that differs). Needs the memory of all ranks to be mapped:
+ * WEFT_ERROR_UNSUPPORTED names one that is not, on every rank, also if comm has failed. If the
+ * environment of rank 0 has WEFT_TUNING, rank 0 reads that file, a table of algorithms, blocks and
+ * warps by size (weft(1)), for all; WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line
+ * of what is wrong in it. What config says goes before what the table says. */
+WEFT_API weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config,
+                                      weft_coll **coll);
+/* As weft_heap_free. What all ranks have mapped for a weft_coll_record that is not destroyed yet
+ * stays mapped until weft_comm_destroy. */
+WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
 
 /*
  * The operations: stream operations, collective. When one has finished on this rank, its output is
- * complete and its input may be overwritten. R is the number of ranks; counts are elements, any number
- * of them, 0 included, and the same on all ranks unless said otherwise; pointers may have any alignment
- * (16 bytes is fastest). Inputs and outputs are any memory that the machine accesses; in the heap, or
- * registered, they are reached directly, else large ones are staged by a copy. Each rank may have them
- * where it likes, but if they are more than staging_bytes, either all ranks have them in such memory or
- * none (WEFT_ERROR_MISMATCH). Input and output overlap in the in-place form that each names alone.
+ * complete and its input may be overwritten. Any count is legal, 0 included; it is the same on all
+ * ranks. dtype is any but WEFT_DTYPE_NONE. Pointers may have any alignment (16 bytes is fastest).
+ * Inputs and outputs are any memory that the machine accesses; in the heap, or registered, they are
+ * reached directly; others, if large, are staged by a copy. Each rank may have them where it likes,
+ * but if they are more than staging_bytes, either all ranks have them in such memory or none
+ * (WEFT_ERROR_MISMATCH). Input and output overlap in the in-place form that each function names.
  *
- * If calls do not fit together (operation, count, dtype, op, root), all ranks get WEFT_ERROR_MISMATCH, whose
- * message names two that differ: at once, or, where a rank's own part was done before another one found it, by
- * its next operation. What outputs hold then is undefined.
+ * If calls do not fit together (operation, count, dtype, op, root), all ranks get
+ * WEFT_ERROR_MISMATCH, whose message names two that differ: at once, or, where a rank's own part
+ * was done before another one found it, by its next operation. The outputs are undefined then.
  *
- * Reductions are made in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
- * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around. AVG
- * is the sum divided by R, before rounding (of integers, towards zero). MAX and MIN are those of IEEE
- * 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN with all
- * mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all ranks, whatever the
- * algorithm, the machine, the number of blocks, and the elements around.
- * [vLLM custom all-reduce 4, without its limits; names and argument order of NCCL]
+ * Reductions go in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
+ * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around.
+ * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
+ * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
+ * with all mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all
+ * ranks, whatever the algorithm, the machine, the number of blocks, and the elements around.
+ * [vLLM custom all-reduce 4, without its limits; names of NCCL]
+ *
+ * Example coll: sums a vector over all ranks, in place.
+ *
+ *     weft_coll *coll;
+ *     weft_stream *stream;
+ *     void *vector;
+ *     CHECK(weft_coll_create(comm, NULL, &coll));
+ *     CHECK(weft_stream_create(comm, &stream));
+ *     CHECK(weft_memory_alloc(comm, 3 * sizeof(float), &vector));
+ *     float values[3] = {1, 2, (float)weft_comm_rank(comm)};
+ *     CHECK(weft_memory_copy(comm, vector, values, sizeof values));
+ *
+ *     weft_coll_args args = WEFT_INIT(weft_coll_args);
+ *     args.send = vector;
+ *     args.recv = vector;
+ *     args.count = 3;
+ *     args.dtype = WEFT_FP32;
+ *     args.op = WEFT_SUM;
+ *     CHECK(weft_coll_all_reduce(coll, &args, stream));
+ *     CHECK(weft_stream_synchronize(stream));
+ *
+ *     CHECK(weft_memory_copy(comm, values, vector, sizeof values));
+ *     EXPECT(values[1] == 2 * (float)weft_comm_num_ranks(comm));
+ *     CHECK(weft_memory_free(comm, vector));
+ *     CHECK(weft_stream_destroy(stream));
+ *     CHECK(weft_coll_destroy(coll));
  */
-
-/* recv[i] = the reduction of all ranks' send[i]. In place: recv == send. */
-weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                            weft_dtype dtype, weft_reduce_op op, weft_stream *stream);
-/* recv[count]: the reduction of all ranks' send[R][count] at this rank's row. In place: recv is that
- * row. */
-weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                                weft_dtype dtype, weft_reduce_op op, weft_stream *stream);
-/* recv[R][count]: row r is rank r's send[count]. In place: send is this rank's row. */
-weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                            weft_dtype dtype, weft_stream *stream);
-/* recv[R][count]: row r is row `rank` of rank r's send[R][count]. As NCCL's it has no in-place form: rows would
- * come where others have not been sent from yet. */
-weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                            weft_dtype dtype, weft_stream *stream);
-
-typedef struct weft_all_to_all_v_args {
+typedef struct weft_coll_args {
     size_t size;
     const void *send;
     void *recv;
+    int64_t count; /* elements of one row, 0..2^42 bytes of them */
     weft_dtype dtype;
-    /* [R] each, in elements; copied. What rank s sends to rank r must be what r receives from s. */
-    const uint64_t *send_counts;
-    const uint64_t *send_offsets;
-    const uint64_t *recv_counts;
-    const uint64_t *recv_offsets;
-} weft_all_to_all_v_args;
+    weft_reduce_op op; /* all_reduce, reduce_scatter; others: 0 */
+    int32_t root;      /* broadcast; others: 0 */
+    int32_t reserved;  /* 0 */
+} weft_coll_args;
+
+/* recv[count] = the reduction of all ranks' send[count], element by element. In place: recv is
+ * send. */
+WEFT_API weft_result weft_coll_all_reduce(weft_coll *coll, const weft_coll_args *args,
+                                          weft_stream *stream);
+/* recv[count] = this rank's row of the reduction of all ranks' send[R][count]. In place: recv is
+ * that row of send. */
+WEFT_API weft_result weft_coll_reduce_scatter(weft_coll *coll, const weft_coll_args *args,
+                                              weft_stream *stream);
+/* recv[R][count]: row r is rank r's send[count]. In place: send is this rank's row of recv. */
+WEFT_API weft_result weft_coll_all_gather(weft_coll *coll, const weft_coll_args *args,
+                                          weft_stream *stream);
+/* recv[R][count]: row r is row `rank` of rank r's send[R][count]. It has no in-place form, as
+ * NCCL's: rows would arrive where others have not been sent from yet. */
+WEFT_API weft_result weft_coll_all_to_all(weft_coll *coll, const weft_coll_args *args,
+                                          weft_stream *stream);
+/* recv[count] = rank root's send[count]; the others' send is ignored and may be NULL. In place:
+ * recv is send. */
+WEFT_API weft_result weft_coll_broadcast(weft_coll *coll, const weft_coll_args *args,
+                                         weft_stream *stream);
+
+typedef struct weft_coll_all_to_all_v_args {
+    size_t size;
+    const void *send;
+    void *recv;
+    /* [R] each, elements; copied. What rank s sends to rank r must be what r receives from s. */
+    const int64_t *send_counts;
+    const int64_t *send_offsets;
+    const int64_t *recv_counts;
+    const int64_t *recv_offsets;
+    weft_dtype dtype;
+    int32_t reserved; /* 0 */
+} weft_coll_all_to_all_v_args;
 
 /* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. Rows may overlap where they are
- * sent from, not where they are received. A rank knows only its own counts, so
- * they choose no algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or
- * be in the heap, or registered: else WEFT_ERROR_UNSUPPORTED, before anything is enqueued. Counts that differ are seen by the rank that receives,
- * which tells all others. */
-weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *args,
-                              weft_stream *stream);
-/* recv[count] = rank root's send[count]; send is used on root alone. In place: recv == send. */
-weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                           weft_dtype dtype, int32_t root, weft_stream *stream);
+ * sent from, not where they are received. A rank knows only its own counts, so they choose no
+ * algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or be in
+ * the heap, or registered: else WEFT_ERROR_UNSUPPORTED. The rank that receives sees counts that
+ * differ, and tells all others. */
+WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
+                                            const weft_coll_all_to_all_v_args *args,
+                                            weft_stream *stream);
 
-/* Which algorithm an operation of `bytes` would use: of the input for ALL_REDUCE and BROADCAST, of one
- * row for the others. */
-weft_algorithm weft_coll_algorithm(weft_coll *coll, weft_collective collective, uint64_t bytes);
-const char *weft_algorithm_name(weft_algorithm algorithm); /* "oneshot", ...; never NULL */
+/* Which algorithm an operation of `bytes` would use, where bytes are those of the input for
+ * ALL_REDUCE and BROADCAST, of one row for the others. AUTO if there is no such coll or
+ * collective. */
+WEFT_API weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collective collective,
+                                            uint64_t bytes);
+/* "oneshot", ...; "?" if there is none; never NULL. */
+WEFT_API const char *weft_coll_algorithm_name(weft_algorithm algorithm);
 
-/* ---------------------------------------------------------------- registered memory */
+/* What operations of a weft_coll were recorded with, on streams under capture (by weft_graph_begin,
+ * or by CUDA's own functions). */
+typedef struct weft_coll_record weft_coll_record;
 
-/* Collective: each rank gives memory of its own for the inputs and outputs of collectives, which other
- * ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay allocated
- * until weft_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if some rank's memory cannot
- * be reached, which is no error: what was given is staged, and the first rank with a reason tells it on its
- * standard error, each once. On cpu ranks reach memory of their own process; on cuda memory of their devices
- * from cudaMalloc, or from cuMemCreate with file descriptors as handles (as PyTorch's expandable segments),
- * but not of pools (cudaMallocAsync, weft_memory_alloc) or the host. */
-weft_result weft_register(weft_comm *comm, void *ptr, size_t bytes, int32_t *is_direct);
-/* Collective: each rank gives what it has registered last at ptr, or NULL for nothing. Operations with it
- * must have finished on all ranks. When it returns, no other rank has the memory mapped. After a failure
- * of comm that happens at weft_comm_destroy. */
-weft_result weft_unregister(weft_comm *comm, void *ptr);
-
-/* What operations were recorded with, on streams under capture (by weft_graph_begin, or by CUDA's own
- * functions). */
-typedef struct weft_capture weft_capture;
-
-/* From now on operations of coll on streams under capture are recorded with their inputs and outputs where
- * they are, also if these are neither in the heap nor registered; weft_capture_end registers them. Without
- * it, and where CUDA says that the memory cannot be shared, they are staged in graphs too. One at a time. */
-weft_result weft_capture_begin(weft_coll *coll, weft_capture **capture);
-/* Collective, when the streams' captures have ended and before any of their graphs runs. All ranks must
- * have recorded the same operations in the same order (WEFT_ERROR_MISMATCH names a rank). The memory must
- * stay allocated until weft_capture_destroy. After an error, as WEFT_ERROR_UNSUPPORTED with the reason where memory
- * cannot be mapped after all, the graphs must not run. */
-weft_result weft_capture_end(weft_capture *capture);
-/* Collective: when the graphs run no more on any rank. When it returns, no other
- * rank has the memory mapped; after a failure of the communicator that happens at weft_comm_destroy. */
-weft_result weft_capture_destroy(weft_capture *capture);
+/* From now on operations of coll on streams under capture are recorded with their inputs and
+ * outputs where they are, also if these are neither in the heap nor registered;
+ * weft_coll_record_end registers them. Without it, and where CUDA says that the memory cannot be
+ * shared, they are staged in graphs too. One record of a weft_coll at a time. */
+WEFT_API weft_result weft_coll_record_begin(weft_coll *coll, weft_coll_record **record);
+/* Collective, when the streams' captures have ended and before any of their graphs runs. All ranks
+ * must have recorded the same operations in the same order (WEFT_ERROR_MISMATCH names a rank). The
+ * memory must stay allocated until weft_coll_record_destroy. After an error the graphs must not
+ * run; one is WEFT_ERROR_UNSUPPORTED with the reason where memory cannot be mapped after all. */
+WEFT_API weft_result weft_coll_record_end(weft_coll_record *record);
+/* Collective: when the graphs run no more on any rank. When it returns, no other rank has the
+ * memory mapped; after a failure of the communicator that happens at weft_comm_destroy. */
+WEFT_API weft_result weft_coll_record_destroy(weft_coll_record *record);
 
 /* ---------------------------------------------------------------- expert parallelism */
 
-/* The experts of one or more layers, placed on the ranks of comm. Its operations never overlap
- * each other; for overlap make several. Over several nodes these must have the same number of ranks
- * (WEFT_ERROR_UNSUPPORTED). A token that ranks of another node need crosses the network once, in dispatch and, as a sum,
- * in combine; the max_tokens of handles must be the same on all ranks then. Everything else is as on one node, but for
- * the order in which combine sums. */
+/*
+ * The experts of one or more layers, placed on the ranks of comm. For operations that overlap each
+ * other make several. Over several nodes all nodes must have the same number of ranks
+ * (WEFT_ERROR_UNSUPPORTED). A token that ranks of another node need crosses the network once, in
+ * dispatch and, as a sum, in combine; the max_tokens of handles must be the same on all ranks then.
+ * Everything else is as on one node, except the order in which combine sums.
+ *
+ * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
+ *
+ *     enum { TOKENS = 4, HIDDEN = 8, TOPK = 2, EXPERTS = 16 };
+ *     int32_t rank = weft_comm_rank(comm);
+ *     int32_t max_rows = TOKENS * weft_comm_num_ranks(comm);
+ *     weft_stream *stream;
+ *     CHECK(weft_stream_create(comm, &stream));
+ *     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+ *     ep_config.num_experts = EXPERTS;
+ *     weft_ep *ep;
+ *     CHECK(weft_ep_create(comm, &ep_config, &ep));
+ *     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
+ *     handle_config.max_tokens = TOKENS;
+ *     handle_config.num_topk = TOPK;
+ *     weft_ep_handle *handle;
+ *     CHECK(weft_ep_handle_create(ep, &handle_config, &handle));
+ *
+ *     float x[TOKENS][HIDDEN];
+ *     int32_t ids[TOKENS][TOPK];
+ *     for (int t = 0; t < TOKENS; t++) {
+ *         ids[t][0] = (5 * rank + 3 * t) % EXPERTS;
+ *         ids[t][1] = (ids[t][0] + 8) % EXPERTS;
+ *         for (int h = 0; h < HIDDEN; h++)
+ *             x[t][h] = (float)(t + 1);
+ *     }
+ *     void *tokens, *topk_idx, *rows, *out; // memory of the machine, which may be a GPU
+ *     CHECK(weft_memory_alloc(comm, sizeof x, &tokens));
+ *     CHECK(weft_memory_alloc(comm, sizeof ids, &topk_idx));
+ *     CHECK(weft_memory_alloc(comm, sizeof x, &out));
+ *     CHECK(weft_memory_copy(comm, tokens, x, sizeof x));
+ *     CHECK(weft_memory_copy(comm, topk_idx, ids, sizeof ids));
+ *     CHECK(weft_heap_alloc(comm, sizeof x[0] * (uint64_t)max_rows, &rows));
+ *
+ *     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
+ *     layout.num_tokens = TOKENS;
+ *     layout.index_type = WEFT_INT32;
+ *     layout.topk_idx = topk_idx;
+ *     CHECK(weft_ep_layout(handle, &layout, stream));
+ *     CHECK(weft_ep_notify(handle, stream));
+ *     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+ *     CHECK(weft_ep_wait_counts(handle, &counts)); // counts.num_recv_tokens rows will come
+ *
+ *     weft_plane plane = WEFT_INIT(weft_plane);
+ *     plane.src = tokens;
+ *     plane.dst = rows;
+ *     plane.row_bytes = sizeof x[0];
+ *     weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
+ *     dispatch.planes = &plane;
+ *     dispatch.num_planes = 1;
+ *     dispatch.capacity = max_rows;
+ *     CHECK(weft_ep_dispatch(handle, &dispatch, stream));
+ *
+ *     weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
+ *     combine.dtype = WEFT_FP32;
+ *     combine.hidden = HIDDEN;
+ *     combine.capacity = max_rows;
+ *     combine.x = rows; // what the experts make of them
+ *     combine.out = out;
+ *     CHECK(weft_ep_combine(handle, &combine, stream));
+ *     CHECK(weft_stream_synchronize(stream));
+ *
+ *     CHECK(weft_memory_copy(comm, x, out, sizeof x));
+ *     EXPECT(x[3][0] == 4 || x[3][0] == 8); // token 3 came back from one rank or from two
+ *     CHECK(weft_ep_handle_destroy(handle));
+ *     CHECK(weft_ep_destroy(ep));
+ *     CHECK(weft_heap_free(comm, rows));
+ *     CHECK(weft_memory_free(comm, out));
+ *     CHECK(weft_memory_free(comm, topk_idx));
+ *     CHECK(weft_memory_free(comm, tokens));
+ *     CHECK(weft_stream_destroy(stream));
+ */
 typedef struct weft_ep weft_ep;
 
 typedef struct weft_ep_config {
@@ -609,63 +860,69 @@ typedef struct weft_ep_config {
      * uses replica (s + t) % replicas. Copied. */
     const int32_t *expert_offsets; /* [num_experts + 1] */
     const int32_t *expert_ranks;   /* [expert_offsets[num_experts]] */
-    /* Per operation: on cuda the number of SMs that it uses; 0: as few as reach the speed of the links,
-     * on cpu 1. The blocks of operations that run at the same time on a GPU must fit it together. */
+    /* Per operation: on cuda the number of SMs that it uses; 0: as few as reach the speed of the
+     * links, on cpu 1. The blocks of operations that run at the same time on a GPU must fit it
+     * together. */
     int32_t num_blocks;
-    /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. Over several nodes there are more
-     * blocks, or warps, where rings (below) need them. */
+    /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. Over several nodes
+     * there are more blocks, or warps, where rings (below) need them. */
     int32_t num_warps;
-    /* Over several nodes, the same on all ranks. Rows cross the network in chunks through rings of slots, which all
-     * operations share: num_channels rings to each other node, and as many from it, of num_staging_slots slots of
-     * staging_slot_bytes. Fewer or smaller ones are slower, never wrong: a slot must hold one row, of all planes, with
-     * its top-k data (docs/network.md). 0: 1 ring (on cuda 4), of 8 slots, of 64 KiB. */
+    /* Over several nodes, the same on all ranks. Rows cross the network in chunks through rings of
+     * slots, which all operations share: num_channels rings to each other node, and as many from
+     * it, of num_staging_slots slots of staging_slot_bytes. Fewer or smaller ones are slower, never
+     * wrong: a slot must hold one row, of all planes, with its top-k data (docs/network.md). 0: 1
+     * ring (on cuda 4), of 8 slots, of 64 KiB. */
+    uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
     int32_t num_channels;
     int32_t num_staging_slots;
-    uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
-    /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded, or 0: of the
-     * dtype that is combined. The same on all ranks; without effect on one node. */
+    /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded,
+     * or WEFT_DTYPE_NONE: in the dtype that is combined. The same on all ranks; without effect on
+     * one node. */
     weft_dtype combine_wire;
+    int32_t reserved; /* 0 */
 } weft_ep_config;
 
-/* Collective; every field but num_blocks and num_warps must be the same on all ranks
+/* Collective; every field except num_blocks and num_warps must be the same on all ranks
  * (WEFT_ERROR_MISMATCH names a rank that differs). */
-weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
+WEFT_API weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
 /* As weft_heap_free. */
-weft_result weft_ep_destroy(weft_ep *ep);
+WEFT_API weft_result weft_ep_destroy(weft_ep *ep);
 /* The local ids on `rank` are 0..n-1, in ascending order of expert; n is the result, -1 if there
  * is no such rank. */
-int32_t weft_ep_num_local_experts(weft_ep *ep, int32_t rank);
+WEFT_API int32_t weft_ep_num_local_experts(const weft_ep *ep, int32_t rank);
 /* The expert behind local id `local_expert` of `rank`; -1 if there is none. */
-int32_t weft_ep_global_expert(weft_ep *ep, int32_t rank, int32_t local_expert);
+WEFT_API int32_t weft_ep_global_expert(const weft_ep *ep, int32_t rank, int32_t local_expert);
 
 /* A handle holds the routing of one batch: which token goes to which rank, and to which row.
  * layout and notify fill it; dispatch and combine use it, any number of times and in any order
  * (a "cached" dispatch is one more dispatch). Filling it again replaces the routing. Any number
- * of handles may be filled at a time. Operations in graphs use the routing that is there when they run;
- * num_tokens must be then what it was when they were recorded. */
+ * of handles may be filled at a time. Operations in graphs use the routing that is there when they
+ * run; num_tokens must be then what it was when they were recorded. */
 typedef struct weft_ep_handle weft_ep_handle;
 
 typedef struct weft_ep_handle_config {
     size_t size;
-    int32_t
-        max_tokens; /* of this rank, 0 or more; times ranks and num_topk about 2^22 below 2^31; over
-                         several nodes the same on all ranks */
+    /* Most tokens that this rank has, 0 or more. max_tokens * R * num_topk must be less than about
+     * 2^31 - 2^22; the message of WEFT_ERROR_INVALID_ARGUMENT tells the limit. Over several nodes
+     * it is the same on all ranks. */
+    int32_t max_tokens;
     int32_t num_topk;         /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
                                  0: 1 */
+    int32_t reserved;         /* 0 */
 } weft_ep_handle_config;
 
-weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
-                                  weft_ep_handle **handle);
-weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
+WEFT_API weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
+                                           weft_ep_handle **handle);
+WEFT_API weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
 
 typedef struct weft_ep_layout_args {
     size_t size;
     int32_t num_tokens;    /* N, 0..max_tokens */
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
     const void *topk_idx;  /* [N][num_topk] experts; -1 and any other value outside
-                                   0..num_experts-1 are ignored */
-    /* Optional results, each NULL or memory of this process. D is the number of nodes. */
+                              0..num_experts-1 are ignored */
+    /* Optional results, memory of the machine. D is the number of nodes. */
     int32_t *num_tokens_per_rank;   /* [R] distinct tokens */
     int32_t *num_tokens_per_node;   /* [D] distinct tokens */
     int32_t *num_tokens_per_expert; /* [num_experts] selections, duplicates counted */
@@ -673,83 +930,94 @@ typedef struct weft_ep_layout_args {
 } weft_ep_layout_args;
 
 /* Stream operation, local: which tokens go where. [DeepEP 1.5] */
-weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
-                           weft_stream *stream);
+WEFT_API weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
+                                    weft_stream *stream);
 
 /* Stream operation, collective: the ranks exchange counts, after which every (token, rank) has
- * its final row: rows are in (source rank, token) order, a pure function of the routing. */
-weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream);
+ * its final row: rows are in (source rank, token) order, a pure function of the routing. After
+ * layout. */
+WEFT_API weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream);
 
 typedef struct weft_ep_counts {
-    int32_t num_recv_tokens;            /* rows that dispatch delivers to this rank */
-    int32_t num_local_experts;          /* L */
+    size_t size;
     const int32_t *num_recv_per_rank;   /* [R] rows by source rank */
     const int32_t *num_recv_per_expert; /* [L] selections, rounded up to expert_alignment; rows
                                            themselves are not padded */
-    /* Tokens of ranks of other nodes that this rank passes on, in dispatch, to the ranks of its node that have them,
-     * itself among these perhaps, and whose sums it sends back in combine. 0 on one node. */
+    int32_t num_recv_tokens;            /* rows that dispatch delivers to this rank */
+    int32_t num_local_experts;          /* L */
+    /* Tokens of other nodes that this rank passes on, in dispatch, to those ranks of its node
+     * (which may include itself) that have them, and whose sums it sends back in combine. 0 on
+     * one node. */
     int32_t num_relayed_tokens;
+    int32_t reserved;
 } weft_ep_counts;
 
-/* Waits on the host for the handle's last notify, which must not have been captured into a graph, and
- * tells the counts. The pointers, to memory of the host, belong to the handle; what they point to
- * changes with the next call. */
-weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts);
-/* Where the machine has the same counts, for work on the stream (capacity mode): they hold once the
- * handle's notify has passed. */
+/* Waits on the host for the handle's last notify, which must not have been captured into a graph,
+ * and tells the counts. The pointers, to memory of the host, belong to the handle; what they point
+ * to changes with the next call. */
+WEFT_API weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts);
+
+/* Where the machine has the same counts, for work on the stream (capacity mode). They belong to the
+ * handle and hold once its notify has passed. */
 typedef struct weft_ep_device_counts {
+    size_t size;
     const int32_t *num_recv_tokens;     /* [1], may exceed the capacity given to dispatch */
     const int32_t *num_recv_per_rank;   /* [R] */
     const int32_t *num_recv_per_expert; /* [L] */
 } weft_ep_device_counts;
-weft_result weft_ep_get_device_counts(weft_ep_handle *handle, weft_ep_device_counts *counts);
+
+WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,
+                                                 weft_ep_device_counts *counts);
 
 /* One array of a token's payload, moved as opaque bytes. */
 typedef struct weft_plane {
+    size_t size;
     const void *src;    /* rows of this rank's tokens, anywhere */
     void *dst;          /* [capacity][row_bytes], in the heap */
     uint64_t row_bytes; /* 1..2^31-1, the same on all ranks; multiples of 16 and 16-byte aligned
-                                src and dst are fastest, all others correct */
+                           src and dst are fastest, all others correct */
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
 } weft_plane;
 
 typedef struct weft_ep_dispatch_args {
     size_t size;
-    int32_t num_planes;       /* 0..WEFT_MAX_PLANES, the same on all ranks */
     const weft_plane *planes; /* [num_planes], copied */
+    int32_t num_planes;       /* 0..WEFT_MAX_PLANES, the same on all ranks */
     /* Rows that the outputs hold: at least num_recv_tokens when the host waited for the counts; in
      * capacity mode any number: rows from `capacity` on are neither sent nor written, and
      * weft_ep_check reports them. */
     int32_t capacity;
     /* Optional: the top-k data that layout saw, and its weights. All ranks give them or none, but
      * a rank without tokens and capacity leaves these pointers NULL. */
-    weft_dtype index_type;
-    const void *topk_idx;      /* [N][K] */
-    const float *topk_weights; /* [N][K] or NULL */
-    void *recv_topk_idx;       /* [capacity][K] of index_type, in the heap: the local id of each
-                                  expert of this rank, -1 for others; rows after the last are -1 */
-    float *recv_topk_weights; /* [capacity][K], in the heap, when topk_weights is given: 0 where the
-                                  id is -1; rows after the last are untouched */
-    int32_t *recv_src_token;  /* optional, each rank as it likes: [capacity], in the heap: the
-                                  token's index at its source rank */
+    const void *topk_idx;      /* [N][num_topk] of index_type */
+    const float *topk_weights; /* [N][num_topk] or NULL */
+    void *recv_topk_idx;       /* [capacity][num_topk] of index_type, in the heap: the local id of
+                                  each expert of this rank, -1 for others; rows after the last are
+                                  -1 */
+    float *recv_topk_weights;  /* [capacity][num_topk], in the heap, when topk_weights is given: 0
+                                 where the id is -1; rows after the last are untouched */
+    int32_t *recv_src_token;   /* optional, each rank as it likes: [capacity], in the heap: the
+                                 token's index at its source rank */
+    weft_dtype index_type; /* WEFT_INT32 or WEFT_INT64, where topk_idx or recv_topk_idx is given */
+    int32_t reserved;      /* 0 */
 } weft_ep_dispatch_args;
 
 /* Stream operation, collective: delivers every token's row once to each rank that has one of its
  * experts, into its final row. When it has finished on this rank, its outputs are complete and its
- * inputs may be overwritten. [DeepEP 1.6] */
-weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
-                             weft_stream *stream);
+ * inputs may be overwritten. After notify. [DeepEP 1.6] */
+WEFT_API weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
+                                      weft_stream *stream);
 
 typedef struct weft_ep_combine_args {
     size_t size;
-    weft_dtype dtype; /* of x, bias and out: BF16, FP16 or FP32; the same on all ranks */
+    const void *x;       /* [capacity][hidden], in the heap: row i answers row i of dispatch */
+    const void *bias[2]; /* optional, [N][hidden] */
+    void *out;           /* [N][hidden] */
+    const float *topk_weights; /* optional, all ranks or none: [capacity][num_topk], in the heap */
+    float *out_topk_weights;   /* [N][num_topk] when topk_weights is given */
     int64_t hidden;   /* elements per row, 1 or more, at most 2^31-1 bytes; the same on all ranks */
+    weft_dtype dtype; /* of x, bias and out: BF16, FP16 or FP32; the same on all ranks */
     int32_t capacity; /* rows that x holds: as given to dispatch. Rows from there on count as 0 */
-    const void *x;    /* [capacity][hidden], in the heap: row i answers row i of dispatch */
-    const void *bias[2];       /* optional, [N][hidden] */
-    void *out;                 /* [N][hidden] */
-    const float *topk_weights; /* optional, all ranks or none: [capacity][K], in the heap */
-    float *out_topk_weights;   /* [N][K] when topk_weights is given */
 } weft_ep_combine_args;
 
 /* Stream operation, collective: out = (bias[0] + bias[1]) + the rows of the token on the ranks that
@@ -759,46 +1027,50 @@ typedef struct weft_ep_combine_args {
  * combine, that of combine a dispatch of the same handle. When it has finished on this rank, out is
  * complete and x may be overwritten. [DeepEP 1.7]
  *
- * Over several nodes a token's rows are summed node by node: on each node that had the token, the token's own among
- * them, in ascending rank order, from +0, in fp32, rounded to dtype (with combine_wire WEFT_FP32 not at all); then
- * out = (bias[0] + bias[1]) + these sums in ascending order of the nodes, from +0, in fp32, rounded once to dtype.
- * The sums of topk_weights are of the same order, and never rounded. So a job gives the same bits whenever it
- * has the same ranks on the same number of nodes, whatever the network, the rings and their slots. A combine that is the
+ * Over several nodes a token's rows are summed node by node: on each node that had the token, the
+ * token's own among them, in ascending rank order, from +0, in fp32, rounded to dtype (with
+ * combine_wire WEFT_FP32 not at all); then out = (bias[0] + bias[1]) + these sums in ascending
+ * order of the nodes, from +0, in fp32, rounded once to dtype. The sums of topk_weights have the
+ * same order and are never rounded. So a job gives the same bits whenever it has the same ranks on
+ * the same number of nodes, whatever the network, the rings and their slots. A combine that is the
  * first operation since notify is preceded by a dispatch without rows. [DeepEP 2] */
-weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
-                            weft_stream *stream);
+WEFT_API weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
+                                     weft_stream *stream);
 
 /* After the stream was synchronised: WEFT_ERROR_CAPACITY, with the numbers in weft_last_error(), if
  * any dispatch since the handle's last notify had to drop rows meant for this rank. *num_dropped
- * (may be NULL) gets the most that one of them dropped. */
-weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped);
+ * (may be NULL) gets the most that one of them dropped, also with this error. */
+WEFT_API weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped);
 
 typedef struct weft_ep_size_args {
     size_t size;
+    const uint64_t *plane_row_bytes; /* [num_planes] */
+    int32_t num_planes;
     int32_t max_tokens_per_rank; /* on every rank */
     int32_t num_topk;
-    int32_t num_planes;
-    const uint64_t *plane_row_bytes; /* [num_planes] */
-    weft_dtype index_type;
+    weft_dtype index_type;  /* WEFT_INT32 or WEFT_INT64, if with_topk */
     int32_t with_topk;      /* 1: with recv_topk_idx and recv_topk_weights */
     int32_t with_src_token; /* 1: with recv_src_token */
 } weft_ep_size_args;
 
 typedef struct weft_ep_sizes {
+    size_t size;
     int64_t max_recv_tokens; /* rows that can arrive at this rank at worst */
-    uint64_t arena_bytes;  /* an arena of this size holds exactly the outputs of one dispatch then:
-                                planes, topk_idx, topk_weights, src_token; of this rank, for the
-                                experts of others can attract more */
+    /* Size of an arena of this rank that holds the outputs of one dispatch of max_recv_tokens rows:
+     * planes, recv_topk_idx, recv_topk_weights, recv_src_token. It differs by rank, since more
+     * tokens may choose one rank's experts than another's; weft_arena_create takes such sizes. */
+    uint64_t arena_bytes;
     uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
     uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
-    /* Memory that the network reaches, of the same, 0 on one node: the rings and what notify tells; docs/network.md has
-     * the formula. On cpu it is more of the heap. */
+    /* Memory of this weft_ep that the network reaches, 0 on one node: the rings, and what notify
+     * tells; docs/network.md has the formula. On cpu it is more of the heap. */
     uint64_t network_bytes;
-    uint64_t
-        sum_bytes; /* memory outside of both: with combine_wire, where warps keep the own node's sums */
+    uint64_t sum_bytes; /* memory outside of both: with combine_wire, for the own node's sums */
 } weft_ep_sizes;
 
-weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *args, weft_ep_sizes *sizes);
+/* How much memory this weft_ep has, and batches of a size would need. */
+WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
+                                         weft_ep_sizes *sizes);
 
 #ifdef __cplusplus
 }

@@ -68,8 +68,9 @@ static void report(const struct work *work, const char *kernel, const struct fig
                                                     collective_algorithm_bytes(work->collective));
     const struct collective_figure figure = {.library = "weft",
                                              .collective = work->collective,
-                                             .algorithm = weft_algorithm_name(used),
-                                             .asked = weft_algorithm_name(work->way->algorithm),
+                                             .algorithm = weft_coll_algorithm_name(used),
+                                             .asked =
+                                                 weft_coll_algorithm_name(work->way->algorithm),
                                              .kernel = kernel,
                                              .num_blocks = work->way->num_blocks,
                                              .num_warps = work->way->num_warps,
@@ -161,7 +162,9 @@ static int measure_way(struct job *job, const struct collective *collective, con
     struct work work = {.job = job, .collective = collective, .way = way};
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = job->options->packet_bytes;
-    config.algorithms[collective->kind] = way->algorithm;
+    config.choices =
+        WEFT_ARGS(weft_coll_choice, .collective = collective->kind, .algorithm = way->algorithm);
+    config.num_choices = 1;
     config.num_blocks = way->num_blocks;
     config.num_warps = way->num_warps;
     WEFT_TRY(weft_coll_create(job->rank.comm, &config, &work.coll));

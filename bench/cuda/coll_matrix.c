@@ -9,7 +9,7 @@ enum { LABEL_BYTES = 48, MIN_WIDTH = 9 };
 /* oneshot/8x16: algorithm, blocks, warps. */
 static void write_label(const struct way *way, char label[LABEL_BYTES])
 {
-    const char *name = weft_algorithm_name(way->algorithm);
+    const char *name = weft_coll_algorithm_name(way->algorithm);
     if (way->num_warps > 0)
         snprintf(label, LABEL_BYTES, "%s/%dx%d", name, way->num_blocks, way->num_warps);
     else if (way->num_blocks > 0)

@@ -152,7 +152,8 @@ static weft_result dispatch(struct ep_batch *batch)
     weft_plane planes[MAX_PLANES];
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     for (int32_t plane = 0; plane < batch->tokens.num_planes; plane++)
-        planes[plane] = (weft_plane){.src = batch->tokens.planes[plane],
+        planes[plane] = (weft_plane){.size = sizeof(weft_plane),
+                                     .src = batch->tokens.planes[plane],
                                      .dst = batch->received.planes[plane],
                                      .row_bytes = (uint64_t)batch->tokens.row_bytes[plane]};
     args.num_planes = batch->tokens.num_planes;
@@ -174,7 +175,7 @@ static weft_result combine(struct ep_batch *batch)
 
 int ep_batch_run(struct ep_batch *batch, int parts)
 {
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     if (parts & PART_LAYOUT)
         WEFT_TRY(layout(batch, batch->plan->num_tokens));
     if (parts & PART_NOTIFY)

@@ -34,8 +34,8 @@ static int check_counts(const struct ep_batch *batch, int64_t *num_wrong)
 {
     const struct plan *plan = batch->plan;
     int32_t num_recv, num_recv_per_rank[MAX_RANKS];
-    weft_ep_device_counts counts;
-    WEFT_TRY(weft_ep_get_device_counts(batch->handle, &counts));
+    weft_ep_device_counts counts = WEFT_INIT(weft_ep_device_counts);
+    WEFT_TRY(weft_ep_query_device_counts(batch->handle, &counts));
     CUDA_TRY(
         cudaMemcpy(&num_recv, counts.num_recv_tokens, sizeof(num_recv), cudaMemcpyDeviceToHost));
     CUDA_TRY(cudaMemcpy(num_recv_per_rank, counts.num_recv_per_rank,

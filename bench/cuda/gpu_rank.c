@@ -40,7 +40,7 @@ void gpu_rank_close(struct gpu_rank *rank)
 int gpu_rank_meet(void *rank)
 {
     const struct gpu_rank *here = rank;
-    WEFT_TRY(weft_barrier(here->comm, here->stream));
+    WEFT_TRY(weft_comm_barrier(here->comm, here->stream));
     return 0;
 }
 

@@ -44,7 +44,7 @@ struct work {
 
 static ncclDataType_t type_of(weft_dtype dtype)
 {
-    static const ncclDataType_t types[NUM_DTYPES] = {
+    static const ncclDataType_t types[NUM_DTYPES + 1] = {
         [WEFT_INT32] = ncclInt32,  [WEFT_INT64] = ncclInt64,         [WEFT_BF16] = ncclBfloat16,
         [WEFT_FP16] = ncclFloat16, [WEFT_FP32] = ncclFloat32,        [WEFT_FP64] = ncclFloat64,
         [WEFT_UINT8] = ncclUint8,  [WEFT_FP8_E4M3] = ncclFloat8e4m3,

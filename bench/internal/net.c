@@ -265,9 +265,9 @@ static const struct option_row option_table[] = {
 
 static weft_result run(struct bench *bench, weft_comm *comm)
 {
-    weft_team_info local, rail;
-    WEFT__TRY(weft_comm_team(comm, WEFT_TEAM_LOCAL, &local));
-    WEFT__TRY(weft_comm_team(comm, WEFT_TEAM_RAIL, &rail));
+    weft_team_info local = WEFT_INIT(weft_team_info), rail = WEFT_INIT(weft_team_info);
+    WEFT__TRY(weft_team_query(comm, WEFT_TEAM_LOCAL, &local));
+    WEFT__TRY(weft_team_query(comm, WEFT_TEAM_RAIL, &rail));
     bench->node = local.team_idx;
     bench->num_nodes = local.num_teams;
     if (bench->num_nodes * local.num_ranks != weft_comm_num_ranks(comm) || bench->num_nodes < 2)

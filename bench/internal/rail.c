@@ -14,8 +14,8 @@ enum { NUM_EMPTY_ROUNDS = 20, SLEEP_MS = 10, MAX_ADDRESS_BYTES = 8192 };
 
 static weft_result find_peers(struct rail *rail)
 {
-    weft_team_info team;
-    weft_result result = weft_comm_team(rail->comm, WEFT_TEAM_RAIL, &team);
+    weft_team_info team = WEFT_INIT(weft_team_info);
+    weft_result result = weft_team_query(rail->comm, WEFT_TEAM_RAIL, &team);
     if (result != WEFT_OK)
         return result;
     rail->peers = calloc((size_t)team.num_ranks, sizeof(*rail->peers));

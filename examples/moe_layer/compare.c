@@ -38,13 +38,13 @@ static void compare_rank(weft_comm *comm, const struct shape *shape, const struc
     const size_t num_parameters = expert_num_parameters(shape);
     const size_t first_expert = (size_t)reference_first_expert(shape, rank);
     const size_t num_experts = (size_t)reference_first_expert(shape, rank + 1) - first_expert;
-    compare(&comparisons[COMPARE_Y], weft_ptr(comm, results->y, rank),
+    compare(&comparisons[COMPARE_Y], weft_heap_ptr(comm, results->y, rank),
             reference->y + first * hidden, num_tokens * hidden);
-    compare(&comparisons[COMPARE_DX], weft_ptr(comm, results->dx, rank),
+    compare(&comparisons[COMPARE_DX], weft_heap_ptr(comm, results->dx, rank),
             reference->dx + first * hidden, num_tokens * hidden);
-    compare(&comparisons[COMPARE_DWEIGHTS], weft_ptr(comm, results->dweights, rank),
+    compare(&comparisons[COMPARE_DWEIGHTS], weft_heap_ptr(comm, results->dweights, rank),
             reference->dweights + first * topk, num_tokens * topk);
-    compare(&comparisons[COMPARE_DPARAMETERS], weft_ptr(comm, results->dparameters, rank),
+    compare(&comparisons[COMPARE_DPARAMETERS], weft_heap_ptr(comm, results->dparameters, rank),
             reference->dparameters + first_expert * num_parameters, num_experts * num_parameters);
 }
 
@@ -56,7 +56,7 @@ static void describe(weft_comm *comm, const struct shape *shape, const struct re
            shape->num_topk, shape->num_experts, shape->ffn);
     printf("Rows received by each rank:");
     for (int32_t rank = 0; rank < shape->num_ranks; rank++)
-        printf(" %d", *(int32_t *)weft_ptr(comm, results->num_rows, rank));
+        printf(" %d", *(int32_t *)weft_heap_ptr(comm, results->num_rows, rank));
     printf("\n");
 }
 

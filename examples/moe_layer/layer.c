@@ -51,7 +51,7 @@ static weft_result create_arena(struct layer *layer, weft_comm *comm)
                                               (uint64_t)layer->shape.num_topk * sizeof(float)};
     args.index_type = WEFT_INT32;
     args.with_topk = 1;
-    weft_ep_sizes sizes;
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
     TRY(weft_ep_query_sizes(layer->ep, &args, &sizes));
     return weft_arena_create(comm, sizes.arena_bytes, &layer->arena);
 }
@@ -136,7 +136,7 @@ static weft_result exchange_routing(struct layer *layer, const struct batch *bat
     args.topk_idx = batch->topk_idx;
     TRY(weft_ep_layout(layer->handle, &args, layer->stream));
     TRY(weft_ep_notify(layer->handle, layer->stream));
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     TRY(weft_ep_wait_counts(layer->handle, &counts));
     layer->num_rows = counts.num_recv_tokens;
     return alloc_rows(layer, (size_t)counts.num_recv_tokens);
@@ -146,8 +146,10 @@ static weft_result exchange_routing(struct layer *layer, const struct batch *bat
 static weft_result dispatch(struct layer *layer, const uint16_t *src, uint16_t *dst,
                             const struct batch *batch)
 {
-    const weft_plane plane = {
-        .src = src, .dst = dst, .row_bytes = (uint64_t)layer->shape.hidden * sizeof(uint16_t)};
+    const weft_plane plane = {.size = sizeof(weft_plane),
+                              .src = src,
+                              .dst = dst,
+                              .row_bytes = (uint64_t)layer->shape.hidden * sizeof(uint16_t)};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     args.num_planes = 1;
     args.planes = &plane;

@@ -26,7 +26,7 @@ static weft_result largest_of_ranks(weft_comm *comm, uint64_t bytes, uint64_t *l
     return result;
 }
 
-weft_result weft_arena_create(weft_comm *comm, size_t bytes, weft_arena **created)
+weft_result weft_arena_create(weft_comm *comm, uint64_t bytes, weft_arena **created)
 {
     void *base;
     uint64_t largest_bytes = 0;
@@ -65,7 +65,7 @@ weft_result weft_arena_destroy(weft_arena *arena)
     return WEFT_OK;
 }
 
-weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr)
+weft_result weft_arena_alloc(weft_arena *arena, uint64_t bytes, void **ptr)
 {
     uint64_t offset;
     WEFT__TRY(weft__object_check(WEFT__KIND_ARENA, arena, "arena"));
@@ -80,7 +80,7 @@ weft_result weft_arena_alloc(weft_arena *arena, size_t bytes, void **ptr)
         return WEFT_OK;
     case WEFT__RANGES_FULL:
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "bytes is %zu; the arena has %" PRIu64 " of its %" PRIu64
+                           "bytes is %" PRIu64 "; the arena has %" PRIu64 " of its %" PRIu64
                            " bytes free, the largest piece has %" PRIu64,
                            bytes, arena->ranges.capacity - arena->ranges.used_bytes,
                            arena->ranges.capacity, weft__ranges_largest_free(&arena->ranges));

@@ -29,6 +29,15 @@ static inline weft_result weft__check_at_most(uint64_t value, uint64_t highest, 
                        (unsigned long long)value, (unsigned long long)highest);
 }
 
+/* A field that the call does not use, or that is for later versions. */
+static inline weft_result weft__check_unused(uint64_t value, const char *name)
+{
+    if (value == 0)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "%s is %lld, must be 0: this call does not use it", name, (long long)value);
+}
+
 /* One of the enumerators from `lowest` to `highest`, which the message names. */
 weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest, int32_t highest,
                              const char *name);

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "api/check.h"
 #include "api/destroy.h"
 #include "api/overlap.h"
+#include "api/structs.h"
 
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
@@ -18,27 +18,46 @@ static weft_result check_bytes(uint64_t bytes, const char *name)
                        (unsigned long long)bytes, (unsigned long long)max_buffer_bytes);
 }
 
-static weft_result check_algorithm(const weft_coll_config *config, int32_t collective)
+static weft_result check_choice(const weft_coll_choice *choice, int32_t i, uint32_t *seen)
 {
     char name[64];
-    snprintf(name, sizeof name, "algorithms[%s]",
-             weft__constant_name(WEFT__ENUM_COLLECTIVE, collective));
-    return weft__check_enum(WEFT__ENUM_ALGORITHM, (int32_t)config->algorithms[collective],
-                            WEFT_ALGORITHM_AUTO, WEFT_NUM_ALGORITHMS - 1, name);
+    snprintf(name, sizeof name, "choices[%d].collective", i);
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_COLLECTIVE, (int32_t)choice->collective, 0,
+                               WEFT__NUM_COLLECTIVES - 1, name));
+    if (*seen & UINT32_C(1) << choice->collective)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "choices[%d].collective is %s, as is that of one before", i,
+                           weft__constant_name(WEFT__ENUM_COLLECTIVE, (int64_t)choice->collective));
+    *seen |= UINT32_C(1) << choice->collective;
+    snprintf(name, sizeof name, "choices[%d].algorithm", i);
+    return weft__check_enum(WEFT__ENUM_ALGORITHM, (int32_t)choice->algorithm, WEFT_ALGORITHM_AUTO,
+                            WEFT__NUM_ALGORITHMS - 1, name);
+}
+
+static weft_result read_choices(weft_coll_config *config, weft_coll_choice *choices)
+{
+    uint32_t seen = 0;
+    WEFT__TRY(weft__check_range(config->num_choices, 0, WEFT__NUM_COLLECTIVES, "num_choices"));
+    WEFT__TRY(WEFT__READ_ARRAY(weft_coll_choice, choices, config->choices, config->num_choices,
+                               "choices"));
+    config->choices = choices;
+    for (int32_t i = 0; i < config->num_choices; i++)
+        WEFT__TRY(check_choice(&choices[i], i, &seen));
+    return WEFT_OK;
 }
 
 weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_config, weft_coll **coll)
 {
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    weft_coll_config config;
+    weft_coll_choice choices[WEFT__NUM_COLLECTIVES];
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(coll, "coll"));
-    if (user_config != NULL)
-        WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_coll_config"));
+    WEFT__TRY(WEFT__READ_OPTIONAL(weft_coll_config, &config, user_config, "config"));
+    WEFT__TRY(weft__check_unused((uint64_t)config.reserved, "reserved"));
     WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
     WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        WEFT__TRY(check_algorithm(&config, i));
+    WEFT__TRY(read_choices(&config, choices));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     /* Before the state of comm: a rank that is told so may leave while others are yet to be told. */
@@ -58,9 +77,11 @@ weft_result weft_coll_destroy(weft_coll *coll)
     return WEFT_OK;
 }
 
-weft_algorithm weft_coll_algorithm(weft_coll *coll, weft_collective collective, uint64_t bytes)
+weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collective collective,
+                                   uint64_t bytes)
 {
-    if (!weft__object_exists(WEFT__KIND_COLL, coll) || (uint32_t)collective >= WEFT_NUM_COLLECTIVES)
+    if (!weft__object_exists(WEFT__KIND_COLL, coll) ||
+        (uint32_t)collective >= WEFT__NUM_COLLECTIVES)
         return WEFT_ALGORITHM_AUTO;
     return weft__coll_choose(coll, collective, bytes).algorithm;
 }
@@ -93,10 +114,8 @@ static weft_result check_call(const struct weft__coll_call *call)
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3,
                                "dtype"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_REDUCE_OP, (int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
-    if (call->count > max_row_bytes / weft_dtype_bytes(call->dtype))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "count is %llu, allowed are 0..%llu",
-                           (unsigned long long)call->count,
-                           (unsigned long long)(max_row_bytes / weft_dtype_bytes(call->dtype)));
+    WEFT__TRY(weft__check_range((int64_t)call->count, 0,
+                                (int64_t)(max_row_bytes / weft_dtype_bytes(call->dtype)), "count"));
     return weft__check_range(call->root, 0, call->coll->comm->num_ranks - 1, "root");
 }
 
@@ -123,7 +142,6 @@ static struct arrays arrays_of(const struct weft__coll_call *call)
     case WEFT_ALL_TO_ALL:
         return (struct arrays){num_ranks, num_ranks, 0};
     case WEFT_BROADCAST:
-    case WEFT_NUM_COLLECTIVES:
         break;
     }
     return (struct arrays){comm->rank == call->root ? 1 : 0, 1, recv};
@@ -143,88 +161,76 @@ static weft_result check_and_run(const struct weft__coll_call *call)
     return weft__coll_run(call);
 }
 
-weft_result weft_all_reduce(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                            weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
+/* The operations differ in the fields that they use; the others must be zero. */
+enum use { USE_OP = 1, USE_ROOT = 2 };
+
+static weft_result read_and_run(weft_coll *coll, const weft_coll_args *given,
+                                weft_collective collective, uint32_t used, weft_stream *stream)
 {
+    weft_coll_args args;
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
+    WEFT__TRY(WEFT__READ(weft_coll_args, &args, given, "args"));
+    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
+    if (!(used & USE_OP))
+        WEFT__TRY(weft__check_unused((uint64_t)args.op, "op"));
+    if (!(used & USE_ROOT))
+        WEFT__TRY(weft__check_unused((uint64_t)args.root, "root"));
     return check_and_run(&(struct weft__coll_call){.coll = coll,
-                                                   .collective = WEFT_ALL_REDUCE,
-                                                   .send = send,
-                                                   .recv = recv,
-                                                   .count = count,
-                                                   .dtype = dtype,
-                                                   .op = op,
+                                                   .collective = collective,
+                                                   .send = args.send,
+                                                   .recv = args.recv,
+                                                   .count = (uint64_t)args.count,
+                                                   .dtype = args.dtype,
+                                                   .op = args.op,
+                                                   .root = args.root,
                                                    .stream = stream});
 }
 
-weft_result weft_reduce_scatter(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                                weft_dtype dtype, weft_reduce_op op, weft_stream *stream)
+weft_result weft_coll_all_reduce(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
 {
-    return check_and_run(&(struct weft__coll_call){.coll = coll,
-                                                   .collective = WEFT_REDUCE_SCATTER,
-                                                   .send = send,
-                                                   .recv = recv,
-                                                   .count = count,
-                                                   .dtype = dtype,
-                                                   .op = op,
-                                                   .stream = stream});
+    return read_and_run(coll, args, WEFT_ALL_REDUCE, USE_OP, stream);
 }
 
-weft_result weft_all_gather(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                            weft_dtype dtype, weft_stream *stream)
+weft_result weft_coll_reduce_scatter(weft_coll *coll, const weft_coll_args *args,
+                                     weft_stream *stream)
 {
-    return check_and_run(&(struct weft__coll_call){.coll = coll,
-                                                   .collective = WEFT_ALL_GATHER,
-                                                   .send = send,
-                                                   .recv = recv,
-                                                   .count = count,
-                                                   .dtype = dtype,
-                                                   .stream = stream});
+    return read_and_run(coll, args, WEFT_REDUCE_SCATTER, USE_OP, stream);
 }
 
-weft_result weft_all_to_all(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                            weft_dtype dtype, weft_stream *stream)
+weft_result weft_coll_all_gather(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
 {
-    return check_and_run(&(struct weft__coll_call){.coll = coll,
-                                                   .collective = WEFT_ALL_TO_ALL,
-                                                   .send = send,
-                                                   .recv = recv,
-                                                   .count = count,
-                                                   .dtype = dtype,
-                                                   .stream = stream});
+    return read_and_run(coll, args, WEFT_ALL_GATHER, 0, stream);
 }
 
-weft_result weft_broadcast(weft_coll *coll, const void *send, void *recv, uint64_t count,
-                           weft_dtype dtype, int32_t root, weft_stream *stream)
+weft_result weft_coll_all_to_all(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
 {
-    return check_and_run(&(struct weft__coll_call){.coll = coll,
-                                                   .collective = WEFT_BROADCAST,
-                                                   .send = send,
-                                                   .recv = recv,
-                                                   .count = count,
-                                                   .dtype = dtype,
-                                                   .root = root,
-                                                   .stream = stream});
+    return read_and_run(coll, args, WEFT_ALL_TO_ALL, 0, stream);
+}
+
+weft_result weft_coll_broadcast(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
+{
+    return read_and_run(coll, args, WEFT_BROADCAST, USE_ROOT, stream);
 }
 
 /* ------------------------------------------------------------------ rows of any length */
 
 /* The array's bytes from its beginning to the end of its last row. */
 static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_ranks,
-                               const uint64_t *counts, const uint64_t *offsets, const char *name,
+                               const int64_t *counts, const int64_t *offsets, const char *name,
                                struct weft_span *rows, uint64_t *extent_bytes)
 {
     const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
-    const uint64_t most = max_row_bytes / element_bytes;
+    const int64_t most = (int64_t)(max_row_bytes / element_bytes);
     *extent_bytes = 0;
     for (int32_t rank = 0; rank < num_ranks; rank++) {
-        if (counts[rank] > most || offsets[rank] > most)
+        if (counts[rank] < 0 || counts[rank] > most || offsets[rank] < 0 || offsets[rank] > most)
             return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s_counts[%d] is %llu and %s_offsets[%d] is %llu, allowed are "
-                               "0..%llu",
-                               name, rank, (unsigned long long)counts[rank], name, rank,
-                               (unsigned long long)offsets[rank], (unsigned long long)most);
-        rows[rank] =
-            (struct weft_span){offsets[rank] * element_bytes, counts[rank] * element_bytes};
+                               "%s_counts[%d] is %lld and %s_offsets[%d] is %lld, allowed are "
+                               "0..%lld",
+                               name, rank, (long long)counts[rank], name, rank,
+                               (long long)offsets[rank], (long long)most);
+        rows[rank] = (struct weft_span){(uint64_t)offsets[rank] * element_bytes,
+                                        (uint64_t)counts[rank] * element_bytes};
         const uint64_t end = rows[rank].begin + rows[rank].bytes;
         if (counts[rank] > 0 && end > *extent_bytes)
             *extent_bytes = end;
@@ -250,26 +256,26 @@ static weft_result check_v_regions(const struct weft__coll_call *call, int32_t n
 }
 
 /* What other ranks send or receive they tell themselves. */
-static weft_result check_own_counts(const weft_all_to_all_v_args *args, int32_t rank)
+static weft_result check_own_counts(const weft_coll_all_to_all_v_args *args, int32_t rank)
 {
     if (args->send_counts[rank] == args->recv_counts[rank])
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "send_counts[%d] is %llu and recv_counts[%d] is %llu: what rank %d sends to "
+                       "send_counts[%d] is %lld and recv_counts[%d] is %lld: what rank %d sends to "
                        "itself must be what it receives from itself",
-                       rank, (unsigned long long)args->send_counts[rank], rank,
-                       (unsigned long long)args->recv_counts[rank], rank);
+                       rank, (long long)args->send_counts[rank], rank,
+                       (long long)args->recv_counts[rank], rank);
 }
 
-weft_result weft_all_to_all_v(weft_coll *coll, const weft_all_to_all_v_args *user_args,
-                              weft_stream *stream)
+weft_result weft_coll_all_to_all_v(weft_coll *coll, const weft_coll_all_to_all_v_args *user_args,
+                                   weft_stream *stream)
 {
-    weft_all_to_all_v_args args;
+    weft_coll_all_to_all_v_args args;
     struct weft_exchanged_rows rows = {0};
     uint64_t sent_bytes, received_bytes;
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
-    WEFT__TRY(weft__check_not_null(user_args, "args"));
-    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_all_to_all_v_args"));
+    WEFT__TRY(WEFT__READ(weft_coll_all_to_all_v_args, &args, user_args, "args"));
+    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
     const struct weft__coll_call call = {.coll = coll,
                                          .collective = WEFT_ALL_TO_ALL,
                                          .send = args.send,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep/ep.h"
 
-#include "api/check.h"
 #include "api/destroy.h"
+#include "api/structs.h"
 
 enum { MAX_BLOCKS = 65535, MAX_EXPERTS = 1 << 20, MAX_ALIGNMENT = 1 << 20 };
 enum { MAX_CHANNELS = 64, MAX_SLOTS = 1 << 16, MAX_SLOT_BYTES = 1 << 30 };
@@ -13,8 +13,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ep, "ep"));
-    WEFT__TRY(weft__check_not_null(user_config, "config"));
-    WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_config"));
+    WEFT__TRY(WEFT__READ(weft_ep_config, &config, user_config, "config"));
     WEFT__TRY(weft__check_range(config.num_experts, 1, MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
@@ -22,11 +21,13 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_range(config.num_channels, 0, MAX_CHANNELS, "num_channels"));
     WEFT__TRY(weft__check_range(config.num_staging_slots, 0, MAX_SLOTS, "num_staging_slots"));
     WEFT__TRY(weft__check_at_most(config.staging_slot_bytes, MAX_SLOT_BYTES, "staging_slot_bytes"));
-    if (config.combine_wire != 0 && config.combine_wire != WEFT_FP32)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "combine_wire is %s (%d), allowed are 0 and WEFT_FP32 (%d)",
-                           weft__constant_name(WEFT__ENUM_DTYPE, (int)config.combine_wire),
-                           (int)config.combine_wire, (int)WEFT_FP32);
+    if (config.combine_wire != WEFT_DTYPE_NONE && config.combine_wire != WEFT_FP32)
+        return weft__error(
+            WEFT_ERROR_INVALID_ARGUMENT,
+            "combine_wire is %s (%d), allowed are WEFT_DTYPE_NONE (0) and WEFT_FP32 (%d)",
+            weft__constant_name(WEFT__ENUM_DTYPE, (int)config.combine_wire),
+            (int)config.combine_wire, (int)WEFT_FP32);
+    WEFT__TRY(weft__check_unused((uint64_t)config.reserved, "reserved"));
     WEFT__TRY(weft__machine_check(comm));
     weft_ep *created;
     weft__comm_enter(comm, WEFT__CALL_EP_CREATE);
@@ -47,12 +48,12 @@ static int has_rank(const weft_ep *ep, int32_t rank)
     return weft__object_exists(WEFT__KIND_EP, ep) && rank >= 0 && rank < ep->comm->num_ranks;
 }
 
-int32_t weft_ep_num_local_experts(weft_ep *ep, int32_t rank)
+int32_t weft_ep_num_local_experts(const weft_ep *ep, int32_t rank)
 {
     return has_rank(ep, rank) ? weft__placement_num_local(&ep->placement, rank) : -1;
 }
 
-int32_t weft_ep_global_expert(weft_ep *ep, int32_t rank, int32_t local_expert)
+int32_t weft_ep_global_expert(const weft_ep *ep, int32_t rank, int32_t local_expert)
 {
     if (!has_rank(ep, rank) || local_expert < 0 ||
         local_expert >= weft__placement_num_local(&ep->placement, rank))
@@ -73,8 +74,8 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
     weft_ep_handle_config config;
     WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
     WEFT__TRY(weft__check_not_null(handle, "handle"));
-    WEFT__TRY(weft__check_not_null(user_config, "config"));
-    WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_ep_handle_config"));
+    WEFT__TRY(WEFT__READ(weft_ep_handle_config, &config, user_config, "config"));
+    WEFT__TRY(weft__check_unused((uint64_t)config.reserved, "reserved"));
     WEFT__TRY(check_topk(ep, config.num_topk));
     WEFT__TRY(weft__check_range(config.expert_alignment, 0, MAX_ALIGNMENT, "expert_alignment"));
     /* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one
@@ -96,14 +97,14 @@ weft_result weft_ep_handle_destroy(weft_ep_handle *handle)
     return WEFT_OK;
 }
 
-weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *user_args,
+weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *user_args,
                                 weft_ep_sizes *sizes)
 {
     weft_ep_size_args args;
+    weft_ep_sizes found;
     WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
-    WEFT__TRY(weft__check_not_null(user_args, "args"));
-    WEFT__TRY(weft__check_not_null(sizes, "sizes"));
-    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_size_args"));
+    WEFT__TRY(WEFT__READ(weft_ep_size_args, &args, user_args, "args"));
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ep_sizes, sizes, "sizes"));
     WEFT__TRY(weft__check_range(args.max_tokens_per_rank, 0, INT32_MAX, "max_tokens_per_rank"));
     WEFT__TRY(check_topk(ep, args.num_topk));
     WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
@@ -111,9 +112,12 @@ weft_result weft_ep_query_sizes(weft_ep *ep, const weft_ep_size_args *user_args,
     for (int32_t i = 0; i < args.num_planes; i++)
         WEFT__TRY(weft__check_range((int64_t)args.plane_row_bytes[i], 1, INT32_MAX,
                                     "plane_row_bytes[i]"));
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.index_type, WEFT_INT32, WEFT_INT64,
-                               "index_type"));
     WEFT__TRY(weft__check_range(args.with_topk, 0, 1, "with_topk"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.index_type,
+                               args.with_topk ? WEFT_INT32 : WEFT_DTYPE_NONE, WEFT_INT64,
+                               "index_type"));
     WEFT__TRY(weft__check_range(args.with_src_token, 0, 1, "with_src_token"));
-    return weft__ep_query_sizes(ep, &args, sizes);
+    WEFT__TRY(weft__ep_query_sizes(ep, &args, &found));
+    WEFT__WRITE(weft_ep_sizes, sizes, &found);
+    return WEFT_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The stream operations of expert parallelism, and what their handle tells. */
-#include "api/check.h"
 #include "api/destroy.h"
 #include "api/ep_extents.h"
+#include "api/structs.h"
 
 static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
 {
@@ -33,8 +33,7 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
 {
     weft_ep_layout_args args;
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_EMPTY));
-    WEFT__TRY(weft__check_not_null(user_args, "args"));
-    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_layout_args"));
+    WEFT__TRY(WEFT__READ(weft_ep_layout_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_range(args.num_tokens, 0, handle->max_tokens, "num_tokens"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.index_type, WEFT_INT32, WEFT_INT64,
                                "index_type"));
@@ -69,36 +68,38 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
-    WEFT__TRY(weft__check_not_null(counts, "counts"));
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ep_counts, counts, "counts"));
     WEFT__TRY(check_state(handle, WEFT__HANDLE_NOTIFIED));
     const weft_ep *ep = handle->ep;
     if (handle->is_captured)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "handle: its last weft_ep_notify was captured into a graph, which the "
-                           "host cannot wait for: use weft_ep_get_device_counts and a capacity");
+                           "host cannot wait for: use weft_ep_query_device_counts and a capacity");
     WEFT__TRY(weft__machine_of(ep->comm)->event_synchronize(handle->notified));
     WEFT__TRY(weft__machine_check(ep->comm));
     WEFT__TRY(weft__handle_read_counts(handle));
     const struct weft__handle_counts *tables = &handle->counts;
-    *counts = (weft_ep_counts){
+    const weft_ep_counts found = {
         .num_recv_tokens = *(const int32_t *)(const void *)tables->host,
         .num_local_experts = weft__placement_num_local(&ep->placement, ep->comm->rank),
         .num_recv_per_rank = (const void *)(tables->host + tables->rank_rows_offset),
         .num_recv_per_expert = (const void *)(tables->host + tables->expert_rows_offset),
         .num_relayed_tokens = num_relayed_tokens(handle),
     };
+    WEFT__WRITE(weft_ep_counts, counts, &found);
     return WEFT_OK;
 }
 
-weft_result weft_ep_get_device_counts(weft_ep_handle *handle, weft_ep_device_counts *counts)
+weft_result weft_ep_query_device_counts(const weft_ep_handle *handle, weft_ep_device_counts *counts)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
-    WEFT__TRY(weft__check_not_null(counts, "counts"));
-    *counts = (weft_ep_device_counts){
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ep_device_counts, counts, "counts"));
+    const weft_ep_device_counts found = {
         .num_recv_tokens = handle->routing.recv_rows,
         .num_recv_per_rank = handle->routing.recv_rank_rows,
         .num_recv_per_expert = handle->routing.recv_expert_rows,
     };
+    WEFT__WRITE(weft_ep_device_counts, counts, &found);
     return WEFT_OK;
 }
 
@@ -123,8 +124,8 @@ static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t 
 {
     const int with_idx = args->topk_idx != NULL || args->recv_topk_idx != NULL;
     const int with_weights = args->topk_weights != NULL || args->recv_topk_weights != NULL;
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->index_type, WEFT_INT32, WEFT_INT64,
-                               "index_type"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->index_type,
+                               with_idx ? WEFT_INT32 : WEFT_DTYPE_NONE, WEFT_INT64, "index_type"));
     if (with_weights && !with_idx)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "topk_idx is NULL but topk_weights is not: weights go with ids only");
@@ -143,11 +144,13 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
                              weft_stream *stream)
 {
     weft_ep_dispatch_args args;
+    weft_plane planes[WEFT_MAX_PLANES];
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
-    WEFT__TRY(weft__check_not_null(user_args, "args"));
-    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_dispatch_args"));
+    WEFT__TRY(WEFT__READ(weft_ep_dispatch_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
-    WEFT__TRY(weft__check_array(args.planes, args.num_planes, "planes"));
+    WEFT__TRY(WEFT__READ_ARRAY(weft_plane, planes, args.planes, args.num_planes, "planes"));
+    args.planes = planes;
+    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     for (int32_t i = 0; i < args.num_planes; i++)
         WEFT__TRY(check_plane(handle, &args.planes[i], i));
@@ -163,8 +166,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
 {
     weft_ep_combine_args args;
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
-    WEFT__TRY(weft__check_not_null(user_args, "args"));
-    WEFT__TRY(weft__config_copy(&args, sizeof args, user_args, "weft_ep_combine_args"));
+    WEFT__TRY(WEFT__READ(weft_ep_combine_args, &args, user_args, "args"));
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
     WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)weft_dtype_bytes(args.dtype),
@@ -184,7 +186,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     return weft__ep_combine(handle, &args, stream);
 }
 
-weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped)
+weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
@@ -195,7 +197,7 @@ weft_result weft_ep_check(weft_ep_handle *handle, int64_t *num_dropped)
     const int64_t dropped =
         *(const int64_t *)(const void *)(tables->host + tables->dropped_rows_offset);
     if (num_dropped != NULL)
-        *num_dropped = dropped;
+        *num_dropped = (int32_t)dropped; /* of the rows, which are counted so */
     if (dropped == 0)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_CAPACITY,

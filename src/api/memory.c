@@ -3,7 +3,7 @@
 #include "api/overlap.h"
 #include "machine/host.h"
 
-weft_result weft_memory_alloc(weft_comm *comm, size_t bytes, void **ptr)
+weft_result weft_memory_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ptr, "ptr"));
@@ -30,7 +30,7 @@ weft_result weft_memory_free(weft_comm *comm, void *ptr)
     return WEFT_OK;
 }
 
-weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, size_t bytes)
+weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));

@@ -42,7 +42,7 @@ static const struct {
     [WEFT__KIND_MEMORY] = {"memory", "weft_memory_alloc"},
     [WEFT__KIND_ARENA] = {"weft_arena", "weft_arena_create"},
     [WEFT__KIND_COLL] = {"weft_coll", "weft_coll_create"},
-    [WEFT__KIND_CAPTURE] = {"weft_capture", "weft_capture_begin"},
+    [WEFT__KIND_CAPTURE] = {"weft_coll_record", "weft_coll_record_begin"},
     [WEFT__KIND_EP] = {"weft_ep", "weft_ep_create"},
     [WEFT__KIND_HANDLE] = {"weft_ep_handle", "weft_ep_handle_create"},
     [WEFT__KIND_STREAM] = {"weft_stream", "weft_stream_create or weft_stream_wrap"},

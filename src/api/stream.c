@@ -93,7 +93,8 @@ weft_result weft_event_synchronize(weft_event *event)
     return event->machine->event_synchronize(event);
 }
 
-weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
+weft_result weft_event_elapsed_us(const weft_event *start, const weft_event *end,
+                                  double *elapsed_us)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, start, "start"));
     WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, end, "end"));
@@ -102,10 +103,11 @@ weft_result weft_event_elapsed_us(weft_event *start, weft_event *end, double *el
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "start is an event of machine %s, end of machine %s",
                            start->machine->hooks.name, end->machine->hooks.name);
-    return start->machine->event_elapsed_us(start, end, elapsed_us);
+    /* The machine locks them. */
+    return start->machine->event_elapsed_us((weft_event *)start, (weft_event *)end, elapsed_us);
 }
 
-weft_result weft_barrier(weft_comm *comm, weft_stream *stream)
+weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));

@@ -17,7 +17,7 @@ struct recorded {
     int32_t unused;
 };
 
-struct weft_capture {
+struct weft_coll_record {
     weft_coll *coll;
     struct recorded recorded;
     int32_t *windows;   /* [num_windows] reserved for this capture */
@@ -26,21 +26,22 @@ struct weft_capture {
 };
 
 /* The one that an operation is recorded by, or NULL. */
-static weft_capture *capture_of(const struct weft__coll_call *call)
+static weft_coll_record *capture_of(const struct weft__coll_call *call)
 {
-    weft_capture *capture = call->coll->capture;
+    weft_coll_record *capture = call->coll->capture;
     return capture != NULL && call->stream->machine->stream_is_capturing(call->stream) ? capture
                                                                                        : NULL;
 }
 
 /* ---------------------------------------------------------------- recording */
 
-weft_result weft__capture_begin(weft_coll *coll, weft_capture **out)
+weft_result weft__capture_begin(weft_coll *coll, weft_coll_record **out)
 {
     if (coll->capture != NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "coll has a capture that has not ended: call weft_capture_end first");
-    weft_capture *capture = calloc(1, sizeof *capture);
+        return weft__error(
+            WEFT_ERROR_INVALID_ARGUMENT,
+            "coll has a capture that has not ended: call weft_coll_record_end first");
+    weft_coll_record *capture = calloc(1, sizeof *capture);
     int32_t *windows = calloc((size_t)coll->comm->windows->max_windows, sizeof *windows);
     if (capture == NULL || windows == NULL) {
         free(capture);
@@ -54,7 +55,7 @@ weft_result weft__capture_begin(weft_coll *coll, weft_capture **out)
     return WEFT_OK;
 }
 
-static int find_recorded(const weft_capture *capture, const void *ptr, uint64_t bytes,
+static int find_recorded(const weft_coll_record *capture, const void *ptr, uint64_t bytes,
                          uint64_t *place)
 {
     for (int32_t i = 0; i < capture->recorded.num_windows; i++) {
@@ -65,7 +66,7 @@ static int find_recorded(const weft_capture *capture, const void *ptr, uint64_t 
 }
 
 /* As one window holds the whole allocation, there are no more of them than allocations. */
-static int record(weft_capture *capture, const void *ptr, uint64_t bytes, uint64_t *place)
+static int record(weft_coll_record *capture, const void *ptr, uint64_t bytes, uint64_t *place)
 {
     weft_comm *comm = capture->coll->comm;
     int32_t window;
@@ -86,14 +87,14 @@ int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, u
 {
     if (weft__registered_find(call->coll->comm, ptr, bytes, place))
         return 1;
-    weft_capture *capture = capture_of(call);
+    weft_coll_record *capture = capture_of(call);
     return capture != NULL && record(capture, ptr, bytes, place);
 }
 
 void weft__coll_note(const struct weft__coll_call *call, enum weft_program program)
 {
     static const uint64_t prime = UINT64_C(0x100000001b3);
-    weft_capture *capture = capture_of(call);
+    weft_coll_record *capture = capture_of(call);
     if (capture == NULL)
         return;
     const uint64_t values[] = {program,  call->collective,     call->dtype,
@@ -127,12 +128,12 @@ static weft_result compare(const weft_comm *comm, const struct recorded *all)
     return WEFT_OK;
 }
 
-static int32_t window_of_round(const weft_capture *capture, int32_t round)
+static int32_t window_of_round(const weft_coll_record *capture, int32_t round)
 {
     return round < capture->recorded.num_windows ? capture->windows[round] : WEFT__WINDOW_NONE;
 }
 
-static weft_result open_windows(weft_capture *capture, const struct recorded *all)
+static weft_result open_windows(weft_coll_record *capture, const struct recorded *all)
 {
     weft_comm *comm = capture->coll->comm;
     int32_t num_rounds = 0;
@@ -151,7 +152,7 @@ static weft_result open_windows(weft_capture *capture, const struct recorded *al
     return WEFT_OK;
 }
 
-weft_result weft__capture_end(weft_capture *capture)
+weft_result weft__capture_end(weft_coll_record *capture)
 {
     weft_comm *comm = capture->coll->comm;
     if (capture->coll->capture != capture)
@@ -170,7 +171,7 @@ weft_result weft__capture_end(weft_capture *capture)
     return result;
 }
 
-static weft_result close_windows(weft_capture *capture)
+static weft_result close_windows(weft_coll_record *capture)
 {
     weft_comm *comm = capture->coll->comm;
     WEFT__TRY(weft__comm_all_gather(comm, NULL, 0, NULL));
@@ -181,7 +182,7 @@ static weft_result close_windows(weft_capture *capture)
 
 /* After a failure on all ranks (one called something else, or had no memory) they can call it
  * again. After a failure of the communicator nobody comes any more. */
-int weft__capture_close(weft_capture *capture, weft_result *result)
+int weft__capture_close(weft_coll_record *capture, weft_result *result)
 {
     weft_comm *comm = capture->coll->comm;
     weft__comm_enter(comm, WEFT__CALL_CAPTURE_DESTROY);
@@ -189,7 +190,7 @@ int weft__capture_close(weft_capture *capture, weft_result *result)
     return *result == WEFT_OK || atomic_load(&comm->status.result) != WEFT_OK;
 }
 
-void weft__capture_free(weft_capture *capture)
+void weft__capture_free(weft_coll_record *capture)
 {
     weft_comm *comm = capture->coll->comm;
     if (capture->coll->capture == capture)

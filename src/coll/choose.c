@@ -7,7 +7,7 @@
 
 /* Bits of the algorithms that can do each. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
-static const uint32_t abilities[WEFT_NUM_COLLECTIVES] = {
+static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
                         ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT),
     [WEFT_REDUCE_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL),
@@ -16,7 +16,7 @@ static const uint32_t abilities[WEFT_NUM_COLLECTIVES] = {
     [WEFT_BROADCAST] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
 };
 
-const char *weft_algorithm_name(weft_algorithm algorithm)
+const char *weft_coll_algorithm_name(weft_algorithm algorithm)
 {
     return weft__algorithm_name((uint64_t)algorithm);
 }

@@ -12,7 +12,7 @@
 struct terms {
     uint64_t packet_bytes;
     uint64_t staging_bytes;
-    int32_t algorithms[WEFT_NUM_COLLECTIVES];
+    int32_t algorithms[WEFT__NUM_COLLECTIVES];
     int32_t num_blocks;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* may differ: the fewest are used */
 };
@@ -34,11 +34,11 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
             return weft__error(WEFT_ERROR_MISMATCH,
                                "ranks disagree on num_blocks: %d on this rank %d, %d on rank %d",
                                own->num_blocks, comm->rank, other->num_blocks, rank);
-        for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
+        for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++) {
             if (other->algorithms[i] != own->algorithms[i])
                 return weft__error(
                     WEFT_ERROR_MISMATCH,
-                    "ranks disagree on algorithms[%s]: %s on this rank %d, %s on "
+                    "ranks disagree on the algorithm of %s: %s on this rank %d, %s on "
                     "rank %d",
                     weft__constant_name(WEFT__ENUM_COLLECTIVE, i),
                     weft__constant_name(WEFT__ENUM_ALGORITHM, own->algorithms[i]), comm->rank,
@@ -65,7 +65,7 @@ static weft_result agree(weft_coll *coll)
     struct terms own = {.packet_bytes = coll->area.region_bytes,
                         .staging_bytes = coll->staging_bytes,
                         .num_blocks = coll->num_blocks};
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+    for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
     weft__coll_choose_direct_blocks(coll, own.direct_blocks);
     weft_result result;
@@ -196,7 +196,8 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
     if (coll == NULL)
         return result;
     coll->comm = comm;
-    memcpy(coll->pinned, config->algorithms, sizeof coll->pinned);
+    for (int32_t i = 0; i < config->num_choices; i++)
+        coll->pinned[config->choices[i].collective] = config->choices[i].algorithm;
     choose_sizes(coll, config);
     result = set_up(coll);
     if (result != WEFT_OK) {

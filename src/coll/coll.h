@@ -5,6 +5,7 @@
 
 #include "coll/tuning.h"
 #include "ops/exchange.h"
+#include "ops/names.h"
 #include "programs/direct.h"
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
@@ -16,12 +17,12 @@ struct weft_coll {
     char *staging;                /* in the heap */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
-    weft_algorithm pinned[WEFT_NUM_COLLECTIVES]; /* or AUTO */
-    int32_t num_blocks;                          /* 0: the machine's choice */
+    weft_algorithm pinned[WEFT__NUM_COLLECTIVES]; /* or AUTO */
+    int32_t num_blocks;                           /* 0: the machine's choice */
     int32_t num_warps;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
     struct weft__tuning tuning;             /* rank 0's */
-    weft_capture *capture;                  /* that is going on, or NULL */
+    weft_coll_record *capture;              /* that is going on, or NULL */
 };
 
 /* A call of any of the collectives, checked by the api. */
@@ -124,12 +125,12 @@ weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
                                      const struct weft_exchanged_rows *rows);
 
 /* capture.c: semantics in weft.h */
-weft_result weft__capture_begin(weft_coll *coll, weft_capture **capture);
-weft_result weft__capture_end(weft_capture *capture);
+weft_result weft__capture_begin(weft_coll *coll, weft_coll_record **capture);
+weft_result weft__capture_end(weft_coll_record *capture);
 /* Collective: *result is that of closing what all ranks have opened. 1: nothing keeps the capture from going. */
-int weft__capture_close(weft_capture *capture, weft_result *result);
+int weft__capture_close(weft_coll_record *capture, weft_result *result);
 /* This rank's alone. The windows that all ranks have opened, and not closed, stay open until the communicator ends. */
-void weft__capture_free(weft_capture *capture);
+void weft__capture_free(weft_coll_record *capture);
 /* 1 if others reach the bytes, in the heap, registered, or by the time that what a capture records runs:
  * *place is then theirs. */
 int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, uint64_t bytes,

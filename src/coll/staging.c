@@ -176,11 +176,12 @@ weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
         return push_piece(call, rows, 0, UINT64_MAX);
     if (call->count == 0 &&
         coll->comm->num_ranks > 1) /* rows of any length: others' pieces are unknown */
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "recv is neither in the heap nor registered (weft_register) and gets "
-                           "%llu bytes: allowed are at most %llu (staging_bytes)",
-                           (unsigned long long)received_bytes(call, rows),
-                           (unsigned long long)coll->staging_bytes);
+        return weft__error(
+            WEFT_ERROR_UNSUPPORTED,
+            "recv is neither in the heap nor registered (weft_memory_register) and gets "
+            "%llu bytes: allowed are at most %llu (staging_bytes)",
+            (unsigned long long)received_bytes(call, rows),
+            (unsigned long long)coll->staging_bytes);
     struct weft__coll_call piece = *call;
     piece.whole_count = call->count;
     const uint64_t longest = weft__coll_longest_row(rows->received, coll->comm->num_ranks);

@@ -78,7 +78,7 @@ static weft_result parse_machine(const struct line *line, const char *text)
 
 static weft_result parse_collective(const struct line *line, const char *text, int32_t *collective)
 {
-    for (int32_t i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
+    for (int32_t i = 0; i < WEFT__NUM_COLLECTIVES; i++) {
         if (strcmp(text, weft__collective_name((uint64_t)i)) == 0) {
             *collective = i;
             return WEFT_OK;
@@ -93,8 +93,8 @@ static weft_result parse_algorithm(const struct line *line, const char *text,
 {
     const weft_collective collective = (weft_collective)row->collective;
     char allowed[128] = "";
-    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++) {
-        const char *name = weft_algorithm_name((weft_algorithm)i);
+    for (int i = 0; i < WEFT__NUM_ALGORITHMS; i++) {
+        const char *name = weft_coll_algorithm_name((weft_algorithm)i);
         if (!weft__coll_can(collective, (weft_algorithm)i))
             continue;
         row->algorithm = i;

@@ -34,10 +34,8 @@ static weft_result read_config(const weft_comm_config *config, struct origin *or
 {
     int64_t timeout_ms = 0;
     weft__log_configure();
-    weft_result result =
-        weft__config_copy(&origin->config, sizeof(origin->config), config, "weft_comm_config");
-    if (result == WEFT_OK)
-        result = weft__setting_number(WEFT__SETTING_TIMEOUT_MS, 1, UINT32_MAX, &timeout_ms);
+    origin->config = *config;
+    weft_result result = weft__setting_number(WEFT__SETTING_TIMEOUT_MS, 1, UINT32_MAX, &timeout_ms);
     if (result == WEFT_OK && origin->config.timeout_ms == 0)
         origin->config.timeout_ms = (uint32_t)timeout_ms;
     const uint64_t max_bytes = origin->config.heap_max_bytes;

@@ -14,7 +14,7 @@
 #include "weft.h"
 
 struct weft__link;    /* the connection to the rendezvous, and its monitor thread */
-struct weft__barrier; /* of weft_barrier, of a layer above */
+struct weft__barrier; /* of weft_comm_barrier, of a layer above */
 struct weft__windows; /* memory that all ranks have mapped, of a layer above */
 struct weft__network; /* traffic between nodes, of a layer above */
 struct weft__heap_kind;
@@ -53,9 +53,9 @@ struct weft_comm {
     _Atomic uint64_t num_gathers;
     /* The other way round: messages that the network has taken (release), acquired at the end of a collective. */
     _Atomic uint64_t num_messages_taken;
-    struct weft__network *network;    /* NULL: one node, or the machine has none */
-    struct weft__barrier *barrier;    /* of weft_barrier: made and destroyed by the api layer */
-    struct weft__windows *windows;    /* made with it, and destroyed after it */
+    struct weft__network *network; /* NULL: one node, or the machine has none */
+    struct weft__barrier *barrier; /* of weft_comm_barrier: made and destroyed by the api layer */
+    struct weft__windows *windows; /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
     int32_t num_splits;               /* part of the key of the next split */

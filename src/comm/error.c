@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_CONFIG_BYTES = 65536 }; /* a larger size is an uninitialised one */
-
 static _Thread_local char last_message[WEFT__ERROR_BYTES];
 
 const char *weft__last_error(void)
@@ -49,27 +47,4 @@ weft_result weft__system_error(const char *format, ...)
     va_end(arguments);
     errno = number;
     return WEFT_ERROR_SYSTEM;
-}
-
-weft_result weft__config_copy(void *copy, size_t known_bytes, const void *config,
-                              const char *type_name)
-{
-    size_t size = known_bytes;
-    if (config != NULL)
-        memcpy(&size, config, sizeof(size));
-    if (size < sizeof(size) || size > MAX_CONFIG_BYTES)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "size of %s is %zu; it must be sizeof(%s), which is %zu", type_name,
-                           size, type_name, known_bytes);
-    for (size_t byte = known_bytes; byte < size; byte++)
-        if (((const unsigned char *)config)[byte] != 0)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s has %zu bytes, of which this library knows %zu, and byte %zu is "
-                               "not zero",
-                               type_name, size, known_bytes, byte);
-    memset(copy, 0, known_bytes);
-    if (config != NULL)
-        memcpy(copy, config, size < known_bytes ? size : known_bytes);
-    memcpy(copy, &known_bytes, sizeof(known_bytes));
-    return WEFT_OK;
 }

@@ -19,11 +19,6 @@ const char *weft__last_error(void);
 /* Where ranks share a thread: makes it another's turn. */
 void weft__set_last_error(const char *message);
 
-/* Checks a config struct's leading size: copies min(size, known) bytes to `copy` (zero-extended)
- * and refuses a longer struct whose unknown tail is not zero. config may be NULL: all zeros. */
-weft_result weft__config_copy(void *copy, size_t known_bytes, const void *config,
-                              const char *type_name);
-
 /* Returns from the calling function unless `call` gives WEFT_OK. */
 #define WEFT__TRY(call)                                                                            \
     do {                                                                                           \

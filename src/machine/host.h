@@ -87,8 +87,10 @@ struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
     int32_t max_windows; /* that a rank of a communicator can have open (ops/windows.h) */
-    /* Versions and devices, all of which are 0. */
+    /* Versions and the number of devices, all of which are 0. */
     void (*describe)(weft_machine_info *info);
+    /* Device 0..num_devices-1; *info is zero. */
+    weft_result (*describe_device)(int32_t device_idx, weft_device_info *info);
 
     /* Semantics: weft_net_query; *info is zero. */
     weft_result (*describe_network)(const weft_comm *comm, weft_net_info *info);

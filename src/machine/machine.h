@@ -239,6 +239,7 @@ WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype)
         return 4;
     case WEFT_INT64:
     case WEFT_FP64:
+    case WEFT_DTYPE_NONE:
         break;
     }
     return 8;

@@ -46,11 +46,16 @@ static void read_processor_name(char *name, size_t name_bytes)
 
 void weft__on_host_describe(weft_machine_info *info)
 {
-    weft_device_info *host = &info->devices[0];
+    info->num_devices = 1;
+}
+
+weft_result weft__on_host_describe_device(int32_t device_idx, weft_device_info *host)
+{
+    (void)device_idx;
     read_processor_name(host->name, sizeof host->name);
     host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     host->num_processors = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
-    info->num_devices = 1;
+    return WEFT_OK;
 }
 
 weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_info *info)

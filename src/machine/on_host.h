@@ -11,6 +11,7 @@ weft_result weft__on_host_attach(weft_comm *comm);
 weft_result weft__on_host_start(weft_comm *comm);
 void weft__on_host_do_nothing(weft_comm *comm);
 void weft__on_host_describe(weft_machine_info *info);
+weft_result weft__on_host_describe_device(int32_t device_idx, weft_device_info *host);
 weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_info *info);
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__on_host_free(weft_comm *comm, void *memory);
@@ -38,14 +39,15 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
                   .stop = machine_stop,                                                            \
                   .detach = weft__on_host_do_nothing},                                             \
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
-        .describe = weft__on_host_describe, .describe_network = machine_describe_network,          \
-        .alloc = weft__on_host_alloc, .free = weft__on_host_free,                                  \
-        .network_alloc = weft__on_host_network_alloc, .staging_alloc = machine_staging_alloc,      \
-        .network_free = machine_network_free, .copy = machine_copy,                                \
-        .check_pointer = weft__on_host_check_pointer, .find_block = weft__on_host_find_block,      \
-        .share_block = weft__on_host_share_block, .close_block = weft__on_host_close_block,        \
-        .choose_grid = weft__on_host_choose_grid, .max_blocks = 1,                                 \
-        .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
+        .describe = weft__on_host_describe, .describe_device = weft__on_host_describe_device,      \
+        .describe_network = machine_describe_network, .alloc = weft__on_host_alloc,                \
+        .free = weft__on_host_free, .network_alloc = weft__on_host_network_alloc,                  \
+        .staging_alloc = machine_staging_alloc, .network_free = machine_network_free,              \
+        .copy = machine_copy, .check_pointer = weft__on_host_check_pointer,                        \
+        .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \
+        .close_block = weft__on_host_close_block, .choose_grid = weft__on_host_choose_grid,        \
+        .max_blocks = 1, .collect_failure = weft__on_host_do_nothing,                              \
+        .stream_wrap = weft__on_host_stream_wrap,                                                  \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
         .wait_launches = wait_launches, .stream_create = stream_create,                            \
         .stream_destroy = stream_destroy, .stream_synchronize = stream_synchronize,                \

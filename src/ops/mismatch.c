@@ -19,7 +19,7 @@ static void write_operation(uint64_t operation, char *text, size_t text_bytes)
 {
     /* From WEFT_OPERATION_BARRIER on. */
     static const char *const others[WEFT_OPERATION_END - WEFT_OPERATION_BARRIER] = {
-        "weft_barrier", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine"};
+        "weft_comm_barrier", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine"};
     const int is_other = operation >= WEFT_OPERATION_BARRIER && operation < WEFT_OPERATION_END;
     snprintf(text, text_bytes, "%s",
              is_other ? others[operation - WEFT_OPERATION_BARRIER]

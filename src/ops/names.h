@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "weft.h"
+
 enum weft__enum {
     WEFT__ENUM_DTYPE,
     WEFT__ENUM_REDUCE_OP,
@@ -14,6 +16,9 @@ enum weft__enum {
     WEFT__ENUM_TEAM,
     WEFT__NUM_ENUMS
 };
+
+/* Those that this library knows; weft.h does not tell, since there will be more. */
+enum { WEFT__NUM_COLLECTIVES = WEFT_BROADCAST + 1, WEFT__NUM_ALGORITHMS = WEFT_ALGORITHM_PUSH + 1 };
 
 /* As weft.h spells it: "WEFT_BF16". */
 const char *weft__constant_name(enum weft__enum kind, int64_t value);

@@ -16,17 +16,19 @@ static const char *const calls[WEFT_NUM_PROGRAMS] = {
     [WEFT_PROGRAM_internode_dispatch] = "weft_ep_dispatch, or the first part of weft_ep_combine",
     [WEFT_PROGRAM_combine] = "weft_ep_combine",
     [WEFT_PROGRAM_internode_combine] = "weft_ep_combine",
-    [WEFT_PROGRAM_barrier] = "weft_barrier",
-    [WEFT_PROGRAM_internode_barrier] = "weft_barrier",
-    [WEFT_PROGRAM_packet_reduce] = "weft_all_reduce or weft_reduce_scatter",
-    [WEFT_PROGRAM_direct_reduce] = "weft_all_reduce or weft_reduce_scatter",
-    [WEFT_PROGRAM_packet_two_step] = "weft_all_reduce",
-    [WEFT_PROGRAM_packet_exchange] = "weft_all_gather, weft_all_to_all or weft_broadcast",
-    [WEFT_PROGRAM_direct_push] = "weft_all_gather, weft_all_to_all, its _v or weft_broadcast",
+    [WEFT_PROGRAM_barrier] = "weft_comm_barrier",
+    [WEFT_PROGRAM_internode_barrier] = "weft_comm_barrier",
+    [WEFT_PROGRAM_packet_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
+    [WEFT_PROGRAM_direct_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
+    [WEFT_PROGRAM_packet_two_step] = "weft_coll_all_reduce",
+    [WEFT_PROGRAM_packet_exchange] =
+        "weft_coll_all_gather, weft_coll_all_to_all or weft_coll_broadcast",
+    [WEFT_PROGRAM_direct_push] =
+        "weft_coll_all_gather, weft_coll_all_to_all, its _v or weft_coll_broadcast",
     [WEFT_PROGRAM_copy] = "a collective's copy of staged memory",
     [WEFT_PROGRAM_mapped_access] = "a one-sided operation",
     [WEFT_PROGRAM_remote_access] = "a one-sided operation",
-    [WEFT_PROGRAM_wait_until] = "weft_wait_until_on_stream",
+    [WEFT_PROGRAM_wait_until] = "weft_rma_wait_until",
 };
 
 const char *weft__program_calls(const struct weft__program *program)

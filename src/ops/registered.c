@@ -101,7 +101,7 @@ weft_result weft__unregister(weft_comm *comm, void *ptr)
     if (result == WEFT_ERROR_MISMATCH && window == WEFT__WINDOW_FAILED)
         return weft__error(
             WEFT_ERROR_INVALID_ARGUMENT,
-            "ptr is %p; it must come from weft_register of this communicator and not "
+            "ptr is %p; it must come from weft_memory_register of this communicator and not "
             "have been unregistered, or be NULL",
             ptr);
     return result;

@@ -203,7 +203,8 @@ weft_ep_layout_args layer_layout_args(const struct layer *layer)
 weft_ep_dispatch_args layer_dispatch_args(const struct layer *layer, weft_plane *plane)
 {
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
-    *plane = (weft_plane){.src = layer->arrays[LAYER_ROWS],
+    *plane = (weft_plane){.size = sizeof(weft_plane),
+                          .src = layer->arrays[LAYER_ROWS],
                           .dst = layer->arrays[LAYER_RECV_ROWS],
                           .row_bytes = (uint64_t)layer->shape.hidden * 2};
     args.num_planes = 1;

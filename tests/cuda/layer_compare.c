@@ -45,9 +45,10 @@ static int compare_counts(struct layer *got, struct layer *expected)
 {
     const int32_t rank = got->context->rank, num_ranks = got->context->num_ranks;
     const int32_t num_experts = weft_ep_num_local_experts(got->ep, rank);
-    weft_ep_device_counts a, b;
-    RANK_CHECK_OK(got->context, weft_ep_get_device_counts(got->handle, &a));
-    RANK_CHECK_OK(got->context, weft_ep_get_device_counts(expected->handle, &b));
+    weft_ep_device_counts a = WEFT_INIT(weft_ep_device_counts),
+                          b = WEFT_INIT(weft_ep_device_counts);
+    RANK_CHECK_OK(got->context, weft_ep_query_device_counts(got->handle, &a));
+    RANK_CHECK_OK(got->context, weft_ep_query_device_counts(expected->handle, &b));
     const struct part parts[] = {
         {a.num_recv_tokens, b.num_recv_tokens, 4, "num_recv_tokens"},
         {a.num_recv_per_rank, b.num_recv_per_rank, 4 * (uint64_t)num_ranks, "num_recv_per_rank"},
@@ -74,11 +75,11 @@ int layer_compare(struct layer *got, struct layer *expected)
 {
     const uint64_t row_bytes = (uint64_t)got->shape.hidden * 2;
     const uint64_t num_tokens = (uint64_t)got->num_tokens;
-    weft_ep_device_counts counts;
+    weft_ep_device_counts counts = WEFT_INIT(weft_ep_device_counts);
     int32_t num_rows = 0;
     if (compare_counts(got, expected))
         return 1;
-    RANK_CHECK_OK(got->context, weft_ep_get_device_counts(expected->handle, &counts));
+    RANK_CHECK_OK(got->context, weft_ep_query_device_counts(expected->handle, &counts));
     RANK_CHECK_OK(got->context,
                   weft_memory_copy(expected->comm, &num_rows, counts.num_recv_tokens, 4));
     const uint64_t num_delivered =

@@ -146,8 +146,12 @@ static int fill_gpu(struct app *app, const struct lane *lane)
 static int reduce(struct app *app, const struct lane *lane, weft_stream *stream)
 {
     const struct plan *plan = app->context->argument;
-    RANK_CHECK_OK(app->context, weft_all_reduce(lane->coll, app->data, app->data, plan->bytes / 4,
-                                                WEFT_FP32, WEFT_MAX, stream));
+    RANK_CHECK_OK(app->context, weft_coll_all_reduce(lane->coll,
+                                                     WEFT_ARGS(weft_coll_args, .send = app->data,
+                                                               .recv = app->data,
+                                                               .count = (int64_t)(plan->bytes / 4),
+                                                               .dtype = WEFT_FP32, .op = WEFT_MAX),
+                                                     stream));
     return 0;
 }
 
@@ -189,15 +193,19 @@ static int wait_for_a_word(struct ranks_context *context)
         const struct lane *lane = &app.lanes[0];
         if (context->rank == 0) {
             RANK_CHECK_OK(context,
-                          weft_wait_until_on_stream(app.comm, app.word, round, lane->streams[0]));
+                          weft_rma_wait_until(
+                              app.comm, WEFT_ARGS(weft_rma_args, .word = app.word, .value = round),
+                              lane->streams[0]));
             if (fill_gpu(&app, lane))
                 return 1;
         }
         ranks_barrier(context);
         if (context->rank != 0) {
             let_it_begin();
-            RANK_CHECK_OK(context,
-                          weft_signal_on_stream(app.comm, app.word, 1, 0, lane->streams[0]));
+            RANK_CHECK_OK(context, weft_rma_signal(app.comm,
+                                                   WEFT_ARGS(weft_rma_args, .word = app.word,
+                                                             .value = 1, .rank = 0),
+                                                   lane->streams[0]));
         }
         if (finish(&app, lane))
             return 1;

@@ -32,7 +32,7 @@ struct stage {
 
 static int check_refusals(struct player *player)
 {
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     RANK_CHECK_ERROR(player->gpu.context, weft_stream_synchronize(player->wrapped),
                      WEFT_ERROR_INVALID_ARGUMENT, "capture");
     RANK_CHECK_ERROR(player->gpu.context, weft_ep_wait_counts(player->gpu.handle, &counts),
@@ -150,16 +150,16 @@ static int issue_directly(struct player *player, uint64_t round)
 {
     struct ranks_context *context = player->gpu.context;
     const int is_even = round / DIRECT_EVERY % 2 == 0;
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     int32_t num_rows = -1;
-    weft_ep_device_counts of_cpu;
+    weft_ep_device_counts of_cpu = WEFT_INIT(weft_ep_device_counts);
     if (layer_fill(&player->gpu, round) ||
         layer_issue(&player->gpu, is_even ? player->wrapped : player->on_gpu))
         return 1;
     RANK_CHECK_OK(context, weft_ep_wait_counts(player->gpu.handle, &counts));
     if (finish(player, round))
         return 1;
-    RANK_CHECK_OK(context, weft_ep_get_device_counts(player->cpu.handle, &of_cpu));
+    RANK_CHECK_OK(context, weft_ep_query_device_counts(player->cpu.handle, &of_cpu));
     RANK_CHECK_OK(context,
                   weft_memory_copy(player->cpu.comm, &num_rows, of_cpu.num_recv_tokens, 4));
     RANK_CHECK(context, counts.num_recv_tokens == num_rows, "%d rows, on machine cpu %d",

@@ -83,10 +83,18 @@ static int close_player(struct player *player)
 /* The sums of all ranks, and those once more. */
 static int enqueue(struct player *player, weft_stream *stream)
 {
-    RANK_CHECK_OK(player->context, weft_all_reduce(player->coll, player->send, player->sums,
-                                                   NUM_WORDS, WEFT_INT32, WEFT_SUM, stream));
-    RANK_CHECK_OK(player->context, weft_all_reduce(player->coll, player->sums, player->doubled,
-                                                   NUM_WORDS, WEFT_INT32, WEFT_SUM, stream));
+    RANK_CHECK_OK(
+        player->context,
+        weft_coll_all_reduce(player->coll,
+                             WEFT_ARGS(weft_coll_args, .send = player->send, .recv = player->sums,
+                                       .count = NUM_WORDS, .dtype = WEFT_INT32, .op = WEFT_SUM),
+                             stream));
+    RANK_CHECK_OK(player->context,
+                  weft_coll_all_reduce(player->coll,
+                                       WEFT_ARGS(weft_coll_args, .send = player->sums,
+                                                 .recv = player->doubled, .count = NUM_WORDS,
+                                                 .dtype = WEFT_INT32, .op = WEFT_SUM),
+                                       stream));
     return 0;
 }
 

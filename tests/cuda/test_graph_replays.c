@@ -21,7 +21,7 @@ struct player {
     int32_t *send, *recv;
     struct device_memory rings; /* of the host, where the stream can copy from and to */
     uint32_t (*inputs)[NUM_WORDS], (*results)[NUM_WORDS]; /* [NUM_AT_ONCE] */
-    weft_capture *capture;
+    weft_coll_record *capture;
     CUgraphExec graph;
 };
 
@@ -44,14 +44,18 @@ static int open_memory(struct player *player)
 static int record(struct player *player)
 {
     struct party *party = &player->party;
-    RANK_CHECK_OK(party->context, weft_capture_begin(party->coll, &player->capture));
+    RANK_CHECK_OK(party->context, weft_coll_record_begin(party->coll, &player->capture));
     if (party_record_begin(party))
         return 1;
-    RANK_CHECK_OK(party->context, weft_all_reduce(party->coll, player->send, player->recv,
-                                                  NUM_WORDS, WEFT_INT32, WEFT_SUM, party->stream));
+    RANK_CHECK_OK(
+        party->context,
+        weft_coll_all_reduce(party->coll,
+                             WEFT_ARGS(weft_coll_args, .send = player->send, .recv = player->recv,
+                                       .count = NUM_WORDS, .dtype = WEFT_INT32, .op = WEFT_SUM),
+                             party->stream));
     if (party_record_end(party, &player->graph))
         return 1;
-    RANK_CHECK_OK(party->context, weft_capture_end(player->capture));
+    RANK_CHECK_OK(party->context, weft_coll_record_end(player->capture));
     return 0;
 }
 
@@ -88,7 +92,7 @@ static int close_player(struct player *player)
     struct ranks_context *context = player->party.context;
     RANK_CHECK_OK(context, weft_host_barrier(player->party.comm)); /* all replays have ended */
     DRIVER_CHECK(context, driver.graph_exec_destroy(player->graph));
-    RANK_CHECK_OK(context, weft_capture_destroy(player->capture));
+    RANK_CHECK_OK(context, weft_coll_record_destroy(player->capture));
     return device_memory_free(context, &player->arrays) ||
            device_memory_free(context, &player->rings) || party_close(&player->party);
 }
@@ -136,7 +140,9 @@ static int play(struct ranks_context *context)
     const weft_algorithm *algorithm = context->argument;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     struct player player;
-    config.algorithms[WEFT_ALL_REDUCE] = *algorithm;
+    config.choices =
+        WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE, .algorithm = *algorithm);
+    config.num_choices = 1;
     config.num_blocks = 2; /* those of all ranks of a GPU must fit it */
     config.num_warps = 4;
     if (party_open(&player.party, context, &config) || open_memory(&player) || record(&player) ||
@@ -157,7 +163,7 @@ static void replay_on(enum ranks_mode mode, int32_t num_ranks)
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
         weft_algorithm algorithm = algorithms[i];
         if (ranks_run(mode, num_ranks, play, &algorithm) != 0)
-            fail_msg("%s on %d ranks", weft_algorithm_name(algorithm), num_ranks);
+            fail_msg("%s on %d ranks", weft_coll_algorithm_name(algorithm), num_ranks);
     }
 }
 

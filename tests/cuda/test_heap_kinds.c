@@ -20,7 +20,7 @@ struct plan {
 static int check_growth(struct ep_rank *self, enum sharing sharing)
 {
     struct ranks_context *context = self->context;
-    weft_heap_info info;
+    weft_heap_info info = WEFT_INIT(weft_heap_info);
     RANK_CHECK_OK(context, weft_heap_query(self->comm, &info));
     RANK_CHECK(context, info.max_bytes == HEAP_MAX_BYTES, "%llu bytes at most",
                (unsigned long long)info.max_bytes);
@@ -61,7 +61,8 @@ static int use_heap(struct ranks_context *context)
 
 static void share(enum ranks_mode mode, enum sharing sharing, int32_t num_ranks)
 {
-    const struct ep_case spec = {.seed = 60,
+    const struct ep_case spec = {.index_type = WEFT_INT32,
+                                 .seed = 60,
                                  .num_ranks = num_ranks,
                                  .max_tokens = 24,
                                  .num_topk = 3,

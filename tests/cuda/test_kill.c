@@ -117,7 +117,7 @@ static int check_failure(struct replayer *replayer, const struct plan *plan)
     RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), expected, text);
     RANK_CHECK(context, plan->fault == ABORTED || failed_rank == plan->victim, "failed_rank is %d",
                failed_rank);
-    RANK_CHECK_ERROR(context, weft_barrier(comm, replayer->stream), expected, text);
+    RANK_CHECK_ERROR(context, weft_comm_barrier(comm, replayer->stream), expected, text);
     RANK_CHECK_ERROR(context, weft_ep_check(replayer->layer.handle, NULL), expected, text);
     return 0;
 }

@@ -205,8 +205,8 @@ static int use_stream_of_cpu(struct pair *pair)
     weft_event *of_gpu, *of_cpu;
     RANK_CHECK_ERROR(context, weft_ep_layout(pair->gpu.handle, &args, stream), invalid, text);
     RANK_CHECK_ERROR(context, weft_ep_notify(pair->gpu.handle, stream), invalid, text);
-    RANK_CHECK_ERROR(context, weft_barrier(pair->gpu.comm, stream), invalid, text);
-    RANK_CHECK_ERROR(context, weft_barrier(pair->cpu.comm, pair->on_gpu), invalid,
+    RANK_CHECK_ERROR(context, weft_comm_barrier(pair->gpu.comm, stream), invalid, text);
+    RANK_CHECK_ERROR(context, weft_comm_barrier(pair->cpu.comm, pair->on_gpu), invalid,
                      "stream is of machine cuda");
     RANK_CHECK_OK(context, weft_event_create(pair->gpu.comm, &of_gpu));
     RANK_CHECK_OK(context, weft_event_create(pair->cpu.comm, &of_cpu));
@@ -226,8 +226,8 @@ static int use_stream_of_device(struct pair *pair, weft_comm *other, CUstream na
     RANK_CHECK_OK(context, weft_stream_create(other, &stream));
     RANK_CHECK_ERROR(context, weft_ep_layout(pair->gpu.handle, &args, stream),
                      WEFT_ERROR_INVALID_ARGUMENT, "stream is of CUDA device 1");
-    RANK_CHECK_ERROR(context, weft_barrier(pair->gpu.comm, stream), WEFT_ERROR_INVALID_ARGUMENT,
-                     "stream is of CUDA device 1");
+    RANK_CHECK_ERROR(context, weft_comm_barrier(pair->gpu.comm, stream),
+                     WEFT_ERROR_INVALID_ARGUMENT, "stream is of CUDA device 1");
     RANK_CHECK_OK(context, weft_stream_destroy(stream));
     if (weft_stream_wrap(pair->gpu.comm, native, &wrapped) == WEFT_OK) {
         RANK_CHECK(context, weft_ep_layout(pair->gpu.handle, &args, wrapped) != WEFT_OK,

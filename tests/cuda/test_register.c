@@ -34,7 +34,9 @@ static int open_member(struct member *member, struct ranks_context *context)
 {
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.staging_bytes = STAGING_BYTES;
-    config.algorithms[WEFT_ALL_REDUCE] = WEFT_ALGORITHM_TWOSHOT;
+    config.choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE,
+                               .algorithm = WEFT_ALGORITHM_TWOSHOT);
+    config.num_choices = 1;
     config.num_blocks = 2;
     config.num_warps = 4;
     member->num_words = (uint32_t)(context->num_ranks * ROW_WORDS);
@@ -78,8 +80,11 @@ static int pull(struct member *member, const int32_t *array)
 
 static weft_result all_reduce(struct member *member, const int32_t *send, int32_t *recv)
 {
-    return weft_all_reduce(member->party.coll, send, recv, member->num_words, WEFT_INT32, WEFT_SUM,
-                           member->party.stream);
+    return weft_coll_all_reduce(member->party.coll,
+                                WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,
+                                          .count = (int64_t)member->num_words, .dtype = WEFT_INT32,
+                                          .op = WEFT_SUM),
+                                member->party.stream);
 }
 
 static int check_reduced(struct member *member, const int32_t *recv, uint64_t round)
@@ -98,18 +103,18 @@ static int check_reduced(struct member *member, const int32_t *recv, uint64_t ro
 /* Rows of any length are received directly, or must fit the staging buffer: these do not. */
 static weft_result exchange(struct member *member)
 {
-    uint64_t counts[MAX_RANKS], offsets[MAX_RANKS];
-    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    int64_t counts[MAX_RANKS], offsets[MAX_RANKS];
+    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     for (int32_t rank = 0; rank < member->party.context->num_ranks; rank++) {
         counts[rank] = ROW_WORDS;
-        offsets[rank] = (uint64_t)rank * ROW_WORDS;
+        offsets[rank] = (int64_t)rank * ROW_WORDS;
     }
     args.send = member->send;
     args.recv = member->recv;
     args.dtype = WEFT_INT32;
     args.send_counts = args.recv_counts = counts;
     args.send_offsets = args.recv_offsets = offsets;
-    return weft_all_to_all_v(member->party.coll, &args, member->party.stream);
+    return weft_coll_all_to_all_v(member->party.coll, &args, member->party.stream);
 }
 
 static int check_exchanged(struct member *member, uint64_t round)
@@ -161,14 +166,14 @@ static int register_kind(struct member *member, enum device_memory_kind kind)
     if (open_memory(member, kind) || check_operations(member, STAGED, 1))
         return 1;
     char *registered = member->memory.base + 24;
-    RANK_CHECK_OK(context, weft_register(member->party.comm, registered, member->memory.bytes - 24,
-                                         &is_direct));
+    RANK_CHECK_OK(context, weft_memory_register(member->party.comm, registered,
+                                                member->memory.bytes - 24, &is_direct));
     RANK_CHECK(context, is_direct == (expected == DIRECT), "%s: is_direct is %d",
                device_memory_name(kind), is_direct);
     for (uint64_t round = 2; round < 10; round++)
         if (check_operations(member, expected, round))
             return 1;
-    RANK_CHECK_OK(context, weft_unregister(member->party.comm, registered));
+    RANK_CHECK_OK(context, weft_memory_unregister(member->party.comm, registered));
     return check_operations(member, STAGED, 10) || device_memory_free(context, &member->memory);
 }
 
@@ -202,15 +207,16 @@ static int register_in_thread(struct ranks_context *context)
     for (int i = 0; i < 2; i++) {
         if (open_memory(&members[i], kinds[i]))
             return 1;
-        RANK_CHECK_OK(context, weft_register(members[i].party.comm, members[i].memory.base,
-                                             members[i].memory.bytes, &is_direct));
+        RANK_CHECK_OK(context, weft_memory_register(members[i].party.comm, members[i].memory.base,
+                                                    members[i].memory.bytes, &is_direct));
         RANK_CHECK(context, is_direct == 1, "%s is staged", device_memory_name(kinds[i]));
     }
     for (uint64_t round = 1; round < 10; round++)
         if (check_operations(&members[round % 2], DIRECT, round))
             return 1;
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_unregister(members[i].party.comm, members[i].memory.base));
+        RANK_CHECK_OK(context,
+                      weft_memory_unregister(members[i].party.comm, members[i].memory.base));
     for (int i = 0; i < 2; i++)
         if (device_memory_free(context, &members[i].memory))
             return 1;
@@ -230,21 +236,21 @@ static int register_differently(struct ranks_context *context)
     int32_t is_direct = -1;
     if (open_member(&member, context) || open_memory(&member, shareable[context->rank % 2]))
         return 1;
-    RANK_CHECK_OK(context, weft_register(member.party.comm, member.memory.base, member.memory.bytes,
-                                         &is_direct));
+    RANK_CHECK_OK(context, weft_memory_register(member.party.comm, member.memory.base,
+                                                member.memory.bytes, &is_direct));
     RANK_CHECK(context, is_direct == 1, "plain memory and segments are staged");
     if (check_operations(&member, DIRECT, 1))
         return 1;
-    RANK_CHECK_OK(context, weft_unregister(member.party.comm, member.memory.base));
+    RANK_CHECK_OK(context, weft_memory_unregister(member.party.comm, member.memory.base));
     if (device_memory_free(context, &member.memory) ||
         open_memory(&member, context->rank == 1 ? MEMORY_OF_POOL : MEMORY_SEGMENTS))
         return 1;
-    RANK_CHECK_OK(context, weft_register(member.party.comm, member.memory.base, member.memory.bytes,
-                                         &is_direct));
+    RANK_CHECK_OK(context, weft_memory_register(member.party.comm, member.memory.base,
+                                                member.memory.bytes, &is_direct));
     RANK_CHECK(context, is_direct == 0, "memory of a pool is reached");
     if (check_operations(&member, STAGED, 2))
         return 1;
-    RANK_CHECK_OK(context, weft_unregister(member.party.comm, member.memory.base));
+    RANK_CHECK_OK(context, weft_memory_unregister(member.party.comm, member.memory.base));
     return device_memory_free(context, &member.memory) || close_member(&member);
 }
 
@@ -272,10 +278,10 @@ static int cycle_once(struct member *member, enum device_memory_kind kind)
     int32_t is_direct = -1;
     if (open_memory(member, kind))
         return 1;
-    RANK_CHECK_OK(context, weft_register(member->party.comm, member->memory.base,
-                                         member->memory.bytes, &is_direct));
+    RANK_CHECK_OK(context, weft_memory_register(member->party.comm, member->memory.base,
+                                                member->memory.bytes, &is_direct));
     RANK_CHECK(context, is_direct == 1, "%s is staged", device_memory_name(kind));
-    RANK_CHECK_OK(context, weft_unregister(member->party.comm, member->memory.base));
+    RANK_CHECK_OK(context, weft_memory_unregister(member->party.comm, member->memory.base));
     return device_memory_free(context, &member->memory);
 }
 
@@ -349,14 +355,14 @@ static int replay_kind(struct member *member, enum device_memory_kind kind)
     struct ranks_context *context = member->party.context;
     const enum reach reach = device_memory_is_shareable(kind) ? DIRECT : STAGED;
     const uint64_t num_replays = reach == DIRECT ? NUM_REPLAYS : NUM_STAGED_REPLAYS;
-    weft_capture *capture;
+    weft_coll_record *capture;
     CUgraphExec graphs[2];
     if (open_memory(member, kind))
         return 1;
-    RANK_CHECK_OK(context, weft_capture_begin(member->party.coll, &capture));
+    RANK_CHECK_OK(context, weft_coll_record_begin(member->party.coll, &capture));
     if (record(member, reach, &graphs[0]) || record(member, reach, &graphs[1]))
         return 1;
-    RANK_CHECK_OK(context, weft_capture_end(capture));
+    RANK_CHECK_OK(context, weft_coll_record_end(capture));
     for (uint64_t round = 0; round < num_replays; round++) {
         if (replay(member, graphs[round % 2], round))
             return 1;
@@ -366,7 +372,7 @@ static int replay_kind(struct member *member, enum device_memory_kind kind)
     }
     for (int i = 0; i < 2; i++)
         DRIVER_CHECK(context, driver.graph_exec_destroy(graphs[i]));
-    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
     return device_memory_free(context, &member->memory);
 }
 

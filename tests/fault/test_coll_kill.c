@@ -97,7 +97,7 @@ static void run(struct plan plan)
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s of %llu elements by %s, victim %d, seed %llu",
                  coll_operation_name(plan.way.operation), (unsigned long long)plan.way.count,
-                 weft_algorithm_name(plan.way.algorithm), plan.victim,
+                 weft_coll_algorithm_name(plan.way.algorithm), plan.victim,
                  (unsigned long long)plan.seed);
 }
 

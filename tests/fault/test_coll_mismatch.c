@@ -226,7 +226,7 @@ static int call_a_barrier(struct ranks_context *context)
     if (coll_call_create(&self, spec, &call))
         return 1;
     weft_result result = context->rank == ODD_ONE
-                             ? weft_barrier(self.comm, self.stream)
+                             ? weft_comm_barrier(self.comm, self.stream)
                              : coll_call_issue(&call, context->rank, coll, self.stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(self.stream);
@@ -261,12 +261,14 @@ static int create_differently(struct ranks_context *context)
         config.packet_bytes = PACKET_BYTES;
     if (context->rank == ODD_ONE && *which == 1)
         config.staging_bytes = PACKET_BYTES;
+    config.choices =
+        WEFT_ARGS(weft_coll_choice, .collective = WEFT_BROADCAST, .algorithm = WEFT_ALGORITHM_PUSH);
     if (context->rank == ODD_ONE && *which == 2)
-        config.algorithms[WEFT_BROADCAST] = WEFT_ALGORITHM_PUSH;
+        config.num_choices = 1;
     if (context->rank == ODD_ONE && *which == 3)
         config.num_blocks = 3;
     /* By its name: memory whose size follows from it differs, too. */
-    static const char *const fields[] = {"packet_bytes", "staging_bytes", "algorithms[",
+    static const char *const fields[] = {"packet_bytes", "staging_bytes", "the algorithm of",
                                          "num_blocks"};
     RANK_CHECK_ERROR(context, weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH,
                      fields[*which]);

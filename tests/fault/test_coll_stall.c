@@ -53,7 +53,7 @@ static weft_result call_behind_another(const struct coll_seat *seat, const struc
     if (result != WEFT_OK)
         return result;
     if (seat->rank.context->rank == front_of(plan)) {
-        result = weft_barrier(seat->rank.comm, other);
+        result = weft_comm_barrier(seat->rank.comm, other);
         pause_ms(200); /* so that its deadline passes first */
     }
     if (result == WEFT_OK)

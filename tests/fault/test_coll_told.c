@@ -15,7 +15,7 @@ enum { SENDER = 0, RECEIVER = 1, COUNT = 10 };
 
 struct bytes_call {
     struct ep_array send, recv;
-    uint64_t send_counts[NUM_RANKS], recv_counts[NUM_RANKS], offsets[NUM_RANKS];
+    int64_t send_counts[NUM_RANKS], recv_counts[NUM_RANKS], offsets[NUM_RANKS];
 };
 
 static int bytes_call_create(struct ep_rank *self, struct bytes_call *call)
@@ -23,7 +23,7 @@ static int bytes_call_create(struct ep_rank *self, struct bytes_call *call)
     *call = (struct bytes_call){.send = {0}};
     for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
         call->send_counts[rank] = call->recv_counts[rank] = COUNT;
-        call->offsets[rank] = (uint64_t)rank * COUNT;
+        call->offsets[rank] = (int64_t)rank * COUNT;
     }
     return ep_array_alloc(self, &call->send, EP_HEAP, NUM_RANKS * COUNT, 0) ||
            ep_array_push(self, &call->send) ||
@@ -33,14 +33,14 @@ static int bytes_call_create(struct ep_rank *self, struct bytes_call *call)
 static weft_result bytes_call_run(struct ep_rank *self, const struct bytes_call *call,
                                   weft_coll *coll)
 {
-    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     args.send = call->send.data;
     args.recv = call->recv.data;
     args.dtype = WEFT_UINT8;
     args.send_counts = call->send_counts;
     args.recv_counts = call->recv_counts;
     args.send_offsets = args.recv_offsets = call->offsets;
-    const weft_result result = weft_all_to_all_v(coll, &args, self->stream);
+    const weft_result result = weft_coll_all_to_all_v(coll, &args, self->stream);
     return result == WEFT_OK ? weft_stream_synchronize(self->stream) : result;
 }
 
@@ -55,7 +55,9 @@ static int differ_in_one_pair(struct ranks_context *context)
     struct bytes_call call;
     weft_coll *coll;
     config.timeout_ms = TIMEOUT_MS;
-    coll_config.algorithms[WEFT_ALL_TO_ALL] = *algorithm;
+    coll_config.choices =
+        WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_TO_ALL, .algorithm = *algorithm);
+    coll_config.num_choices = 1;
     if (ep_rank_open_with(&self, context, &config, ARENA_BYTES) || bytes_call_create(&self, &call))
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));

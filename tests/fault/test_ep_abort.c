@@ -39,7 +39,7 @@ static int close_all(struct ep_rank *self)
 /* The waiting ranks name the one that never came, and the operation; it is not told. */
 static int check_timeout(struct ep_rank *self, const struct plan *plan, weft_result result)
 {
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     int32_t failed_rank = -1;
     char text[32];
     snprintf(text, sizeof text, "rank %d", MISSING);
@@ -159,7 +159,8 @@ static int try_each_operation(struct ranks_context *context)
 static void run_on_nodes(enum ranks_mode mode, int32_t num_nodes, rank_function function,
                          int32_t aborter, uint32_t timeout_ms)
 {
-    const struct ep_case spec = {.seed = 90,
+    const struct ep_case spec = {.index_type = WEFT_INT32,
+                                 .seed = 90,
                                  .num_ranks = NUM_RANKS,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 4,

@@ -43,9 +43,9 @@ static weft_result run_until_failure(struct ep_rank *self, const struct plan *pl
 /* From now on everything fails at once. */
 static int check_calls_fail(struct ep_rank *self)
 {
-    weft_ep_counts counts;
-    RANK_CHECK_ERROR(self->context, weft_barrier(self->comm, self->stream), WEFT_ERROR_RANK_FAILED,
-                     "died");
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    RANK_CHECK_ERROR(self->context, weft_comm_barrier(self->comm, self->stream),
+                     WEFT_ERROR_RANK_FAILED, "died");
     RANK_CHECK_ERROR(self->context, weft_host_barrier(self->comm), WEFT_ERROR_RANK_FAILED, "died");
     RANK_CHECK_ERROR(self->context, weft_ep_wait_counts(self->handle, &counts),
                      WEFT_ERROR_RANK_FAILED, "died");
@@ -101,7 +101,8 @@ static int survive(struct ranks_context *context)
 
 static struct ep_world *world_of(int32_t num_ranks, int32_t num_nodes)
 {
-    const struct ep_case spec = {.seed = 80,
+    const struct ep_case spec = {.index_type = WEFT_INT32,
+                                 .seed = 80,
                                  .num_ranks = num_ranks,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 16,

@@ -47,7 +47,8 @@ static void fill_call(struct call *call)
     call->handle.max_tokens = NUM_TOKENS;
     call->handle.num_topk = NUM_TOPK;
     for (int plane = 0; plane < 2; plane++)
-        call->planes[plane] = (weft_plane){.src = call->rows.data,
+        call->planes[plane] = (weft_plane){.size = sizeof(weft_plane),
+                                           .src = call->rows.data,
                                            .dst = (char *)call->heap + 4096 * plane,
                                            .row_bytes = HIDDEN * sizeof(float)};
     call->dispatch = (weft_ep_dispatch_args)WEFT_INIT(weft_ep_dispatch_args);
@@ -108,6 +109,7 @@ static void change_num_planes(struct call *call)
 
 static void add_topk_idx(struct call *call)
 {
+    call->dispatch.index_type = WEFT_INT32;
     call->dispatch.topk_idx = call->topk_idx.data;
     call->dispatch.recv_topk_idx = (char *)call->heap + 8192;
 }
@@ -151,6 +153,7 @@ static weft_result lay_out(const struct call *call, weft_ep_handle *handle, weft
 {
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
     layout.num_tokens = NUM_TOKENS;
+    layout.index_type = WEFT_INT32;
     layout.topk_idx = call->topk_idx.data;
     return weft_ep_layout(handle, &layout, stream);
 }

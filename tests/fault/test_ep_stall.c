@@ -95,7 +95,7 @@ static weft_result run_behind_another(struct ep_rank *self, const struct plan *p
     if (result != WEFT_OK)
         return result;
     if (rank == front_of(plan) || rank == plan->victim) {
-        result = weft_barrier(self->comm, other);
+        result = weft_comm_barrier(self->comm, other);
         pause_ms(200); /* so that its deadline passes first */
     }
     if (rank == plan->victim)
@@ -157,7 +157,8 @@ static int live_through_a_stall(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ep_case spec = {.seed = 85,
+    const struct ep_case spec = {.index_type = WEFT_INT32,
+                                 .seed = 85,
                                  .num_ranks = NUM_RANKS,
                                  .num_nodes = plan.engine != NULL ? 2 : 1,
                                  .max_tokens = 16,

@@ -43,7 +43,7 @@ static weft_result meet(struct party *party, int num_barriers)
 {
     weft_result result = WEFT_OK;
     for (int i = 0; i < num_barriers && result == WEFT_OK; i++) {
-        result = weft_barrier(party->comm, party->stream);
+        result = weft_comm_barrier(party->comm, party->stream);
         if (result == WEFT_OK)
             result = weft_stream_synchronize(party->stream);
     }

@@ -60,17 +60,28 @@ static weft_result enqueue(const struct ranks_context *context, struct party *pa
     const int32_t next = (context->rank + 1) % context->num_ranks;
     const int32_t across = (context->rank + 2) % context->num_ranks;
     const int32_t previous = (context->rank + context->num_ranks - 1) % context->num_ranks;
-    weft_result result = weft_put_signal_on_stream(comm, area->row, area->source, ROW_BYTES,
-                                                   &area->num_rows, 1, next, stream);
+    weft_result result = weft_rma_put_signal(
+        comm,
+        WEFT_ARGS(weft_rma_args, .dst = area->row, .src = area->source, .bytes = ROW_BYTES,
+                  .word = &area->num_rows, .value = 1, .rank = next),
+        stream);
     if (result == WEFT_OK)
-        result = weft_get_on_stream(comm, area->fetched, area->source, ROW_BYTES, across, stream);
+        result = weft_rma_get(comm,
+                              WEFT_ARGS(weft_rma_args, .dst = area->fetched, .src = area->source,
+                                        .bytes = ROW_BYTES, .rank = across),
+                              stream);
     if (result == WEFT_OK)
-        result = weft_atomic_fetch_add_on_stream(comm, &area->ticket, &area->num_tickets, 1,
-                                                 previous, stream);
+        result =
+            weft_rma_fetch_add(comm,
+                               WEFT_ARGS(weft_rma_args, .before = &area->ticket,
+                                         .word = &area->num_tickets, .value = 1, .rank = previous),
+                               stream);
     if (result == WEFT_OK)
-        result = weft_quiet_on_stream(comm, stream);
+        result = weft_rma_quiet(comm, stream);
     if (result == WEFT_OK)
-        result = weft_wait_until_on_stream(comm, &area->num_rows, ++party->num_rounds, stream);
+        result = weft_rma_wait_until(
+            comm, WEFT_ARGS(weft_rma_args, .word = &area->num_rows, .value = ++party->num_rounds),
+            stream);
     return result;
 }
 

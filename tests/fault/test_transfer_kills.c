@@ -72,14 +72,18 @@ static weft_result enqueue_rows(const struct ranks_context *context, struct part
             const size_t num_bytes = 1 + (size_t)rng_below(&party->rng, MAX_ROW_BYTES);
             if (weft_comm_node(party->comm, peer) == weft_comm_node(party->comm, context->rank))
                 break;
-            result =
-                weft_put_signal_on_stream(party->comm, area->rows[context->rank][row], area->source,
-                                          num_bytes, &area->num_rows, 1, peer, party->stream);
+            result = weft_rma_put_signal(
+                party->comm,
+                WEFT_ARGS(weft_rma_args, .dst = area->rows[context->rank][row], .src = area->source,
+                          .bytes = num_bytes, .word = &area->num_rows, .value = 1, .rank = peer),
+                party->stream);
         }
     party->num_rows += NUM_ROWS * (NUM_RANKS / NUM_NODES);
     if (result == WEFT_OK)
-        result =
-            weft_wait_until_on_stream(party->comm, &area->num_rows, party->num_rows, party->stream);
+        result = weft_rma_wait_until(
+            party->comm,
+            WEFT_ARGS(weft_rma_args, .word = &area->num_rows, .value = party->num_rows),
+            party->stream);
     return result;
 }
 

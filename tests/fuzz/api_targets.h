@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/ranks.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
 enum { FUZZ_TAIL_BYTES = 64, FUZZ_MAX_TOKENS = 8, FUZZ_TOPK = 3, FUZZ_EXPERTS = 5 };
@@ -62,8 +63,11 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_ep_combine_args) combine;
     FUZZ_TAILED(weft_ep_size_args) sizes;
     FUZZ_TAILED(weft_coll_config) coll_config;
-    FUZZ_TAILED(weft_all_to_all_v_args) all_to_all_v;
-    uint64_t send_count, send_offset, recv_count, recv_offset; /* of the one rank */
+    FUZZ_TAILED(weft_coll_args) coll_args;
+    FUZZ_TAILED(weft_rma_args) rma;
+    weft_coll_choice choices[NUM_COLLECTIVES];
+    FUZZ_TAILED(weft_coll_all_to_all_v_args) all_to_all_v;
+    int64_t send_count, send_offset, recv_count, recv_offset; /* of the one rank */
     weft_plane planes[WEFT_MAX_PLANES];
     uint64_t plane_row_bytes[WEFT_MAX_PLANES];
     int32_t expert_offsets[FUZZ_EXPERTS + 1];
@@ -127,6 +131,16 @@ weft_result fuzz_wait_for_stream(struct fuzz_arguments *arguments);
             (arguments)->member.known.size += 8 * (size_t)rng_below(rng, 9);                       \
         (arguments)->config = &(arguments)->member;                                                \
     } while (0)
+
+/* A struct to be filled in, as a caller of a much later version has it. */
+static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
+{
+    const size_t size = sizeof arguments->result_memory;
+    memcpy(arguments->result_memory, &size, sizeof size);
+    arguments->out = arguments->result_memory;
+}
+#define FUZZ_OUTPUT_SIZES                                                                          \
+    FUZZ_NUMBERS(FUZZ_INT64, "size", result_memory, 0, 7, sizeof(size_t), (int64_t)1 << 40)
 
 /* Tables of mutations are made of these. */
 #define FUZZ_AT(member) offsetof(struct fuzz_arguments, member)

@@ -75,7 +75,7 @@ static const struct fuzz_mutation grow_mutations[] = {
 static void fill_query(struct fuzz_arguments *a, struct rng *rng)
 {
     fill(a, rng);
-    a->out = a->result_memory;
+    fuzz_fill_output(a);
 }
 
 static weft_result call_query(struct fuzz_arguments *a)
@@ -86,6 +86,7 @@ static weft_result call_query(struct fuzz_arguments *a)
 static const struct fuzz_mutation query_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES,
 };
 
 static weft_result call_net_query(struct fuzz_arguments *a)
@@ -96,6 +97,7 @@ static weft_result call_net_query(struct fuzz_arguments *a)
 /* NULL is a comm, too. */
 static const struct fuzz_mutation net_query_mutations[] = {
     FUZZ_POINTERS("info", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES,
 };
 
 /* ---------------------------------------------------------------- arena */
@@ -167,7 +169,7 @@ static const struct fuzz_mutation arena_mutations[] = {
 
 static weft_result call_barrier(struct fuzz_arguments *a)
 {
-    return weft_barrier(a->comm, a->stream);
+    return weft_comm_barrier(a->comm, a->stream);
 }
 
 static const struct fuzz_mutation barrier_mutations[] = {
@@ -290,7 +292,7 @@ const struct fuzz_target fuzz_base_targets[] = {
     FUZZ_TARGET("weft_arena_destroy", fill, call_arena_destroy, fuzz_nothing_to_undo,
                 arena_mutations),
     FUZZ_TARGET("weft_arena_reset", fill, call_arena_reset, fuzz_nothing_to_undo, arena_mutations),
-    FUZZ_TARGET("weft_barrier", fill, call_barrier, fuzz_wait_for_stream, barrier_mutations),
+    FUZZ_TARGET("weft_comm_barrier", fill, call_barrier, fuzz_wait_for_stream, barrier_mutations),
     FUZZ_TARGET("weft_event_record", fill, call_record, fuzz_wait_for_stream, event_mutations),
     FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, fuzz_wait_for_stream,
                 event_mutations),

@@ -2,7 +2,7 @@
 /* The collectives. */
 #include "api_targets.h"
 
-enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1, RECV_OFFSET = 16 << 10 };
+enum { NUM_OPS = WEFT_AVG + 1, RECV_OFFSET = 16 << 10 };
 
 /* ---------------------------------------------------------------- create */
 
@@ -14,8 +14,11 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     a->out = &a->created;
     config->packet_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->staging_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        config->algorithms[i] = (weft_algorithm)rng_below(rng, WEFT_NUM_ALGORITHMS);
+    config->choices = a->choices;
+    config->num_choices = 1 + (int32_t)rng_below(rng, NUM_COLLECTIVES);
+    for (int i = 0; i < NUM_COLLECTIVES; i++)
+        a->choices[i] = (weft_coll_choice){sizeof a->choices[i], (weft_collective)i,
+                                           (weft_algorithm)rng_below(rng, NUM_ALGORITHMS)};
     config->num_blocks = (int32_t)rng_below(rng, 4);
     config->num_warps = (int32_t)rng_below(rng, 33);
 }
@@ -38,8 +41,14 @@ static const struct fuzz_mutation create_mutations[] = {
                  (int64_t)1 << 60),
     FUZZ_NUMBERS(FUZZ_INT64, "staging_bytes", coll_config.known.staging_bytes, -1, INT64_MAX,
                  (int64_t)1 << 60),
-    FUZZ_NUMBERS(FUZZ_INT32, "algorithms", coll_config.known.algorithms[WEFT_ALL_TO_ALL], -1,
-                 WEFT_NUM_ALGORITHMS, INT32_MAX, INT32_MIN),
+    FUZZ_POINTERS("choices", coll_config.known.choices, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_choices", coll_config.known.num_choices, -1, NUM_COLLECTIVES + 1),
+    FUZZ_NUMBERS(FUZZ_INT64, "size", choices[0].size, 0, 8, (int64_t)1 << 40),
+    FUZZ_NUMBERS(FUZZ_INT32, "choices[0].algorithm", choices[0].algorithm, -1, NUM_ALGORITHMS,
+                 INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "choices[0].collective", choices[0].collective, -1, NUM_COLLECTIVES,
+                 INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "reserved", coll_config.known.reserved, -1, 1),
     FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", coll_config.known.num_blocks, -1, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "num_warps", coll_config.known.num_warps, -1, 33, INT32_MAX),
 };
@@ -58,83 +67,88 @@ static const struct fuzz_mutation destroy_mutations[] = {
 /* On one rank all have one row. The output may be anywhere; in place it is the input. */
 static void fill(struct fuzz_arguments *a, struct rng *rng)
 {
+    weft_coll_args *args = &a->coll_args.known;
+    FUZZ_FILL_SIZE(a, coll_args, rng);
     a->coll = a->own_coll;
     a->stream = a->own_stream;
-    a->count = 1 + rng_below(rng, FUZZ_COUNT);
-    a->dtype = (int32_t)rng_below(rng, NUM_DTYPES);
-    a->op = (int32_t)rng_below(rng, NUM_OPS);
-    a->root = 0;
-    a->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
-    a->recv = a->arena_memory + RECV_OFFSET + rng_below(rng, 64);
+    args->count = 1 + rng_below(rng, FUZZ_COUNT);
+    args->dtype = (weft_dtype)(1 + rng_below(rng, NUM_DTYPES));
+    args->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
+    args->recv = a->arena_memory + RECV_OFFSET + rng_below(rng, 64);
 }
 
 static void fill_in_place(struct fuzz_arguments *a, struct rng *rng)
 {
     fill(a, rng);
     if (rng_below(rng, 4) == 0)
-        a->send = a->recv;
+        a->coll_args.known.send = a->coll_args.known.recv;
+}
+
+static void fill_reduction(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_in_place(a, rng);
+    a->coll_args.known.op = (weft_reduce_op)rng_below(rng, NUM_OPS);
 }
 
 static weft_result call_all_reduce(struct fuzz_arguments *a)
 {
-    return weft_all_reduce(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype,
-                           (weft_reduce_op)a->op, a->stream);
+    return weft_coll_all_reduce(a->coll, a->config, a->stream);
 }
 
 static weft_result call_reduce_scatter(struct fuzz_arguments *a)
 {
-    return weft_reduce_scatter(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype,
-                               (weft_reduce_op)a->op, a->stream);
+    return weft_coll_reduce_scatter(a->coll, a->config, a->stream);
 }
 
 static weft_result call_all_gather(struct fuzz_arguments *a)
 {
-    return weft_all_gather(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype, a->stream);
+    return weft_coll_all_gather(a->coll, a->config, a->stream);
 }
 
 static weft_result call_all_to_all(struct fuzz_arguments *a)
 {
-    return weft_all_to_all(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype, a->stream);
+    return weft_coll_all_to_all(a->coll, a->config, a->stream);
 }
 
 static weft_result call_broadcast(struct fuzz_arguments *a)
 {
-    return weft_broadcast(a->coll, a->send, a->recv, a->count, (weft_dtype)a->dtype, a->root,
-                          a->stream);
+    return weft_coll_broadcast(a->coll, a->config, a->stream);
 }
 
 #define CALL_MUTATIONS                                                                             \
     FUZZ_POINTERS("coll", coll, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),            \
-        FUZZ_POINTERS("send", send, FUZZ_NULL), FUZZ_POINTERS("recv", recv, FUZZ_NULL),            \
-        FUZZ_NUMBERS(FUZZ_INT64, "count", count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),      \
-        FUZZ_NUMBERS(FUZZ_INT32, "dtype", dtype, -1, NUM_DTYPES, INT32_MAX, INT32_MIN)
+        FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(weft_coll_args, coll_args),           \
+        FUZZ_POINTERS("send", coll_args.known.send, FUZZ_NULL),                                    \
+        FUZZ_POINTERS("recv", coll_args.known.recv, FUZZ_NULL),                                    \
+        FUZZ_NUMBERS(FUZZ_INT64, "count", coll_args.known.count, -1, INT64_MAX, INT64_MIN,         \
+                     (int64_t)1 << 60),                                                            \
+        FUZZ_NUMBERS(FUZZ_INT32, "dtype", coll_args.known.dtype, WEFT_DTYPE_NONE, NUM_DTYPES + 1,  \
+                     INT32_MAX, INT32_MIN),                                                        \
+        FUZZ_NUMBERS(FUZZ_INT32, "root", coll_args.known.root, -1, 1, INT32_MAX, INT32_MIN),       \
+        FUZZ_NUMBERS(FUZZ_INT32, "op", coll_args.known.op, -1, NUM_OPS, INT32_MAX, INT32_MIN),     \
+        FUZZ_NUMBERS(FUZZ_INT32, "reserved", coll_args.known.reserved, -1, 1)
 
-static const struct fuzz_mutation reduction_mutations[] = {
+static const struct fuzz_mutation reduction_mutations[] = {CALL_MUTATIONS};
+
+static const struct fuzz_mutation call_mutations[] = {
     CALL_MUTATIONS,
-    FUZZ_NUMBERS(FUZZ_INT32, "op", op, -1, NUM_OPS, INT32_MAX, INT32_MIN),
-};
-
-static const struct fuzz_mutation call_mutations[] = {CALL_MUTATIONS};
-
-static const struct fuzz_mutation broadcast_mutations[] = {
-    CALL_MUTATIONS,
-    FUZZ_NUMBERS(FUZZ_INT32, "root", root, -1, 1, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "op", coll_args.known.op, WEFT_MAX),
 };
 
 /* ---------------------------------------------------------------- all_to_all_v */
 
 static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
 {
-    weft_all_to_all_v_args *args = &a->all_to_all_v.known;
-    fill(a, rng);
+    weft_coll_all_to_all_v_args *args = &a->all_to_all_v.known;
     FUZZ_FILL_SIZE(a, all_to_all_v, rng);
-    a->send = a->arena_memory + rng_below(rng, 64);
-    a->send_count = a->recv_count = a->count;
+    a->coll = a->own_coll;
+    a->stream = a->own_stream;
+    a->send_count = a->recv_count = 1 + rng_below(rng, FUZZ_COUNT);
     a->send_offset = rng_below(rng, FUZZ_COUNT);
     a->recv_offset = rng_below(rng, FUZZ_COUNT);
-    args->send = a->send;
-    args->recv = a->recv;
-    args->dtype = (weft_dtype)a->dtype;
+    args->send = a->arena_memory + rng_below(rng, 64);
+    args->recv = a->arena_memory + RECV_OFFSET + rng_below(rng, 64);
+    args->dtype = (weft_dtype)(1 + rng_below(rng, NUM_DTYPES));
     args->send_counts = &a->send_count;
     args->send_offsets = &a->send_offset;
     args->recv_counts = &a->recv_count;
@@ -143,17 +157,17 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
 
 static weft_result call_all_to_all_v(struct fuzz_arguments *a)
 {
-    return weft_all_to_all_v(a->coll, a->config, a->stream);
+    return weft_coll_all_to_all_v(a->coll, a->config, a->stream);
 }
 
 static const struct fuzz_mutation all_to_all_v_mutations[] = {
     FUZZ_POINTERS("coll", coll, FUZZ_NULL),
     FUZZ_POINTERS("stream", stream, FUZZ_NULL),
     FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_all_to_all_v_args, all_to_all_v),
+    FUZZ_SIZES(weft_coll_all_to_all_v_args, all_to_all_v),
     FUZZ_POINTERS("send", all_to_all_v.known.send, FUZZ_NULL),
     FUZZ_POINTERS("recv", all_to_all_v.known.recv, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", all_to_all_v.known.dtype, -1, NUM_DTYPES, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "dtype", all_to_all_v.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),
     FUZZ_POINTERS("send_counts", all_to_all_v.known.send_counts, FUZZ_NULL),
     FUZZ_POINTERS("send_offsets", all_to_all_v.known.send_offsets, FUZZ_NULL),
     FUZZ_POINTERS("recv_counts", all_to_all_v.known.recv_counts, FUZZ_NULL),
@@ -176,12 +190,12 @@ static void fill_register(struct fuzz_arguments *a, struct rng *rng)
 static weft_result call_register(struct fuzz_arguments *a)
 {
     int32_t is_direct;
-    return weft_register(a->comm, a->ptr, a->bytes, &is_direct);
+    return weft_memory_register(a->comm, a->ptr, a->bytes, &is_direct);
 }
 
 static weft_result undo_register(struct fuzz_arguments *a)
 {
-    return weft_unregister(a->own_comm, a->ptr);
+    return weft_memory_unregister(a->own_comm, a->ptr);
 }
 
 static const struct fuzz_mutation register_mutations[] = {
@@ -193,14 +207,14 @@ static const struct fuzz_mutation register_mutations[] = {
 static void fill_unregister(struct fuzz_arguments *a, struct rng *rng)
 {
     fill_register(a, rng);
-    a->created = weft_register(a->comm, a->ptr, a->bytes, NULL) == WEFT_OK ? a->ptr : NULL;
+    a->created = weft_memory_register(a->comm, a->ptr, a->bytes, NULL) == WEFT_OK ? a->ptr : NULL;
 }
 
 /* What fill_unregister registered goes also when the call was refused; that changes no message. */
 static weft_result call_unregister(struct fuzz_arguments *a)
 {
-    const weft_result result = weft_unregister(a->comm, a->ptr);
-    if (result != WEFT_OK && weft_unregister(a->own_comm, a->created) != WEFT_OK)
+    const weft_result result = weft_memory_unregister(a->comm, a->ptr);
+    if (result != WEFT_OK && weft_memory_unregister(a->own_comm, a->created) != WEFT_OK)
         return WEFT_ERROR_SYSTEM;
     return result;
 }
@@ -220,57 +234,59 @@ static void fill_capture(struct fuzz_arguments *a, struct rng *rng)
 
 static weft_result call_capture_begin(struct fuzz_arguments *a)
 {
-    return weft_capture_begin(a->coll, a->out);
+    return weft_coll_record_begin(a->coll, a->out);
 }
 
 static weft_result undo_capture_begin(struct fuzz_arguments *a)
 {
-    const weft_result ended = weft_capture_end(a->created);
-    const weft_result destroyed = weft_capture_destroy(a->created);
+    const weft_result ended = weft_coll_record_end(a->created);
+    const weft_result destroyed = weft_coll_record_destroy(a->created);
     return ended != WEFT_OK ? ended : destroyed;
 }
 
 static const struct fuzz_mutation capture_begin_mutations[] = {
     FUZZ_POINTERS("coll", coll, FUZZ_NULL),
-    FUZZ_POINTERS("capture", out, FUZZ_NULL),
+    FUZZ_POINTERS("record", out, FUZZ_NULL),
 };
 
 static weft_result call_capture_end(struct fuzz_arguments *a)
 {
-    return a->coll == NULL ? weft_capture_end(NULL) : WEFT_OK;
+    return a->coll == NULL ? weft_coll_record_end(NULL) : WEFT_OK;
 }
 
 static weft_result call_capture_destroy(struct fuzz_arguments *a)
 {
-    return a->coll == NULL ? weft_capture_destroy(NULL) : WEFT_OK;
+    return a->coll == NULL ? weft_coll_record_destroy(NULL) : WEFT_OK;
 }
 
 static const struct fuzz_mutation capture_mutations[] = {
-    FUZZ_POINTERS("capture", coll, FUZZ_NULL),
+    FUZZ_POINTERS("record", coll, FUZZ_NULL),
 };
 
 const struct fuzz_target fuzz_coll_targets[] = {
     FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
     FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, fuzz_nothing_to_undo, destroy_mutations),
-    FUZZ_TARGET("weft_all_reduce", fill_in_place, call_all_reduce, fuzz_wait_for_stream,
+    FUZZ_TARGET("weft_coll_all_reduce", fill_reduction, call_all_reduce, fuzz_wait_for_stream,
                 reduction_mutations),
-    FUZZ_TARGET("weft_reduce_scatter", fill_in_place, call_reduce_scatter, fuzz_wait_for_stream,
-                reduction_mutations),
-    FUZZ_TARGET("weft_all_gather", fill_in_place, call_all_gather, fuzz_wait_for_stream,
+    FUZZ_TARGET("weft_coll_reduce_scatter", fill_reduction, call_reduce_scatter,
+                fuzz_wait_for_stream, reduction_mutations),
+    FUZZ_TARGET("weft_coll_all_gather", fill_in_place, call_all_gather, fuzz_wait_for_stream,
                 call_mutations),
-    FUZZ_TARGET("weft_all_to_all", fill, call_all_to_all, fuzz_wait_for_stream, call_mutations),
-    FUZZ_TARGET("weft_broadcast", fill_in_place, call_broadcast, fuzz_wait_for_stream,
-                broadcast_mutations),
-    FUZZ_TARGET("weft_all_to_all_v", fill_all_to_all_v, call_all_to_all_v, fuzz_wait_for_stream,
-                all_to_all_v_mutations),
-    FUZZ_TARGET("weft_register", fill_register, call_register, undo_register, register_mutations),
-    FUZZ_TARGET("weft_unregister", fill_unregister, call_unregister, fuzz_nothing_to_undo,
+    FUZZ_TARGET("weft_coll_all_to_all", fill, call_all_to_all, fuzz_wait_for_stream,
+                call_mutations),
+    FUZZ_TARGET("weft_coll_broadcast", fill_in_place, call_broadcast, fuzz_wait_for_stream,
+                call_mutations),
+    FUZZ_TARGET("weft_coll_all_to_all_v", fill_all_to_all_v, call_all_to_all_v,
+                fuzz_wait_for_stream, all_to_all_v_mutations),
+    FUZZ_TARGET("weft_memory_register", fill_register, call_register, undo_register,
+                register_mutations),
+    FUZZ_TARGET("weft_memory_unregister", fill_unregister, call_unregister, fuzz_nothing_to_undo,
                 unregister_mutations),
-    FUZZ_TARGET("weft_capture_begin", fill_capture, call_capture_begin, undo_capture_begin,
+    FUZZ_TARGET("weft_coll_record_begin", fill_capture, call_capture_begin, undo_capture_begin,
                 capture_begin_mutations),
-    FUZZ_TARGET("weft_capture_end", fill_capture, call_capture_end, fuzz_nothing_to_undo,
+    FUZZ_TARGET("weft_coll_record_end", fill_capture, call_capture_end, fuzz_nothing_to_undo,
                 capture_mutations),
-    FUZZ_TARGET("weft_capture_destroy", fill_capture, call_capture_destroy, fuzz_nothing_to_undo,
-                capture_mutations),
+    FUZZ_TARGET("weft_coll_record_destroy", fill_capture, call_capture_destroy,
+                fuzz_nothing_to_undo, capture_mutations),
 };
 const int fuzz_num_coll_targets = sizeof fuzz_coll_targets / sizeof fuzz_coll_targets[0];

@@ -117,7 +117,8 @@ static const struct fuzz_mutation layout_mutations[] = {
     FUZZ_SIZES(weft_ep_layout_args, layout),
     FUZZ_NUMBERS(FUZZ_INT32, "num_tokens", layout.known.num_tokens, -1, FUZZ_MAX_TOKENS + 1,
                  INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, 2, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, WEFT_DTYPE_NONE, 3,
+                 INT32_MAX),
     FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_NULL),
 };
 
@@ -150,7 +151,8 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
     args->planes = a->planes;
     args->capacity = 2 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
     for (int32_t plane = 0; plane < args->num_planes; plane++)
-        a->planes[plane] = (weft_plane){.src = a->outside,
+        a->planes[plane] = (weft_plane){.size = sizeof(weft_plane),
+                                        .src = a->outside,
                                         .dst = a->arena_memory + 1024 * plane + rng_below(rng, 16),
                                         .row_bytes = 1 + rng_below(rng, 100),
                                         .src_stride_bytes = coin(rng) ? 0 : 128};
@@ -182,7 +184,8 @@ static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
     FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE,
                   FUZZ_GARBAGE),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", dispatch.known.index_type, -1, 2, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", dispatch.known.index_type, -1, WEFT_DTYPE_NONE, 3,
+                 INT32_MIN),
     FUZZ_PAIR("topk_idx", dispatch.known.topk_idx, FUZZ_NULL),
     FUZZ_PAIR("topk_weights", dispatch.known.topk_weights, FUZZ_NULL),
     FUZZ_PAIR("recv_topk_idx", dispatch.known.recv_topk_idx, FUZZ_NULL, FUZZ_OUTSIDE,
@@ -241,14 +244,14 @@ static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, sizes, rng);
     a->ep = a->own_ep;
-    a->out = a->result_memory;
+    fuzz_fill_output(a);
     a->sizes.known.max_tokens_per_rank = (int32_t)rng_below(rng, 100000);
     a->sizes.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
     a->sizes.known.num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
     for (int32_t plane = 0; plane < WEFT_MAX_PLANES; plane++)
         a->plane_row_bytes[plane] = 1 + rng_below(rng, INT32_MAX);
     a->sizes.known.plane_row_bytes = a->plane_row_bytes;
-    a->sizes.known.index_type = (weft_dtype)coin(rng);
+    a->sizes.known.index_type = (weft_dtype)(WEFT_INT32 + coin(rng));
     a->sizes.known.with_topk = coin(rng);
     a->sizes.known.with_src_token = coin(rng);
 }
@@ -262,6 +265,7 @@ static const struct fuzz_mutation sizes_mutations[] = {
     FUZZ_POINTERS("ep", ep, FUZZ_NULL),
     FUZZ_POINTERS("args", config, FUZZ_NULL),
     FUZZ_POINTERS("sizes", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES,
     FUZZ_SIZES(weft_ep_size_args, sizes),
     FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", sizes.known.max_tokens_per_rank, -1, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "num_topk", sizes.known.num_topk, 0, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
@@ -270,14 +274,14 @@ static const struct fuzz_mutation sizes_mutations[] = {
     FUZZ_POINTERS("plane_row_bytes", sizes.known.plane_row_bytes, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "plane_row_bytes", plane_row_bytes[0], 0, -1, (int64_t)1 << 31,
                  INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", sizes.known.index_type, -1, 2),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", sizes.known.index_type, -1, 3),
 };
 
 static void fill_counts(struct fuzz_arguments *a, struct rng *rng)
 {
     (void)rng;
     a->handle = a->ready_handle;
-    a->out = a->result_memory;
+    fuzz_fill_output(a);
 }
 
 static weft_result call_wait_counts(struct fuzz_arguments *a)
@@ -287,12 +291,13 @@ static weft_result call_wait_counts(struct fuzz_arguments *a)
 
 static weft_result call_device_counts(struct fuzz_arguments *a)
 {
-    return weft_ep_get_device_counts(a->handle, a->out);
+    return weft_ep_query_device_counts(a->handle, a->out);
 }
 
 static const struct fuzz_mutation counts_mutations[] = {
     FUZZ_POINTERS("handle", handle, FUZZ_NULL),
     FUZZ_POINTERS("counts", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES,
 };
 
 const struct fuzz_target fuzz_ep_targets[] = {
@@ -308,7 +313,7 @@ const struct fuzz_target fuzz_ep_targets[] = {
                 sizes_mutations),
     FUZZ_TARGET("weft_ep_wait_counts", fill_counts, call_wait_counts, fuzz_nothing_to_undo,
                 counts_mutations),
-    FUZZ_TARGET("weft_ep_get_device_counts", fill_counts, call_device_counts, fuzz_nothing_to_undo,
-                counts_mutations),
+    FUZZ_TARGET("weft_ep_query_device_counts", fill_counts, call_device_counts,
+                fuzz_nothing_to_undo, counts_mutations),
 };
 const int fuzz_num_ep_targets = sizeof fuzz_ep_targets / sizeof fuzz_ep_targets[0];

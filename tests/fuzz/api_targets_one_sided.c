@@ -4,98 +4,144 @@
 
 enum { DST_OFFSET = 4 << 10, WORD_OFFSET = 8 << 10, BEFORE_OFFSET = 9 << 10 };
 
-static void fill(struct fuzz_arguments *a, struct rng *rng)
+/* The part of the arguments that an operation uses. */
+enum use { USE_BYTES = 1, USE_WORD = 2, USE_BEFORE = 4 };
+
+static void fill(struct fuzz_arguments *a, struct rng *rng, uint32_t used)
 {
+    weft_rma_args *args = &a->rma.known;
+    FUZZ_FILL_SIZE(a, rma, rng);
     a->comm = a->own_comm;
     a->stream = a->own_stream;
-    a->root = 0;
-    a->bytes = 2 + rng_below(rng, 2000);
-    a->send = a->arena_memory + rng_below(rng, 64);
-    a->recv = a->arena_memory + DST_OFFSET + rng_below(rng, 64);
-    a->out = a->arena_memory + WORD_OFFSET;
-    a->ptr = a->arena_memory + BEFORE_OFFSET;
-    a->count = rng_below(rng, 1000);
+    if (used & USE_BYTES) {
+        args->bytes = 2 + rng_below(rng, 2000);
+        args->src = a->arena_memory + rng_below(rng, 64);
+        args->dst = a->arena_memory + DST_OFFSET + rng_below(rng, 64);
+    }
+    if (used & USE_WORD) {
+        args->word = (uint64_t *)(void *)(a->arena_memory + WORD_OFFSET);
+        args->value = rng_below(rng, 1000);
+    }
+    if (used & USE_BEFORE)
+        args->before = (uint64_t *)(void *)(a->arena_memory + BEFORE_OFFSET);
+}
+
+static void fill_bytes(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng, USE_BYTES);
+}
+
+static void fill_put_signal(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng, USE_BYTES | USE_WORD);
+}
+
+static void fill_word(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng, USE_WORD);
+}
+
+static void fill_fetch_add(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng, USE_WORD | USE_BEFORE);
+}
+
+/* Any word has reached 0. */
+static void fill_wait_until(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng, USE_WORD);
+    a->rma.known.value = 0;
 }
 
 static weft_result call_put(struct fuzz_arguments *a)
 {
-    return weft_put_on_stream(a->comm, a->recv, a->send, a->bytes, a->root, a->stream);
+    return weft_rma_put(a->comm, a->config, a->stream);
 }
 
 static weft_result call_get(struct fuzz_arguments *a)
 {
-    return weft_get_on_stream(a->comm, a->recv, a->send, a->bytes, a->root, a->stream);
+    return weft_rma_get(a->comm, a->config, a->stream);
 }
 
 static weft_result call_put_signal(struct fuzz_arguments *a)
 {
-    return weft_put_signal_on_stream(a->comm, a->recv, a->send, a->bytes, a->out, a->count, a->root,
-                                     a->stream);
+    return weft_rma_put_signal(a->comm, a->config, a->stream);
 }
 
 static weft_result call_signal(struct fuzz_arguments *a)
 {
-    return weft_signal_on_stream(a->comm, a->out, a->count, a->root, a->stream);
+    return weft_rma_signal(a->comm, a->config, a->stream);
 }
 
 static weft_result call_add(struct fuzz_arguments *a)
 {
-    return weft_atomic_add_on_stream(a->comm, a->out, a->count, a->root, a->stream);
+    return weft_rma_add(a->comm, a->config, a->stream);
 }
 
 static weft_result call_fetch_add(struct fuzz_arguments *a)
 {
-    return weft_atomic_fetch_add_on_stream(a->comm, a->ptr, a->out, a->count, a->root, a->stream);
+    return weft_rma_fetch_add(a->comm, a->config, a->stream);
 }
 
 static weft_result call_wait_until(struct fuzz_arguments *a)
 {
-    return weft_wait_until_on_stream(a->comm, a->out, 0, a->stream);
+    return weft_rma_wait_until(a->comm, a->config, a->stream);
 }
 
 static weft_result call_fence(struct fuzz_arguments *a)
 {
-    return weft_fence_on_stream(a->comm, a->stream);
+    return weft_rma_fence(a->comm, a->stream);
 }
 
 static weft_result call_quiet(struct fuzz_arguments *a)
 {
-    return weft_quiet_on_stream(a->comm, a->stream);
+    return weft_rma_quiet(a->comm, a->stream);
 }
 
 #define COMM_AND_STREAM                                                                            \
     FUZZ_POINTERS("comm", comm, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL)
-#define RANK FUZZ_NUMBERS(FUZZ_INT32, "rank", root, -1, 1, INT32_MAX, INT32_MIN)
+#define ARGS                                                                                       \
+    FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(weft_rma_args, rma),                      \
+        FUZZ_NUMBERS(FUZZ_INT32, "reserved", rma.known.reserved, -1, 1),                           \
+        FUZZ_NUMBERS(FUZZ_INT32, "rank", rma.known.rank, -1, 1, INT32_MAX, INT32_MIN)
+#define POINTER(name)                                                                              \
+    FUZZ_POINTERS(#name, rma.known.name, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE)
 #define BYTES                                                                                      \
-    FUZZ_POINTERS("src", send, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),             \
-        FUZZ_POINTERS("dst", recv, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),         \
-        FUZZ_NUMBERS(FUZZ_INT64, "dst|src", bytes, -1, INT64_MAX, (int64_t)1 << 40)
-#define WORD(name, member)                                                                         \
-    FUZZ_POINTERS(name, member, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE)
+    POINTER(src), POINTER(dst),                                                                    \
+        FUZZ_NUMBERS(FUZZ_INT64, "dst|src", rma.known.bytes, -1, INT64_MAX, (int64_t)1 << 40)
+/* What an operation does not use. */
+#define UNUSED(name) FUZZ_POINTERS(#name, rma.known.name, FUZZ_OUTSIDE, FUZZ_GARBAGE)
 
-static const struct fuzz_mutation bytes_mutations[] = {COMM_AND_STREAM, RANK, BYTES};
-static const struct fuzz_mutation put_signal_mutations[] = {COMM_AND_STREAM, RANK, BYTES,
-                                                            WORD("signal", out)};
-static const struct fuzz_mutation signal_mutations[] = {COMM_AND_STREAM, RANK, WORD("signal", out)};
-static const struct fuzz_mutation add_mutations[] = {COMM_AND_STREAM, RANK, WORD("word", out)};
-static const struct fuzz_mutation fetch_add_mutations[] = {COMM_AND_STREAM, RANK, WORD("word", out),
-                                                           WORD("before", ptr)};
-static const struct fuzz_mutation wait_until_mutations[] = {COMM_AND_STREAM, WORD("word", out)};
+static const struct fuzz_mutation bytes_mutations[] = {
+    COMM_AND_STREAM, ARGS,           BYTES,
+    UNUSED(word),    UNUSED(before), FUZZ_NUMBERS(FUZZ_INT64, "value", rma.known.value, 1, -1)};
+static const struct fuzz_mutation put_signal_mutations[] = {COMM_AND_STREAM, ARGS, BYTES,
+                                                            POINTER(word), UNUSED(before)};
+static const struct fuzz_mutation word_mutations[] = {
+    COMM_AND_STREAM,
+    ARGS,
+    POINTER(word),
+    UNUSED(before),
+    UNUSED(dst),
+    UNUSED(src),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes", rma.known.bytes, 1, -1)};
+static const struct fuzz_mutation fetch_add_mutations[] = {
+    COMM_AND_STREAM, ARGS, POINTER(word), POINTER(before), UNUSED(dst), UNUSED(src)};
 static const struct fuzz_mutation fence_mutations[] = {COMM_AND_STREAM};
 
 const struct fuzz_target fuzz_one_sided_targets[] = {
-    FUZZ_TARGET("weft_put_on_stream", fill, call_put, fuzz_wait_for_stream, bytes_mutations),
-    FUZZ_TARGET("weft_get_on_stream", fill, call_get, fuzz_wait_for_stream, bytes_mutations),
-    FUZZ_TARGET("weft_put_signal_on_stream", fill, call_put_signal, fuzz_wait_for_stream,
+    FUZZ_TARGET("weft_rma_put", fill_bytes, call_put, fuzz_wait_for_stream, bytes_mutations),
+    FUZZ_TARGET("weft_rma_get", fill_bytes, call_get, fuzz_wait_for_stream, bytes_mutations),
+    FUZZ_TARGET("weft_rma_put_signal", fill_put_signal, call_put_signal, fuzz_wait_for_stream,
                 put_signal_mutations),
-    FUZZ_TARGET("weft_signal_on_stream", fill, call_signal, fuzz_wait_for_stream, signal_mutations),
-    FUZZ_TARGET("weft_atomic_add_on_stream", fill, call_add, fuzz_wait_for_stream, add_mutations),
-    FUZZ_TARGET("weft_atomic_fetch_add_on_stream", fill, call_fetch_add, fuzz_wait_for_stream,
+    FUZZ_TARGET("weft_rma_signal", fill_word, call_signal, fuzz_wait_for_stream, word_mutations),
+    FUZZ_TARGET("weft_rma_add", fill_word, call_add, fuzz_wait_for_stream, word_mutations),
+    FUZZ_TARGET("weft_rma_fetch_add", fill_fetch_add, call_fetch_add, fuzz_wait_for_stream,
                 fetch_add_mutations),
-    FUZZ_TARGET("weft_wait_until_on_stream", fill, call_wait_until, fuzz_wait_for_stream,
-                wait_until_mutations),
-    FUZZ_TARGET("weft_fence_on_stream", fill, call_fence, fuzz_wait_for_stream, fence_mutations),
-    FUZZ_TARGET("weft_quiet_on_stream", fill, call_quiet, fuzz_wait_for_stream, fence_mutations),
+    FUZZ_TARGET("weft_rma_wait_until", fill_wait_until, call_wait_until, fuzz_wait_for_stream,
+                word_mutations),
+    FUZZ_TARGET("weft_rma_fence", fill_word, call_fence, fuzz_wait_for_stream, fence_mutations),
+    FUZZ_TARGET("weft_rma_quiet", fill_word, call_quiet, fuzz_wait_for_stream, fence_mutations),
 };
 const int fuzz_num_one_sided_targets =
     sizeof fuzz_one_sided_targets / sizeof fuzz_one_sided_targets[0];

@@ -52,7 +52,7 @@ static int set_up_ep(struct ranks_context *context, struct fuzz_arguments *a)
 static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    weft_heap_info info;
+    weft_heap_info info = WEFT_INIT(weft_heap_info);
     void *memory;
     const size_t arena_bytes = 1 << 16;
     config.heap_max_bytes = 64 << 20;

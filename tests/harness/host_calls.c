@@ -9,7 +9,7 @@ static weft_result split(struct host_scene *scene)
 static weft_result split_team(struct host_scene *scene)
 {
     const int32_t num_ranks = weft_comm_num_ranks(scene->comm);
-    return weft_team_split(scene->comm, 0, 1, num_ranks, NULL, &scene->made.child);
+    return weft_comm_split_strided(scene->comm, 0, 1, num_ranks, NULL, &scene->made.child);
 }
 
 static void destroy_child(struct host_scene *scene)
@@ -39,7 +39,7 @@ static void free_allocation(struct host_scene *scene)
 
 static weft_result grow(struct host_scene *scene)
 {
-    weft_heap_info info;
+    weft_heap_info info = WEFT_INIT(weft_heap_info);
     const weft_result result = weft_heap_query(scene->comm, &info);
     return result == WEFT_OK ? weft_heap_grow(scene->comm, info.committed_bytes + 1) : result;
 }
@@ -69,27 +69,27 @@ static void destroy_coll(struct host_scene *scene)
 
 static weft_result register_memory(struct host_scene *scene)
 {
-    return weft_register(scene->comm, scene->memory, sizeof scene->memory, NULL);
+    return weft_memory_register(scene->comm, scene->memory, sizeof scene->memory, NULL);
 }
 
 static void unregister_memory(struct host_scene *scene)
 {
-    weft_unregister(scene->comm, scene->memory);
+    weft_memory_unregister(scene->comm, scene->memory);
 }
 
 static weft_result unregister_nothing(struct host_scene *scene)
 {
-    return weft_unregister(scene->comm, NULL);
+    return weft_memory_unregister(scene->comm, NULL);
 }
 
 static weft_result end_capture(struct host_scene *scene)
 {
-    return weft_capture_end(scene->capture);
+    return weft_coll_record_end(scene->capture);
 }
 
 static weft_result destroy_capture(struct host_scene *scene)
 {
-    const weft_result result = weft_capture_destroy(scene->capture);
+    const weft_result result = weft_coll_record_destroy(scene->capture);
     if (result == WEFT_OK)
         scene->capture = NULL;
     return result;
@@ -109,30 +109,30 @@ static void destroy_ep(struct host_scene *scene)
 
 const struct host_call host_calls[NUM_HOST_CALLS] = {
     {"weft_comm_split", split, destroy_child, HOST_CALL_ANYWHERE},
-    {"weft_team_split", split_team, destroy_child, HOST_CALL_ANYWHERE},
+    {"weft_comm_split_strided", split_team, destroy_child, HOST_CALL_ANYWHERE},
     {"weft_host_barrier", meet, NULL, HOST_CALL_ANYWHERE},
     {"weft_host_all_gather", gather, NULL, HOST_CALL_ANYWHERE},
     {"weft_heap_alloc", allocate, free_allocation, HOST_CALL_ANYWHERE},
     {"weft_heap_grow", grow, NULL, HOST_CALL_ANYWHERE},
     {"weft_arena_create", create_arena, destroy_arena, HOST_CALL_ANYWHERE},
     {"weft_coll_create", create_coll, destroy_coll, HOST_CALL_OF_ONE_NODE},
-    {"weft_register", register_memory, unregister_memory, HOST_CALL_ANYWHERE},
-    {"weft_unregister", unregister_nothing, NULL, HOST_CALL_ANYWHERE},
-    {"weft_capture_end", end_capture, NULL, HOST_CALL_OF_ONE_NODE},
-    {"weft_capture_destroy", destroy_capture, NULL, HOST_CALL_OF_ONE_NODE},
+    {"weft_memory_register", register_memory, unregister_memory, HOST_CALL_ANYWHERE},
+    {"weft_memory_unregister", unregister_nothing, NULL, HOST_CALL_ANYWHERE},
+    {"weft_coll_record_end", end_capture, NULL, HOST_CALL_OF_ONE_NODE},
+    {"weft_coll_record_destroy", destroy_capture, NULL, HOST_CALL_OF_ONE_NODE},
     {"weft_ep_create", create_ep, destroy_ep, HOST_CALL_ANYWHERE},
 };
 
 int host_scene_begin(struct ranks_context *context, struct host_scene *scene)
 {
     if (scene->coll != NULL)
-        RANK_CHECK_OK(context, weft_capture_begin(scene->coll, &scene->capture));
+        RANK_CHECK_OK(context, weft_coll_record_begin(scene->coll, &scene->capture));
     return 0;
 }
 
 int host_scene_end(struct ranks_context *context, struct host_scene *scene)
 {
     if (scene->capture != NULL)
-        RANK_CHECK_OK(context, weft_capture_destroy(scene->capture));
+        RANK_CHECK_OK(context, weft_coll_record_destroy(scene->capture));
     return 0;
 }

@@ -9,7 +9,7 @@
 struct host_scene {
     weft_comm *comm;
     weft_coll *coll;
-    weft_capture *capture; /* begun before each call */
+    weft_coll_record *capture; /* begun before each call */
     union {
         weft_comm *child;
         weft_arena *arena;

@@ -21,7 +21,7 @@ static int32_t num_devices;
 /* Without a context, which takes long to make. */
 static struct answer query(void)
 {
-    weft_machine_info info = {.reason = ""};
+    weft_machine_info info = WEFT_INIT(weft_machine_info);
     struct answer answer = {.result = weft_machine_query(WEFT_MACHINE_AUTO, &info)};
     const int is_known = answer.result == WEFT_OK;
     if (is_known && !info.is_usable)
@@ -129,7 +129,7 @@ int tests_network_is_there(const char *engine)
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0) {
-        weft_net_info info = {.engine = ""};
+        weft_net_info info = WEFT_INIT(weft_net_info);
         setenv("WEFT_NET", engine, 1);
         const weft_result result = weft_net_query(NULL, &info);
         const int is_there = result == WEFT_OK && info.engine[0] != '\0';

@@ -105,8 +105,10 @@ static weft_result enqueue(struct layer *layer)
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
     weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
     weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
-    const weft_plane plane = {
-        .src = layer->x, .dst = layer->rows, .row_bytes = sizeof(layer->x[0])};
+    const weft_plane plane = {.size = sizeof(weft_plane),
+                              .src = layer->x,
+                              .dst = layer->rows,
+                              .row_bytes = sizeof(layer->x[0])};
     layout.num_tokens = NUM_TOKENS;
     layout.index_type = WEFT_INT32;
     layout.topk_idx = layer->topk_idx;

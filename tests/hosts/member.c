@@ -141,7 +141,7 @@ static int64_t now_ns(void)
 static weft_result visit_barrier(weft_comm *comm, weft_stream *stream, struct visit *visit)
 {
     visit->enter_ns = now_ns();
-    weft_result result = weft_barrier(comm, stream);
+    weft_result result = weft_comm_barrier(comm, stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(stream);
     visit->leave_ns = now_ns();
@@ -181,7 +181,7 @@ static int visit_barriers(weft_comm *comm, const char *count)
         const int32_t turn = (weft_comm_rank(comm) + i) % weft_comm_num_ranks(comm);
         usleep((unsigned)turn * PAUSE_US);
         if (visit_barrier(comm, stream, &visits[i]) != WEFT_OK)
-            return fail("weft_barrier");
+            return fail("weft_comm_barrier");
     }
     const int status = check_visits(comm, visits, num_visits);
     if (status == 0)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "workload/elements.h"
+#include "workload/collective.h"
 
 /* ---------------------------------------------------------------- contents of the arrays */
 
@@ -85,15 +85,15 @@ static void *at(const struct ep_array *array, uint64_t begin_bytes)
 static weft_result issue_all_to_all_v(const struct coll_call *call, weft_coll *coll,
                                       weft_stream *stream)
 {
-    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     args.send = call->send.data;
     args.recv = call->recv.data;
     args.dtype = call->spec.dtype;
-    args.send_counts = call->send_rows.counts;
-    args.send_offsets = call->send_rows.offsets;
-    args.recv_counts = call->recv_rows.counts;
-    args.recv_offsets = call->recv_rows.offsets;
-    return weft_all_to_all_v(coll, &args, stream);
+    args.send_counts = (const int64_t *)call->send_rows.counts;
+    args.send_offsets = (const int64_t *)call->send_rows.offsets;
+    args.recv_counts = (const int64_t *)call->recv_rows.counts;
+    args.recv_offsets = (const int64_t *)call->recv_rows.offsets;
+    return weft_coll_all_to_all_v(coll, &args, stream);
 }
 
 weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_coll *coll,
@@ -103,21 +103,15 @@ weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_col
     const struct ep_array *send_array = coll_is_in_place(spec) ? &call->recv : &call->send;
     const void *send = at(send_array, call->send_begin_bytes);
     void *recv = at(&call->recv, call->recv_begin_bytes);
-    switch (spec->operation) {
-    case COLL_ALL_REDUCE:
-        return weft_all_reduce(coll, send, recv, spec->count, spec->dtype, spec->op, stream);
-    case COLL_REDUCE_SCATTER:
-        return weft_reduce_scatter(coll, send, recv, spec->count, spec->dtype, spec->op, stream);
-    case COLL_ALL_GATHER:
-        return weft_all_gather(coll, send, recv, spec->count, spec->dtype, stream);
-    case COLL_ALL_TO_ALL:
-        return weft_all_to_all(coll, send, recv, spec->count, spec->dtype, stream);
-    case COLL_BROADCAST:
-        return weft_broadcast(coll, rank == spec->root ? send : NULL, recv, spec->count,
-                              spec->dtype, spec->root, stream);
-    default:
+    if (spec->operation == COLL_ALL_TO_ALL_V)
         return issue_all_to_all_v(call, coll, stream);
-    }
+    if (spec->operation == COLL_BROADCAST && rank != spec->root)
+        send = NULL;
+    return collective_call(coll_collective(spec->operation), coll,
+                           WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,
+                                     .count = (int64_t)spec->count, .dtype = spec->dtype,
+                                     .op = spec->op, .root = spec->root),
+                           stream);
 }
 
 /* ---------------------------------------------------------------- verify */

@@ -5,6 +5,7 @@
 #define TESTS_COLL_CASE_H
 
 #include "oracle/ep_memory.h"
+#include "workload/elements.h"
 
 enum coll_operation {
     COLL_ALL_REDUCE = WEFT_ALL_REDUCE,
@@ -12,7 +13,7 @@ enum coll_operation {
     COLL_ALL_GATHER = WEFT_ALL_GATHER,
     COLL_ALL_TO_ALL = WEFT_ALL_TO_ALL,
     COLL_BROADCAST = WEFT_BROADCAST,
-    COLL_ALL_TO_ALL_V = WEFT_NUM_COLLECTIVES, /* the same algorithms as WEFT_ALL_TO_ALL */
+    COLL_ALL_TO_ALL_V = NUM_COLLECTIVES, /* the same algorithms as WEFT_ALL_TO_ALL */
     COLL_NUM_OPERATIONS
 };
 

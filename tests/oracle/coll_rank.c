@@ -5,18 +5,23 @@
 
 enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
 
-#define ALGORITHMS(reduce, scatter, gather, to_all, broadcast)                                     \
+#define CHOICE(collective, algorithm)                                                              \
     {                                                                                              \
-        WEFT_ALGORITHM_##reduce, WEFT_ALGORITHM_##scatter, WEFT_ALGORITHM_##gather,                \
-            WEFT_ALGORITHM_##to_all, WEFT_ALGORITHM_##broadcast                                    \
+        sizeof(weft_coll_choice), WEFT_##collective, WEFT_ALGORITHM_##algorithm                    \
+    }
+#define ALGORITHMS(reduce, scatter, gather, to_all, broadcast)                                     \
+    (const weft_coll_choice[])                                                                     \
+    {                                                                                              \
+        CHOICE(ALL_REDUCE, reduce), CHOICE(REDUCE_SCATTER, scatter), CHOICE(ALL_GATHER, gather),   \
+            CHOICE(ALL_TO_ALL, to_all), CHOICE(BROADCAST, broadcast)                               \
     }
 
 #define SETUP(name, packet_bytes, staging_bytes, num_blocks, num_warps, ...)                       \
     {                                                                                              \
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
-            sizeof(weft_coll_config), packet_bytes, staging_bytes, __VA_ARGS__, num_blocks,        \
-                num_warps                                                                          \
+            sizeof(weft_coll_config), packet_bytes, staging_bytes, __VA_ARGS__, NUM_COLLECTIVES,   \
+                num_blocks, num_warps, 0                                                           \
         }                                                                                          \
     }
 
@@ -45,9 +50,18 @@ struct coll_setup coll_setup_of(int idx, int32_t num_ranks)
     return setup;
 }
 
+static weft_algorithm pinned_algorithm(const weft_coll_config *config, weft_collective collective)
+{
+    for (int32_t i = 0; i < config->num_choices; i++)
+        if (config->choices[i].collective == collective)
+            return config->choices[i].algorithm;
+    return WEFT_ALGORITHM_AUTO;
+}
+
 int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec)
 {
-    const weft_algorithm pinned = setup->config.algorithms[coll_collective(spec->operation)];
+    const weft_algorithm pinned =
+        pinned_algorithm(&setup->config, coll_collective(spec->operation));
     const int is_by_packets =
         pinned == WEFT_ALGORITHM_ONESHOT || pinned == WEFT_ALGORITHM_TWOSHOT_PACKETS;
     return !is_by_packets || coll_row_bytes(spec) <= setup->config.packet_bytes;

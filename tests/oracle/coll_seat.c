@@ -10,7 +10,9 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
     weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
     config.timeout_ms = timeout_ms;
     coll_config.packet_bytes = PACKET_BYTES;
-    coll_config.algorithms[coll_collective(spec->operation)] = algorithm;
+    coll_config.choices = WEFT_ARGS(
+        weft_coll_choice, .collective = coll_collective(spec->operation), .algorithm = algorithm);
+    coll_config.num_choices = 1;
     coll_config.num_blocks = 2;
     coll_config.num_warps = 2;
     if (ep_rank_open_with(&seat->rank, context, &config, ARENA_BYTES))

@@ -23,10 +23,10 @@ struct coll_trial coll_trial_of(const struct coll_case *spec, uint64_t setup)
 
 struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t max_count)
 {
-    enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_OPS = WEFT_AVG + 1 };
+    enum { NUM_OPS = WEFT_AVG + 1 };
     struct rng rng = {seed};
     const enum coll_operation operation = (enum coll_operation)rng_below(&rng, COLL_NUM_OPERATIONS);
-    const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
+    const weft_dtype dtype = (weft_dtype)(1 + rng_below(&rng, NUM_DTYPES));
     const weft_reduce_op op = (weft_reduce_op)rng_below(&rng, NUM_OPS);
     const uint64_t count = rng_next(&rng) % (max_count + 1);
     const struct coll_case spec =

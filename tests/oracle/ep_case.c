@@ -102,7 +102,8 @@ struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_toke
 {
     static const int32_t topk_choices[] = {1, 2, 3, 4, 6, 8, 16};
     struct rng rng = {rng_key(seed, 5)};
-    struct ep_case spec = {.seed = seed, .num_ranks = num_ranks, .max_tokens = max_tokens};
+    struct ep_case spec = {
+        .index_type = WEFT_INT32, .seed = seed, .num_ranks = num_ranks, .max_tokens = max_tokens};
     spec.num_topk = topk_choices[rng_below(&rng, 7)];
     spec.num_experts = 1 + (int32_t)rng_below(&rng, 4 * (uint32_t)num_ranks + 3);
     spec.expert_alignment = (int32_t)rng_below(&rng, 3) * 4;

@@ -166,11 +166,11 @@ static int32_t num_relayed_tokens(const struct ep_world *world, int32_t rank)
 
 int ep_check_notify(struct ep_rank *self)
 {
-    weft_ep_counts counts;
-    weft_ep_device_counts device;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    weft_ep_device_counts device = WEFT_INIT(weft_ep_device_counts);
     RANK_CHECK_OK(self->context, weft_ep_notify(self->handle, self->stream));
     RANK_CHECK_OK(self->context, weft_ep_wait_counts(self->handle, &counts));
-    RANK_CHECK_OK(self->context, weft_ep_get_device_counts(self->handle, &device));
+    RANK_CHECK_OK(self->context, weft_ep_query_device_counts(self->handle, &device));
     RANK_CHECK(self->context,
                counts.num_local_experts ==
                    self->world->received[self->context->rank].num_local_experts,
@@ -201,7 +201,7 @@ int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, i
     const int32_t rank = self->context->rank;
     const int32_t num_rows = self->world->received[rank].num_rows;
     int64_t expected = 0;
-    int64_t num_dropped = -1;
+    int32_t num_dropped = -1;
     for (int i = 0; i < num; i++) {
         const int64_t dropped = num_rows - ep_capacity_of(self->world, capacities[i], rank);
         expected = dropped > expected ? dropped : expected;
@@ -211,8 +211,8 @@ int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, i
     else
         RANK_CHECK_ERROR(self->context, weft_ep_check(self->handle, &num_dropped),
                          WEFT_ERROR_CAPACITY, "capacity");
-    RANK_CHECK(self->context, num_dropped == expected, "%lld rows dropped, expected %lld",
-               (long long)num_dropped, (long long)expected);
+    RANK_CHECK(self->context, num_dropped == expected, "%d rows dropped, expected %lld",
+               num_dropped, (long long)expected);
     RANK_CHECK(self->context,
                weft_ep_check(self->handle, NULL) == (expected == 0 ? WEFT_OK : WEFT_ERROR_CAPACITY),
                "weft_ep_check without num_dropped");

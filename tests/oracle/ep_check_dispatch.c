@@ -34,7 +34,8 @@ static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_
                       self->world->first_token[rank] + token,
                       (char *)src->host + (uint64_t)token * stride_bytes, shape->row_bytes);
     dispatch->planes[plane] =
-        (weft_plane){.src = src->data,
+        (weft_plane){.size = sizeof(weft_plane),
+                     .src = src->data,
                      .dst = dispatch->dst[plane].data,
                      .row_bytes = shape->row_bytes,
                      .src_stride_bytes = shape->src_gap_bytes == 0 ? 0 : stride_bytes};

@@ -40,7 +40,8 @@ int ep_buffers_destroy(struct ep_rank *self, struct ep_buffers *buffers)
 
 static weft_result issue_dispatch(struct ep_rank *self, const struct ep_buffers *buffers)
 {
-    const weft_plane plane = {.src = buffers->own.data,
+    const weft_plane plane = {.size = sizeof(weft_plane),
+                              .src = buffers->own.data,
                               .dst = buffers->recv,
                               .row_bytes = (uint64_t)buffers->hidden * sizeof(float)};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
@@ -72,7 +73,7 @@ weft_result ep_operation_issue(struct ep_rank *self, const struct ep_buffers *bu
     case EP_COMBINE:
         return issue_combine(self, buffers);
     default:
-        return weft_barrier(self->comm, self->stream);
+        return weft_comm_barrier(self->comm, self->stream);
     }
 }
 

@@ -2,6 +2,7 @@
 /* Which algorithm does an operation: pinned ones, what they refuse, and the library's choice. */
 #include "harness/cmocka.h"
 #include "oracle/coll_call.h"
+#include "workload/elements.h"
 
 enum { NUM_RANKS = 3, PACKET_BYTES = 16 << 10, NUM_SIZES = 40 };
 
@@ -20,12 +21,15 @@ static int can_do(weft_collective collective, weft_algorithm algorithm)
     }
 }
 
-static weft_coll_config config_of(weft_algorithm algorithm)
+static weft_coll_config config_of(weft_algorithm algorithm,
+                                  weft_coll_choice choices[NUM_COLLECTIVES])
 {
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = PACKET_BYTES;
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
-        config.algorithms[i] = algorithm;
+    for (int i = 0; i < NUM_COLLECTIVES; i++)
+        choices[i] = (weft_coll_choice){sizeof(weft_coll_choice), (weft_collective)i, algorithm};
+    config.choices = choices;
+    config.num_choices = NUM_COLLECTIVES;
     return config;
 }
 
@@ -36,7 +40,7 @@ static int check_refused(struct ep_rank *self, weft_coll *coll, const struct col
     if (coll_call_create(self, spec, &call))
         return 1;
     RANK_CHECK_ERROR(self->context, coll_call_issue(&call, self->context->rank, coll, self->stream),
-                     WEFT_ERROR_UNSUPPORTED, weft_algorithm_name(algorithm));
+                     WEFT_ERROR_UNSUPPORTED, weft_coll_algorithm_name(algorithm));
     return coll_call_destroy(self, &call);
 }
 
@@ -51,7 +55,8 @@ static int close_coll(struct ep_rank *self, weft_coll *coll)
 /* What it cannot do is refused, on all ranks alike, and what it can do works afterwards. */
 static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
 {
-    const weft_coll_config config = config_of(algorithm);
+    weft_coll_choice choices[NUM_COLLECTIVES];
+    const weft_coll_config config = config_of(algorithm, choices);
     weft_coll *coll;
     RANK_CHECK_OK(self->context, weft_coll_create(self->comm, &config, &coll));
     for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
@@ -65,8 +70,8 @@ static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
         }
         RANK_CHECK(self->context,
                    weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) == algorithm,
-                   "%s was pinned", weft_algorithm_name(algorithm));
-        if (coll_check(self, coll, &spec, weft_algorithm_name(algorithm)))
+                   "%s was pinned", weft_coll_algorithm_name(algorithm));
+        if (coll_check(self, coll, &spec, weft_coll_algorithm_name(algorithm)))
             return 1;
     }
     return close_coll(self, coll);
@@ -77,7 +82,7 @@ static int check_all_pinned(struct ranks_context *context)
     struct ep_rank self;
     if (ep_rank_open(&self, context, 0, 1 << 20))
         return 1;
-    for (int algorithm = 1; algorithm < WEFT_NUM_ALGORITHMS; algorithm++)
+    for (int algorithm = 1; algorithm < NUM_ALGORITHMS; algorithm++)
         if (check_pinned(&self, (weft_algorithm)algorithm))
             return 1;
     return ep_rank_close(&self);
@@ -91,7 +96,8 @@ TEST(pinned)
 /* Packets hold packet_bytes, and not a byte more. */
 static int check_too_large(struct ranks_context *context)
 {
-    const weft_coll_config config = config_of(WEFT_ALGORITHM_ONESHOT);
+    weft_coll_choice choices[NUM_COLLECTIVES];
+    const weft_coll_config config = config_of(WEFT_ALGORITHM_ONESHOT, choices);
     struct ep_rank self;
     weft_coll *coll;
     if (ep_rank_open(&self, context, 0, 1 << 20))
@@ -115,7 +121,7 @@ TEST(too_large_for_packets)
 }
 
 struct choice {
-    weft_algorithm of[WEFT_NUM_COLLECTIVES][NUM_SIZES];
+    weft_algorithm of[NUM_COLLECTIVES][NUM_SIZES];
 };
 
 /* An algorithm that can do it, for every size, and the same on all ranks. */
@@ -127,12 +133,12 @@ static int check_choice(struct ranks_context *context)
     if (ep_rank_open(&self, context, 0, 1 << 16))
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+    for (int i = 0; i < NUM_COLLECTIVES; i++)
         for (int size = 0; size < NUM_SIZES; size++) {
             own.of[i][size] = weft_coll_algorithm(coll, (weft_collective)i, 1ull << size);
             RANK_CHECK(context, can_do((weft_collective)i, own.of[i][size]),
                        "collective %d of 2^%d bytes by %s", i, size,
-                       weft_algorithm_name(own.of[i][size]));
+                       weft_coll_algorithm_name(own.of[i][size]));
         }
     RANK_CHECK_OK(context, weft_host_all_gather(self.comm, &own, sizeof own, all));
     for (int rank = 0; rank < NUM_RANKS; rank++)
@@ -148,11 +154,11 @@ TEST(chosen)
 
 TEST(names)
 {
-    assert_string_equal(weft_algorithm_name(WEFT_ALGORITHM_ONESHOT), "oneshot");
-    for (int a = 0; a < WEFT_NUM_ALGORITHMS; a++)
+    assert_string_equal(weft_coll_algorithm_name(WEFT_ALGORITHM_ONESHOT), "oneshot");
+    for (int a = 0; a < NUM_ALGORITHMS; a++)
         for (int b = 0; b < a; b++)
-            assert_string_not_equal(weft_algorithm_name((weft_algorithm)a),
-                                    weft_algorithm_name((weft_algorithm)b));
-    assert_non_null(weft_algorithm_name((weft_algorithm)-1));
-    assert_non_null(weft_algorithm_name(WEFT_NUM_ALGORITHMS));
+            assert_string_not_equal(weft_coll_algorithm_name((weft_algorithm)a),
+                                    weft_coll_algorithm_name((weft_algorithm)b));
+    assert_non_null(weft_coll_algorithm_name((weft_algorithm)-1));
+    assert_non_null(weft_coll_algorithm_name((weft_algorithm)NUM_ALGORITHMS));
 }

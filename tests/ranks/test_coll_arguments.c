@@ -6,6 +6,7 @@
 #include "harness/cmocka.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
+#include "workload/collective.h"
 
 enum { NUM_RANKS = 3, COUNT = 20, ROW_BYTES = COUNT * 4 };
 
@@ -43,7 +44,7 @@ struct arguments {
     weft_coll *coll;
     const void *send;
     void *recv;
-    uint64_t count;
+    int64_t count;
     weft_dtype dtype;
     weft_reduce_op op;
     int32_t root;
@@ -64,18 +65,11 @@ static struct arguments valid_arguments(const struct seat *seat, enum coll_opera
 
 static weft_result call(const struct arguments *a)
 {
-    switch (a->operation) {
-    case COLL_ALL_REDUCE:
-        return weft_all_reduce(a->coll, a->send, a->recv, a->count, a->dtype, a->op, a->stream);
-    case COLL_REDUCE_SCATTER:
-        return weft_reduce_scatter(a->coll, a->send, a->recv, a->count, a->dtype, a->op, a->stream);
-    case COLL_ALL_GATHER:
-        return weft_all_gather(a->coll, a->send, a->recv, a->count, a->dtype, a->stream);
-    case COLL_ALL_TO_ALL:
-        return weft_all_to_all(a->coll, a->send, a->recv, a->count, a->dtype, a->stream);
-    default:
-        return weft_broadcast(a->coll, a->send, a->recv, a->count, a->dtype, a->root, a->stream);
-    }
+    return collective_call(coll_collective(a->operation), a->coll,
+                           WEFT_ARGS(weft_coll_args, .send = a->send, .recv = a->recv,
+                                     .count = a->count, .dtype = a->dtype, .op = a->op,
+                                     .root = a->root),
+                           a->stream);
 }
 
 /* The call must be refused with a message that has all three texts. */
@@ -105,10 +99,11 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
         operation != COLL_BROADCAST || seat->rank.context->rank == 1; /* who needs send */
     if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
         REFUSED(recv, NULL, "recv", "NULL", "") ||
-        REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "allowed are WEFT_INT32 (0), ") ||
-        REFUSED(dtype, (weft_dtype)8, "dtype", "is 8", "WEFT_FP8_E4M3 (7)") ||
-        REFUSED(count, UINT64_MAX, "count", "18446744073709551615", "0..") ||
-        REFUSED(count, UINT64_MAX / 4 + 1, "count", "4611686018427387904", "0.."))
+        REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "allowed are WEFT_INT32 (1), ") ||
+        REFUSED(dtype, (weft_dtype)9, "dtype", "is 9", "WEFT_FP8_E4M3 (8)") ||
+        REFUSED(dtype, WEFT_DTYPE_NONE, "dtype", "WEFT_DTYPE_NONE (0)", "WEFT_INT32 (1)") ||
+        REFUSED(count, -1, "count", "-1", "0..") ||
+        REFUSED(count, INT64_MAX / 2 + 1, "count", "4611686018427387904", "0.."))
         return 1;
     if (is_root && (REFUSED(send, NULL, "send", "NULL", "") ||
                     REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
@@ -145,14 +140,14 @@ TEST(operations)
 /* ---------------------------------------------------------------- all_to_all_v */
 
 struct v_arguments {
-    weft_all_to_all_v_args args;
-    uint64_t send_counts[NUM_RANKS], send_offsets[NUM_RANKS];
-    uint64_t recv_counts[NUM_RANKS], recv_offsets[NUM_RANKS];
+    weft_coll_all_to_all_v_args args;
+    int64_t send_counts[NUM_RANKS], send_offsets[NUM_RANKS];
+    int64_t recv_counts[NUM_RANKS], recv_offsets[NUM_RANKS];
 };
 
 static void fill_v(struct v_arguments *v, const struct seat *seat)
 {
-    v->args = (weft_all_to_all_v_args)WEFT_INIT(weft_all_to_all_v_args);
+    v->args = (weft_coll_all_to_all_v_args)WEFT_INIT(weft_coll_all_to_all_v_args);
     v->args.send = seat->send.data;
     v->args.recv = seat->recv.data;
     v->args.dtype = WEFT_FP32;
@@ -170,7 +165,7 @@ static void fill_v(struct v_arguments *v, const struct seat *seat)
     do {                                                                                           \
         fill_v(&v, &seat);                                                                         \
         place = wrong;                                                                             \
-        RANK_CHECK_ERROR(context, weft_all_to_all_v(seat.coll, &v.args, seat.rank.stream),         \
+        RANK_CHECK_ERROR(context, weft_coll_all_to_all_v(seat.coll, &v.args, seat.rank.stream),    \
                          WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
     } while (0)
 
@@ -184,7 +179,7 @@ static int check_all_to_all_v(struct ranks_context *context)
     V_REFUSED(v.args.send, NULL, "send");
     V_REFUSED(v.args.recv, NULL, "recv");
     V_REFUSED(v.args.recv, seat.send.data, "overlap");
-    V_REFUSED(v.args.dtype, (weft_dtype)9, "dtype is 9, allowed are WEFT_INT32 (0), ");
+    V_REFUSED(v.args.dtype, (weft_dtype)9, "dtype is 9, allowed are WEFT_INT32 (1), ");
     V_REFUSED(v.args.send_counts, NULL, "send_counts");
     V_REFUSED(v.args.send_offsets, NULL, "send_offsets");
     V_REFUSED(v.args.recv_counts, NULL, "recv_counts");
@@ -195,14 +190,14 @@ static int check_all_to_all_v(struct ranks_context *context)
     V_REFUSED(v.recv_offsets[1], UINT64_MAX, "recv_offsets[1]");
     V_REFUSED(v.send_counts[context->rank], COUNT - 1, "itself");
     fill_v(&v, &seat);
-    RANK_CHECK_ERROR(context, weft_all_to_all_v(NULL, &v.args, seat.rank.stream),
+    RANK_CHECK_ERROR(context, weft_coll_all_to_all_v(NULL, &v.args, seat.rank.stream),
                      WEFT_ERROR_INVALID_ARGUMENT, "coll");
-    RANK_CHECK_ERROR(context, weft_all_to_all_v(seat.coll, NULL, seat.rank.stream),
+    RANK_CHECK_ERROR(context, weft_coll_all_to_all_v(seat.coll, NULL, seat.rank.stream),
                      WEFT_ERROR_INVALID_ARGUMENT, "args");
-    RANK_CHECK_ERROR(context, weft_all_to_all_v(seat.coll, &v.args, NULL),
+    RANK_CHECK_ERROR(context, weft_coll_all_to_all_v(seat.coll, &v.args, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT, "stream");
     /* The counts are copied: the caller's may change at once. */
-    RANK_CHECK_OK(context, weft_all_to_all_v(seat.coll, &v.args, seat.rank.stream));
+    RANK_CHECK_OK(context, weft_coll_all_to_all_v(seat.coll, &v.args, seat.rank.stream));
     memset(&v, 0xff, sizeof v);
     return seat_close(&seat);
 }
@@ -222,6 +217,20 @@ TEST(all_to_all_v)
                          WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
     } while (0)
 
+#define CHOICE(collective, algorithm)                                                              \
+    {                                                                                              \
+        sizeof(weft_coll_choice), (weft_collective)(collective), (weft_algorithm)(algorithm)       \
+    }
+#define CHOICES_REFUSED(text, ...)                                                                 \
+    do {                                                                                           \
+        const weft_coll_choice choices[] = {__VA_ARGS__};                                          \
+        weft_coll_config config = WEFT_INIT(weft_coll_config);                                     \
+        config.choices = choices;                                                                  \
+        config.num_choices = sizeof choices / sizeof choices[0];                                   \
+        RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll),                     \
+                         WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
+    } while (0)
+
 static int check_create(struct ranks_context *context)
 {
     struct ep_rank self;
@@ -231,10 +240,24 @@ static int check_create(struct ranks_context *context)
     CREATE_REFUSED(size, 4, "size");
     CREATE_REFUSED(packet_bytes, UINT64_MAX, "packet_bytes");
     CREATE_REFUSED(staging_bytes, UINT64_MAX, "staging_bytes");
-    CREATE_REFUSED(algorithms[WEFT_BROADCAST], WEFT_NUM_ALGORITHMS,
-                   "algorithms[WEFT_BROADCAST] is 6, allowed are WEFT_ALGORITHM_AUTO (0), "
-                   "WEFT_ALGORITHM_ONESHOT (1), ");
-    CREATE_REFUSED(algorithms[WEFT_ALL_REDUCE], (weft_algorithm)-1, "algorithms");
+    CREATE_REFUSED(num_choices, 1, "choices is NULL");
+    CREATE_REFUSED(num_choices, NUM_COLLECTIVES + 1, "num_choices");
+    CHOICES_REFUSED("choices[0].algorithm is 6, allowed are WEFT_ALGORITHM_AUTO (0), "
+                    "WEFT_ALGORITHM_ONESHOT (1), ",
+                    CHOICE(WEFT_BROADCAST, NUM_ALGORITHMS));
+    CHOICES_REFUSED("choices[0].algorithm", CHOICE(WEFT_ALL_REDUCE, -1));
+    CHOICES_REFUSED("choices[1].collective is 5, allowed are WEFT_ALL_REDUCE (0), ",
+                    CHOICE(WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH),
+                    CHOICE(NUM_COLLECTIVES, WEFT_ALGORITHM_PUSH));
+    CHOICES_REFUSED("choices[1].collective is WEFT_BROADCAST, as",
+                    CHOICE(WEFT_BROADCAST, WEFT_ALGORITHM_PUSH),
+                    CHOICE(WEFT_BROADCAST, WEFT_ALGORITHM_PUSH));
+    CHOICES_REFUSED("choices[1].size is 15 and choices[0].size is 16",
+                    CHOICE(WEFT_BROADCAST, WEFT_ALGORITHM_PUSH),
+                    {15, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH});
+    CHOICES_REFUSED("choices[0]: size of weft_coll_choice is 8",
+                    {8, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH});
+    CREATE_REFUSED(reserved, 1, "reserved");
     CREATE_REFUSED(num_blocks, -1, "num_blocks");
     CREATE_REFUSED(num_warps, 33, "num_warps");
     CREATE_REFUSED(num_warps, -1, "num_warps");

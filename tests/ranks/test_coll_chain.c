@@ -9,7 +9,7 @@
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/coll_rank.h"
-#include "workload/elements.h"
+#include "workload/collective.h"
 #include "workload/rng.h"
 
 enum { NUM_RANKS = 4, NUM_BUFFERS = 3, NUM_STEPS = 150 };
@@ -135,18 +135,14 @@ static weft_result issue(struct coll_rank *self, const struct plan *plan, const 
     const uint64_t count = plan->row_bytes / dtype_bytes(step->dtype);
     const uint64_t own = (uint64_t)self->base.context->rank * plan->row_bytes;
     const uint64_t part = step->from == step->to ? own : 0;
-    switch (step->operation) {
-    case COLL_ALL_REDUCE:
-        return weft_all_reduce(coll, from, to, NUM_RANKS * count, step->dtype, WEFT_SUM, stream);
-    case COLL_REDUCE_SCATTER:
-        return weft_reduce_scatter(coll, from, to + part, count, step->dtype, WEFT_SUM, stream);
-    case COLL_ALL_GATHER:
-        return weft_all_gather(coll, from + part, to, count, step->dtype, stream);
-    case COLL_ALL_TO_ALL:
-        return weft_all_to_all(coll, from, to, count, step->dtype, stream);
-    default:
-        return weft_broadcast(coll, from, to, NUM_RANKS * count, step->dtype, step->root, stream);
-    }
+    const int has_rows = step->operation != COLL_ALL_REDUCE && step->operation != COLL_BROADCAST;
+    return collective_call(
+        coll_collective(step->operation), coll,
+        WEFT_ARGS(weft_coll_args, .send = step->operation == COLL_ALL_GATHER ? from + part : from,
+                  .recv = step->operation == COLL_REDUCE_SCATTER ? to + part : to,
+                  .count = (int64_t)(has_rows ? count : NUM_RANKS * count), .dtype = step->dtype,
+                  .root = step->root),
+        stream);
 }
 
 static int check_buffers(struct coll_rank *self, const struct plan *plan, struct ep_array *buffers)

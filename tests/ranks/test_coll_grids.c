@@ -50,10 +50,12 @@ static int check_grid(struct ep_rank *self, int pair, int grid)
     char name[64];
     config->packet_bytes = 32 << 10;
     config->staging_bytes = 8 << 10; /* less than some of the cases have */
-    config->algorithms[collective] = pairs[pair].algorithm;
+    config->choices =
+        WEFT_ARGS(weft_coll_choice, .collective = collective, .algorithm = pairs[pair].algorithm);
+    config->num_choices = 1;
     config->num_blocks = grids[grid][0];
     config->num_warps = grids[grid][1];
-    snprintf(name, sizeof name, "%s, %dx%d", weft_algorithm_name(pairs[pair].algorithm),
+    snprintf(name, sizeof name, "%s, %dx%d", weft_coll_algorithm_name(pairs[pair].algorithm),
              config->num_blocks, config->num_warps);
     RANK_CHECK_OK(self->context, weft_coll_create(self->comm, config, &coll));
     for (int i = 0; i < NUM_CASES; i++) {

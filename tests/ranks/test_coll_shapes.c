@@ -50,7 +50,7 @@ static void add_every_dtype_and_values(struct coll_trials *trials, struct met *m
         const uint64_t count = counts[1 + rng_below(&rng, NUM_COUNTS_FOR_ALL_SETUPS - 1)];
         struct coll_case spec =
             coll_case_random(rng_next(&rng), num_ranks, (enum coll_operation)operation,
-                             (weft_dtype)dtype, (weft_reduce_op)op, count);
+                             (weft_dtype)(1 + dtype), (weft_reduce_op)op, count);
         spec.values = (enum coll_values)((num_ranks + op) % COLL_NUM_VALUES);
         const struct coll_trial trial = coll_trial_of(&spec, (uint64_t)num_ranks + (uint64_t)dtype);
         met->pairs[operation][dtype] |= 1u << (spec.values * COLL_NUM_SETUPS + trial.setup);
@@ -65,7 +65,7 @@ static void add_every_count_and_setup(struct coll_trials *trials)
     const int step = ep_grid_size(1, 5); /* prime to all that is counted */
     for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_COUNTS * COLL_NUM_SETUPS; i += step) {
         const enum coll_operation operation = (enum coll_operation)(i % COLL_NUM_OPERATIONS);
-        const weft_dtype dtype = (weft_dtype)rng_below(&rng, NUM_DTYPES);
+        const weft_dtype dtype = (weft_dtype)(1 + rng_below(&rng, NUM_DTYPES));
         const uint64_t count = counts[i / COLL_NUM_OPERATIONS % NUM_COUNTS];
         add(trials, rng_next(&rng), operation, dtype,
             (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS),
@@ -101,13 +101,13 @@ TEST(large)
         struct rng rng = {rng_key(3, (uint64_t)num_ranks)};
         for (int i = 0; i < COLL_NUM_OPERATIONS; i++) {
             const enum coll_operation operation = (enum coll_operation)i;
-            const weft_dtype dtype = (weft_dtype)((num_ranks + 3 * i) % NUM_DTYPES);
+            const weft_dtype dtype = (weft_dtype)(1 + (num_ranks + 3 * i) % NUM_DTYPES);
             const uint64_t drawn = operation == COLL_ALL_REDUCE || rng_below(&rng, 2) == 0
                                        ? LARGE_COUNT
                                        : smallest + rng_next(&rng) % (LARGE_COUNT - smallest);
             const uint64_t count = limited(operation, dtype, drawn, num_ranks, MAX_BYTES);
             if (operation == COLL_ALL_REDUCE && count == LARGE_COUNT)
-                reached |= 1u << dtype;
+                reached |= 1u << (dtype - 1);
             add(&trials, rng_next(&rng), operation, dtype,
                 (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS), count,
                 (uint64_t)num_ranks + (uint64_t)i);
@@ -140,7 +140,7 @@ static void every_operation_and_setup(int32_t num_ranks)
     struct rng rng = {rng_key(4, (uint64_t)num_ranks)};
     for (int i = 0; i < COLL_NUM_OPERATIONS * COLL_NUM_SETUPS; i++)
         add(&trials, rng_next(&rng), (enum coll_operation)(i % COLL_NUM_OPERATIONS),
-            (weft_dtype)rng_below(&rng, NUM_DTYPES),
+            (weft_dtype)(1 + rng_below(&rng, NUM_DTYPES)),
             (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS),
             counts[rng_below(&rng, NUM_SMALL_COUNTS)], (uint64_t)(i / COLL_NUM_OPERATIONS));
     assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);

@@ -30,9 +30,9 @@ static struct coll_case case_of(int seat, int round)
     const struct coll_setup setup = setup_of(seat);
     static const uint64_t counts[] = {5, 64, 1, 300, 0, 17, 9000};
     const uint64_t seed = 100 * (uint64_t)seat + (uint64_t)round;
-    struct coll_case spec =
-        coll_case_random(seed, NUM_RANKS, (enum coll_operation)(round % COLL_NUM_OPERATIONS),
-                         (weft_dtype)(seed * 5 % 8), (weft_reduce_op)(seed % 5), counts[round % 7]);
+    struct coll_case spec = coll_case_random(
+        seed, NUM_RANKS, (enum coll_operation)(round % COLL_NUM_OPERATIONS),
+        (weft_dtype)(1 + seed * 5 % 8), (weft_reduce_op)(seed % 5), counts[round % 7]);
     coll_setup_adapt(&setup, &spec);
     return spec;
 }
@@ -206,7 +206,7 @@ static int issue_layers(struct seat *seat, struct layer *layers)
             issue(seat, 0, round) || ep_combine_issue(rank, &layer->combine_shape, &layer->combine))
             return 1;
         if (round % 5 == 0)
-            RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
+            RANK_CHECK_OK(rank->context, weft_comm_barrier(rank->comm, rank->stream));
     }
     return 0;
 }
@@ -232,7 +232,8 @@ static int beside_ep(struct ranks_context *context)
 
 TEST(coll_and_ep_on_one_stream)
 {
-    const struct ep_case spec = {.seed = 41,
+    const struct ep_case spec = {.index_type = WEFT_INT32,
+                                 .seed = 41,
                                  .num_ranks = NUM_RANKS,
                                  .max_tokens = 10,
                                  .num_topk = 2,

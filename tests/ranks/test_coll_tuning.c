@@ -47,8 +47,8 @@ static int check_choice(struct ranks_context *context, weft_coll *coll, weft_col
 {
     const weft_algorithm chosen = weft_coll_algorithm(coll, collective, bytes);
     RANK_CHECK(context, chosen == expected, "collective %d of %llu bytes: %s, not %s", collective,
-               (unsigned long long)bytes, weft_algorithm_name(chosen),
-               weft_algorithm_name(expected));
+               (unsigned long long)bytes, weft_coll_algorithm_name(chosen),
+               weft_coll_algorithm_name(expected));
     return 0;
 }
 
@@ -101,7 +101,9 @@ static int create_and_check(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
     if (check_choices(&self, coll))
         return 1;
-    config.algorithms[WEFT_ALL_REDUCE] = WEFT_ALGORITHM_TWOSHOT_PACKETS;
+    config.choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE,
+                               .algorithm = WEFT_ALGORITHM_TWOSHOT_PACKETS);
+    config.num_choices = 1;
     config.num_blocks = 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &pinned));
     if (check_choice(context, pinned, WEFT_ALL_REDUCE, 1000, WEFT_ALGORITHM_TWOSHOT_PACKETS) ||
@@ -173,7 +175,11 @@ static int call_with_other_counts(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
     RANK_CHECK_OK(context, weft_heap_alloc(self.comm, 4000, &data));
-    weft_result result = weft_all_reduce(coll, data, data, count, WEFT_FP32, WEFT_SUM, self.stream);
+    weft_result result =
+        weft_coll_all_reduce(coll,
+                             WEFT_ARGS(weft_coll_args, .send = data, .recv = data,
+                                       .count = (int64_t)count, .dtype = WEFT_FP32, .op = WEFT_SUM),
+                             self.stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(self.stream);
     RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),

@@ -171,8 +171,8 @@ TEST(two_communicators_at_once)
 static int check_team(struct ranks_context *context, weft_comm *comm, weft_team team,
                       weft_team_info expected)
 {
-    weft_team_info info;
-    RANK_CHECK_OK(context, weft_comm_team(comm, team, &info));
+    weft_team_info info = WEFT_INIT(weft_team_info);
+    RANK_CHECK_OK(context, weft_team_query(comm, team, &info));
     RANK_CHECK(context,
                info.num_ranks == expected.num_ranks && info.rank_idx == expected.rank_idx &&
                    info.num_teams == expected.num_teams && info.team_idx == expected.team_idx,
@@ -193,11 +193,11 @@ static int see_teams(struct ranks_context *context)
     config.num_nodes = NUM_NODES;
     RANK_CHECK_OK(context, weft_comm_create(&context->id, rank, num_ranks, &config, &comm));
     int32_t node = rank / node_size, local = rank % node_size;
-    if (check_team(context, comm, WEFT_TEAM_WORLD, (weft_team_info){num_ranks, rank, 1, 0}) ||
+    if (check_team(context, comm, WEFT_TEAM_WORLD, (weft_team_info){0, num_ranks, rank, 1, 0}) ||
         check_team(context, comm, WEFT_TEAM_LOCAL,
-                   (weft_team_info){node_size, local, NUM_NODES, node}) ||
+                   (weft_team_info){0, node_size, local, NUM_NODES, node}) ||
         check_team(context, comm, WEFT_TEAM_RAIL,
-                   (weft_team_info){NUM_NODES, node, node_size, local}))
+                   (weft_team_info){0, NUM_NODES, node, node_size, local}))
         return 1;
     for (int32_t other = 0; other < num_ranks; other++)
         RANK_CHECK(context, weft_comm_node(comm, other) == other / node_size, "rank %d", other);

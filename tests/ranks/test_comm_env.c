@@ -165,7 +165,7 @@ static int start_alone(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_heap_alloc(comm, bytes, &ptr));
     RANK_CHECK_OK(context, weft_memory_copy(comm, ptr, content, bytes));
     tests_free(content);
-    RANK_CHECK(context, weft_ptr(comm, ptr, 0) == ptr, "its own heap is elsewhere");
+    RANK_CHECK(context, weft_heap_ptr(comm, ptr, 0) == ptr, "its own heap is elsewhere");
     RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, NULL, &child));
     if (check_world(context, child) != 0)
         return 1;
@@ -187,7 +187,7 @@ TEST(without_a_launcher_there_is_one_rank)
 static int see_nodes(struct ranks_context *context)
 {
     weft_comm *comm;
-    weft_team_info info;
+    weft_team_info info = WEFT_INIT(weft_team_info);
     become(context, context->argument);
     setenv("WEFT_NODES", "3", 1);
     RANK_CHECK_ERROR(context, weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
@@ -198,7 +198,7 @@ static int see_nodes(struct ranks_context *context)
                      "WEFT_TIMEOUT_MS is \"soon\"");
     setenv("WEFT_TIMEOUT_MS", "20000", 1);
     RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
-    RANK_CHECK_OK(context, weft_comm_team(comm, WEFT_TEAM_LOCAL, &info));
+    RANK_CHECK_OK(context, weft_team_query(comm, WEFT_TEAM_LOCAL, &info));
     RANK_CHECK(context, info.num_teams == 2 && info.num_ranks == NUM_RANKS / 2, "%d nodes of %d",
                info.num_teams, info.num_ranks);
     RANK_CHECK_OK(context, weft_host_barrier(comm));

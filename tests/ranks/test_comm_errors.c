@@ -286,7 +286,7 @@ TEST(bad_arguments_are_named)
     assert_int_equal(weft_comm_num_ranks(NULL), -1);
     assert_int_equal(weft_comm_node(NULL, 0), -1);
     assert_int_equal(weft_team_world_rank(NULL, WEFT_TEAM_WORLD, 0), -1);
-    assert_int_equal(weft_version(), 100);
+    assert_int_equal(weft_version(), 200);
     for (int result = WEFT_ERROR_CAPACITY; result <= WEFT_OK; result++)
         assert_string_not_equal(weft_result_string((weft_result)result), "unknown result");
     assert_string_equal(weft_result_string((weft_result)-77), "unknown result");

@@ -59,8 +59,10 @@ static int layer_close(struct layer *layer)
 static int dispatch(struct layer *layer, const struct ep_array *src, struct ep_array *dst)
 {
     const struct ep_world *world = layer->rank.world;
-    const weft_plane plane = {
-        .src = src->data, .dst = dst->data, .row_bytes = HIDDEN * sizeof(float)};
+    const weft_plane plane = {.size = sizeof(weft_plane),
+                              .src = src->data,
+                              .dst = dst->data,
+                              .row_bytes = HIDDEN * sizeof(float)};
     struct ep_inputs inputs;
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     if (ep_array_push(&layer->rank, src) || ep_rank_inputs(&layer->rank, &inputs))
@@ -212,7 +214,8 @@ static void run_on(layer_function function, int32_t num_ranks, int32_t num_nodes
 {
     struct routings routings = {.function = function};
     for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
-        const struct ep_case spec = {.seed = 60,
+        const struct ep_case spec = {.index_type = WEFT_INT32,
+                                     .seed = 60,
                                      .num_ranks = num_ranks,
                                      .num_nodes = num_nodes,
                                      .max_tokens = 15,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* weft_barrier: nobody passes before all have come, of all nodes, and memory written before it is read after, where
+/* weft_comm_barrier: nobody passes before all have come, of all nodes, and memory written before it is read after, where
  * ranks can reach it. */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void write_to_all(void *argument)
     const int32_t own = visitor->rank.context->rank;
     visitor->round++;
     for (int32_t rank = 0; rank < visitor->rank.context->num_ranks; rank++) {
-        uint64_t *words = weft_ptr(visitor->rank.comm, visitor->words, rank);
+        uint64_t *words = weft_heap_ptr(visitor->rank.comm, visitor->words, rank);
         if (words == NULL)
             continue;
         for (int i = 0; i < WORDS_PER_RANK; i++)
@@ -72,10 +72,10 @@ static int step(struct visitor *visitor)
     struct ep_rank *rank = &visitor->rank;
     if (ep_rank_call(rank, write_to_all, visitor))
         return 1;
-    RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
+    RANK_CHECK_OK(rank->context, weft_comm_barrier(rank->comm, rank->stream));
     if (ep_rank_call(rank, read_from_all, visitor))
         return 1;
-    RANK_CHECK_OK(rank->context, weft_barrier(rank->comm, rank->stream));
+    RANK_CHECK_OK(rank->context, weft_comm_barrier(rank->comm, rank->stream));
     return 0;
 }
 
@@ -157,8 +157,8 @@ static int alternate(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_stream_create(self.comm, &other));
     for (int i = 0; i < 300; i++)
-        RANK_CHECK_OK(context,
-                      weft_barrier(self.comm, (i + context->rank) % 2 == 0 ? self.stream : other));
+        RANK_CHECK_OK(context, weft_comm_barrier(
+                                   self.comm, (i + context->rank) % 2 == 0 ? self.stream : other));
     RANK_CHECK_OK(context, weft_stream_synchronize(other));
     RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
     RANK_CHECK_OK(context, weft_stream_destroy(other));

@@ -94,8 +94,10 @@ static int chain_open(struct chain *chain, struct ranks_context *context)
         for (int32_t rank = 0; rank < context->num_ranks; rank++)
             chain->num_copies[token] +=
                 world->received[rank].row_of_source_token[context->rank][token] >= 0;
-    chain->plane =
-        (weft_plane){.src = chain->src.data, .dst = chain->dst.data, .row_bytes = row_bytes};
+    chain->plane = (weft_plane){.size = sizeof(weft_plane),
+                                .src = chain->src.data,
+                                .dst = chain->dst.data,
+                                .row_bytes = row_bytes};
     return 0;
 }
 
@@ -154,7 +156,8 @@ static int run_chain(struct ranks_context *context)
 
 static void run_chains(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
 {
-    const struct ep_case spec = {.seed = 51,
+    const struct ep_case spec = {.index_type = WEFT_INT32,
+                                 .seed = 51,
                                  .num_ranks = num_ranks,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 3,

@@ -5,7 +5,8 @@
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
-static const struct ep_case usual = {.seed = 70,
+static const struct ep_case usual = {.index_type = WEFT_INT32,
+                                     .seed = 70,
                                      .num_ranks = 3,
                                      .max_tokens = 9,
                                      .num_topk = 3,
@@ -86,7 +87,7 @@ static int check_max_recv_tokens(struct ep_rank *self, const weft_ep_size_args *
 
 static int check_size(struct ep_rank *self, const weft_ep_size_args *args)
 {
-    weft_ep_sizes sizes;
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
     RANK_CHECK_OK(self->context, weft_ep_query_sizes(self->ep, args, &sizes));
     return check_max_recv_tokens(self, args, sizes.max_recv_tokens) ||
            check_arena(self, args, &sizes);
@@ -138,8 +139,9 @@ TEST(with_other_placements)
 static int check_heap_bytes(struct ranks_context *context)
 {
     struct ep_rank self;
-    weft_heap_info before, with_ep, after;
-    weft_ep_sizes sizes;
+    weft_heap_info before = WEFT_INIT(weft_heap_info), with_ep = WEFT_INIT(weft_heap_info),
+                   after = WEFT_INIT(weft_heap_info);
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
     weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, 0, 1 << 20))
         return 1;
@@ -174,7 +176,7 @@ static int ask_for_too_much(struct ranks_context *context)
     const uint64_t row_bytes[WEFT_MAX_PLANES] = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX,
                                                  INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
     struct ep_rank self;
-    weft_ep_sizes sizes;
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
     weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, context->argument))
         return 1;
@@ -299,7 +301,7 @@ static uint64_t expected_handle_bytes(const struct letters *n)
 
 static int check_memory(struct ep_rank *self, int32_t max_tokens, uint64_t row_bytes)
 {
-    weft_ep_sizes sizes;
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
     weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     args.max_tokens_per_rank = max_tokens;
     args.num_topk = self->world->spec.num_topk;
@@ -327,8 +329,8 @@ static int check_node_sizes(struct ranks_context *context)
 {
     const struct ep_world *world = context->argument;
     struct ep_rank self;
-    weft_heap_info before, with_ep;
-    weft_ep_sizes sizes;
+    weft_heap_info before = WEFT_INIT(weft_heap_info), with_ep = WEFT_INIT(weft_heap_info);
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
     weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, world->spec.num_nodes, 1 << 20))
         return 1;

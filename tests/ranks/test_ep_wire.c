@@ -55,8 +55,8 @@ static struct counts count_rows(const struct ep_world *world, int32_t rank)
 /* Until now; without the quiet the last credits could still be waiting to be sent, and counted. */
 static int sent_bytes(struct ep_rank *self, uint64_t *bytes)
 {
-    weft_net_info info;
-    RANK_CHECK_OK(self->context, weft_quiet_on_stream(self->comm, self->stream));
+    weft_net_info info = WEFT_INIT(weft_net_info);
+    RANK_CHECK_OK(self->context, weft_rma_quiet(self->comm, self->stream));
     RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
     RANK_CHECK_OK(self->context, weft_host_barrier(self->comm));
     RANK_CHECK_OK(self->context, weft_net_query(self->comm, &info));
@@ -120,7 +120,8 @@ static int count_layer(struct ranks_context *context)
 /* Slots of one row have the most headers. */
 static void run(int32_t num_nodes, int32_t num_local, uint64_t staging_slot_bytes)
 {
-    const struct ep_case spec = {.seed = 45,
+    const struct ep_case spec = {.index_type = WEFT_INT32,
+                                 .seed = 45,
                                  .num_ranks = num_nodes * num_local,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 16,

@@ -44,7 +44,7 @@ static int write_strips(struct ranks_context *context, weft_comm *comm, void *pt
     const size_t begin = strip_begin(context->rank, context->num_ranks, num_words);
     const size_t end = strip_begin(context->rank + 1, context->num_ranks, num_words);
     for (int32_t owner = 0; owner < context->num_ranks; owner++) {
-        uint64_t *copy = weft_ptr(comm, ptr, owner);
+        uint64_t *copy = weft_heap_ptr(comm, ptr, owner);
         RANK_CHECK(context, copy != NULL, "rank %d's copy is not mapped", owner);
         RANK_CHECK(context, (copy == ptr) == (owner == context->rank), "rank %d", owner);
         for (size_t index = begin; index < end; index++)
@@ -93,7 +93,7 @@ static int share_memory(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_heap_alloc(comm, 4096, &early));
     char *addresses[MAX_RANKS];
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
-        addresses[rank] = weft_ptr(comm, early, rank);
+        addresses[rank] = weft_heap_ptr(comm, early, rank);
     if (write_all_check_own(context, comm, early, 4096 / sizeof(uint64_t)) != 0)
         return 1;
     /* Larger than what was committed: the heap grows, and nothing moves. */
@@ -105,7 +105,8 @@ static int share_memory(struct ranks_context *context)
             return 1;
     }
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
-        RANK_CHECK(context, weft_ptr(comm, early, rank) == addresses[rank], "rank %d moved", rank);
+        RANK_CHECK(context, weft_heap_ptr(comm, early, rank) == addresses[rank], "rank %d moved",
+                   rank);
     if (write_all_check_own(context, comm, early, 4096 / sizeof(uint64_t)) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
@@ -132,7 +133,7 @@ static int map_own_node(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_heap_alloc(comm, 8000, &words));
     RANK_CHECK_OK(context, weft_heap_grow(comm, 8 << 20));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
-        const int is_mapped = weft_ptr(comm, words, rank) != NULL;
+        const int is_mapped = weft_heap_ptr(comm, words, rank) != NULL;
         const int is_neighbour = weft_comm_node(comm, rank) == weft_comm_node(comm, context->rank);
         RANK_CHECK(context, is_mapped == is_neighbour, "rank %d's memory is%s mapped", rank,
                    is_mapped ? "" : " not");
@@ -160,7 +161,7 @@ static int alloc_and_free(struct ranks_context *context)
 {
     enum { NUM_BLOCKS = 40 };
     weft_comm *comm;
-    weft_heap_info before, info;
+    weft_heap_info before = WEFT_INIT(weft_heap_info), info = WEFT_INIT(weft_heap_info);
     char *blocks[NUM_BLOCKS];
     uint32_t random = 7;
     void *ptr = context;
@@ -192,10 +193,10 @@ static int alloc_and_free(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_heap_free(comm, &random), WEFT_ERROR_INVALID_ARGUMENT, "ptr");
     RANK_CHECK_ERROR(context, weft_heap_free(comm, blocks[0] + ALIGNMENT),
                      WEFT_ERROR_INVALID_ARGUMENT, "ptr");
-    RANK_CHECK(context, weft_ptr(comm, &random, 0) == NULL, "the stack is in the heap");
-    RANK_CHECK(context, weft_ptr(comm, NULL, 0) == NULL, "NULL is in the heap");
-    RANK_CHECK(context, weft_ptr(comm, blocks[0], context->num_ranks) == NULL, "no such rank");
-    RANK_CHECK(context, weft_ptr(comm, blocks[0], -1) == NULL, "no such rank");
+    RANK_CHECK(context, weft_heap_ptr(comm, &random, 0) == NULL, "the stack is in the heap");
+    RANK_CHECK(context, weft_heap_ptr(comm, NULL, 0) == NULL, "NULL is in the heap");
+    RANK_CHECK(context, weft_heap_ptr(comm, blocks[0], context->num_ranks) == NULL, "no such rank");
+    RANK_CHECK(context, weft_heap_ptr(comm, blocks[0], -1) == NULL, "no such rank");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
 }
@@ -218,7 +219,7 @@ static int grow(struct ranks_context *context)
 {
     weft_comm *comm;
     void *ptr, *rest;
-    weft_heap_info before, info;
+    weft_heap_info before = WEFT_INIT(weft_heap_info), info = WEFT_INIT(weft_heap_info);
     const uint64_t max_bytes = 16 << 20;
     if (open_comm(context, max_bytes, &comm) != 0)
         return 1;
@@ -266,7 +267,7 @@ TEST(heaps_grow_to_their_limit)
 static int ask_for_too_much(struct ranks_context *context)
 {
     weft_comm *comm;
-    weft_heap_info before, after;
+    weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
     const uint64_t host_bytes =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) >> 21 << 21;
     const uint64_t max_bytes = tests_on_cuda() ? UINT64_C(1) << 40 : host_bytes;
@@ -290,7 +291,7 @@ static int disagree(struct ranks_context *context)
 {
     weft_comm *comm;
     void *ptr, *other;
-    weft_heap_info before, after;
+    weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
     if (open_comm(context, 0, &comm) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_heap_query(comm, &before));
@@ -347,7 +348,7 @@ static int use_an_arena(struct ranks_context *context)
         for (int index = 0; index < NUM_BLOCKS; index++) {
             RANK_CHECK_OK(context, weft_arena_alloc(arena, (size_t)(1 + index), &blocks[index]));
             RANK_CHECK(context, (uintptr_t)blocks[index] % ALIGNMENT == 0, "%p", blocks[index]);
-            RANK_CHECK(context, weft_ptr(comm, blocks[index], 0) != NULL, "not in the heap");
+            RANK_CHECK(context, weft_heap_ptr(comm, blocks[index], 0) != NULL, "not in the heap");
         }
         RANK_CHECK_ERROR(context, weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY,
                          "has 0 of its 4096 bytes");
@@ -382,13 +383,13 @@ TEST(arenas_are_each_ranks_own)
 TEST(null_objects_are_refused)
 {
     void *ptr;
-    weft_heap_info info;
+    weft_heap_info info = WEFT_INIT(weft_heap_info);
     weft_arena *arena;
     assert_int_equal(weft_heap_alloc(NULL, 1, &ptr), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_heap_free(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_heap_grow(NULL, 1), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_heap_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_null(weft_ptr(NULL, &ptr, 0));
+    assert_null(weft_heap_ptr(NULL, &ptr, 0));
     assert_int_equal(weft_arena_create(NULL, 1, &arena), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_arena_alloc(NULL, 1, &ptr), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_arena_free(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);

@@ -92,7 +92,7 @@ static int differ_in_arguments(struct ranks_context *context)
                      WEFT_ERROR_MISMATCH, "bytes: 16 on rank 0 and 8 on rank 2");
     RANK_CHECK_ERROR(context, weft_heap_grow(scene.comm, differs ? 8 << 20 : 16 << 20),
                      WEFT_ERROR_MISMATCH, "bytes: 16777216 on rank 0 and 8388608 on rank 2");
-    RANK_CHECK_ERROR(context, weft_team_split(scene.comm, 0, 1, 2 + differs, NULL, &child),
+    RANK_CHECK_ERROR(context, weft_comm_split_strided(scene.comm, 0, 1, 2 + differs, NULL, &child),
                      WEFT_ERROR_MISMATCH, "rank 2");
     RANK_CHECK_OK(context, weft_host_barrier(scene.comm));
     return close_scene(context, &scene);

@@ -45,20 +45,26 @@ static int check_devices(struct ranks_context *context, const weft_machine_info 
     RANK_CHECK(context, info->is_usable == 1, "%s", info->reason);
     RANK_CHECK(context, info->reason[0] == '\0', "usable, but %s", info->reason);
     RANK_CHECK(context, info->num_devices >= 1, "%d devices", info->num_devices);
-    for (int32_t i = 0; i < info->num_devices && i < WEFT_MAX_DEVICES; i++) {
-        const weft_device_info *device = &info->devices[i];
-        RANK_CHECK(context, device->name[0] != '\0', "device %d has no name", i);
-        RANK_CHECK(context, memchr(device->name, '\0', sizeof device->name) != NULL, "no end");
-        RANK_CHECK(context, device->memory_bytes > 0, "device %d has no memory", i);
-        RANK_CHECK(context, device->num_processors > 0, "device %d has no processors", i);
+    weft_device_info device = WEFT_INIT(weft_device_info);
+    for (int32_t i = 0; i < info->num_devices; i++) {
+        RANK_CHECK_OK(context, weft_device_query(info->machine, i, &device));
+        RANK_CHECK(context, device.name[0] != '\0', "device %d has no name", i);
+        RANK_CHECK(context, memchr(device.name, '\0', sizeof device.name) != NULL, "no end");
+        RANK_CHECK(context, device.memory_bytes > 0, "device %d has no memory", i);
+        RANK_CHECK(context, device.num_processors > 0, "device %d has no processors", i);
     }
+    RANK_CHECK_ERROR(context, weft_device_query(info->machine, info->num_devices, &device),
+                     WEFT_ERROR_INVALID_ARGUMENT, "device_idx");
+    RANK_CHECK_ERROR(context, weft_device_query(info->machine, -1, &device),
+                     WEFT_ERROR_INVALID_ARGUMENT, "device_idx");
     return 0;
 }
 
 static int query(struct ranks_context *context)
 {
-    weft_machine_info info;
+    weft_machine_info info = WEFT_INIT(weft_machine_info);
     memset(&info, 0xff, sizeof info);
+    info.size = sizeof info;
     RANK_CHECK_OK(context, weft_machine_query(WEFT_MACHINE_CPU, &info));
     RANK_CHECK(context, info.machine == WEFT_MACHINE_CPU, "machine %d", info.machine);
     RANK_CHECK(context, info.driver_version == 0 && info.build_version == 0, "versions of a cpu");
@@ -75,6 +81,9 @@ static int query(struct ranks_context *context)
     RANK_CHECK(context, strstr(info.reason, "machine cuda cannot be used: ") != NULL, "%s",
                info.reason);
     RANK_CHECK(context, info.num_devices == 0, "%d devices", info.num_devices);
+    weft_device_info device = WEFT_INIT(weft_device_info);
+    RANK_CHECK_ERROR(context, weft_device_query(WEFT_MACHINE_CUDA, 0, &device),
+                     WEFT_ERROR_UNSUPPORTED, "machine cuda cannot be used: ");
     return 0;
 }
 
@@ -83,7 +92,7 @@ static int query_auto(struct ranks_context *context)
 {
     const weft_machine usual = tests_on_cuda() ? WEFT_MACHINE_CUDA : WEFT_MACHINE_CPU;
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
-    weft_machine_info info;
+    weft_machine_info info = WEFT_INIT(weft_machine_info);
     RANK_CHECK_OK(context, weft_machine_query(WEFT_MACHINE_AUTO, &info));
     RANK_CHECK(context, info.machine == usual, "machine %d", info.machine);
     if (check_devices(context, &info))

@@ -90,7 +90,8 @@ static int copy_everywhere(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_memory_alloc(comm, bytes, &own));
     RANK_CHECK_OK(context, weft_memory_alloc(comm, bytes + 1, &other));
     RANK_CHECK_OK(context, weft_heap_alloc(comm, 2 * bytes, &heap));
-    void *of_next = (char *)weft_ptr(comm, heap, (context->rank + 1) % context->num_ranks) + bytes;
+    void *of_next =
+        (char *)weft_heap_ptr(comm, heap, (context->rank + 1) % context->num_ranks) + bytes;
     if (copy_through(context, comm, own, (char *)other + 1, bytes) ||
         copy_through(context, comm, own, heap, bytes) ||
         copy_through(context, comm, heap, own, bytes) ||

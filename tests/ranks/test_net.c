@@ -18,7 +18,7 @@ static int open_comm(struct ranks_context *context, int32_t num_nodes, weft_comm
 static int check_engine(struct ranks_context *context, const weft_comm *comm, const char *engine,
                         const char *transport)
 {
-    weft_net_info info;
+    weft_net_info info = WEFT_INIT(weft_net_info);
     RANK_CHECK_OK(context, weft_net_query(comm, &info));
     RANK_CHECK(context, strcmp(info.engine, engine) == 0, "engine is %s (%s)", info.engine,
                info.reason);
@@ -194,7 +194,7 @@ TEST(devices_must_exist)
 
 static int ask_wrongly(struct ranks_context *context)
 {
-    weft_net_info info;
+    weft_net_info info = WEFT_INIT(weft_net_info);
     RANK_CHECK_ERROR(context, weft_net_query(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT, "info");
     setenv("WEFT_NET", "pigeons", 1);
     RANK_CHECK_ERROR(context, weft_net_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT,

@@ -10,8 +10,8 @@ enum { NUM_RANKS = 2, NUM_TOKENS = 8, NUM_TOPK = 2, COUNT = 3000, HEAP_BYTES = 3
 enum { TIMEOUT_MS = 300, ROW_BYTES = 64, CAPACITY = NUM_RANKS * NUM_TOKENS };
 
 enum kind { COMM, CHILD, STREAM, EVENT, ARENA, COLL, CAPTURE, EP, HANDLE, MEMORY, NUM_KINDS };
-static const char *const arguments[NUM_KINDS] = {"comm", "comm",    "stream", "event",  "arena",
-                                                 "coll", "capture", "ep",     "handle", "ptr"};
+static const char *const arguments[NUM_KINDS] = {"comm", "comm",   "stream", "event",  "arena",
+                                                 "coll", "record", "ep",     "handle", "ptr"};
 
 /* One object of each kind. */
 struct world {
@@ -20,7 +20,7 @@ struct world {
     weft_event *event;
     weft_arena *arena;
     weft_coll *coll;
-    weft_capture *capture;
+    weft_coll_record *capture;
     weft_ep *ep;
     weft_ep_handle *handle;
     char *memory; /* inputs and outputs that are not in the heap */
@@ -44,7 +44,7 @@ static int open_objects(struct ranks_context *context, struct world *world, uint
     RANK_CHECK_OK(context, weft_event_create(world->comm, &world->event));
     RANK_CHECK_OK(context, weft_arena_create(world->comm, 4096, &world->arena));
     RANK_CHECK_OK(context, weft_coll_create(world->comm, NULL, &world->coll));
-    RANK_CHECK_OK(context, weft_capture_begin(world->coll, &world->capture));
+    RANK_CHECK_OK(context, weft_coll_record_begin(world->coll, &world->capture));
     RANK_CHECK_OK(context, weft_ep_create(world->comm, &ep, &world->ep));
     RANK_CHECK_OK(context, weft_ep_handle_create(world->ep, &handle, &world->handle));
     RANK_CHECK_OK(context, weft_memory_alloc(world->comm, HEAP_BYTES, &memory));
@@ -59,23 +59,33 @@ static int queue_work(struct ranks_context *context, const struct world *world)
 {
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
     weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
-    const weft_plane plane = {.src = world->memory, .dst = world->heap, .row_bytes = ROW_BYTES};
+    const weft_plane plane = {.size = sizeof(weft_plane),
+                              .src = world->memory,
+                              .dst = world->heap,
+                              .row_bytes = ROW_BYTES};
     layout.num_tokens = NUM_TOKENS;
     layout.index_type = WEFT_INT64;
     layout.topk_idx = world->memory; /* of zeroes */
     dispatch.num_planes = 1;
     dispatch.planes = &plane;
     dispatch.capacity = CAPACITY;
-    RANK_CHECK_OK(context, weft_all_reduce(world->coll, world->memory, world->memory + (16 << 10),
-                                           COUNT, WEFT_FP32, WEFT_SUM, world->stream));
+    RANK_CHECK_OK(context,
+                  weft_coll_all_reduce(world->coll,
+                                       WEFT_ARGS(weft_coll_args, .send = world->memory,
+                                                 .recv = world->memory + (16 << 10), .count = COUNT,
+                                                 .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                       world->stream));
     RANK_CHECK_OK(context, weft_ep_layout(world->handle, &layout, world->stream));
     RANK_CHECK_OK(context, weft_ep_notify(world->handle, world->stream));
     RANK_CHECK_OK(context, weft_ep_dispatch(world->handle, &dispatch, world->stream));
-    RANK_CHECK_OK(context, weft_put_on_stream(world->comm, world->heap + 8192, world->heap + 16384,
-                                              4096, 1 - context->rank, world->stream));
+    RANK_CHECK_OK(context, weft_rma_put(world->comm,
+                                        WEFT_ARGS(weft_rma_args, .dst = world->heap + 8192,
+                                                  .src = world->heap + 16384, .bytes = 4096,
+                                                  .rank = 1 - context->rank),
+                                        world->stream));
     RANK_CHECK_OK(context, weft_event_record(world->event, world->stream));
-    RANK_CHECK_OK(context, weft_barrier(world->comm, world->stream));
-    RANK_CHECK_OK(context, weft_barrier(world->child, world->stream));
+    RANK_CHECK_OK(context, weft_comm_barrier(world->comm, world->stream));
+    RANK_CHECK_OK(context, weft_comm_barrier(world->child, world->stream));
     return 0;
 }
 
@@ -95,7 +105,7 @@ static weft_result destroy(struct world *world, enum kind kind)
     case COLL:
         return weft_coll_destroy(world->coll);
     case CAPTURE:
-        return weft_capture_destroy(world->capture);
+        return weft_coll_record_destroy(world->capture);
     case EP:
         return weft_ep_destroy(world->ep);
     case HANDLE:
@@ -228,7 +238,7 @@ static int outlive_the_communicator(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_comm_destroy(world.comm));
     RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
     RANK_CHECK_OK(context, weft_event_synchronize(world.event));
-    RANK_CHECK_OK(context, weft_barrier(world.child, world.stream));
+    RANK_CHECK_OK(context, weft_comm_barrier(world.child, world.stream));
     RANK_CHECK_OK(context, weft_event_record(world.event, world.stream));
     RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
     RANK_CHECK_OK(context, weft_host_barrier(world.child));
@@ -258,17 +268,17 @@ static int call_comm(struct ranks_context *context, weft_comm *comm)
     weft_arena *arena;
     weft_coll *coll;
     weft_ep *ep;
-    weft_team_info team;
-    weft_heap_info heap;
-    weft_net_info net;
+    weft_team_info team = WEFT_INIT(weft_team_info);
+    weft_heap_info heap = WEFT_INIT(weft_heap_info);
+    weft_net_info net = WEFT_INIT(weft_net_info);
     weft_ep_config config = WEFT_INIT(weft_ep_config);
     config.num_experts = 1;
     GONE(weft_comm_split(comm, 0, 0, NULL, &child), "comm");
-    GONE(weft_team_split(comm, 0, 1, 1, NULL, &child), "comm");
+    GONE(weft_comm_split_strided(comm, 0, 1, 1, NULL, &child), "comm");
     GONE(weft_comm_destroy(comm), "comm");
     GONE(weft_comm_abort(comm), "comm");
     GONE(weft_comm_status(comm, &number), "comm");
-    GONE(weft_comm_team(comm, WEFT_TEAM_WORLD, &team), "comm");
+    GONE(weft_team_query(comm, WEFT_TEAM_WORLD, &team), "comm");
     GONE(weft_host_barrier(comm), "comm");
     GONE(weft_host_all_gather(comm, "", 0, NULL), "comm");
     GONE(weft_net_query(comm, &net), "comm");
@@ -284,15 +294,15 @@ static int call_comm(struct ranks_context *context, weft_comm *comm)
     GONE(weft_stream_wrap(comm, NULL, &stream), "comm");
     GONE(weft_event_create(comm, &event), "comm");
     GONE(weft_coll_create(comm, NULL, &coll), "comm");
-    GONE(weft_register(comm, &number, 4, NULL), "comm");
-    GONE(weft_unregister(comm, NULL), "comm");
+    GONE(weft_memory_register(comm, &number, 4, NULL), "comm");
+    GONE(weft_memory_unregister(comm, NULL), "comm");
     GONE(weft_ep_create(comm, &config, &ep), "comm");
     RANK_CHECK(context,
                weft_comm_parent_rank(comm, 0) == -1 &&
                    weft_team_world_rank(comm, WEFT_TEAM_WORLD, 0) == -1 &&
                    weft_comm_rank(comm) == -1 && weft_comm_num_ranks(comm) == -1 &&
                    weft_comm_node(comm, 0) == -1 && weft_comm_machine(comm) == WEFT_MACHINE_AUTO &&
-                   weft_ptr(comm, comm, 0) == NULL,
+                   weft_heap_ptr(comm, comm, 0) == NULL,
                "a question about what is gone was answered");
     return 0;
 }
@@ -304,16 +314,26 @@ static int call_on_stream(struct ranks_context *context, weft_comm *comm, weft_s
     char text[32];
     snprintf(text, sizeof text, "%s is 0x", argument);
     const weft_result results[] = {
-        weft_barrier(comm, stream),
-        weft_put_on_stream(comm, word, word, 8, 0, stream),
-        weft_get_on_stream(comm, word, word, 8, 0, stream),
-        weft_put_signal_on_stream(comm, word, word, 8, word, 1, 0, stream),
-        weft_signal_on_stream(comm, word, 1, 0, stream),
-        weft_atomic_add_on_stream(comm, word, 1, 0, stream),
-        weft_atomic_fetch_add_on_stream(comm, word, word, 1, 0, stream),
-        weft_wait_until_on_stream(comm, word, 1, stream),
-        weft_fence_on_stream(comm, stream),
-        weft_quiet_on_stream(comm, stream)};
+        weft_comm_barrier(comm, stream),
+        weft_rma_put(comm,
+                     WEFT_ARGS(weft_rma_args, .dst = word, .src = word, .bytes = 8, .rank = 0),
+                     stream),
+        weft_rma_get(comm,
+                     WEFT_ARGS(weft_rma_args, .dst = word, .src = word, .bytes = 8, .rank = 0),
+                     stream),
+        weft_rma_put_signal(comm,
+                            WEFT_ARGS(weft_rma_args, .dst = word, .src = word, .bytes = 8,
+                                      .word = word, .value = 1, .rank = 0),
+                            stream),
+        weft_rma_signal(comm, WEFT_ARGS(weft_rma_args, .word = word, .value = 1, .rank = 0),
+                        stream),
+        weft_rma_add(comm, WEFT_ARGS(weft_rma_args, .word = word, .value = 1, .rank = 0), stream),
+        weft_rma_fetch_add(
+            comm, WEFT_ARGS(weft_rma_args, .before = word, .word = word, .value = 1, .rank = 0),
+            stream),
+        weft_rma_wait_until(comm, WEFT_ARGS(weft_rma_args, .word = word, .value = 1), stream),
+        weft_rma_fence(comm, stream),
+        weft_rma_quiet(comm, stream)};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
         RANK_CHECK(context, results[i] == WEFT_ERROR_INVALID_ARGUMENT, "call %zu gave \"%s\"", i,
                    weft_result_string(results[i]));
@@ -350,21 +370,41 @@ static int call_coll(struct ranks_context *context, const struct world *gone)
     weft_coll *coll = gone->coll;
     weft_stream *stream = gone->stream;
     float in[4] = {0}, out[4] = {0};
-    weft_capture *capture;
-    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    weft_coll_record *capture;
+    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     void *ptr;
-    GONE(weft_all_reduce(coll, in, out, 1, WEFT_FP32, WEFT_SUM, stream), "coll");
-    GONE(weft_reduce_scatter(coll, in, out, 1, WEFT_FP32, WEFT_SUM, stream), "coll");
-    GONE(weft_all_gather(coll, in, out, 1, WEFT_FP32, stream), "coll");
-    GONE(weft_all_to_all(coll, in, out, 1, WEFT_FP32, stream), "coll");
-    GONE(weft_all_to_all_v(coll, &args, stream), "coll");
-    GONE(weft_broadcast(coll, in, out, 1, WEFT_FP32, 0, stream), "coll");
+    GONE(weft_coll_all_reduce(coll,
+                              WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1,
+                                        .dtype = WEFT_FP32, .op = WEFT_SUM),
+                              stream),
+         "coll");
+    GONE(weft_coll_reduce_scatter(coll,
+                                  WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1,
+                                            .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                  stream),
+         "coll");
+    GONE(weft_coll_all_gather(
+             coll,
+             WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1, .dtype = WEFT_FP32),
+             stream),
+         "coll");
+    GONE(weft_coll_all_to_all(
+             coll,
+             WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1, .dtype = WEFT_FP32),
+             stream),
+         "coll");
+    GONE(weft_coll_all_to_all_v(coll, &args, stream), "coll");
+    GONE(weft_coll_broadcast(coll,
+                             WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1,
+                                       .dtype = WEFT_FP32, .root = 0),
+                             stream),
+         "coll");
     RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 8) == WEFT_ALGORITHM_AUTO, "%s",
                "an algorithm of what is gone");
     GONE(weft_coll_destroy(coll), "coll");
-    GONE(weft_capture_begin(coll, &capture), "coll");
-    GONE(weft_capture_end(gone->capture), "capture");
-    GONE(weft_capture_destroy(gone->capture), "capture");
+    GONE(weft_coll_record_begin(coll, &capture), "coll");
+    GONE(weft_coll_record_end(gone->capture), "record");
+    GONE(weft_coll_record_destroy(gone->capture), "record");
     GONE(weft_arena_alloc(gone->arena, 8, &ptr), "arena");
     GONE(weft_arena_free(gone->arena, NULL), "arena");
     GONE(weft_arena_reset(gone->arena), "arena");
@@ -381,9 +421,9 @@ static int call_ep(struct ranks_context *context, const struct world *gone)
     weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
     weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
     weft_ep_size_args sizes_of = WEFT_INIT(weft_ep_size_args);
-    weft_ep_sizes sizes;
-    weft_ep_counts counts;
-    weft_ep_device_counts device_counts;
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    weft_ep_device_counts device_counts = WEFT_INIT(weft_ep_device_counts);
     config.num_topk = 1;
     GONE(weft_ep_handle_create(ep, &config, &created), "ep");
     GONE(weft_ep_query_sizes(ep, &sizes_of, &sizes), "ep");
@@ -396,7 +436,7 @@ static int call_ep(struct ranks_context *context, const struct world *gone)
     GONE(weft_ep_dispatch(handle, &dispatch, gone->stream), "handle");
     GONE(weft_ep_combine(handle, &combine, gone->stream), "handle");
     GONE(weft_ep_wait_counts(handle, &counts), "handle");
-    GONE(weft_ep_get_device_counts(handle, &device_counts), "handle");
+    GONE(weft_ep_query_device_counts(handle, &device_counts), "handle");
     GONE(weft_ep_check(handle, NULL), "handle");
     GONE(weft_ep_handle_destroy(handle), "handle");
     return 0;

@@ -145,16 +145,22 @@ static int perform(struct actor *actor, const struct operation *operation)
     const int32_t own = actor->context->rank;
     weft_result result;
     if (operation->kind == PUT)
-        result = weft_put_on_stream(actor->comm, &area->rows[own][operation->begin],
-                                    &area->source[operation->begin], operation->bytes,
-                                    operation->target, actor->stream);
+        result = weft_rma_put(actor->comm,
+                              WEFT_ARGS(weft_rma_args, .dst = &area->rows[own][operation->begin],
+                                        .src = &area->source[operation->begin],
+                                        .bytes = operation->bytes, .rank = operation->target),
+                              actor->stream);
     else if (operation->kind == ADD)
-        result = weft_atomic_add_on_stream(actor->comm, &area->words[operation->word],
-                                           operation->add, operation->target, actor->stream);
+        result = weft_rma_add(actor->comm,
+                              WEFT_ARGS(weft_rma_args, .word = &area->words[operation->word],
+                                        .value = operation->add, .rank = operation->target),
+                              actor->stream);
     else
-        result = weft_atomic_fetch_add_on_stream(actor->comm, &area->tickets[0],
-                                                 &area->words[operation->word], operation->add,
-                                                 operation->target, actor->stream);
+        result = weft_rma_fetch_add(actor->comm,
+                                    WEFT_ARGS(weft_rma_args, .before = &area->tickets[0],
+                                              .word = &area->words[operation->word],
+                                              .value = operation->add, .rank = operation->target),
+                                    actor->stream);
     RANK_CHECK_OK(actor->context, result);
     return 0;
 }
@@ -211,9 +217,12 @@ static int check_gets(struct actor *actor, int round)
         const int32_t row = (int32_t)(next_random(&state) % (uint64_t)num_ranks_of(actor));
         const size_t begin = next_random(&state) % ROW_BYTES;
         const size_t bytes = next_random(&state) % (ROW_BYTES - begin);
-        RANK_CHECK_OK(actor->context, weft_get_on_stream(actor->comm, actor->area->fetched,
-                                                         &actor->area->rows[row][begin], bytes,
-                                                         rank, actor->stream));
+        RANK_CHECK_OK(actor->context,
+                      weft_rma_get(actor->comm,
+                                   WEFT_ARGS(weft_rma_args, .dst = actor->area->fetched,
+                                             .src = &actor->area->rows[row][begin], .bytes = bytes,
+                                             .rank = rank),
+                                   actor->stream));
         RANK_CHECK_OK(actor->context, weft_stream_synchronize(actor->stream));
         RANK_CHECK_OK(actor->context, weft_memory_copy(actor->comm, actor->image->fetched,
                                                        actor->area->fetched, bytes));
@@ -233,7 +242,7 @@ static int play_round(struct actor *actor, int round)
         if (perform(actor, &operation))
             return 1;
     }
-    RANK_CHECK_OK(actor->context, weft_quiet_on_stream(actor->comm, actor->stream));
+    RANK_CHECK_OK(actor->context, weft_rma_quiet(actor->comm, actor->stream));
     model_round(actor, round);
     return meet(actor) || check_own(actor, round) || meet(actor) || check_gets(actor, round) ||
            meet(actor);
@@ -283,8 +292,11 @@ static int check_archive(struct actor *actor)
 /* On the stream, within the rank. */
 static int copy_letter(struct actor *actor, unsigned char *to, const unsigned char *from)
 {
-    RANK_CHECK_OK(actor->context, weft_put_on_stream(actor->comm, to, from, LETTER_BYTES,
-                                                     actor->context->rank, actor->stream));
+    RANK_CHECK_OK(actor->context,
+                  weft_rma_put(actor->comm,
+                               WEFT_ARGS(weft_rma_args, .dst = to, .src = from,
+                                         .bytes = LETTER_BYTES, .rank = actor->context->rank),
+                               actor->stream));
     return 0;
 }
 
@@ -294,16 +306,26 @@ static int send_letter(struct actor *actor, uint64_t number, int32_t to)
     struct area *area = actor->area;
     weft_stream *stream = actor->stream;
     if (number % 2 == 0) {
-        RANK_CHECK_OK(actor->context,
-                      weft_put_signal_on_stream(actor->comm, area->letter, area->draft,
-                                                LETTER_BYTES, &area->num_letters, 1, to, stream));
+        RANK_CHECK_OK(
+            actor->context,
+            weft_rma_put_signal(actor->comm,
+                                WEFT_ARGS(weft_rma_args, .dst = area->letter, .src = area->draft,
+                                          .bytes = LETTER_BYTES, .word = &area->num_letters,
+                                          .value = 1, .rank = to),
+                                stream));
         return 0;
     }
-    RANK_CHECK_OK(actor->context, weft_put_on_stream(actor->comm, area->letter, area->draft,
-                                                     LETTER_BYTES, to, stream));
-    RANK_CHECK_OK(actor->context, weft_fence_on_stream(actor->comm, stream));
     RANK_CHECK_OK(actor->context,
-                  weft_signal_on_stream(actor->comm, &area->num_letters, 1, to, stream));
+                  weft_rma_put(actor->comm,
+                               WEFT_ARGS(weft_rma_args, .dst = area->letter, .src = area->draft,
+                                         .bytes = LETTER_BYTES, .rank = to),
+                               stream));
+    RANK_CHECK_OK(actor->context, weft_rma_fence(actor->comm, stream));
+    RANK_CHECK_OK(actor->context,
+                  weft_rma_signal(
+                      actor->comm,
+                      WEFT_ARGS(weft_rma_args, .word = &area->num_letters, .value = 1, .rank = to),
+                      stream));
     return 0;
 }
 
@@ -320,15 +342,22 @@ static int write_letters(struct ranks_context *context)
         if (copy_letter(&actor, area->draft, area->drafts[i]))
             return 1;
         RANK_CHECK_OK(context,
-                      weft_wait_until_on_stream(actor.comm, &area->num_read, i, actor.stream));
+                      weft_rma_wait_until(
+                          actor.comm, WEFT_ARGS(weft_rma_args, .word = &area->num_read, .value = i),
+                          actor.stream));
         if (send_letter(&actor, i, next))
             return 1;
-        RANK_CHECK_OK(context, weft_wait_until_on_stream(actor.comm, &area->num_letters, i + 1,
-                                                         actor.stream));
+        RANK_CHECK_OK(context,
+                      weft_rma_wait_until(
+                          actor.comm,
+                          WEFT_ARGS(weft_rma_args, .word = &area->num_letters, .value = i + 1),
+                          actor.stream));
         if (copy_letter(&actor, area->archive[i], area->letter))
             return 1;
-        RANK_CHECK_OK(
-            context, weft_signal_on_stream(actor.comm, &area->num_read, 1, previous, actor.stream));
+        RANK_CHECK_OK(context, weft_rma_signal(actor.comm,
+                                               WEFT_ARGS(weft_rma_args, .word = &area->num_read,
+                                                         .value = 1, .rank = previous),
+                                               actor.stream));
     }
     RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
     return check_archive(&actor) || close_actor(&actor);
@@ -340,11 +369,17 @@ static int signal_itself(struct ranks_context *context)
     struct actor actor;
     if (open_actor(context, &actor))
         return 1;
-    RANK_CHECK_OK(context, weft_wait_until_on_stream(actor.comm, &actor.area->num_letters, 7,
-                                                     actor.other_stream));
+    RANK_CHECK_OK(
+        context,
+        weft_rma_wait_until(actor.comm,
+                            WEFT_ARGS(weft_rma_args, .word = &actor.area->num_letters, .value = 7),
+                            actor.other_stream));
     for (int i = 0; i < 7; i++) {
-        RANK_CHECK_OK(context, weft_signal_on_stream(actor.comm, &actor.area->num_letters, 1,
-                                                     context->rank, actor.stream));
+        RANK_CHECK_OK(context,
+                      weft_rma_signal(actor.comm,
+                                      WEFT_ARGS(weft_rma_args, .word = &actor.area->num_letters,
+                                                .value = 1, .rank = context->rank),
+                                      actor.stream));
         RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
     }
     RANK_CHECK_OK(context, weft_stream_synchronize(actor.other_stream));
@@ -368,9 +403,12 @@ static int draw_tickets(struct ranks_context *context)
     if (open_actor(context, &actor))
         return 1;
     for (int i = 0; i < NUM_TICKETS; i++)
-        RANK_CHECK_OK(context, weft_atomic_fetch_add_on_stream(
-                                   actor.comm, &actor.area->tickets[i], &actor.area->words[0], 1,
-                                   context->num_ranks - 1, actor.stream));
+        RANK_CHECK_OK(context,
+                      weft_rma_fetch_add(actor.comm,
+                                         WEFT_ARGS(weft_rma_args, .before = &actor.area->tickets[i],
+                                                   .word = &actor.area->words[0], .value = 1,
+                                                   .rank = context->num_ranks - 1),
+                                         actor.stream));
     if (meet(&actor))
         return 1;
     RANK_CHECK_OK(context, weft_memory_copy(actor.comm, actor.image->tickets, actor.area->tickets,

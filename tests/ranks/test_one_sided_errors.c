@@ -64,34 +64,63 @@ static int call_wrongly(struct ranks_context *context)
     uint64_t *word = word_of(&actor, 0), *crooked = word_of(&actor, 4);
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
     RANK_CHECK_ERROR(context,
-                     weft_put_on_stream(actor.comm, actor.area, actor.area, 8, 4, actor.stream),
+                     weft_rma_put(actor.comm,
+                                  WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area,
+                                            .bytes = 8, .rank = 4),
+                                  actor.stream),
                      invalid, "rank is 4, allowed are 0..3");
-    RANK_CHECK_ERROR(context, weft_signal_on_stream(actor.comm, word, 1, -1, actor.stream), invalid,
-                     "rank is -1");
     RANK_CHECK_ERROR(context,
-                     weft_put_on_stream(actor.comm, outside, actor.area, 8, 0, actor.stream),
+                     weft_rma_signal(actor.comm,
+                                     WEFT_ARGS(weft_rma_args, .word = word, .value = 1, .rank = -1),
+                                     actor.stream),
+                     invalid, "rank is -1");
+    RANK_CHECK_ERROR(context,
+                     weft_rma_put(actor.comm,
+                                  WEFT_ARGS(weft_rma_args, .dst = outside, .src = actor.area,
+                                            .bytes = 8, .rank = 0),
+                                  actor.stream),
                      invalid, "dst is ");
     RANK_CHECK_ERROR(context,
-                     weft_put_on_stream(actor.comm, actor.area, outside, 8, 0, actor.stream),
+                     weft_rma_put(actor.comm,
+                                  WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = outside,
+                                            .bytes = 8, .rank = 0),
+                                  actor.stream),
                      invalid, "src is ");
+    RANK_CHECK_ERROR(context,
+                     weft_rma_get(actor.comm,
+                                  WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area + 8,
+                                            .bytes = AREA_BYTES, .rank = 0),
+                                  actor.stream),
+                     invalid, "must lie in one allocation of the communicator's heap");
     RANK_CHECK_ERROR(
         context,
-        weft_get_on_stream(actor.comm, actor.area, actor.area + 8, AREA_BYTES, 0, actor.stream),
-        invalid, "must lie in one allocation of the communicator's heap");
+        weft_rma_put_signal(actor.comm,
+                            WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area + 8,
+                                      .bytes = 8, .word = crooked, .value = 1, .rank = 0),
+                            actor.stream),
+        invalid, "must be aligned to 8 bytes");
     RANK_CHECK_ERROR(context,
-                     weft_put_signal_on_stream(actor.comm, actor.area, actor.area + 8, 8, crooked,
-                                               1, 0, actor.stream),
-                     invalid, "must be aligned to 8 bytes");
-    RANK_CHECK_ERROR(context, weft_atomic_add_on_stream(actor.comm, NULL, 1, 0, actor.stream),
+                     weft_rma_add(actor.comm,
+                                  WEFT_ARGS(weft_rma_args, .word = NULL, .value = 1, .rank = 0),
+                                  actor.stream),
                      invalid, "word is NULL");
     RANK_CHECK_ERROR(context,
-                     weft_atomic_fetch_add_on_stream(actor.comm, crooked, word, 1, 0, actor.stream),
+                     weft_rma_fetch_add(actor.comm,
+                                        WEFT_ARGS(weft_rma_args, .before = crooked, .word = word,
+                                                  .value = 1, .rank = 0),
+                                        actor.stream),
                      invalid, "before is ");
-    RANK_CHECK_ERROR(context, weft_wait_until_on_stream(actor.comm, crooked, 0, actor.stream),
+    RANK_CHECK_ERROR(context,
+                     weft_rma_wait_until(actor.comm,
+                                         WEFT_ARGS(weft_rma_args, .word = crooked, .value = 0),
+                                         actor.stream),
                      invalid, "word is ");
-    RANK_CHECK_ERROR(context, weft_fence_on_stream(NULL, actor.stream), invalid, "comm is NULL");
-    RANK_CHECK_ERROR(context, weft_quiet_on_stream(actor.comm, NULL), invalid, "stream is NULL");
-    RANK_CHECK_OK(context, weft_put_on_stream(actor.comm, NULL, NULL, 0, 0, actor.stream));
+    RANK_CHECK_ERROR(context, weft_rma_fence(NULL, actor.stream), invalid, "comm is NULL");
+    RANK_CHECK_ERROR(context, weft_rma_quiet(actor.comm, NULL), invalid, "stream is NULL");
+    RANK_CHECK_OK(context, weft_rma_put(actor.comm,
+                                        WEFT_ARGS(weft_rma_args, .dst = NULL, .src = NULL,
+                                                  .bytes = 0, .rank = 0),
+                                        actor.stream));
     RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
     RANK_CHECK_OK(context, weft_host_barrier(actor.comm));
     return close_actor(context, &actor);
@@ -113,13 +142,17 @@ static int wait_in_vain(struct ranks_context *context)
         ranks_barrier(context);
         return close_actor(context, &actor);
     }
+    RANK_CHECK_OK(context, weft_rma_signal(actor.comm,
+                                           WEFT_ARGS(weft_rma_args, .word = word_of(&actor, 8),
+                                                     .value = 4, .rank = 0),
+                                           actor.stream));
     RANK_CHECK_OK(context,
-                  weft_signal_on_stream(actor.comm, word_of(&actor, 8), 4, 0, actor.stream));
-    RANK_CHECK_OK(context,
-                  weft_wait_until_on_stream(actor.comm, word_of(&actor, 8), 5, actor.stream));
+                  weft_rma_wait_until(
+                      actor.comm, WEFT_ARGS(weft_rma_args, .word = word_of(&actor, 8), .value = 5),
+                      actor.stream));
     RANK_CHECK_ERROR(context, weft_stream_synchronize(actor.stream), WEFT_ERROR_TIMEOUT, text);
     char word[128]; /* as the user knows it */
-    snprintf(word, sizeof word, "weft_wait_until_on_stream: rank 0 waited for the word at %p",
+    snprintf(word, sizeof word, "weft_rma_wait_until: rank 0 waited for the word at %p",
              (void *)word_of(&actor, 8));
     RANK_CHECK(context, strncmp(weft_last_error(), word, strlen(word)) == 0, "%s",
                weft_last_error());
@@ -145,12 +178,14 @@ static int leave_early(struct ranks_context *context)
         ranks_barrier(context);
         return failed;
     }
-    RANK_CHECK_OK(context, weft_quiet_on_stream(actor.comm, actor.stream));
+    RANK_CHECK_OK(context, weft_rma_quiet(actor.comm, actor.stream));
     RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
     ranks_barrier(context);
     for (int i = 0; i < 1000000 && result == WEFT_OK; i++) {
-        result = weft_atomic_fetch_add_on_stream(actor.comm, word_of(&actor, 0), word_of(&actor, 8),
-                                                 1, 3, actor.stream);
+        result = weft_rma_fetch_add(actor.comm,
+                                    WEFT_ARGS(weft_rma_args, .before = word_of(&actor, 0),
+                                              .word = word_of(&actor, 8), .value = 1, .rank = 3),
+                                    actor.stream);
         if (result == WEFT_OK)
             result = weft_stream_synchronize(actor.stream);
     }
@@ -168,17 +203,17 @@ static int split_by_stride(struct ranks_context *context)
     weft_comm *team;
     if (open_actor(context, &actor) != 0)
         return 1;
-    RANK_CHECK_ERROR(context, weft_team_split(actor.comm, 4, 1, 1, NULL, &team),
+    RANK_CHECK_ERROR(context, weft_comm_split_strided(actor.comm, 4, 1, 1, NULL, &team),
                      WEFT_ERROR_INVALID_ARGUMENT, "first is 4, allowed are 0..3");
-    RANK_CHECK_ERROR(context, weft_team_split(actor.comm, 1, 0, 1, NULL, &team),
+    RANK_CHECK_ERROR(context, weft_comm_split_strided(actor.comm, 1, 0, 1, NULL, &team),
                      WEFT_ERROR_INVALID_ARGUMENT, "stride is 0");
-    RANK_CHECK_ERROR(context, weft_team_split(actor.comm, 1, 2, 3, NULL, &team),
+    RANK_CHECK_ERROR(context, weft_comm_split_strided(actor.comm, 1, 2, 3, NULL, &team),
                      WEFT_ERROR_INVALID_ARGUMENT, "num_ranks is 3, allowed are 1..2");
-    RANK_CHECK_ERROR(context,
-                     weft_team_split(actor.comm, 0, context->rank == 2 ? 2 : 1, 2, NULL, &team),
-                     WEFT_ERROR_MISMATCH, "0, 1, 2 on rank 0 and 0, 2, 2 on rank 2");
+    RANK_CHECK_ERROR(
+        context, weft_comm_split_strided(actor.comm, 0, context->rank == 2 ? 2 : 1, 2, NULL, &team),
+        WEFT_ERROR_MISMATCH, "0, 1, 2 on rank 0 and 0, 2, 2 on rank 2");
     RANK_CHECK(context, weft_comm_parent_rank(actor.comm, 0) == -1, "it was split from nothing");
-    RANK_CHECK_OK(context, weft_team_split(actor.comm, 1, 2, 2, NULL, &team));
+    RANK_CHECK_OK(context, weft_comm_split_strided(actor.comm, 1, 2, 2, NULL, &team));
     RANK_CHECK(context, (team != NULL) == (context->rank % 2 == 1), "wrong members");
     if (team != NULL) {
         RANK_CHECK(context,

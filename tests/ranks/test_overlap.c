@@ -111,7 +111,8 @@ static void fill_dispatch(struct dispatch *dispatch, const struct layer *layer)
 {
     char *dst = layer->heap, *src = layer->other;
     for (int i = 0; i < 2; i++, src += NUM_TOKENS * ROW_BYTES, dst += CAPACITY * ROW_BYTES)
-        dispatch->planes[i] = (weft_plane){.src = src, .dst = dst, .row_bytes = ROW_BYTES};
+        dispatch->planes[i] = (weft_plane){
+            .size = sizeof(weft_plane), .src = src, .dst = dst, .row_bytes = ROW_BYTES};
     dispatch->args = (weft_ep_dispatch_args)WEFT_INIT(weft_ep_dispatch_args);
     dispatch->args.num_planes = 2;
     dispatch->args.planes = dispatch->planes;
@@ -221,9 +222,9 @@ static int refuse_combines(struct ranks_context *context, const struct layer *la
 
 static int refuse_regions(struct ranks_context *context, const struct layer *layer)
 {
-    uint64_t counts[NUM_RANKS] = {8, 8}, send_offsets[NUM_RANKS] = {0, 4};
-    uint64_t recv_offsets[NUM_RANKS] = {100, 107};
-    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    int64_t counts[NUM_RANKS] = {8, 8}, send_offsets[NUM_RANKS] = {0, 4};
+    int64_t recv_offsets[NUM_RANKS] = {100, 107};
+    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     weft_coll *coll;
     args.send = layer->heap;
     args.recv = layer->heap + 4096;
@@ -232,10 +233,10 @@ static int refuse_regions(struct ranks_context *context, const struct layer *lay
     args.send_offsets = send_offsets; /* the same may be sent to several */
     args.recv_offsets = recv_offsets;
     RANK_CHECK_OK(context, weft_coll_create(layer->comm, NULL, &coll));
-    CHECK_OVERLAP(weft_all_to_all_v(coll, &args, layer->stream), "recv_offsets[0]",
+    CHECK_OVERLAP(weft_coll_all_to_all_v(coll, &args, layer->stream), "recv_offsets[0]",
                   "the row at recv_offsets[1]");
     recv_offsets[1] = 108;
-    RANK_CHECK_OK(context, weft_all_to_all_v(coll, &args, layer->stream));
+    RANK_CHECK_OK(context, weft_coll_all_to_all_v(coll, &args, layer->stream));
     RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
     RANK_CHECK_OK(context, weft_coll_destroy(coll));
     return 0;
@@ -247,16 +248,33 @@ static int refuse_one_sided(struct ranks_context *context, const struct layer *l
     uint64_t *words = (void *)(heap + 4096);
     const int32_t own = context->rank, other = NUM_RANKS - 1 - own;
     weft_comm *comm = layer->comm;
-    CHECK_OVERLAP(weft_put_on_stream(comm, heap, heap + 15, 16, own, layer->stream), "dst", "src");
-    CHECK_OVERLAP(weft_get_on_stream(comm, heap + 15, heap, 16, own, layer->stream), "dst", "src");
+    CHECK_OVERLAP(weft_rma_put(comm,
+                               WEFT_ARGS(weft_rma_args, .dst = heap, .src = heap + 15, .bytes = 16,
+                                         .rank = own),
+                               layer->stream),
+                  "dst", "src");
+    CHECK_OVERLAP(weft_rma_get(comm,
+                               WEFT_ARGS(weft_rma_args, .dst = heap + 15, .src = heap, .bytes = 16,
+                                         .rank = own),
+                               layer->stream),
+                  "dst", "src");
     CHECK_OVERLAP(
-        weft_put_signal_on_stream(comm, words, heap, 16, words + 1, 1, other, layer->stream), "dst",
-        "signal");
-    CHECK_OVERLAP(weft_atomic_fetch_add_on_stream(comm, words, words, 1, own, layer->stream),
+        weft_rma_put_signal(comm,
+                            WEFT_ARGS(weft_rma_args, .dst = words, .src = heap, .bytes = 16,
+                                      .word = words + 1, .value = 1, .rank = other),
+                            layer->stream),
+        "dst", "word");
+    CHECK_OVERLAP(weft_rma_fetch_add(comm,
+                                     WEFT_ARGS(weft_rma_args, .before = words, .word = words,
+                                               .value = 1, .rank = own),
+                                     layer->stream),
                   "word", "before");
     CHECK_OVERLAP(weft_memory_copy(comm, heap + 8, heap, 9), "dst", "src");
     /* The same offsets at another rank are other memory. */
-    RANK_CHECK_OK(context, weft_put_on_stream(comm, heap, heap, 16, other, layer->stream));
+    RANK_CHECK_OK(context, weft_rma_put(comm,
+                                        WEFT_ARGS(weft_rma_args, .dst = heap, .src = heap,
+                                                  .bytes = 16, .rank = other),
+                                        layer->stream));
     RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     return 0;

@@ -47,14 +47,16 @@ static int check_case(struct coll_rank *self, const struct coll_case *spec, int 
         return 1;
     struct ep_array *arrays[] = {&call.send, &call.recv};
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_register(base->comm, takes_part ? arrays[i]->block : NULL,
-                                             takes_part ? arrays[i]->block_bytes : 0, &is_direct));
+        RANK_CHECK_OK(context,
+                      weft_memory_register(base->comm, takes_part ? arrays[i]->block : NULL,
+                                           takes_part ? arrays[i]->block_bytes : 0, &is_direct));
     RANK_CHECK(context, is_direct == (mask == 0 || is_reachable(context)), "is_direct is %d",
                is_direct);
     RANK_CHECK_OK(context, coll_call_issue(&call, context->rank, self->colls[setup], base->stream));
     RANK_CHECK_OK(context, weft_stream_synchronize(base->stream));
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_unregister(base->comm, takes_part ? arrays[i]->block : NULL));
+        RANK_CHECK_OK(context,
+                      weft_memory_unregister(base->comm, takes_part ? arrays[i]->block : NULL));
     return coll_call_verify(base, &call, self->setups[setup].name);
 }
 
@@ -63,7 +65,7 @@ static int check_case(struct coll_rank *self, const struct coll_case *spec, int 
 static struct coll_case random_case(struct rng *rng, enum coll_operation operation)
 {
     enum { MAX_COUNT = 600 };
-    const weft_dtype dtype = (weft_dtype)rng_below(rng, WEFT_FP8_E4M3 + 1);
+    const weft_dtype dtype = (weft_dtype)(1 + rng_below(rng, WEFT_FP8_E4M3));
     const weft_reduce_op op = (weft_reduce_op)rng_below(rng, WEFT_AVG + 1);
     struct coll_case spec = coll_case_random(rng_next(rng), NUM_RANKS, operation, dtype, op,
                                              1 + rng_below(rng, MAX_COUNT));
@@ -144,18 +146,18 @@ static int close_prober(struct prober *prober)
 
 static weft_result exchange(const struct prober *prober, const char *send, char *recv)
 {
-    uint64_t counts[NUM_RANKS], offsets[NUM_RANKS];
-    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    int64_t counts[NUM_RANKS], offsets[NUM_RANKS];
+    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
         counts[rank] = ROW_BYTES;
-        offsets[rank] = (uint64_t)rank * ROW_BYTES;
+        offsets[rank] = (int64_t)rank * ROW_BYTES;
     }
     args.send = send;
     args.recv = recv;
     args.dtype = WEFT_UINT8;
     args.send_counts = args.recv_counts = counts;
     args.send_offsets = args.recv_offsets = offsets;
-    return weft_all_to_all_v(prober->coll, &args, prober->stream);
+    return weft_coll_all_to_all_v(prober->coll, &args, prober->stream);
 }
 
 static int fill(struct prober *prober, char *send)
@@ -206,7 +208,8 @@ static int use_parts(struct ranks_context *context)
         expect_staged(&prober, prober.memory, prober.memory + ARRAY_BYTES))
         return 1;
     char *registered = prober.memory + 5 + context->rank;
-    RANK_CHECK_OK(context, weft_register(prober.comm, registered, ARRAY_BYTES + 100, &is_direct));
+    RANK_CHECK_OK(context,
+                  weft_memory_register(prober.comm, registered, ARRAY_BYTES + 100, &is_direct));
     RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
     char *send = prober.memory + ARRAY_BYTES + 200;
     for (int i = 0; i <= 100; i += 25) {
@@ -217,7 +220,7 @@ static int use_parts(struct ranks_context *context)
     if (expect_staged(&prober, send, registered - 1) ||
         expect_staged(&prober, send, registered + 101))
         return 1;
-    RANK_CHECK_OK(context, weft_unregister(prober.comm, registered));
+    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, registered));
     return expect_staged(&prober, send, registered) || close_prober(&prober);
 }
 
@@ -234,9 +237,9 @@ static int use_heap(struct ranks_context *context)
     if (open_prober(&prober, context))
         return 1;
     RANK_CHECK_OK(context, weft_heap_alloc(prober.comm, ARRAY_BYTES, &block));
-    RANK_CHECK_OK(context, weft_register(prober.comm, block, ARRAY_BYTES, &is_direct));
+    RANK_CHECK_OK(context, weft_memory_register(prober.comm, block, ARRAY_BYTES, &is_direct));
     RANK_CHECK(context, is_direct == 1, "memory of the heap needs no registration");
-    RANK_CHECK_OK(context, weft_unregister(prober.comm, block));
+    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, block));
     if (expect_direct(&prober, prober.memory, block))
         return 1;
     RANK_CHECK_OK(context, weft_heap_free(prober.comm, block));
@@ -257,9 +260,10 @@ static int register_and_unregister(struct prober *prober)
     char *pieces[] = {context->rank == 0 ? NULL : prober->memory, prober->memory + ARRAY_BYTES};
     const size_t num_bytes[] = {context->rank == 0 ? 0 : 100, (size_t)ARRAY_BYTES};
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_register(prober->comm, pieces[i], num_bytes[i], NULL));
+        RANK_CHECK_OK(context, weft_memory_register(prober->comm, pieces[i], num_bytes[i], NULL));
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_unregister(prober->comm, pieces[(i + context->rank) % 2]));
+        RANK_CHECK_OK(context,
+                      weft_memory_unregister(prober->comm, pieces[(i + context->rank) % 2]));
     return 0;
 }
 
@@ -293,7 +297,8 @@ static int cycle(struct ranks_context *context)
     int32_t is_direct = -1;
     if (open_prober(&prober, context) || register_and_unregister(&prober) || cycle_many(&prober))
         return 1;
-    RANK_CHECK_OK(context, weft_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
+    RANK_CHECK_OK(context,
+                  weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
     RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
     /* What is still registered goes with the communicator. */
     return (is_direct &&
@@ -316,13 +321,14 @@ static int register_too_much(struct ranks_context *context)
     if (open_prober(&prober, context))
         return 1;
     while (is_direct && num_pieces < FAR_TOO_MANY)
-        RANK_CHECK_OK(context,
-                      weft_register(prober.comm, prober.memory + num_pieces++, 100, &is_direct));
+        RANK_CHECK_OK(context, weft_memory_register(prober.comm, prober.memory + num_pieces++, 100,
+                                                    &is_direct));
     RANK_CHECK(context, is_direct == 0, "%d pieces are registered", num_pieces);
     RANK_CHECK(context, num_pieces > 32 || !is_reachable(context), "only %d pieces", num_pieces);
     while (num_pieces-- > 0)
-        RANK_CHECK_OK(context, weft_unregister(prober.comm, prober.memory + num_pieces));
-    RANK_CHECK_OK(context, weft_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
+        RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, prober.memory + num_pieces));
+    RANK_CHECK_OK(context,
+                  weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
     RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
     return (is_direct && expect_direct(&prober, prober.memory, prober.memory + ARRAY_BYTES)) ||
            close_prober(&prober);
@@ -341,24 +347,25 @@ static int give_wrong_pointers(struct ranks_context *context)
     if (open_prober(&prober, context))
         return 1;
     char *memory = prober.memory;
-    RANK_CHECK_ERROR(context, weft_register(NULL, memory, 1, NULL), WEFT_ERROR_INVALID_ARGUMENT,
-                     "comm");
-    RANK_CHECK_ERROR(context, weft_register(prober.comm, NULL, 1, NULL),
+    RANK_CHECK_ERROR(context, weft_memory_register(NULL, memory, 1, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT, "comm");
+    RANK_CHECK_ERROR(context, weft_memory_register(prober.comm, NULL, 1, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT, "ptr");
-    RANK_CHECK_ERROR(context, weft_register(prober.comm, memory, SIZE_MAX, NULL),
+    RANK_CHECK_ERROR(context, weft_memory_register(prober.comm, memory, SIZE_MAX, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT, "bytes");
-    RANK_CHECK_ERROR(context, weft_unregister(NULL, memory), WEFT_ERROR_INVALID_ARGUMENT, "comm");
-    RANK_CHECK_OK(context, weft_register(prober.comm, memory, 100, NULL));
+    RANK_CHECK_ERROR(context, weft_memory_unregister(NULL, memory), WEFT_ERROR_INVALID_ARGUMENT,
+                     "comm");
+    RANK_CHECK_OK(context, weft_memory_register(prober.comm, memory, 100, NULL));
     if (context->rank == 1)
-        RANK_CHECK_ERROR(context, weft_unregister(prober.comm, memory + 1),
+        RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, memory + 1),
                          WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
     else
-        RANK_CHECK_ERROR(context, weft_unregister(prober.comm, memory), WEFT_ERROR_MISMATCH,
+        RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, memory), WEFT_ERROR_MISMATCH,
                          "rank 1");
-    RANK_CHECK_OK(context, weft_unregister(prober.comm, memory)); /* nothing has changed */
-    RANK_CHECK_OK(context, weft_unregister(prober.comm, NULL));
-    RANK_CHECK_ERROR(context, weft_unregister(prober.comm, memory), WEFT_ERROR_INVALID_ARGUMENT,
-                     "ptr is");
+    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, memory)); /* nothing has changed */
+    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, NULL));
+    RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, memory),
+                     WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
     return close_prober(&prober);
 }
 
@@ -372,13 +379,13 @@ static int abort_and_go_on(struct ranks_context *context)
     struct prober prober;
     if (open_prober(&prober, context))
         return 1;
-    RANK_CHECK_OK(context, weft_register(prober.comm, prober.memory, MEMORY_BYTES, NULL));
+    RANK_CHECK_OK(context, weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, NULL));
     if (context->rank == 0)
         RANK_CHECK_OK(context, weft_comm_abort(prober.comm));
-    RANK_CHECK_ERROR(context, weft_register(prober.comm, prober.memory, 100, NULL),
+    RANK_CHECK_ERROR(context, weft_memory_register(prober.comm, prober.memory, 100, NULL),
                      WEFT_ERROR_ABORTED, "rank 0");
-    RANK_CHECK_ERROR(context, weft_unregister(prober.comm, prober.memory), WEFT_ERROR_ABORTED,
-                     "rank 0");
+    RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, prober.memory),
+                     WEFT_ERROR_ABORTED, "rank 0");
     return close_prober(&prober);
 }
 
@@ -397,9 +404,9 @@ static int register_of(struct ranks_context *context, weft_comm *comm, int32_t g
     char *given = giver == context->rank || giver == EVERYBODY ? memory : NULL;
     int32_t is_direct = 1;
     RANK_CHECK_OK(context,
-                  weft_register(comm, given, given != NULL ? sizeof memory : 0, &is_direct));
+                  weft_memory_register(comm, given, given != NULL ? sizeof memory : 0, &is_direct));
     RANK_CHECK(context, is_direct == 0, "memory of another process is direct");
-    RANK_CHECK_OK(context, weft_unregister(comm, given));
+    RANK_CHECK_OK(context, weft_memory_unregister(comm, given));
     return 0;
 }
 

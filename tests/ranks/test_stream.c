@@ -292,7 +292,7 @@ static int null_arguments(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_graph_end(stream, NULL), invalid, "graph");
     RANK_CHECK_ERROR(context, weft_graph_launch(NULL, stream), invalid, "graph");
     RANK_CHECK_ERROR(context, weft_graph_destroy(NULL), invalid, "graph");
-    RANK_CHECK_ERROR(context, weft_barrier(NULL, stream), invalid, "comm");
+    RANK_CHECK_ERROR(context, weft_comm_barrier(NULL, stream), invalid, "comm");
     RANK_CHECK_OK(context, weft_event_destroy(event));
     RANK_CHECK_OK(context, weft_stream_destroy(stream));
     return 0;
@@ -366,11 +366,11 @@ static int error_is_told_once(struct ranks_context *context)
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
     RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
     if (context->rank != context->num_ranks - 1) {
-        RANK_CHECK_OK(context, weft_barrier(comm, stream));
+        RANK_CHECK_OK(context, weft_comm_barrier(comm, stream));
         const weft_result result = weft_stream_synchronize(stream);
         RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
                    weft_last_error());
-        RANK_CHECK(context, strncmp(weft_last_error(), "weft_barrier #", 14) == 0, "%s",
+        RANK_CHECK(context, strncmp(weft_last_error(), "weft_comm_barrier #", 14) == 0, "%s",
                    weft_last_error());
         RANK_CHECK_OK(context, weft_stream_synchronize(stream));
         RANK_CHECK_OK(context, weft_stream_call(stream, append, &entry));

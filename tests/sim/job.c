@@ -33,9 +33,9 @@ static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
     weft__sim_host_writes(area, sizeof(struct job_area));
     memset(area, 0, sizeof(struct job_area));
     rank->args = (struct job_args){.own = area,
-                                   .other = weft_ptr(rank->comm, area, 1 - number),
+                                   .other = weft_heap_ptr(rank->comm, area, 1 - number),
                                    .unwritten = unwritten,
-                                   .freed_by_other = weft_ptr(rank->comm, freed, 1 - number),
+                                   .freed_by_other = weft_heap_ptr(rank->comm, freed, 1 - number),
                                    .state = &job->states[number],
                                    .rank = number,
                                    .form = job->form};

@@ -83,7 +83,7 @@ static weft_result launch_one(struct packet_rank *rank, int32_t number)
         .comm = rank->comm,
         .on_failure = weft__program_failed};
     for (int32_t other = 0; other < PACKET_RANKS; other++)
-        args.areas[other] = weft_ptr(rank->comm, rank->area, other);
+        args.areas[other] = weft_heap_ptr(rank->comm, rank->area, other);
     weft_stream *stream = rank->streams[number % num_streams(job)];
     weft_result result = WEFT_OK;
     if (job->streams == PACKETS_ORDERED_STREAMS)

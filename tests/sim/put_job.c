@@ -111,7 +111,7 @@ static int is_wrongly_mapped(const struct put_rank *rank)
     int num_wrong = 0;
     for (int32_t other = 0; other < sim_job_num_ranks(&rank->job->sim); other++) {
         const int is_near = other / ranks_per_node == rank->number / ranks_per_node;
-        num_wrong += is_near != (weft_ptr(rank->comm, rank->area, other) != NULL);
+        num_wrong += is_near != (weft_heap_ptr(rank->comm, rank->area, other) != NULL);
     }
     return num_wrong > 0;
 }

@@ -111,7 +111,7 @@ static int meet_and_write(int32_t number, void *argument)
     struct heap_rank rank = {.number = number};
     if (open_rank(&rank, job))
         return 1;
-    struct job_area *block = weft_ptr(rank.other_comm, rank.block, OWNER);
+    struct job_area *block = weft_heap_ptr(rank.other_comm, rank.block, OWNER);
     int failed = meet_fate(&rank, job->fate);
     failed |= weft_host_barrier(rank.comm) != WEFT_OK;
     failed |= write_late(&rank, job->fate == FATE_NEVER_ALLOCATED ? block + 1 : block);
@@ -126,7 +126,7 @@ static int signal_twice(int32_t number, void *argument)
     int failed = open_rank(&rank, argument);
     for (int32_t i = 0; i < 2 && !failed; i++) {
         struct job_args args = {.own = rank.block,
-                                .other = weft_ptr(rank.other_comm, rank.block, 1 - number),
+                                .other = weft_heap_ptr(rank.other_comm, rank.block, 1 - number),
                                 .state = &state,
                                 .rank = number,
                                 .form = FORM_CORRECTED};

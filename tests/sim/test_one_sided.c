@@ -79,22 +79,40 @@ static weft_result call_all(struct job_rank *rank)
     const int32_t next = (rank->number + 1) % num_ranks;
     const int32_t previous = (rank->number + num_ranks - 1) % num_ranks;
     const int is_fenced = rank->number % 2;
-    WEFT__TRY(weft_put_on_stream(comm, rank->long_row + LONG_BYTES, rank->long_row, LONG_BYTES,
-                                 next, stream));
+    WEFT__TRY(weft_rma_put(comm,
+                           WEFT_ARGS(weft_rma_args, .dst = rank->long_row + LONG_BYTES,
+                                     .src = rank->long_row, .bytes = LONG_BYTES, .rank = next),
+                           stream));
     if (is_fenced)
-        WEFT__TRY(weft_put_on_stream(comm, area->called, area->call_draft, ACCESS_LETTER_BYTES,
-                                     next, stream));
-    WEFT__TRY(weft_fence_on_stream(comm, stream));
-    WEFT__TRY(is_fenced ? weft_signal_on_stream(comm, &area->num_called, 1, next, stream)
-                        : weft_put_signal_on_stream(comm, area->called, area->call_draft,
-                                                    ACCESS_LETTER_BYTES, &area->num_called, 1, next,
-                                                    stream));
-    WEFT__TRY(weft_wait_until_on_stream(comm, &area->num_called, 1, stream));
-    WEFT__TRY(weft_get_on_stream(comm, area->call_fetched, area->call_draft, ACCESS_LETTER_BYTES,
-                                 previous, stream));
-    WEFT__TRY(weft_atomic_fetch_add_on_stream(comm, &area->called_ticket, &area->num_tickets, 1,
-                                              num_ranks - 1, stream));
-    WEFT__TRY(weft_quiet_on_stream(comm, stream));
+        WEFT__TRY(
+            weft_rma_put(comm,
+                         WEFT_ARGS(weft_rma_args, .dst = area->called, .src = area->call_draft,
+                                   .bytes = ACCESS_LETTER_BYTES, .rank = next),
+                         stream));
+    WEFT__TRY(weft_rma_fence(comm, stream));
+    WEFT__TRY(is_fenced ? weft_rma_signal(comm,
+                                          WEFT_ARGS(weft_rma_args, .word = &area->num_called,
+                                                    .value = 1, .rank = next),
+                                          stream)
+                        : weft_rma_put_signal(
+                              comm,
+                              WEFT_ARGS(weft_rma_args, .dst = area->called, .src = area->call_draft,
+                                        .bytes = ACCESS_LETTER_BYTES, .word = &area->num_called,
+                                        .value = 1, .rank = next),
+                              stream));
+    WEFT__TRY(weft_rma_wait_until(
+        comm, WEFT_ARGS(weft_rma_args, .word = &area->num_called, .value = 1), stream));
+    WEFT__TRY(
+        weft_rma_get(comm,
+                     WEFT_ARGS(weft_rma_args, .dst = area->call_fetched, .src = area->call_draft,
+                               .bytes = ACCESS_LETTER_BYTES, .rank = previous),
+                     stream));
+    WEFT__TRY(
+        weft_rma_fetch_add(comm,
+                           WEFT_ARGS(weft_rma_args, .before = &area->called_ticket,
+                                     .word = &area->num_tickets, .value = 1, .rank = num_ranks - 1),
+                           stream));
+    WEFT__TRY(weft_rma_quiet(comm, stream));
     return weft_stream_synchronize(stream);
 }
 

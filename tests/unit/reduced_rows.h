@@ -22,7 +22,7 @@ enum { NUM_REDUCTIONS = NUM_DTYPES * (WEFT_REDUCTION_SUM_FROM_ZERO + 1) };
 
 static inline struct weft_reduction numbered_reduction(int i)
 {
-    return (struct weft_reduction){(weft_dtype)(i % NUM_DTYPES),
+    return (struct weft_reduction){(weft_dtype)(1 + i % NUM_DTYPES),
                                    (enum weft_reduction_op)(i / NUM_DTYPES)};
 }
 

@@ -68,7 +68,7 @@ TEST(differences_are_told)
          "weft_ep_combine"},
         {WEFT_CALL_KIND, KIND(OPERATION, WEFT_OPERATION_NOTIFY),
          KIND(OPERATION, WEFT_OPERATION_BARRIER), "the operation", "weft_ep_notify",
-         "weft_barrier"},
+         "weft_comm_barrier"},
         {WEFT_CALL_KIND, KIND(OPERATION, WEFT_BROADCAST), KIND(OPERATION, WEFT_ALL_TO_ALL),
          "the operation", "broadcast", "all_to_all"},
         {WEFT_CALL_KIND, KIND(OPERATION, 255), KIND(OPERATION, WEFT_ALL_TO_ALL), "the operation",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations recorded by a capture, on a machine that records launches as CUDA does and is the host's else:
- * right when they run after weft_capture_end, whatever memory they use. */
+ * right when they run after weft_coll_record_end, whatever memory they use. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,12 +63,15 @@ struct recorder {
 
 static int open_recorder(struct recorder *self, struct ranks_context *context)
 {
+    static const weft_coll_choice choices[] = {
+        {sizeof *choices, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT},
+        {sizeof *choices, WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL},
+        {sizeof *choices, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH}};
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     *self = (struct recorder){.context = context};
     config.staging_bytes = STAGING_BYTES;
-    config.algorithms[WEFT_ALL_REDUCE] = WEFT_ALGORITHM_TWOSHOT;
-    config.algorithms[WEFT_REDUCE_SCATTER] = WEFT_ALGORITHM_ONESHOT_PULL;
-    config.algorithms[WEFT_ALL_GATHER] = WEFT_ALGORITHM_PUSH;
+    config.choices = choices;
+    config.num_choices = sizeof choices / sizeof choices[0];
     RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
                                             &self->comm));
     machine = weft__host_machine;
@@ -103,12 +106,21 @@ static int close_recorder(struct recorder *self)
 static int issue(struct recorder *self)
 {
     struct ranks_context *context = self->context;
-    RANK_CHECK_OK(context, weft_all_reduce(self->coll, self->in, self->out, COUNT, WEFT_FP32,
-                                           WEFT_SUM, self->stream));
-    RANK_CHECK_OK(context, weft_all_gather(self->coll, self->out, self->gathered, COUNT, WEFT_FP32,
-                                           self->stream));
-    RANK_CHECK_OK(context, weft_reduce_scatter(self->coll, self->all, self->out, COUNT, WEFT_FP32,
-                                               WEFT_SUM, self->stream));
+    RANK_CHECK_OK(
+        context, weft_coll_all_reduce(self->coll,
+                                      WEFT_ARGS(weft_coll_args, .send = self->in, .recv = self->out,
+                                                .count = COUNT, .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                      self->stream));
+    RANK_CHECK_OK(context, weft_coll_all_gather(self->coll,
+                                                WEFT_ARGS(weft_coll_args, .send = self->out,
+                                                          .recv = self->gathered, .count = COUNT,
+                                                          .dtype = WEFT_FP32),
+                                                self->stream));
+    RANK_CHECK_OK(context, weft_coll_reduce_scatter(self->coll,
+                                                    WEFT_ARGS(weft_coll_args, .send = self->all,
+                                                              .recv = self->out, .count = COUNT,
+                                                              .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                                    self->stream));
     return 0;
 }
 
@@ -165,22 +177,23 @@ static int count_copies(const struct graph *graph)
 static int capture_and_run(struct ranks_context *context)
 {
     struct recorder self;
-    weft_capture *capture, *other;
+    weft_coll_record *capture, *other;
     if (open_recorder(&self, context))
         return 1;
     for (int i = 0; i < 100; i++) { /* more windows than there are, if they were not closed */
-        RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
-        RANK_CHECK_ERROR(context, weft_capture_begin(self.coll, &other),
+        RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
+        RANK_CHECK_ERROR(context, weft_coll_record_begin(self.coll, &other),
                          WEFT_ERROR_INVALID_ARGUMENT, "coll");
         if (record(&self))
             return 1;
         RANK_CHECK(context, count_copies(&self.graph) == 0, "%d copies are recorded",
                    count_copies(&self.graph));
-        RANK_CHECK_OK(context, weft_capture_end(capture));
-        RANK_CHECK_ERROR(context, weft_capture_end(capture), WEFT_ERROR_INVALID_ARGUMENT, "ended");
+        RANK_CHECK_OK(context, weft_coll_record_end(capture));
+        RANK_CHECK_ERROR(context, weft_coll_record_end(capture), WEFT_ERROR_INVALID_ARGUMENT,
+                         "ended");
         if (i % 30 == 0 ? run_many(&self) : run_graph(&self, i))
             return 1;
-        RANK_CHECK_OK(context, weft_capture_destroy(capture));
+        RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
         forget(&self.graph);
     }
     return close_recorder(&self);
@@ -205,22 +218,22 @@ static weft_result find_no_block(weft_comm *comm, const void *ptr, uint64_t byte
 static int stage_and_run(struct ranks_context *context)
 {
     struct recorder self;
-    weft_capture *capture;
+    weft_coll_record *capture;
     if (open_recorder(&self, context) || record(&self) || run_many(&self))
         return 1;
     const int num_copies = count_copies(&self.graph);
     RANK_CHECK(context, num_copies > 0, "memory that others cannot reach is not staged");
     forget(&self.graph);
     machine.find_block = find_no_block;
-    RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
+    RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
     if (record(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_capture_end(capture));
+    RANK_CHECK_OK(context, weft_coll_record_end(capture));
     RANK_CHECK(context, count_copies(&self.graph) == num_copies, "%d copies, not %d",
                count_copies(&self.graph), num_copies);
     if (run_many(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
     return close_recorder(&self);
 }
 
@@ -237,18 +250,18 @@ static int differ(struct recorder *self, int (*issue_more)(struct recorder *), c
 {
     struct ranks_context *context = self->context;
     const weft_result mismatch = WEFT_ERROR_MISMATCH;
-    weft_capture *capture;
+    weft_coll_record *capture;
     char who[32];
     snprintf(who, sizeof who, "rank %d", context->rank == 1 ? 0 : 1);
-    RANK_CHECK_OK(context, weft_capture_begin(self->coll, &capture));
+    RANK_CHECK_OK(context, weft_coll_record_begin(self->coll, &capture));
     recorded = &self->graph;
     if (issue(self) || issue_more(self))
         return 1;
     recorded = NULL;
-    RANK_CHECK_ERROR(context, weft_capture_end(capture), mismatch, who);
+    RANK_CHECK_ERROR(context, weft_coll_record_end(capture), mismatch, who);
     RANK_CHECK(context, strstr(weft_last_error(), text) != NULL, "\"%s\" lacks \"%s\"",
                weft_last_error(), text);
-    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
     forget(&self->graph);
     return 0;
 }
@@ -261,8 +274,11 @@ static int issue_one_more(struct recorder *self)
 static int issue_another(struct recorder *self)
 {
     const weft_reduce_op op = self->context->rank == 1 ? WEFT_MAX : WEFT_MIN;
-    RANK_CHECK_OK(self->context, weft_all_reduce(self->coll, self->in, self->out, 7, WEFT_INT32, op,
-                                                 self->stream));
+    RANK_CHECK_OK(self->context, weft_coll_all_reduce(self->coll,
+                                                      WEFT_ARGS(weft_coll_args, .send = self->in,
+                                                                .recv = self->out, .count = 7,
+                                                                .dtype = WEFT_INT32, .op = op),
+                                                      self->stream));
     return 0;
 }
 
@@ -295,27 +311,27 @@ static weft_result share_some(weft_comm *comm, const struct weft__block *own,
 static int fail_to_map(struct ranks_context *context)
 {
     struct recorder self;
-    weft_capture *capture;
+    weft_coll_record *capture;
     if (open_recorder(&self, context))
         return 1;
     machine.share_block = share_some;
     num_shared = 0;
-    RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
+    RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
     if (record(&self))
         return 1;
-    RANK_CHECK_ERROR(context, weft_capture_end(capture), WEFT_ERROR_UNSUPPORTED, "rank 2");
+    RANK_CHECK_ERROR(context, weft_coll_record_end(capture), WEFT_ERROR_UNSUPPORTED, "rank 2");
     RANK_CHECK(context, strstr(weft_last_error(), "no more") != NULL, "no reason: %s",
                weft_last_error());
-    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
     forget(&self.graph);
     /* Nothing is left of it. */
-    RANK_CHECK_OK(context, weft_capture_begin(self.coll, &capture));
+    RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
     if (record(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_capture_end(capture));
+    RANK_CHECK_OK(context, weft_coll_record_end(capture));
     if (run_many(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_capture_destroy(capture));
+    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
     return close_recorder(&self);
 }
 

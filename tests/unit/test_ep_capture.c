@@ -159,7 +159,8 @@ static int notify(struct layer *layer, int routing)
 static int dispatch(struct layer *layer)
 {
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
-    const weft_plane plane = {.src = layer->src, .dst = layer->x, .row_bytes = ROW_BYTES};
+    const weft_plane plane = {
+        .size = sizeof(weft_plane), .src = layer->src, .dst = layer->x, .row_bytes = ROW_BYTES};
     args.num_planes = 1;
     args.planes = &plane;
     args.capacity = CAPACITY;

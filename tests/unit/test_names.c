@@ -2,12 +2,14 @@
 /* Messages name what weft.h numbers: each enumerator by its own name; other numbers stay numbers. */
 #include "api/check.h"
 #include "harness/cmocka.h"
+#include "workload/elements.h"
 
 #define NAMED(kind, constant)                                                                      \
     assert_string_equal(weft__constant_name(WEFT__ENUM_##kind, constant), #constant)
 
 TEST(dtypes_and_reduce_ops)
 {
+    NAMED(DTYPE, WEFT_DTYPE_NONE);
     NAMED(DTYPE, WEFT_INT32);
     NAMED(DTYPE, WEFT_INT64);
     NAMED(DTYPE, WEFT_BF16);
@@ -23,17 +25,17 @@ TEST(dtypes_and_reduce_ops)
     NAMED(REDUCE_OP, WEFT_AVG);
 }
 
-/* Tables of algorithms and weft_algorithm_name have words of their own for them. */
+/* Tables of algorithms and weft_coll_algorithm_name have words of their own for them. */
 TEST(collectives_and_algorithms)
 {
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++) {
+    for (int i = 0; i < NUM_COLLECTIVES; i++) {
         assert_string_not_equal(weft__constant_name(WEFT__ENUM_COLLECTIVE, i), "?");
         assert_string_not_equal(weft__collective_name((uint64_t)i), "?");
     }
-    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++) {
+    for (int i = 0; i < NUM_ALGORITHMS; i++) {
         assert_string_not_equal(weft__constant_name(WEFT__ENUM_ALGORITHM, i), "?");
         assert_string_equal(weft__algorithm_name((uint64_t)i),
-                            weft_algorithm_name((weft_algorithm)i));
+                            weft_coll_algorithm_name((weft_algorithm)i));
     }
     NAMED(COLLECTIVE, WEFT_BROADCAST);
     assert_string_equal(weft__collective_name(WEFT_BROADCAST), "broadcast");
@@ -58,7 +60,7 @@ TEST(other_numbers_have_no_name)
         assert_string_equal(weft__constant_name((enum weft__enum)kind, -1), "?");
         assert_string_equal(weft__constant_name((enum weft__enum)kind, 255), "?");
     }
-    assert_string_equal(weft__collective_name(WEFT_NUM_COLLECTIVES), "?");
+    assert_string_equal(weft__collective_name(NUM_COLLECTIVES), "?");
     assert_string_equal(weft__algorithm_name(UINT64_MAX), "?");
 }
 
@@ -77,8 +79,8 @@ TEST(refusals_name_what_is_allowed)
         weft__check_enum(WEFT__ENUM_TEAM, 99, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"),
         "team is 99, allowed are WEFT_TEAM_WORLD (0), WEFT_TEAM_LOCAL (1), WEFT_TEAM_RAIL (2)");
     assert_refused(weft__check_enum(WEFT__ENUM_DTYPE, -1, WEFT_INT32, WEFT_INT64, "index_type"),
-                   "index_type is -1, allowed are WEFT_INT32 (0), WEFT_INT64 (1)");
+                   "index_type is -1, allowed are WEFT_INT32 (1), WEFT_INT64 (2)");
     assert_refused(weft__check_enum(WEFT__ENUM_DTYPE, WEFT_FP64, WEFT_BF16, WEFT_FP32, "dtype"),
-                   "dtype is WEFT_FP64 (5), allowed are WEFT_BF16 (2), WEFT_FP16 (3), "
-                   "WEFT_FP32 (4)");
+                   "dtype is WEFT_FP64 (6), allowed are WEFT_BF16 (3), WEFT_FP16 (4), "
+                   "WEFT_FP32 (5)");
 }

@@ -122,7 +122,7 @@ static int open_rank(struct rank *rank, uint32_t timeout_ms)
     RANK_CHECK_OK(context, weft_heap_alloc(rank->comm, area_bytes, &area));
     rank->slots = memset(area, 0, area_bytes);
     for (int32_t peer = 0; peer < context->num_ranks; peer++)
-        rank->areas[peer] = weft_ptr(rank->comm, area, peer);
+        rank->areas[peer] = weft_heap_ptr(rank->comm, area, peer);
     RANK_CHECK_OK(context, weft__cpu_runner_create(rank->comm, &rank->runner));
     RANK_CHECK_OK(context, weft_host_barrier(rank->comm));
     return 0;
@@ -192,7 +192,7 @@ static struct exchange_args draw_round(struct rank *rank, uint64_t round)
     (void)next_random(&state);
     struct exchange_args args = {
         .packets = packets_of(rank, round),
-        .reduction = {(weft_dtype)(next_random(&state) % 8),
+        .reduction = {(weft_dtype)(1 + next_random(&state) % 8),
                       (enum weft_reduction_op)(next_random(&state) % 6)},
     };
     const uint64_t element_bytes = weft_dtype_bytes(args.reduction.dtype);

@@ -162,7 +162,7 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
 {
     int32_t num_wrong = 0;
     struct ring_args args = {.row_bytes = row_bytes, .num_wrong = &num_wrong};
-    weft_net_info before, after;
+    weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
     if (alloc_area(context, comm, &args) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_net_query(comm, &before));
@@ -188,7 +188,7 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
 static int pass_rows_in_growing_heaps(struct ranks_context *context)
 {
     weft_comm *comm;
-    weft_heap_info heap;
+    weft_heap_info heap = WEFT_INIT(weft_heap_info);
     void *gap;
     if (open_comm(context, &comm) != 0 || pass_rows_of(context, comm, 1000) != 0)
         return 1;
@@ -221,7 +221,7 @@ static int put_to_neighbour(struct ranks_context *context)
 static int put_beyond_the_memory(struct ranks_context *context)
 {
     weft_comm *comm;
-    weft_heap_info heap;
+    weft_heap_info heap = WEFT_INIT(weft_heap_info);
     struct ring_args args = {.wrong = {.operation = WEFT_ACCESS_PUT_SIGNAL,
                                        .rank = 3,
                                        .add = context->rank == 0,

@@ -58,37 +58,6 @@ TEST(rings_reach_other_processes)
     munmap(table, sizeof(*table));
 }
 
-TEST(config_structs_of_other_versions)
-{
-    struct {
-        weft_comm_config known;
-        uint64_t later;
-    } longer = {.known = {.size = sizeof(longer), .timeout_ms = 7}};
-    weft_comm_config copy;
-    assert_int_equal(weft__config_copy(&copy, sizeof(copy), NULL, "weft_comm_config"), WEFT_OK);
-    assert_int_equal(copy.size, sizeof(copy));
-    assert_int_equal(copy.heap_bytes, 0);
-    assert_int_equal(weft__config_copy(&copy, sizeof(copy), &longer, "weft_comm_config"), WEFT_OK);
-    assert_int_equal(copy.timeout_ms, 7);
-    longer.later = 1;
-    assert_int_equal(weft__config_copy(&copy, sizeof(copy), &longer, "weft_comm_config"),
-                     WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft__last_error(), "weft_comm_config"));
-    weft_comm_config shorter = {
-        .size = offsetof(weft_comm_config, heap_max_bytes), .heap_bytes = 5, .heap_max_bytes = 99};
-    assert_int_equal(weft__config_copy(&copy, sizeof(copy), &shorter, "weft_comm_config"), WEFT_OK);
-    assert_int_equal(copy.heap_bytes, 5);
-    assert_int_equal(copy.heap_max_bytes, 0);
-    for (size_t bad = 0; bad < sizeof(size_t); bad++) {
-        shorter.size = bad;
-        assert_int_equal(weft__config_copy(&copy, sizeof(copy), &shorter, "weft_comm_config"),
-                         WEFT_ERROR_INVALID_ARGUMENT);
-    }
-    shorter.size = SIZE_MAX;
-    assert_int_equal(weft__config_copy(&copy, sizeof(copy), &shorter, "weft_comm_config"),
-                     WEFT_ERROR_INVALID_ARGUMENT);
-}
-
 TEST(messages_may_quote_the_last_message)
 {
     assert_int_equal(weft__error(WEFT_ERROR_TIMEOUT, "inner %d", 5), WEFT_ERROR_TIMEOUT);

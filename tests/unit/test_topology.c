@@ -24,7 +24,7 @@ static int comes_before(const struct weft__topology *topology, weft_team team, i
 
 static void check_member(const struct weft__topology *topology, weft_team team, int32_t rank)
 {
-    weft_team_info info;
+    weft_team_info info = WEFT_INIT(weft_team_info);
     int32_t num_members = 0, num_before = 0, num_teams = 0;
     weft__topology_team(topology, rank, team, &info);
     for (int32_t other = 0; other < topology->num_ranks; other++) {
@@ -89,7 +89,7 @@ TEST(nodes_of_different_sizes_have_partial_rails)
 {
     const uint64_t keys[] = {7, 7, 7, 9, 9};
     struct weft__topology topology;
-    weft_team_info info;
+    weft_team_info info = WEFT_INIT(weft_team_info);
     check_keys(keys, 5);
     assert_int_equal(weft__topology_init(&topology, keys, 5), WEFT_OK);
     weft__topology_team(&topology, 2, WEFT_TEAM_RAIL, &info);

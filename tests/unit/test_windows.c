@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Once weft_unregister has returned memory may be freed: all ranks have unmapped it. */
+/* Once weft_memory_unregister has returned memory may be freed: all ranks have unmapped it. */
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -41,9 +41,9 @@ static int unregister_beside_a_late_rank(struct ranks_context *context)
     struct weft__machine machine = *weft__machine_of(comm);
     machine.close_block = context->rank == LATE_ONE ? close_late : close_now;
     comm->hooks = &machine.hooks;
-    RANK_CHECK_OK(context, weft_register(comm, memory[context->rank], BYTES, &is_direct));
+    RANK_CHECK_OK(context, weft_memory_register(comm, memory[context->rank], BYTES, &is_direct));
     RANK_CHECK(context, is_direct == 1, "is_direct is %d", is_direct);
-    RANK_CHECK_OK(context, weft_unregister(comm, memory[context->rank]));
+    RANK_CHECK_OK(context, weft_memory_unregister(comm, memory[context->rank]));
     const int32_t num_now = atomic_load(&num_closed), num_all = NUM_RANKS * (NUM_RANKS - 1);
     RANK_CHECK(context, num_now == num_all, "%d of %d blocks are unmapped", num_now, num_all);
     comm->hooks = hooks;

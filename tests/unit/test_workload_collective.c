@@ -15,7 +15,7 @@ static unsigned char output[NUM_RANKS * MAX_BYTES], expected[NUM_RANKS * MAX_BYT
 
 TEST(any_part_is_that_of_the_whole)
 {
-    for (int dtype = 0; dtype < NUM_DTYPES; dtype++) {
+    for (int dtype = 1; dtype <= NUM_DTYPES; dtype++) {
         const struct element_source source = {3, (weft_dtype)dtype, ELEMENTS_NUMBERS};
         const size_t bytes = dtype_bytes(source.dtype);
         elements_fill(&source, 1, 0, COUNT, expected);
@@ -196,7 +196,7 @@ static void move_rows(const struct collective *collective, size_t rank)
 TEST(outputs_are_known_in_any_pieces)
 {
     const uint64_t piece_bytes = 1234; /* crosses rows */
-    for (int kind = 0; kind < WEFT_NUM_COLLECTIVES; kind++) {
+    for (int kind = 0; kind < NUM_COLLECTIVES; kind++) {
         const struct collective collective = make_collective((weft_collective)kind);
         const uint64_t bytes = collective_recv_bytes(&collective);
         fill_inputs(&collective.source, (uint64_t)NUM_RANKS * COUNT);

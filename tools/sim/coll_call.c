@@ -3,6 +3,7 @@
 
 #include "machine/machine.h"
 #include "shape.h"
+#include "workload/elements.h"
 
 weft_collective coll_collective(enum scenario_op op)
 {
@@ -60,11 +61,10 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
                     int32_t max_count)
 {
     enum { OTHER_ONE_IN = 4, LONG_ONE_IN = 3, SHORT_PART = 4 };
-    call->collective = draw(rng, OTHER_ONE_IN) == 0
-                           ? (weft_collective)draw(rng, WEFT_NUM_COLLECTIVES)
-                           : coll_collective(shape->op);
+    call->collective = draw(rng, OTHER_ONE_IN) == 0 ? (weft_collective)draw(rng, NUM_COLLECTIVES)
+                                                    : coll_collective(shape->op);
     call->algorithm = draw_algorithm(call->collective, rng);
-    call->dtype = (weft_dtype)draw(rng, WEFT_FP8_E4M3 + 1);
+    call->dtype = (weft_dtype)(1 + draw(rng, WEFT_FP8_E4M3));
     call->op = (weft_reduce_op)draw(rng, WEFT_AVG + 1);
     call->rows = call->collective == WEFT_ALL_TO_ALL && draw(rng, 2) == 0 ? COLL_UNEVEN_ROWS
                                                                           : COLL_EVEN_ROWS;

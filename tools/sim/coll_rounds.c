@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "party.h"
+#include "workload/collective.h"
 
 enum { POISON = 0x5a };
 
@@ -114,9 +115,9 @@ static void complain_of_byte(struct party *party, int32_t round, int32_t array,
     static const char *const names[] = {[COLL_IN_HEAP] = "heap", [COLL_LOCAL] = "local"};
     party_complain(
         party, "round %d of %d calls, the first by %s: byte %zu of %s array %d is %#x, not %#x",
-        round, party->shape->num_repeats, weft_algorithm_name(coll_algorithm(party->shape, call)),
-        byte, names[memory], array, (unsigned char)arrays->memory[memory][byte],
-        (unsigned char)arrays->mirrors[memory][byte]);
+        round, party->shape->num_repeats,
+        weft_coll_algorithm_name(coll_algorithm(party->shape, call)), byte, names[memory], array,
+        (unsigned char)arrays->memory[memory][byte], (unsigned char)arrays->mirrors[memory][byte]);
 }
 
 static void compare_array(struct party *party, int32_t round, int32_t array,
@@ -151,14 +152,14 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
                                   const struct arguments *arguments, weft_stream *stream)
 {
     const struct shape *shape = party->shape;
-    uint64_t send_counts[SCENARIO_MAX_RANKS], recv_counts[SCENARIO_MAX_RANKS];
-    uint64_t offsets[SCENARIO_MAX_RANKS];
+    int64_t send_counts[SCENARIO_MAX_RANKS], recv_counts[SCENARIO_MAX_RANKS];
+    int64_t offsets[SCENARIO_MAX_RANKS];
     for (int32_t row = 0; row < shape->num_ranks; row++) {
-        send_counts[row] = (uint64_t)coll_row_count(shape, call, COLL_SEND, party->rank, row);
-        recv_counts[row] = (uint64_t)coll_row_count(shape, call, COLL_RECV, party->rank, row);
-        offsets[row] = (uint64_t)coll_row_begin(call, row);
+        send_counts[row] = coll_row_count(shape, call, COLL_SEND, party->rank, row);
+        recv_counts[row] = coll_row_count(shape, call, COLL_RECV, party->rank, row);
+        offsets[row] = coll_row_begin(call, row);
     }
-    weft_all_to_all_v_args args = WEFT_INIT(weft_all_to_all_v_args);
+    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     args.send = arguments->send.memory;
     args.recv = arguments->recv.memory;
     args.dtype = call->dtype;
@@ -166,7 +167,7 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
     args.send_offsets = offsets;
     args.recv_counts = recv_counts;
     args.recv_offsets = offsets;
-    return weft_all_to_all_v(party->coll, &args, stream);
+    return weft_coll_all_to_all_v(party->coll, &args, stream);
 }
 
 /* Once; with every other seed in the last call, after which nothing else tells that they do not fit. */
@@ -196,31 +197,21 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
     weft_stream *stream =
         i % 2 == 1 && party->second_stream != NULL ? party->second_stream : party->stream;
     const struct arguments arguments = arguments_of(party, call, i);
-    const void *send = arguments.send.memory;
-    void *recv = arguments.recv.memory;
-    const uint64_t count = (uint64_t)call->count;
     prepare_coll(party, call);
     if (call->rows == COLL_UNEVEN_ROWS)
         return enqueue_uneven(party, call, &arguments, stream);
-    switch (call->collective) {
-    case WEFT_ALL_REDUCE:
-        return weft_all_reduce(coll, send, recv, count, call->dtype, call->op, stream);
-    case WEFT_REDUCE_SCATTER:
-        return weft_reduce_scatter(coll, send, recv, count, call->dtype, call->op, stream);
-    case WEFT_ALL_GATHER:
-        return weft_all_gather(coll, send, recv, count, call->dtype, stream);
-    case WEFT_ALL_TO_ALL:
-        return weft_all_to_all(coll, send, recv, count, call->dtype, stream);
-    default:
-        return weft_broadcast(coll, send, recv, count, call->dtype, coll_root(party->shape, call),
-                              stream);
-    }
+    return collective_call(call->collective, coll,
+                           WEFT_ARGS(weft_coll_args, .send = arguments.send.memory,
+                                     .recv = arguments.recv.memory, .count = call->count,
+                                     .dtype = call->dtype, .op = call->op,
+                                     .root = coll_root(party->shape, call)),
+                           stream);
 }
 
 /* One array at another window: while the others stay where they are. */
 static weft_result register_again(struct party *party, int32_t i)
 {
-    PARTY_TRY(weft_unregister(party->comm, party->coll_arrays[i].memory[COLL_LOCAL]));
+    PARTY_TRY(weft_memory_unregister(party->comm, party->coll_arrays[i].memory[COLL_LOCAL]));
     return party_register(party, i);
 }
 

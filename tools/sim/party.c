@@ -183,8 +183,8 @@ static weft_result create_ep(struct party *party)
 weft_result party_register(struct party *party, int32_t i)
 {
     int32_t is_direct = 0;
-    PARTY_TRY(weft_register(party->comm, party->coll_arrays[i].memory[COLL_LOCAL],
-                            party->coll_array_bytes, &is_direct));
+    PARTY_TRY(weft_memory_register(party->comm, party->coll_arrays[i].memory[COLL_LOCAL],
+                                   party->coll_array_bytes, &is_direct));
     if (!is_direct)
         party_complain(party, "array %d is not reached directly", i);
     return WEFT_OK;

@@ -31,6 +31,7 @@ static weft_result enqueue_layout(struct party *party, int32_t round)
     fill_routing(party, round);
     weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
     args.num_tokens = party->shape->num_tokens[round][party->rank];
+    args.index_type = WEFT_INT32;
     args.topk_idx = party->topk_idx;
     args.num_tokens_per_rank = party->tokens_per_rank;
     if (party->shape->wants_node_counts)
@@ -130,7 +131,7 @@ static void check_counts(struct party *party, int32_t round, const weft_ep_count
 
 static weft_result run_notify(struct party *party, int32_t round)
 {
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     PARTY_TRY(enqueue_layout(party, round));
     PARTY_TRY(weft_ep_notify(party_handle(party, round), party->stream));
     PARTY_TRY(weft_ep_wait_counts(party_handle(party, round), &counts));
@@ -187,7 +188,8 @@ static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t 
     const int32_t num_planes = party->shape->num_planes;
     weft_plane planes[2] = {{.src = NULL}};
     for (int32_t i = 0; i < num_planes; i++)
-        planes[i] = (weft_plane){.src = party->x[repeat] + i * plane_elements(party->shape),
+        planes[i] = (weft_plane){.size = sizeof(weft_plane),
+                                 .src = party->x[repeat] + i * plane_elements(party->shape),
                                  .dst = received_element(party->shape, rows, i, 0),
                                  .row_bytes = SCENARIO_ROW_BYTES / (uint64_t)num_planes,
                                  .src_stride_bytes = SCENARIO_ROW_BYTES};
@@ -195,6 +197,7 @@ static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t 
     args.num_planes = num_planes;
     args.planes = planes;
     args.capacity = party->shape->capacity;
+    args.index_type = WEFT_INT32;
     args.topk_idx = party->topk_idx;
     args.topk_weights = party->weights;
     args.recv_topk_idx = rows->topk_idx;
@@ -319,10 +322,10 @@ static weft_result pass_barrier(struct party *party, uint64_t number)
     uint64_t *own = &party->words[number % PARTY_NUM_WORDS];
     write_word(own, number);
     write_word(started_by(party, number, party->rank), number);
-    PARTY_TRY(weft_barrier(party->comm, party->stream));
+    PARTY_TRY(weft_comm_barrier(party->comm, party->stream));
     PARTY_TRY(weft_stream_synchronize(party->stream));
     for (int32_t rank = 0; rank < party->shape->num_ranks; rank++) {
-        const uint64_t *word = weft_ptr(party->comm, own, rank);
+        const uint64_t *word = weft_heap_ptr(party->comm, own, rank);
         if (word != NULL)
             check_word(party, word, rank, number);
         check_word(party, started_by(party, number, rank), rank, number);
@@ -335,7 +338,7 @@ static weft_result run_barrier(struct party *party, int32_t round)
     for (int32_t i = 0; i < PARTY_NUM_WORDS; i++)
         PARTY_TRY(pass_barrier(party, (uint64_t)(1 + round * PARTY_NUM_WORDS + i)));
     /* All have read before anybody frees the words. */
-    PARTY_TRY(weft_barrier(party->comm, party->stream));
+    PARTY_TRY(weft_comm_barrier(party->comm, party->stream));
     return weft_stream_synchronize(party->stream);
 }
 

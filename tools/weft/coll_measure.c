@@ -10,7 +10,7 @@
 static weft_result enqueue_iteration(const struct coll_calls *calls)
 {
     const struct coll_run *run = calls->run;
-    weft_result result = weft_barrier(run->comm, run->stream);
+    weft_result result = weft_comm_barrier(run->comm, run->stream);
     if (result == WEFT_OK && calls->graph)
         result = coll_calls_enqueue(calls);
     if (result == WEFT_OK)

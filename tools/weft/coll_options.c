@@ -116,7 +116,7 @@ static void finish(void *input, struct argp_state *state)
     const struct coll_options *options = input;
     if (!collective_is_served(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
-                   weft_algorithm_name(options->algorithm), collective_names[options->op]);
+                   weft_coll_algorithm_name(options->algorithm), collective_names[options->op]);
     if (options->redop != WEFT_SUM && !collective_reduces(options->op))
         argp_error(state, "--redop %s: must be absent with --op %s, which does not reduce",
                    reduce_op_names[options->redop], collective_names[options->op]);
@@ -146,7 +146,7 @@ static const struct option_row option_table[] = {
      "size, with K, M or G for powers of 1024",
      "1K:4M:x4", .parse = parse_bytes},
     {OPTION_CHOICE, "dtype", "TYPE", "int32, int64, bf16, fp16, fp32, fp64, uint8 or fp8_e4m3",
-     "bf16", AT(dtype), .choices = dtype_names},
+     "bf16", AT(dtype), WEFT_INT32, .choices = dtype_names + 1},
     {OPTION_CHOICE, "redop", "OP", "sum, prod, max, min or avg", "sum", AT(redop),
      .choices = reduce_op_names},
     {OPTION_INTEGER, "root", "RANK", "Of broadcast", "0", AT(root), 0, WEFT_COLL_MAX_RANKS - 1},

@@ -43,7 +43,7 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, s:i, "
         "s:i}",
-        "op", collective_names[options->op], "algo", weft_algorithm_name(line->algorithm),
+        "op", collective_names[options->op], "algo", weft_coll_algorithm_name(line->algorithm),
         "machine", coll_machine_name(line->machine), "ranks", options->num_ranks, "bytes",
         (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
@@ -96,7 +96,7 @@ static void print_text_heading(const struct coll_options *options, weft_machine 
     static const char *const place_units = "    (us)  (GB/s)  (GB/s)        ";
     printf("# %s, machine %s, %d ranks, memory %s, algorithm %s", collective_names[options->op],
            coll_machine_name(machine), options->num_ranks, coll_memory_names[options->memory],
-           weft_algorithm_name(options->algorithm));
+           weft_coll_algorithm_name(options->algorithm));
     print_count("blocks", options->num_blocks);
     print_count("warps", options->num_warps);
     if (options->launch == COLL_LAUNCH_GRAPHS)
@@ -139,7 +139,7 @@ static void print_text(const struct coll_line *line)
            redop ? redop : "none", root);
     print_place(line, COLL_OUT_OF_PLACE);
     print_place(line, COLL_IN_PLACE);
-    printf(" %s\n", weft_algorithm_name(line->algorithm));
+    printf(" %s\n", weft_coll_algorithm_name(line->algorithm));
 }
 
 /* ---------------------------------------------------------------- both */

@@ -11,7 +11,9 @@ static weft_result open_coll(struct coll_run *run)
     const struct coll_options *options = run->options;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = options->packet_bytes;
-    config.algorithms[options->op] = options->algorithm;
+    config.choices =
+        WEFT_ARGS(weft_coll_choice, .collective = options->op, .algorithm = options->algorithm);
+    config.num_choices = 1;
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
     return weft_coll_create(run->comm, &config, &run->coll);

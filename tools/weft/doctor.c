@@ -61,7 +61,7 @@ static int print_machines(const struct doctor *doctor, const weft_machine_info *
 {
     char why[sizeof used->reason + 16];
     for (int machine = WEFT_MACHINE_CPU; machine <= WEFT_MACHINE_CUDA; machine++) {
-        weft_machine_info info;
+        weft_machine_info info = WEFT_INIT(weft_machine_info);
         if (weft_machine_query((weft_machine)machine, &info) != WEFT_OK ||
             doctor_print_machine(doctor->format, &info) != 0)
             return -1;
@@ -74,7 +74,7 @@ static int print_machines(const struct doctor *doctor, const weft_machine_info *
  * mistake. */
 static int print_network(const struct doctor *doctor, const weft_comm *comm)
 {
-    weft_net_info info = {.engine = ""};
+    weft_net_info info = WEFT_INIT(weft_net_info);
     const weft_result result = weft_net_query(comm, &info);
     if (result != WEFT_OK) {
         job_report_failure("weft doctor", NULL, result);
@@ -163,7 +163,7 @@ int command_doctor(int argc, char **argv)
 {
     static const struct option_set set = {option_table, documentation, NULL};
     struct doctor doctor = {.machine = WEFT_MACHINE_AUTO};
-    weft_machine_info used;
+    weft_machine_info used = WEFT_INIT(weft_machine_info);
     options_parse(&set, &doctor, argc, argv);
     const weft_result result = weft_machine_query(doctor.machine, &used);
     if (result != WEFT_OK) {

@@ -27,19 +27,22 @@ static int print_object(json_t *object)
     return finish(result);
 }
 
-static int32_t num_described(const weft_machine_info *info)
+/* Nothing, where the machine does not tell. */
+static weft_device_info device_of(const weft_machine_info *info, int32_t i)
 {
-    return info->num_devices < WEFT_MAX_DEVICES ? info->num_devices : WEFT_MAX_DEVICES;
+    weft_device_info device = WEFT_INIT(weft_device_info);
+    (void)weft_device_query(info->machine, i, &device);
+    return device;
 }
 
 static int print_machine_as_json(const weft_machine_info *info)
 {
     json_t *devices = json_array();
-    for (int32_t i = 0; i < num_described(info); i++) {
-        const weft_device_info *device = &info->devices[i];
-        json_array_append_new(devices, json_pack("{s:s, s:I, s:i}", "name", device->name,
-                                                 "memory_bytes", (json_int_t)device->memory_bytes,
-                                                 "processors", device->num_processors));
+    for (int32_t i = 0; i < info->num_devices; i++) {
+        const weft_device_info device = device_of(info, i);
+        json_array_append_new(devices, json_pack("{s:s, s:I, s:i}", "name", device.name,
+                                                 "memory_bytes", (json_int_t)device.memory_bytes,
+                                                 "processors", device.num_processors));
     }
     return print_object(json_pack("{s:s, s:s, s:b, s:s, s:i, s:i, s:i, s:o}", "kind", "machine",
                                   "machine", machine_name(info->machine), "usable", info->is_usable,
@@ -66,9 +69,11 @@ int doctor_print_machine(enum doctor_format format, const weft_machine_info *inf
     print_version("driver for CUDA", info->driver_version);
     print_version("built with CUDA", info->build_version);
     printf("\n");
-    for (int32_t i = 0; i < num_described(info); i++)
-        printf("  %d: %s, %d processors, %.1f GiB\n", i, info->devices[i].name,
-               info->devices[i].num_processors, (double)info->devices[i].memory_bytes / (1 << 30));
+    for (int32_t i = 0; i < info->num_devices; i++) {
+        const weft_device_info device = device_of(info, i);
+        printf("  %d: %s, %d processors, %.1f GiB\n", i, device.name, device.num_processors,
+               (double)device.memory_bytes / (1 << 30));
+    }
     return finish(0);
 }
 

@@ -71,9 +71,9 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
 static int work(weft_comm *comm, struct ep_options *options)
 {
     char error[EP_ERROR_BYTES];
-    weft_team_info node;
+    weft_team_info node = WEFT_INIT(weft_team_info);
     int32_t rank = weft_comm_rank(comm);
-    weft_result result = weft_comm_team(comm, WEFT_TEAM_LOCAL, &node);
+    weft_result result = weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
     if (result != WEFT_OK) {
         job_report_failure("weft ep", comm, result);
         return STATUS_FAILURE;

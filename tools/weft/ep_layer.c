@@ -33,7 +33,7 @@ static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
     size_args.index_type = WEFT_INT32;
     size_args.with_topk = 1;
     size_args.with_src_token = 1;
-    weft_ep_sizes sizes;
+    weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
 
     weft_result result = weft_stream_create(layer->comm, &layer->stream);
     if (result == WEFT_OK)
@@ -140,7 +140,7 @@ static weft_result open_own_buffers(struct ep_layer *layer)
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
                           const struct ep_routing *routing)
 {
-    weft_team_info node;
+    weft_team_info node = WEFT_INIT(weft_team_info);
     uint64_t arena_bytes;
     *layer = (struct ep_layer){
         .options = options,
@@ -149,7 +149,7 @@ weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct 
         .rank = weft_comm_rank(comm),
         .num_ranks = weft_comm_num_ranks(comm),
     };
-    weft_result result = weft_comm_team(comm, WEFT_TEAM_LOCAL, &node);
+    weft_result result = weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
     if (result != WEFT_OK)
         return result;
     layer->node = node.team_idx;
@@ -210,8 +210,10 @@ static weft_result enqueue_layout(struct ep_layer *layer)
 
 static weft_result enqueue_dispatch(struct ep_layer *layer)
 {
-    weft_plane plane = {
-        .src = layer->x, .dst = layer->recv_x, .row_bytes = layer->options->row_bytes};
+    weft_plane plane = {.size = sizeof(weft_plane),
+                        .src = layer->x,
+                        .dst = layer->recv_x,
+                        .row_bytes = layer->options->row_bytes};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     args.num_planes = 1;
     args.planes = &plane;

@@ -9,7 +9,7 @@
 static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op)
 {
     const struct ep_interval *interval = &layer->intervals[op];
-    weft_result result = weft_barrier(layer->comm, layer->stream);
+    weft_result result = weft_comm_barrier(layer->comm, layer->stream);
     if (result == WEFT_OK)
         result = weft_event_record(interval->start, layer->stream);
     if (result == WEFT_OK)
@@ -90,7 +90,7 @@ weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS
 
 weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
 {
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     weft_result result = weft_ep_wait_counts(layer->handle, &counts);
     struct ep_traffic *of_ranks = calloc((size_t)layer->num_ranks, sizeof *of_ranks);
     if (!of_ranks)

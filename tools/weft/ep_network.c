@@ -13,12 +13,12 @@ struct sent {
 /* After the quiet all is counted that the operation has sent, its last credits too. */
 static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *bytes)
 {
-    weft_net_info before, after;
+    weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
     weft_result result = weft_net_query(layer->comm, &before);
     if (result == WEFT_OK)
         result = ep_layer_enqueue(layer, op);
     if (result == WEFT_OK)
-        result = weft_quiet_on_stream(layer->comm, layer->stream);
+        result = weft_rma_quiet(layer->comm, layer->stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(layer->stream);
     if (result == WEFT_OK)
@@ -32,7 +32,7 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
 
 static weft_result count(struct ep_layer *layer, struct sent *sent)
 {
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     weft_result result = WEFT_OK;
     for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
         if (ep_op_exists((enum ep_op)op, layer->options))
@@ -72,7 +72,7 @@ static void add(struct ep_network *network, const struct ep_options *options,
 weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *network)
 {
     struct sent own = {{0}, 0};
-    weft_net_info info;
+    weft_net_info info = WEFT_INIT(weft_net_info);
     *network = (struct ep_network){.engine = ""};
     weft_result result = weft_net_query(layer->comm, &info);
     if (result != WEFT_OK || layer->num_nodes == 1)

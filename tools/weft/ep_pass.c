@@ -98,7 +98,7 @@ static weft_result run(struct ep_layer *layer, enum ep_op op)
 
 static weft_result run_notify(struct ep_layer *layer, struct ep_results *results)
 {
-    weft_ep_counts counts;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     weft_result result = run(layer, EP_NOTIFY);
     if (result == WEFT_OK)
         result = weft_ep_wait_counts(layer->handle, &counts);

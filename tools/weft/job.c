@@ -52,7 +52,7 @@ int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *con
 
 int job_choose_machine(const char *name, weft_machine wanted, weft_machine *machine)
 {
-    weft_machine_info info;
+    weft_machine_info info = WEFT_INIT(weft_machine_info);
     const weft_result result = weft_machine_query(wanted, &info);
     if (result != WEFT_OK) {
         job_report_failure(name, NULL, result);

@@ -120,8 +120,10 @@ static void close_carrier(struct carrier *carrier)
 static weft_result enqueue_dispatch(struct carrier *carrier)
 {
     const int is_receiver = weft_comm_rank(carrier->comm) == carrier->receiver;
-    const weft_plane plane = {
-        .src = carrier->src, .dst = carrier->dst, .row_bytes = carrier->flow->row_bytes};
+    const weft_plane plane = {.size = sizeof(weft_plane),
+                              .src = carrier->src,
+                              .dst = carrier->dst,
+                              .row_bytes = carrier->flow->row_bytes};
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     args.num_planes = 1;
     args.planes = &plane;
@@ -132,7 +134,7 @@ static weft_result enqueue_dispatch(struct carrier *carrier)
 /* The barrier lets both ranks start together. */
 static weft_result time_dispatch(struct carrier *carrier, double *us)
 {
-    weft_result result = weft_barrier(carrier->comm, carrier->stream);
+    weft_result result = weft_comm_barrier(carrier->comm, carrier->stream);
     if (result == WEFT_OK)
         result = weft_event_record(carrier->start, carrier->stream);
     if (result == WEFT_OK)

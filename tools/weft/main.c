@@ -23,7 +23,7 @@ static const struct command commands[] = {
 
 static void print_version(FILE *stream, struct argp_state *state)
 {
-    weft_machine_info info;
+    weft_machine_info info = WEFT_INIT(weft_machine_info);
     version_print(stream, state);
     if (weft_machine_query(WEFT_MACHINE_CUDA, &info) != WEFT_OK || info.build_version == 0)
         fprintf(stream, "built without CUDA\n");

@@ -19,7 +19,7 @@
 static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
 {
     const int32_t num_ranks = weft_comm_num_ranks(comm);
-    weft_machine_info info;
+    weft_machine_info info = WEFT_INIT(weft_machine_info);
     int32_t *num_devices = calloc((size_t)num_ranks, sizeof *num_devices);
     weft_result result =
         num_devices ? weft_machine_query(weft_comm_machine(comm), &info) : WEFT_ERROR_OUT_OF_MEMORY;
@@ -60,7 +60,7 @@ static void begin_progress(weft_comm *comm, const struct tune_options *options,
                            struct progress *progress)
 {
     int64_t num_steps = 0;
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES; i++)
+    for (int i = 0; i < NUM_COLLECTIVES; i++)
         num_steps += is_wanted(options, i) ? tune_num_steps(options, (weft_collective)i) : 0;
     progress_begin(progress, weft_comm_rank(comm) == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
                    "weft tune", num_steps);
@@ -76,7 +76,7 @@ static weft_result measure_all(weft_comm *comm, struct tune_options *options,
         options->coll.launch = COLL_LAUNCH_GRAPHS;
     tune_table_begin(table, options);
     begin_progress(comm, options, &progress);
-    for (int i = 0; i < WEFT_NUM_COLLECTIVES && result == WEFT_OK; i++) {
+    for (int i = 0; i < NUM_COLLECTIVES && result == WEFT_OK; i++) {
         struct tune_curve curve = {.op = (weft_collective)i};
         if (!is_wanted(options, i))
             continue;

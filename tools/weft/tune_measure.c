@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "coll_measure.h"
+#include "workload/elements.h"
 
 /* us[num_points]: the slower of the forms that were measured. An algorithm that does not carry so much is none
  * for this size. */
@@ -107,7 +108,7 @@ weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
 {
     weft_result result = WEFT_OK;
     place_points(&options->coll, curve);
-    for (int i = 0; i < WEFT_NUM_ALGORITHMS && result == WEFT_OK; i++)
+    for (int i = 0; i < NUM_ALGORITHMS && result == WEFT_OK; i++)
         if (is_tried(curve->op, (weft_algorithm)i))
             result = measure_algorithm(comm, options, (weft_algorithm)i, curve, progress);
     return result;
@@ -118,7 +119,7 @@ int64_t tune_num_steps(const struct tune_options *options, weft_collective op)
     struct tune_curve curve = {.op = op};
     int64_t num_algorithms = 0;
     place_points(&options->coll, &curve);
-    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++)
+    for (int i = 0; i < NUM_ALGORITHMS; i++)
         num_algorithms += is_tried(op, (weft_algorithm)i);
     return num_algorithms * options->blocks.count * options->warps.count * curve.num_points *
            (collective_has_in_place(op) ? 2 : 1);

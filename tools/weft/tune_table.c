@@ -30,7 +30,7 @@ static void print_row(const struct tune_table *table, weft_collective op, const 
 {
     fprintf(table->file, "%s %d %s %s %s %d %d\n", coll_machine_name(table->machine),
             table->num_ranks, collective_names[op], max_bytes,
-            weft_algorithm_name(variant->algorithm), variant->num_blocks, variant->num_warps);
+            weft_coll_algorithm_name(variant->algorithm), variant->num_blocks, variant->num_warps);
 }
 
 /* A row reaches to the middle, on a logarithmic scale, between its last point and the next one. */
@@ -50,9 +50,9 @@ void tune_table_add(const struct tune_table *table, const struct tune_curve *cur
 
 static void print_device(const struct tune_table *table)
 {
-    weft_machine_info info;
-    if (weft_machine_query(table->machine, &info) == WEFT_OK && info.num_devices > 0)
-        fprintf(table->file, " (%s)", info.devices[0].name);
+    weft_device_info device = WEFT_INIT(weft_device_info);
+    if (weft_device_query(table->machine, 0, &device) == WEFT_OK)
+        fprintf(table->file, " (%s)", device.name);
 }
 
 void tune_table_begin(const struct tune_table *table, const struct tune_options *options)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-const char *const collective_names[WEFT_NUM_COLLECTIVES + 1] = {
+const char *const collective_names[NUM_COLLECTIVES + 1] = {
     [WEFT_ALL_REDUCE] = "all_reduce", [WEFT_REDUCE_SCATTER] = "reduce_scatter",
     [WEFT_ALL_GATHER] = "all_gather", [WEFT_ALL_TO_ALL] = "all_to_all",
     [WEFT_BROADCAST] = "broadcast",

@@ -8,7 +8,7 @@
 #include "workload/elements.h"
 
 /* By weft_collective; NULL behind the last. */
-extern const char *const collective_names[WEFT_NUM_COLLECTIVES + 1];
+extern const char *const collective_names[NUM_COLLECTIVES + 1];
 
 struct collective {
     weft_collective kind;
@@ -60,30 +60,39 @@ static inline int collective_has_in_place(weft_collective kind)
 /* By weft_algorithm; NULL behind the last. Inline, so that this library does not need weft. */
 static inline const char *const *collective_algorithm_names(void)
 {
-    static const char *names[WEFT_NUM_ALGORITHMS + 1];
-    for (int i = 0; i < WEFT_NUM_ALGORITHMS; i++)
-        names[i] = weft_algorithm_name((weft_algorithm)i);
+    static const char *names[NUM_ALGORITHMS + 1];
+    for (int i = 0; i < NUM_ALGORITHMS; i++)
+        names[i] = weft_coll_algorithm_name((weft_algorithm)i);
     return names;
 }
 
-/* Enqueues it. Inline for the same reason. */
+/* Enqueues an operation with the fields of *args that it uses. Inline for the same reason. */
+static inline weft_result collective_call(weft_collective kind, weft_coll *coll,
+                                          const weft_coll_args *args, weft_stream *stream)
+{
+    static weft_result (*const calls[NUM_COLLECTIVES])(weft_coll *, const weft_coll_args *,
+                                                       weft_stream *) = {
+        [WEFT_ALL_REDUCE] = weft_coll_all_reduce, [WEFT_REDUCE_SCATTER] = weft_coll_reduce_scatter,
+        [WEFT_ALL_GATHER] = weft_coll_all_gather, [WEFT_ALL_TO_ALL] = weft_coll_all_to_all,
+        [WEFT_BROADCAST] = weft_coll_broadcast,
+    };
+    weft_coll_args used = *args;
+    if (!collective_reduces(kind))
+        used.op = WEFT_SUM;
+    if (kind != WEFT_BROADCAST)
+        used.root = 0;
+    return calls[kind](coll, &used, stream);
+}
+
 static inline weft_result collective_enqueue(const struct collective *collective, weft_coll *coll,
                                              const void *send, void *recv, weft_stream *stream)
 {
-    const uint64_t count = collective->count;
-    const weft_dtype dtype = collective->source.dtype;
-    switch (collective->kind) {
-    case WEFT_ALL_REDUCE:
-        return weft_all_reduce(coll, send, recv, count, dtype, collective->redop, stream);
-    case WEFT_REDUCE_SCATTER:
-        return weft_reduce_scatter(coll, send, recv, count, dtype, collective->redop, stream);
-    case WEFT_ALL_GATHER:
-        return weft_all_gather(coll, send, recv, count, dtype, stream);
-    case WEFT_ALL_TO_ALL:
-        return weft_all_to_all(coll, send, recv, count, dtype, stream);
-    default:
-        return weft_broadcast(coll, send, recv, count, dtype, collective->root, stream);
-    }
+    return collective_call(collective->kind, coll,
+                           WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,
+                                     .count = (int64_t)collective->count,
+                                     .dtype = collective->source.dtype, .op = collective->redop,
+                                     .root = collective->root),
+                           stream);
 }
 
 #endif

@@ -7,10 +7,10 @@
 #include "workload/convert.h"
 #include "workload/rng.h"
 
-const char *const dtype_names[NUM_DTYPES + 1] = {
-    [WEFT_INT32] = "int32", [WEFT_INT64] = "int64",       [WEFT_BF16] = "bf16",
-    [WEFT_FP16] = "fp16",   [WEFT_FP32] = "fp32",         [WEFT_FP64] = "fp64",
-    [WEFT_UINT8] = "uint8", [WEFT_FP8_E4M3] = "fp8_e4m3",
+const char *const dtype_names[NUM_DTYPES + 2] = {
+    [WEFT_DTYPE_NONE] = "none", [WEFT_INT32] = "int32", [WEFT_INT64] = "int64",
+    [WEFT_BF16] = "bf16",       [WEFT_FP16] = "fp16",   [WEFT_FP32] = "fp32",
+    [WEFT_FP64] = "fp64",       [WEFT_UINT8] = "uint8", [WEFT_FP8_E4M3] = "fp8_e4m3",
 };
 
 const char *const reduce_op_names[NUM_REDUCE_OPS + 1] = {
@@ -20,7 +20,7 @@ const char *const reduce_op_names[NUM_REDUCE_OPS + 1] = {
 
 size_t dtype_bytes(weft_dtype dtype)
 {
-    static const size_t bytes[NUM_DTYPES] = {
+    static const size_t bytes[NUM_DTYPES + 1] = {
         [WEFT_INT32] = 4, [WEFT_INT64] = 8, [WEFT_BF16] = 2,  [WEFT_FP16] = 2,
         [WEFT_FP32] = 4,  [WEFT_FP64] = 8,  [WEFT_UINT8] = 1, [WEFT_FP8_E4M3] = 1,
     };

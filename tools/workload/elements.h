@@ -9,10 +9,13 @@
 
 #include "weft.h"
 
-enum { NUM_DTYPES = WEFT_FP8_E4M3 + 1, NUM_REDUCE_OPS = WEFT_AVG + 1 };
+/* Types are 1..NUM_DTYPES. */
+enum { NUM_DTYPES = WEFT_FP8_E4M3, NUM_REDUCE_OPS = WEFT_AVG + 1 };
+/* That tools and tests know. */
+enum { NUM_COLLECTIVES = WEFT_BROADCAST + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_PUSH + 1 };
 
 /* By type and by reduction; NULL behind the last. */
-extern const char *const dtype_names[NUM_DTYPES + 1];
+extern const char *const dtype_names[NUM_DTYPES + 2];
 extern const char *const reduce_op_names[NUM_REDUCE_OPS + 1];
 
 size_t dtype_bytes(weft_dtype dtype);

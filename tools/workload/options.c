@@ -70,7 +70,7 @@ static int64_t parse_value(struct argp_state *state, const struct option_row *op
     switch (option->type) {
     case OPTION_CHOICE:
     case OPTION_CHOICES:
-        return option_choice(state, name, text, option->choices);
+        return option->min + option_choice(state, name, text, option->choices);
     case OPTION_SIZE:
     case OPTION_SIZES:
         return parse_size(state, name, text, option->min, option->max);

@@ -20,7 +20,7 @@ enum option_type {
     OPTION_GROUP,    /* the heading of those that follow, in help */
     OPTION_INTEGER,  /* in 4 or 8 bytes, from min to max, as are the next three */
     OPTION_SIZE,     /* of bytes; K, M or G behind the number are powers of 1024 */
-    OPTION_CHOICE,   /* the index of a name among choices */
+    OPTION_CHOICE,   /* min and the index of a name among choices */
     OPTION_FLAG,     /* without a value: max, or 1 */
     OPTION_REAL,     /* a double from min to max */
     OPTION_TEXT,     /* a const char *, which lives as long as the arguments */

@@ -5,16 +5,20 @@
 #include "machine/cuda/network.h"
 #include "net/attach.h"
 
-static void describe_device(CUdevice device, weft_device_info *info)
+weft_result weft__cuda_describe_device(int32_t device_idx, weft_device_info *info)
 {
+    CUdevice device;
     size_t memory_bytes = 0;
     int num_sms = 0;
+    if (weft__cu.device_get(&device, device_idx) != CUDA_SUCCESS)
+        return weft__error(WEFT_ERROR_SYSTEM, "CUDA tells nothing of device %d", device_idx);
     if (weft__cu.device_get_name(info->name, sizeof info->name, device) != CUDA_SUCCESS)
         info->name[0] = '\0';
     (void)weft__cu.device_total_mem(&memory_bytes, device);
     (void)weft__cu.device_get_attribute(&num_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
     info->memory_bytes = memory_bytes;
     info->num_processors = num_sms;
+    return WEFT_OK;
 }
 
 void weft__cuda_describe(weft_machine_info *info)
@@ -25,11 +29,6 @@ void weft__cuda_describe(weft_machine_info *info)
     info->driver_version = driver_version;
     info->build_version = CUDA_VERSION;
     info->num_devices = num_devices;
-    for (int i = 0; i < num_devices && i < WEFT_MAX_DEVICES; i++) {
-        CUdevice device;
-        if (weft__cu.device_get(&device, i) == CUDA_SUCCESS)
-            describe_device(device, &info->devices[i]);
-    }
 }
 
 weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info)

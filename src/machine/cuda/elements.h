@@ -49,6 +49,7 @@ template <typename Act> WEFT_FN void weft__cuda_with_element(weft_dtype dtype, A
     case WEFT_UINT8:
         return act(uint8_t());
     case WEFT_FP8_E4M3:
+    case WEFT_DTYPE_NONE:
         break;
     }
     act(weft__cuda_fp8());

@@ -363,6 +363,7 @@ static const struct weft__machine machine = {
     .kind = WEFT_MACHINE_CUDA,
     .max_windows = 1024,
     .describe = weft__cuda_describe,
+    .describe_device = weft__cuda_describe_device,
     .describe_network = weft__cuda_describe_network,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,

@@ -110,11 +110,9 @@ static weft_result join(weft_comm *comm)
 }
 
 static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
-                          const weft_comm_config *user_config, const struct weft__comm_hooks *hooks,
+                          const weft_comm_config *config, const struct weft__comm_hooks *hooks,
                           weft_comm **created)
 {
-    weft_comm_config config;
-    WEFT__TRY(weft__config_copy(&config, sizeof config, user_config, "weft_comm_config"));
     weft_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL || num_ranks > SIM_MAX_RANKS) {
         free(comm);
@@ -125,7 +123,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     comm->num_ranks = num_ranks;
     comm->key = key;
     comm->hooks = hooks;
-    comm->timeout_ms = config.timeout_ms == 0 ? 30000 : config.timeout_ms;
+    comm->timeout_ms = config->timeout_ms == 0 ? 30000 : config->timeout_ms;
     comm->link = find_link(key, num_ranks);
     /* All the same: the ranks are one process. */
     comm->identities = calloc(SIM_MAX_RANKS, sizeof *comm->identities);
@@ -133,7 +131,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     if (result == WEFT_OK && comm->identities == NULL)
         result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
     if (result == WEFT_OK)
-        result = set_topology(comm, config.num_nodes);
+        result = set_topology(comm, config->num_nodes);
     if (result == WEFT_OK)
         result = sim_heap_create(comm);
     if (result == WEFT_OK)

@@ -23,12 +23,13 @@ int main(void)
     memset(bytes, 1, sizeof bytes);
     if (weft_memory_copy(comm, memory, bytes, sizeof bytes) != WEFT_OK)
         return fail("weft_memory_copy");
-    if (weft_ptr(comm, memory, 0) != memory || weft_comm_num_ranks(comm) != 1)
+    if (weft_heap_ptr(comm, memory, 0) != memory || weft_comm_num_ranks(comm) != 1)
         return fail("one rank alone");
 
     weft_stream *stream = NULL;
-    if (weft_stream_create(comm, &stream) != WEFT_OK || weft_barrier(comm, stream) != WEFT_OK ||
-        weft_stream_synchronize(stream) != WEFT_OK || weft_stream_destroy(stream) != WEFT_OK)
+    if (weft_stream_create(comm, &stream) != WEFT_OK ||
+        weft_comm_barrier(comm, stream) != WEFT_OK || weft_stream_synchronize(stream) != WEFT_OK ||
+        weft_stream_destroy(stream) != WEFT_OK)
         return fail("barrier");
     if (weft_heap_free(comm, memory) != WEFT_OK || weft_comm_destroy(comm) != WEFT_OK)
         return fail("destroy");
