@@ -5,32 +5,44 @@
 
 #include "machine/cuda/sum_rows.h"
 
-/* Whole chunks of aligned rows. */
-WEFT_FN void weft__cuda_reduce_chunks(uint32_t lane_idx, const struct weft__cuda_rows *rows,
-                                      int64_t num_chunks)
+enum weft__cuda_width { WEFT__CUDA_WIDE, WEFT__CUDA_NARROW };
+
+/* Rows as far as they are whole units, of 16 bytes or narrower ones, which are reduced as if zeros
+ * followed them. Returns how many bytes that were. */
+template <weft__cuda_width WIDTH>
+WEFT_FN uint64_t weft__cuda_reduce_units(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                         uint32_t unit_bytes, uint64_t row_bytes)
 {
     enum { AT_ONCE = 4 };
-    const int32_t num_present = weft__cuda_num_present(rows->srcs, rows->num_srcs);
+    const uint32_t num_units = (uint32_t)(row_bytes / unit_bytes);
 #pragma unroll 1
-    for (int64_t i = lane_idx; i < num_chunks; i += WEFT_WARP_SIZE) {
+    for (uint32_t i = lane_idx; i < num_units; i += WEFT_WARP_SIZE) {
         struct weft__cuda_partial partial;
         weft__cuda_partial_begin(&partial, rows->reduction);
 #pragma unroll 1
         for (int32_t first = 0; first < rows->num_srcs; first += AT_ONCE) {
-            int4 chunks[AT_ONCE];
+            int4 units[AT_ONCE];
             uint32_t present = 0;
 #pragma unroll
             for (int s = 0; s < AT_ONCE; s++) {
                 if (first + s < rows->num_srcs && rows->srcs[first + s] != NULL) {
-                    chunks[s] = weft__cuda_load16((const int4 *)rows->srcs[first + s] + i);
+                    units[s] = WIDTH == WEFT__CUDA_WIDE
+                                   ? weft__cuda_load16((const int4 *)rows->srcs[first + s] + i)
+                                   : weft__cuda_load_narrow(rows->srcs[first + s], i, unit_bytes);
                     present |= 1u << s;
                 }
             }
-            weft__cuda_partial_add_all(&partial, rows->reduction, chunks, present);
+            weft__cuda_partial_add_all(&partial, rows->reduction, units, present);
         }
-        weft__cuda_store_chunk(rows, (int4 *)rows->dsts[0], i,
-                               weft__cuda_partial_end(&partial, rows->reduction, num_present));
+        const int4 unit = weft__cuda_partial_end(&partial, rows->reduction, rows->num_present);
+        if (WIDTH == WEFT__CUDA_WIDE)
+            weft__cuda_store_chunk(rows, (int4 *)rows->dsts[0], i, unit);
+        for (int32_t d = 0; WIDTH == WEFT__CUDA_NARROW && d < rows->num_dsts; d++) {
+            if (rows->dsts[d] != NULL)
+                weft__cuda_store_narrow((void *)rows->dsts[d], i, unit_bytes, unit);
+        }
     }
+    return (uint64_t)num_units * unit_bytes;
 }
 
 template <typename E> WEFT_FN int4 weft__cuda_load_element(const void *row, int64_t i)
@@ -63,14 +75,14 @@ template <typename E> WEFT_FN void weft__cuda_store_element(void *row, int64_t i
         element[byte] = (char)(words[byte / 4] >> (8 * (byte % 4)));
 }
 
-/* Element by element: the ends of rows, and rows that are not aligned. */
+/* Element by element: the ends of rows, and rows that are aligned to less than 4 bytes, or than an
+ * element. */
 template <typename E>
 WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cuda_rows *rows,
                                         int64_t begin, int64_t num_elements)
 {
     typedef typename weft__cuda_values<E>::type V;
     const enum weft_reduction_op op = rows->reduction.op;
-    const int32_t num_present = weft__cuda_num_present(rows->srcs, rows->num_srcs);
 #pragma unroll 1
     for (int64_t i = begin + lane_idx; i < num_elements; i += WEFT_WARP_SIZE) {
         V sum[16 / sizeof(E)] = {weft__cuda_neutral(op, E())}, values[16 / sizeof(E)];
@@ -82,7 +94,7 @@ WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cu
             sum[0] = weft__cuda_apply(op, sum[0], values[0], E());
         }
         if (op == WEFT_REDUCTION_AVG)
-            sum[0] = weft__cuda_divide(sum[0], num_present, E());
+            sum[0] = weft__cuda_divide(sum[0], rows->num_present, E());
         const int4 chunk = weft__cuda_encode(sum, E());
         for (int32_t d = 0; d < rows->num_dsts; d++) {
             if (rows->dsts[d] != NULL)
@@ -91,40 +103,46 @@ WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cu
     }
 }
 
-/* Called, not inlined: it would take registers from the loops above, and programs that reduce in
- * several places hold it once. */
+WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype); /* machine.h */
+
+/* From begin_bytes on. Called, not inlined: it would take registers from the loops above, and
+ * programs that reduce in several places hold it once. */
 static inline __device__ __noinline__ void
-weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, int64_t num_done,
-                         int64_t num_chunks, int64_t num_elements)
+weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, uint32_t unit_bytes,
+                         uint64_t begin_bytes, uint64_t row_bytes)
 {
-    if (num_done == 0)
-        weft__cuda_reduce_chunks(lane_idx, &rows, num_chunks);
+    if (begin_bytes == 0 && unit_bytes == 16)
+        begin_bytes = weft__cuda_reduce_units<WEFT__CUDA_WIDE>(lane_idx, &rows, 16, row_bytes);
+    else if (begin_bytes == 0 && unit_bytes >= 4 &&
+             unit_bytes >= weft_dtype_bytes(rows.reduction.dtype))
+        begin_bytes =
+            weft__cuda_reduce_units<WEFT__CUDA_NARROW>(lane_idx, &rows, unit_bytes, row_bytes);
     weft__cuda_with_element(rows.reduction.dtype, [&](auto element) {
-        weft__cuda_reduce_elements<decltype(element)>(
-            lane_idx, &rows, num_chunks * (int64_t)(16 / sizeof element), num_elements);
+        weft__cuda_reduce_elements<decltype(element)>(lane_idx, &rows,
+                                                      (int64_t)(begin_bytes / sizeof element),
+                                                      (int64_t)(row_bytes / sizeof element));
     });
 }
-
-WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype); /* machine.h */
 
 WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
                              const void *const *srcs, int32_t num_srcs,
                              struct weft_reduction reduction, int64_t num_elements)
 {
     const uint32_t lane_idx = (uint32_t)weft_lane_idx(warp);
-    const struct weft__cuda_rows rows = {dsts, num_dsts, srcs, num_srcs, reduction};
-    const int64_t per_chunk = 16 / (int64_t)weft_dtype_bytes(reduction.dtype);
+    const uint64_t row_bytes = (uint64_t)num_elements * weft_dtype_bytes(reduction.dtype);
     if (num_dsts == 0)
         return;
-    int64_t num_chunks = 0;
-    if (weft__cuda_unit_bytes(srcs, num_srcs, dsts[0]) == 16 &&
-        weft__cuda_unit_bytes(dsts + 1, num_dsts - 1, NULL) == 16)
-        num_chunks = num_elements / per_chunk;
-    int64_t num_done = 0;
-    if (weft__cuda_sum_rows(lane_idx, &rows, (uint32_t)num_chunks) == WEFT__CUDA_DONE)
-        num_done = num_chunks * per_chunk;
-    if (num_done < num_elements)
-        weft__cuda_reduce_slowly(lane_idx, rows, num_done, num_chunks, num_elements);
+    const uint32_t unit_bytes =
+        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, srcs, num_srcs) |
+                              weft__cuda_low_bits(lane_idx, dsts, num_dsts));
+    const int32_t num_present = weft__cuda_num_present(lane_idx, srcs, num_srcs);
+    const struct weft__cuda_rows rows = {dsts, num_dsts, srcs, num_srcs, num_present, reduction};
+    uint64_t num_done = 0;
+    if (unit_bytes == 16 &&
+        weft__cuda_sum_rows(lane_idx, &rows, (uint32_t)(row_bytes / 16)) == WEFT__CUDA_DONE)
+        num_done = row_bytes / 16 * 16;
+    if (num_done < row_bytes)
+        weft__cuda_reduce_slowly(lane_idx, rows, unit_bytes, num_done, row_bytes);
 }
 
 #endif

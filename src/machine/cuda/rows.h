@@ -234,7 +234,8 @@ WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int3
                            const void *src, uint64_t row_bytes)
 {
     const uint32_t lane_idx = (uint32_t)weft_lane_idx(warp);
-    const uint32_t unit_bytes = weft__cuda_unit_bytes(dsts, num_dsts, src);
+    const uint32_t unit_bytes = weft__cuda_unit_bytes(
+        weft__cuda_low_bits(lane_idx, dsts, num_dsts) | (uint32_t)(uint64_t)src);
     if (num_dsts == 0)
         return;
     if (unit_bytes < 16) {

@@ -205,9 +205,11 @@ static inline __device__ __noinline__ void
 weft__cuda_sum_mixed(uint32_t lane_idx, struct weft__cuda_mixed mixed, int64_t num_elements)
 {
     enum { UNROLL = 4, STEP = WEFT_WARP_SIZE * UNROLL };
-    const uint32_t num_quads = weft__cuda_unit_bytes(mixed.srcs, mixed.num_srcs, mixed.dst) == 16
-                                   ? (uint32_t)(num_elements / WEFT__CUDA_QUAD)
-                                   : 0;
+    const uint32_t num_quads =
+        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, mixed.srcs, mixed.num_srcs) |
+                              (uint32_t)(uint64_t)mixed.dst) == 16
+            ? (uint32_t)(num_elements / WEFT__CUDA_QUAD)
+            : 0;
     uint32_t quad = lane_idx;
 #pragma unroll 1
     for (; quad + STEP - WEFT_WARP_SIZE < num_quads; quad += STEP)

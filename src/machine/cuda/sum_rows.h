@@ -11,16 +11,18 @@ struct weft__cuda_rows {
     const void *const *dsts;
     int32_t num_dsts;
     const void *const *srcs;
-    int32_t num_srcs;
+    int32_t num_srcs, num_present; /* null pointers are sources that are not there */
     struct weft_reduction reduction;
 };
 
-WEFT_FN int32_t weft__cuda_num_present(const void *const *rows, int32_t num_rows)
+/* All lanes call. */
+WEFT_FN int32_t weft__cuda_num_present(uint32_t lane_idx, const void *const *rows, int32_t num_rows)
 {
-    int32_t num_present = 0;
-    for (int32_t i = 0; i < num_rows; i++)
+    uint32_t num_present = 0;
+#pragma unroll 1
+    for (int32_t i = (int32_t)lane_idx; i < num_rows; i += WEFT_WARP_SIZE)
         num_present += rows[i] != NULL;
-    return num_present;
+    return (int32_t)__reduce_add_sync(0xffffffffu, num_present);
 }
 
 /* To all but the first, which is in a register where there is only one. */
@@ -42,7 +44,7 @@ enum weft__cuda_sum_end { WEFT__CUDA_STAYS, WEFT__CUDA_DIVIDED };
 
 /* Where there are more sources, their addresses are read each time that they are used: the
  * registers are for rows. */
-enum { WEFT__CUDA_MOST_KNOWN_SOURCES = 2 };
+enum { WEFT__CUDA_MOST_KNOWN_SOURCES = 4 };
 
 template <int NUM_SRCS> WEFT_FN const int4 *weft__cuda_source(const void *const *srcs, int s)
 {
@@ -129,7 +131,7 @@ template <typename E>
 WEFT_FN enum weft__cuda_done
 weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)
 {
-    if (weft__cuda_num_present(rows->srcs, rows->num_srcs) != rows->num_srcs)
+    if (rows->num_present != rows->num_srcs)
         return WEFT__CUDA_NOT_DONE;
     switch (rows->num_srcs) {
     case 1:

@@ -68,14 +68,44 @@ WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<2> uni
                  : "memory");
 }
 
-/* The widest unit that all addresses are multiples of, 16 bytes at most. Null pointers do not
- * count. */
-WEFT_FN uint32_t weft__cuda_unit_bytes(const void *const *ptrs, int32_t num_ptrs, const void *other)
+/* A unit of 4 or 8 bytes as a chunk of 16, of which the rest is zero. Instructions without
+ * branches, so that the loads of several rows are under way together. */
+WEFT_FN int4 weft__cuda_load_narrow(const void *row, uint32_t i, uint32_t unit_bytes)
 {
-    uint32_t bits = (uint32_t)(uint64_t)other | 16u;
+    int4 v = make_int4(0, 0, 0, 0);
+    asm volatile("{\n .reg .pred is_wide;\n"
+                 " setp.eq.u32 is_wide, %3, 8;\n"
+                 " @is_wide ld.global.L1::no_allocate.v2.s32 {%0, %1}, [%2];\n"
+                 " @!is_wide ld.global.L1::no_allocate.s32 %0, [%2];\n}"
+                 : "+r"(v.x), "+r"(v.y)
+                 : "l"((const char *)row + (uint64_t)i * unit_bytes), "r"(unit_bytes));
+    return v;
+}
+
+WEFT_FN void weft__cuda_store_narrow(void *row, uint32_t i, uint32_t unit_bytes, int4 v)
+{
+    const weft__cuda_unit<8> unit = {{(uint32_t)v.x, (uint32_t)v.y}};
+    if (unit_bytes == 8)
+        weft__cuda_store_unit(row, i, unit);
+    else
+        weft__cuda_store_unit(row, i, weft__cuda_unit<4>{{unit.words[0]}});
+}
+
+/* The lane's part of what weft__cuda_unit_bytes asks of many addresses. */
+WEFT_FN uint32_t weft__cuda_low_bits(uint32_t lane_idx, const void *const *ptrs, int32_t num_ptrs)
+{
+    uint32_t bits = 0;
 #pragma unroll 1
-    for (int32_t i = 0; i < num_ptrs; i++)
+    for (int32_t i = (int32_t)lane_idx; i < num_ptrs; i += WEFT_WARP_SIZE)
         bits |= (uint32_t)(uint64_t)ptrs[i];
+    return bits;
+}
+
+/* The widest unit that all addresses are multiples of, 16 bytes at most, from the low bits that
+ * each lane has seen. Null pointers do not count. All lanes call. */
+WEFT_FN uint32_t weft__cuda_unit_bytes(uint32_t low_bits)
+{
+    const uint32_t bits = __reduce_or_sync(0xffffffffu, low_bits | 16u);
     return bits & (0u - bits);
 }
 
