@@ -374,9 +374,10 @@ static void place_in_child(const struct choice *choices, const weft_comm *comm,
                            struct origin *child)
 {
     const struct choice *mine = &choices[comm->rank];
+    child->num_ranks = 1;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const struct choice *other = &choices[rank];
-        if (other->color != mine->color)
+        if (rank == comm->rank || other->color != mine->color)
             continue;
         child->num_ranks++;
         child->rank += other->key < mine->key || (other->key == mine->key && rank < comm->rank);

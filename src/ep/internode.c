@@ -142,7 +142,7 @@ static weft_result allocate_counters(weft_comm *comm, struct weft__internode *in
 {
     struct weft_rings *rings = &internode->rings;
     const uint64_t num_rings = (uint64_t)rings->nodes.num_nodes * (uint64_t)rings->num_channels;
-    const uint64_t bytes = (1 + 2 * WEFT_NUM_HALVES * num_rings) * sizeof(uint64_t) +
+    const uint64_t bytes = (1 + num_rings * 2 * WEFT_NUM_HALVES) * sizeof(uint64_t) +
                            num_rings * (uint64_t)rings->num_slots * sizeof(uint32_t);
     WEFT__TRY(weft__machine_of(comm)->alloc(comm, bytes, &internode->counters));
     internode->num_notifies = internode->counters;

@@ -61,13 +61,13 @@ static int compare_counts(struct layer *got, struct layer *expected)
 
 static int compare_dropped(struct layer *got, struct layer *expected)
 {
-    int64_t dropped = -1, expected_dropped = -1;
+    int32_t dropped = -1, expected_dropped = -1;
     const weft_result result = weft_ep_check(got->handle, &dropped);
     const weft_result expected_result = weft_ep_check(expected->handle, &expected_dropped);
     RANK_CHECK(got->context, result == expected_result && dropped == expected_dropped,
-               "weft_ep_check gave \"%s\" with %lld rows dropped, on machine cpu \"%s\" with %lld",
-               weft_result_string(result), (long long)dropped, weft_result_string(expected_result),
-               (long long)expected_dropped);
+               "weft_ep_check gave \"%s\" with %d rows dropped, on machine cpu \"%s\" with %d",
+               weft_result_string(result), dropped, weft_result_string(expected_result),
+               expected_dropped);
     return 0;
 }
 

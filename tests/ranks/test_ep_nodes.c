@@ -31,8 +31,14 @@ static void run_shape(struct shape shape, enum ranks_mode mode, add_function add
                  getenv("WEFT_NET"));
 }
 
-/* All shapes with the default engine, every second one with each other engine that there is; as
- * threads and as processes in turn. */
+/* Which shapes an engine gets: all with the default, fewer with the others, fewest on GPUs, where
+ * each takes seconds. */
+static int step_of(int engine)
+{
+    return engine == 0 ? 1 : tests_on_cuda() ? NUM_SHAPES : 2;
+}
+
+/* With every engine that there is, as threads and as processes in turn. */
 static void run_shapes(int first, int step, add_function add)
 {
     static const char *const engines[] = {"tcp", "shm", "ucx"};
@@ -40,7 +46,7 @@ static void run_shapes(int first, int step, add_function add)
         if (!tests_network_is_there(engines[engine]))
             continue;
         setenv("WEFT_NET", engines[engine], 1);
-        for (int i = first; i < NUM_SHAPES; i += step * (engine == 0 ? 1 : 2) * ep_grid_size(1, 3))
+        for (int i = first; i < NUM_SHAPES; i += step * step_of(engine) * ep_grid_size(1, 3))
             run_shape(shapes[i], (i + engine) % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES, add);
         unsetenv("WEFT_NET");
     }

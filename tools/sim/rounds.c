@@ -168,13 +168,13 @@ void party_clear_rows(const struct party *party, const struct rows *rows)
     party_clear(rows->src_token, capacity * sizeof(int32_t));
 }
 
-static int32_t plane_elements(const struct shape *shape)
+static int64_t plane_elements(const struct shape *shape)
 {
     return SCENARIO_ROW_ELEMENTS / shape->num_planes;
 }
 
 /* The first element of a row of a plane: the planes follow each other. */
-static float *received_element(const struct shape *shape, const struct rows *rows, int32_t plane,
+static float *received_element(const struct shape *shape, const struct rows *rows, int64_t plane,
                                int32_t row)
 {
     return rows->x + (plane * shape->capacity + row) * plane_elements(shape);
@@ -231,7 +231,7 @@ static void check_row(struct party *party, const struct rows *rows, int32_t row,
 {
     const struct shape *shape = party->shape;
     for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS && shape->num_planes > 0; i++) {
-        const int32_t plane = i / plane_elements(shape), at = i % plane_elements(shape);
+        const int64_t plane = i / plane_elements(shape), at = i % plane_elements(shape);
         party_expect(party, "row element", row * SCENARIO_ROW_ELEMENTS + i,
                      received_element(shape, rows, plane, row)[at],
                      shape_element(round, repeat, token.source, token.index, i));
