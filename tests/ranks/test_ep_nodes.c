@@ -390,7 +390,8 @@ static int try_wires(struct ranks_context *context)
     config.combine_wire = WEFT_FP64;
     RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep),
                      WEFT_ERROR_INVALID_ARGUMENT,
-                     "combine_wire is WEFT_FP64 (5), allowed are 0 and WEFT_FP32 (4)");
+                     "combine_wire is WEFT_FP64 (6), allowed are WEFT_DTYPE_NONE (0) and "
+                     "WEFT_FP32 (5)");
     config.combine_wire = context->rank == 1 ? WEFT_FP32 : 0;
     RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,
                      "ranks disagree on combine_wire: ");
