@@ -39,11 +39,21 @@ struct weft__group {
 void weft__group_send(struct weft__client *client, enum weft__frame_type type, const void *body,
                       size_t body_bytes);
 
+/* To all members that are there. */
+void weft__group_broadcast(struct weft__group *group, struct weft__message *message);
+/* Without memory nobody can be told anything: then the members see their connections end. */
+void weft__group_disconnect_all(struct weft__group *group);
+
 struct weft__failure_notice weft__group_failure(weft_result result, int32_t rank,
                                                 const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Tells all members. */
 void weft__group_fail(struct weft__group *group, const struct weft__failure_notice *notice);
+
+/* group_meeting.c: a member of one group will not come to another one. WEFT__WIRE_GARBAGE if the
+ * frame makes no sense. */
+enum weft__wire_result weft__group_miss(struct weft__group **groups,
+                                        const struct weft__frame *frame);
 
 /* group_heartbeat.c */
 void weft__group_start_heartbeats(struct weft__group *group);
