@@ -341,7 +341,7 @@ typedef struct weft_net_info {
     uint64_t sent_bytes;
     uint64_t sent_header_bytes; /* of sent_bytes, the messages' headers */
     uint64_t sent_messages;     /* puts and signals; several may share a message and its header */
-    char engine[16];            /* "tcp", "ucx", "shm"; "" if there is none */
+    char engine[16];            /* "tcp", "ucx"; "" if there is none */
     char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
     char reason[256];    /* why this engine, or why none */
     char gpu_memory[160]; /* on machine cuda: how memory of the GPU crosses, and why so */

@@ -70,25 +70,6 @@ weft_result weft__fd_socket_open(uint64_t socket_id[2], int *socket_fd)
 }
 
 /* That its queue is full is no reason to wait: then it is readable. */
-void weft__fd_socket_wake(int socket_fd, const uint64_t socket_id[2])
-{
-    const char wake = 0;
-    struct sockaddr_un address;
-    socklen_t address_bytes = socket_address(socket_id, &address);
-    (void)!sendto(socket_fd, &wake, sizeof(wake), MSG_NOSIGNAL | MSG_DONTWAIT,
-                  (const struct sockaddr *)&address, address_bytes);
-}
-
-/* Descriptors that a stranger attached are closed by the system, as there is no room for them. */
-int weft__fd_socket_drain(int socket_fd)
-{
-    char wake;
-    int num_wakes = 0;
-    while (recv(socket_fd, &wake, sizeof(wake), MSG_DONTWAIT) >= 0)
-        num_wakes++;
-    return num_wakes > 0;
-}
-
 static int is_neighbour(const struct weft__fd_exchange *exchange, int32_t rank)
 {
     return rank != exchange->rank &&

@@ -9,10 +9,6 @@
 
 /* A socket under a random name, which goes into socket_id for the others to find it. */
 weft_result weft__fd_socket_open(uint64_t socket_id[2], int *socket_fd);
-/* Makes the other's socket readable, if it is still there. What is readable is to be thrown away by
- * weft__fd_socket_drain, which tells whether there was anything. Not during an exchange. */
-void weft__fd_socket_wake(int socket_fd, const uint64_t socket_id[2]);
-int weft__fd_socket_drain(int socket_fd);
 
 struct weft__fd_exchange {
     int socket_fd;

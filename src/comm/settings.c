@@ -38,9 +38,8 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                                  "how heaps of GPUs are shared: auto, or ipc for CUDA IPC even "
                                  "where file descriptors would do"},
     [WEFT__SETTING_NET] = {"WEFT_NET", "auto",
-                           "engine of the network between nodes: tcp, ucx, shm (ranks of one "
-                           "host), or auto, which is ucx where all hosts have RDMA, else tcp; the "
-                           "same on all ranks"},
+                           "engine of the network between nodes: tcp, ucx, or auto, which is ucx "
+                           "where all hosts have RDMA, else tcp; the same on all ranks"},
     [WEFT__SETTING_NET_DEVICES] = {"WEFT_NET_DEVICES", NULL,
                                    "devices that the network uses: eth0, or for engine ucx as UCX "
                                    "names them, mlx5_0:1; without it the interface towards the "

@@ -104,8 +104,7 @@ struct weft__net_engine {
     void (*close)(void *state, int64_t deadline_ns);
 };
 
-extern const struct weft__net_engine weft__net_tcp, weft__net_ucx, weft__net_shm,
-    weft__net_fake_engine;
+extern const struct weft__net_engine weft__net_tcp, weft__net_ucx, weft__net_fake_engine;
 
 /* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
 void weft__net_done(struct weft__net_operation *operation, weft_result result);

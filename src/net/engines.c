@@ -8,8 +8,7 @@
 #include "net/devices.h"
 #include "net/net_internal.h"
 
-static const struct weft__net_engine *const engines[] = {&weft__net_tcp, &weft__net_ucx,
-                                                         &weft__net_shm};
+static const struct weft__net_engine *const engines[] = {&weft__net_tcp, &weft__net_ucx};
 enum { NUM_ENGINES = sizeof(engines) / sizeof(engines[0]) };
 
 /* That there is a fake, only its users know: those that have a world for it. */
@@ -26,7 +25,7 @@ static weft_result choose_named(const char *name, const struct weft__net_fake *w
             return (*engine)->probe();
         }
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "the network engine is \"%.32s\"; it must be auto, tcp, ucx or shm", name);
+                       "the network engine is \"%.32s\"; it must be auto, tcp or ucx", name);
 }
 
 /* UCX where there is RDMA: over TCP it ends processes whose peers die (docs/network.md). */

@@ -65,8 +65,7 @@ enum weft__net_gpudirect {
 };
 
 struct weft__net_config {
-    const char
-        *engine; /* "tcp", "ucx", "shm", with a world "fake"; "auto" or NULL: as fits the host */
+    const char *engine; /* "tcp", "ucx", with a world "fake"; "auto" or NULL: as fits the host */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;
@@ -133,7 +132,7 @@ int weft__net_is_automatic(const struct weft__net_config *config);
 /* The engine that such a config gets here, and why this one. */
 weft_result weft__net_choice(const struct weft__net_config *config, const char **chosen,
                              char *reason, size_t reason_bytes);
-/* Whether an engine ("tcp", "ucx", "shm") can be had here; if not, why. */
+/* Whether an engine ("tcp", "ucx") can be had here; if not, why. */
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 
 /* Before connect: memory that peers may write, and puts read, and that grows up to max_bytes:

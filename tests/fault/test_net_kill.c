@@ -128,7 +128,6 @@ TEST(stopped)
     if (!tests_network_is_there("tcp"))
         skip();
     run((struct plan){.engine = "tcp", .num_nodes = 4, .victim = 0, .signal = SIGSTOP});
-    run((struct plan){.engine = "shm", .num_nodes = 4, .victim = 2, .signal = SIGSTOP});
     if (tests_network_is_there("ucx"))
         run((struct plan){.engine = "ucx", .num_nodes = 2, .victim = 1, .signal = SIGSTOP});
 }

@@ -26,13 +26,12 @@ int32_t tests_num_devices(void);
  * process takes a second or two. */
 int tests_rounds(int on_cpu, int on_cuda);
 
-/* Whether communicators of several nodes can have a network with this engine ("auto", "tcp", "ucx", "shm"); if not, says
- * why. */
+/* Whether communicators of several nodes can have a network with this engine ("auto", "tcp", "ucx"); if not,
+ * says why. */
 int tests_network_is_there(const char *engine);
 /* Before the body of a test that is run over each engine between processes, whose name is *state. */
 #define TEST_OVER_ENGINES(test)                                                                    \
-    TEST_AS(test, TEST_OVER_ENGINE(test, "tcp"), TEST_OVER_ENGINE(test, "shm"),                    \
-            TEST_OVER_ENGINE(test, "ucx"))
+    TEST_AS(test, TEST_OVER_ENGINE(test, "tcp"), TEST_OVER_ENGINE(test, "ucx"))
 #define TEST_OVER_ENGINE(test, engine)                                                             \
     {                                                                                              \
         .name = #test "_over_" engine, .test_func = test, .initial_state = engine                  \

@@ -52,11 +52,6 @@ static int see_networks(struct ranks_context *context, const char *engine, const
     return 0;
 }
 
-static int see_shm(struct ranks_context *context)
-{
-    return see_networks(context, "shm", "shared memory");
-}
-
 /* Of one host: it listens on loopback alone. */
 static int see_tcp(struct ranks_context *context)
 {
@@ -79,11 +74,6 @@ static void run_with(const char *engine, rank_function function)
     unsetenv("WEFT_NET");
 }
 
-TEST(communicators_of_several_nodes_have_one_over_shm)
-{
-    run_with("shm", see_shm);
-}
-
 TEST(communicators_of_several_nodes_have_one_over_tcp)
 {
     run_with("tcp", see_tcp);
@@ -99,11 +89,11 @@ static int disagree(struct ranks_context *context)
     weft_comm *comm;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = 2;
-    setenv("WEFT_NET", context->rank == 3 ? "ucx" : "shm", 1);
+    setenv("WEFT_NET", context->rank == 3 ? "ucx" : "tcp", 1);
     RANK_CHECK_ERROR(
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
         WEFT_ERROR_MISMATCH,
-        "the network engine is shm on rank 0 and ucx on rank 3; WEFT_NET chooses it");
+        "the network engine is tcp on rank 0 and ucx on rank 3; WEFT_NET chooses it");
     return 0;
 }
 
@@ -198,13 +188,13 @@ static int ask_wrongly(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_net_query(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT, "info");
     setenv("WEFT_NET", "pigeons", 1);
     RANK_CHECK_ERROR(context, weft_net_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT,
-                     "\"pigeons\"; it must be auto, tcp, ucx or shm");
+                     "\"pigeons\"; it must be auto, tcp or ucx");
     return 0;
 }
 
 TEST(what_cannot_be_had_is_an_error)
 {
-    if (!tests_network_is_there("shm"))
+    if (!tests_network_is_there("tcp"))
         skip();
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, demand_what_there_is_not, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 1, ask_wrongly, NULL), 0);

@@ -440,9 +440,9 @@ static int is_seen(enum who_reads reader)
 
 static void run_on_all_shapes(rank_function function, enum who_reads reader)
 {
-    static const struct shape shapes[] = {
-        {4, 1, NULL},  {1, 1, NULL},  {2, 2, "tcp"}, {4, 2, "tcp"}, {3, 3, "tcp"}, {2, 2, "shm"},
-        {2, 2, "ucx"}, {4, 2, "shm"}, {4, 2, "ucx"}, {3, 3, "shm"}, {3, 3, "ucx"}};
+    static const struct shape shapes[] = {{4, 1, NULL},  {1, 1, NULL},  {2, 2, "tcp"},
+                                          {4, 2, "tcp"}, {3, 3, "tcp"}, {2, 2, "ucx"},
+                                          {4, 2, "ucx"}, {3, 3, "ucx"}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct shape shape = shapes[i];
         if (shape.engine != NULL && (!is_seen(reader) || !tests_network_is_there(shape.engine)))

@@ -452,11 +452,6 @@ TEST(tcp_keeps_the_contract)
     run_engine("tcp");
 }
 
-TEST(shm_keeps_the_contract)
-{
-    run_engine("shm");
-}
-
 TEST(ucx_keeps_the_contract)
 {
     if (!net_engine_is_there("ucx"))

@@ -255,5 +255,4 @@ static void run_end(const char *engine, enum end end, enum traffic amount)
 
 TESTS_OF(fake)
 TESTS_OF(tcp)
-TESTS_OF(shm)
 TESTS_OF(ucx)

@@ -237,5 +237,4 @@ static void run_engine(const char *engine, enum net_verdict (*step)(struct net_p
 
 TESTS_OF(fake)
 TESTS_OF(tcp)
-TESTS_OF(shm)
 TESTS_OF(ucx)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nothing that arrives is trusted: messages, addresses and rings filled at random. Memory beside what is
+/* Nothing that arrives is trusted: messages and addresses filled at random. Memory beside what is
  * registered must stay as it is (with sanitizers also memory beside the arrays), and who sent what is wrong
  * must be named. */
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "harness/cmocka.h"
 #include "net/engine.h"
 #include "net/ledger.h"
-#include "net/shm_ring.h"
 #include "net_post.h"
 #include "net_world.h"
 
@@ -336,49 +335,6 @@ TEST(random_cards_are_refused_or_harm_nobody)
     }
     assert_in_range(num_refused, NUM_CARDS / 4, NUM_CARDS - 1);
     close_target(&target);
-}
-
-TEST(a_spoiled_ring_never_leads_outside)
-{
-    enum { NUM_RINGS = 3000 };
-    struct weft__ring *ring = aligned_alloc(WEFT__RING_LINE_BYTES, sizeof(*ring));
-    assert_non_null(ring);
-    uint64_t random = 11;
-    int num_broken = 0;
-    for (int attempt = 0; attempt < NUM_RINGS; attempt++) {
-        uint64_t own = net_draw(&random, 1 << 20) * 8, put = own;
-        const struct weft__record *record;
-        size_t payload_bytes;
-        memset(ring, 0, sizeof(*ring));
-        atomic_store(&ring->published, own);
-        atomic_store(&ring->taken, own);
-        static const unsigned char payload[WEFT__RING_MAX_PAYLOAD_BYTES];
-        struct weft__net_header header = good_put(1, 0);
-        for (int index = 0; index < 3; index++) {
-            header.num_bytes = net_draw(&random, sizeof(payload));
-            assert_true(weft__ring_put(ring, &put, &header, payload));
-        }
-        for (int spoiled = 0; spoiled < 4; spoiled++) {
-            uint64_t at = (own + net_draw(&random, put - own)) / 8 * 8 % WEFT__RING_BYTES;
-            uint64_t word = net_draw(&random, 2) ? net_draw(&random, 1 << 20) : UINT64_MAX;
-            memcpy(ring->records + (spoiled == 0 ? own % WEFT__RING_BYTES : at), &word,
-                   sizeof(word));
-        }
-        if (net_draw(&random, 3) == 0)
-            atomic_store(&ring->published, own + net_draw(&random, UINT32_MAX));
-        enum weft__ring_result result;
-        while ((result = weft__ring_next(ring, &own, &record, &payload_bytes)) ==
-               WEFT__RING_RECORD) {
-            const unsigned char *begin = (const unsigned char *)record;
-            assert_true(begin >= ring->records);
-            assert_true(begin + sizeof(*record) + payload_bytes <=
-                        ring->records + WEFT__RING_BYTES);
-            weft__ring_take(ring, &own, payload_bytes);
-        }
-        num_broken += result == WEFT__RING_BROKEN;
-    }
-    assert_true(num_broken > 100);
-    free(ring);
 }
 
 TEST(the_ledger_agrees_with_a_table)

@@ -144,7 +144,7 @@ static int number_anew(struct ranks_context *context)
 
 TEST(numbers_are_free_on_all_ranks)
 {
-    setenv("WEFT_NET", "shm", 1);
+    setenv("WEFT_NET", "tcp", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, number_anew, NULL), 0);
     unsetenv("WEFT_NET");
 }
@@ -289,7 +289,7 @@ TEST(what_is_unregistered_is_refused)
 /* An engine without writes, and memory that is there already. */
 TEST(what_cannot_be_registered_is_an_error)
 {
-    const struct weft__net_config config = {.engine = "shm", .num_ranks = 1};
+    const struct weft__net_config config = {.engine = "tcp", .num_ranks = 1};
     uint64_t memory[2];
     struct weft__net *net;
     assert_int_equal(weft__net_open(&config, &net), WEFT_OK);

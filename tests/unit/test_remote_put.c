@@ -217,7 +217,8 @@ static int put_to_neighbour(struct ranks_context *context)
     return 0;
 }
 
-/* Where the target has addresses, but no memory yet. */
+/* Where the target has addresses, but no memory yet. It ends the connection, which rank 0 may tell
+ * all before it says why; test_net_garbage has its words. */
 static int put_beyond_the_memory(struct ranks_context *context)
 {
     weft_comm *comm;
@@ -232,7 +233,7 @@ static int put_beyond_the_memory(struct ranks_context *context)
     args.wrong.source = args.wrong.word = args.area_offset;
     args.wrong.target = heap.committed_bytes;
     RANK_CHECK_ERROR(context, launch(comm, put_wrongly, &args), WEFT_ERROR_RANK_FAILED,
-                     "rank 0 sent a message that makes no sense: its place is outside");
+                     "network of rank ");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
 }
@@ -269,7 +270,7 @@ TEST_OVER_ENGINES(rows_arrive)
 
 TEST(puts_that_are_wrong_fail_the_communicator)
 {
-    setenv("WEFT_NET", "shm", 1);
+    setenv("WEFT_NET", "tcp", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_to_neighbour, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_beyond_the_memory, NULL), 0);
     unsetenv("WEFT_NET");
@@ -277,7 +278,7 @@ TEST(puts_that_are_wrong_fail_the_communicator)
 
 TEST(a_wait_ends_with_the_failure_of_the_communicator)
 {
-    setenv("WEFT_NET", "shm", 1);
+    setenv("WEFT_NET", "tcp", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, await_what_is_done, NULL), 0);
     unsetenv("WEFT_NET");
 }
