@@ -102,7 +102,7 @@ static weft_result override_point(struct weft__meeting_point *point)
 {
     const char *address = weft__setting_text(WEFT__SETTING_ADDR);
     int64_t port = point->port;
-    weft_result result = weft__setting_number(WEFT__SETTING_PORT, 1, UINT16_MAX, &port);
+    weft_result result = weft__setting_number(WEFT__SETTING_PORT, &port);
     point->port = (uint16_t)port;
     if (result == WEFT_OK && address != NULL)
         result = weft__meeting_point_set_address(point, weft__settings[WEFT__SETTING_ADDR].name,

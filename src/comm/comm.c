@@ -30,12 +30,25 @@ struct origin {
 
 /* ---------------------------------------------------------------- configuration */
 
+/* Also of what this communicator will not ask for. */
+static weft_result check_settings(void)
+{
+    const char *secret = weft__setting_text(WEFT__SETTING_SECRET);
+    uint8_t bytes[WEFT__NONCE_BYTES];
+    WEFT__TRY(weft__settings_check());
+    return secret == NULL
+               ? WEFT_OK
+               : weft__secret_from_hex(bytes, weft__settings[WEFT__SETTING_SECRET].name, secret);
+}
+
 static weft_result read_config(const weft_comm_config *config, struct origin *origin)
 {
     int64_t timeout_ms = 0;
     weft__log_configure();
     origin->config = *config;
-    weft_result result = weft__setting_number(WEFT__SETTING_TIMEOUT_MS, 1, UINT32_MAX, &timeout_ms);
+    weft_result result = check_settings();
+    if (result == WEFT_OK)
+        result = weft__setting_number(WEFT__SETTING_TIMEOUT_MS, &timeout_ms);
     if (result == WEFT_OK && origin->config.timeout_ms == 0)
         origin->config.timeout_ms = (uint32_t)timeout_ms;
     const uint64_t max_bytes = origin->config.heap_max_bytes;
@@ -62,10 +75,7 @@ static weft_result read_num_nodes(struct origin *origin)
         num_nodes = origin->config.num_nodes;
     } else if (origin->parent == NULL) {
         name = weft__settings[WEFT__SETTING_NODES].name;
-        weft_result result =
-            weft__setting_number(WEFT__SETTING_NODES, 1, WEFT__MAX_RANKS, &num_nodes);
-        if (result != WEFT_OK)
-            return result;
+        WEFT__TRY(weft__setting_number(WEFT__SETTING_NODES, &num_nodes));
     }
     if (num_nodes < 0 || (num_nodes > 0 && origin->num_ranks % num_nodes != 0))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
@@ -112,14 +122,13 @@ static weft_result init_topology(weft_comm *comm, const struct origin *origin)
 
 static weft_result read_heartbeat(uint32_t *limit_ms)
 {
-    const int64_t most_ms = 86400000;
+    const struct weft__setting_info *info = &weft__settings[WEFT__SETTING_HEARTBEAT_MS];
     int64_t limit = 0;
-    weft_result result = weft__setting_number(WEFT__SETTING_HEARTBEAT_MS, 0, most_ms, &limit);
+    weft_result result = weft__setting_number(WEFT__SETTING_HEARTBEAT_MS, &limit);
     if (result == WEFT_OK && limit != 0 && limit < WEFT__HEARTBEAT_MIN_LIMIT_MS)
         result = weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                             "%s is %" PRId64 "; it must be 0, or %d..%" PRId64,
-                             weft__settings[WEFT__SETTING_HEARTBEAT_MS].name, limit,
-                             WEFT__HEARTBEAT_MIN_LIMIT_MS, most_ms);
+                             "%s is %" PRId64 "; it must be 0, or %d..%" PRId64, info->name, limit,
+                             WEFT__HEARTBEAT_MIN_LIMIT_MS, info->max);
     *limit_ms = (uint32_t)limit;
     return result;
 }

@@ -3,61 +3,87 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/error.h"
+#include "comm/wire.h"
+
+#define WORDS(...)                                                                                 \
+    .words = (const char *const[])                                                                 \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+#define NUMBER(least, most) .min = (least), .max = (most)
+#define TEXT                .words = NULL /* checked where it is used */
 
 const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_ADDR] = {"WEFT_ADDR", NULL,
                             "address the rendezvous listens on and the ranks connect to; without "
-                            "it 127.0.0.1, or what the launcher says"},
+                            "it 127.0.0.1, or what the launcher says",
+                            TEXT},
     [WEFT__SETTING_PORT] = {"WEFT_PORT", NULL,
                             "port of the rendezvous when ranks start from a launcher's "
-                            "environment; without it one derived from the job"},
+                            "environment; without it one derived from the job",
+                            NUMBER(1, UINT16_MAX)},
     [WEFT__SETTING_SECRET] = {"WEFT_SECRET", NULL,
                               "32 hexadecimal digits, random and the same on all hosts of a job: "
-                              "tells its ranks from strangers where no unique id does"},
+                              "tells its ranks from strangers where no unique id does",
+                              TEXT},
     [WEFT__SETTING_TIMEOUT_MS] = {"WEFT_TIMEOUT_MS", "30000",
-                                  "deadline of every wait for another rank, in milliseconds"},
+                                  "deadline of every wait for another rank, in milliseconds",
+                                  NUMBER(1, UINT32_MAX)},
     [WEFT__SETTING_HEARTBEAT_MS] = {"WEFT_HEARTBEAT_MS", "10000",
                                     "how long a rank, or the rendezvous, may show no sign of life "
                                     "before it counts as failed, in milliseconds, at least 100; 0: "
-                                    "for ever, as for debuggers"},
+                                    "for ever, as for debuggers",
+                                    NUMBER(0, 86400000)},
     [WEFT__SETTING_LOG] = {"WEFT_LOG", "warn",
-                           "what is written to standard error: error, warn, info or debug"},
+                           "what is written to standard error: error, warn, info or debug", TEXT},
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
                              "number of virtual nodes of consecutive ranks; must divide the number "
-                             "of ranks; without it a node per host"},
+                             "of ranks; without it a node per host",
+                             NUMBER(1, WEFT__MAX_RANKS)},
     [WEFT__SETTING_MACHINE] = {"WEFT_MACHINE", "auto",
                                "machine of communicators whose config leaves it to the library: "
-                               "cpu, cuda, or auto, which is cuda where it can be used"},
+                               "cpu, cuda, or auto, which is cuda where it can be used",
+                               WORDS("auto", "cpu", "cuda")},
     [WEFT__SETTING_CUDA_DEVICE] = {"WEFT_CUDA_DEVICE", NULL,
                                    "number of the CUDA device that this process uses; without it "
-                                   "that of its current context, or one by its place on the host"},
+                                   "that of its current context, or one by its place on the host",
+                                   NUMBER(0, INT32_MAX)},
     [WEFT__SETTING_CUDA_HEAP] = {"WEFT_CUDA_HEAP", "auto",
                                  "how heaps of GPUs are shared: auto, or ipc for CUDA IPC even "
-                                 "where file descriptors would do"},
+                                 "where file descriptors would do",
+                                 WORDS("auto", "ipc")},
     [WEFT__SETTING_NET] = {"WEFT_NET", "auto",
                            "engine of the network between nodes: tcp, ucx, or auto, which is ucx "
-                           "where all hosts have RDMA, else tcp; the same on all ranks"},
+                           "where all hosts have RDMA, else tcp; the same on all ranks",
+                           WORDS("auto", "tcp", "ucx")},
     [WEFT__SETTING_NET_DEVICES] = {"WEFT_NET_DEVICES", NULL,
                                    "devices that the network uses: eth0, or for engine ucx as UCX "
                                    "names them, mlx5_0:1; without it the interface towards the "
                                    "rendezvous, loopback if all ranks are on one host, and the "
-                                   "ports for RDMA"},
+                                   "ports for RDMA",
+                                   TEXT},
     [WEFT__SETTING_NET_TRANSPORT] = {"WEFT_NET_TRANSPORT", "any",
-                                     "any, or rdma: then whatever has no RDMA is an error"},
+                                     "any, or rdma: then whatever has no RDMA is an error",
+                                     WORDS("any", "rdma")},
     [WEFT__SETTING_NET_GPUDIRECT] =
         {"WEFT_NET_GPUDIRECT", "auto",
          "whether the network reads and writes what is staged in memory "
          "of GPUs itself: off, on if it can, or auto, which is on where "
-         "all ranks of other nodes are reached by RDMA"},
+         "all ranks of other nodes are reached by RDMA",
+         WORDS("auto", "on", "off")},
     [WEFT__SETTING_TUNING] = {"WEFT_TUNING", NULL,
                               "file of weft tune that chooses the algorithms of collectives; only "
-                              "rank 0's counts"},
-    [WEFT__SETTING_ID] = {"WEFT_ID", NULL, "the unique id in hexadecimal; set by weft run"},
-    [WEFT__SETTING_RANK] = {"WEFT_RANK", NULL, "this process's rank; set by weft run"},
-    [WEFT__SETTING_WORLD_SIZE] = {"WEFT_WORLD_SIZE", NULL, "number of ranks; set by weft run"},
+                              "rank 0's counts",
+                              TEXT},
+    [WEFT__SETTING_ID] = {"WEFT_ID", NULL, "the unique id in hexadecimal; set by weft run", TEXT},
+    [WEFT__SETTING_RANK] = {"WEFT_RANK", NULL, "this process's rank; set by weft run", TEXT},
+    [WEFT__SETTING_WORLD_SIZE] = {"WEFT_WORLD_SIZE", NULL, "number of ranks; set by weft run",
+                                  TEXT},
 };
 
 const char *weft__setting_text(enum weft__setting setting)
@@ -80,12 +106,50 @@ static weft_result parse_number(const char *name, const char *text, int64_t min,
     return WEFT_OK;
 }
 
-weft_result weft__setting_number(enum weft__setting setting, int64_t min, int64_t max,
-                                 int64_t *value)
+weft_result weft__setting_number(enum weft__setting setting, int64_t *value)
 {
+    const struct weft__setting_info *info = &weft__settings[setting];
     const char *text = weft__setting_text(setting);
-    return text == NULL ? WEFT_OK
-                        : parse_number(weft__settings[setting].name, text, min, max, value);
+    return text == NULL ? WEFT_OK : parse_number(info->name, text, info->min, info->max, value);
+}
+
+/* "auto, cpu or cuda" */
+static void list_words(const char *const *words, char *list, size_t list_bytes)
+{
+    size_t length = 0;
+    for (int i = 0; words[i] != NULL && length < list_bytes; i++) {
+        const char *before = i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ";
+        length += (size_t)snprintf(list + length, list_bytes - length, "%s%s", before, words[i]);
+    }
+}
+
+weft_result weft__setting_word(enum weft__setting setting, int *index)
+{
+    const struct weft__setting_info *info = &weft__settings[setting];
+    const char *text = weft__setting_text(setting);
+    char list[128];
+    for (int i = 0; info->words[i] != NULL; i++)
+        if (strcmp(text, info->words[i]) == 0) {
+            *index = i;
+            return WEFT_OK;
+        }
+    list_words(info->words, list, sizeof(list));
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is \"%.64s\"; it must be %s", info->name,
+                       text, list);
+}
+
+weft_result weft__settings_check(void)
+{
+    for (int i = 0; i < WEFT__NUM_SETTINGS; i++) {
+        const enum weft__setting setting = (enum weft__setting)i;
+        int64_t number;
+        int word;
+        if (weft__settings[i].words != NULL)
+            WEFT__TRY(weft__setting_word(setting, &word));
+        else if (weft__settings[i].max > 0)
+            WEFT__TRY(weft__setting_number(setting, &number));
+    }
+    return WEFT_OK;
 }
 
 weft_result weft__environment_number(const char *name, int64_t min, int64_t max, int64_t *value)

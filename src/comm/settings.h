@@ -33,6 +33,10 @@ struct weft__setting_info {
     const char *name;
     const char *default_value; /* NULL: none */
     const char *help;
+    /* What alone is allowed, then NULL, in the order of the enumeration that it stands for, if
+     * there is one; NULL: not only certain words. */
+    const char *const *words;
+    int64_t min, max; /* of a number; 0, 0: it is none */
 };
 
 extern const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS];
@@ -41,12 +45,18 @@ extern const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS];
  * set. */
 const char *weft__setting_text(enum weft__setting setting);
 
-/* The value as a number of min..max; leaves `*value` alone if there is none. INVALID_ARGUMENT names
- * variable and value. */
-weft_result weft__setting_number(enum weft__setting setting, int64_t min, int64_t max,
-                                 int64_t *value);
+/* The value as a number; leaves `*value` alone if there is none. INVALID_ARGUMENT names variable,
+ * value and what is allowed. */
+weft_result weft__setting_number(enum weft__setting setting, int64_t *value);
 
-/* A variable of somebody else's (a launcher's), read the same way. */
+/* The place of the value among the setting's words, or INVALID_ARGUMENT likewise. */
+weft_result weft__setting_word(enum weft__setting setting, int *index);
+
+/* Every setting that is a number or a word has a value that is allowed, whether it counts for what
+ * is made or not: else a slip of the pen is found only where the setting matters. */
+weft_result weft__settings_check(void);
+
+/* Any variable (a launcher's) as a number of min..max, read the same way. */
 weft_result weft__environment_number(const char *name, int64_t min, int64_t max, int64_t *value);
 
 #endif

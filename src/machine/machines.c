@@ -2,7 +2,6 @@
 /* Which machine a communicator runs on. */
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/log.h"
 #include "comm/settings.h"
@@ -56,16 +55,9 @@ weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes)
 
 static weft_result read_setting(weft_machine *wanted)
 {
-    const char *text = weft__setting_text(WEFT__SETTING_MACHINE);
-    if (strcmp(text, "auto") == 0)
-        *wanted = WEFT_MACHINE_AUTO;
-    else if (strcmp(text, "cpu") == 0)
-        *wanted = WEFT_MACHINE_CPU;
-    else if (strcmp(text, "cuda") == 0)
-        *wanted = WEFT_MACHINE_CUDA;
-    else
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "WEFT_MACHINE is \"%.64s\"; it must be auto, cpu or cuda", text);
+    int index = 0;
+    WEFT__TRY(weft__setting_word(WEFT__SETTING_MACHINE, &index));
+    *wanted = (weft_machine)index;
     return WEFT_OK;
 }
 

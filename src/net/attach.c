@@ -34,7 +34,7 @@ static weft_result read_silence(uint32_t *silence_ms)
 {
     enum { LEAST_MS = 4000 };
     int64_t heartbeat_ms = 0;
-    WEFT__TRY(weft__setting_number(WEFT__SETTING_HEARTBEAT_MS, 0, UINT32_MAX, &heartbeat_ms));
+    WEFT__TRY(weft__setting_number(WEFT__SETTING_HEARTBEAT_MS, &heartbeat_ms));
     *silence_ms = heartbeat_ms != 0 && heartbeat_ms < LEAST_MS ? LEAST_MS : (uint32_t)heartbeat_ms;
     return WEFT_OK;
 }

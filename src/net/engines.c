@@ -78,30 +78,13 @@ weft_result weft__net_choice(const struct weft__net_config *config, const char *
     return result;
 }
 
-/* The place of the setting's value among the choices, "any or rdma", into *choice. */
-static weft_result read_choice(enum weft__setting setting, const char *const *choices,
-                               int num_choices, const char *allowed, int *choice)
-{
-    const char *text = weft__setting_text(setting);
-    for (*choice = 0; *choice < num_choices; ++*choice)
-        if (strcmp(text, choices[*choice]) == 0)
-            return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is \"%.32s\"; it must be %s",
-                       weft__settings[setting].name, text, allowed);
-}
-
 weft_result weft__net_read_settings(struct weft__net_config *config)
 {
-    static const char *const transports[] = {
-        [WEFT__NET_ANY_TRANSPORT] = "any", [WEFT__NET_RDMA] = "rdma"};
-    static const char *const gpudirects[] = {[WEFT__NET_GPUDIRECT_AUTO] = "auto",
-                                             [WEFT__NET_GPUDIRECT_ON] = "on",
-                                             [WEFT__NET_GPUDIRECT_OFF] = "off"};
-    int demand, gpudirect;
-    WEFT__TRY(read_choice(WEFT__SETTING_NET_TRANSPORT, transports, 2, "any or rdma", &demand));
-    WEFT__TRY(
-        read_choice(WEFT__SETTING_NET_GPUDIRECT, gpudirects, 3, "auto, on or off", &gpudirect));
-    config->engine = weft__setting_text(WEFT__SETTING_NET);
+    int engine, demand, gpudirect;
+    WEFT__TRY(weft__setting_word(WEFT__SETTING_NET, &engine));
+    WEFT__TRY(weft__setting_word(WEFT__SETTING_NET_TRANSPORT, &demand));
+    WEFT__TRY(weft__setting_word(WEFT__SETTING_NET_GPUDIRECT, &gpudirect));
+    config->engine = weft__settings[WEFT__SETTING_NET].words[engine];
     config->devices = weft__setting_text(WEFT__SETTING_NET_DEVICES);
     config->demand = (enum weft__net_demand)demand;
     config->gpudirect = (enum weft__net_gpudirect)gpudirect;

@@ -184,6 +184,44 @@ TEST(without_a_launcher_there_is_one_rank)
     assert_int_equal(ranks_run_with(&options, start_alone), 0);
 }
 
+/* Though one rank of machine cpu needs none of them. */
+static int set_wrongly(struct ranks_context *context)
+{
+    static const char *const wrong[][2] = {{"WEFT_CUDA_HEAP", "IPC"},
+                                           {"WEFT_CUDA_DEVICE", "first"},
+                                           {"WEFT_NET", "rdma"},
+                                           {"WEFT_NET_TRANSPORT", "roce"},
+                                           {"WEFT_NET_GPUDIRECT", "yes"},
+                                           {"WEFT_MACHINE", "gpu"},
+                                           {"WEFT_HEARTBEAT_MS", "86400001"},
+                                           {"WEFT_PORT", "65536"},
+                                           {"WEFT_NODES", "-1"},
+                                           {"WEFT_SECRET", "0123"}};
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm;
+    config.machine = WEFT_MACHINE_CPU;
+    config.num_nodes = 1;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const char *before = getenv(wrong[i][0]);
+        char saved[64];
+        snprintf(saved, sizeof(saved), "%s", before != NULL ? before : "");
+        setenv(wrong[i][0], wrong[i][1], 1);
+        RANK_CHECK_ERROR(context, weft_comm_create_from_env(&config, &comm),
+                         WEFT_ERROR_INVALID_ARGUMENT, wrong[i][0]);
+        setenv(wrong[i][0], saved, 1);
+    }
+    RANK_CHECK_OK(context, weft_comm_create_from_env(&config, &comm));
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+TEST(wrong_settings_are_named_where_they_do_not_matter_too)
+{
+    const struct ranks_options options = {
+        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1};
+    assert_int_equal(ranks_run_with(&options, set_wrongly), 0);
+}
+
 static int see_nodes(struct ranks_context *context)
 {
     weft_comm *comm;

@@ -93,24 +93,53 @@ TEST_AS(every_setting_is_documented,
 TEST_AS(numbers_are_checked, cmocka_unit_test_setup(numbers_are_checked, clear_environment))
 {
     int64_t value = 17;
-    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
+    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value), WEFT_OK);
     assert_int_equal(value, 17);
-    assert_int_equal(weft__setting_number(WEFT__SETTING_TIMEOUT_MS, 1, 99999, &value), WEFT_OK);
+    assert_int_equal(weft__setting_number(WEFT__SETTING_TIMEOUT_MS, &value), WEFT_OK);
     assert_int_equal(value, 30000);
     setenv("WEFT_NODES", "8", 1);
-    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
+    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value), WEFT_OK);
     assert_int_equal(value, 8);
     setenv("WEFT_NODES", "", 1);
-    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value), WEFT_OK);
-    const char *const bad[] = {"9", "0", "-1", "two", "2x", "0x2", " ", "99999999999999999999"};
+    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value), WEFT_OK);
+    const char *const bad[] = {"65537", "0", "-1", "two", "2x", "0x2", " ", "99999999999999999999"};
     for (size_t index = 0; index < sizeof(bad) / sizeof(bad[0]); index++) {
         setenv("WEFT_NODES", bad[index], 1);
-        assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, 1, 8, &value),
+        assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value),
                          WEFT_ERROR_INVALID_ARGUMENT);
         assert_non_null(strstr(weft__last_error(), "WEFT_NODES"));
         assert_non_null(strstr(weft__last_error(), bad[index]));
         assert_int_equal(value, 8);
     }
+}
+
+/* Of settings that are words every one is allowed, and no other. */
+TEST_AS(words_are_checked, cmocka_unit_test_setup(words_are_checked, clear_environment))
+{
+    int num_with_words = 0;
+    assert_int_equal(weft__settings_check(), WEFT_OK);
+    for (int setting = 0; setting < WEFT__NUM_SETTINGS; setting++) {
+        const struct weft__setting_info *info = &weft__settings[setting];
+        int index = -1;
+        if (info->words == NULL)
+            continue;
+        num_with_words++;
+        for (int word = 0; info->words[word] != NULL; word++) {
+            setenv(info->name, info->words[word], 1);
+            assert_int_equal(weft__setting_word((enum weft__setting)setting, &index), WEFT_OK);
+            assert_int_equal(index, word);
+            assert_int_equal(weft__settings_check(), WEFT_OK);
+        }
+        setenv(info->name, "pigeon", 1);
+        assert_int_equal(weft__settings_check(), WEFT_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(weft__last_error(), info->name));
+        assert_non_null(strstr(weft__last_error(), " is \"pigeon\"; it must be "));
+        unsetenv(info->name);
+    }
+    assert_int_equal(num_with_words, 5);
+    setenv("WEFT_CUDA_HEAP", "IPC", 1);
+    assert_int_equal(weft__settings_check(), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(weft__last_error(), "WEFT_CUDA_HEAP is \"IPC\"; it must be auto or ipc");
 }
 
 TEST_AS(ids_keep_the_meeting_point,

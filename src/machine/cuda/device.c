@@ -40,7 +40,8 @@ static weft_result choose_device(const weft_comm *comm, struct weft__cuda *cuda)
     int num_devices = 0;
     int64_t ordinal = -1;
     WEFT__CUDA_TRY(weft__cu.device_get_count(&num_devices), "cannot count the GPUs");
-    WEFT__TRY(weft__setting_number(WEFT__SETTING_CUDA_DEVICE, 0, num_devices - 1, &ordinal));
+    WEFT__TRY(weft__environment_number(weft__settings[WEFT__SETTING_CUDA_DEVICE].name, 0,
+                                       num_devices - 1, &ordinal));
     if (ordinal < 0 && weft__cu.ctx_get_current(&current) == CUDA_SUCCESS && current != NULL) {
         WEFT__CUDA_TRY(weft__cu.ctx_get_device(&cuda->device), "cannot tell the current device");
         ordinal = cuda->device;
@@ -97,22 +98,18 @@ struct device_identity {
     int32_t unused;
 };
 
-/* WEFT_CUDA_HEAP chooses for tests of what few systems need. */
-static int wants_ipc(void)
-{
-    const char *text = weft__setting_text(WEFT__SETTING_CUDA_HEAP);
-    return strcmp(text, "ipc") == 0;
-}
-
 static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
 {
+    enum { BY_IPC = 1 }; /* among the words of WEFT_CUDA_HEAP, for tests of what few systems need */
+    int wanted = 0;
+    weft_result result = weft__setting_word(WEFT__SETTING_CUDA_HEAP, &wanted);
     struct device_identity own = {.host_key = comm->identities[comm->rank].host_key};
     memcpy(own.uuid, cuda->uuid.bytes, sizeof own.uuid);
     own.can_map_by_descriptor =
-        !wants_ipc() && attribute(cuda, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+        wanted != BY_IPC &&
+        attribute(cuda, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
         attribute(cuda, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
-    weft_result result;
-    struct device_identity *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
+    struct device_identity *all = weft__comm_gather_new(comm, result, &own, sizeof own, &result);
     int32_t all_can = 1;
     for (int32_t rank = 0; all != NULL && rank < comm->num_ranks; rank++) {
         all_can &= all[rank].can_map_by_descriptor;
