@@ -15,7 +15,7 @@ build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test test-cuda soak bench bench-hosts bench-cuda install format lint sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda soak bench bench-hosts bench-cuda install format lint analyze sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -68,6 +68,11 @@ lint: ## check format, layers, the figures of documents, and clang-tidy's findin
 	bench/tables --check
 	@cmake --preset release -DWEFT_TESTS=ON $(CMAKE_FLAGS)
 	scripts/tidy build $(JOBS)
+
+analyze: ## clang's analyzer across functions, which takes many times as long as lint
+	@scripts/setup build lint
+	@cmake --preset release $(CMAKE_FLAGS)
+	scripts/tidy build $(JOBS) --deep
 
 sanitize: asan-ubsan tsan ## run the tests under ASan and UBSan, then under TSan
 

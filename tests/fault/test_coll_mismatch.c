@@ -4,9 +4,10 @@
 #include <ctype.h>
 
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "oracle/coll_call.h"
 
-enum { NUM_RANKS = 3, ODD_ONE = 1, TIMEOUT_MS = 2000, PACKET_BYTES = 4096, STAGING_BYTES = 8192 };
+enum { NUM_RANKS = 3, ODD_ONE = 1, PACKET_BYTES = 4096, STAGING_BYTES = 8192 };
 enum { SMALL = 100, LARGE = 5000 }; /* elements of 4 bytes: by packets, and not */
 
 /* What the odd rank does differently. */
@@ -99,7 +100,7 @@ static int disagree(struct ranks_context *context)
     struct coll_call call;
     struct ep_rank self;
     weft_coll *coll;
-    config.timeout_ms = TIMEOUT_MS;
+    config.timeout_ms = tests_deadline_ms(2000);
     coll_config.packet_bytes = PACKET_BYTES;
     coll_config.staging_bytes = STAGING_BYTES;
     if (ep_rank_open_with(&self, context, &config, 1 << 20))
@@ -219,7 +220,7 @@ static int call_a_barrier(struct ranks_context *context)
     struct ep_rank self;
     weft_coll *coll;
     int32_t failed_rank;
-    config.timeout_ms = TIMEOUT_MS / 2;
+    config.timeout_ms = tests_deadline_ms(1000);
     if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, 1 << 20))
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));

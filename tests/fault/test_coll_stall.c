@@ -9,7 +9,7 @@
 #include "harness/victim.h"
 #include "oracle/coll_seat.h"
 
-enum { NUM_RANKS = 4, TIMEOUT_MS = 800 };
+enum { NUM_RANKS = 4 };
 
 enum moment {
     BEFORE_OPERATION, /* the others wait for it to start */
@@ -30,7 +30,7 @@ static int seat_open(struct coll_seat *seat, struct ranks_context *context, cons
     struct coll_case spec =
         coll_case_random(plan->seed, NUM_RANKS, plan->operation, WEFT_FP32, WEFT_SUM, plan->count);
     spec.root = plan->victim; /* of a broadcast nobody else is waited for */
-    return coll_seat_open(seat, context, TIMEOUT_MS, &spec, WEFT_ALGORITHM_AUTO);
+    return coll_seat_open(seat, context, tests_deadline_ms(800), &spec, WEFT_ALGORITHM_AUTO);
 }
 
 static void pause_ms(long ms)

@@ -179,8 +179,8 @@ static void run(enum ranks_mode mode, rank_function function, int32_t aborter, u
 
 TEST(deadlines)
 {
-    run(RANKS_THREADS, miss_deadline, -1, 1000);
-    run(RANKS_PROCESSES, miss_deadline, -1, 1000);
+    run(RANKS_THREADS, miss_deadline, -1, tests_deadline_ms(1000));
+    run(RANKS_PROCESSES, miss_deadline, -1, tests_deadline_ms(1000));
 }
 
 /* By a rank that waits itself, and by the one that never came. */
@@ -203,7 +203,7 @@ TEST(over_nodes)
 {
     if (!tests_network_is_there("auto"))
         skip();
-    run_on_nodes(RANKS_PROCESSES, NUM_RANKS, miss_deadline, -1, 1000);
+    run_on_nodes(RANKS_PROCESSES, NUM_RANKS, miss_deadline, -1, tests_deadline_ms(1000));
     run_on_nodes(RANKS_THREADS, NUM_RANKS, be_aborted, 0, 60000);
     run_on_nodes(RANKS_PROCESSES, NUM_RANKS, be_aborted, MISSING, 60000);
     run_on_nodes(RANKS_THREADS, NUM_RANKS, be_left, -1, 60000);

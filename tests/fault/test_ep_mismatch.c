@@ -321,7 +321,9 @@ TEST(a_notify_among_nodes_of_one_rank)
     int32_t num_nodes = MAX_RANKS;
     if (!tests_network_is_there("auto"))
         skip();
-    setenv("WEFT_TIMEOUT_MS", "1000", 1);
+    char deadline_ms[16];
+    snprintf(deadline_ms, sizeof deadline_ms, "%u", tests_deadline_ms(1000));
+    setenv("WEFT_TIMEOUT_MS", deadline_ms, 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, notify_in_place_of_dispatch, &num_nodes),
                      0);
     unsetenv("WEFT_TIMEOUT_MS");

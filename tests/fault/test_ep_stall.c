@@ -45,7 +45,7 @@ static uint32_t timeout_ms_of(const struct plan *plan, int32_t rank)
         (plan->moment == IN_HOST_BARRIER && !is_front))
         return LONG_TIMEOUT_MS;
     /* The driver makes processes wait for each other's memory calls. */
-    return (uint32_t)tests_rounds(1000, 2000);
+    return tests_deadline_ms((uint32_t)tests_rounds(1000, 2000));
 }
 
 static void pause_ms(long ms)

@@ -113,6 +113,16 @@ int tests_rounds(int on_cpu, int on_cuda)
     return tests_on_cuda() ? on_cuda : on_cpu;
 }
 
+uint32_t tests_deadline_ms(uint32_t ms)
+{
+#ifdef __SANITIZE_THREAD__
+    enum { SLOWDOWN = 5 };
+#else
+    enum { SLOWDOWN = 1 };
+#endif
+    return ms * SLOWDOWN;
+}
+
 weft_result tests_warm_up(const weft_unique_id *id)
 {
     weft_comm *comm;

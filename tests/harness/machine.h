@@ -26,6 +26,10 @@ int32_t tests_num_devices(void);
  * process takes a second or two. */
 int tests_rounds(int on_cpu, int on_cuda);
 
+/* A deadline that a test lets pass on purpose: `ms`, or more under the thread sanitizer, where ranks
+ * that are slowed down must keep it until then, with other tests beside them. */
+uint32_t tests_deadline_ms(uint32_t ms);
+
 /* Whether communicators of several nodes can have a network with this engine ("auto", "tcp", "ucx"); if not,
  * says why. */
 int tests_network_is_there(const char *engine);

@@ -98,19 +98,22 @@ TEST(gathers_of_different_sizes)
 static int miss_ranks(struct ranks_context *context)
 {
     weft_comm *comm;
-    weft_comm_config config = config_of(300, 0);
+    weft_comm_config config = config_of(tests_deadline_ms(300), 0);
+    char message[64];
+    snprintf(message, sizeof message, "ranks 1, 4 of 5 did not come within %u ms",
+             config.timeout_ms);
     if (context->rank == 1 || context->rank == 4)
         return 0;
     RANK_CHECK_ERROR(
         context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_TIMEOUT, "ranks 1, 4 of 5 did not come within 300 ms");
+        WEFT_ERROR_TIMEOUT, message);
     return 0;
 }
 
 static int miss_the_rendezvous(struct ranks_context *context)
 {
     weft_comm *comm;
-    weft_comm_config config = config_of(200, 0);
+    weft_comm_config config = config_of(tests_deadline_ms(200), 0);
     context->id.bytes[12] ^= 1; /* a bit of the secret */
     RANK_CHECK_ERROR(context, weft_comm_create(&context->id, 0, 2, &config, &comm),
                      WEFT_ERROR_TIMEOUT, "unique id");
@@ -121,7 +124,7 @@ static int miss_the_rendezvous(struct ranks_context *context)
 static int mistake_the_secret(struct ranks_context *context)
 {
     weft_comm *comm;
-    weft_comm_config config = config_of(context->rank == 1 ? 2000 : 500, 0);
+    weft_comm_config config = config_of(tests_deadline_ms(500) * (context->rank == 1 ? 4 : 1), 0);
     if (context->rank == 1)
         context->id.bytes[12] ^= 1;
     RANK_CHECK_ERROR(
@@ -144,7 +147,7 @@ static int miss_a_gather(struct ranks_context *context)
     weft_comm *comm;
     int32_t failed_rank = -1;
     char byte = 0, all[MAX_RANKS];
-    weft_comm_config config = config_of(300, 0);
+    weft_comm_config config = config_of(tests_deadline_ms(300), 0);
     if (ranks_warm_up(context))
         return 1;
     RANK_CHECK_OK(

@@ -7,7 +7,7 @@
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 2, NUM_TOKENS = 8, NUM_TOPK = 2, COUNT = 3000, HEAP_BYTES = 32 << 10 };
-enum { TIMEOUT_MS = 300, ROW_BYTES = 64, CAPACITY = NUM_RANKS * NUM_TOKENS };
+enum { ROW_BYTES = 64, CAPACITY = NUM_RANKS * NUM_TOKENS };
 
 enum kind { COMM, CHILD, STREAM, EVENT, ARENA, COLL, CAPTURE, EP, HANDLE, MEMORY, NUM_KINDS };
 static const char *const arguments[NUM_KINDS] = {"comm", "comm",   "stream", "event",  "arena",
@@ -201,7 +201,7 @@ static int end_without_the_other(struct ranks_context *context)
     const struct ending *ending = context->argument;
     struct world world;
     enum kind order[NUM_KINDS];
-    if (ranks_warm_up(context) || open_objects(context, &world, TIMEOUT_MS) != 0)
+    if (ranks_warm_up(context) || open_objects(context, &world, tests_deadline_ms(300)) != 0)
         return 1;
     if (context->rank == 0) {
         if (queue_work(context, &world) != 0)

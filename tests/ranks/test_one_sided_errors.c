@@ -250,7 +250,7 @@ TEST(wrong_arguments_are_named)
 TEST(a_wait_in_vain_names_the_word_and_no_rank)
 {
     /* Ranks that share a GPU take turns there, also while they meet. */
-    run_on_nodes(wait_in_vain, (uint32_t)tests_rounds(300, 2000));
+    run_on_nodes(wait_in_vain, tests_deadline_ms((uint32_t)tests_rounds(300, 2000)));
 }
 
 TEST(a_rank_that_has_left_is_named)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "harness/ranks.h"
 
 enum { NUM_CALLS = 1000 };
@@ -359,7 +360,7 @@ static int error_is_told_once(struct ranks_context *context)
     struct entry entry = {&log, 7, 0};
     weft_comm *comm;
     weft_stream *stream;
-    config.timeout_ms = 1000;
+    config.timeout_ms = tests_deadline_ms(1000);
     if (ranks_warm_up(context))
         return 1;
     RANK_CHECK_OK(
