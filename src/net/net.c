@@ -160,6 +160,7 @@ static void drop_peers(struct weft__net *net)
 int weft__net_progress(struct weft__net *net)
 {
     int num_events = net->engine->progress(net->state);
+    weft__net_ring(net);
     if (net->num_unsent > 0)
         num_events += weft__net_send_unsent(net);
     if (net->num_to_be_dropped > 0) {

@@ -84,7 +84,8 @@ struct weft__net_config {
     /* Counts messages that have been taken (release), each before it is acknowledged; NULL:
      * nobody asks. */
     _Atomic uint64_t *num_taken;
-    /* Rung after each add, NULL: nobody sleeps. The bell's words are offsets in region 0. */
+    /* Rung once after the adds of a weft__net_progress, NULL: nobody sleeps. The bell's words are
+     * offsets in region 0. */
     struct weft__doorbell *bell;
     struct weft__net_fake *fake; /* the world of engine "fake" */
 };

@@ -87,6 +87,8 @@ struct weft__net {
     /* See weft__net_counts: whoever has heard of a message finds it counted. */
     _Atomic uint64_t num_put_bytes, num_header_bytes;
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
+    /* In region 0, around all words that were added to since the bell was rung; end 0: none. */
+    uint64_t added_begin, added_end;
     int32_t num_without_rdma;            /* peers */
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
     char transport[WEFT__NET_TRANSPORT_BYTES];
@@ -171,6 +173,9 @@ weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place,
                             uint64_t num_bytes);
 weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t word,
                                   uint64_t summand, uint64_t *before);
+/* Tells who sleeps of all that was added. Once for all that has come, since each ring is a call of
+ * the system as long as who sleeps has not got a core. */
+void weft__net_ring(struct weft__net *net);
 /* The bytes that the operation sends. */
 void weft__net_set_payload(struct weft__net_operation *operation, uint64_t source,
                            uint64_t num_bytes);

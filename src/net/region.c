@@ -221,15 +221,32 @@ static weft_result add(struct weft__net *net, int32_t rank, uint64_t word, uint6
     return WEFT_OK;
 }
 
+/* Words of other regions are any word. */
+static void note_added(struct weft__net *net, uint64_t word)
+{
+    const int is_in_heap = weft__net_region_of(word) == 0;
+    const uint64_t begin = is_in_heap ? weft__net_offset_of(word) : WEFT__ANY_WORD;
+    const uint64_t end = is_in_heap ? begin + sizeof(uint64_t) : UINT64_MAX;
+    if (net->added_end == 0 || begin < net->added_begin)
+        net->added_begin = begin;
+    if (end > net->added_end)
+        net->added_end = end;
+}
+
 weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t word,
                                   uint64_t summand, uint64_t *before)
 {
     const weft_result result = add(net, rank, word, summand, before);
-    if (result == WEFT_OK && net->config.bell != NULL)
-        weft__doorbell_ring(net->config.bell, weft__net_region_of(word) == 0
-                                                  ? weft__net_offset_of(word)
-                                                  : WEFT__ANY_WORD);
+    if (result == WEFT_OK)
+        note_added(net, word);
     return result;
+}
+
+void weft__net_ring(struct weft__net *net)
+{
+    if (net->added_end != 0 && net->config.bell != NULL)
+        weft__doorbell_ring_words(net->config.bell, net->added_begin, net->added_end);
+    net->added_end = 0;
 }
 
 /* ---------------------------------------------------------------- what is sent */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a net believes of its peers: that they leave in good order, and what they tell of their memory; and which requests
- * to a peer may share a message. */
+/* What a net believes of its peers: that they leave in good order, and what they tell of their memory; which requests
+ * to a peer may share a message; and who is rung for when words are added to. */
 #include <string.h>
 
 #include "comm/error.h"
@@ -15,7 +15,9 @@ enum { HEAP, AREA, BYTES = 4096, ENOUGH_ROUNDS = 1000 };
 struct pair {
     struct weft__net_fake *world;
     struct weft__net *nets[2];
+    struct weft__doorbell bells[2];
     _Atomic uint64_t num_bytes;
+    uint64_t num_received; /* by rank 0, of count_rings */
     uint64_t heaps[2][BYTES / sizeof(uint64_t)], areas[2][BYTES / sizeof(uint64_t)];
 };
 
@@ -29,8 +31,12 @@ static int open_pair(void **state)
     pair.world = weft__net_fake_create(&options);
     assert_non_null(pair.world);
     for (int32_t rank = 0; rank < 2; rank++) {
-        const struct weft__net_config config = {
-            .engine = "fake", .rank = rank, .num_ranks = 2, .close_ms = 1, .fake = pair.world};
+        const struct weft__net_config config = {.engine = "fake",
+                                                .rank = rank,
+                                                .num_ranks = 2,
+                                                .close_ms = 1,
+                                                .bell = &pair.bells[rank],
+                                                .fake = pair.world};
         assert_int_equal(weft__net_open(&config, &pair.nets[rank]), WEFT_OK);
         assert_int_equal(
             weft__net_reg_growing(pair.nets[rank], HEAP, pair.heaps[rank], BYTES, &pair.num_bytes),
@@ -112,6 +118,45 @@ TEST(nobody_fails_while_a_net_is_closed)
         assert_int_equal(closing.failed_peer, -1);
         assert_int_equal(close_pair(state), 0);
     }
+}
+
+/* ---------------------------------------------------------------- bells */
+
+enum { NUM_WORDS = 5, FIRST_WORD = 16 };
+
+/* Adds to words from FIRST_WORD on; returns how often the bell has rung for who sleeps until `awaited` changes. */
+static uint32_t count_rings(struct pair *pair, uint64_t awaited)
+{
+    struct weft__doorbell *bell = &pair->bells[0];
+    const uint32_t prepared = weft__doorbell_prepare(bell, awaited);
+    for (uint64_t i = 0; i < NUM_WORDS; i++) {
+        const struct weft__net_header add = {
+            .source = 1,
+            .kind = WEFT__NET_PUT,
+            .sequence = pair->num_received++,
+            .word = weft__net_place(HEAP, FIRST_WORD + i * sizeof(uint64_t)),
+            .add = 1,
+            .also_word = WEFT__NET_NO_WORD};
+        weft__net_receive(pair->nets[0], 1, &add, sizeof add, NULL, 0);
+    }
+    weft__net_progress(pair->nets[0]);
+    weft__net_progress(pair->nets[0]); /* nothing more was added */
+    weft__doorbell_cancel(bell);
+    return atomic_load(&bell->num_rings) - prepared;
+}
+
+TEST_AS(the_bell_rings_once_for_all_that_has_come,
+        cmocka_unit_test_setup_teardown(the_bell_rings_once_for_all_that_has_come, open_pair,
+                                        close_pair))
+{
+    struct pair *pair = *state;
+    const uint64_t end = FIRST_WORD + NUM_WORDS * sizeof(uint64_t);
+    assert_int_equal(count_rings(pair, FIRST_WORD), 1);
+    assert_int_equal(count_rings(pair, end - sizeof(uint64_t)), 1);
+    assert_int_equal(count_rings(pair, WEFT__ANY_WORD), 1);
+    assert_int_equal(count_rings(pair, FIRST_WORD - sizeof(uint64_t)), 0);
+    assert_int_equal(count_rings(pair, end), 0);
+    assert_int_equal(pair->heaps[0][FIRST_WORD / sizeof(uint64_t)], 5);
 }
 
 /* ---------------------------------------------------------------- memory */
