@@ -269,6 +269,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .rank = comm->rank,
                                                    .num_ranks = comm->num_ranks,
                                                    .num_slots = NUM_SLOTS,
+                                                   .cores = weft__count_cores(comm),
                                                    .device_queue = memory->device_queue,
                                                    .num_device_slots = memory->num_device_slots,
                                                    .status = &comm->status,

@@ -13,7 +13,7 @@
 #include "net/progress_internal.h"
 
 enum {
-    NUM_EMPTY_ROUNDS = 20, /* before it sleeps: spinning would starve the others of few cores */
+    NUM_EMPTY_ROUNDS = 20, /* before it sleeps, on a core of its own; elsewhere one */
     DEFAULT_SLEEP_MS =
         100, /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
     DEFAULT_POST_TIMEOUT_MS = 60000,
@@ -108,13 +108,15 @@ static void end(struct weft__progress *progress)
 static void *run(void *argument)
 {
     struct weft__progress *progress = argument;
+    const int has_core = progress->options.cores >= WEFT__TWO_CORES_FOR_EACH_RANK;
+    const int most_empty = has_core ? NUM_EMPTY_ROUNDS : 1;
     int num_empty = 0;
     while (!atomic_load(&progress->should_stop)) {
         if (atomic_load(&progress->is_driven))
             nap(progress);
         if (run_once(progress) > 0)
             num_empty = 0;
-        else if (++num_empty >= NUM_EMPTY_ROUNDS) {
+        else if (++num_empty >= most_empty) {
             sleep_armed(progress);
             num_empty = 0;
         }

@@ -4,6 +4,7 @@
 #ifndef WEFT_NET_PROGRESS_H
 #define WEFT_NET_PROGRESS_H
 
+#include "comm/cores.h"
 #include "comm/status.h"
 #include "net/net.h"
 #include "net/work_queue.h"
@@ -13,7 +14,10 @@ struct weft__progress;
 struct weft__progress_options {
     struct weft__net *net; /* connected; the thread's from now on, which closes it */
     int32_t rank, num_ranks;
-    uint32_t num_slots;       /* of the queue, a power of two */
+    uint32_t num_slots; /* of the queue, a power of two */
+    /* Where the rank has two, the thread looks at the net for some microseconds before it sleeps;
+     * elsewhere it would take them from those that have something to do. */
+    enum weft__cores cores;
     uint32_t sleep_ms;        /* the longest sleep; 0: 100 */
     uint32_t post_timeout_ms; /* how long a post waits for a free slot, and fails then; 0: 60000 */
     /* Another queue, for a device, zero at first: it has nobody's bell to ring, so the thread

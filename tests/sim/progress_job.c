@@ -298,7 +298,10 @@ static int is_all_done(struct sim_fiber *fiber)
 static int run_rank(int32_t rank, void *argument)
 {
     const struct weft__progress_options options = {
-        .net = progress_net_open(), .num_ranks = 1, .num_slots = NUM_SLOTS};
+        .net = progress_net_open(),
+        .num_ranks = 1,
+        .num_slots = NUM_SLOTS,
+        .cores = sim_random(2) == 0 ? WEFT__CORE_FOR_EACH_RANK : WEFT__TWO_CORES_FOR_EACH_RANK};
     (void)rank;
     (void)argument;
     memset(&job, 0, sizeof job);

@@ -9,7 +9,7 @@
 #define WEFT_MACHINE_CPU_NET_DRIVER_H
 
 #include "comm/comm.h"
-#include "machine/cpu/cores.h"
+#include "comm/cores.h"
 #include "net/progress.h"
 
 struct weft__net_driver {

@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#include "machine/cpu/cores.h"
+#include "comm/cores.h"
 
 /* Zero at first. */
 struct weft__polling {

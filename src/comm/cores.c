@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "machine/cpu/cores.h"
+#include "comm/cores.h"
 
 #include <sched.h>
 

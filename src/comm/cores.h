@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_MACHINE_CPU_CORES_H
-#define WEFT_MACHINE_CPU_CORES_H
+#ifndef WEFT_COMM_CORES_H
+#define WEFT_COMM_CORES_H
 
 #include "weft.h"
 
