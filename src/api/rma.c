@@ -44,12 +44,16 @@ static weft_result find_word(const weft_comm *comm, const uint64_t *word, const 
     return weft__heap_offset(comm->heap, word, sizeof *word, name, place);
 }
 
-/* Addresses of what is remote are of this rank's memory only if the rank is this one. */
-static weft_result check_overlaps(const weft_comm *comm, int32_t rank, struct weft__extent remote,
-                                  struct weft__extent local)
+/* What puts and adds change is memory of `rank`: what is here can only overlap it if that is this
+ * rank. No get has a word. */
+static weft_result check_overlaps(const weft_comm *comm, const weft_rma_args *args)
 {
-    const struct weft__extent extents[] = {remote, local};
-    return rank == comm->rank ? weft__check_overlaps(extents, 2) : WEFT_OK;
+    const struct weft__extent extents[] = {
+        weft__extent_of("dst", WEFT__EXTENT_WRITTEN, args->dst, 1, args->bytes),
+        weft__extent_of("word", WEFT__EXTENT_WRITTEN, args->word, 1, sizeof *args->word),
+        weft__extent_of("src", WEFT__EXTENT_READ, args->src, 1, args->bytes),
+        weft__extent_of("before", WEFT__EXTENT_WRITTEN, args->before, 1, sizeof *args->before)};
+    return weft__check_overlaps(extents, args->rank == comm->rank ? 4 : 2);
 }
 
 static weft_result find_bytes(const weft_comm *comm, const weft_rma_args *args,
@@ -59,19 +63,7 @@ static weft_result find_bytes(const weft_comm *comm, const weft_rma_args *args,
     if (args->bytes == 0)
         return WEFT_OK;
     WEFT__TRY(weft__heap_offset(comm->heap, args->dst, args->bytes, "dst", &access->target));
-    WEFT__TRY(weft__heap_offset(comm->heap, args->src, args->bytes, "src", &access->source));
-    return check_overlaps(comm, args->rank,
-                          weft__extent_of("dst", WEFT__EXTENT_WRITTEN, args->dst, 1, args->bytes),
-                          weft__extent_of("src", WEFT__EXTENT_READ, args->src, 1, args->bytes));
-}
-
-static weft_result check_word_beside(const char *name, const void *ptr, uint64_t bytes,
-                                     const uint64_t *word)
-{
-    const struct weft__extent extents[] = {
-        weft__extent_of(name, WEFT__EXTENT_WRITTEN, ptr, 1, bytes),
-        weft__extent_of("word", WEFT__EXTENT_WRITTEN, word, 1, sizeof *word)};
-    return weft__check_overlaps(extents, 2);
+    return weft__heap_offset(comm->heap, args->src, args->bytes, "src", &access->source);
 }
 
 /* ---------------------------------------------------------------- accesses */
@@ -88,17 +80,11 @@ static weft_result run(weft_comm *comm, const weft_rma_args *given, uint32_t use
     struct weft_access access = {.operation = operation, .rank = args.rank, .add = args.value};
     if (used & USE_BYTES)
         WEFT__TRY(find_bytes(comm, &args, &access));
-    if (used & USE_BEFORE) {
+    if (used & USE_BEFORE)
         WEFT__TRY(find_word(comm, args.before, "before", &access.target));
+    if (used & USE_WORD)
         WEFT__TRY(find_word(comm, args.word, "word", &access.word));
-        WEFT__TRY(check_overlaps(
-            comm, args.rank,
-            weft__extent_of("word", WEFT__EXTENT_WRITTEN, args.word, 1, sizeof *args.word),
-            weft__extent_of("before", WEFT__EXTENT_WRITTEN, args.before, 1, sizeof *args.before)));
-    } else if (used & USE_WORD) {
-        WEFT__TRY(find_word(comm, args.word, "word", &access.word));
-        WEFT__TRY(check_word_beside("dst", args.dst, args.bytes, args.word));
-    }
+    WEFT__TRY(check_overlaps(comm, &args));
     return weft__one_sided_access(comm, &access, stream);
 }
 

@@ -264,6 +264,12 @@ static int refuse_one_sided(struct ranks_context *context, const struct layer *l
                                       .word = words + 1, .value = 1, .rank = other),
                             layer->stream),
         "dst", "word");
+    CHECK_OVERLAP(
+        weft_rma_put_signal(comm,
+                            WEFT_ARGS(weft_rma_args, .dst = heap, .src = words, .bytes = 16,
+                                      .word = words + 1, .value = 1, .rank = own),
+                            layer->stream),
+        "word", "src");
     CHECK_OVERLAP(weft_rma_fetch_add(comm,
                                      WEFT_ARGS(weft_rma_args, .before = words, .word = words,
                                                .value = 1, .rank = own),
