@@ -2,6 +2,7 @@
 #include "ops/mismatch.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ops/names.h"
 #include "programs/call.h"
@@ -15,30 +16,39 @@ static void write_number(uint64_t value, char *text, size_t text_bytes)
     snprintf(text, text_bytes, "%llu", (unsigned long long)value);
 }
 
+/* A number that no rank of this version sends stays a number. */
+static void write_name(const char *name, uint64_t value, char *text, size_t text_bytes)
+{
+    if (strcmp(name, "?") == 0)
+        write_number(value, text, text_bytes);
+    else
+        snprintf(text, text_bytes, "%s", name);
+}
+
 static void write_operation(uint64_t operation, char *text, size_t text_bytes)
 {
     /* From WEFT_OPERATION_BARRIER on. */
     static const char *const others[WEFT_OPERATION_END - WEFT_OPERATION_BARRIER] = {
         "weft_comm_barrier", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine"};
     const int is_other = operation >= WEFT_OPERATION_BARRIER && operation < WEFT_OPERATION_END;
-    snprintf(text, text_bytes, "%s",
-             is_other ? others[operation - WEFT_OPERATION_BARRIER]
-                      : weft__collective_name(operation));
+    write_name(is_other ? others[operation - WEFT_OPERATION_BARRIER]
+                        : weft__collective_name(operation),
+               operation, text, text_bytes);
 }
 
 static void write_dtype(uint64_t dtype, char *text, size_t text_bytes)
 {
-    snprintf(text, text_bytes, "%s", weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)dtype));
+    write_name(weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)dtype), dtype, text, text_bytes);
 }
 
 static void write_op(uint64_t op, char *text, size_t text_bytes)
 {
-    snprintf(text, text_bytes, "%s", weft__constant_name(WEFT__ENUM_REDUCE_OP, (int64_t)op));
+    write_name(weft__constant_name(WEFT__ENUM_REDUCE_OP, (int64_t)op), op, text, text_bytes);
 }
 
 static void write_algorithm(uint64_t algorithm, char *text, size_t text_bytes)
 {
-    snprintf(text, text_bytes, "%s", weft__algorithm_name(algorithm));
+    write_name(weft__algorithm_name(algorithm), algorithm, text, text_bytes);
 }
 
 static void write_yes_or_no(uint64_t value, char *text, size_t text_bytes)
@@ -54,7 +64,9 @@ static void write_options(uint64_t options, char *text, size_t text_bytes)
     const char *weights = options & WEFT_OPTION_TOPK_WEIGHTS ? "topk_weights" : "";
     const char *both = idx[0] != '\0' && weights[0] != '\0' ? " and " : "";
     snprintf(text, text_bytes, "%s%s%s", idx, both, weights);
-    if (text[0] == '\0')
+    if (idx[0] == '\0' && (options & WEFT_OPTION_INT64))
+        write_number(options, text, text_bytes); /* which no rank of this version sends, either */
+    else if (text[0] == '\0')
         snprintf(text, text_bytes, "neither");
 }
 
@@ -117,13 +129,15 @@ static const struct part *first_difference(const struct weft_failure *failure)
 
 void weft__mismatch_describe(const struct weft_failure *failure, struct weft__mismatch *mismatch)
 {
-    static const struct part unknown = {"what they call", 0, 0, 63, write_number};
     const struct part *part = first_difference(failure);
-    if (part == NULL) /* which no part covers */
-        part = &unknown;
-    snprintf(mismatch->field, sizeof mismatch->field, "%s", part->name);
-    part->write(weft_call_part(failure->expected, part->first_bit, part->end_bit), mismatch->ours,
-                sizeof mismatch->ours);
-    part->write(weft_call_part(failure->seen, part->first_bit, part->end_bit), mismatch->theirs,
-                sizeof mismatch->theirs);
+    uint64_t ours = failure->expected, theirs = failure->seen;
+    if (part != NULL) { /* else it is in bits that no part has */
+        ours = weft_call_part(ours, part->first_bit, part->end_bit);
+        theirs = weft_call_part(theirs, part->first_bit, part->end_bit);
+    }
+    write_fn *const write = part != NULL ? part->write : write_number;
+    snprintf(mismatch->field, sizeof mismatch->field, "%s",
+             part != NULL ? part->name : "what they call");
+    write(ours, mismatch->ours, sizeof mismatch->ours);
+    write(theirs, mismatch->theirs, sizeof mismatch->theirs);
 }

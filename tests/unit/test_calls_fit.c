@@ -5,6 +5,7 @@
 #include "harness/cmocka.h"
 #include "ops/mismatch.h"
 #include "programs/call.h"
+#include "workload/rng.h"
 
 #define KIND(part, value) ((uint64_t)(value) << WEFT_CALL_##part##_BIT)
 
@@ -72,7 +73,7 @@ TEST(differences_are_told)
         {WEFT_CALL_KIND, KIND(OPERATION, WEFT_BROADCAST), KIND(OPERATION, WEFT_ALL_TO_ALL),
          "the operation", "broadcast", "all_to_all"},
         {WEFT_CALL_KIND, KIND(OPERATION, 255), KIND(OPERATION, WEFT_ALL_TO_ALL), "the operation",
-         "?", "all_to_all"},
+         "255", "all_to_all"},
         {WEFT_CALL_KIND, KIND(NUM_TOPK, 64), KIND(NUM_TOPK, 1), "num_topk", "64", "1"},
         {WEFT_CALL_KIND, KIND(DTYPE, WEFT_BF16), KIND(DTYPE, WEFT_FP32), "dtype", "WEFT_BF16",
          "WEFT_FP32"},
@@ -128,5 +129,32 @@ TEST(every_bit_has_a_name)
             weft__mismatch_describe(&failure, &mismatch);
             assert_string_not_equal(mismatch.field, "what they call");
         }
+    }
+}
+
+/* Whatever a message holds: the two texts differ, as the calls do, and end within their arrays. */
+TEST(whatever_comes_is_told)
+{
+    enum { NUM_TRIALS = 20000 };
+    struct rng rng = {rng_key(1, 0)};
+    for (int trial = 0; trial < NUM_TRIALS; trial++) {
+        struct weft_failure failure = {.kind = WEFT_FAILURE_MISMATCH,
+                                       .field = rng_below(&rng, WEFT_NUM_CALL_FIELDS),
+                                       .expected = rng_next(&rng)};
+        failure.seen =
+            trial % 2 == 0 ? rng_next(&rng) : failure.expected ^ UINT64_C(1) << rng_below(&rng, 64);
+        if (failure.field >= WEFT_CALL_ROW_BYTES) {
+            failure.expected = (uint32_t)failure.expected;
+            failure.seen = (uint32_t)failure.seen;
+        }
+        struct weft__mismatch mismatch;
+        if (weft_call_differing_bits((int32_t)failure.field, failure.expected, failure.seen) == 0)
+            continue;
+        memset(&mismatch, 0x7f, sizeof mismatch);
+        weft__mismatch_describe(&failure, &mismatch);
+        assert_true(strlen(mismatch.field) < sizeof mismatch.field - 1);
+        assert_true(strlen(mismatch.ours) < sizeof mismatch.ours - 1);
+        assert_true(strlen(mismatch.theirs) < sizeof mismatch.theirs - 1);
+        assert_string_not_equal(mismatch.ours, mismatch.theirs);
     }
 }
