@@ -35,6 +35,7 @@ struct fuzz_arguments {
     char *arena_end;    /* of the heap block around it */
     void *heap_memory;
     char outside[4096]; /* not in the heap */
+    weft_unique_id id;  /* of ranks that are alone */
 
     /* What the next call gets. */
     weft_comm *comm;
@@ -56,6 +57,9 @@ struct fuzz_arguments {
     uint64_t bytes;
     void *created; /* by a call that succeeded */
     void *config;  /* which of the following */
+    FUZZ_TAILED(weft_comm_config) comm_config;
+    int32_t ranks[3]; /* numbers of ranks, and others as small */
+    char secret[40];
     FUZZ_TAILED(weft_ep_config) ep_config;
     FUZZ_TAILED(weft_ep_handle_config) handle_config;
     FUZZ_TAILED(weft_ep_layout_args) layout;
@@ -116,6 +120,8 @@ extern const struct fuzz_target fuzz_one_sided_targets[];
 extern const int fuzz_num_one_sided_targets;
 extern const struct fuzz_target fuzz_base_targets[];
 extern const int fuzz_num_base_targets;
+extern const struct fuzz_target fuzz_host_targets[];
+extern const int fuzz_num_host_targets;
 
 /* What targets do after a call of theirs, where it is no more. */
 weft_result fuzz_nothing_to_undo(struct fuzz_arguments *arguments);

@@ -56,6 +56,7 @@ static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
     void *memory;
     const size_t arena_bytes = 1 << 16;
     config.heap_max_bytes = 64 << 20;
+    a->id = context->id;
     RANK_CHECK_OK(context, weft_comm_create(&context->id, 0, 1, &config, &a->own_comm));
     RANK_CHECK_OK(context, weft_stream_create(a->own_comm, &a->own_stream));
     RANK_CHECK_OK(context, weft_event_create(a->own_comm, &a->own_event));
@@ -159,17 +160,22 @@ static int check_invalid(struct ranks_context *context, weft_result result,
 
 static const struct fuzz_target *any_target(struct rng *rng)
 {
-    int which = (int)rng_below(rng, (uint32_t)(fuzz_num_ep_targets + fuzz_num_coll_targets +
-                                               fuzz_num_one_sided_targets + fuzz_num_base_targets));
-    if (which < fuzz_num_ep_targets)
-        return &fuzz_ep_targets[which];
-    which -= fuzz_num_ep_targets;
-    if (which < fuzz_num_coll_targets)
-        return &fuzz_coll_targets[which];
-    which -= fuzz_num_coll_targets;
-    if (which < fuzz_num_one_sided_targets)
-        return &fuzz_one_sided_targets[which];
-    return &fuzz_base_targets[which - fuzz_num_one_sided_targets];
+    const struct {
+        const struct fuzz_target *targets;
+        int num_targets;
+    } tables[] = {{fuzz_ep_targets, fuzz_num_ep_targets},
+                  {fuzz_coll_targets, fuzz_num_coll_targets},
+                  {fuzz_one_sided_targets, fuzz_num_one_sided_targets},
+                  {fuzz_base_targets, fuzz_num_base_targets},
+                  {fuzz_host_targets, fuzz_num_host_targets}};
+    enum { NUM_TABLES = sizeof tables / sizeof tables[0] };
+    int num_targets = 0, table = 0;
+    for (int i = 0; i < NUM_TABLES; i++)
+        num_targets += tables[i].num_targets;
+    int which = (int)rng_below(rng, (uint32_t)num_targets);
+    while (which >= tables[table].num_targets)
+        which -= tables[table++].num_targets;
+    return &tables[table].targets[which];
 }
 
 /* Applies up to MAX_MUTATIONS of the target's; returns how many. */

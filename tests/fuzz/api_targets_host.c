@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/* Making and splitting communicators, memory of the machine, teams, machines, streams and events. */
+#include "api_targets.h"
+
+enum { DST_OFFSET = 16 << 10 };
+
+static void fill(struct fuzz_arguments *a, struct rng *rng)
+{
+    a->comm = a->own_comm;
+    a->stream = a->own_stream;
+    a->event = a->own_event;
+    a->created = NULL;
+    a->out = &a->created;
+    a->bytes = 1 + rng_below(rng, 5000);
+}
+
+static void fill_output(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    fuzz_fill_output(a);
+}
+
+/* ---------------------------------------------------------------- communicators */
+
+/* One rank alone, which may be given nodes, and a heap. */
+static void fill_config(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_comm_config *config = &a->comm_config.known;
+    fill(a, rng);
+    FUZZ_FILL_SIZE(a, comm_config, rng);
+    config->heap_bytes = rng_below(rng, 100000);
+    config->heap_max_bytes = UINT64_C(1) << 20;
+    config->timeout_ms = rng_below(rng, 100000);
+    config->num_nodes = (int32_t)rng_below(rng, 2);
+    config->machine = (weft_machine)rng_below(rng, 2);
+    a->ranks[0] = 0;
+    a->ranks[1] = 1;
+    a->ranks[2] = 1;
+}
+
+#define CONFIG_MUTATIONS                                                                           \
+    FUZZ_SIZES(weft_comm_config, comm_config),                                                     \
+        FUZZ_NUMBERS(FUZZ_INT64, "heap_bytes|heap_max_bytes", comm_config.known.heap_bytes, -1,    \
+                     INT64_MAX, (int64_t)1 << 47),                                                 \
+        FUZZ_NUMBERS(FUZZ_INT64, "heap_bytes|heap_max_bytes", comm_config.known.heap_max_bytes,    \
+                     -1, INT64_MIN, (int64_t)1 << 47),                                             \
+        FUZZ_NUMBERS(FUZZ_INT32, "num_nodes", comm_config.known.num_nodes, -1, 2, INT32_MAX,       \
+                     INT32_MIN),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "machine", comm_config.known.machine, -1, 3, INT32_MAX,           \
+                     INT32_MIN),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "reserved", comm_config.known.reserved, -1, 1)
+
+static void fill_create(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_config(a, rng);
+    a->ptr = &a->id;
+}
+
+static weft_result call_create(struct fuzz_arguments *a)
+{
+    return weft_comm_create(a->ptr, a->ranks[0], a->ranks[1], a->config, a->out);
+}
+
+static weft_result undo_create(struct fuzz_arguments *a)
+{
+    return weft_comm_destroy(a->created);
+}
+
+static const struct fuzz_mutation create_mutations[] = {
+    FUZZ_POINTERS("id", ptr, FUZZ_NULL, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("comm", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "rank", ranks[0], -1, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[1], -1, 0, 65537, INT32_MAX),
+    CONFIG_MUTATIONS,
+};
+
+/* The color may be any that is not negative, the key any at all. */
+static void fill_split(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_config(a, rng);
+    a->comm_config.known.num_nodes = 0;
+    a->ranks[0] = rng_below(rng, 2) == 0 ? INT32_MAX : (int32_t)rng_below(rng, 3);
+    a->ranks[1] = rng_below(rng, 2) == 0 ? INT32_MIN : INT32_MAX;
+}
+
+static weft_result call_split(struct fuzz_arguments *a)
+{
+    return weft_comm_split(a->comm, a->ranks[0], a->ranks[1], a->config, a->out);
+}
+
+static const struct fuzz_mutation split_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("child", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "color", ranks[0], -2, INT32_MIN),
+    CONFIG_MUTATIONS,
+};
+
+static weft_result call_split_strided(struct fuzz_arguments *a)
+{
+    return weft_comm_split_strided(a->comm, a->ranks[0], a->ranks[1], a->ranks[2], a->config,
+                                   a->out);
+}
+
+static const struct fuzz_mutation split_strided_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("child", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "first", ranks[0], -1, 1, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "stride", ranks[1], 0, -1, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[2], 0, 2, -1, INT32_MAX),
+    CONFIG_MUTATIONS,
+};
+
+static void fill_id(struct fuzz_arguments *a, struct rng *rng)
+{
+    (void)rng;
+    a->ptr = a->result_memory;
+    strcpy(a->result_memory, "127.0.0.1");
+    strcpy(a->secret, "00112233445566778899aabbccddeeff");
+    a->config = a->secret;
+    a->ranks[0] = 1;
+    a->out = a->result_memory + sizeof a->result_memory - sizeof(weft_unique_id);
+}
+
+static weft_result call_id(struct fuzz_arguments *a)
+{
+    return weft_unique_id_at(a->ptr, a->ranks[0], a->config, a->out);
+}
+
+static const struct fuzz_mutation id_mutations[] = {
+    FUZZ_POINTERS("address", ptr, FUZZ_NULL),
+    FUZZ_POINTERS("id", out, FUZZ_NULL),
+    FUZZ_POINTERS("secret", config, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "port", ranks[0], 0, -1, 65536, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT64, "secret", secret, 0, -1, 'g'),
+    FUZZ_NUMBERS(FUZZ_INT64, "address", result_memory, 0),
+};
+
+/* ---------------------------------------------------------------- memory */
+
+static weft_result call_alloc(struct fuzz_arguments *a)
+{
+    return weft_memory_alloc(a->comm, a->bytes, a->out);
+}
+
+static weft_result undo_alloc(struct fuzz_arguments *a)
+{
+    memset(a->created, 1, a->bytes);
+    return weft_memory_free(a->own_comm, a->created);
+}
+
+static const struct fuzz_mutation alloc_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
+};
+
+static weft_result call_free(struct fuzz_arguments *a)
+{
+    return weft_memory_free(a->comm, a->ptr);
+}
+
+static void fill_free(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->ptr = NULL;
+}
+
+static const struct fuzz_mutation free_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+};
+
+static void fill_copy(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->ptr = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory;
+    a->out = a->arena_memory + DST_OFFSET;
+    a->bytes = 1 + rng_below(rng, sizeof a->outside);
+}
+
+static weft_result call_copy(struct fuzz_arguments *a)
+{
+    return weft_memory_copy(a->comm, a->out, a->ptr, a->bytes);
+}
+
+static const struct fuzz_mutation copy_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("dst", out, FUZZ_NULL),
+    FUZZ_POINTERS("src", ptr, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "dst|src", bytes, -1, INT64_MAX, INT64_MIN),
+};
+
+/* ---------------------------------------------------------------- queries */
+
+static void fill_team(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_output(a, rng);
+    a->ranks[0] = (int32_t)rng_below(rng, WEFT_TEAM_RAIL + 1);
+}
+
+static weft_result call_team(struct fuzz_arguments *a)
+{
+    return weft_team_query(a->comm, (weft_team)a->ranks[0], a->out);
+}
+
+static const struct fuzz_mutation team_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("info", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "team", ranks[0], -1, WEFT_TEAM_RAIL + 1, INT32_MAX, INT32_MIN),
+    FUZZ_OUTPUT_SIZES,
+};
+
+static void fill_machine(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_output(a, rng);
+    a->ranks[0] = WEFT_MACHINE_CPU;
+    a->ranks[1] = 0;
+}
+
+static weft_result call_machine(struct fuzz_arguments *a)
+{
+    return weft_machine_query((weft_machine)a->ranks[0], a->out);
+}
+
+static const struct fuzz_mutation machine_mutations[] = {
+    FUZZ_POINTERS("info", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "machine", ranks[0], -1, WEFT_MACHINE_CUDA + 1, INT32_MAX, INT32_MIN),
+    FUZZ_OUTPUT_SIZES,
+};
+
+static weft_result call_device(struct fuzz_arguments *a)
+{
+    return weft_device_query((weft_machine)a->ranks[0], a->ranks[1], a->out);
+}
+
+static const struct fuzz_mutation device_mutations[] = {
+    FUZZ_POINTERS("info", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "machine", ranks[0], -1, WEFT_MACHINE_CUDA + 1, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "device_idx", ranks[1], -1, 1, INT32_MAX, INT32_MIN),
+    FUZZ_OUTPUT_SIZES,
+};
+
+/* ---------------------------------------------------------------- streams and events */
+
+static weft_result call_stream_create(struct fuzz_arguments *a)
+{
+    return weft_stream_create(a->comm, a->out);
+}
+
+static weft_result undo_stream_create(struct fuzz_arguments *a)
+{
+    return weft_stream_destroy(a->created);
+}
+
+static const struct fuzz_mutation stream_create_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("stream", out, FUZZ_NULL),
+};
+
+static weft_result call_event_create(struct fuzz_arguments *a)
+{
+    return weft_event_create(a->comm, a->out);
+}
+
+static weft_result undo_event_create(struct fuzz_arguments *a)
+{
+    return weft_event_destroy(a->created);
+}
+
+static const struct fuzz_mutation event_create_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("event", out, FUZZ_NULL),
+};
+
+/* An event of its own, whose record has been passed. */
+static void fill_elapsed(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill(a, rng);
+    a->ptr = a->own_event;
+    a->out = a->result_memory;
+    (void)weft_event_record(a->own_event, a->own_stream);
+    (void)weft_stream_synchronize(a->own_stream);
+}
+
+static weft_result call_elapsed(struct fuzz_arguments *a)
+{
+    return weft_event_elapsed_us(a->event, a->ptr, a->out);
+}
+
+static const struct fuzz_mutation elapsed_mutations[] = {
+    FUZZ_POINTERS("start", event, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
+    FUZZ_POINTERS("end", ptr, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
+    FUZZ_POINTERS("elapsed_us", out, FUZZ_NULL),
+};
+
+const struct fuzz_target fuzz_host_targets[] = {
+    FUZZ_TARGET("weft_comm_create", fill_create, call_create, undo_create, create_mutations),
+    FUZZ_TARGET("weft_comm_split", fill_split, call_split, undo_create, split_mutations),
+    FUZZ_TARGET("weft_comm_split_strided", fill_config, call_split_strided, undo_create,
+                split_strided_mutations),
+    FUZZ_TARGET("weft_unique_id_at", fill_id, call_id, fuzz_nothing_to_undo, id_mutations),
+    FUZZ_TARGET("weft_memory_alloc", fill, call_alloc, undo_alloc, alloc_mutations),
+    FUZZ_TARGET("weft_memory_free", fill_free, call_free, fuzz_nothing_to_undo, free_mutations),
+    FUZZ_TARGET("weft_memory_copy", fill_copy, call_copy, fuzz_nothing_to_undo, copy_mutations),
+    FUZZ_TARGET("weft_team_query", fill_team, call_team, fuzz_nothing_to_undo, team_mutations),
+    FUZZ_TARGET("weft_machine_query", fill_machine, call_machine, fuzz_nothing_to_undo,
+                machine_mutations),
+    FUZZ_TARGET("weft_device_query", fill_machine, call_device, fuzz_nothing_to_undo,
+                device_mutations),
+    FUZZ_TARGET("weft_stream_create", fill, call_stream_create, undo_stream_create,
+                stream_create_mutations),
+    FUZZ_TARGET("weft_event_create", fill, call_event_create, undo_event_create,
+                event_create_mutations),
+    FUZZ_TARGET("weft_event_elapsed_us", fill_elapsed, call_elapsed, fuzz_nothing_to_undo,
+                elapsed_mutations),
+};
+const int fuzz_num_host_targets = sizeof fuzz_host_targets / sizeof fuzz_host_targets[0];
