@@ -862,7 +862,7 @@ typedef struct weft_ep_config {
     const int32_t *expert_ranks;   /* [expert_offsets[num_experts]] */
     /* Per operation: on cuda the number of SMs that it uses; 0: as few as reach the speed of the
      * links, on cpu 1. The blocks of operations that run at the same time on a GPU must fit it
-     * together. */
+     * together. A dispatch or combine may ask for fewer. */
     int32_t num_blocks;
     /* Per block; 0: what suits the operation, on cpu 1. At most 32, on cuda 16. Over several nodes
      * there are more blocks, or warps, where rings (below) need them. */
@@ -999,7 +999,9 @@ typedef struct weft_ep_dispatch_args {
     int32_t *recv_src_token;   /* optional, each rank as it likes: [capacity], in the heap: the
                                  token's index at its source rank */
     weft_dtype index_type; /* WEFT_INT32 or WEFT_INT64, where topk_idx or recv_topk_idx is given */
-    int32_t reserved;      /* 0 */
+    /* Of this operation, each rank as it likes; 0: as weft_ep_config.num_blocks says. At most that,
+     * or, where it is 0, 256 on cuda and 1 on cpu. */
+    int32_t num_blocks;
 } weft_ep_dispatch_args;
 
 /* Stream operation, collective: delivers every token's row once to each rank that has one of its
@@ -1018,6 +1020,8 @@ typedef struct weft_ep_combine_args {
     int64_t hidden;   /* elements per row, 1 or more, at most 2^31-1 bytes; the same on all ranks */
     weft_dtype dtype; /* of x, bias and out: BF16, FP16 or FP32; the same on all ranks */
     int32_t capacity; /* rows that x holds: as given to dispatch. Rows from there on count as 0 */
+    int32_t num_blocks; /* as in weft_ep_dispatch_args */
+    int32_t reserved;   /* 0 */
 } weft_ep_combine_args;
 
 /* Stream operation, collective: out = (bias[0] + bias[1]) + the rows of the token on the ranks that

@@ -103,6 +103,11 @@ weft_result weft_ep_query_device_counts(const weft_ep_handle *handle, weft_ep_de
     return WEFT_OK;
 }
 
+static weft_result check_num_blocks(const weft_ep_handle *handle, int32_t num_blocks)
+{
+    return weft__check_range(num_blocks, 0, weft__ep_max_local_blocks(handle->ep), "num_blocks");
+}
+
 static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *plane, int32_t i)
 {
     static const char *const names[WEFT_MAX_PLANES] = {
@@ -150,8 +155,8 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
     WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
     WEFT__TRY(WEFT__READ_ARRAY(weft_plane, planes, args.planes, args.num_planes, "planes"));
     args.planes = planes;
-    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
+    WEFT__TRY(check_num_blocks(handle, args.num_blocks));
     for (int32_t i = 0; i < args.num_planes; i++)
         WEFT__TRY(check_plane(handle, &args.planes[i], i));
     WEFT__TRY(check_topk_arrays(&args, handle->routing.num_tokens));
@@ -172,6 +177,8 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)weft_dtype_bytes(args.dtype),
                                 "hidden"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
+    WEFT__TRY(check_num_blocks(handle, args.num_blocks));
+    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
     WEFT__TRY(weft__check_array(args.out, handle->routing.num_tokens, "out"));
     if (args.topk_weights != NULL || args.out_topk_weights != NULL) {
         WEFT__TRY(weft__check_array(args.topk_weights, args.capacity, "topk_weights"));

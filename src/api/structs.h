@@ -29,8 +29,8 @@
     X(weft_ep_counts, reserved)                                                                    \
     X(weft_ep_device_counts, num_recv_per_expert)                                                  \
     X(weft_plane, src_stride_bytes)                                                                \
-    X(weft_ep_dispatch_args, reserved)                                                             \
-    X(weft_ep_combine_args, capacity)                                                              \
+    X(weft_ep_dispatch_args, num_blocks)                                                           \
+    X(weft_ep_combine_args, reserved)                                                              \
     X(weft_ep_size_args, with_src_token)                                                           \
     X(weft_ep_sizes, sum_bytes)
 

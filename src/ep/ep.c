@@ -47,10 +47,14 @@ static int32_t most_blocks(const weft_comm *comm, const struct terms *all)
     return most;
 }
 
+int32_t weft__ep_max_local_blocks(const weft_ep *ep)
+{
+    return ep->grid.num_blocks > 0 ? ep->grid.num_blocks : weft__machine_of(ep->comm)->max_blocks;
+}
+
 static int32_t max_blocks(const weft_ep *ep)
 {
-    const int32_t num_blocks =
-        ep->grid.num_blocks > 0 ? ep->grid.num_blocks : weft__machine_of(ep->comm)->max_blocks;
+    const int32_t num_blocks = weft__ep_max_local_blocks(ep);
     return ep->internode == NULL
                ? num_blocks
                : num_blocks + weft__internode_max_blocks(ep->internode, ep->grid.num_warps);

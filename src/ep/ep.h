@@ -51,6 +51,8 @@ void weft__handle_destroy(weft_ep_handle *handle);
 weft_result weft__handle_read_counts(weft_ep_handle *handle);
 /* The grid of an operation on the weft_ep. */
 struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);
+/* The most blocks that an operation may ask for here, beside those that rings need. */
+int32_t weft__ep_max_local_blocks(const weft_ep *ep);
 /* Bytes of a handle's tables. */
 uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk);
 

@@ -229,16 +229,28 @@ int32_t weft__internode_most_warps(const struct weft__internode *internode, int3
            local.num_blocks * local.num_warps + last_block - 1;
 }
 
+/* Where a node's own sums wait in slots, each warp of a launch needs one. */
+static int64_t most_takers(const struct weft__internode *internode, int32_t num_warps)
+{
+    const struct weft__grid none = {.num_warps = num_warps};
+    return internode->own_sums_bytes == 0
+               ? INT64_MAX
+               : (int64_t)(internode->own_sums_bytes / internode->rings.slot_bytes) -
+                     weft__internode_most_warps(internode, WEFT__RINGS_ONE_WAY, none);
+}
+
 struct weft__grid weft__internode_takers(const struct weft__internode *internode,
                                          uint64_t wire_row_bytes, struct weft__grid local)
 {
     const struct weft_rings *rings = &internode->rings;
     const int64_t num_rows =
         (int64_t)weft_rings_num_slots(rings) * weft_rows_per_chunk(rings, wire_row_bytes);
+    const int64_t most = most_takers(internode, local.num_warps);
+    const int64_t num_takers = num_rows < most ? num_rows : most;
     struct weft__grid grid = local;
-    if (grid.num_warps > num_rows)
-        grid.num_warps = (int32_t)num_rows;
-    if ((int64_t)grid.num_blocks * grid.num_warps > num_rows)
-        grid.num_blocks = (int32_t)(num_rows / grid.num_warps);
+    if (grid.num_warps > num_takers)
+        grid.num_warps = (int32_t)num_takers;
+    if ((int64_t)grid.num_blocks * grid.num_warps > num_takers)
+        grid.num_blocks = (int32_t)(num_takers / grid.num_warps);
     return grid;
 }

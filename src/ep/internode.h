@@ -49,7 +49,8 @@ int32_t weft__internode_most_warps(const struct weft__internode *internode, int3
                                    struct weft__grid local);
 
 /* The grid of warps that take tokens whose sums come through rings: no more warps than the slots
- * have rows. More would wait in vain, and on GPUs get in the way of what they wait for. */
+ * have rows. More would wait in vain, and on GPUs get in the way of what they wait for. Nor more
+ * than own_sums has room for, whatever the caller of combine asks for. */
 struct weft__grid weft__internode_takers(const struct weft__internode *internode,
                                          uint64_t wire_row_bytes, struct weft__grid local);
 

@@ -178,6 +178,16 @@ static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dis
     return result;
 }
 
+/* The caller may ask for num_blocks; 0: as the weft_ep has it. */
+static struct weft__grid grid_of_call(const weft_ep *ep, const struct weft__work *work,
+                                      int32_t num_blocks)
+{
+    struct weft__grid grid = weft__ep_grid(ep, work);
+    if (num_blocks > 0)
+        grid.num_blocks = num_blocks;
+    return grid;
+}
+
 static uint64_t largest_row_bytes(const weft_ep_dispatch_args *args)
 {
     uint64_t largest = 0;
@@ -230,7 +240,7 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
         return result;
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
                                     largest_row_bytes(args)};
-    const struct weft__grid grid = weft__ep_grid(ep, &work);
+    const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
     if (ep->internode != NULL)
         return launch_internode_dispatch(handle, &program_args, WEFT_RELAY_ALWAYS, grid, stream);
     program_args.message.num_blocks = grid.num_blocks;
@@ -321,7 +331,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     if (result != WEFT_OK)
         return result;
     const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens, row_bytes};
-    const struct weft__grid grid = weft__ep_grid(ep, &work);
+    const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
     if (ep->internode != NULL)
         return launch_internode_combine(handle, &program_args, grid, stream);
     message->num_blocks = grid.num_blocks;

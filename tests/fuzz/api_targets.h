@@ -11,7 +11,13 @@
 #include "workload/elements.h"
 #include "workload/rng.h"
 
-enum { FUZZ_TAIL_BYTES = 64, FUZZ_MAX_TOKENS = 8, FUZZ_TOPK = 3, FUZZ_EXPERTS = 5 };
+enum {
+    FUZZ_TAIL_BYTES = 64,
+    FUZZ_MAX_TOKENS = 8,
+    FUZZ_TOPK = 3,
+    FUZZ_EXPERTS = 5,
+    FUZZ_BLOCKS = 2
+};
 enum { FUZZ_COUNT = 500 }; /* elements, at most, of a collective */
 
 /* A config struct as a caller of a later version of the library has it. */

@@ -162,6 +162,7 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
     args->recv_topk_idx = a->arena_memory + 9216;
     args->recv_topk_weights = (float *)(void *)(a->arena_memory + 10240);
     args->recv_src_token = (int32_t *)(void *)(a->arena_memory + 11264);
+    args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
 
 static weft_result call_dispatch(struct fuzz_arguments *a)
@@ -193,6 +194,8 @@ static const struct fuzz_mutation dispatch_mutations[] = {
               FUZZ_LAST_BYTE, FUZZ_GARBAGE),
     FUZZ_PAIR("recv_topk_weights", dispatch.known.recv_topk_weights, FUZZ_NULL, FUZZ_OUTSIDE,
               FUZZ_LAST_BYTE, FUZZ_GARBAGE),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", dispatch.known.num_blocks, -1, FUZZ_BLOCKS + 1,
+                 INT32_MAX, INT32_MIN),
     FUZZ_POINTERS("recv_src_token", dispatch.known.recv_src_token, FUZZ_OUTSIDE, FUZZ_LAST_BYTE,
                   FUZZ_GARBAGE),
 };
@@ -208,6 +211,7 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     args->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
     args->hidden = 1 + (int64_t)rng_below(rng, 64);
     args->capacity = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
+    args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
     args->x = a->arena_memory;
     args->bias[0] = coin(rng) ? a->outside : NULL;
     args->bias[1] = coin(rng) ? a->outside : NULL;
@@ -232,6 +236,9 @@ static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [|out is", combine.known.hidden, INT64_MAX, 1 << 28,
                  (int64_t)1 << 62),
     FUZZ_NUMBERS(FUZZ_INT32, "capacity|x", combine.known.capacity, -1, INT32_MIN, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", combine.known.num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX,
+                 INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "reserved", combine.known.reserved, 1, -1),
     FUZZ_POINTERS("x", combine.known.x, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
     FUZZ_POINTERS("out", combine.known.out, FUZZ_NULL),
     FUZZ_PAIR("topk_weights", combine.known.topk_weights, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE,

@@ -33,6 +33,7 @@ static int set_up_ep(struct ranks_context *context, struct fuzz_arguments *a)
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
     config.num_experts = FUZZ_EXPERTS;
     config.max_topk = FUZZ_TOPK;
+    config.num_blocks = FUZZ_BLOCKS;
     handle.max_tokens = FUZZ_MAX_TOKENS;
     handle.num_topk = FUZZ_TOPK;
     layout.num_tokens = FUZZ_MAX_TOKENS;

@@ -127,6 +127,7 @@ int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
     args.out = combine->out.data;
     args.topk_weights = combine->weights.data;
     args.out_topk_weights = combine->out_weights.data;
+    args.num_blocks = ep_rank_num_blocks(self, shape->round);
     RANK_CHECK_OK(self->context, weft_ep_combine(self->handle, &args, self->stream));
     return 0;
 }

@@ -79,6 +79,7 @@ int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shap
     args.recv_topk_idx = dispatch->topk_idx.data;
     args.recv_topk_weights = dispatch->topk_weights.data;
     args.recv_src_token = dispatch->src_token.data;
+    args.num_blocks = ep_rank_num_blocks(self, shape->round);
     RANK_CHECK_OK(self->context, weft_ep_dispatch(self->handle, &args, self->stream));
     return 0;
 }

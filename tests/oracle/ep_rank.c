@@ -5,6 +5,7 @@
 
 #include "harness/machine.h"
 #include "oracle/ep_memory.h"
+#include "workload/rng.h"
 
 /* Enough for what tests give to operations besides rows in the arena. */
 enum { RESERVE_BYTES = 32 << 20 };
@@ -85,6 +86,13 @@ weft_ep_handle_config ep_rank_handle_config(const struct ep_world *world)
     config.num_topk = world->spec.num_topk;
     config.expert_alignment = world->spec.expert_alignment;
     return config;
+}
+
+int32_t ep_rank_num_blocks(const struct ep_rank *self, uint64_t round)
+{
+    const int32_t most = ep_rank_config(self->world, self->context->rank).num_blocks;
+    struct rng rng = {rng_key(round, (uint64_t)self->context->rank)};
+    return (int32_t)rng_below(&rng, (uint32_t)most + 1);
 }
 
 int ep_rank_enter(struct ep_rank *self, const struct ep_world *world)

@@ -83,6 +83,7 @@ static weft_result enqueue_combine(struct party *party, int32_t round, int32_t r
     args.out = party->out[repeat];
     args.topk_weights = party->recv[repeat].weights;
     args.out_topk_weights = party->out_weights[repeat];
+    args.num_blocks = party->shape->num_call_blocks[repeat][party->rank];
     return weft_ep_combine(party_handle(party, round), &args, party->stream);
 }
 

@@ -203,6 +203,7 @@ static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t 
     args.recv_topk_idx = rows->topk_idx;
     args.recv_topk_weights = rows->weights;
     args.recv_src_token = rows->src_token;
+    args.num_blocks = party->shape->num_call_blocks[repeat][party->rank];
     return weft_ep_dispatch(party_handle(party, round), &args, party->stream);
 }
 

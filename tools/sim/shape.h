@@ -31,6 +31,8 @@ struct shape {
     int32_t num_handles;     /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
+    /* That dispatches and combines ask for, by repeat; 0: as above. */
+    int32_t num_call_blocks[SHAPE_MAX_CALLS][SCENARIO_MAX_RANKS];
     int32_t num_warps[SCENARIO_MAX_RANKS];
     int32_t num_tokens[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS];
     int32_t experts[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS][SCENARIO_MAX_TOKENS][SHAPE_MAX_TOPK];
