@@ -949,7 +949,9 @@ typedef struct weft_ep_counts {
      * (which may include itself) that have them, and whose sums it sends back in combine. 0 on
      * one node. */
     int32_t num_relayed_tokens;
-    int32_t reserved;
+    /* The most rows that any rank gets, the same number on all ranks: by it they can grow their
+     * outputs together. */
+    int32_t max_recv_tokens;
 } weft_ep_counts;
 
 /* Waits on the host for the handle's last notify, which must not have been captured into a graph,
@@ -964,6 +966,7 @@ typedef struct weft_ep_device_counts {
     const int32_t *num_recv_tokens;     /* [1], may exceed the capacity given to dispatch */
     const int32_t *num_recv_per_rank;   /* [R] */
     const int32_t *num_recv_per_expert; /* [L] */
+    const int32_t *recv_rank_ends;      /* [R] the row after the last one of each source rank */
 } weft_ep_device_counts;
 
 WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,

@@ -64,6 +64,16 @@ static int32_t num_relayed_tokens(const weft_ep_handle *handle)
     return num_tokens;
 }
 
+static int32_t max_recv_tokens(const weft_ep_handle *handle)
+{
+    const struct weft__handle_counts *tables = &handle->counts;
+    const int32_t *all_rows = (const void *)(tables->host + tables->all_rows_offset);
+    int32_t most = 0;
+    for (int32_t rank = 0; rank < handle->ep->comm->num_ranks; rank++)
+        most = all_rows[rank] > most ? all_rows[rank] : most;
+    return most;
+}
+
 weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
@@ -85,6 +95,7 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
         .num_recv_per_rank = (const void *)(tables->host + tables->rank_rows_offset),
         .num_recv_per_expert = (const void *)(tables->host + tables->expert_rows_offset),
         .num_relayed_tokens = num_relayed_tokens(handle),
+        .max_recv_tokens = max_recv_tokens(handle),
     };
     WEFT__WRITE(weft_ep_counts, counts, &found);
     return WEFT_OK;
@@ -98,6 +109,7 @@ weft_result weft_ep_query_device_counts(const weft_ep_handle *handle, weft_ep_de
         .num_recv_tokens = handle->routing.recv_rows,
         .num_recv_per_rank = handle->routing.recv_rank_rows,
         .num_recv_per_expert = handle->routing.recv_expert_rows,
+        .recv_rank_ends = handle->routing.recv_rank_ends,
     };
     WEFT__WRITE(weft_ep_device_counts, counts, &found);
     return WEFT_OK;

@@ -26,8 +26,8 @@
     X(weft_ep_config, reserved)                                                                    \
     X(weft_ep_handle_config, reserved)                                                             \
     X(weft_ep_layout_args, is_token_in_rank)                                                       \
-    X(weft_ep_counts, reserved)                                                                    \
-    X(weft_ep_device_counts, num_recv_per_expert)                                                  \
+    X(weft_ep_counts, max_recv_tokens)                                                             \
+    X(weft_ep_device_counts, recv_rank_ends)                                                       \
     X(weft_plane, src_stride_bytes)                                                                \
     X(weft_ep_dispatch_args, num_blocks)                                                           \
     X(weft_ep_combine_args, reserved)                                                              \

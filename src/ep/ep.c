@@ -115,11 +115,8 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         WEFT__TRY(
             weft__internode_create(comm, &ep->placement, most_combine_warps(ep), ep->internode));
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
-    /* Each source's rows for the ranks that the exchange is of, and its choices of the local
-     * experts. */
-    ep->counts_stride =
-        (ep->internode == NULL ? comm->num_ranks : ep->internode->nodes.device.num_local) +
-        weft__placement_max_local(&ep->placement);
+    /* Each source's rows for all ranks, and its choices of the local experts. */
+    ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
     return weft__exchange_create(
         comm, ep->internode == NULL ? NULL : &ep->internode->nodes, ep->max_blocks,
         weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride), &ep->exchange);

@@ -33,7 +33,8 @@ struct weft_ep_handle {
         char *host; /* copy of the tables below, which follow each other */
         uint64_t bytes;
         /* From recv_rows. */
-        uint64_t rank_rows_offset, expert_rows_offset, relay_tokens_offset, dropped_rows_offset;
+        uint64_t all_rows_offset, rank_rows_offset, expert_rows_offset;
+        uint64_t relay_tokens_offset, dropped_rows_offset;
     } counts;
     weft_event *notified;
     int has_relayed; /* rows of other nodes' tokens, since the last notify, if nothing is in graphs */

@@ -11,7 +11,9 @@ enum table {
     TABLE_RANK_BASE,
     TABLE_SEND_ROWS,
     TABLE_ENTRY_SELECTIONS,
-    TABLE_RECV_ROWS, /* this and the next four are read by the host in one go */
+    TABLE_RECV_RANK_ENDS,
+    TABLE_RECV_ROWS, /* this and the next five are read by the host in one go */
+    TABLE_ALL_RECV_ROWS,
     TABLE_RECV_RANK_ROWS,
     TABLE_RECV_EXPERT_ROWS,
     TABLE_RELAY_TOKENS,
@@ -65,7 +67,9 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
         [TABLE_RANK_BASE] = num_ranks * sizeof(int32_t),
         [TABLE_SEND_ROWS] = num_ranks * sizeof(int32_t),
         [TABLE_ENTRY_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
+        [TABLE_RECV_RANK_ENDS] = num_ranks * sizeof(int32_t),
         [TABLE_RECV_ROWS] = sizeof(int32_t),
+        [TABLE_ALL_RECV_ROWS] = num_ranks * sizeof(int32_t),
         [TABLE_RECV_RANK_ROWS] = num_ranks * sizeof(int32_t),
         [TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t),
         [TABLE_RELAY_TOKENS] = (uint64_t)ep->comm->topology.num_nodes * sizeof(int32_t),
@@ -128,6 +132,8 @@ static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offs
     routing->send_rows = (void *)(memory + offsets[TABLE_SEND_ROWS]);
     routing->entry_selections = (void *)(memory + offsets[TABLE_ENTRY_SELECTIONS]);
     routing->recv_rows = (void *)(memory + offsets[TABLE_RECV_ROWS]);
+    routing->recv_rank_ends = (void *)(memory + offsets[TABLE_RECV_RANK_ENDS]);
+    routing->all_recv_rows = (void *)(memory + offsets[TABLE_ALL_RECV_ROWS]);
     routing->recv_rank_rows = (void *)(memory + offsets[TABLE_RECV_RANK_ROWS]);
     routing->recv_expert_rows = (void *)(memory + offsets[TABLE_RECV_EXPERT_ROWS]);
     routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
@@ -167,6 +173,7 @@ static weft_result allocate(weft_ep_handle *handle)
     point_into(handle, handle->memory, offsets);
     if (handle->ep->internode != NULL)
         point_into_node_tables(handle, handle->memory, offsets);
+    counts->all_rows_offset = offsets[TABLE_ALL_RECV_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->expert_rows_offset = offsets[TABLE_RECV_EXPERT_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->relay_tokens_offset = offsets[TABLE_RELAY_TOKENS] - offsets[TABLE_RECV_ROWS];

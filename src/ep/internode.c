@@ -94,7 +94,8 @@ weft_result weft__internode_check_row(const struct weft__internode *internode,
 
 uint64_t weft__internode_told_bytes(const struct weft__internode *internode)
 {
-    return weft_told_bytes(internode->nodes.device.num_local, internode->num_node_experts);
+    return weft_told_bytes(internode->nodes.device.num_local * internode->rings.nodes.num_nodes,
+                           internode->num_node_experts);
 }
 
 /* The rings' words, and behind them what notify tells. */

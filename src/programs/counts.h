@@ -41,19 +41,63 @@ WEFT_FN void weft_copy_selections(struct weft_warp *warp, const struct weft_noti
         selections[i] = args->routing.entry_selections[entries[i]];
 }
 
-/* By every warp: the rows of this rank's experts, whose counts begin with that number. */
-WEFT_FN void weft_receive_selections(struct weft_warp *warp, const struct weft_notify_args *args,
-                                     uint64_t sequence, int32_t first_column)
+/* Warp-wide: gives `owner` what this rank has counted for it. */
+WEFT_FN void weft_counts_send(struct weft_warp *warp, const struct weft_notify_args *args,
+                              uint64_t sequence, int32_t owner)
+{
+    const struct weft_routing *routing = &args->routing;
+    int32_t *counts = weft_counts_of(args, sequence, owner, routing->rank);
+    for (int32_t i = weft_lane_idx(warp); i < routing->num_ranks; i += WEFT_WARP_SIZE)
+        counts[i] = routing->send_rows[i];
+    weft_copy_selections(warp, args, owner, counts + routing->num_ranks);
+}
+
+/* One lane: the rows at `rank`, and those that come from it. All loads are under way together. */
+WEFT_FN void weft_receive_rows(const struct weft_notify_args *args, uint64_t sequence, int32_t rank)
+{
+    const struct weft_routing *routing = &args->routing;
+    int32_t num_rows = 0, base = 0, own_end = 0, own_rows = 0;
+    for (int32_t source = 0; source < routing->num_ranks; source++) {
+        const int32_t *counts = weft_counts_of(args, sequence, routing->rank, source);
+        const int32_t rows_here = counts[routing->rank];
+        base = source == routing->rank ? num_rows : base;
+        num_rows += counts[rank];
+        own_end += source <= rank ? rows_here : 0;
+        own_rows = source == rank ? rows_here : own_rows;
+    }
+    routing->rank_base[rank] = base;
+    routing->all_recv_rows[rank] = num_rows;
+    routing->recv_rank_rows[rank] = own_rows;
+    routing->recv_rank_ends[rank] = own_end;
+    if (rank == routing->rank)
+        *routing->recv_rows = num_rows;
+}
+
+/* One lane: the rows of a local expert. */
+WEFT_FN void weft_receive_selections(const struct weft_notify_args *args, uint64_t sequence,
+                                     int32_t expert)
+{
+    const struct weft_routing *routing = &args->routing;
+    const int32_t alignment = args->expert_alignment;
+    const int32_t num_selections =
+        weft_counts_sum(args, sequence, routing->num_ranks, routing->num_ranks + expert);
+    routing->recv_expert_rows[expert] = (num_selections + alignment - 1) / alignment * alignment;
+}
+
+/* By every warp: what all sources have counted for this rank. */
+WEFT_FN void weft_counts_receive(struct weft_warp *warp, const struct weft_notify_args *args,
+                                 uint64_t sequence)
 {
     const struct weft_routing *routing = &args->routing;
     const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
-    const int32_t alignment = args->expert_alignment;
-    for (int32_t i = thread; i < weft_num_local_experts(&args->placement, routing->rank);
-         i += weft_num_warps(warp) * WEFT_WARP_SIZE) {
-        const int32_t num_selections =
-            weft_counts_sum(args, sequence, routing->num_ranks, first_column + i);
-        routing->recv_expert_rows[i] = (num_selections + alignment - 1) / alignment * alignment;
-    }
+    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
+    const int32_t num_experts = weft_num_local_experts(&args->placement, routing->rank);
+    for (int32_t rank = thread; rank < routing->num_ranks; rank += num_threads)
+        weft_receive_rows(args, sequence, rank);
+    for (int32_t expert = thread; expert < num_experts; expert += num_threads)
+        weft_receive_selections(args, sequence, expert);
+    if (thread == 0)
+        *routing->dropped_rows = 0;
 }
 
 #endif

@@ -32,12 +32,13 @@ WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_no
 {
     const struct weft_nodes *nodes = &args->rings.nodes;
     struct weft_told_counts *told = told_counts(args, WEFT_TOLD_OUT, notify, node);
-    int32_t *rows = told->counts, *selections = rows + nodes->num_local;
+    const int32_t num_ranks = args->notify.routing.num_ranks;
+    int32_t *rows = told->counts, *selections = rows + num_ranks;
     weft_call_write(warp, &told->call, &args->notify.message.call);
     if (weft_lane_idx(warp) == 0)
         told->num_tokens = args->notify.routing.nodes.send_tokens[node];
-    for (int32_t i = weft_lane_idx(warp); i < nodes->num_local; i += WEFT_WARP_SIZE)
-        rows[i] = args->notify.routing.send_rows[rank_of(nodes, node, i)];
+    for (int32_t rank = weft_lane_idx(warp); rank < num_ranks; rank += WEFT_WARP_SIZE)
+        rows[rank] = args->notify.routing.send_rows[rank];
     for (int32_t i = 0; i < nodes->num_local; i++) {
         const int32_t rank = rank_of(nodes, node, i);
         weft_copy_selections(warp, &args->notify, rank, selections);
@@ -57,32 +58,22 @@ WEFT_FN void tell_partner(struct weft_warp *warp, const struct weft_internode_no
 
 /* ------------------------------------------------------------------ spreading */
 
-/* Gives the ranks of the node what `source` has for them. */
-WEFT_FN void spread_own(struct weft_warp *warp, const struct weft_internode_notify_args *args,
-                        uint64_t sequence, int32_t i)
-{
-    const struct weft_nodes *nodes = &args->rings.nodes;
-    const int32_t owner = rank_of(nodes, nodes->node, i);
-    int32_t *counts = weft_counts_of(&args->notify, sequence, owner, args->notify.exchange.rank);
-    for (int32_t j = weft_lane_idx(warp); j < nodes->num_local; j += WEFT_WARP_SIZE)
-        counts[j] = args->notify.routing.send_rows[rank_of(nodes, nodes->node, j)];
-    weft_copy_selections(warp, &args->notify, owner, counts + nodes->num_local);
-}
-
+/* Gives the ranks of the node what `source` has told. */
 WEFT_FN void spread_told(struct weft_warp *warp, const struct weft_internode_notify_args *args,
                          uint64_t sequence, int32_t source, const struct weft_told_counts *told)
 {
     const struct weft_nodes *nodes = &args->rings.nodes;
+    const int32_t num_ranks = args->notify.routing.num_ranks;
     const int32_t *rows = told->counts;
-    const int32_t *selections = rows + nodes->num_local;
+    const int32_t *selections = rows + num_ranks;
     for (int32_t i = 0; i < nodes->num_local; i++) {
         const int32_t owner = rank_of(nodes, nodes->node, i);
         const int32_t num_experts = weft_num_local_experts(&args->notify.placement, owner);
         int32_t *counts = weft_counts_of(&args->notify, sequence, owner, source);
-        for (int32_t j = weft_lane_idx(warp); j < nodes->num_local; j += WEFT_WARP_SIZE)
-            counts[j] = rows[j];
+        for (int32_t rank = weft_lane_idx(warp); rank < num_ranks; rank += WEFT_WARP_SIZE)
+            counts[rank] = rows[rank];
         for (int32_t j = weft_lane_idx(warp); j < num_experts; j += WEFT_WARP_SIZE)
-            counts[nodes->num_local + j] = selections[j];
+            counts[num_ranks + j] = selections[j];
         selections += num_experts;
     }
 }
@@ -124,43 +115,26 @@ WEFT_FN enum weft_status hear_partners(const struct weft_operation *op,
 
 /* ------------------------------------------------------------------ prefix sums */
 
-/* One lane: the rows at the i-th rank of the node, source by source. */
-WEFT_FN void sum_rows_of(const struct weft_internode_notify_args *args, uint64_t sequence,
-                         int32_t i)
+/* One lane: where the rows of a node's partner begin at the i-th rank of this node. */
+WEFT_FN void receive_relay_base(const struct weft_internode_notify_args *args, uint64_t sequence,
+                                int32_t node, int32_t i)
 {
-    const struct weft_routing *routing = &args->notify.routing;
     const struct weft_nodes *nodes = &args->rings.nodes;
-    const int32_t rank = rank_of(nodes, nodes->node, i);
-    int32_t num_rows = 0;
-    for (int32_t source = 0; source < routing->num_ranks; source++) {
-        const int32_t rows = weft_counts_of(&args->notify, sequence, routing->rank, source)[i];
-        const int32_t node = args->node_of_rank[source];
-        if (source == routing->rank)
-            routing->rank_base[rank] = num_rows;
-        else if (source == weft_partner(nodes, node))
-            routing->nodes.relay_base[(int64_t)node * nodes->num_local + i] = num_rows;
-        if (rank == routing->rank)
-            routing->recv_rank_rows[source] = rows;
-        num_rows += rows;
-    }
-    if (rank == routing->rank)
-        *routing->recv_rows = num_rows;
+    args->notify.routing.nodes.relay_base[(int64_t)node * nodes->num_local + i] = weft_counts_sum(
+        &args->notify, sequence, weft_partner(nodes, node), rank_of(nodes, nodes->node, i));
 }
 
 WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_internode_notify_args *args,
                             uint64_t sequence)
 {
-    const struct weft_routing *routing = &args->notify.routing;
-    const int32_t num_local = args->rings.nodes.num_local;
+    const struct weft_nodes *nodes = &args->rings.nodes;
     const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
     const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
-    for (int32_t i = thread; i < num_local; i += num_threads)
-        sum_rows_of(args, sequence, i);
-    weft_receive_selections(warp, &args->notify, sequence, num_local);
-    if (thread == 0) {
-        *routing->dropped_rows = 0;
-        *routing->nodes.relayed_by = 0;
-    }
+    weft_counts_receive(warp, &args->notify, sequence);
+    for (int32_t i = thread; i < nodes->num_nodes * nodes->num_local; i += num_threads)
+        receive_relay_base(args, sequence, i / nodes->num_local, i % nodes->num_local);
+    if (thread == 0)
+        *args->notify.routing.nodes.relayed_by = 0;
 }
 
 /* ------------------------------------------------------------------ the program */
@@ -208,7 +182,7 @@ WEFT_FN enum weft_status exchange_counts(const struct weft_operation *op,
     for (int32_t i = 1 + weft_warp_idx(warp); i < nodes->num_nodes; i += weft_num_warps(warp))
         tell_partner(warp, args, notify, weft_node_after(nodes, i));
     for (int32_t i = weft_warp_idx(warp); i < nodes->num_local; i += weft_num_warps(warp))
-        spread_own(warp, args, op->sequence, i);
+        weft_counts_send(warp, &args->notify, op->sequence, rank_of(nodes, nodes->node, i));
     enum weft_status status = weft_operation_meet(op);
     if (status == WEFT_STATUS_OK)
         status = hear_partners(op, args, notify);

@@ -9,12 +9,13 @@
 struct weft_told_counts {
     struct weft_call call;
     int32_t num_tokens; /* for the node */
-    int32_t counts[]; /* rows for each rank there, then selections of their experts, rank by rank */
+    /* Rows for each rank of all nodes, then selections of the experts there, rank by rank. */
+    int32_t counts[];
 };
 
 struct weft_internode_notify_args {
-    /* The exchange is of the node, and so are the rows that a source counts in its buffer; written in the routing: what
-     * notify counts, and of nodes the like. */
+    /* The exchange is of the node. Written in the routing: what notify counts, and of nodes the
+     * like. */
     struct weft_notify_args notify;
     struct weft_rings rings;
     const int32_t *node_of_rank;
@@ -28,10 +29,10 @@ struct weft_internode_notify_args {
 };
 
 /* num_experts: the most that a node has. */
-WEFT_FN uint64_t weft_told_bytes(int32_t num_local, int32_t num_experts)
+WEFT_FN uint64_t weft_told_bytes(int32_t num_ranks, int32_t num_experts)
 {
     return weft_wire_round_up(offsetof(struct weft_told_counts, counts) +
-                              ((uint64_t)num_local + (uint64_t)num_experts) * sizeof(int32_t));
+                              ((uint64_t)num_ranks + (uint64_t)num_experts) * sizeof(int32_t));
 }
 
 enum weft_told_direction { WEFT_TOLD_IN, WEFT_TOLD_OUT };

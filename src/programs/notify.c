@@ -8,34 +8,6 @@
 
 #include "programs/counts.h"
 
-WEFT_FN void send_counts(struct weft_warp *warp, const struct weft_notify_args *args,
-                         uint64_t sequence, int32_t rank)
-{
-    const struct weft_routing *routing = &args->routing;
-    int32_t *counts = weft_counts_of(args, sequence, rank, routing->rank);
-    for (int32_t i = weft_lane_idx(warp); i < routing->num_ranks; i += WEFT_WARP_SIZE)
-        counts[i] = routing->send_rows[i];
-    weft_copy_selections(warp, args, rank, counts + routing->num_ranks);
-}
-
-WEFT_FN void receive_counts(struct weft_warp *warp, const struct weft_notify_args *args,
-                            uint64_t sequence)
-{
-    const struct weft_routing *routing = &args->routing;
-    const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
-    const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
-    for (int32_t rank = thread; rank < routing->num_ranks; rank += num_threads) {
-        routing->rank_base[rank] = weft_counts_sum(args, sequence, routing->rank, rank);
-        routing->recv_rank_rows[rank] =
-            weft_counts_of(args, sequence, routing->rank, rank)[routing->rank];
-    }
-    if (thread == 0) {
-        *routing->recv_rows = weft_counts_sum(args, sequence, routing->num_ranks, routing->rank);
-        *routing->dropped_rows = 0;
-    }
-    weft_receive_selections(warp, args, sequence, routing->num_ranks);
-}
-
 /* What the block's warps have sent is signalled at once, and awaited when the calls have been compared. */
 WEFT_FN enum weft_status exchange_counts(const struct weft_operation *op,
                                          const struct weft_notify_args *args)
@@ -44,7 +16,7 @@ WEFT_FN enum weft_status exchange_counts(const struct weft_operation *op,
     weft_operation_tell(op);
     for (int32_t rank = weft_warp_idx(warp); rank < args->exchange.num_ranks;
          rank += weft_num_warps(warp))
-        send_counts(warp, args, op->sequence, rank);
+        weft_counts_send(warp, args, op->sequence, rank);
     weft_block_sync(warp);
     if (weft_warp_idx(warp) == 0)
         weft_operation_signal(op);
@@ -65,6 +37,6 @@ WEFT_PROGRAM(notify, warp, args)
         return WEFT_STATUS_FAILED;
     const enum weft_status status = exchange_counts(&op, args);
     if (status == WEFT_STATUS_OK)
-        receive_counts(warp, args, op.sequence);
+        weft_counts_receive(warp, args, op.sequence);
     return weft_operation_end(&op, status);
 }

@@ -71,6 +71,8 @@ struct weft_routing { /* a handle's tables, in memory of this rank */
     int32_t *entry_selections;      /* [num_entries] choices of each expert replica */
     int32_t *recv_rows;             /* [1] rows that arrive here */
     int32_t *recv_rank_rows;        /* [num_ranks] */
+    int32_t *recv_rank_ends;        /* [num_ranks] the row after the last one of each source */
+    int32_t *all_recv_rows;         /* [num_ranks] rows that arrive at each rank */
     int32_t *recv_expert_rows;      /* [local experts] selections, aligned */
     int64_t *dropped_rows;          /* [1] the most that a dispatch since notify had no room for */
     struct weft_node_routing nodes; /* of several nodes; else all null */

@@ -109,6 +109,30 @@ int ep_check_layout(struct ep_rank *self)
     return compare_layout(self, &layout);
 }
 
+static int32_t max_recv_tokens(const struct ep_world *world)
+{
+    int32_t most = 0;
+    for (int32_t rank = 0; rank < world->spec.num_ranks; rank++)
+        most = world->received[rank].num_rows > most ? world->received[rank].num_rows : most;
+    return most;
+}
+
+/* The row after the last one of each source rank. */
+static int compare_ends(struct ep_rank *self, const int32_t *device_ends)
+{
+    const size_t num_ranks = (size_t)self->context->num_ranks;
+    const int32_t *num_per_rank = self->world->received[self->context->rank].num_per_rank;
+    int32_t *ends = tests_alloc(num_ranks * 4), *expected = tests_alloc(num_ranks * 4);
+    int32_t end = 0;
+    for (size_t rank = 0; rank < num_ranks; rank++)
+        expected[rank] = end += num_per_rank[rank];
+    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, ends, device_ends, num_ranks * 4));
+    const int failed = ep_compare(self, ends, expected, num_ranks * 4, "recv_rank_ends", 0);
+    tests_free(ends);
+    tests_free(expected);
+    return failed;
+}
+
 static int compare_counts(struct ep_rank *self, const weft_ep_counts *counts)
 {
     const struct ep_oracle_received *expected = &self->world->received[self->context->rank];
@@ -178,7 +202,11 @@ int ep_check_notify(struct ep_rank *self)
     RANK_CHECK(self->context,
                counts.num_relayed_tokens == num_relayed_tokens(self->world, self->context->rank),
                "num_relayed_tokens is %d", counts.num_relayed_tokens);
-    return compare_counts(self, &counts) || compare_device_counts(self, &device);
+    RANK_CHECK(self->context, counts.max_recv_tokens == max_recv_tokens(self->world),
+               "max_recv_tokens is %d, expected %d", counts.max_recv_tokens,
+               max_recv_tokens(self->world));
+    return compare_counts(self, &counts) || compare_device_counts(self, &device) ||
+           compare_ends(self, device.recv_rank_ends);
 }
 
 int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank)

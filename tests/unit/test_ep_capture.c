@@ -10,7 +10,12 @@
 #include "machine/host.h"
 
 enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_TOKENS = 12, NUM_TOPK = 2, HIDDEN = 4, MAX_LAUNCHES = 8 };
-enum { CAPACITY = NUM_RANKS * NUM_TOKENS, ROW_BYTES = HIDDEN * sizeof(float), NUM_ROUTINGS = 5 };
+enum {
+    CAPACITY = NUM_RANKS * NUM_TOKENS,
+    ROW_BYTES = HIDDEN * sizeof(float),
+    NUM_ROUTINGS = 5,
+    NUM_BLOCKS = 4
+};
 
 /* ---------------------------------------------------------------- a machine that records */
 
@@ -73,6 +78,8 @@ static int open_layer(struct layer *layer, struct ranks_context *context)
     void *memory;
     comm.num_nodes = NUM_NODES;
     ep.num_experts = NUM_RANKS;
+    ep.num_blocks = NUM_BLOCKS;
+    ep.num_warps = 1;
     handle.max_tokens = NUM_TOKENS;
     handle.num_topk = NUM_TOPK;
     memset(layer, 0, sizeof *layer);
@@ -156,7 +163,7 @@ static int notify(struct layer *layer, int routing)
     return 0;
 }
 
-static int dispatch(struct layer *layer)
+static int dispatch_by(struct layer *layer, int32_t num_blocks)
 {
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     const weft_plane plane = {
@@ -164,11 +171,17 @@ static int dispatch(struct layer *layer)
     args.num_planes = 1;
     args.planes = &plane;
     args.capacity = CAPACITY;
+    args.num_blocks = num_blocks;
     RANK_CHECK_OK(layer->context, weft_ep_dispatch(layer->handle, &args, layer->stream));
     return 0;
 }
 
-static int combine(struct layer *layer)
+static int dispatch(struct layer *layer)
+{
+    return dispatch_by(layer, 0);
+}
+
+static int combine_by(struct layer *layer, int32_t num_blocks)
 {
     weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
     args.dtype = WEFT_FP32;
@@ -176,8 +189,14 @@ static int combine(struct layer *layer)
     args.capacity = CAPACITY;
     args.x = layer->x;
     args.out = layer->out;
+    args.num_blocks = num_blocks;
     RANK_CHECK_OK(layer->context, weft_ep_combine(layer->handle, &args, layer->stream));
     return 0;
+}
+
+static int combine(struct layer *layer)
+{
+    return combine_by(layer, 0);
 }
 
 static int run_graph(struct layer *layer)
@@ -250,6 +269,38 @@ static int record_dispatch(struct ranks_context *context)
         forget(&layer.graph);
     }
     return close_layer(&layer);
+}
+
+/* Rings have as many blocks more, whatever the rest has. */
+static int ask_for_blocks(struct ranks_context *context)
+{
+    int (*const operations[])(struct layer *, int32_t) = {dispatch_by, combine_by};
+    struct layer layer;
+    if (open_layer(&layer, context) || notify(&layer, 0))
+        return 1;
+    for (int i = 0; i < 2; i++) {
+        int32_t usual = 0;
+        for (int32_t num_blocks = 0; num_blocks <= NUM_BLOCKS; num_blocks++) {
+            recorded = &layer.graph;
+            const int failed = operations[i](&layer, num_blocks);
+            recorded = NULL;
+            if (failed)
+                return 1;
+            const int32_t found =
+                layer.graph.launches[layer.graph.num_launches - 1].grid.num_blocks;
+            usual = num_blocks == 0 ? found : usual;
+            const int32_t fewer = num_blocks == 0 ? 0 : NUM_BLOCKS - num_blocks;
+            RANK_CHECK(context, found == usual - fewer, "%d blocks for %d, %d for all", found,
+                       num_blocks, usual);
+            forget(&layer.graph);
+        }
+    }
+    return close_layer(&layer);
+}
+
+TEST(operations_have_the_blocks_that_they_ask_for)
+{
+    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, ask_for_blocks, NULL), 0);
 }
 
 TEST(combines_are_of_the_notify_that_ran_before)

@@ -105,6 +105,18 @@ static weft_result run_layout(struct party *party, int32_t round)
 
 /* ---------------------------------------------------------------- notify */
 
+static int32_t most_rows_of_a_rank(const struct shape *shape, int32_t round)
+{
+    int32_t most = 0;
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        int32_t num_rows = 0;
+        for (int32_t source = 0; source < shape->num_ranks; source++)
+            num_rows += shape_rows_from(shape, round, source, rank);
+        most = num_rows > most ? num_rows : most;
+    }
+    return most;
+}
+
 static void check_counts(struct party *party, int32_t round, const weft_ep_counts *counts)
 {
     const struct shape *shape = party->shape;
@@ -119,6 +131,8 @@ static void check_counts(struct party *party, int32_t round, const weft_ep_count
         party_expect(party, "num_recv_per_rank", rank, counts->num_recv_per_rank[rank], expected);
         num_rows += expected;
     }
+    party_expect(party, "max_recv_tokens", 0, counts->max_recv_tokens,
+                 most_rows_of_a_rank(shape, round));
     party_expect(party, "num_recv_tokens", 0, counts->num_recv_tokens, num_rows);
     party_expect(party, "num_local_experts", 0, counts->num_local_experts,
                  shape_first_expert(shape, party->rank + 1) - first_expert);
@@ -129,13 +143,27 @@ static void check_counts(struct party *party, int32_t round, const weft_ep_count
     }
 }
 
+static void check_ends(struct party *party, int32_t round, const weft_ep_device_counts *counts)
+{
+    const int32_t num_ranks = party->shape->num_ranks;
+    int32_t end = 0;
+    weft__sim_host_reads(counts->recv_rank_ends, (size_t)num_ranks * sizeof(int32_t));
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        end += shape_rows_from(party->shape, round, rank, party->rank);
+        party_expect(party, "recv_rank_ends", rank, counts->recv_rank_ends[rank], end);
+    }
+}
+
 static weft_result run_notify(struct party *party, int32_t round)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    weft_ep_device_counts device_counts = WEFT_INIT(weft_ep_device_counts);
     PARTY_TRY(enqueue_layout(party, round));
     PARTY_TRY(weft_ep_notify(party_handle(party, round), party->stream));
     PARTY_TRY(weft_ep_wait_counts(party_handle(party, round), &counts));
     check_counts(party, round, &counts);
+    PARTY_TRY(weft_ep_query_device_counts(party_handle(party, round), &device_counts));
+    check_ends(party, round, &device_counts);
     return WEFT_OK;
 }
 
