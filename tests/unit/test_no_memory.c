@@ -71,7 +71,8 @@ int __wrap_close(int fd)
 struct report {
     weft_unique_id id; /* of the next communicator */
     weft_result results[NUM_RANKS];
-    _Atomic int has_failed; /* an allocation of the victim */
+    _Atomic int has_failed;   /* an allocation of the victim */
+    _Atomic int32_t num_left; /* of the victim's */
 };
 
 static weft_result call_with_failure(struct ranks_context *context, struct host_scene *scene,
@@ -163,43 +164,81 @@ TEST(ranks_without_memory_tell_all)
 
 /* ---------------------------------------------------------------- creation */
 
+/* report->num_left: of the victim's `num_allocations`, NEVER if one more has failed. */
+static int create_and_destroy(struct ranks_context *context, int32_t num_allocations,
+                              weft_result *result)
+{
+    struct report *report = context->shared;
+    weft_comm *comm;
+    ranks_barrier(context);
+    if (context->rank == 0)
+        RANK_CHECK_OK(context, weft_unique_id_create(&report->id));
+    ranks_barrier(context);
+    if (context->rank == VICTIM)
+        num_left = num_allocations;
+    *result =
+        weft_comm_create(&report->id, context->rank, context->num_ranks, context->argument, &comm);
+    if (context->rank == VICTIM)
+        atomic_store(&report->num_left, num_left);
+    num_left = NEVER;
+    report->results[context->rank] = *result;
+    if (*result == WEFT_OK)
+        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    RANK_CHECK(context,
+               *result == WEFT_OK || context->rank == VICTIM ||
+                   strstr(weft_last_error(), "rank 1") != NULL,
+               "allocation %d: %s", num_allocations, weft_last_error());
+    RANK_CHECK(context,
+               *result == WEFT_OK || *result == WEFT_ERROR_OUT_OF_MEMORY ||
+                   (*result == WEFT_ERROR_TIMEOUT && context->rank != VICTIM),
+               "allocation %d: %s: %s", num_allocations, weft_result_string(*result),
+               weft_last_error());
+    ranks_barrier(context);
+    return 0;
+}
+
 /* Before it is connected a rank cannot tell anything: the others say at their deadline that it did not come. */
 static int fail_to_create(struct ranks_context *context)
 {
-    const weft_comm_config *config = context->argument;
-    struct report *report = context->shared;
+    const struct report *report = context->shared;
     for (int32_t n = 0;; n++) {
-        weft_comm *comm;
-        if (context->rank == 0)
-            RANK_CHECK_OK(context, weft_unique_id_create(&report->id));
-        ranks_barrier(context);
-        if (context->rank == VICTIM)
-            num_left = n;
-        const weft_result result =
-            weft_comm_create(&report->id, context->rank, context->num_ranks, config, &comm);
-        if (context->rank == VICTIM)
-            atomic_store(&report->has_failed, num_left == NEVER);
-        num_left = NEVER;
-        RANK_CHECK(context,
-                   result == WEFT_OK || context->rank == VICTIM ||
-                       strstr(weft_last_error(), "rank 1") != NULL,
-                   "allocation %d: %s", n, weft_last_error());
-        RANK_CHECK(context,
-                   result == WEFT_OK || result == WEFT_ERROR_OUT_OF_MEMORY ||
-                       (result == WEFT_ERROR_TIMEOUT && context->rank != VICTIM),
-                   "allocation %d: %s: %s", n, weft_result_string(result), weft_last_error());
-        if (result == WEFT_OK)
-            RANK_CHECK_OK(context, weft_comm_destroy(comm));
-        ranks_barrier(context);
-        if (!atomic_load(&report->has_failed))
+        weft_result result;
+        if (create_and_destroy(context, n, &result) != 0)
+            return 1;
+        if (atomic_load(&report->num_left) != NEVER)
             return 0;
-        ranks_barrier(context);
     }
 }
 
 TEST(ranks_without_memory_to_begin_with)
 {
     run(300, 0, fail_to_create);
+}
+
+/* From the last allocation down to the one by which a rank is connected: the others are told, and do not wait. */
+static int fail_when_connected(struct ranks_context *context)
+{
+    enum { PLENTY = 1 << 20 };
+    const struct report *report = context->shared;
+    weft_result result;
+    if (create_and_destroy(context, PLENTY, &result) != 0)
+        return 1;
+    RANK_CHECK_OK(context, result);
+    for (int32_t n = PLENTY - atomic_load(&report->num_left) - 1;
+         n >= 0 && report->results[0] != WEFT_ERROR_TIMEOUT; n--) {
+        if (create_and_destroy(context, n, &result) != 0)
+            return 1;
+        RANK_CHECK(context,
+                   result != WEFT_ERROR_TIMEOUT ||
+                       strstr(weft_last_error(), "did not come to ") == NULL,
+                   "allocation %d: %s", n, weft_last_error());
+    }
+    return 0;
+}
+
+TEST(ranks_without_memory_for_a_network)
+{
+    run(2000, NUM_RANKS, fail_when_connected);
 }
 
 /* ---------------------------------------------------------------- the rendezvous */
