@@ -54,6 +54,9 @@ struct weft_comm {
     /* The other way round: messages that the network has taken (release), acquired at the end of a collective. */
     _Atomic uint64_t num_messages_taken;
     struct weft__network *network; /* NULL: one node, or the machine has none */
+    /* Collective, of the network, when all ranks have new memory in their heaps and before anybody
+     * allocates there. Fails with the communicator only. NULL: nobody asks. */
+    weft_result (*heap_has_grown)(weft_comm *comm);
     struct weft__barrier *barrier; /* of weft_comm_barrier: made and destroyed by the api layer */
     struct weft__windows *windows; /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */

@@ -141,6 +141,8 @@ static weft_result commit(weft_comm *comm, uint64_t needed_bytes, uint64_t wante
         wanted_bytes - committed_bytes > spare_bytes)
         wanted_bytes = needed_bytes;
     weft_result result = weft__heap_memory_grow(&heap->memory, wanted_bytes);
+    if (result == WEFT_OK && comm->heap_has_grown != NULL)
+        result = comm->heap_has_grown(comm);
     pthread_mutex_lock(&heap->mutex);
     heap->ranges.capacity = heap->memory.committed_bytes;
     pthread_mutex_unlock(&heap->mutex);

@@ -80,14 +80,11 @@ static weft_result choose(const struct weft__net_config *config, struct choice *
 static weft_result settle_engine(weft_comm *comm, struct weft__net_config *config)
 {
     struct choice mine = {.is_automatic = 0};
-    struct choice *all = calloc((size_t)comm->num_ranks, sizeof(*all));
-    weft_result result = all != NULL ? choose(config, &mine)
-                                     : weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                                                   "no memory for %d ranks", comm->num_ranks);
-    result = weft__comm_agree(comm, result, "choose its network engine");
-    if (result == WEFT_OK)
-        result = weft__comm_all_gather(comm, &mine, sizeof(mine), all);
-    for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++)
+    weft_result result = choose(config, &mine);
+    struct choice *all = weft__comm_gather_new(comm, result, &mine, sizeof(mine), &result);
+    if (all == NULL)
+        return result;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         if (mine.is_automatic && strncmp(all[rank].engine, mine.engine, ENGINE_BYTES) != 0)
             config->engine = "tcp";
     free(all);
@@ -128,12 +125,15 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
 /* What the ranks compare before they exchange addresses. */
 struct card {
     char engine[ENGINE_BYTES];
-    uint64_t num_bytes;
+    uint32_t num_bytes;
+    int32_t has_writes;
 };
 
-static weft_result check_cards(const struct card *cards, int32_t num_ranks, uint64_t *most_bytes)
+static weft_result check_cards(const struct card *cards, int32_t num_ranks, uint64_t *most_bytes,
+                               int *has_writes)
 {
     *most_bytes = 0;
+    *has_writes = 0;
     for (int32_t rank = 0; rank < num_ranks; rank++) {
         if (strncmp(cards[rank].engine, cards[0].engine, ENGINE_BYTES) != 0)
             return weft__error(WEFT_ERROR_MISMATCH,
@@ -143,6 +143,7 @@ static weft_result check_cards(const struct card *cards, int32_t num_ranks, uint
                                rank);
         if (cards[rank].num_bytes > *most_bytes)
             *most_bytes = cards[rank].num_bytes;
+        *has_writes |= cards[rank].has_writes;
     }
     return WEFT_OK;
 }
@@ -150,7 +151,8 @@ static weft_result check_cards(const struct card *cards, int32_t num_ranks, uint
 static weft_result gather_cards(weft_comm *comm, const struct weft__net_blob *own,
                                 struct card *cards)
 {
-    struct card mine = {.num_bytes = own->num_bytes};
+    struct card mine = {.num_bytes = (uint32_t)own->num_bytes,
+                        .has_writes = weft__net_has_writes(comm->network->net)};
     snprintf(mine.engine, sizeof(mine.engine), "%s", comm->network->engine);
     return weft__comm_all_gather(comm, &mine, sizeof(mine), cards);
 }
@@ -211,7 +213,8 @@ static weft_result gather_blobs(weft_comm *comm, struct meeting *meeting)
 {
     uint64_t most_bytes;
     WEFT__TRY(gather_cards(comm, &meeting->own, meeting->cards));
-    WEFT__TRY(check_cards(meeting->cards, comm->num_ranks, &most_bytes));
+    WEFT__TRY(
+        check_cards(meeting->cards, comm->num_ranks, &most_bytes, &comm->network->has_writes));
     WEFT__TRY(weft__comm_agree(comm, pad(comm, most_bytes, meeting), "have memory for addresses"));
     WEFT__TRY(weft__comm_all_gather(comm, meeting->padded, most_bytes, meeting->all));
     choose_peers(comm, meeting->cards, meeting->all, most_bytes, meeting->blobs);
@@ -327,9 +330,13 @@ static weft_result attach(weft_comm *comm, const struct weft__net_memory *memory
     WEFT__TRY(connect_net(comm));
     WEFT__TRY(weft__comm_agree(comm, start_progress(comm, memory), "run its network"));
     WEFT__TRY(weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes"));
-    return weft__comm_agree(
+    WEFT__TRY(weft__comm_agree(
         comm, weft__progress_act(comm->network->progress, find_transports, comm->network),
-        "use its network");
+        "use its network"));
+    if (memory->heap != NULL || !comm->network->has_writes)
+        return WEFT_OK;
+    comm->heap_has_grown = weft__net_add_step;
+    return weft__net_add_step(comm);
 }
 
 weft_result weft__net_attach(weft_comm *comm)
@@ -355,6 +362,7 @@ void weft__net_detach(weft_comm *comm)
     struct weft__network *network = comm->network;
     if (network == NULL)
         return;
+    comm->heap_has_grown = NULL;
     if (network->progress != NULL)
         weft__progress_stop(network->progress);
     else if (network->net != NULL)

@@ -18,6 +18,9 @@ struct weft__network {
     struct weft__progress *progress;
     struct weft__work_queue *device_queue; /* NULL: none */
     const char *engine;
+    int has_writes;           /* the engine, on any rank: so all tell of their memory */
+    uint32_t num_steps;       /* of region 0 that the engine knows, the same on all ranks */
+    uint64_t heap_bytes;      /* that are in them, or could not be */
     const char *gpu_obstacle; /* to the registration of GPUs' memory; NULL: none */
     char devices[WEFT__NET_DEVICES_BYTES];
     char transport[WEFT__NET_TRANSPORT_BYTES];
@@ -63,6 +66,10 @@ weft_result weft__net_add_region(weft_comm *comm, const struct weft__net_part *p
  * does not take it, it stays there. */
 weft_result weft__net_add_staging(weft_comm *comm, void *memory, uint64_t num_bytes,
                                   uint64_t *place);
+/* Collective: makes what the heap, memory of the host, has more than at the last call a step of
+ * region 0, so that the engine writes there. If a rank cannot register it, all log why, and there
+ * it goes in messages, as without. Fails with the communicator only. */
+weft_result weft__net_add_step(weft_comm *comm);
 /* This rank's part of the reverse, when nobody puts there any more. Nothing if it is no
  * region's. */
 void weft__net_remove_region(weft_comm *comm, const void *memory);

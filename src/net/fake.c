@@ -34,7 +34,7 @@ struct rank {
     int event_fd; /* never readable: a world is one thread, in which nobody sleeps */
     struct {
         unsigned char *memory;
-    } regions[WEFT__NET_MAX_REGIONS];
+    } regions[WEFT__NET_MAX_NUMBERS];
     uint8_t is_peer[WEFT__NET_FAKE_MAX_RANKS];
     uint8_t knows_death[WEFT__NET_FAKE_MAX_RANKS];
     uint64_t told_at[WEFT__NET_FAKE_MAX_RANKS]; /* of the death of another */

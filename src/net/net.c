@@ -187,7 +187,13 @@ struct weft__net_counts weft__net_counts(const struct weft__net *net)
     return (struct weft__net_counts){
         .num_bytes =
             num_header_bytes + atomic_load_explicit(&net->num_put_bytes, memory_order_relaxed),
-        .num_header_bytes = num_header_bytes};
+        .num_header_bytes = num_header_bytes,
+        .num_written_bytes = atomic_load_explicit(&net->num_written_bytes, memory_order_relaxed)};
+}
+
+int weft__net_has_writes(const struct weft__net *net)
+{
+    return net->engine->reg != NULL && net->min_write_bytes != SIZE_MAX;
 }
 
 const char *weft__net_engine_name(const struct weft__net *net)
@@ -304,8 +310,8 @@ void weft__net_close(struct weft__net *net)
         weft__ledger_destroy(&net->peers[rank].ledger);
     }
     weft__net_operation_delete_all(net);
-    for (uint32_t region = 0; region < WEFT__NET_MAX_REGIONS; region++)
-        free(net->regions[region].key);
+    for (uint32_t number = 0; number < WEFT__NET_MAX_NUMBERS; number++)
+        free(net->regions[number].key);
     free(net->address);
     free(net->peers);
     free(net);

@@ -44,7 +44,10 @@ struct weft__net;
 struct weft__net_fake;
 
 enum {
-    WEFT__NET_MAX_REGIONS = 16,
+    WEFT__NET_MAX_REGIONS = 16, /* numbers in places */
+    /* More numbers, for steps of regions that grow. */
+    WEFT__NET_MAX_STEPS = 32,
+    WEFT__NET_MAX_NUMBERS = WEFT__NET_MAX_REGIONS + WEFT__NET_MAX_STEPS,
     WEFT__NET_MAX_KEY_BYTES = 512,
     WEFT__NET_MAX_STAGED = 4,
     WEFT__NET_ALL_PEERS = -1,
@@ -137,8 +140,9 @@ weft_result weft__net_choice(const struct weft__net_config *config, const char *
 weft_result weft__net_probe(const char *engine, char *reason, size_t reason_bytes);
 
 /* Before connect: memory that peers may write, and puts read, and that grows up to max_bytes:
- * only the first *num_bytes are there. Aligned to 8. The engine is not told, so that all goes in
- * messages, which are checked against what is there when they come. */
+ * only the first *num_bytes are there. Aligned to 8. The engine is told of its steps alone
+ * (weft__net_reg_step): else all goes in messages, which are checked against what is there when
+ * they come. */
 weft_result weft__net_reg_growing(struct weft__net *net, uint32_t region, void *memory,
                                   uint64_t max_bytes, const _Atomic uint64_t *num_bytes);
 /* Memory that the net neither loads from nor stores to, as that of a device: its owner does what
@@ -178,6 +182,13 @@ enum weft__net_memory_kind {
  * can put there once they have learned what it tells of it. */
 weft_result weft__net_reg(struct weft__net *net, uint32_t region, void *memory, size_t num_bytes,
                           enum weft__net_memory_kind kind);
+/* When connected: bytes of a region that grows, from the place on, which will stay, as a step with
+ * this number, of MAX_REGIONS and above, ascending. Once peers have learned of it, puts to these
+ * places, which stay what they are, are writes where they are long. On all ranks it is the same
+ * part of the same region. */
+weft_result weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
+                               size_t num_bytes);
+/* Of regions and steps. */
 struct weft__net_region_card {
     uint64_t num_bytes;
     uint32_t access; /* enum weft__net_access */
@@ -231,10 +242,13 @@ void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format
 struct weft__net_counts {
     uint64_t num_bytes; /* headers included */
     uint64_t num_header_bytes;
+    uint64_t num_written_bytes; /* of num_bytes, by the engine, to where they belong */
 };
 struct weft__net_counts weft__net_counts(const struct weft__net *net);
 
 const char *weft__net_engine_name(const struct weft__net *net);
+/* Whether its engine writes to peers' memory here. */
+int weft__net_has_writes(const struct weft__net *net);
 /* Why it is this one. */
 const char *weft__net_reason(const struct weft__net *net);
 /* When connected: why memory of GPUs cannot be registered; NULL: it may be tried. */

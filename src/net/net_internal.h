@@ -37,8 +37,8 @@ struct weft__net_peer {
     } state;
     enum { WEFT__NET_NOTHING_LEFT, WEFT__NET_TO_BE_DROPPED } rest; /* of a peer that is gone */
     char reason[WEFT__NET_REASON_BYTES];
-    uint64_t region_bytes[WEFT__NET_MAX_REGIONS];
-    uint8_t region_access[WEFT__NET_MAX_REGIONS]; /* enum weft__net_access */
+    uint64_t region_bytes[WEFT__NET_MAX_NUMBERS]; /* of regions and steps */
+    uint8_t region_access[WEFT__NET_MAX_NUMBERS]; /* enum weft__net_access */
 
     /* As the source. A message is `held` until the writes before it have been flushed, and
      * `unsent` while the engine is full; it gets its number when it stops being held. */
@@ -68,6 +68,7 @@ struct weft__net_region {
     struct weft__net_accessor accessor; /* else */
     uint64_t num_bytes;                 /* at most */
     const _Atomic uint64_t *num_there;  /* bytes; NULL: all */
+    uint64_t place;                     /* of a step: in the region that grows */
     unsigned char *key;                 /* of the engine's making; NULL: none */
     uint32_t key_bytes;
 };
@@ -77,15 +78,15 @@ struct weft__net {
     void *state; /* the engine's */
     struct weft__net_config config;
     size_t max_message_bytes, min_write_bytes;
-    struct weft__net_region regions[WEFT__NET_MAX_REGIONS];
-    unsigned char *address;       /* the blob for the others */
-    struct weft__net_peer *peers; /* [num_ranks] */
+    struct weft__net_region regions[WEFT__NET_MAX_NUMBERS]; /* the steps behind the regions */
+    unsigned char *address;                                 /* the blob for the others */
+    struct weft__net_peer *peers;                           /* [num_ranks] */
     struct weft__net_operation *unused;
     uint64_t num_under_way; /* operations */
     uint64_t num_flushes;   /* names them */
     uint64_t num_fetches;   /* likewise */
     /* See weft__net_counts: whoever has heard of a message finds it counted. */
-    _Atomic uint64_t num_put_bytes, num_header_bytes;
+    _Atomic uint64_t num_put_bytes, num_header_bytes, num_written_bytes;
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
     /* In region 0, around all words that were added to since the bell was rung; end 0: none. */
     uint64_t added_begin, added_end;
@@ -167,6 +168,9 @@ int weft__net_is_accessible(const struct weft__net *net, uint64_t place, uint64_
 /* As the engine knows it, which is where it can be accessed if its place is accessible; NULL: by
  * an accessor. */
 unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place);
+/* The same place as the engine knows it, here and at peers: in the step that it lies in, if any.
+ * *num_bytes, from there on, gets no more than are in the same step, or before the next one. */
+uint64_t weft__net_step_of(const struct weft__net *net, uint64_t place, uint64_t *num_bytes);
 enum weft__net_access weft__net_access_of(const struct weft__net *net, uint32_t region);
 /* Of places that are accessible, for a peer, which has failed if the result is not WEFT_OK. */
 weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place, const void *bytes,

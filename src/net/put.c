@@ -63,21 +63,55 @@ weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint
     return weft__net_check_remote(net, rank, "word", word, sizeof(uint64_t));
 }
 
-enum way { NO_WAY, MESSAGES, WRITE };
+enum way { MESSAGES, WRITE, NO_WAY };
 
-/* Of bytes, which are at both ends. */
-static enum way way_of(const struct weft__net *net, const struct weft_access *put)
+/* As much of a put as goes one way. */
+struct piece {
+    enum way way;
+    uint64_t source, target; /* as the engine knows them, if it is written */
+    uint64_t num_bytes;
+};
+
+static enum way way_of(const struct weft__net *net, const struct weft_access *put,
+                       const struct piece *piece)
 {
-    const struct weft__net_region *source = &net->regions[weft__net_region_of(put->source)];
-    const enum weft__net_access target = access_at_peer(net, put->rank, put->target);
-    if (target == WEFT__NET_BY_MESSAGES || source->kind == WEFT__NET_ACCESSED)
-        return target != WEFT__NET_BY_WRITES && source->kind != WEFT__NET_REGISTERED_DEVICE
-                   ? MESSAGES
-                   : NO_WAY;
-    return target == WEFT__NET_BY_WRITES || source->kind == WEFT__NET_REGISTERED_DEVICE ||
-                   put->num_bytes >= net->min_write_bytes
-               ? WRITE
-               : MESSAGES;
+    const struct weft__net_region *source = &net->regions[weft__net_region_of(piece->source)];
+    const enum weft__net_access target =
+        net->peers[put->rank].region_access[weft__net_region_of(piece->target)];
+    const int is_for_engine =
+        target == WEFT__NET_BY_WRITES || source->kind == WEFT__NET_REGISTERED_DEVICE;
+    if (target >= WEFT__NET_BY_BOTH && source->kind != WEFT__NET_ACCESSED &&
+        (is_for_engine || piece->num_bytes >= net->min_write_bytes))
+        return WRITE;
+    return is_for_engine ? NO_WAY : MESSAGES;
+}
+
+/* From byte `begin` of a put on, whose bytes are at both ends. Steps cut it; to one of which the peer has
+ * told nothing it goes as to the rest of the region. */
+static struct piece find_piece(const struct weft__net *net, const struct weft_access *put,
+                               uint64_t begin)
+{
+    struct piece piece = {.num_bytes = put->num_bytes - begin};
+    piece.source = weft__net_step_of(net, put->source + begin, &piece.num_bytes);
+    piece.target = weft__net_step_of(net, put->target + begin, &piece.num_bytes);
+    if (net->peers[put->rank].region_access[weft__net_region_of(piece.target)] ==
+        WEFT__NET_NOT_THERE)
+        piece.target = put->target + begin;
+    piece.way = way_of(net, put, &piece);
+    return piece;
+}
+
+/* The highest of all pieces' ways. */
+static enum way find_way(const struct weft__net *net, const struct weft_access *put)
+{
+    enum way way = MESSAGES;
+    for (uint64_t begin = 0; begin < put->num_bytes;) {
+        const struct piece piece = find_piece(net, put, begin);
+        if (piece.way > way)
+            way = piece.way;
+        begin += piece.num_bytes;
+    }
+    return way;
 }
 
 static weft_result check_bytes(const struct weft__net *net, const struct weft_access *put)
@@ -92,7 +126,7 @@ static weft_result check_bytes(const struct weft__net *net, const struct weft_ac
                            (unsigned long long)put->num_bytes,
                            (unsigned long long)weft__net_region_bytes(net, region));
     WEFT__TRY(check_remote_bytes(net, put->rank, "target", put->target, put->num_bytes));
-    return way_of(net, put) != NO_WAY
+    return find_way(net, put) != NO_WAY
                ? WEFT_OK
                : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                              "nothing goes from region %u to region %u of rank %d: of devices' "
@@ -136,22 +170,43 @@ static weft_result send_bytes(struct weft__net *net, const struct weft_access *p
     return WEFT_OK;
 }
 
-static weft_result write_bytes(struct weft__net *net, const struct weft_access *put,
+static weft_result write_bytes(struct weft__net *net, int32_t peer, const struct piece *piece,
                                struct weft__net_request *request)
 {
-    struct weft__net_operation *operation = weft__net_operation_new(net, put->rank, request);
+    struct weft__net_operation *operation = weft__net_operation_new(net, peer, request);
     if (operation == NULL)
-        return weft__net_lose_memory(net, put->rank);
-    describe_bytes(operation, put, 0, put->num_bytes);
+        return weft__net_lose_memory(net, peer);
     operation->type = WEFT__NET_WRITE;
-    atomic_fetch_add_explicit(&net->num_put_bytes, put->num_bytes, memory_order_relaxed);
-    net->peers[put->rank].num_writes++;
+    operation->header.kind = WEFT__NET_PUT;
+    weft__net_set_payload(operation, piece->source, piece->num_bytes);
+    operation->header.place = piece->target;
+    atomic_fetch_add_explicit(&net->num_put_bytes, piece->num_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&net->num_written_bytes, piece->num_bytes, memory_order_relaxed);
+    net->peers[peer].num_writes++;
     enum weft__net_start start = net->engine->write(net->state, operation);
     if (start == WEFT__NET_DONE)
         weft__net_done(operation, WEFT_OK);
     else if (start == WEFT__NET_LOST)
         weft__net_done(operation, WEFT_ERROR_RANK_FAILED);
     return WEFT_OK;
+}
+
+/* Each piece by its way. */
+static weft_result transfer_bytes(struct weft__net *net, const struct weft_access *put,
+                                  struct weft__net_request *request)
+{
+    weft_result result = WEFT_OK;
+    for (uint64_t begin = 0; begin < put->num_bytes && result == WEFT_OK;) {
+        const struct piece piece = find_piece(net, put, begin);
+        struct weft_access part = *put;
+        part.source += begin;
+        part.target += begin;
+        part.num_bytes = piece.num_bytes;
+        result = piece.way == WRITE ? write_bytes(net, put->rank, &piece, request)
+                                    : send_bytes(net, &part, WEFT__NET_NO_WORD, NULL, request);
+        begin += piece.num_bytes;
+    }
+    return result;
 }
 
 static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t word, uint64_t add)
@@ -169,11 +224,9 @@ static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t wor
 static weft_result start_put(struct weft__net *net, const struct weft_access *put, uint64_t word,
                              const struct weft_access *also, struct weft__net_request *request)
 {
-    const int is_write = put->num_bytes > 0 && way_of(net, put) == WRITE;
-    if (!is_write && put->num_bytes <= net->max_message_bytes)
+    if (put->num_bytes <= net->max_message_bytes && find_way(net, put) == MESSAGES)
         return send_bytes(net, put, word, also, request);
-    weft_result result = is_write ? write_bytes(net, put, request)
-                                  : send_bytes(net, put, WEFT__NET_NO_WORD, NULL, request);
+    weft_result result = transfer_bytes(net, put, request);
     if (result == WEFT_OK && word != WEFT__NET_NO_WORD)
         result = send_signal(net, put->rank, word, put->add);
     if (result == WEFT_OK && also != NULL)

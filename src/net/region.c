@@ -117,6 +117,49 @@ weft_result weft__net_reg(struct weft__net *net, uint32_t region, void *memory, 
     return WEFT_OK;
 }
 
+weft_result weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
+                               size_t num_bytes)
+{
+    const struct weft__net_region *grown = &net->regions[weft__net_region_of(place)];
+    if (number < WEFT__NET_MAX_REGIONS || number >= WEFT__NET_MAX_NUMBERS ||
+        net->regions[number].kind != WEFT__NET_NO_REGION)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "number is %u; it must be from %d to %d, and not be there", number,
+                           WEFT__NET_MAX_REGIONS, WEFT__NET_MAX_NUMBERS - 1);
+    if (!weft__net_is_registered(net, place, num_bytes) || grown->kind != WEFT__NET_GROWING)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "place is byte %llu of region %u, %zu bytes; they must be there, in a "
+                           "region that grows",
+                           (unsigned long long)weft__net_offset_of(place),
+                           weft__net_region_of(place), num_bytes);
+    unsigned char *memory = weft__net_address_of(net, place);
+    if (net->engine->reg != NULL)
+        WEFT__TRY(make_known(net, number, memory, num_bytes));
+    net->regions[number].kind = WEFT__NET_REGISTERED;
+    net->regions[number].memory = memory;
+    net->regions[number].num_bytes = num_bytes;
+    net->regions[number].place = place;
+    return WEFT_OK;
+}
+
+uint64_t weft__net_step_of(const struct weft__net *net, uint64_t place, uint64_t *num_bytes)
+{
+    for (uint32_t number = WEFT__NET_MAX_REGIONS;
+         number < WEFT__NET_MAX_NUMBERS && net->regions[number].kind != WEFT__NET_NO_REGION;
+         number++) {
+        const struct weft__net_region *step = &net->regions[number];
+        /* Differences of places in other regions, or in the other order, are huge. */
+        const uint64_t offset = place - step->place;
+        const int is_inside = offset < step->num_bytes;
+        const uint64_t num_left = is_inside ? step->num_bytes - offset : step->place - place;
+        if (*num_bytes > num_left)
+            *num_bytes = num_left;
+        if (is_inside)
+            return weft__net_place(number, offset);
+    }
+    return place;
+}
+
 void weft__net_unreg(struct weft__net *net, uint32_t region)
 {
     if (net->engine->unreg != NULL)
@@ -184,6 +227,11 @@ weft_result weft__net_learn_region(struct weft__net *net, int32_t rank, uint32_t
         (card->access != WEFT__NET_BY_MESSAGES && net->engine->learn == NULL))
         return weft__error(WEFT_ERROR_MISMATCH, "what rank %d tells of region %u makes no sense",
                            rank, region);
+    if (region >= WEFT__NET_MAX_REGIONS && card->num_bytes != net->regions[region].num_bytes)
+        return weft__error(
+            WEFT_ERROR_MISMATCH, "step %u has %llu bytes on rank %d and %llu on rank %d",
+            region - WEFT__NET_MAX_REGIONS, (unsigned long long)net->regions[region].num_bytes,
+            net->config.rank, (unsigned long long)card->num_bytes, rank);
     if (card->access != WEFT__NET_BY_MESSAGES)
         WEFT__TRY(net->engine->learn(net->state, rank, region, card->key, card->key_bytes));
     net->peers[rank].region_bytes[region] = card->num_bytes;

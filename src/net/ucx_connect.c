@@ -83,7 +83,7 @@ static weft_result make_worker(struct weft__ucx_engine *engine)
 void weft__ucx_free(struct weft__ucx_engine *engine)
 {
     const struct weft__ucx *ucx = engine->ucx;
-    for (uint32_t region = 0; engine->peers != NULL && region < WEFT__NET_MAX_REGIONS; region++)
+    for (uint32_t region = 0; engine->peers != NULL && region < WEFT__NET_MAX_NUMBERS; region++)
         weft__ucx_unreg(engine, region);
     if (engine->worker != NULL)
         ucx->ucp_worker_destroy(engine->worker);

@@ -12,8 +12,8 @@ struct weft__ucx_peer {
     struct weft__ucx_engine *engine;
     int32_t rank;
     ucp_ep_h endpoint; /* NULL: none */
-    ucp_rkey_h keys[WEFT__NET_MAX_REGIONS];
-    uint64_t bases[WEFT__NET_MAX_REGIONS];
+    ucp_rkey_h keys[WEFT__NET_MAX_NUMBERS];
+    uint64_t bases[WEFT__NET_MAX_NUMBERS];
 };
 
 struct weft__ucx_engine {
@@ -26,7 +26,7 @@ struct weft__ucx_engine {
     ucp_context_h context;
     ucp_worker_h worker;
     int event_fd;
-    ucp_mem_h memory[WEFT__NET_MAX_REGIONS];
+    ucp_mem_h memory[WEFT__NET_MAX_NUMBERS];
     struct weft__ucx_peer *peers; /* [num_ranks] */
     int num_pending;              /* flushes and closings of close */
 };

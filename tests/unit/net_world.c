@@ -104,12 +104,21 @@ static int is_on_device(const struct net_party *party, uint32_t region)
     return (int)(party->world->on_device >> region & 1);
 }
 
+static int is_growing(const struct net_party *party, uint32_t region)
+{
+    return !is_on_device(party, region) && (party->world->growing >> region & 1) != 0;
+}
+
 /* Before connecting. */
 static int register_devices(struct net_party *party)
 {
     for (uint32_t region = 0; region < NET_NUM_REGIONS; region++) {
         const struct memory memory = memory_of(party, region);
         struct net_device *device = &party->devices[region];
+        if (is_growing(party, region) &&
+            weft__net_reg_growing(party->net, region, memory.bytes, memory.num_bytes,
+                                  &device->num_bytes) != WEFT_OK)
+            return -1;
         const struct weft__net_accessor accessor = {device, read_device, write_device,
                                                     add_on_device};
         device->memory = memory.bytes;
@@ -122,6 +131,66 @@ static int register_devices(struct net_party *party)
     return 0;
 }
 
+/* ---------------------------------------------------------------- steps */
+
+static const uint32_t all_regions = (1 << NET_NUM_REGIONS) - 1;
+
+/* Of some step of some region that grows; the same on all ranks. Steps differ in length, and the rest of the region is
+ * in none. */
+static weft_result register_step(struct net_party *party, uint32_t region, uint32_t step,
+                                 uint32_t number)
+{
+    static const uint32_t ends[] = {0, 7, 18, 31};
+    const uint64_t num_bytes = memory_of(party, region).num_bytes;
+    const uint64_t begin = num_bytes * ends[step] / 32, end = num_bytes * ends[step + 1] / 32;
+    WEFT__TRY(weft__net_reg_step(party->net, number, weft__net_place(region, begin), end - begin));
+    weft__net_tell_region(
+        party->net, number,
+        &shared->cards[party->rank][number - WEFT__NET_MAX_REGIONS + NET_NUM_REGIONS]);
+    return WEFT_OK;
+}
+
+static weft_result learn_step(struct net_party *party, uint32_t number)
+{
+    for (int32_t rank = 0; rank < party->num_ranks; rank++)
+        if (rank != party->rank)
+            WEFT__TRY(weft__net_learn_region(
+                party->net, rank, number,
+                &shared->cards[rank][number - WEFT__NET_MAX_REGIONS + NET_NUM_REGIONS]));
+    return WEFT_OK;
+}
+
+enum what { REGISTER, LEARN_FIRST, LEARN_LAST };
+
+static int do_steps(struct net_party *party, enum what what)
+{
+    uint32_t number = WEFT__NET_MAX_REGIONS;
+    for (uint32_t region = 0; region < NET_NUM_REGIONS; region++)
+        for (uint32_t step = 0; is_growing(party, region) && step < NET_NUM_STEPS; step++) {
+            weft_result result = WEFT_OK;
+            if (what == REGISTER)
+                result = register_step(party, region, step, number);
+            else if ((what == LEARN_LAST) == (step + 1 == NET_NUM_STEPS))
+                result = learn_step(party, number);
+            if (result != WEFT_OK)
+                return -1;
+            number++;
+        }
+    return 0;
+}
+
+/* At some time, by some ranks before others. */
+static int hear_of_last_steps(struct net_party *party)
+{
+    if (party->knows == NET_KNOWS_ALL_STEPS || (party->world->growing & all_regions) == 0 ||
+        net_draw(&party->random, 40) != 0)
+        return 0;
+    party->knows = NET_KNOWS_ALL_STEPS;
+    return do_steps(party, LEARN_LAST);
+}
+
+/* ---------------------------------------------------------------- regions */
+
 /* When connected. */
 static int register_others(struct net_party *party)
 {
@@ -130,24 +199,24 @@ static int register_others(struct net_party *party)
         const enum weft__net_memory_kind kind = (party->world->by_writes >> region & 1) != 0
                                                     ? WEFT__NET_DEVICE_MEMORY
                                                     : WEFT__NET_HOST_MEMORY;
-        if (is_on_device(party, region))
+        if (is_on_device(party, region) || is_growing(party, region))
             continue;
         if (weft__net_reg(party->net, region, memory.bytes, memory.num_bytes, kind) != WEFT_OK)
             return -1;
         weft__net_tell_region(party->net, region, &shared->cards[party->rank][region]);
     }
-    return 0;
+    return do_steps(party, REGISTER);
 }
 
 static int learn_of_others(struct net_party *party)
 {
     for (int32_t rank = 0; rank < party->num_ranks; rank++)
         for (uint32_t region = 0; region < NET_NUM_REGIONS; region++)
-            if (rank != party->rank && !is_on_device(party, region) &&
+            if (rank != party->rank && !is_on_device(party, region) && !is_growing(party, region) &&
                 weft__net_learn_region(party->net, rank, region, &shared->cards[rank][region]) !=
                     WEFT_OK)
                 return -1;
-    return 0;
+    return do_steps(party, LEARN_FIRST);
 }
 
 /* ---------------------------------------------------------------- a party's life */
@@ -252,7 +321,8 @@ static int step_all(struct net_party *parties, const struct net_world *world, ui
         weft__net_progress(parties[rank].net);
         if (verdicts[rank] > NET_IDLE)
             continue;
-        verdicts[rank] = world->step(&parties[rank]);
+        verdicts[rank] =
+            hear_of_last_steps(&parties[rank]) == 0 ? world->step(&parties[rank]) : NET_FAILED;
         if (net_is_over(&parties[rank], rank))
             verdicts[rank] = NET_PASSED;
         if (verdicts[rank] == NET_FAILED)
@@ -330,7 +400,7 @@ static enum net_verdict live(struct net_party *party)
     enum net_verdict verdict = NET_AGAIN;
     int num_empty = 0;
     while (verdict <= NET_IDLE) {
-        verdict = party->world->step(party);
+        verdict = hear_of_last_steps(party) == 0 ? party->world->step(party) : NET_FAILED;
         if (verdict == NET_AGAIN)
             num_empty = 0;
         if (verdict <= NET_IDLE && sleep_if_idle(party, &num_empty) == NET_FAILED)

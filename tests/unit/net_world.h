@@ -17,6 +17,8 @@ enum {
     NET_MAX_WORDS = 256,
     NET_WORDS_REGION = 2,
     NET_NUM_REGIONS,
+    NET_NUM_STEPS = 3, /* of a region that grows */
+    NET_NUM_CARDS = NET_NUM_REGIONS * (1 + NET_NUM_STEPS),
     NET_HEAP_FILL = 0xa5
 };
 
@@ -35,7 +37,7 @@ struct net_shared { /* by all parties */
         size_t num_bytes;
         unsigned char bytes[16384];
     } blobs[NET_MAX_PARTIES];
-    struct weft__net_region_card cards[NET_MAX_PARTIES][NET_NUM_REGIONS];
+    struct weft__net_region_card cards[NET_MAX_PARTIES][NET_NUM_CARDS];
 };
 
 /* Memory that the net reaches by functions alone, which have its address. */
@@ -56,6 +58,8 @@ struct net_party {
     _Atomic uint64_t *words; /* region 2 */
     struct net_device
         devices[NET_NUM_REGIONS]; /* that the regions are in, if the world has them there */
+    /* Steps, the last of each region, of which it hears while it puts already. */
+    enum { NET_KNOWS_FIRST_STEPS, NET_KNOWS_ALL_STEPS } knows;
     uint64_t random;
     void *own; /* the scenario's */
 };
@@ -69,6 +73,7 @@ struct net_world {
     /* A bit per region: */
     uint32_t on_device; /* the net does not get its address */
     uint32_t by_writes; /* the engine gets it, but the net must not use it */
+    uint32_t growing;   /* the engine gets it in steps */
     size_t max_message_bytes, min_write_bytes;
     uint32_t max_delay, full_one_in;    /* of engine fake */
     int32_t victim;                     /* rank that may end by net_kill_self or net_stop_self */

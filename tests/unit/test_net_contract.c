@@ -398,7 +398,7 @@ static void run(struct net_world world)
     world.step = step;
     world.end = free;
     world.victim = NET_NO_VICTIM;
-    if (world.by_writes == 0)
+    if (world.by_writes == 0 && world.growing == 0)
         world.on_device = (uint32_t)world.seed % 8; /* all combinations */
     world.staging_bytes = world.heap_bytes;
     assert_int_equal(net_world_run(&world), 0);
@@ -424,7 +424,7 @@ TEST(fake_keeps_the_contract)
 }
 
 /* Heap and staging, between which all puts go. */
-enum { DEVICE_REGIONS = 1 << 0 | 1 << 1 };
+enum { DEVICE_REGIONS = 1 << 0 | 1 << 1, GROWING_REGIONS = DEVICE_REGIONS };
 
 TEST(fake_writes_devices)
 {
@@ -434,6 +434,18 @@ TEST(fake_writes_devices)
                                .num_ranks = 2 + (int32_t)(seed % 4),
                                .heap_bytes = 256 * 1024,
                                .by_writes = DEVICE_REGIONS,
+                               .max_delay = seed % 2 == 0 ? 300 : 20});
+}
+
+/* Steps that the engine writes to, of heaps and what is sent, become known while all put. */
+TEST(fake_writes_what_has_grown)
+{
+    for (uint64_t seed = 1; seed <= (is_small() ? 10 : 20); seed++)
+        run((struct net_world){.engine = "fake",
+                               .seed = seed,
+                               .num_ranks = 2 + (int32_t)(seed % 4),
+                               .heap_bytes = 256 * 1024,
+                               .growing = GROWING_REGIONS,
                                .max_delay = seed % 2 == 0 ? 300 : 20});
 }
 
@@ -477,4 +489,18 @@ TEST(ucx_writes_devices)
                            .heap_bytes = 2 << 20,
                            .by_writes = DEVICE_REGIONS,
                            .min_write_bytes = 8000});
+}
+
+TEST(ucx_writes_what_has_grown)
+{
+    if (!net_engine_is_there("ucx"))
+        skip();
+    for (uint64_t seed = 1; seed <= 2; seed++)
+        run((struct net_world){.engine = "ucx",
+                               .transports = "tcp",
+                               .seed = seed,
+                               .num_ranks = 3,
+                               .heap_bytes = 2 << 20,
+                               .growing = GROWING_REGIONS,
+                               .min_write_bytes = 8000});
 }

@@ -137,7 +137,7 @@ static int number_anew(struct ranks_context *context)
     const struct weft__net_part none = {NULL, sizeof memory[2], WEFT__NET_HOST_MEMORY};
     RANK_CHECK_ERROR(context,
                      weft__net_add_region(comm, context->rank == 1 ? &none : &part, &places[2]),
-                     WEFT_ERROR_UNSUPPORTED, "rank 1 has no such memory");
+                     WEFT_ERROR_UNSUPPORTED, "no such memory for the network");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
 }
@@ -305,4 +305,153 @@ TEST(what_cannot_be_registered_is_an_error)
         weft__net_reg(net, WEFT__NET_MAX_REGIONS, memory, sizeof memory, WEFT__NET_HOST_MEMORY),
         WEFT_ERROR_INVALID_ARGUMENT);
     weft__net_close(net);
+}
+
+/* ---------------------------------------------------------------- steps of a region that grows */
+
+enum {
+    GROWING = 0,
+    STEP_BYTES = 8192,
+    NUM_STEPS = 3,
+    FIRST_STEP = WEFT__NET_MAX_REGIONS,
+    MAX_DELAY = 10
+};
+
+struct growing_pair {
+    struct weft__net_fake *world;
+    struct weft__net *nets[2];
+    _Atomic uint64_t num_bytes[2];
+    uint64_t memory[2][NUM_STEPS * STEP_BYTES / sizeof(uint64_t)];
+};
+
+/* Two steps are there. */
+static void open_growing(struct growing_pair *pair)
+{
+    const struct weft__net_fake_options options = {.seed = 1, .max_delay = MAX_DELAY};
+    struct weft__net_blob blobs[2];
+    memset(pair, 0, sizeof *pair);
+    pair->world = weft__net_fake_create(&options);
+    assert_non_null(pair->world);
+    for (int32_t rank = 0; rank < 2; rank++) {
+        const struct weft__net_config config = {
+            .engine = "fake", .rank = rank, .num_ranks = 2, .close_ms = 1, .fake = pair->world};
+        atomic_store(&pair->num_bytes[rank], 2 * STEP_BYTES);
+        assert_int_equal(weft__net_open(&config, &pair->nets[rank]), WEFT_OK);
+        assert_int_equal(weft__net_reg_growing(pair->nets[rank], GROWING, pair->memory[rank],
+                                               sizeof pair->memory[rank], &pair->num_bytes[rank]),
+                         WEFT_OK);
+        assert_int_equal(weft__net_address(pair->nets[rank], &blobs[rank]), WEFT_OK);
+    }
+    for (int32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(weft__net_connect(pair->nets[rank], blobs), WEFT_OK);
+}
+
+static void close_growing(struct growing_pair *pair)
+{
+    for (int32_t rank = 0; rank < 2; rank++)
+        weft__net_close(pair->nets[rank]);
+    weft__net_fake_destroy(pair->world);
+}
+
+static weft_result add_step(struct growing_pair *pair, uint32_t step)
+{
+    for (int32_t rank = 0; rank < 2; rank++)
+        WEFT__TRY(weft__net_reg_step(pair->nets[rank], FIRST_STEP + step,
+                                     weft__net_place(GROWING, (uint64_t)step * STEP_BYTES),
+                                     STEP_BYTES));
+    return WEFT_OK;
+}
+
+static weft_result learn_step(struct growing_pair *pair, int32_t rank, uint32_t step)
+{
+    struct weft__net_region_card card;
+    weft__net_tell_region(pair->nets[1 - rank], FIRST_STEP + step, &card);
+    return weft__net_learn_region(pair->nets[rank], 1 - rank, FIRST_STEP + step, &card);
+}
+
+/* Puts bytes of rank 0 to the same place at rank 1, waits for the word behind them, and tells how many the engine has
+ * written. */
+static uint64_t put_and_look(struct growing_pair *pair, uint64_t begin, uint64_t num_bytes)
+{
+    const uint64_t word = 8;
+    const struct weft_access put = {.rank = 1,
+                                    .source = weft__net_place(GROWING, begin),
+                                    .target = weft__net_place(GROWING, begin),
+                                    .num_bytes = num_bytes,
+                                    .word = weft__net_place(GROWING, word),
+                                    .add = 1};
+    const uint64_t before = weft__net_counts(pair->nets[0]).num_written_bytes;
+    const uint64_t signalled = pair->memory[1][word / sizeof(uint64_t)] + 1;
+    unsigned char *source = (unsigned char *)pair->memory[0], *target = (void *)pair->memory[1];
+    memset(target + begin, 0, num_bytes);
+    for (uint64_t byte = begin; byte < begin + num_bytes; byte++)
+        source[byte] = (unsigned char)(byte * 7 + byte / 251 + signalled);
+    assert_int_equal(net_post_as(WEFT_ACCESS_PUT_SIGNAL, pair->nets[0], &put, NULL), WEFT_OK);
+    while (pair->memory[1][word / sizeof(uint64_t)] != signalled)
+        for (int32_t rank = 0; rank < 2; rank++)
+            weft__net_progress(pair->nets[rank]);
+    assert_memory_equal(target + begin, source + begin, num_bytes);
+    return weft__net_counts(pair->nets[0]).num_written_bytes - before;
+}
+
+TEST(steps_are_written_once_they_are_known)
+{
+    enum { FROM = 4096, LONG_BYTES = 2 * STEP_BYTES - FROM, TAIL_BYTES = 40 };
+    struct growing_pair pair;
+    open_growing(&pair);
+    assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), 0);
+    assert_int_equal(add_step(&pair, 0), WEFT_OK);
+    assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), 0); /* nobody has told rank 0 */
+    assert_int_equal(learn_step(&pair, 0, 0), WEFT_OK);
+    assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), STEP_BYTES - FROM);
+    assert_int_equal(add_step(&pair, 1), WEFT_OK);
+    assert_int_equal(learn_step(&pair, 0, 1), WEFT_OK);
+    assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), LONG_BYTES);
+    /* Short ones are messages, also as the rest of a long one. */
+    assert_int_equal(put_and_look(&pair, STEP_BYTES - TAIL_BYTES, 2 * TAIL_BYTES), 0);
+    assert_int_equal(put_and_look(&pair, FROM, STEP_BYTES - FROM + TAIL_BYTES), STEP_BYTES - FROM);
+    /* As it grows. */
+    for (int32_t rank = 0; rank < 2; rank++)
+        atomic_store(&pair.num_bytes[rank], NUM_STEPS * STEP_BYTES);
+    assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES + STEP_BYTES), LONG_BYTES);
+    assert_int_equal(add_step(&pair, 2), WEFT_OK);
+    assert_int_equal(learn_step(&pair, 0, 2), WEFT_OK);
+    assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES + STEP_BYTES), LONG_BYTES + STEP_BYTES);
+    close_growing(&pair);
+}
+
+TEST(steps_that_make_no_sense_are_refused)
+{
+    struct growing_pair pair;
+    struct weft__net_region_card card;
+    open_growing(&pair);
+    static const struct {
+        uint32_t number;
+        uint64_t place;
+        size_t num_bytes;
+    } steps[] = {{FIRST_STEP - 1, 0, STEP_BYTES},
+                 {WEFT__NET_MAX_NUMBERS, 0, STEP_BYTES},
+                 {FIRST_STEP, STEP_BYTES, 2 * STEP_BYTES}, /* more than is there */
+                 {FIRST_STEP, UINT64_C(1) << WEFT_PLACE_OFFSET_BITS, 8}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        assert_int_equal(
+            weft__net_reg_step(pair.nets[0], steps[i].number, steps[i].place, steps[i].num_bytes),
+            WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(add_step(&pair, 0), WEFT_OK);
+    assert_int_equal(add_step(&pair, 0), WEFT_ERROR_INVALID_ARGUMENT); /* it is there */
+    weft__net_tell_region(pair.nets[1], FIRST_STEP, &card);
+    card.num_bytes += 8;
+    assert_int_equal(weft__net_learn_region(pair.nets[0], 1, FIRST_STEP, &card),
+                     WEFT_ERROR_MISMATCH);
+    /* Steps are the engine's: in places there are regions alone. */
+    assert_int_equal(learn_step(&pair, 0, 0), WEFT_OK);
+    const struct weft_access to_step = {
+        .rank = 1, .target = weft__net_place(FIRST_STEP, 0), .num_bytes = 8};
+    const struct weft_access from_step = {
+        .rank = 1, .source = weft__net_place(FIRST_STEP, 0), .num_bytes = 8};
+    assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &to_step, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &from_step, NULL),
+                     WEFT_ERROR_INVALID_ARGUMENT);
+    close_growing(&pair);
 }

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+/* The heap of a communicator over several nodes, as the network writes to it: what it had, what it has grown by, also
+ * while others put, and what a rank could not register. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/error.h"
+#include "harness/cmocka.h"
+#include "harness/machine.h"
+#include "harness/ranks.h"
+#include "net/attach.h"
+
+enum {
+    NUM_RANKS = 4,
+    NUM_NODES = 2,
+    VICTIM = 1,
+    SPARE_BYTES = 300 << 10, /* before the heap grows */
+    HALF_BYTES = 2 << 20,
+    NUM_PUTS = 60,
+    PUT_BYTES = 100000,
+    STEP_BYTES = 128 << 10,
+    MIN_WRITE_BYTES = 8000
+};
+
+/* ---------------------------------------------------------------- the linker puts these in the way */
+
+/* As UCX has it from 1.16 on: with older ones nothing would be written. */
+size_t __wrap_weft__ucx_min_write_bytes(void *state);
+size_t __wrap_weft__ucx_min_write_bytes(void *state)
+{
+    (void)state;
+    return MIN_WRITE_BYTES;
+}
+
+static enum { WORKS, FAILS } registering;
+
+weft_result __real_weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
+                                      size_t num_bytes);
+weft_result __wrap_weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
+                                      size_t num_bytes);
+weft_result __wrap_weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
+                                      size_t num_bytes)
+{
+    return registering == WORKS ? __real_weft__net_reg_step(net, number, place, num_bytes)
+                                : weft__error(WEFT_ERROR_SYSTEM, "too much memory is locked");
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+struct scene {
+    struct ranks_context *context;
+    weft_comm *comm;
+    weft_stream *stream;
+    unsigned char *halves[2];
+    int has_writes;
+};
+
+static int32_t partner_of(const struct scene *scene)
+{
+    return (scene->context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
+}
+
+static unsigned char value_at(int32_t rank, int round, size_t byte)
+{
+    return (unsigned char)((size_t)rank * 77 + (size_t)round * 13 + byte + (byte >> 8));
+}
+
+static uint64_t num_written(const struct scene *scene)
+{
+    return weft__net_counts(scene->comm->network->net).num_written_bytes;
+}
+
+static uint64_t committed_bytes(const struct scene *scene)
+{
+    weft_heap_info info = WEFT_INIT(weft_heap_info);
+    return weft_heap_query(scene->comm, &info) == WEFT_OK ? info.committed_bytes : 0;
+}
+
+static int open_scene(struct ranks_context *context, struct scene *scene)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    void *rest;
+    config.num_nodes = NUM_NODES;
+    registering = WORKS;
+    *scene = (struct scene){.context = context};
+    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
+                                            &config, &scene->comm));
+    RANK_CHECK_OK(context, weft_stream_create(scene->comm, &scene->stream));
+    scene->has_writes = strcmp(scene->comm->network->engine, "ucx") == 0;
+    RANK_CHECK_OK(context,
+                  weft_heap_alloc(scene->comm, committed_bytes(scene) - SPARE_BYTES, &rest));
+    return 0;
+}
+
+static int close_scene(const struct scene *scene)
+{
+    RANK_CHECK_OK(scene->context, weft_stream_destroy(scene->stream));
+    RANK_CHECK_OK(scene->context, weft_comm_destroy(scene->comm));
+    return 0;
+}
+
+/* The heap grows, but for the beginning of the first half. */
+static int alloc_halves(struct scene *scene)
+{
+    void *memory;
+    const uint64_t before = committed_bytes(scene);
+    RANK_CHECK_OK(scene->context, weft_heap_alloc(scene->comm, (uint64_t)2 * HALF_BYTES, &memory));
+    RANK_CHECK(scene->context, committed_bytes(scene) > before, "the heap has not grown");
+    scene->halves[0] = memory;
+    scene->halves[1] = scene->halves[0] + HALF_BYTES;
+    return 0;
+}
+
+/* From one half to the partner's other one; *written gets the bytes that the engine has written. */
+static int put_half(const struct scene *scene, int round, uint64_t *written)
+{
+    unsigned char *from = scene->halves[round % 2], *to = scene->halves[1 - round % 2];
+    const uint64_t before = num_written(scene);
+    for (size_t byte = 0; byte < HALF_BYTES; byte++)
+        from[byte] = value_at(scene->context->rank, round, byte);
+    memset(to, 0, HALF_BYTES);
+    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
+    RANK_CHECK_OK(scene->context,
+                  weft_rma_put(scene->comm,
+                               WEFT_ARGS(weft_rma_args, .dst = to, .src = from, .bytes = HALF_BYTES,
+                                         .rank = partner_of(scene)),
+                               scene->stream));
+    RANK_CHECK_OK(scene->context, weft_rma_quiet(scene->comm, scene->stream));
+    RANK_CHECK_OK(scene->context, weft_stream_synchronize(scene->stream));
+    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
+    for (size_t byte = 0; byte < HALF_BYTES; byte++)
+        RANK_CHECK(scene->context, to[byte] == value_at(partner_of(scene), round, byte),
+                   "round %d: byte %zu is wrong", round, byte);
+    *written = num_written(scene) - before;
+    return 0;
+}
+
+/* Both halves as sources and targets: one begins in another step than it ends in. */
+static int check_all_written(const struct scene *scene)
+{
+    for (int round = 0; round < 2; round++) {
+        uint64_t written;
+        if (put_half(scene, round, &written) != 0)
+            return 1;
+        /* The end of a step may be short: then it is a message. */
+        RANK_CHECK(scene->context,
+                   scene->has_writes ? HALF_BYTES - written < MIN_WRITE_BYTES : written == 0,
+                   "round %d: %llu bytes of %d are written", round, (unsigned long long)written,
+                   HALF_BYTES);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- growth */
+
+static int get_half(const struct scene *scene)
+{
+    unsigned char *here = scene->halves[0], *there = scene->halves[1];
+    memset(here, 0, HALF_BYTES);
+    for (size_t byte = 0; byte < HALF_BYTES; byte++)
+        there[byte] = value_at(scene->context->rank, 5, byte);
+    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
+    RANK_CHECK_OK(scene->context,
+                  weft_rma_get(scene->comm,
+                               WEFT_ARGS(weft_rma_args, .dst = here, .src = there,
+                                         .bytes = HALF_BYTES, .rank = partner_of(scene)),
+                               scene->stream));
+    RANK_CHECK_OK(scene->context, weft_stream_synchronize(scene->stream));
+    for (size_t byte = 0; byte < HALF_BYTES; byte++)
+        RANK_CHECK(scene->context, here[byte] == value_at(partner_of(scene), 5, byte),
+                   "byte %zu that was got is wrong", byte);
+    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
+    return 0;
+}
+
+static int write_what_has_grown(struct ranks_context *context)
+{
+    struct scene scene;
+    if (open_scene(context, &scene) != 0 || alloc_halves(&scene) != 0 ||
+        check_all_written(&scene) != 0 || get_half(&scene) != 0)
+        return 1;
+    return close_scene(&scene);
+}
+
+TEST_OVER_ENGINES(what_has_grown_is_written)
+{
+    const char *engine = *state;
+    if (!tests_network_is_there(engine))
+        skip();
+    setenv("WEFT_NET", engine, 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, write_what_has_grown, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+/* What is put meanwhile, from and to older memory, is none of its business. */
+static int grow_while_putting(struct ranks_context *context)
+{
+    struct scene scene;
+    if (open_scene(context, &scene) != 0 || alloc_halves(&scene) != 0)
+        return 1;
+    memset(scene.halves[1], 0, HALF_BYTES);
+    for (size_t byte = 0; byte < HALF_BYTES; byte++)
+        scene.halves[0][byte] = value_at(context->rank, 1, byte);
+    RANK_CHECK_OK(context, weft_host_barrier(scene.comm));
+    for (int i = 0; i < NUM_PUTS; i++) {
+        const size_t begin = (size_t)i * 31 % (HALF_BYTES / PUT_BYTES) * PUT_BYTES;
+        RANK_CHECK_OK(context,
+                      weft_rma_put(scene.comm,
+                                   WEFT_ARGS(weft_rma_args, .dst = scene.halves[1] + begin,
+                                             .src = scene.halves[0] + begin, .bytes = PUT_BYTES,
+                                             .rank = partner_of(&scene)),
+                                   scene.stream));
+        if (i % 15 == 14)
+            RANK_CHECK_OK(context,
+                          weft_heap_grow(scene.comm, committed_bytes(&scene) + STEP_BYTES));
+    }
+    RANK_CHECK_OK(context, weft_rma_quiet(scene.comm, scene.stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(scene.stream));
+    RANK_CHECK_OK(context, weft_host_barrier(scene.comm));
+    for (size_t byte = 0; byte < HALF_BYTES / PUT_BYTES * (size_t)PUT_BYTES; byte++)
+        RANK_CHECK(context, scene.halves[1][byte] == value_at(partner_of(&scene), 1, byte),
+                   "byte %zu is wrong", byte);
+    if (alloc_halves(&scene) != 0 || check_all_written(&scene) != 0)
+        return 1;
+    return close_scene(&scene);
+}
+
+TEST_OVER_ENGINES(heaps_grow_while_others_put)
+{
+    const char *engine = *state;
+    if (!tests_network_is_there(engine))
+        skip();
+    setenv("WEFT_NET", engine, 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, grow_while_putting, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+/* ---------------------------------------------------------------- failures */
+
+static int fail_to_register(struct ranks_context *context)
+{
+    struct scene scene;
+    uint64_t written;
+    if (open_scene(context, &scene) != 0)
+        return 1;
+    registering = context->rank == VICTIM ? FAILS : WORKS;
+    if (alloc_halves(&scene) != 0)
+        return 1;
+    RANK_CHECK(context, strstr(weft__last_error(), "too much memory is locked") != NULL, "%s",
+               weft__last_error());
+    RANK_CHECK(context,
+               context->rank == VICTIM || strstr(weft__last_error(), "rank 1: cannot register"),
+               "%s", weft__last_error());
+    registering = WORKS;
+    /* From where it was before to what cannot be written; and the other way round, but for the beginning. */
+    if (put_half(&scene, 0, &written) != 0)
+        return 1;
+    RANK_CHECK(context, written == 0, "%llu bytes are written", (unsigned long long)written);
+    if (put_half(&scene, 1, &written) != 0)
+        return 1;
+    RANK_CHECK(context, written > 0 && written < SPARE_BYTES, "%llu bytes are written",
+               (unsigned long long)written);
+    /* The next step is as any. */
+    if (alloc_halves(&scene) != 0 || put_half(&scene, 1, &written) != 0)
+        return 1;
+    RANK_CHECK(context, written > HALF_BYTES / 2, "%llu bytes are written",
+               (unsigned long long)written);
+    return close_scene(&scene);
+}
+
+TEST(what_a_rank_cannot_register_goes_in_messages)
+{
+    if (!tests_network_is_there("ucx"))
+        skip();
+    setenv("WEFT_NET", "ucx", 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, fail_to_register, NULL), 0);
+    unsetenv("WEFT_NET");
+}
+
+static int grow_too_often(struct ranks_context *context)
+{
+    struct scene scene;
+    uint64_t written;
+    if (open_scene(context, &scene) != 0)
+        return 1;
+    for (int step = 0; step < WEFT__NET_MAX_STEPS + 2; step++)
+        RANK_CHECK_OK(context, weft_heap_grow(scene.comm, committed_bytes(&scene) + 1));
+    RANK_CHECK(context, strstr(weft__last_error(), "more than 32 steps") != NULL, "%s",
+               weft__last_error());
+    RANK_CHECK(context, scene.comm->network->num_steps == WEFT__NET_MAX_STEPS, "%u steps",
+               scene.comm->network->num_steps);
+    if (alloc_halves(&scene) != 0 || put_half(&scene, 0, &written) != 0)
+        return 1;
+    return close_scene(&scene);
+}
+
+TEST(a_heap_may_grow_too_often)
+{
+    if (!tests_network_is_there("ucx"))
+        skip();
+    setenv("WEFT_NET", "ucx", 1);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, grow_too_often, NULL), 0);
+    unsetenv("WEFT_NET");
+}
