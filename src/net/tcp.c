@@ -16,7 +16,10 @@
 
 enum {
     NUM_EVENTS = 64, /* of one look at epoll */
-    LOOK_MS = 200,   /* between looks at who is silent */
+    /* Calls of progress that had something to do and did not look at epoll; then others have a
+     * turn. */
+    MAX_NOT_LOOKED = 4,
+    LOOK_MS = 200, /* between looks at who is silent */
     LONGEST_LOOK_MS = 1000,
     CALLS_PER_LOOK = 256 /* calls of progress between looks at the clock */
 };
@@ -280,6 +283,9 @@ static int progress(void *state)
 {
     struct weft__tcp *tcp = state;
     int num_events = serve_all(tcp); /* what has been posted goes before anybody looks at epoll */
+    if (num_events > 0 && ++tcp->num_not_looked < MAX_NOT_LOOKED)
+        return num_events;
+    tcp->num_not_looked = 0;
     look_at_events(tcp);
     if (tcp->num_unsettled > 0 || tcp->guests != NULL)
         weft__tcp_look_at_guests(tcp);

@@ -85,6 +85,7 @@ struct weft__tcp {
     int64_t deadline_ns;               /* for all peers to be there */
     int64_t looked_ns;                 /* for silent peers */
     uint32_t num_calls;
+    uint32_t num_not_looked;      /* calls of progress since the last look at epoll */
     struct weft__tcp_peer *peers; /* [num_ranks] */
     struct weft__tcp_peer *first_busy, *last_busy;
     unsigned char *buffer; /* [WEFT__TCP_BUFFER_BYTES] */

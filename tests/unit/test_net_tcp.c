@@ -112,6 +112,25 @@ static int num_descriptors(void)
     return num;
 }
 
+/* Each of its calls of progress has something to send; what comes is taken all the same. */
+TEST(who_always_sends_takes_what_comes)
+{
+    struct pair pair;
+    struct weft__net_request flush = {.num_left = 0};
+    open_pair(&pair);
+    connect_rank(&pair, 0);
+    connect_rank(&pair, 1);
+    expect_to_meet(&pair);
+    assert_int_equal(net_flush(pair.nets[0], 1, &flush), WEFT_OK);
+    for (int round = 0; round < 1000 && !weft__net_is_done(&flush); round++) {
+        assert_int_equal(net_signal(pair.nets[0], 1, weft__net_place(1, 8 * WORD), 1), WEFT_OK);
+        assert_true(weft__net_progress(pair.nets[0]) > 0);
+        weft__net_progress(pair.nets[1]);
+    }
+    assert_true(weft__net_is_done(&flush));
+    close_pair(&pair);
+}
+
 /* ---------------------------------------------------------------- who may connect */
 
 static struct weft__tcp_address address_of(const struct pair *pair, int32_t rank)
