@@ -196,7 +196,6 @@ static int64_t blocks_narrow_fp16(uint16_t *restrict dst, const float *restrict 
 typedef void accumulate_fn(void *accumulators, const void *src, int64_t n);
 typedef void divide_fn(void *accumulators, int32_t num_rows, int64_t n);
 typedef void narrow_fn(void *dst, const void *accumulators, int64_t n);
-typedef void sum_of_one_fn(void *restrict dst, const void *restrict src, int64_t n);
 
 struct element_type {
     size_t element_bytes;
@@ -205,7 +204,6 @@ struct element_type {
     accumulate_fn *accumulate[WEFT_REDUCTION_SUM_FROM_ZERO + 1];
     divide_fn *divide;
     narrow_fn *narrow;
-    sum_of_one_fn *sum_of_one; /* of WEFT_REDUCTION_SUM_FROM_ZERO; NULL: no short way */
 };
 
 #define DEFINE_ACCUMULATE(op, name, stored, accumulator, blocks)                                   \
@@ -217,27 +215,7 @@ struct element_type {
             sum[i] = op##_##accumulator(sum[i], widen_##name(src[i]));                             \
     }
 
-/* +0 and one row: that row, but -0 becomes +0, and NaNs become the one that there is. A third of
- * the instructions that accumulators take. */
-#define DEFINE_SUM_OF_ONE(name, stored, infinity)                                                  \
-    static void sum_of_one_##name(void *restrict dst, const void *restrict src, int64_t n)         \
-    {                                                                                              \
-        const stored all_but_sign = (stored)((stored) ~(stored)0 >> 1);                            \
-        const stored *restrict elements = src;                                                     \
-        stored *restrict sums = dst;                                                               \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const stored magnitude = elements[i] & all_but_sign;                                   \
-            const stored number = magnitude == 0 ? 0 : elements[i];                                \
-            sums[i] = magnitude > (infinity) ? all_but_sign : number;                              \
-        }                                                                                          \
-    }
-
-DEFINE_SUM_OF_ONE(bf16, uint16_t, 0x7f80)
-DEFINE_SUM_OF_ONE(fp16, uint16_t, 0x7c00)
-DEFINE_SUM_OF_ONE(fp32, uint32_t, 0x7f800000)
-DEFINE_SUM_OF_ONE(fp8, uint8_t, 0x7e) /* which has none: the largest number */
-
-#define DEFINE_TYPE(name, stored, accumulator, divisor, blocks, of_one)                            \
+#define DEFINE_TYPE(name, stored, accumulator, divisor, blocks)                                    \
     DEFINE_ACCUMULATE(first, name, stored, accumulator, blocks)                                    \
     DEFINE_ACCUMULATE(sum, name, stored, accumulator, blocks)                                      \
     DEFINE_ACCUMULATE(prod, name, stored, accumulator, blocks)                                     \
@@ -268,17 +246,16 @@ DEFINE_SUM_OF_ONE(fp8, uint8_t, 0x7e) /* which has none: the largest number */
                        [WEFT_REDUCTION_SUM_FROM_ZERO] = sum_all_##name},                           \
         .divide = divide_all_##name,                                                               \
         .narrow = narrow_all_##name,                                                               \
-        .sum_of_one = of_one,                                                                      \
     };
 
-DEFINE_TYPE(int32, int32_t, int32_t, int32_t, BLOCKS_NONE, NULL)
-DEFINE_TYPE(int64, int64_t, int64_t, int64_t, BLOCKS_NONE, NULL)
-DEFINE_TYPE(bf16, uint16_t, float, float, BLOCKS_NONE, sum_of_one_bf16)
-DEFINE_TYPE(fp16, uint16_t, float, float, BLOCKS_FP16, sum_of_one_fp16)
-DEFINE_TYPE(fp32, uint32_t, float, float, BLOCKS_NONE, sum_of_one_fp32)
-DEFINE_TYPE(fp64, uint64_t, double, double, BLOCKS_NONE, NULL)
-DEFINE_TYPE(uint8, uint8_t, uint8_t, int32_t, BLOCKS_NONE, NULL)
-DEFINE_TYPE(fp8, uint8_t, float, float, BLOCKS_NONE, sum_of_one_fp8)
+DEFINE_TYPE(int32, int32_t, int32_t, int32_t, BLOCKS_NONE)
+DEFINE_TYPE(int64, int64_t, int64_t, int64_t, BLOCKS_NONE)
+DEFINE_TYPE(bf16, uint16_t, float, float, BLOCKS_NONE)
+DEFINE_TYPE(fp16, uint16_t, float, float, BLOCKS_FP16)
+DEFINE_TYPE(fp32, uint32_t, float, float, BLOCKS_NONE)
+DEFINE_TYPE(fp64, uint64_t, double, double, BLOCKS_NONE)
+DEFINE_TYPE(uint8, uint8_t, uint8_t, int32_t, BLOCKS_NONE)
+DEFINE_TYPE(fp8, uint8_t, float, float, BLOCKS_NONE)
 
 static const struct element_type *const element_types[] = {
     [WEFT_INT32] = &type_int32, [WEFT_INT64] = &type_int64,  [WEFT_BF16] = &type_bf16,

@@ -5,6 +5,7 @@
 
 #include "machine/cpu/reduce_ops.h"
 #include "machine/cpu/rows.h"
+#include "machine/cpu/short_sums.h"
 #include "machine/cpu/tile.h"
 
 enum { LINE_BYTES = 64 };
@@ -130,24 +131,6 @@ void VARIANT(weft__row_reduce)(const void *const *dsts, int32_t num_dsts, const 
     }
 }
 
-/* The row, if there is but one, and it can be summed the short way. */
-static const char *find_only_row(const void *const *srcs, int32_t num_srcs,
-                                 struct weft_mixed_sum sum)
-{
-    const struct element_type *type = element_types[sum.dst_dtype];
-    weft_dtype dtype = sum.dst_dtype;
-    const char *only = NULL;
-    for (int32_t i = 0; i < num_srcs; i++) {
-        if (srcs[i] == NULL)
-            continue;
-        if (only != NULL)
-            return NULL;
-        only = srcs[i];
-        dtype = i < sum.num_first ? sum.first_dtype : sum.rest_dtype;
-    }
-    return dtype == sum.dst_dtype && (uintptr_t)only % type->element_bytes == 0 ? only : NULL;
-}
-
 /* Elements [begin, begin + num_elements) of the rows. */
 static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs,
                      struct weft_mixed_sum sum, int64_t begin, int64_t num_elements)
@@ -162,26 +145,26 @@ static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs,
 }
 
 /* Sums that are read later go past the cache. Like what is not aligned, and what is written over
- * its only row, they are made elsewhere, tile by tile. */
+ * one of few rows, they are made elsewhere, tile by tile. */
 weft__row_sum_mixed_fn VARIANT(weft__row_sum_mixed);
 void VARIANT(weft__row_sum_mixed)(void *dst, const void *const *srcs, int32_t num_srcs,
                                   struct weft_mixed_sum sum, int64_t num_elements)
 {
     const struct element_type *type = element_types[sum.dst_dtype];
-    const char *only = find_only_row(srcs, num_srcs, sum);
+    const struct few_rows few = find_few_rows(srcs, num_srcs, sum);
     const int is_streamed =
         sum.reuse == WEFT_READ_LATER &&
         (uint64_t)num_elements * type->element_bytes >= WEFT__CPU_MIN_STREAM_BYTES;
     const int is_made_in_place =
-        !is_streamed && dst != only && (uintptr_t)dst % type->element_bytes == 0;
+        !is_streamed && !is_one_of(&few, dst) && (uintptr_t)dst % type->element_bytes == 0;
     for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
         _Alignas(LINE_BYTES) char elsewhere[WEFT__TILE_BYTES];
         const int64_t num_now = next_elements(num_elements, begin);
         const size_t offset_bytes = (size_t)begin * type->element_bytes,
                      bytes = (size_t)num_now * type->element_bytes;
         char *at = (char *)dst + offset_bytes, *made = is_made_in_place ? at : elsewhere;
-        if (only != NULL)
-            type->sum_of_one(made, only + offset_bytes, num_now);
+        if (few.num_rows > 0)
+            sum_few(made, &few, offset_bytes, num_now);
         else
             sum_tile(made, srcs, num_srcs, sum, begin, num_now);
         if (is_streamed)
