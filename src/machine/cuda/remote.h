@@ -10,28 +10,6 @@ WEFT_FN void weft_row_sync(struct weft_warp *warp)
     __syncwarp();
 }
 
-/* Lane 0: waits until the slot of the number is free. It is as long as the thread takes what is
- * posted; NULL once the wait must end, which fails the launch. The rank's other waits end then,
- * too. */
-WEFT_FN struct weft_access *weft__cuda_await_work_slot(struct weft_warp *warp, uint64_t number,
-                                                       const struct weft_wait_site *site)
-{
-    const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
-    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
-    for (;;) {
-        const uint64_t num_taken = weft__cuda_load_acquire(queue->num_taken);
-        if (number - num_taken < queue->num_slots)
-            return &queue->slots[number % queue->num_slots];
-        if (patience.why != WEFT_FAILURE_NONE) {
-            const struct weft_failure failure = {patience.why, *site, 0,
-                                                 number - queue->num_slots + 1, num_taken};
-            weft_fail(warp, &failure);
-            return NULL;
-        }
-        weft__cuda_be_patient(warp, site, &patience);
-    }
-}
-
 /* Lane 0. What cannot be posted is lost with the communicator. */
 WEFT_FN uint64_t weft__cuda_post(struct weft_warp *warp, const struct weft_access *access)
 {
