@@ -215,6 +215,32 @@ static int write_bytes(struct ranks_context *context, weft_comm *comm, void *ptr
     return 0;
 }
 
+/* Each growth is a matter for all ranks, so there are few: a little more than there is doubles it. */
+static int grow_by_a_little(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_heap_info before = WEFT_INIT(weft_heap_info), after = before;
+    void *ptr;
+    if (open_comm(context, 0, &comm) != 0)
+        return 1;
+    for (int i = 0; i < 4; i++) {
+        RANK_CHECK_OK(context, weft_heap_query(comm, &before));
+        RANK_CHECK_OK(context, weft_heap_alloc(comm, before.largest_free_bytes + 1, &ptr));
+        RANK_CHECK_OK(context, weft_heap_query(comm, &after));
+        RANK_CHECK(context, after.committed_bytes >= 2 * before.committed_bytes,
+                   "from %lu bytes to %lu", (unsigned long)before.committed_bytes,
+                   (unsigned long)after.committed_bytes);
+        RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
+    }
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+TEST(heaps_grow_by_doubling)
+{
+    run_in_both_modes(2, grow_by_a_little);
+}
+
 static int grow(struct ranks_context *context)
 {
     weft_comm *comm;

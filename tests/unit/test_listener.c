@@ -62,6 +62,23 @@ TEST(it_listens_where_it_is_told_to)
     expect("127.1", WEFT__LISTEN_ON_REACHABLE, "any");
 }
 
+/* As in a daemon, whose standard input is closed. */
+TEST(descriptor_0_is_one_like_any_other)
+{
+    struct weft__meeting_point point = {.address = "203.0.113.77"};
+    const int input = dup(STDIN_FILENO);
+    int fd = -1;
+    close(STDIN_FILENO);
+    const weft_result result = weft__listener_open(&point, WEFT__LISTEN_ON_REACHABLE, &fd);
+    close(fd);
+    if (input >= 0) {
+        dup2(input, STDIN_FILENO);
+        close(input);
+    }
+    assert_int_equal(result, WEFT_OK);
+    assert_int_equal(fd, STDIN_FILENO);
+}
+
 /* An IPv4 address of this host that others can use; 0: it has none. */
 static uint32_t outside_address(void)
 {
