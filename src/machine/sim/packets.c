@@ -268,7 +268,7 @@ enum weft_status weft__sim_packets_take_words(struct weft_warp *warp,
 void weft__sim_acquire_packets(struct weft__sim_place place)
 {
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
-    sim_yield();
+    sim_yield(); /* as at every site; what is acquired was taken before */
     if (!is_weakened)
         sim_acquire(&sim_current()->taken);
 }
