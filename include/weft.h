@@ -918,10 +918,17 @@ WEFT_API weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
 
 typedef struct weft_ep_layout_args {
     size_t size;
-    int32_t num_tokens;    /* N, 0..max_tokens */
+    int32_t num_tokens; /* N, 0..max_tokens */
+    /* Where the tokens go: by their experts, or by a table; the other way's fields are zero. */
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
     const void *topk_idx;  /* [N][num_topk] experts; -1 and any other value outside
                               0..num_experts-1 are ignored */
+    /* [N][R], nonzero: the token goes to the rank. A token goes to at most num_topk ranks; those
+     * beyond, in ascending order, are ignored. dispatch may carry any topk_idx along. */
+    const uint8_t *tokens_to_ranks;
+    /* [num_experts] How often this rank's tokens choose each expert, 0 or more: what the ranks are
+     * told by num_recv_per_expert. With replicas [expert_offsets[num_experts]], each one's. */
+    const int32_t *selections_per_expert;
     /* Optional results, memory of the machine. D is the number of nodes. */
     int32_t *num_tokens_per_rank;   /* [R] distinct tokens */
     int32_t *num_tokens_per_node;   /* [D] distinct tokens */

@@ -40,6 +40,9 @@ weft_result weft__check_layout_memory(const weft_ep_handle *handle, const weft_e
     struct list list = {.num_extents = 0};
     add_read(&list, "topk_idx", args->topk_idx, num_tokens,
              (uint64_t)handle->routing.num_topk * weft_dtype_bytes(args->index_type));
+    add_read(&list, "tokens_to_ranks", args->tokens_to_ranks, num_tokens, num_ranks);
+    add_read(&list, "selections_per_expert", args->selections_per_expert,
+             (uint64_t)ep->placement.num_entries, sizeof *args->selections_per_expert);
     add_written(&list, "num_tokens_per_rank", args->num_tokens_per_rank, num_ranks,
                 sizeof *args->num_tokens_per_rank);
     add_written(&list, "num_tokens_per_node", args->num_tokens_per_node,

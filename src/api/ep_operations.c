@@ -28,6 +28,29 @@ static weft_result check_operation(const weft_ep_handle *handle, const weft_stre
     return check_state(handle, needed);
 }
 
+static weft_result check_routing_by_experts(const weft_ep_handle *handle,
+                                            const weft_ep_layout_args *args)
+{
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->index_type, WEFT_INT32, WEFT_INT64,
+                               "index_type"));
+    WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
+    return check_pointer(handle, args->topk_idx, "topk_idx");
+}
+
+static weft_result check_routing_by_table(const weft_ep_handle *handle,
+                                          const weft_ep_layout_args *args)
+{
+    if (args->topk_idx != NULL)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "topk_idx is not NULL, nor are tokens_to_ranks or "
+                           "selections_per_expert: give topk_idx, or these two");
+    WEFT__TRY(weft__check_unused((uint64_t)args->index_type, "index_type"));
+    WEFT__TRY(weft__check_array(args->tokens_to_ranks, args->num_tokens, "tokens_to_ranks"));
+    WEFT__TRY(weft__check_not_null(args->selections_per_expert, "selections_per_expert"));
+    WEFT__TRY(check_pointer(handle, args->tokens_to_ranks, "tokens_to_ranks"));
+    return check_pointer(handle, args->selections_per_expert, "selections_per_expert");
+}
+
 weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *user_args,
                            weft_stream *stream)
 {
@@ -35,10 +58,9 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_EMPTY));
     WEFT__TRY(WEFT__READ(weft_ep_layout_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_range(args.num_tokens, 0, handle->max_tokens, "num_tokens"));
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.index_type, WEFT_INT32, WEFT_INT64,
-                               "index_type"));
-    WEFT__TRY(weft__check_array(args.topk_idx, args.num_tokens, "topk_idx"));
-    WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
+    WEFT__TRY(args.tokens_to_ranks == NULL && args.selections_per_expert == NULL
+                  ? check_routing_by_experts(handle, &args)
+                  : check_routing_by_table(handle, &args));
     WEFT__TRY(check_pointer(handle, args.num_tokens_per_rank, "num_tokens_per_rank"));
     WEFT__TRY(check_pointer(handle, args.num_tokens_per_node, "num_tokens_per_node"));
     WEFT__TRY(check_pointer(handle, args.num_tokens_per_expert, "num_tokens_per_expert"));

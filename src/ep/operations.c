@@ -22,6 +22,8 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .placement = ep->placement.device,
         .index_type = args->index_type,
         .topk_idx = args->topk_idx,
+        .tokens_to_ranks = args->tokens_to_ranks,
+        .selections_per_entry = args->selections_per_expert,
         .num_blocks_done = handle->num_blocks_done,
         .num_entries = ep->placement.num_entries,
         .selections = handle->selections,

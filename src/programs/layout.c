@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout: from topk_idx, the routes of every token and the counts per rank, node and expert.
+ * layout: from topk_idx, or from a table of ranks, the routes of every token and the counts per rank, node and expert.
  *
  * Each warp takes one chunk of tokens, its lanes one token each: a lane finds the ranks that its token
  * goes to; then, rank by rank, a ballot over the lanes gives each token its slot. The last block to
@@ -88,6 +88,33 @@ WEFT_FN uint64_t ranks_of_token(struct weft_warp *warp, const struct weft_layout
     return ranks;
 }
 
+/* The same by the caller's table, of which the first `most` count. */
+WEFT_FN uint64_t ranks_of_table(const struct weft_layout_args *args, int32_t token,
+                                int32_t first_rank, int32_t most)
+{
+    const int32_t num_ranks = args->routing.num_ranks;
+    const uint8_t *goes = args->tokens_to_ranks + (int64_t)token * num_ranks + first_rank;
+    uint64_t ranks = 0;
+    for (int32_t i = 0; i < RANKS_AT_ONCE && first_rank + i < num_ranks && most > 0; i++) {
+        if (goes[i] != 0) {
+            ranks |= (uint64_t)1 << i;
+            most--;
+        }
+    }
+    return ranks;
+}
+
+/* num_routes: those of the token to lower ranks. */
+WEFT_FN uint64_t find_ranks(struct weft_warp *warp, const struct weft_layout_args *args,
+                            int32_t token, int32_t first_rank, int32_t num_routes)
+{
+    if (token < 0)
+        return 0;
+    return args->selections_per_entry == NULL
+               ? ranks_of_token(warp, args, token, first_rank)
+               : ranks_of_table(args, token, first_rank, args->routing.max_routes - num_routes);
+}
+
 WEFT_FN int goes_to_node(const struct weft_layout_args *args, const struct weft_route *routes,
                          int32_t num_routes, int32_t node)
 {
@@ -109,7 +136,7 @@ WEFT_FN int32_t find_routes(struct weft_warp *warp, const struct weft_layout_arg
     int32_t num_routes = 0;
     for (int32_t rank = 0; rank < routing->num_ranks; rank++) {
         if (rank % RANKS_AT_ONCE == 0)
-            ranks = token < 0 ? 0 : ranks_of_token(warp, args, token, rank);
+            ranks = find_ranks(warp, args, token, rank, num_routes);
         const int goes = (int)(ranks >> (rank % RANKS_AT_ONCE) & 1);
         const uint32_t ballot = weft_ballot(warp, goes);
         const int32_t num_before = rows[rank];
@@ -228,18 +255,20 @@ WEFT_FN void sum_chunks(struct weft_warp *warp, const struct weft_layout_args *a
     }
 }
 
-/* Takes the counts and leaves zeroes for the next launch. */
+/* Takes the counts, or the caller's, and leaves zeroes for the next launch. */
 WEFT_FN void take_selections(struct weft_warp *warp, const struct weft_layout_args *args)
 {
     const struct weft_placement *placement = &args->placement;
     const int32_t thread = weft_warp_idx(warp) * WEFT_WARP_SIZE + weft_lane_idx(warp);
     const int32_t num_threads = weft_num_warps(warp) * WEFT_WARP_SIZE;
+    const int32_t *selections =
+        args->selections_per_entry == NULL ? args->selections : args->selections_per_entry;
     for (int32_t expert = thread; expert < placement->num_experts; expert += num_threads) {
         int32_t num_selections = 0;
         for (int32_t entry = placement->expert_offsets[expert];
              entry < placement->expert_offsets[expert + 1]; entry++) {
-            args->routing.entry_selections[entry] = args->selections[entry];
-            num_selections += args->selections[entry];
+            args->routing.entry_selections[entry] = selections[entry];
+            num_selections += selections[entry];
             args->selections[entry] = 0;
         }
         if (args->num_tokens_per_expert != NULL)

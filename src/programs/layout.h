@@ -10,6 +10,9 @@ struct weft_layout_args {
     struct weft_placement placement;
     weft_dtype index_type;
     const void *topk_idx;
+    /* Or, in place of these two, [num_tokens][num_ranks] and [num_entries]. */
+    const uint8_t *tokens_to_ranks;
+    const int32_t *selections_per_entry;
     uint32_t *num_blocks_done; /* zero between launches */
     int32_t num_entries;       /* of the placement */
     /* [num_entries] The choices are counted here while the launch runs; zero between launches. */

@@ -105,6 +105,16 @@ static void fill_layout(struct fuzz_arguments *a, struct rng *rng)
         a->layout.known.is_token_in_rank = (uint8_t *)a->result_memory + 256;
 }
 
+static void fill_layout_by_table(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_layout(a, rng);
+    memset(a->expert_ranks, 0, sizeof a->expert_ranks);
+    a->layout.known.index_type = WEFT_DTYPE_NONE;
+    a->layout.known.topk_idx = NULL;
+    a->layout.known.tokens_to_ranks = (const uint8_t *)a->outside;
+    a->layout.known.selections_per_expert = a->expert_ranks;
+}
+
 static weft_result call_layout(struct fuzz_arguments *a)
 {
     return weft_ep_layout(a->handle, a->config, a->stream);
@@ -120,6 +130,14 @@ static const struct fuzz_mutation layout_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, WEFT_DTYPE_NONE, 3,
                  INT32_MAX),
     FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_NULL),
+};
+
+static const struct fuzz_mutation table_mutations[] = {
+    FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_OUTSIDE),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, WEFT_INT32, INT32_MAX),
+    FUZZ_POINTERS("tokens_to_ranks|index_type|topk_idx", layout.known.tokens_to_ranks, FUZZ_NULL),
+    FUZZ_POINTERS("selections_per_expert|index_type|topk_idx", layout.known.selections_per_expert,
+                  FUZZ_NULL),
 };
 
 static void fill_notify(struct fuzz_arguments *a, struct rng *rng)
@@ -312,6 +330,8 @@ const struct fuzz_target fuzz_ep_targets[] = {
     FUZZ_TARGET("weft_ep_create", fill_create, call_create, undo_create, create_mutations),
     FUZZ_TARGET("weft_ep_handle_create", fill_handle, call_handle, undo_handle, handle_mutations),
     FUZZ_TARGET("weft_ep_layout", fill_layout, call_layout, fuzz_wait_for_stream, layout_mutations),
+    FUZZ_TARGET("weft_ep_layout", fill_layout_by_table, call_layout, fuzz_wait_for_stream,
+                table_mutations),
     FUZZ_TARGET("weft_ep_notify", fill_notify, call_notify, fuzz_wait_for_stream, notify_mutations),
     FUZZ_TARGET("weft_ep_dispatch", fill_dispatch, call_dispatch, fuzz_wait_for_stream,
                 dispatch_mutations),

@@ -116,5 +116,6 @@ struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_toke
     spec.grid = rng_below(&rng, 3) == 0 ? EP_GRID_DIFFERS_BY_RANK : EP_GRID_AS_GIVEN;
     spec.num_blocks = (int32_t)rng_below(&rng, 4);
     spec.num_warps = (int32_t)rng_below(&rng, 6);
+    spec.routed_by = (enum ep_routed_by)rng_below(&rng, EP_NUM_ROUTED_BY);
     return spec;
 }

@@ -38,6 +38,12 @@ enum ep_grid {
     EP_GRID_DIFFERS_BY_RANK /* the ranks have different numbers of both */
 };
 
+enum ep_routed_by {
+    EP_ROUTED_BY_EXPERTS, /* layout gets topk_idx */
+    EP_ROUTED_BY_TABLE,   /* the ranks and selections that follow from it */
+    EP_NUM_ROUTED_BY
+};
+
 struct ep_case {
     uint64_t seed;
     int32_t num_ranks;
@@ -49,6 +55,7 @@ struct ep_case {
     weft_dtype index_type;
     enum ep_tokens tokens;
     enum ep_routing routing;
+    enum ep_routed_by routed_by;
     enum ep_placement placement;
     enum ep_grid grid;
     int32_t num_blocks, num_warps; /* 0: the library's choice */

@@ -40,6 +40,11 @@ int ep_layout_args(struct ep_rank *self, weft_ep_layout_args *args)
         return 1;
     *args = (weft_ep_layout_args)WEFT_INIT(weft_ep_layout_args);
     args->num_tokens = own_tokens(self)->num_tokens;
+    if (self->world->spec.routed_by == EP_ROUTED_BY_TABLE) {
+        args->tokens_to_ranks = inputs.tokens_to_ranks;
+        args->selections_per_expert = inputs.selections;
+        return 0;
+    }
     args->index_type = self->world->spec.index_type;
     args->topk_idx = inputs.topk_idx;
     return 0;

@@ -10,7 +10,7 @@ enum { GUARD_BYTES = 128, ALIGNMENT = 256 };
 
 struct world_inputs {
     const struct ep_world *world;
-    struct ep_array topk_idx, topk_weights;
+    struct ep_array topk_idx, topk_weights, tokens_to_ranks, selections;
     struct world_inputs *next;
 };
 
@@ -174,6 +174,23 @@ static int make_input(struct ep_rank *self, struct ep_array *array, const void *
     return 0;
 }
 
+static int make_table(struct ep_rank *self, struct world_inputs *inputs)
+{
+    const struct ep_oracle_problem *problem = &inputs->world->problem;
+    const int32_t rank = self->context->rank;
+    const uint64_t table_bytes =
+        (uint64_t)problem->tokens[rank].num_tokens * (uint64_t)problem->num_ranks;
+    const uint64_t selections_bytes = 4 * (uint64_t)problem->expert_offsets[problem->num_experts];
+    const struct ep_oracle_table table = {tests_alloc(table_bytes), tests_alloc(selections_bytes)};
+    ep_oracle_table(problem, rank, &table);
+    const int failed =
+        make_input(self, &inputs->tokens_to_ranks, table.tokens_to_ranks, table_bytes) ||
+        make_input(self, &inputs->selections, table.selections, selections_bytes);
+    tests_free(table.tokens_to_ranks);
+    tests_free(table.selections);
+    return failed;
+}
+
 static int make_inputs(struct ep_rank *self, struct world_inputs *inputs)
 {
     const struct ep_world *world = inputs->world;
@@ -182,7 +199,8 @@ static int make_inputs(struct ep_rank *self, struct world_inputs *inputs)
     const uint64_t num_choices = (uint64_t)tokens->num_tokens * (uint64_t)world->spec.num_topk;
     const uint64_t index_bytes = world->spec.index_type == WEFT_INT32 ? 4 : 8;
     return make_input(self, &inputs->topk_idx, world->topk_idx[rank], num_choices * index_bytes) ||
-           make_input(self, &inputs->topk_weights, tokens->topk_weights, num_choices * 4);
+           make_input(self, &inputs->topk_weights, tokens->topk_weights, num_choices * 4) ||
+           make_table(self, inputs);
 }
 
 int ep_rank_inputs(struct ep_rank *self, struct ep_inputs *inputs)
@@ -198,7 +216,8 @@ int ep_rank_inputs(struct ep_rank *self, struct ep_inputs *inputs)
         if (make_inputs(self, of_world))
             return 1;
     }
-    *inputs = (struct ep_inputs){of_world->topk_idx.data, of_world->topk_weights.data};
+    *inputs = (struct ep_inputs){of_world->topk_idx.data, of_world->topk_weights.data,
+                                 of_world->tokens_to_ranks.data, of_world->selections.data};
     return 0;
 }
 
@@ -207,7 +226,9 @@ int ep_memory_forget_inputs(struct ep_rank *self)
     struct world_inputs *inputs = self->memory->inputs;
     while (inputs != NULL) {
         struct world_inputs *next = inputs->next;
-        if (ep_array_free(self, &inputs->topk_idx) || ep_array_free(self, &inputs->topk_weights))
+        if (ep_array_free(self, &inputs->topk_idx) || ep_array_free(self, &inputs->topk_weights) ||
+            ep_array_free(self, &inputs->tokens_to_ranks) ||
+            ep_array_free(self, &inputs->selections))
             return 1;
         tests_free(inputs);
         inputs = next;

@@ -39,11 +39,13 @@ int ep_array_pull(struct ep_rank *self, struct ep_array *array);
 int ep_array_untouched(struct ep_rank *self, const struct ep_array *array, uint64_t begin,
                        const char *name);
 
-/* Copies of the ids and weights of this rank in self->world, NULL where there are no tokens. They
- * live until the world is left. */
+/* Copies of what this rank's tokens are in self->world, ids, weights and the table in place of ids,
+ * NULL where there are no tokens. They live until the world is left. */
 struct ep_inputs {
     const void *topk_idx;
     const float *topk_weights;
+    const uint8_t *tokens_to_ranks;
+    const int32_t *selections;
 };
 int ep_rank_inputs(struct ep_rank *self, struct ep_inputs *inputs);
 

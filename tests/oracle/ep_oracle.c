@@ -19,12 +19,19 @@ void ep_oracle_default_placement(int32_t num_ranks, int32_t num_experts, int32_t
         expert_offsets[expert] = expert;
 }
 
-static int32_t replica_rank(const struct ep_oracle_problem *problem, int32_t expert,
-                            int64_t source_plus_token)
+/* Which entry of expert_ranks serves the choice. */
+static int64_t replica_entry(const struct ep_oracle_problem *problem, int32_t expert,
+                             int64_t source_plus_token)
 {
     const int32_t begin = problem->expert_offsets[expert];
     const int32_t num_replicas = problem->expert_offsets[expert + 1] - begin;
-    return problem->expert_ranks[begin + source_plus_token % num_replicas];
+    return begin + source_plus_token % num_replicas;
+}
+
+static int32_t replica_rank(const struct ep_oracle_problem *problem, int32_t expert,
+                            int64_t source_plus_token)
+{
+    return problem->expert_ranks[replica_entry(problem, expert, source_plus_token)];
 }
 
 int32_t ep_oracle_destination(const struct ep_oracle_problem *problem, int32_t source_rank,
@@ -103,6 +110,25 @@ void ep_oracle_layout(const struct ep_oracle_problem *problem, int32_t rank,
                 in_node |= in_rank[r];
             }
             layout->num_tokens_per_node[node] += in_node;
+        }
+    }
+}
+
+/* All bytes but 0 mean that the token goes there. */
+void ep_oracle_table(const struct ep_oracle_problem *problem, int32_t rank,
+                     const struct ep_oracle_table *table)
+{
+    const struct ep_oracle_tokens *tokens = &problem->tokens[rank];
+    for (int32_t token = 0; token < tokens->num_tokens; token++) {
+        for (int32_t k = 0; k < problem->num_topk; k++) {
+            const int32_t destination = ep_oracle_destination(problem, rank, token, k);
+            if (destination < 0)
+                continue;
+            const int32_t expert =
+                (int32_t)tokens->topk_idx[(int64_t)token * problem->num_topk + k];
+            table->tokens_to_ranks[(int64_t)token * problem->num_ranks + destination] =
+                (uint8_t)(1 + token % 255);
+            table->selections[replica_entry(problem, expert, (int64_t)rank + token)]++;
         }
     }
 }

@@ -49,6 +49,15 @@ struct ep_oracle_layout {
 void ep_oracle_layout(const struct ep_oracle_problem *problem, int32_t rank,
                       const struct ep_oracle_layout *layout);
 
+/* What layout takes in place of topk_idx. */
+struct ep_oracle_table {
+    uint8_t *tokens_to_ranks; /* [num_tokens][num_ranks] */
+    int32_t *selections;      /* [expert_offsets[num_experts]] */
+};
+/* Fills the caller's zeroed arrays. */
+void ep_oracle_table(const struct ep_oracle_problem *problem, int32_t rank,
+                     const struct ep_oracle_table *table);
+
 struct ep_oracle_row {
     int32_t source_rank;
     int32_t token;

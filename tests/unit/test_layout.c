@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Layout for more ranks than it looks for at once: each choice is counted once. */
+#include <string.h>
+
 #include "harness/cmocka.h"
 #include "machine/host.h"
 #include "ops/programs.h"
@@ -66,6 +68,41 @@ static void launch_layout(const struct weft_layout_args *args)
     assert_int_equal(weft_stream_synchronize(stream), WEFT_OK);
     assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+}
+
+/* The table says twice as many ranks as a token may have, from the first to the last. */
+TEST(tables_of_all_ranks)
+{
+    static uint8_t tokens_to_ranks[NUM_TOKENS][NUM_RANKS];
+    static int32_t given[NUM_RANKS];
+    uint32_t num_blocks_done = 0;
+    int32_t expected[NUM_RANKS] = {0};
+    struct weft_layout_args args = make_args(&num_blocks_done);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        given[rank] = 1000 + rank;
+    for (int32_t token = 0; token < NUM_TOKENS; token++)
+        for (int32_t i = 0; i < 2 * NUM_TOPK; i++)
+            tokens_to_ranks[token][i * (NUM_RANKS / 6) + token % 5] = (uint8_t)(token % 2 + 127);
+    args.index_type = WEFT_DTYPE_NONE;
+    args.topk_idx = NULL;
+    args.tokens_to_ranks = tokens_to_ranks[0];
+    args.selections_per_entry = given;
+    for (int skipped = 0; skipped < 2 * NUM_TOPK; skipped += NUM_TOPK) {
+        for (int32_t token = 0; token < NUM_TOKENS && skipped > 0; token++)
+            for (int32_t i = 0; i < NUM_TOPK; i++)
+                tokens_to_ranks[token][i * (NUM_RANKS / 6) + token % 5] = 0;
+        memset(expected, 0, sizeof expected);
+        launch_layout(&args);
+        for (int32_t token = 0; token < NUM_TOKENS; token++) {
+            for (int32_t i = 0; i < NUM_TOPK; i++) {
+                const int32_t rank = (skipped + i) * (NUM_RANKS / 6) + token % 5;
+                assert_int_equal(routes[token][i].rank, rank);
+                assert_int_equal(routes[token][i].slot, expected[rank]++);
+            }
+        }
+        assert_memory_equal(send_rows, expected, sizeof expected);
+        assert_memory_equal(entry_selections, given, sizeof given);
+    }
 }
 
 TEST(choices_of_all_ranks_are_counted_once)

@@ -90,6 +90,8 @@ static weft_result alloc_local(struct party *party)
     const size_t num_ranks = (size_t)shape->num_ranks;
     party->topk_idx = guarded_alloc(memory, choices_bytes);
     party->weights = guarded_alloc(memory, choices_bytes);
+    party->tokens_to_ranks = guarded_alloc(memory, num_tokens * num_ranks);
+    party->selections = guarded_alloc(memory, (size_t)shape->num_experts * sizeof(int32_t));
     party->tokens_per_rank = guarded_alloc(memory, num_ranks * sizeof(int32_t));
     party->tokens_per_node = guarded_alloc(memory, (size_t)shape->num_nodes * sizeof(int32_t));
     party->tokens_per_expert = guarded_alloc(memory, (size_t)shape->num_experts * sizeof(int32_t));
@@ -106,6 +108,8 @@ static weft_result alloc_local(struct party *party)
         if (party->x[i] == NULL || party->out[i] == NULL || party->out_weights[i] == NULL)
             return WEFT_ERROR_OUT_OF_MEMORY;
     }
+    if (party->tokens_to_ranks == NULL || party->selections == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
     if (party->topk_idx == NULL || party->weights == NULL || party->tokens_per_rank == NULL ||
         party->tokens_per_node == NULL || party->tokens_per_expert == NULL ||
         party->is_token_in_rank == NULL)

@@ -67,6 +67,8 @@ struct party {
     void *bias[2];                /* [max_tokens][SCENARIO_ROW_BYTES] */
     void *out[PARTY_MAX_REPEATS]; /* the same */
     float *out_weights[PARTY_MAX_REPEATS];
+    uint8_t *tokens_to_ranks; /* [max_tokens][num_ranks] */
+    int32_t *selections;      /* [num_experts] */
     int32_t *tokens_per_rank, *tokens_per_node, *tokens_per_expert;
     uint8_t *is_token_in_rank;
 };

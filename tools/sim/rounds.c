@@ -21,6 +21,29 @@ static void fill_routing(struct party *party, int32_t round)
     }
 }
 
+static int32_t own_selections(const struct party *party, int32_t round, int32_t expert)
+{
+    int32_t num_selections = 0;
+    for (int32_t token = 0; token < party->shape->num_tokens[round][party->rank]; token++) {
+        for (int32_t k = 0; k < party->shape->num_topk; k++)
+            num_selections += party->shape->experts[round][party->rank][token][k] == expert;
+    }
+    return num_selections;
+}
+
+static void fill_table(struct party *party, int32_t round)
+{
+    const struct shape *shape = party->shape;
+    const int32_t num_places = shape->num_tokens[round][party->rank] * shape->num_ranks;
+    weft__sim_host_writes(party->tokens_to_ranks, (size_t)num_places);
+    weft__sim_host_writes(party->selections, (size_t)shape->num_experts * sizeof(int32_t));
+    for (int32_t i = 0; i < num_places; i++)
+        party->tokens_to_ranks[i] = (uint8_t)shape_goes_to(
+            shape, round, party->rank, i / shape->num_ranks, i % shape->num_ranks);
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        party->selections[expert] = own_selections(party, round, expert);
+}
+
 weft_ep_handle *party_handle(const struct party *party, int32_t round)
 {
     return party->handles[round % party->shape->num_handles];
@@ -31,8 +54,14 @@ static weft_result enqueue_layout(struct party *party, int32_t round)
     fill_routing(party, round);
     weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
     args.num_tokens = party->shape->num_tokens[round][party->rank];
-    args.index_type = WEFT_INT32;
-    args.topk_idx = party->topk_idx;
+    if (party->shape->routes_by_table) {
+        fill_table(party, round);
+        args.tokens_to_ranks = party->tokens_to_ranks;
+        args.selections_per_expert = party->selections;
+    } else {
+        args.index_type = WEFT_INT32;
+        args.topk_idx = party->topk_idx;
+    }
     args.num_tokens_per_rank = party->tokens_per_rank;
     if (party->shape->wants_node_counts)
         args.num_tokens_per_node = party->tokens_per_node;
@@ -48,16 +77,6 @@ static int goes_to_node(const struct party *party, int32_t round, int32_t token,
     for (int32_t i = 0; i < ranks_per_node; i++)
         goes |= shape_goes_to(party->shape, round, party->rank, token, node * ranks_per_node + i);
     return goes;
-}
-
-static int32_t own_selections(const struct party *party, int32_t round, int32_t expert)
-{
-    int32_t num_selections = 0;
-    for (int32_t token = 0; token < party->shape->num_tokens[round][party->rank]; token++) {
-        for (int32_t k = 0; k < party->shape->num_topk; k++)
-            num_selections += party->shape->experts[round][party->rank][token][k] == expert;
-    }
-    return num_selections;
 }
 
 static void host_reads_layout(const struct party *party, int32_t num_tokens)

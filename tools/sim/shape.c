@@ -211,9 +211,11 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
     shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
 }
 
-static void draw_call_blocks(struct shape *shape)
+/* By numbers of its own, so that the others stay as they were. */
+static void draw_options(struct shape *shape)
 {
     struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS)};
+    shape->routes_by_table = draw(&rng, 0, 1);
     for (int32_t rank = 0; rank < shape->num_ranks; rank++)
         for (int32_t i = 0; i < shape->num_repeats; i++)
             shape->num_call_blocks[i][rank] = draw(&rng, 0, shape->num_blocks[rank]);
@@ -244,7 +246,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
             draw_experts(shape, &rng, round, rank);
         }
     }
-    draw_call_blocks(shape);
+    draw_options(shape);
     set_capacity(shape);
     shape->num_planes = draw(&rng, 0, 2);
     if (scenario_is_collective(request->op))

@@ -22,6 +22,7 @@ struct shape {
     weft_dtype combine_dtype; /* FP32 or BF16 */
     int32_t num_biases;
     int wants_node_counts; /* of layout */
+    int routes_by_table;   /* layout, in place of topk_idx */
     int32_t num_planes;    /* of dispatch, 0 to 2: equal parts of a row */
     /* Between nodes. */
     int32_t num_channels;
