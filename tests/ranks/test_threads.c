@@ -7,13 +7,16 @@
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
-enum { NUM_SEATS = 3, NUM_ROUNDS = 100, MAX_COUNT = 20000 };
+enum { NUM_COLLS = 3, NUM_SEATS = NUM_COLLS + 1, NUM_ROUNDS = 100, MAX_COUNT = 20000 };
+/* Of the seat that has a weft_ep in place of a weft_coll: where its arrays are in its numbers. */
+enum { NUM_TOKENS = 5, HIDDEN = 8, IDS = 0, TOKENS = 1000, ROWS = 2000, SUMS = 3000 };
 
 /* An object, and the thread that drives it. */
 struct seat {
     struct ranks_context context; /* of its own, for what it finds wrong */
     weft_comm *comm;
     weft_coll *coll;
+    weft_ep_handle *handle;
     weft_stream *stream;
     int32_t *numbers; /* [count] */
     int64_t count;    /* few go in packets, many directly or by way of the heap */
@@ -50,22 +53,89 @@ static int reduce(struct seat *seat, int round)
     return 0;
 }
 
+/* Each token to one rank, and back. */
+static int issue_exchange(struct seat *seat)
+{
+    struct ranks_context *context = &seat->context;
+    weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
+    weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
+    const weft_plane plane = {.size = sizeof plane,
+                              .src = seat->numbers + TOKENS,
+                              .dst = seat->numbers + ROWS,
+                              .row_bytes = HIDDEN * sizeof(float)};
+    layout.num_tokens = NUM_TOKENS;
+    layout.index_type = WEFT_INT32;
+    layout.topk_idx = seat->numbers + IDS;
+    RANK_CHECK_OK(context, weft_ep_layout(seat->handle, &layout, seat->stream));
+    RANK_CHECK_OK(context, weft_ep_notify(seat->handle, seat->stream));
+    RANK_CHECK_OK(context, weft_ep_wait_counts(seat->handle, &counts));
+    dispatch.planes = &plane;
+    dispatch.num_planes = 1;
+    dispatch.capacity = counts.num_recv_tokens;
+    RANK_CHECK_OK(context, weft_ep_dispatch(seat->handle, &dispatch, seat->stream));
+    combine.x = seat->numbers + ROWS;
+    combine.out = seat->numbers + SUMS;
+    combine.hidden = HIDDEN;
+    combine.dtype = WEFT_FP32;
+    combine.capacity = counts.num_recv_tokens;
+    RANK_CHECK_OK(context, weft_ep_combine(seat->handle, &combine, seat->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(seat->stream));
+    return 0;
+}
+
+static int exchange(struct seat *seat, int round)
+{
+    struct ranks_context *context = &seat->context;
+    float *tokens = (float *)seat->numbers + TOKENS;
+    const float *sums = (const float *)seat->numbers + SUMS;
+    for (int32_t token = 0; token < NUM_TOKENS; token++)
+        seat->numbers[IDS + token] = (context->rank + token + round) % context->num_ranks;
+    for (int32_t i = 0; i < NUM_TOKENS * HIDDEN; i++)
+        tokens[i] = (float)number_of(seat, context->rank, round, i);
+    if (issue_exchange(seat))
+        return 1;
+    for (int32_t i = 0; i < NUM_TOKENS * HIDDEN; i++)
+        RANK_CHECK(context, sums[i] == tokens[i], "round %d: element %d is %g, not %g", round, i,
+                   (double)sums[i], (double)tokens[i]);
+    return 0;
+}
+
 static void *drive(void *argument)
 {
     struct seat *seat = argument;
     for (int round = 0; round < NUM_ROUNDS && !seat->has_failed; round++)
-        seat->has_failed = reduce(seat, round);
+        seat->has_failed = seat->coll != NULL ? reduce(seat, round) : exchange(seat, round);
     return NULL;
+}
+
+static int create_object(struct seat *seat, struct ranks_context *context)
+{
+    weft_ep *ep;
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
+    if (seat->idx < NUM_COLLS) {
+        RANK_CHECK_OK(context, weft_coll_create(seat->comm, NULL, &seat->coll));
+        return 0;
+    }
+    config.num_experts = context->num_ranks;
+    handle_config.max_tokens = NUM_TOKENS;
+    handle_config.num_topk = 1;
+    RANK_CHECK_OK(context, weft_ep_create(seat->comm, &config, &ep));
+    RANK_CHECK_OK(context, weft_ep_handle_create(ep, &handle_config, &seat->handle));
+    return 0;
 }
 
 static int open_seat(struct seat *seat, struct ranks_context *context, weft_comm *comm, int32_t idx)
 {
-    static const int64_t counts[NUM_SEATS] = {7, 1000, MAX_COUNT};
+    static const int64_t counts[NUM_SEATS] = {7, 1000, MAX_COUNT, 0};
     *seat = (struct seat){.context = *context, .comm = comm, .count = counts[idx], .idx = idx};
     void *numbers;
-    RANK_CHECK_OK(context, weft_coll_create(comm, NULL, &seat->coll));
+    if (create_object(seat, context))
+        return 1;
     RANK_CHECK_OK(context, weft_stream_create(comm, &seat->stream));
-    if (idx % 2 == 0)
+    if (idx != 1)
         RANK_CHECK_OK(context, weft_heap_alloc(comm, MAX_COUNT * sizeof(int32_t), &numbers));
     else
         RANK_CHECK_OK(context, weft_memory_alloc(comm, MAX_COUNT * sizeof(int32_t), &numbers));
