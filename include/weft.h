@@ -888,7 +888,7 @@ WEFT_API weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *confi
 /* As weft_heap_free. */
 WEFT_API weft_result weft_ep_destroy(weft_ep *ep);
 /* The local ids on `rank` are 0..n-1, in ascending order of expert; n is the result, -1 if there
- * is no such rank. */
+ * is no such rank. (Of a handle with num_experts of its own: weft_ep_counts.num_local_experts.) */
 WEFT_API int32_t weft_ep_num_local_experts(const weft_ep *ep, int32_t rank);
 /* The expert behind local id `local_expert` of `rank`; -1 if there is none. */
 WEFT_API int32_t weft_ep_global_expert(const weft_ep *ep, int32_t rank, int32_t local_expert);
@@ -909,7 +909,10 @@ typedef struct weft_ep_handle_config {
     int32_t num_topk;         /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
                                  0: 1 */
-    int32_t reserved;         /* 0 */
+    /* 0: those of the weft_ep, placed as there. Else so many, at most as many as those, spread
+     * evenly as weft_ep_config has it, whatever the weft_ep's placement: so one weft_ep serves
+     * layers that differ. The same on all ranks. */
+    int32_t num_experts;
 } weft_ep_handle_config;
 
 WEFT_API weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
@@ -922,17 +925,17 @@ typedef struct weft_ep_layout_args {
     /* Where the tokens go: by their experts, or by a table; the other way's fields are zero. */
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
     const void *topk_idx;  /* [N][num_topk] experts; -1 and any other value outside
-                              0..num_experts-1 are ignored */
+                              0..num_experts-1, of the handle, are ignored */
     /* [N][R], nonzero: the token goes to the rank. A token goes to at most num_topk ranks; those
      * beyond, in ascending order, are ignored. dispatch may carry any topk_idx along. */
     const uint8_t *tokens_to_ranks;
-    /* [num_experts] How often this rank's tokens choose each expert, 0 or more: what the ranks are
-     * told by num_recv_per_expert. With replicas [expert_offsets[num_experts]], each one's. */
+    /* [the handle's experts] How often this rank's tokens choose each expert, 0 or more, whence
+     * num_recv_per_expert of the ranks. With replicas [expert_offsets[num_experts]], each one's. */
     const int32_t *selections_per_expert;
     /* Optional results, memory of the machine. D is the number of nodes. */
     int32_t *num_tokens_per_rank;   /* [R] distinct tokens */
     int32_t *num_tokens_per_node;   /* [D] distinct tokens */
-    int32_t *num_tokens_per_expert; /* [num_experts] selections, duplicates counted */
+    int32_t *num_tokens_per_expert; /* [the handle's experts] selections, duplicates counted */
     uint8_t *is_token_in_rank;      /* [N][R] 0 or 1 */
 } weft_ep_layout_args;
 
@@ -1074,7 +1077,8 @@ typedef struct weft_ep_sizes {
      * planes, recv_topk_idx, recv_topk_weights, recv_src_token. It differs by rank, since more
      * tokens may choose one rank's experts than another's; weft_arena_create takes such sizes. */
     uint64_t arena_bytes;
-    uint64_t handle_bytes; /* this rank's memory outside the heap per handle */
+    uint64_t handle_bytes; /* this rank's memory outside the heap per handle, if it has the
+                              weft_ep's experts */
     uint64_t heap_bytes;   /* heap memory that this weft_ep itself occupies */
     /* Memory of this weft_ep that the network reaches, 0 on one node: the rings, and what notify
      * tells; docs/network.md has the formula. On cpu it is more of the heap. */

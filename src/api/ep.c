@@ -75,7 +75,8 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
     WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
     WEFT__TRY(weft__check_not_null(handle, "handle"));
     WEFT__TRY(WEFT__READ(weft_ep_handle_config, &config, user_config, "config"));
-    WEFT__TRY(weft__check_unused((uint64_t)config.reserved, "reserved"));
+    WEFT__TRY(
+        weft__check_range(config.num_experts, 0, ep->placement.host.num_experts, "num_experts"));
     WEFT__TRY(check_topk(ep, config.num_topk));
     WEFT__TRY(weft__check_range(config.expert_alignment, 0, MAX_ALIGNMENT, "expert_alignment"));
     /* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one

@@ -42,13 +42,13 @@ weft_result weft__check_layout_memory(const weft_ep_handle *handle, const weft_e
              (uint64_t)handle->routing.num_topk * weft_dtype_bytes(args->index_type));
     add_read(&list, "tokens_to_ranks", args->tokens_to_ranks, num_tokens, num_ranks);
     add_read(&list, "selections_per_expert", args->selections_per_expert,
-             (uint64_t)ep->placement.num_entries, sizeof *args->selections_per_expert);
+             (uint64_t)handle->placement->num_entries, sizeof *args->selections_per_expert);
     add_written(&list, "num_tokens_per_rank", args->num_tokens_per_rank, num_ranks,
                 sizeof *args->num_tokens_per_rank);
     add_written(&list, "num_tokens_per_node", args->num_tokens_per_node,
                 (uint64_t)ep->comm->topology.num_nodes, sizeof *args->num_tokens_per_node);
     add_written(&list, "num_tokens_per_expert", args->num_tokens_per_expert,
-                (uint64_t)ep->placement.host.num_experts, sizeof *args->num_tokens_per_expert);
+                (uint64_t)handle->placement->host.num_experts, sizeof *args->num_tokens_per_expert);
     add_written(&list, "is_token_in_rank", args->is_token_in_rank, num_tokens, num_ranks);
     return check(&list);
 }

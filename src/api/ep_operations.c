@@ -113,7 +113,7 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
     const struct weft__handle_counts *tables = &handle->counts;
     const weft_ep_counts found = {
         .num_recv_tokens = *(const int32_t *)(const void *)tables->host,
-        .num_local_experts = weft__placement_num_local(&ep->placement, ep->comm->rank),
+        .num_local_experts = weft__placement_num_local(handle->placement, ep->comm->rank),
         .num_recv_per_rank = (const void *)(tables->host + tables->rank_rows_offset),
         .num_recv_per_expert = (const void *)(tables->host + tables->expert_rows_offset),
         .num_relayed_tokens = num_relayed_tokens(handle),

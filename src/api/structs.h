@@ -24,7 +24,7 @@
     X(weft_coll_args, reserved)                                                                    \
     X(weft_coll_all_to_all_v_args, reserved)                                                       \
     X(weft_ep_config, reserved)                                                                    \
-    X(weft_ep_handle_config, reserved)                                                             \
+    X(weft_ep_handle_config, num_experts)                                                          \
     X(weft_ep_layout_args, is_token_in_rank)                                                       \
     X(weft_ep_counts, max_recv_tokens)                                                             \
     X(weft_ep_device_counts, recv_rank_ends)                                                       \

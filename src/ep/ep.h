@@ -25,6 +25,8 @@ struct weft_ep_handle {
     enum weft__handle_state state; /* after the operations issued so far */
     int32_t max_tokens;
     int32_t expert_alignment;
+    const struct weft__placement *placement; /* the ep's, or the following */
+    struct weft__placement own_placement;
     struct weft_routing routing;
     uint32_t *num_blocks_done; /* of layout */
     int32_t *selections;

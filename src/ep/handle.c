@@ -53,12 +53,12 @@ static int32_t num_chunks(const weft_ep *ep, int32_t max_tokens)
 }
 
 /* Fills where each table begins; returns where the last one ends. */
-static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_topk,
-                             uint64_t offsets[NUM_TABLES])
+static uint64_t place_tables(const weft_ep *ep, const struct weft__placement *placement,
+                             int32_t max_tokens, int32_t num_topk, uint64_t offsets[NUM_TABLES])
 {
     const uint64_t num_ranks = (uint64_t)ep->comm->num_ranks;
     const uint64_t chunks = (uint64_t)num_chunks(ep, max_tokens);
-    const uint64_t num_local = (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank);
+    const uint64_t num_local = (uint64_t)weft__placement_num_local(placement, ep->comm->rank);
     const uint64_t bytes[NUM_TABLES] = {
         [TABLE_ROUTES] =
             (uint64_t)max_tokens * (uint64_t)max_routes(ep, num_topk) * sizeof(struct weft_route),
@@ -66,7 +66,7 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
         [TABLE_CHUNK_NODES] = chunks * (uint64_t)ep->comm->topology.num_nodes * sizeof(int32_t),
         [TABLE_RANK_BASE] = num_ranks * sizeof(int32_t),
         [TABLE_SEND_ROWS] = num_ranks * sizeof(int32_t),
-        [TABLE_ENTRY_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
+        [TABLE_ENTRY_SELECTIONS] = (uint64_t)placement->num_entries * sizeof(int32_t),
         [TABLE_RECV_RANK_ENDS] = num_ranks * sizeof(int32_t),
         [TABLE_RECV_ROWS] = sizeof(int32_t),
         [TABLE_ALL_RECV_ROWS] = num_ranks * sizeof(int32_t),
@@ -75,7 +75,7 @@ static uint64_t place_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_
         [TABLE_RELAY_TOKENS] = (uint64_t)ep->comm->topology.num_nodes * sizeof(int32_t),
         [TABLE_DROPPED_ROWS] = sizeof(int64_t),
         [TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t),
-        [TABLE_SELECTIONS] = (uint64_t)ep->placement.num_entries * sizeof(int32_t),
+        [TABLE_SELECTIONS] = (uint64_t)placement->num_entries * sizeof(int32_t),
     };
     uint64_t end = 0;
     for (int i = 0; i < TABLE_NODE_ROUTES; i++) {
@@ -110,17 +110,17 @@ static uint64_t place_node_tables(const weft_ep *ep, int32_t max_tokens, int32_t
     return end;
 }
 
-static uint64_t place_all_tables(const weft_ep *ep, int32_t max_tokens, int32_t num_topk,
-                                 uint64_t offsets[NUM_TABLES])
+static uint64_t place_all_tables(const weft_ep *ep, const struct weft__placement *placement,
+                                 int32_t max_tokens, int32_t num_topk, uint64_t offsets[NUM_TABLES])
 {
-    const uint64_t end = place_tables(ep, max_tokens, num_topk, offsets);
+    const uint64_t end = place_tables(ep, placement, max_tokens, num_topk, offsets);
     return ep->internode == NULL ? end : place_node_tables(ep, max_tokens, num_topk, end, offsets);
 }
 
 uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk)
 {
     uint64_t offsets[NUM_TABLES];
-    return place_all_tables(ep, max_tokens, num_topk, offsets);
+    return place_all_tables(ep, &ep->placement, max_tokens, num_topk, offsets);
 }
 
 static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offsets[NUM_TABLES])
@@ -166,8 +166,8 @@ static weft_result allocate(weft_ep_handle *handle)
     const struct weft__machine *machine = weft__machine_of(comm);
     struct weft__handle_counts *counts = &handle->counts;
     uint64_t offsets[NUM_TABLES];
-    const uint64_t bytes =
-        place_all_tables(handle->ep, handle->max_tokens, handle->routing.num_topk, offsets);
+    const uint64_t bytes = place_all_tables(handle->ep, handle->placement, handle->max_tokens,
+                                            handle->routing.num_topk, offsets);
     WEFT__TRY(machine->event_create(comm, WEFT__EVENT_ORDERS, &handle->notified));
     WEFT__TRY(machine->alloc(comm, bytes, &handle->memory));
     point_into(handle, handle->memory, offsets);
@@ -184,6 +184,19 @@ static weft_result allocate(weft_ep_handle *handle)
                                 : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle");
 }
 
+/* Local: that the ranks' numbers are the same, their calls tell. */
+static weft_result place_experts(weft_ep_handle *handle, int32_t num_experts)
+{
+    weft_comm *comm = handle->ep->comm;
+    const weft_ep_config config = {.num_experts = num_experts};
+    handle->placement = &handle->ep->placement;
+    if (num_experts == 0)
+        return WEFT_OK;
+    handle->placement = &handle->own_placement;
+    WEFT__TRY(weft__placement_create(&handle->own_placement, &config, comm->num_ranks));
+    return weft__placement_upload(&handle->own_placement, comm);
+}
+
 weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,
                                 weft_ep_handle **out)
 {
@@ -198,7 +211,9 @@ weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config
     handle->routing.num_topk = config->num_topk;
     handle->routing.max_routes = max_routes(ep, config->num_topk);
     handle->routing.num_chunks = num_chunks(ep, config->max_tokens);
-    const weft_result result = allocate(handle);
+    weft_result result = place_experts(handle, config->num_experts);
+    if (result == WEFT_OK)
+        result = allocate(handle);
     if (result != WEFT_OK) {
         weft__handle_destroy(handle);
         return result;
@@ -215,6 +230,8 @@ void weft__handle_destroy(weft_ep_handle *handle)
     if (handle->notified != NULL)
         machine->event_destroy(handle->notified);
     machine->free(comm, handle->memory);
+    weft__placement_unload(&handle->own_placement, comm);
+    weft__placement_destroy(&handle->own_placement);
     free(handle->counts.host);
     free(handle);
 }

@@ -124,21 +124,6 @@ static weft_result allocate_rings(weft_comm *comm, struct weft__internode *inter
     return WEFT_OK;
 }
 
-static int32_t most_experts_of_a_node(const weft_comm *comm,
-                                      const struct weft__placement *placement)
-{
-    int32_t most = 0;
-    for (int32_t node = 0; node < comm->topology.num_nodes; node++) {
-        int32_t num_experts = 0;
-        for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-            if (comm->topology.node_of_rank[rank] == node)
-                num_experts += weft__placement_num_local(placement, rank);
-        }
-        most = num_experts > most ? num_experts : most;
-    }
-    return most;
-}
-
 static weft_result allocate_counters(weft_comm *comm, struct weft__internode *internode)
 {
     struct weft_rings *rings = &internode->rings;
@@ -176,7 +161,8 @@ weft_result weft__internode_create(weft_comm *comm, const struct weft__placement
     struct weft_rings *rings = &internode->rings;
     WEFT__TRY(weft__nodes_create(comm, "expert parallelism", &internode->nodes));
     rings->nodes = internode->nodes.device;
-    internode->num_node_experts = most_experts_of_a_node(comm, placement);
+    internode->num_node_experts =
+        internode->nodes.device.num_local * weft__placement_max_local(placement);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(comm, num_combine_warps, internode),
                                "have a weft_ep's rings"));
     return allocate_rings(comm, internode);

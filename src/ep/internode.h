@@ -9,10 +9,11 @@
 
 struct weft__internode {
     struct weft__nodes nodes;
-    struct weft_rings rings;  /* what partners tell lies behind them in memory of the network */
-    int32_t num_node_experts; /* the most that a node has */
-    weft_dtype combine_wire;  /* 0: of the dtype that is combined */
-    void *own_sums;           /* of combine, in slots for its warps, if combine_wire is not 0 */
+    struct weft_rings rings; /* what partners tell lies behind them in memory of the network */
+    /* No node has more, of this placement or of fewer experts spread evenly (a handle's own). */
+    int32_t num_node_experts;
+    weft_dtype combine_wire; /* 0: of the dtype that is combined */
+    void *own_sums;          /* of combine, in slots for its warps, if combine_wire is not 0 */
     uint64_t own_sums_bytes;
     void *counters; /* rings.num_sent and the following, and num_notifies */
     uint64_t *num_notifies;

@@ -19,13 +19,13 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         routing.chunk_tokens = 1;
     const struct weft_layout_args program_args = {
         .routing = routing,
-        .placement = ep->placement.device,
+        .placement = handle->placement->device,
         .index_type = args->index_type,
         .topk_idx = args->topk_idx,
         .tokens_to_ranks = args->tokens_to_ranks,
         .selections_per_entry = args->selections_per_expert,
         .num_blocks_done = handle->num_blocks_done,
-        .num_entries = ep->placement.num_entries,
+        .num_entries = handle->placement->num_entries,
         .selections = handle->selections,
         .node_of_rank = ep->node_of_rank,
         .num_nodes = ep->comm->topology.num_nodes,
@@ -56,7 +56,8 @@ static struct weft_call call_of(const weft_ep_handle *handle, enum weft_operatio
     const uint64_t kind = (uint64_t)operation << WEFT_CALL_OPERATION_BIT |
                           (uint64_t)handle->routing.num_topk << WEFT_CALL_NUM_TOPK_BIT |
                           (uint64_t)options << WEFT_CALL_OPTIONS_BIT;
-    return (struct weft_call){.head = {.kind = kind}};
+    return (struct weft_call){.head = {.kind = kind},
+                              .num_experts = (uint32_t)handle->placement->host.num_experts};
 }
 
 /* Over one node and over several. */
@@ -67,7 +68,7 @@ static struct weft_notify_args notify_args(const weft_ep_handle *handle)
         .exchange = ep->exchange->device,
         .message = {.call = call_of(handle, WEFT_OPERATION_NOTIFY, 0), .num_blocks = 1},
         .routing = handle->routing,
-        .placement = ep->placement.device,
+        .placement = handle->placement->device,
         .counts_offset = weft__exchange_extra_offset(ep->exchange),
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
@@ -231,7 +232,7 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
                         call_of(handle, WEFT_OPERATION_DISPATCH, dispatch_options(handle, args)),
                     .capacity = args->capacity},
         .routing = handle->routing,
-        .placement = ep->placement.device,
+        .placement = handle->placement->device,
         .topk_idx = args->topk_idx,
         .topk_weights = args->topk_weights,
     };
@@ -269,7 +270,7 @@ static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
         .message = {.call = call_of(handle, WEFT_OPERATION_COMBINE, 0),
                     .capacity = INT32_MAX}, /* of no rows, so that none is dropped */
         .routing = handle->routing,
-        .placement = handle->ep->placement.device,
+        .placement = handle->placement->device,
     };
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens, 0};
     return launch_internode_dispatch(handle, &args, WEFT_RELAY_IF_NEEDED,

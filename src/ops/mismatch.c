@@ -112,6 +112,7 @@ static const struct part parts[] = {
     ROW_BYTES(6),
     ROW_BYTES(7),
     {"max_tokens of the handle", WEFT_CALL_MAX_TOKENS, 0, 32, write_number},
+    {"num_experts of the handle", WEFT_CALL_NUM_EXPERTS, 0, 32, write_number},
 };
 _Static_assert(WEFT_MAX_PLANES == 8, "each plane has its row");
 

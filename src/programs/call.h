@@ -57,8 +57,8 @@ struct weft_call_head {
 struct weft_call {
     struct weft_call_head head;
     uint32_t row_bytes[WEFT_MAX_PLANES];
-    uint32_t max_tokens; /* of a handle; between nodes only */
-    uint32_t unused;
+    uint32_t max_tokens;  /* of a handle; between nodes only */
+    uint32_t num_experts; /* of a handle */
 };
 
 /* The fields as they are compared, and as failures tell them. */
@@ -67,6 +67,7 @@ enum weft_call_field {
     WEFT_CALL_NUM_BYTES,
     WEFT_CALL_ROW_BYTES, /* of plane 0; those of the others follow */
     WEFT_CALL_MAX_TOKENS = WEFT_CALL_ROW_BYTES + WEFT_MAX_PLANES,
+    WEFT_CALL_NUM_EXPERTS,
     WEFT_NUM_CALL_FIELDS
 };
 
@@ -105,8 +106,9 @@ WEFT_FN uint64_t weft_call_value(const struct weft_call *call, int32_t field)
 {
     if (field < WEFT_CALL_ROW_BYTES)
         return field == WEFT_CALL_KIND ? call->head.kind : call->head.num_bytes;
-    return field < WEFT_CALL_MAX_TOKENS ? call->row_bytes[field - WEFT_CALL_ROW_BYTES]
-                                        : call->max_tokens;
+    if (field < WEFT_CALL_MAX_TOKENS)
+        return call->row_bytes[field - WEFT_CALL_ROW_BYTES];
+    return field == WEFT_CALL_MAX_TOKENS ? call->max_tokens : call->num_experts;
 }
 
 /* The bits in which two ranks' values of a field differ. A rank without rows fits any options. */
@@ -178,6 +180,7 @@ WEFT_FN void weft_call_write(struct weft_warp *warp, struct weft_call *to,
         to->head.kind = call->head.kind;
         to->head.num_bytes = call->head.num_bytes;
         to->max_tokens = call->max_tokens;
+        to->num_experts = call->num_experts;
     }
 }
 

@@ -92,6 +92,11 @@ static void change_max_tokens(struct call *call)
     call->handle.max_tokens++;
 }
 
+static void change_experts_of_handle(struct call *call)
+{
+    call->handle.num_experts = NUM_EXPERTS - 1;
+}
+
 static void change_num_topk(struct call *call)
 {
     call->handle.num_topk++;
@@ -251,6 +256,7 @@ static int disagree_on_each(struct ranks_context *context)
         {"max_topk", EP_DISPATCH, change_max_topk},
         {"placement", EP_DISPATCH, change_placement},
         {"num_topk", EP_DISPATCH, change_num_topk},
+        {"num_experts of the handle", EP_NOTIFY, change_experts_of_handle},
         {"row_bytes of plane 0", EP_DISPATCH, change_row_bytes},
         {"num_planes", EP_DISPATCH, change_num_planes},
         {"topk_idx", EP_DISPATCH, add_topk_idx},

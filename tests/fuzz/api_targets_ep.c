@@ -61,6 +61,7 @@ static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
     a->handle_config.known.max_tokens = (int32_t)rng_below(rng, 1000);
     a->handle_config.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
     a->handle_config.known.expert_alignment = (int32_t)rng_below(rng, 300);
+    a->handle_config.known.num_experts = (int32_t)rng_below(rng, FUZZ_EXPERTS + 1);
 }
 
 static weft_result call_handle(struct fuzz_arguments *a)
@@ -81,6 +82,8 @@ static const struct fuzz_mutation handle_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", handle_config.known.max_tokens, -1, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "num_topk", handle_config.known.num_topk, 0, -1, FUZZ_TOPK + 1,
                  INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_experts", handle_config.known.num_experts, -1, FUZZ_EXPERTS + 1,
+                 INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "expert_alignment", handle_config.known.expert_alignment, -1,
                  INT32_MIN),
 };

@@ -51,6 +51,9 @@ struct ep_case {
     int32_t max_tokens;
     int32_t num_topk;
     int32_t num_experts;
+    /* With the default placement: the weft_ep has as many more, all experts on the last rank, and
+     * the handle those of the case. */
+    int32_t num_spare_experts;
     int32_t expert_alignment; /* 0: 1 */
     weft_dtype index_type;
     enum ep_tokens tokens;
@@ -71,6 +74,7 @@ struct ep_world {
     struct ep_oracle_received *received; /* [num_ranks] */
     void **topk_idx;                     /* [num_ranks] as the library gets them */
     int64_t *first_token;                /* [num_ranks] global index of the rank's token 0 */
+    int32_t *ep_offsets, *ep_ranks;      /* the weft_ep's placement, if there are spare experts */
 };
 
 struct ep_world *ep_world_create(const struct ep_case *spec);

@@ -66,6 +66,11 @@ weft_ep_config ep_rank_config(const struct ep_world *world, int32_t rank)
         config.expert_offsets = world->problem.expert_offsets;
         config.expert_ranks = world->problem.expert_ranks;
     }
+    if (world->spec.num_spare_experts > 0) {
+        config.num_experts += world->spec.num_spare_experts;
+        config.expert_offsets = world->ep_offsets;
+        config.expert_ranks = world->ep_ranks;
+    }
     config.num_blocks = num_blocks_of(&world->spec);
     config.num_warps = world->spec.num_warps;
     if (world->spec.grid == EP_GRID_DIFFERS_BY_RANK) {
@@ -85,6 +90,7 @@ weft_ep_handle_config ep_rank_handle_config(const struct ep_world *world)
     config.max_tokens = world->spec.max_tokens;
     config.num_topk = world->spec.num_topk;
     config.expert_alignment = world->spec.expert_alignment;
+    config.num_experts = world->spec.num_spare_experts > 0 ? world->spec.num_experts : 0;
     return config;
 }
 

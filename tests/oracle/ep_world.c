@@ -42,6 +42,17 @@ static void make_placement(struct ep_world *world)
     world->problem.expert_ranks = ranks;
 }
 
+static void make_placement_of_ep(struct ep_world *world)
+{
+    const int32_t num_experts = world->spec.num_experts + world->spec.num_spare_experts;
+    world->ep_offsets = tests_alloc(sizeof(int32_t) * ((size_t)num_experts + 1));
+    world->ep_ranks = tests_alloc(sizeof(int32_t) * (size_t)num_experts);
+    for (int32_t expert = 0; expert < num_experts; expert++) {
+        world->ep_offsets[expert + 1] = expert + 1;
+        world->ep_ranks[expert] = world->spec.num_ranks - 1;
+    }
+}
+
 /* The ids of one rank in the type that the library is to read. */
 static void *typed_topk_idx(const struct ep_case *spec, const struct ep_oracle_tokens *tokens)
 {
@@ -72,6 +83,7 @@ static struct ep_world *world_of(const struct ep_case *spec, const struct ep_ora
         .tokens =
             memcpy(tests_alloc(sizeof *tokens * num_ranks), tokens, sizeof *tokens * num_ranks)};
     make_placement(world);
+    make_placement_of_ep(world);
     world->received = tests_alloc(sizeof *world->received * num_ranks);
     world->topk_idx = tests_alloc(sizeof(void *) * num_ranks);
     world->first_token = tests_alloc(sizeof(int64_t) * num_ranks);
@@ -131,5 +143,7 @@ void ep_world_destroy(struct ep_world *world)
     tests_free(world->received);
     tests_free(world->topk_idx);
     tests_free(world->first_token);
+    tests_free(world->ep_offsets);
+    tests_free(world->ep_ranks);
     tests_free(world);
 }

@@ -217,8 +217,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* As docs/network.md names them. */
 struct letters {
     uint64_t R, D, L, C, S, B;
-    uint64_t E, E_node, E_most,
-        E_rank; /* in all, of the node and the rank with most, of this rank */
+    uint64_t E, E_most, E_rank; /* in all, of the rank with most, of this rank */
     uint64_t K, T, N, W;
 };
 
@@ -241,16 +240,10 @@ static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens
         .N = (uint64_t)spec->num_blocks,
         .W = (uint64_t)spec->num_warps,
     };
-    for (int32_t node = 0; node < spec->num_nodes; node++) {
-        uint64_t num_experts = 0;
-        for (int32_t i = 0; i < num_local; i++) {
-            const int32_t rank = node * num_local + i;
-            const uint64_t of_rank = (uint64_t)weft_ep_num_local_experts(self->ep, rank);
-            num_experts += of_rank;
-            n.E_most = of_rank > n.E_most ? of_rank : n.E_most;
-        }
-        n.E += num_experts;
-        n.E_node = num_experts > n.E_node ? num_experts : n.E_node;
+    for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
+        const uint64_t of_rank = (uint64_t)weft_ep_num_local_experts(self->ep, rank);
+        n.E += of_rank;
+        n.E_most = of_rank > n.E_most ? of_rank : n.E_most;
     }
     return n;
 }
@@ -258,7 +251,7 @@ static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens
 static uint64_t expected_network_bytes(const struct letters *n)
 {
     return 2 * (n->D - 1) * n->C * n->S * (n->B + 8) + 16 * n->D +
-           4 * n->D * round_up(60 + 4 * (n->R + n->E_node), 16);
+           4 * n->D * round_up(60 + 4 * (n->R + n->L * n->E_most), 16);
 }
 
 static uint64_t expected_heap_bytes(const struct letters *n)

@@ -17,6 +17,8 @@ static void set_field(struct weft_call *call, int32_t field, uint32_t value)
         call->head.num_bytes = value;
     else if (field == WEFT_CALL_MAX_TOKENS)
         call->max_tokens = value;
+    else if (field == WEFT_CALL_NUM_EXPERTS)
+        call->num_experts = value;
     else
         call->row_bytes[field - WEFT_CALL_ROW_BYTES] = value;
 }
@@ -98,6 +100,7 @@ TEST(differences_are_told)
         {WEFT_CALL_ROW_BYTES, UINT32_MAX, 7, "row_bytes of plane 0", "4294967295", "7"},
         {WEFT_CALL_ROW_BYTES + 7, 1, 2, "row_bytes of plane 7", "1", "2"},
         {WEFT_CALL_MAX_TOKENS, 1, 2, "max_tokens of the handle", "1", "2"},
+        {WEFT_CALL_NUM_EXPERTS, 256, 64, "num_experts of the handle", "256", "64"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const struct weft_failure failure = {.kind = WEFT_FAILURE_MISMATCH,
