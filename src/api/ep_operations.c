@@ -144,9 +144,6 @@ static weft_result check_num_blocks(const weft_ep_handle *handle, int32_t num_bl
 
 static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *plane, int32_t i)
 {
-    static const char *const names[WEFT_MAX_PLANES] = {
-        "planes[0].src", "planes[1].src", "planes[2].src", "planes[3].src",
-        "planes[4].src", "planes[5].src", "planes[6].src", "planes[7].src"};
     const int32_t num_tokens = handle->routing.num_tokens;
     if (plane->row_bytes < 1 || plane->row_bytes > INT32_MAX)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
@@ -156,7 +153,7 @@ static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *p
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
                            num_tokens);
-    return check_pointer(handle, plane->src, names[i]);
+    return check_pointer(handle, plane->src, weft__plane_names[i].src);
 }
 
 static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t num_tokens)

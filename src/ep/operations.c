@@ -126,13 +126,19 @@ static weft_result announce_array(const weft_ep_handle *handle, struct weft_mess
                              name, &message->array_offsets[array]);
 }
 
+#define PLANE_NAMES(i)                                                                             \
+    {                                                                                              \
+        "planes[" #i "].src", "planes[" #i "].dst"                                                 \
+    }
+const struct weft__plane_names weft__plane_names[WEFT_MAX_PLANES] = {
+    PLANE_NAMES(0), PLANE_NAMES(1), PLANE_NAMES(2), PLANE_NAMES(3),
+    PLANE_NAMES(4), PLANE_NAMES(5), PLANE_NAMES(6), PLANE_NAMES(7)};
+#undef PLANE_NAMES
+
 static weft_result announce_planes(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                                    struct weft_dispatch_args *program_args)
 {
     struct weft_message *message = &program_args->message;
-    static const char *const names[WEFT_MAX_PLANES] = {
-        "planes[0].dst", "planes[1].dst", "planes[2].dst", "planes[3].dst",
-        "planes[4].dst", "planes[5].dst", "planes[6].dst", "planes[7].dst"};
     message->call.head.kind |= (uint64_t)args->num_planes << WEFT_CALL_NUM_PLANES_BIT;
     for (int32_t i = 0; i < args->num_planes; i++) {
         const weft_plane *plane = &args->planes[i];
@@ -141,7 +147,7 @@ static weft_result announce_planes(const weft_ep_handle *handle, const weft_ep_d
         program_args->planes[i].stride_bytes =
             plane->src_stride_bytes == 0 ? plane->row_bytes : plane->src_stride_bytes;
         const weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE + i, plane->dst,
-                                                  plane->row_bytes, names[i]);
+                                                  plane->row_bytes, weft__plane_names[i].dst);
         if (result != WEFT_OK)
             return result;
     }
