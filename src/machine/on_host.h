@@ -31,7 +31,7 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
 
 /* The table of a machine, in the file that has its stream_* and event_* functions. */
 #define WEFT__ON_HOST_MACHINE(machine_name, machine_start, machine_stop, machine_describe_network, \
-                              machine_copy, machine_staging_alloc, machine_network_free)           \
+                              machine_copy, machine_network_free)                                  \
     {                                                                                              \
         .hooks = {.name = machine_name,                                                            \
                   .attach = weft__on_host_attach,                                                  \
@@ -42,7 +42,7 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .describe = weft__on_host_describe, .describe_device = weft__on_host_describe_device,      \
         .describe_network = machine_describe_network, .alloc = weft__on_host_alloc,                \
         .free = weft__on_host_free, .network_alloc = weft__on_host_network_alloc,                  \
-        .staging_alloc = machine_staging_alloc, .network_free = machine_network_free,              \
+        .staging_alloc = weft__on_host_network_alloc, .network_free = machine_network_free,        \
         .copy = machine_copy, .check_pointer = weft__on_host_check_pointer,                        \
         .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \
         .close_block = weft__on_host_close_block, .choose_grid = weft__on_host_choose_grid,        \

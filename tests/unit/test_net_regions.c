@@ -36,8 +36,10 @@ static unsigned char value_at(int32_t from, int area, size_t byte)
 static int alloc_area(struct ranks_context *context, weft_comm *comm, struct area *area)
 {
     void *memory;
-    RANK_CHECK_OK(context, weft__host_machine.staging_alloc(comm, (uint64_t)2 * HALF_BYTES, &memory,
+    RANK_CHECK_OK(context, weft__host_machine.network_alloc(comm, (uint64_t)2 * HALF_BYTES, &memory,
                                                             &area->place));
+    RANK_CHECK_OK(context,
+                  weft__net_add_staging(comm, memory, (uint64_t)2 * HALF_BYTES, &area->place));
     area->halves[0] = memory;
     area->halves[1] = area->halves[0] + HALF_BYTES;
     memset(area->halves[1], 0, HALF_BYTES);
@@ -98,8 +100,10 @@ static int use_areas(struct ranks_context *context)
                 return 1;
         if (check_places(context, comm, areas) != 0 || put_all(context, comm, areas) != 0)
             return 1;
-        for (int i = 0; i < NUM_AREAS; i++)
+        for (int i = 0; i < NUM_AREAS; i++) {
+            weft__net_remove_region(comm, areas[i].halves[0]);
             weft__host_machine.network_free(comm, areas[i].halves[0]);
+        }
     }
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;

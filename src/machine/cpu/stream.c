@@ -360,24 +360,14 @@ static void wait_launches(weft_comm *comm)
     weft__cpu_wait_launches(comm);
 }
 
-static weft_result alloc_staging(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *offset)
-{
-    WEFT__TRY(weft__on_host_network_alloc(comm, bytes, memory, offset));
-    const weft_result result = weft__net_add_staging(comm, *memory, bytes, offset);
-    if (result != WEFT_OK)
-        weft__on_host_network_free(comm, *memory);
-    return result;
-}
-
 static void free_network(weft_comm *comm, void *memory)
 {
     if (memory == NULL)
         return;
     weft__net_drain(comm);
-    weft__net_remove_region(comm, memory);
     weft__on_host_network_free(comm, memory);
 }
 
 const struct weft__machine weft__host_machine =
     WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach, weft__net_describe,
-                          weft__on_host_copy, alloc_staging, free_network);
+                          weft__on_host_copy, free_network);

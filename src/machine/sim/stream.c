@@ -326,6 +326,6 @@ static void free_network(weft_comm *comm, void *memory)
     weft__on_host_network_free(comm, memory);
 }
 
-const struct weft__machine weft__host_machine = WEFT__ON_HOST_MACHINE(
-    "sim", weft__on_host_start, weft__on_host_do_nothing, weft__on_host_describe_no_network,
-    copy_on_host, weft__on_host_network_alloc, free_network);
+const struct weft__machine weft__host_machine =
+    WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing,
+                          weft__on_host_describe_no_network, copy_on_host, free_network);
