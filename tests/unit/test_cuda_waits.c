@@ -99,7 +99,7 @@ TEST(a_free_slot_needs_no_clock)
 
 TEST(a_slot_may_come_until_the_deadline)
 {
-    for (uint64_t comes_ns = 0; comes_ns < TIMEOUT_NS; comes_ns += 4999) {
+    for (uint64_t comes_ns = 0; comes_ns < TIMEOUT_NS; comes_ns += 24989) {
         const struct weft__cuda_launch launch = launch_at(comes_ns, TAKEN);
         assert_ptr_equal(await_slot(&launch), &slots[NUMBER % NUM_SLOTS]);
         assert_in_range(world.now_ns, comes_ns, comes_ns + POLL_NS);
@@ -141,7 +141,7 @@ static enum weft_status await_word(const struct weft__cuda_launch *launch, struc
 TEST(a_word_may_come_until_the_deadline)
 {
     struct weft_warp warp;
-    for (uint64_t comes_ns = 0; comes_ns < TIMEOUT_NS; comes_ns += 4999) {
+    for (uint64_t comes_ns = 0; comes_ns < TIMEOUT_NS; comes_ns += 24989) {
         const struct weft__cuda_launch launch = launch_at(comes_ns, 7);
         assert_int_equal(await_word(&launch, &warp, &site), WEFT_STATUS_OK);
         assert_int_equal(warp.has_acquired, 1);
@@ -159,7 +159,7 @@ TEST(a_word_may_come_until_the_deadline)
 TEST(what_came_before_a_rank_left_counts)
 {
     struct weft_warp warp;
-    for (uint64_t comes_ns = 4 * LOOK_NS; comes_ns < 6 * LOOK_NS; comes_ns += POLL_NS) {
+    for (uint64_t comes_ns = 4 * LOOK_NS; comes_ns < 6 * LOOK_NS; comes_ns += 7 * POLL_NS) {
         const struct weft__cuda_launch launch = launch_at(comes_ns, 7);
         world.leaves_ns = comes_ns;
         assert_int_equal(await_word(&launch, &warp, &site), WEFT_STATUS_OK);
