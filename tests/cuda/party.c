@@ -6,8 +6,7 @@ int party_open(struct party *party, struct ranks_context *context, const weft_co
     *party = (struct party){.context = context};
     if (driver_use_device(context, context->rank))
         return 1;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
-                                            &party->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &party->comm));
     RANK_CHECK_OK(context, weft_coll_create(party->comm, config, &party->coll));
     DRIVER_CHECK(context, driver.stream_create(&party->native, CU_STREAM_NON_BLOCKING));
     RANK_CHECK_OK(context, weft_stream_wrap(party->comm, party->native, &party->stream));

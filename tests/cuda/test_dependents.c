@@ -84,8 +84,7 @@ static int open_app(struct app *app, struct ranks_context *context)
     config.timeout_ms = TIMEOUT_MS;
     if (driver_use_device(context, context->rank))
         return 1;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &app->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &app->comm));
     RANK_CHECK_OK(context, weft_heap_alloc(app->comm, MAX_BYTES, &app->data));
     RANK_CHECK_OK(context, weft_heap_alloc(app->comm, sizeof *app->word, &word));
     app->word = word;

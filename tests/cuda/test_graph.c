@@ -101,8 +101,7 @@ static int open_stage(struct stage *stage, struct ranks_context *context)
     if (driver_use_device(context, context->rank))
         return 1;
     config.machine = WEFT_MACHINE_CUDA;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &stage->gpu));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &stage->gpu));
     weft_unique_id *second = context->shared;
     if (context->rank == 0)
         RANK_CHECK_OK(context, weft_unique_id_create(second));

@@ -47,8 +47,7 @@ static int open_player(struct player *player, struct ranks_context *context, uin
     config.timeout_ms = timeout_ms;
     if (driver_use_device(context, context->rank))
         return 1;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &player->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &player->comm));
     return open_objects(player);
 }
 

@@ -106,9 +106,8 @@ static int be_on_another_machine(struct ranks_context *context)
     config.machine = context->rank == odd_one ? WEFT_MACHINE_CPU : WEFT_MACHINE_CUDA;
     snprintf(text, sizeof text, "the machine is %s on rank 0 and %s on rank %d",
              odd_one == 0 ? "cpu" : "cuda", odd_one == 0 ? "cuda" : "cpu", named);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_MISMATCH, text);
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
+                     text);
     return 0;
 }
 

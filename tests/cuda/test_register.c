@@ -196,7 +196,7 @@ TEST(every_kind_between_processes)
 
 /* Allocating waits for kernels of the process, which wait for the rank that allocates: so all of it comes
  * before the first operation. */
-static int register_in_thread(struct ranks_context *context)
+TEST_ON_RANKS(between_threads, RANKS_THREADS, 3)
 {
     static const enum device_memory_kind kinds[] = {MEMORY_PLAIN, MEMORY_SEGMENTS};
     struct member members[2];
@@ -223,13 +223,8 @@ static int register_in_thread(struct ranks_context *context)
     return close_member(&members[0]);
 }
 
-TEST(between_threads)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 3, register_in_thread, NULL), 0);
-}
-
 /* Kinds that differ by rank are registered together or not at all. */
-static int register_differently(struct ranks_context *context)
+TEST_ON_RANKS(kinds_that_differ_by_rank, RANKS_PROCESSES, 3)
 {
     static const enum device_memory_kind shareable[] = {MEMORY_PLAIN, MEMORY_SEGMENTS};
     struct member member;
@@ -252,11 +247,6 @@ static int register_differently(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_memory_unregister(member.party.comm, member.memory.base));
     return device_memory_free(context, &member.memory) || close_member(&member);
-}
-
-TEST(kinds_that_differ_by_rank)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 3, register_differently, NULL), 0);
 }
 
 /* ---------------------------------------------------------------- what is left */
@@ -312,16 +302,11 @@ static int cycle_kind(struct member *member, enum device_memory_kind kind)
     return 0;
 }
 
-static int cycle(struct ranks_context *context)
+TEST_ON_RANKS(nothing_is_left_by_many_cycles, RANKS_PROCESSES, 2)
 {
     struct member member;
     return open_member(&member, context) || cycle_kind(&member, MEMORY_PLAIN) ||
            cycle_kind(&member, MEMORY_SEGMENTS) || close_member(&member);
-}
-
-TEST(nothing_is_left_by_many_cycles)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, cycle, NULL), 0);
 }
 
 /* ---------------------------------------------------------------- graphs */

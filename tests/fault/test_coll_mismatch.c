@@ -256,8 +256,7 @@ static int create_differently(struct ranks_context *context)
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     weft_comm *comm;
     weft_coll *coll;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     if (context->rank == ODD_ONE && *which == 0)
         config.packet_bytes = PACKET_BYTES;
     if (context->rank == ODD_ONE && *which == 1)

@@ -143,7 +143,7 @@ TEST(ends)
 enum { LATE = 0, MANY_MS = 20000 };
 
 /* What the late rank waits for has come long ago: nothing but the news tells it that the others have given up. */
-static int come_late(struct ranks_context *context)
+TEST_ON_RANKS(a_deadline_is_told_to_the_late_rank, RANKS_PROCESSES, NUM_RANKS)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct ep_rank self;
@@ -173,9 +173,4 @@ static int come_late(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_coll_destroy(coll));
     return ep_rank_close(&self);
-}
-
-TEST(a_deadline_is_told_to_the_late_rank)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, come_late, NULL), 0);
 }

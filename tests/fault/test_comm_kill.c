@@ -92,8 +92,7 @@ static int begin(struct ranks_context *context)
     int32_t all[NUM_RANKS];
     const struct stock before = stock_take();
     ranks_barrier(context);
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     RANK_CHECK_OK(context, weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
     for (int32_t other = 0; other < context->num_ranks; other++)
         RANK_CHECK(context, all[other] == other, "rank %d says %d", other, all[other]);

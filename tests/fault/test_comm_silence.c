@@ -63,8 +63,7 @@ static int live(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     ranks_barrier(context); /* all have a communicator before one is stopped */
     int failed = context->rank == plan->victim ? be_stopped(context, comm) : survive(context, comm);
     if (failed == 0)
@@ -98,8 +97,7 @@ TEST(a_stopped_rendezvous_is_named_by_its_rank)
 static int idle(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     poll(NULL, 0, 3 * SILENCE_MS);
     RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
     RANK_CHECK_OK(context, weft_host_barrier(comm));
@@ -128,8 +126,7 @@ static int be_stopped_with_all(struct ranks_context *context)
     struct shared *shared = context->shared;
     weft_comm *comm;
     int status = 0;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     atomic_store(&shared->pids[context->rank], getpid());
     ranks_barrier(context);
     pid_t helper = context->rank == 0 ? fork() : -1;
@@ -160,9 +157,8 @@ TEST(a_job_that_is_stopped_as_a_whole_goes_on)
 static int be_refused(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm),
-        WEFT_ERROR_INVALID_ARGUMENT, "WEFT_HEARTBEAT_MS is 99; it must be 0, or 100..");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                     "WEFT_HEARTBEAT_MS is 99; it must be 0, or 100..");
     return 0;
 }
 

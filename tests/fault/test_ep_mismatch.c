@@ -336,7 +336,7 @@ TEST(a_notify_among_nodes_of_one_rank)
 }
 
 /* The type of the ids matters only where both sides have rows. */
-static int other_index_type(struct ranks_context *context)
+TEST_ON_RANKS(index_types, RANKS_THREADS, NUM_RANKS)
 {
     struct ep_rank self;
     struct call call;
@@ -355,11 +355,6 @@ static int other_index_type(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
     RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
     return close_rank(&self, &call);
-}
-
-TEST(index_types)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, other_index_type, NULL), 0);
 }
 
 /* A wrong call on one rank changes nothing: the right one after it works everywhere. */

@@ -33,8 +33,7 @@ static int open_party(struct ranks_context *context, int32_t num_nodes, struct p
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     void *area;
     config.num_nodes = num_nodes;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &party->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &party->comm));
     RANK_CHECK_OK(context, weft_stream_create(party->comm, &party->stream));
     RANK_CHECK_OK(context, weft_heap_alloc(party->comm, sizeof zeroes, &area));
     RANK_CHECK_OK(context, weft_memory_copy(party->comm, area, &zeroes, sizeof zeroes));

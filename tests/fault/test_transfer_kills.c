@@ -47,7 +47,7 @@ static weft_result create_comm(struct ranks_context *context, struct party *part
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = NUM_NODES;
     config.timeout_ms = TIMEOUT_MS;
-    return weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &party->comm);
+    return ranks_comm_create(context, &config, &party->comm);
 }
 
 static int open_area(struct ranks_context *context, struct party *party)

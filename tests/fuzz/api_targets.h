@@ -169,6 +169,12 @@ static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
 #define FUZZ_SIZES(type, member)                                                                   \
     FUZZ_NUMBERS(FUZZ_INT64, "size", member.known.size, 0, 7, (int64_t)1 << 40),                   \
         FUZZ_NUMBERS(FUZZ_TAIL, #type, member, sizeof(type))
+/* What a target calls, or calls to undo it, with `a` as the arguments. */
+#define FUZZ_CALL(name, call)                                                                      \
+    static weft_result name(struct fuzz_arguments *a)                                              \
+    {                                                                                              \
+        return call;                                                                               \
+    }
 #define FUZZ_TARGET(name, fill, call, undo, mutations)                                             \
     {                                                                                              \
         name, fill, call, undo, mutations, sizeof(mutations) / sizeof((mutations)[0])              \

@@ -17,10 +17,7 @@ static void fill(struct fuzz_arguments *a, struct rng *rng)
 
 /* ---------------------------------------------------------------- heap */
 
-static weft_result call_alloc(struct fuzz_arguments *a)
-{
-    return weft_heap_alloc(a->comm, a->bytes, a->out);
-}
+FUZZ_CALL(call_alloc, weft_heap_alloc(a->comm, a->bytes, a->out))
 
 static weft_result undo_alloc(struct fuzz_arguments *a)
 {
@@ -62,10 +59,7 @@ static void fill_grow(struct fuzz_arguments *a, struct rng *rng)
     a->bytes = rng_below(rng, 3 << 20);
 }
 
-static weft_result call_grow(struct fuzz_arguments *a)
-{
-    return weft_heap_grow(a->comm, a->bytes);
-}
+FUZZ_CALL(call_grow, weft_heap_grow(a->comm, a->bytes))
 
 static const struct fuzz_mutation grow_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -78,10 +72,7 @@ static void fill_query(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a);
 }
 
-static weft_result call_query(struct fuzz_arguments *a)
-{
-    return weft_heap_query(a->comm, a->out);
-}
+FUZZ_CALL(call_query, weft_heap_query(a->comm, a->out))
 
 static const struct fuzz_mutation query_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -89,10 +80,7 @@ static const struct fuzz_mutation query_mutations[] = {
     FUZZ_OUTPUT_SIZES,
 };
 
-static weft_result call_net_query(struct fuzz_arguments *a)
-{
-    return weft_net_query(a->comm, a->out);
-}
+FUZZ_CALL(call_net_query, weft_net_query(a->comm, a->out))
 
 /* NULL is a comm, too. */
 static const struct fuzz_mutation net_query_mutations[] = {
@@ -102,15 +90,8 @@ static const struct fuzz_mutation net_query_mutations[] = {
 
 /* ---------------------------------------------------------------- arena */
 
-static weft_result call_arena_create(struct fuzz_arguments *a)
-{
-    return weft_arena_create(a->comm, a->bytes, a->out);
-}
-
-static weft_result undo_arena_create(struct fuzz_arguments *a)
-{
-    return weft_arena_destroy(a->created);
-}
+FUZZ_CALL(call_arena_create, weft_arena_create(a->comm, a->bytes, a->out))
+FUZZ_CALL(undo_arena_create, weft_arena_destroy(a->created))
 
 static const struct fuzz_mutation arena_create_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -118,10 +99,7 @@ static const struct fuzz_mutation arena_create_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
 };
 
-static weft_result call_arena_alloc(struct fuzz_arguments *a)
-{
-    return weft_arena_alloc(a->arena, a->bytes, a->out);
-}
+FUZZ_CALL(call_arena_alloc, weft_arena_alloc(a->arena, a->bytes, a->out))
 
 static weft_result undo_arena_alloc(struct fuzz_arguments *a)
 {
@@ -141,25 +119,15 @@ static void fill_arena_free(struct fuzz_arguments *a, struct rng *rng)
     a->ptr = NULL; /* legal */
 }
 
-static weft_result call_arena_free(struct fuzz_arguments *a)
-{
-    return weft_arena_free(a->arena, a->ptr);
-}
+FUZZ_CALL(call_arena_free, weft_arena_free(a->arena, a->ptr))
 
 static const struct fuzz_mutation arena_free_mutations[] = {
     FUZZ_POINTERS("arena", arena, FUZZ_NULL),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
-static weft_result call_arena_destroy(struct fuzz_arguments *a)
-{
-    return a->arena == NULL ? weft_arena_destroy(NULL) : WEFT_OK;
-}
-
-static weft_result call_arena_reset(struct fuzz_arguments *a)
-{
-    return a->arena == NULL ? weft_arena_reset(NULL) : WEFT_OK;
-}
+FUZZ_CALL(call_arena_destroy, a->arena == NULL ? weft_arena_destroy(NULL) : WEFT_OK)
+FUZZ_CALL(call_arena_reset, a->arena == NULL ? weft_arena_reset(NULL) : WEFT_OK)
 
 static const struct fuzz_mutation arena_mutations[] = {
     FUZZ_POINTERS("arena", arena, FUZZ_NULL),
@@ -167,25 +135,15 @@ static const struct fuzz_mutation arena_mutations[] = {
 
 /* ---------------------------------------------------------------- communicator, streams */
 
-static weft_result call_barrier(struct fuzz_arguments *a)
-{
-    return weft_comm_barrier(a->comm, a->stream);
-}
+FUZZ_CALL(call_barrier, weft_comm_barrier(a->comm, a->stream))
 
 static const struct fuzz_mutation barrier_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
     FUZZ_POINTERS("stream", stream, FUZZ_NULL),
 };
 
-static weft_result call_record(struct fuzz_arguments *a)
-{
-    return weft_event_record(a->event, a->stream);
-}
-
-static weft_result call_wait_event(struct fuzz_arguments *a)
-{
-    return weft_stream_wait_event(a->stream, a->event);
-}
+FUZZ_CALL(call_record, weft_event_record(a->event, a->stream))
+FUZZ_CALL(call_wait_event, weft_stream_wait_event(a->stream, a->event))
 
 static const struct fuzz_mutation event_mutations[] = {
     FUZZ_POINTERS("event", event, FUZZ_NULL),
@@ -207,10 +165,7 @@ static weft_result undo_graph_begin(struct fuzz_arguments *a)
     return result == WEFT_OK ? weft_graph_destroy(graph) : unless_unsupported(result);
 }
 
-static weft_result call_graph_begin(struct fuzz_arguments *a)
-{
-    return unless_unsupported(weft_graph_begin(a->stream));
-}
+FUZZ_CALL(call_graph_begin, unless_unsupported(weft_graph_begin(a->stream)))
 
 static const struct fuzz_mutation graph_begin_mutations[] = {
     FUZZ_POINTERS("stream", stream, FUZZ_NULL),
@@ -226,10 +181,7 @@ static weft_result call_graph_end(struct fuzz_arguments *a)
     return result;
 }
 
-static weft_result undo_graph_end(struct fuzz_arguments *a)
-{
-    return a->created == NULL ? WEFT_OK : weft_graph_destroy(a->created);
-}
+FUZZ_CALL(undo_graph_end, a->created == NULL ? WEFT_OK : weft_graph_destroy(a->created))
 
 static const struct fuzz_mutation graph_end_mutations[] = {
     FUZZ_POINTERS("stream", stream, FUZZ_NULL),
@@ -242,15 +194,8 @@ static void fill_graph(struct fuzz_arguments *a, struct rng *rng)
     a->graph = a;
 }
 
-static weft_result call_graph_launch(struct fuzz_arguments *a)
-{
-    return a->graph == NULL ? weft_graph_launch(NULL, a->stream) : WEFT_OK;
-}
-
-static weft_result call_graph_destroy(struct fuzz_arguments *a)
-{
-    return a->graph == NULL ? weft_graph_destroy(NULL) : WEFT_OK;
-}
+FUZZ_CALL(call_graph_launch, a->graph == NULL ? weft_graph_launch(NULL, a->stream) : WEFT_OK)
+FUZZ_CALL(call_graph_destroy, a->graph == NULL ? weft_graph_destroy(NULL) : WEFT_OK)
 
 static const struct fuzz_mutation graph_mutations[] = {
     FUZZ_POINTERS("graph", graph, FUZZ_NULL),
@@ -266,10 +211,7 @@ static void fill_gather(struct fuzz_arguments *a, struct rng *rng)
     a->out = a->result_memory;
 }
 
-static weft_result call_gather(struct fuzz_arguments *a)
-{
-    return weft_host_all_gather(a->comm, a->ptr, a->bytes, a->out);
-}
+FUZZ_CALL(call_gather, weft_host_all_gather(a->comm, a->ptr, a->bytes, a->out))
 
 static const struct fuzz_mutation gather_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),

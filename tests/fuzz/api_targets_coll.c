@@ -23,15 +23,8 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     config->num_warps = (int32_t)rng_below(rng, 33);
 }
 
-static weft_result call_create(struct fuzz_arguments *a)
-{
-    return weft_coll_create(a->comm, a->config, a->out);
-}
-
-static weft_result undo_create(struct fuzz_arguments *a)
-{
-    return weft_coll_destroy(a->created);
-}
+FUZZ_CALL(call_create, weft_coll_create(a->comm, a->config, a->out))
+FUZZ_CALL(undo_create, weft_coll_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -53,10 +46,7 @@ static const struct fuzz_mutation create_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "num_warps", coll_config.known.num_warps, -1, 33, INT32_MAX),
 };
 
-static weft_result call_destroy(struct fuzz_arguments *a)
-{
-    return a->coll == NULL ? weft_coll_destroy(NULL) : WEFT_OK;
-}
+FUZZ_CALL(call_destroy, a->coll == NULL ? weft_coll_destroy(NULL) : WEFT_OK)
 
 static const struct fuzz_mutation destroy_mutations[] = {
     FUZZ_POINTERS("coll", coll, FUZZ_NULL),
@@ -90,30 +80,11 @@ static void fill_reduction(struct fuzz_arguments *a, struct rng *rng)
     a->coll_args.known.op = (weft_reduce_op)rng_below(rng, NUM_OPS);
 }
 
-static weft_result call_all_reduce(struct fuzz_arguments *a)
-{
-    return weft_coll_all_reduce(a->coll, a->config, a->stream);
-}
-
-static weft_result call_reduce_scatter(struct fuzz_arguments *a)
-{
-    return weft_coll_reduce_scatter(a->coll, a->config, a->stream);
-}
-
-static weft_result call_all_gather(struct fuzz_arguments *a)
-{
-    return weft_coll_all_gather(a->coll, a->config, a->stream);
-}
-
-static weft_result call_all_to_all(struct fuzz_arguments *a)
-{
-    return weft_coll_all_to_all(a->coll, a->config, a->stream);
-}
-
-static weft_result call_broadcast(struct fuzz_arguments *a)
-{
-    return weft_coll_broadcast(a->coll, a->config, a->stream);
-}
+FUZZ_CALL(call_all_reduce, weft_coll_all_reduce(a->coll, a->config, a->stream))
+FUZZ_CALL(call_reduce_scatter, weft_coll_reduce_scatter(a->coll, a->config, a->stream))
+FUZZ_CALL(call_all_gather, weft_coll_all_gather(a->coll, a->config, a->stream))
+FUZZ_CALL(call_all_to_all, weft_coll_all_to_all(a->coll, a->config, a->stream))
+FUZZ_CALL(call_broadcast, weft_coll_broadcast(a->coll, a->config, a->stream))
 
 #define CALL_MUTATIONS                                                                             \
     FUZZ_POINTERS("coll", coll, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),            \
@@ -155,10 +126,7 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
     args->recv_offsets = &a->recv_offset;
 }
 
-static weft_result call_all_to_all_v(struct fuzz_arguments *a)
-{
-    return weft_coll_all_to_all_v(a->coll, a->config, a->stream);
-}
+FUZZ_CALL(call_all_to_all_v, weft_coll_all_to_all_v(a->coll, a->config, a->stream))
 
 static const struct fuzz_mutation all_to_all_v_mutations[] = {
     FUZZ_POINTERS("coll", coll, FUZZ_NULL),
@@ -193,10 +161,7 @@ static weft_result call_register(struct fuzz_arguments *a)
     return weft_memory_register(a->comm, a->ptr, a->bytes, &is_direct);
 }
 
-static weft_result undo_register(struct fuzz_arguments *a)
-{
-    return weft_memory_unregister(a->own_comm, a->ptr);
-}
+FUZZ_CALL(undo_register, weft_memory_unregister(a->own_comm, a->ptr))
 
 static const struct fuzz_mutation register_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -232,10 +197,7 @@ static void fill_capture(struct fuzz_arguments *a, struct rng *rng)
     a->out = &a->created;
 }
 
-static weft_result call_capture_begin(struct fuzz_arguments *a)
-{
-    return weft_coll_record_begin(a->coll, a->out);
-}
+FUZZ_CALL(call_capture_begin, weft_coll_record_begin(a->coll, a->out))
 
 static weft_result undo_capture_begin(struct fuzz_arguments *a)
 {
@@ -249,15 +211,8 @@ static const struct fuzz_mutation capture_begin_mutations[] = {
     FUZZ_POINTERS("record", out, FUZZ_NULL),
 };
 
-static weft_result call_capture_end(struct fuzz_arguments *a)
-{
-    return a->coll == NULL ? weft_coll_record_end(NULL) : WEFT_OK;
-}
-
-static weft_result call_capture_destroy(struct fuzz_arguments *a)
-{
-    return a->coll == NULL ? weft_coll_record_destroy(NULL) : WEFT_OK;
-}
+FUZZ_CALL(call_capture_end, a->coll == NULL ? weft_coll_record_end(NULL) : WEFT_OK)
+FUZZ_CALL(call_capture_destroy, a->coll == NULL ? weft_coll_record_destroy(NULL) : WEFT_OK)
 
 static const struct fuzz_mutation capture_mutations[] = {
     FUZZ_POINTERS("record", coll, FUZZ_NULL),

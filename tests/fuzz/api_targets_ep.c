@@ -24,15 +24,8 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     a->ep_config.known.expert_ranks = a->expert_ranks;
 }
 
-static weft_result call_create(struct fuzz_arguments *a)
-{
-    return weft_ep_create(a->comm, a->config, a->out);
-}
-
-static weft_result undo_create(struct fuzz_arguments *a)
-{
-    return weft_ep_destroy(a->created);
-}
+FUZZ_CALL(call_create, weft_ep_create(a->comm, a->config, a->out))
+FUZZ_CALL(undo_create, weft_ep_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -64,15 +57,8 @@ static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
     a->handle_config.known.num_experts = (int32_t)rng_below(rng, FUZZ_EXPERTS + 1);
 }
 
-static weft_result call_handle(struct fuzz_arguments *a)
-{
-    return weft_ep_handle_create(a->ep, a->config, a->out);
-}
-
-static weft_result undo_handle(struct fuzz_arguments *a)
-{
-    return weft_ep_handle_destroy(a->created);
-}
+FUZZ_CALL(call_handle, weft_ep_handle_create(a->ep, a->config, a->out))
+FUZZ_CALL(undo_handle, weft_ep_handle_destroy(a->created))
 
 static const struct fuzz_mutation handle_mutations[] = {
     FUZZ_POINTERS("ep", ep, FUZZ_NULL),
@@ -118,10 +104,7 @@ static void fill_layout_by_table(struct fuzz_arguments *a, struct rng *rng)
     a->layout.known.selections_per_expert = a->expert_ranks;
 }
 
-static weft_result call_layout(struct fuzz_arguments *a)
-{
-    return weft_ep_layout(a->handle, a->config, a->stream);
-}
+FUZZ_CALL(call_layout, weft_ep_layout(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation layout_mutations[] = {
     FUZZ_POINTERS("handle", handle, FUZZ_NULL),
@@ -150,10 +133,7 @@ static void fill_notify(struct fuzz_arguments *a, struct rng *rng)
     a->stream = a->own_stream;
 }
 
-static weft_result call_notify(struct fuzz_arguments *a)
-{
-    return weft_ep_notify(a->handle, a->stream);
-}
+FUZZ_CALL(call_notify, weft_ep_notify(a->handle, a->stream))
 
 static const struct fuzz_mutation notify_mutations[] = {
     FUZZ_POINTERS("handle", handle, FUZZ_NULL),
@@ -186,10 +166,7 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
 
-static weft_result call_dispatch(struct fuzz_arguments *a)
-{
-    return weft_ep_dispatch(a->handle, a->config, a->stream);
-}
+FUZZ_CALL(call_dispatch, weft_ep_dispatch(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_POINTERS("handle", handle, FUZZ_NULL),
@@ -241,10 +218,7 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     args->out_topk_weights = (float *)(void *)(a->result_memory + 3072);
 }
 
-static weft_result call_combine(struct fuzz_arguments *a)
-{
-    return weft_ep_combine(a->handle, a->config, a->stream);
-}
+FUZZ_CALL(call_combine, weft_ep_combine(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_POINTERS("handle", handle, FUZZ_NULL),
@@ -285,10 +259,7 @@ static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
     a->sizes.known.with_src_token = coin(rng);
 }
 
-static weft_result call_sizes(struct fuzz_arguments *a)
-{
-    return weft_ep_query_sizes(a->ep, a->config, a->out);
-}
+FUZZ_CALL(call_sizes, weft_ep_query_sizes(a->ep, a->config, a->out))
 
 static const struct fuzz_mutation sizes_mutations[] = {
     FUZZ_POINTERS("ep", ep, FUZZ_NULL),
@@ -313,15 +284,8 @@ static void fill_counts(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a);
 }
 
-static weft_result call_wait_counts(struct fuzz_arguments *a)
-{
-    return weft_ep_wait_counts(a->handle, a->out);
-}
-
-static weft_result call_device_counts(struct fuzz_arguments *a)
-{
-    return weft_ep_query_device_counts(a->handle, a->out);
-}
+FUZZ_CALL(call_wait_counts, weft_ep_wait_counts(a->handle, a->out))
+FUZZ_CALL(call_device_counts, weft_ep_query_device_counts(a->handle, a->out))
 
 static const struct fuzz_mutation counts_mutations[] = {
     FUZZ_POINTERS("handle", handle, FUZZ_NULL),

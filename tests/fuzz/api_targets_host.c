@@ -56,15 +56,8 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     a->ptr = &a->id;
 }
 
-static weft_result call_create(struct fuzz_arguments *a)
-{
-    return weft_comm_create(a->ptr, a->ranks[0], a->ranks[1], a->config, a->out);
-}
-
-static weft_result undo_create(struct fuzz_arguments *a)
-{
-    return weft_comm_destroy(a->created);
-}
+FUZZ_CALL(call_create, weft_comm_create(a->ptr, a->ranks[0], a->ranks[1], a->config, a->out))
+FUZZ_CALL(undo_create, weft_comm_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
     FUZZ_POINTERS("id", ptr, FUZZ_NULL, FUZZ_OUTSIDE),
@@ -83,10 +76,7 @@ static void fill_split(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = rng_below(rng, 2) == 0 ? INT32_MIN : INT32_MAX;
 }
 
-static weft_result call_split(struct fuzz_arguments *a)
-{
-    return weft_comm_split(a->comm, a->ranks[0], a->ranks[1], a->config, a->out);
-}
+FUZZ_CALL(call_split, weft_comm_split(a->comm, a->ranks[0], a->ranks[1], a->config, a->out))
 
 static const struct fuzz_mutation split_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -95,11 +85,8 @@ static const struct fuzz_mutation split_mutations[] = {
     CONFIG_MUTATIONS,
 };
 
-static weft_result call_split_strided(struct fuzz_arguments *a)
-{
-    return weft_comm_split_strided(a->comm, a->ranks[0], a->ranks[1], a->ranks[2], a->config,
-                                   a->out);
-}
+FUZZ_CALL(call_split_strided, weft_comm_split_strided(a->comm, a->ranks[0], a->ranks[1],
+                                                      a->ranks[2], a->config, a->out))
 
 static const struct fuzz_mutation split_strided_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -121,10 +108,7 @@ static void fill_id(struct fuzz_arguments *a, struct rng *rng)
     a->out = a->result_memory + sizeof a->result_memory - sizeof(weft_unique_id);
 }
 
-static weft_result call_id(struct fuzz_arguments *a)
-{
-    return weft_unique_id_at(a->ptr, a->ranks[0], a->config, a->out);
-}
+FUZZ_CALL(call_id, weft_unique_id_at(a->ptr, a->ranks[0], a->config, a->out))
 
 static const struct fuzz_mutation id_mutations[] = {
     FUZZ_POINTERS("address", ptr, FUZZ_NULL),
@@ -137,10 +121,7 @@ static const struct fuzz_mutation id_mutations[] = {
 
 /* ---------------------------------------------------------------- memory */
 
-static weft_result call_alloc(struct fuzz_arguments *a)
-{
-    return weft_memory_alloc(a->comm, a->bytes, a->out);
-}
+FUZZ_CALL(call_alloc, weft_memory_alloc(a->comm, a->bytes, a->out))
 
 static weft_result undo_alloc(struct fuzz_arguments *a)
 {
@@ -154,10 +135,7 @@ static const struct fuzz_mutation alloc_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
 
-static weft_result call_free(struct fuzz_arguments *a)
-{
-    return weft_memory_free(a->comm, a->ptr);
-}
+FUZZ_CALL(call_free, weft_memory_free(a->comm, a->ptr))
 
 static void fill_free(struct fuzz_arguments *a, struct rng *rng)
 {
@@ -178,10 +156,7 @@ static void fill_copy(struct fuzz_arguments *a, struct rng *rng)
     a->bytes = 1 + rng_below(rng, sizeof a->outside);
 }
 
-static weft_result call_copy(struct fuzz_arguments *a)
-{
-    return weft_memory_copy(a->comm, a->out, a->ptr, a->bytes);
-}
+FUZZ_CALL(call_copy, weft_memory_copy(a->comm, a->out, a->ptr, a->bytes))
 
 static const struct fuzz_mutation copy_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -198,10 +173,7 @@ static void fill_team(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[0] = (int32_t)rng_below(rng, WEFT_TEAM_RAIL + 1);
 }
 
-static weft_result call_team(struct fuzz_arguments *a)
-{
-    return weft_team_query(a->comm, (weft_team)a->ranks[0], a->out);
-}
+FUZZ_CALL(call_team, weft_team_query(a->comm, (weft_team)a->ranks[0], a->out))
 
 static const struct fuzz_mutation team_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -217,10 +189,7 @@ static void fill_machine(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = 0;
 }
 
-static weft_result call_machine(struct fuzz_arguments *a)
-{
-    return weft_machine_query((weft_machine)a->ranks[0], a->out);
-}
+FUZZ_CALL(call_machine, weft_machine_query((weft_machine)a->ranks[0], a->out))
 
 static const struct fuzz_mutation machine_mutations[] = {
     FUZZ_POINTERS("info", out, FUZZ_NULL),
@@ -228,10 +197,7 @@ static const struct fuzz_mutation machine_mutations[] = {
     FUZZ_OUTPUT_SIZES,
 };
 
-static weft_result call_device(struct fuzz_arguments *a)
-{
-    return weft_device_query((weft_machine)a->ranks[0], a->ranks[1], a->out);
-}
+FUZZ_CALL(call_device, weft_device_query((weft_machine)a->ranks[0], a->ranks[1], a->out))
 
 static const struct fuzz_mutation device_mutations[] = {
     FUZZ_POINTERS("info", out, FUZZ_NULL),
@@ -242,30 +208,16 @@ static const struct fuzz_mutation device_mutations[] = {
 
 /* ---------------------------------------------------------------- streams and events */
 
-static weft_result call_stream_create(struct fuzz_arguments *a)
-{
-    return weft_stream_create(a->comm, a->out);
-}
-
-static weft_result undo_stream_create(struct fuzz_arguments *a)
-{
-    return weft_stream_destroy(a->created);
-}
+FUZZ_CALL(call_stream_create, weft_stream_create(a->comm, a->out))
+FUZZ_CALL(undo_stream_create, weft_stream_destroy(a->created))
 
 static const struct fuzz_mutation stream_create_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
     FUZZ_POINTERS("stream", out, FUZZ_NULL),
 };
 
-static weft_result call_event_create(struct fuzz_arguments *a)
-{
-    return weft_event_create(a->comm, a->out);
-}
-
-static weft_result undo_event_create(struct fuzz_arguments *a)
-{
-    return weft_event_destroy(a->created);
-}
+FUZZ_CALL(call_event_create, weft_event_create(a->comm, a->out))
+FUZZ_CALL(undo_event_create, weft_event_destroy(a->created))
 
 static const struct fuzz_mutation event_create_mutations[] = {
     FUZZ_POINTERS("comm", comm, FUZZ_NULL),
@@ -282,10 +234,7 @@ static void fill_elapsed(struct fuzz_arguments *a, struct rng *rng)
     (void)weft_stream_synchronize(a->own_stream);
 }
 
-static weft_result call_elapsed(struct fuzz_arguments *a)
-{
-    return weft_event_elapsed_us(a->event, a->ptr, a->out);
-}
+FUZZ_CALL(call_elapsed, weft_event_elapsed_us(a->event, a->ptr, a->out))
 
 static const struct fuzz_mutation elapsed_mutations[] = {
     FUZZ_POINTERS("start", event, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),

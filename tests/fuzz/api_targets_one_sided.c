@@ -53,50 +53,15 @@ static void fill_wait_until(struct fuzz_arguments *a, struct rng *rng)
     a->rma.known.value = 0;
 }
 
-static weft_result call_put(struct fuzz_arguments *a)
-{
-    return weft_rma_put(a->comm, a->config, a->stream);
-}
-
-static weft_result call_get(struct fuzz_arguments *a)
-{
-    return weft_rma_get(a->comm, a->config, a->stream);
-}
-
-static weft_result call_put_signal(struct fuzz_arguments *a)
-{
-    return weft_rma_put_signal(a->comm, a->config, a->stream);
-}
-
-static weft_result call_signal(struct fuzz_arguments *a)
-{
-    return weft_rma_signal(a->comm, a->config, a->stream);
-}
-
-static weft_result call_add(struct fuzz_arguments *a)
-{
-    return weft_rma_add(a->comm, a->config, a->stream);
-}
-
-static weft_result call_fetch_add(struct fuzz_arguments *a)
-{
-    return weft_rma_fetch_add(a->comm, a->config, a->stream);
-}
-
-static weft_result call_wait_until(struct fuzz_arguments *a)
-{
-    return weft_rma_wait_until(a->comm, a->config, a->stream);
-}
-
-static weft_result call_fence(struct fuzz_arguments *a)
-{
-    return weft_rma_fence(a->comm, a->stream);
-}
-
-static weft_result call_quiet(struct fuzz_arguments *a)
-{
-    return weft_rma_quiet(a->comm, a->stream);
-}
+FUZZ_CALL(call_put, weft_rma_put(a->comm, a->config, a->stream))
+FUZZ_CALL(call_get, weft_rma_get(a->comm, a->config, a->stream))
+FUZZ_CALL(call_put_signal, weft_rma_put_signal(a->comm, a->config, a->stream))
+FUZZ_CALL(call_signal, weft_rma_signal(a->comm, a->config, a->stream))
+FUZZ_CALL(call_add, weft_rma_add(a->comm, a->config, a->stream))
+FUZZ_CALL(call_fetch_add, weft_rma_fetch_add(a->comm, a->config, a->stream))
+FUZZ_CALL(call_wait_until, weft_rma_wait_until(a->comm, a->config, a->stream))
+FUZZ_CALL(call_fence, weft_rma_fence(a->comm, a->stream))
+FUZZ_CALL(call_quiet, weft_rma_quiet(a->comm, a->stream))
 
 #define COMM_AND_STREAM                                                                            \
     FUZZ_POINTERS("comm", comm, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL)

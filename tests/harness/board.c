@@ -50,8 +50,7 @@ int ranks_warm_up(struct ranks_context *context)
     weft_comm *comm;
     if (!tests_on_cuda())
         return 0;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     ranks_barrier(context);
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     ranks_barrier(context);

@@ -61,6 +61,22 @@ int ranks_run_with(const struct ranks_options *options, rank_function function);
 #define RANKS_SIZE_OF(pointer)                                                                     \
     _Generic((pointer), void * : 0, const void * : 0, default : sizeof *(pointer))
 
+/* Before the body of a test (harness/cmocka.h) that every rank runs, as a rank function. */
+#define TEST_ON_RANKS(name, mode, num_ranks)                                                       \
+    static int name##_on_rank(struct ranks_context *context);                                      \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        assert_int_equal(ranks_run(mode, num_ranks, name##_on_rank, NULL), 0);                     \
+    }                                                                                              \
+    static int name##_on_rank(struct ranks_context *context)
+
+/* The communicator of all ranks of the run. */
+static inline weft_result ranks_comm_create(const struct ranks_context *context,
+                                            const weft_comm_config *config, weft_comm **comm)
+{
+    return weft_comm_create(&context->id, context->rank, context->num_ranks, config, comm);
+}
+
 /* Waits until all ranks of the run have called it, or died. Also in a context numbered anew. */
 void ranks_barrier(struct ranks_context *context);
 

@@ -107,8 +107,7 @@ int coll_rank_open_on(struct coll_rank *self, struct ranks_context *context, wef
 int coll_rank_open(struct coll_rank *self, struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     return coll_rank_open_on(self, context, comm, COLL_ARENA_BYTES);
 }
 

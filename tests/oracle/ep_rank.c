@@ -23,8 +23,7 @@ int ep_rank_open_with(struct ep_rank *self, struct ranks_context *context,
                       const weft_comm_config *config, uint64_t arena_bytes)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, config, &comm));
     return ep_rank_open_on(self, context, comm, arena_bytes);
 }
 

@@ -77,7 +77,7 @@ static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
     return close_coll(self, coll);
 }
 
-static int check_all_pinned(struct ranks_context *context)
+TEST_ON_RANKS(pinned, RANKS_THREADS, NUM_RANKS)
 {
     struct ep_rank self;
     if (ep_rank_open(&self, context, 0, 1 << 20))
@@ -88,13 +88,8 @@ static int check_all_pinned(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-TEST(pinned)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_pinned, NULL), 0);
-}
-
 /* Packets hold packet_bytes, and not a byte more. */
-static int check_too_large(struct ranks_context *context)
+TEST_ON_RANKS(too_large_for_packets, RANKS_THREADS, NUM_RANKS)
 {
     weft_coll_choice choices[NUM_COLLECTIVES];
     const weft_coll_config config = config_of(WEFT_ALGORITHM_ONESHOT, choices);
@@ -115,17 +110,12 @@ static int check_too_large(struct ranks_context *context)
     return close_coll(&self, coll) || ep_rank_close(&self);
 }
 
-TEST(too_large_for_packets)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_too_large, NULL), 0);
-}
-
 struct choice {
     weft_algorithm of[NUM_COLLECTIVES][NUM_SIZES];
 };
 
 /* An algorithm that can do it, for every size, and the same on all ranks. */
-static int check_choice(struct ranks_context *context)
+TEST_ON_RANKS(chosen, RANKS_THREADS, NUM_RANKS)
 {
     struct choice own, all[NUM_RANKS];
     struct ep_rank self;
@@ -145,11 +135,6 @@ static int check_choice(struct ranks_context *context)
         RANK_CHECK(context, memcmp(&own, &all[rank], sizeof own) == 0,
                    "rank %d chooses other algorithms", rank);
     return close_coll(&self, coll) || ep_rank_close(&self);
-}
-
-TEST(chosen)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_choice, NULL), 0);
 }
 
 TEST(names)

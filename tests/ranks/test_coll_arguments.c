@@ -118,7 +118,7 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
     return 0;
 }
 
-static int check_operations(struct ranks_context *context)
+TEST_ON_RANKS(operations, RANKS_THREADS, NUM_RANKS)
 {
     struct seat seat;
     if (seat_open(&seat, context, NULL))
@@ -130,11 +130,6 @@ static int check_operations(struct ranks_context *context)
         RANK_CHECK_OK(context, call(&a));
     }
     return seat_close(&seat);
-}
-
-TEST(operations)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_operations, NULL), 0);
 }
 
 /* ---------------------------------------------------------------- all_to_all_v */
@@ -169,7 +164,7 @@ static void fill_v(struct v_arguments *v, const struct seat *seat)
                          WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
     } while (0)
 
-static int check_all_to_all_v(struct ranks_context *context)
+TEST_ON_RANKS(all_to_all_v, RANKS_THREADS, NUM_RANKS)
 {
     struct v_arguments v;
     struct seat seat;
@@ -202,11 +197,6 @@ static int check_all_to_all_v(struct ranks_context *context)
     return seat_close(&seat);
 }
 
-TEST(all_to_all_v)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, check_all_to_all_v, NULL), 0);
-}
-
 /* ---------------------------------------------------------------- create */
 
 #define CREATE_REFUSED(member, wrong, text)                                                        \
@@ -231,7 +221,7 @@ TEST(all_to_all_v)
                          WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
     } while (0)
 
-static int check_create(struct ranks_context *context)
+TEST_ON_RANKS(create, RANKS_THREADS, 1)
 {
     struct ep_rank self;
     weft_coll *coll = NULL;
@@ -270,39 +260,27 @@ static int check_create(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-TEST(create)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 1, check_create, NULL), 0);
-}
-
-static int check_too_many(struct ranks_context *context)
+TEST_ON_RANKS(too_many_ranks, RANKS_THREADS, WEFT_COLL_MAX_RANKS + 1)
 {
     weft_comm *comm;
     weft_coll *coll;
     /* Small heaps: the process has not the addresses for so many times as many of the usual size. */
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.heap_max_bytes = UINT64_C(64) << 20;
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     RANK_CHECK_ERROR(context, weft_coll_create(comm, NULL, &coll), WEFT_ERROR_UNSUPPORTED, "32");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
 }
 
-TEST(too_many_ranks)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, WEFT_COLL_MAX_RANKS + 1, check_too_many, NULL), 0);
-}
-
 /* All are told the reason, also a rank that comes when those told before have ended the communicator. */
-static int check_several_nodes(struct ranks_context *context)
+TEST_ON_RANKS(several_nodes, RANKS_PROCESSES, 2)
 {
     weft_comm *comm;
     weft_coll *coll = NULL;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = 2;
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     if (context->rank == 0) {
         RANK_CHECK_ERROR(context, weft_coll_create(comm, NULL, &coll), WEFT_ERROR_UNSUPPORTED,
                          "rank 1's memory cannot be mapped by rank 0");
@@ -316,9 +294,4 @@ static int check_several_nodes(struct ranks_context *context)
                          "rank 0's memory cannot be mapped by rank 1");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(several_nodes)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, check_several_nodes, NULL), 0);
 }

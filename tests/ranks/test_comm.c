@@ -60,8 +60,7 @@ static int meet_and_gather(struct ranks_context *context)
 {
     weft_comm *comm;
     static const size_t sizes[] = {1, 0, 8, 4097, 100000};
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     RANK_CHECK(context, weft_comm_rank(comm) == context->rank, "%d", weft_comm_rank(comm));
     RANK_CHECK(context, weft_comm_num_ranks(comm) == context->num_ranks, "%d",
                weft_comm_num_ranks(comm));
@@ -94,8 +93,7 @@ static int gather_the_largest(struct ranks_context *context)
 {
     weft_comm *comm;
     const size_t limit = 1 << 20;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     if (check_gather(context, comm, 3, limit) != 0)
         return 1;
     RANK_CHECK_ERROR(context, weft_host_all_gather(comm, comm, limit + 1, comm),
@@ -141,8 +139,7 @@ static int meet_twice(struct ranks_context *context)
         RANK_CHECK_OK(context, weft_unique_id_create(second));
     ranks_barrier(context);
     int32_t mirrored = context->num_ranks - 1 - context->rank;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
-                                            &comms[0]));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comms[0]));
     RANK_CHECK_OK(context, weft_comm_create(second, mirrored, context->num_ranks, NULL, &comms[1]));
     for (int round = 0; round < 20; round++)
         if (check_gather(context, comms[round % 2], round, 64) != 0)
@@ -265,8 +262,7 @@ TEST(splits_form_new_communicators)
 static int split_deeply(struct ranks_context *context)
 {
     weft_comm *comm, *child;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     while (weft_comm_num_ranks(comm) > 1) {
         int32_t upper = weft_comm_rank(comm) >= weft_comm_num_ranks(comm) / 2;
         RANK_CHECK_OK(context, weft_comm_split(comm, upper, 0, NULL, &child));

@@ -41,9 +41,8 @@ static int disagree_on_num_nodes(struct ranks_context *context)
 {
     weft_comm *comm;
     weft_comm_config config = config_of(0, context->rank == 2 ? 2 : 4);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_MISMATCH, "num_nodes is");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
+                     "num_nodes is");
     RANK_CHECK(context, strstr(weft_last_error(), "rank 2") != NULL, "%s", weft_last_error());
     return 0;
 }
@@ -77,8 +76,7 @@ static int gather_different_sizes(struct ranks_context *context)
 {
     weft_comm *comm;
     char send[16] = "", recv[16 * MAX_RANKS];
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     RANK_CHECK_ERROR(context, weft_host_all_gather(comm, send, context->rank == 2 ? 12 : 16, recv),
                      WEFT_ERROR_MISMATCH, "rank 2");
     /* That was a mistake, not a failure of the communicator. */
@@ -104,9 +102,8 @@ static int miss_ranks(struct ranks_context *context)
              config.timeout_ms);
     if (context->rank == 1 || context->rank == 4)
         return 0;
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_TIMEOUT, message);
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_TIMEOUT,
+                     message);
     return 0;
 }
 
@@ -127,9 +124,8 @@ static int mistake_the_secret(struct ranks_context *context)
     weft_comm_config config = config_of(tests_deadline_ms(500) * (context->rank == 1 ? 4 : 1), 0);
     if (context->rank == 1)
         context->id.bytes[12] ^= 1;
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_TIMEOUT, "another unique id or WEFT_SECRET");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_TIMEOUT,
+                     "another unique id or WEFT_SECRET");
     RANK_CHECK(context, strstr(weft_last_error(), "rank 1") != NULL, "%s", weft_last_error());
     return 0;
 }
@@ -150,8 +146,7 @@ static int miss_a_gather(struct ranks_context *context)
     weft_comm_config config = config_of(tests_deadline_ms(300), 0);
     if (ranks_warm_up(context))
         return 1;
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     if (context->rank == 1)
         ranks_barrier(context);
@@ -175,8 +170,7 @@ TEST(missing_ranks_are_named)
 static int leave_early(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     if (context->rank == 2) {
         RANK_CHECK_OK(context, weft_comm_destroy(comm));
@@ -201,8 +195,7 @@ TEST(a_rank_that_left_is_named_when_needed)
 static int outlive_the_rendezvous(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     if (context->rank == 0) {
         RANK_CHECK_OK(context, weft_comm_destroy(comm));
@@ -237,8 +230,7 @@ static int abort_a_wait(struct ranks_context *context)
     weft_comm *comm;
     pthread_t thread;
     int32_t failed_rank = -1;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     RANK_CHECK_OK(context, weft_host_barrier(comm));
     /* Rank 1 never comes to the barrier: only the abort, from another thread, ends it. */
     if (context->rank == 1) {

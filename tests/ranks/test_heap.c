@@ -21,8 +21,7 @@ static int open_comm(struct ranks_context *context, uint64_t max_bytes, weft_com
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.heap_max_bytes = max_bytes;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, &config, comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, comm));
     return 0;
 }
 
@@ -128,8 +127,7 @@ static int map_own_node(struct ranks_context *context)
     void *words;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = 2;
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     RANK_CHECK_OK(context, weft_heap_alloc(comm, 8000, &words));
     RANK_CHECK_OK(context, weft_heap_grow(comm, 8 << 20));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
@@ -290,7 +288,7 @@ TEST(heaps_grow_to_their_limit)
 
 /* Each rank wants all of the host's memory, or more than a GPU has: an error, and not a process killed
  * for want of it. */
-static int ask_for_too_much(struct ranks_context *context)
+TEST_ON_RANKS(lack_of_memory_is_an_error, RANKS_PROCESSES, 2)
 {
     weft_comm *comm;
     weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
@@ -306,11 +304,6 @@ static int ask_for_too_much(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(lack_of_memory_is_an_error)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, ask_for_too_much, NULL), 0);
 }
 
 static int disagree(struct ranks_context *context)
@@ -346,9 +339,8 @@ static int disagree_on_the_heap(struct ranks_context *context)
     weft_comm *comm;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.heap_bytes = context->rank == 2 ? 1 << 20 : 2 << 20;
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_MISMATCH, "heap_bytes is 2097152 on rank 0 and 1048576 on rank 2");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
+                     "heap_bytes is 2097152 on rank 0 and 1048576 on rank 2");
     return 0;
 }
 

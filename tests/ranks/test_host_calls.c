@@ -14,8 +14,7 @@ static int open_scene(struct ranks_context *context, struct host_scene *scene)
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     memset(scene, 0, sizeof *scene);
     config.staging_bytes = 4096;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
-                                            &scene->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &scene->comm));
     RANK_CHECK_OK(context, weft_coll_create(scene->comm, &config, &scene->coll));
     return 0;
 }
@@ -77,7 +76,7 @@ TEST(every_pair_of_different_calls)
 }
 
 /* Rank 2 gives another argument than the others. */
-static int differ_in_arguments(struct ranks_context *context)
+TEST_ON_RANKS(the_same_call_with_other_arguments, RANKS_THREADS, NUM_RANKS)
 {
     struct host_scene scene;
     void *ptr;
@@ -96,9 +95,4 @@ static int differ_in_arguments(struct ranks_context *context)
                      WEFT_ERROR_MISMATCH, "rank 2");
     RANK_CHECK_OK(context, weft_host_barrier(scene.comm));
     return close_scene(context, &scene);
-}
-
-TEST(the_same_call_with_other_arguments)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, differ_in_arguments, NULL), 0);
 }

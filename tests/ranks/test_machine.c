@@ -8,14 +8,13 @@
 #include "harness/ranks.h"
 
 /* The environment's machine, the config's against it, and the parent's. */
-static int see_machine(struct ranks_context *context)
+TEST_ON_RANKS(communicators_have_the_machine_asked_for, RANKS_PROCESSES, 2)
 {
     const weft_machine usual = tests_on_cuda() ? WEFT_MACHINE_CUDA : WEFT_MACHINE_CPU;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm, *child;
     RANK_CHECK(context, weft_comm_machine(NULL) == WEFT_MACHINE_AUTO, "no comm, but a machine");
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     RANK_CHECK(context, weft_comm_machine(comm) == usual, "machine %d", weft_comm_machine(comm));
     config.machine = WEFT_MACHINE_CPU;
     RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, &config, &child));
@@ -23,21 +22,15 @@ static int see_machine(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_comm_destroy(child));
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     ranks_barrier(context);
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     RANK_CHECK(context, weft_comm_machine(comm) == WEFT_MACHINE_CPU, "machine %d",
                weft_comm_machine(comm));
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     config.machine = (weft_machine)(WEFT_MACHINE_CUDA + 1);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_INVALID_ARGUMENT, "machine is 3, allowed are WEFT_MACHINE_AUTO (0), ");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm),
+                     WEFT_ERROR_INVALID_ARGUMENT,
+                     "machine is 3, allowed are WEFT_MACHINE_AUTO (0), ");
     return 0;
-}
-
-TEST(communicators_have_the_machine_asked_for)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, see_machine, NULL), 0);
 }
 
 static int check_devices(struct ranks_context *context, const weft_machine_info *info)

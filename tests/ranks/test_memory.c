@@ -13,8 +13,7 @@ static const size_t sizes[NUM_BLOCKS] = {1, 3, 255, 256, 257, 4096, 100001, 1 <<
 
 static int open_comm(struct ranks_context *context, weft_comm **comm)
 {
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, comm));
     return 0;
 }
 
@@ -113,7 +112,7 @@ TEST(copies_go_everywhere)
     assert_int_equal(ranks_run(RANKS_PROCESSES, 3, copy_everywhere, NULL), 0);
 }
 
-static int give_wrong_arguments(struct ranks_context *context)
+TEST_ON_RANKS(wrong_arguments_are_refused, RANKS_THREADS, 1)
 {
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
     weft_comm *comm;
@@ -135,9 +134,4 @@ static int give_wrong_arguments(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_memory_free(comm, ptr));
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(wrong_arguments_are_refused)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 1, give_wrong_arguments, NULL), 0);
 }

@@ -10,8 +10,7 @@ static int open_comm(struct ranks_context *context, int32_t num_nodes, weft_comm
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = num_nodes;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, &config, comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, comm));
     return 0;
 }
 
@@ -90,10 +89,8 @@ static int disagree(struct ranks_context *context)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = 2;
     setenv("WEFT_NET", context->rank == 3 ? "ucx" : "tcp", 1);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_MISMATCH,
-        "the network engine is tcp on rank 0 and ucx on rank 3; WEFT_NET chooses it");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
+                     "the network engine is tcp on rank 0 and ucx on rank 3; WEFT_NET chooses it");
     return 0;
 }
 
@@ -111,9 +108,8 @@ static int demand_what_there_is_not(struct ranks_context *context)
     config.num_nodes = 2;
     setenv("WEFT_NET", "tcp", 1);
     setenv("WEFT_NET_TRANSPORT", "rdma", 1);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_UNSUPPORTED, "RDMA is demanded");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                     "RDMA is demanded");
     return 0;
 }
 
@@ -126,9 +122,8 @@ static int demand_rdma_on_a_node(struct ranks_context *context)
     setenv("WEFT_NET", "ucx", 1);
     if (context->rank < context->num_ranks / 2)
         setenv("WEFT_NET_TRANSPORT", "rdma", 1);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_UNSUPPORTED, context->rank < context->num_ranks / 2 ? "tcp" : "rank 0 cannot");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                     context->rank < context->num_ranks / 2 ? "tcp" : "rank 0 cannot");
     return 0;
 }
 
@@ -149,11 +144,10 @@ static int choose_no_devices(struct ranks_context *context)
     setenv("WEFT_NET", "ucx", 1);
     if (context->rank == 1)
         setenv("WEFT_NET_DEVICES", "pigeons", 1);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_UNSUPPORTED,
-        context->rank == 1 ? "devices of rank 1 are pigeons; WEFT_NET_DEVICES names them"
-                           : "cannot connect rank 0 to rank 1");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                     context->rank == 1
+                         ? "devices of rank 1 are pigeons; WEFT_NET_DEVICES names them"
+                         : "cannot connect rank 0 to rank 1");
     return 0;
 }
 
@@ -166,11 +160,9 @@ static int listen_nowhere(struct ranks_context *context)
     setenv("WEFT_NET", "tcp", 1);
     if (context->rank == 1)
         setenv("WEFT_NET_DEVICES", "pigeons", 1);
-    RANK_CHECK_ERROR(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm),
-        WEFT_ERROR_UNSUPPORTED,
-        context->rank == 1 ? "its devices are pigeons; WEFT_NET_DEVICES names them"
-                           : "rank 1 cannot open its network");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                     context->rank == 1 ? "its devices are pigeons; WEFT_NET_DEVICES names them"
+                                        : "rank 1 cannot open its network");
     return 0;
 }
 

@@ -37,8 +37,7 @@ static int open_objects(struct ranks_context *context, struct world *world, uint
     ep.num_experts = 4;
     handle.max_tokens = NUM_TOKENS;
     handle.num_topk = NUM_TOPK;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, &comm,
-                                            &world->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &comm, &world->comm));
     RANK_CHECK_OK(context, weft_comm_split(world->comm, 0, 0, &comm, &world->child));
     RANK_CHECK_OK(context, weft_stream_create(world->comm, &world->stream));
     RANK_CHECK_OK(context, weft_event_create(world->comm, &world->event));
@@ -230,7 +229,7 @@ TEST(work_that_waits_in_vain_ends_at_its_deadline)
 
 /* ---------------------------------------------------------------- streams and events stay */
 
-static int outlive_the_communicator(struct ranks_context *context)
+TEST_ON_RANKS(streams_events_and_splits_outlive_a_communicator, RANKS_THREADS, NUM_RANKS)
 {
     struct world world;
     if (open_objects(context, &world, 0) != 0 || queue_work(context, &world) != 0)
@@ -246,11 +245,6 @@ static int outlive_the_communicator(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_event_destroy(world.event));
     RANK_CHECK_OK(context, weft_comm_destroy(world.child));
     return 0;
-}
-
-TEST(streams_events_and_splits_outlive_a_communicator)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, outlive_the_communicator, NULL), 0);
 }
 
 /* ---------------------------------------------------------------- calls with what is gone */
@@ -474,7 +468,7 @@ static int call_with_strangers(struct ranks_context *context, const struct world
     return call_all(context, &mixed);
 }
 
-static int use_what_is_gone(struct ranks_context *context)
+TEST_ON_RANKS(what_is_gone_is_refused_by_name, RANKS_PROCESSES, NUM_RANKS)
 {
     struct world world;
     enum kind order[NUM_KINDS];
@@ -489,9 +483,4 @@ static int use_what_is_gone(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_memory_alloc(world.comm, 8, (void **)&world.memory));
     begin_with(COMM, CHILD, order);
     return destroy_all(context, &world, order) || call_all(context, &world);
-}
-
-TEST(what_is_gone_is_refused_by_name)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_what_is_gone, NULL), 0);
 }

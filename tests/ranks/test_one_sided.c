@@ -68,8 +68,7 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
                             .image = calloc(1, sizeof(struct area)),
                             .models = calloc((size_t)context->num_ranks, sizeof(struct area))};
     RANK_CHECK(context, actor->image != NULL && actor->models != NULL, "no memory");
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &actor->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &actor->comm));
     RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->stream));
     RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->other_stream));
     RANK_CHECK_OK(context, weft_heap_alloc(actor->comm, sizeof(struct area), &area));

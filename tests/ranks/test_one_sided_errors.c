@@ -30,8 +30,7 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
     config.timeout_ms = shape->timeout_ms;
     if (shape->timeout_ms > 0 && ranks_warm_up(context))
         return 1;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &actor->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &actor->comm));
     RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->stream));
     RANK_CHECK_OK(context, weft_heap_alloc(actor->comm, AREA_BYTES, &area));
     RANK_CHECK_OK(context, weft_memory_copy(actor->comm, area, zeroes, AREA_BYTES));

@@ -39,8 +39,7 @@ static int open_layer(struct ranks_context *context, struct layer *layer)
     handle.num_topk = NUM_TOPK;
     for (int i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
         choices[i] = i % NUM_RANKS;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
-                                            &layer->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &layer->comm));
     RANK_CHECK_OK(context, weft_stream_create(layer->comm, &layer->stream));
     RANK_CHECK_OK(context, weft_ep_create(layer->comm, &config, &layer->ep));
     RANK_CHECK_OK(context, weft_ep_handle_create(layer->ep, &handle, &layer->handle));
@@ -301,7 +300,7 @@ static int refuse_gathers(struct ranks_context *context, const struct layer *lay
 
 /* ---------------------------------------------------------------- tests */
 
-static int call_with_overlaps(struct ranks_context *context)
+TEST_ON_RANKS(overlaps_are_refused_with_both_names, RANKS_THREADS, NUM_RANKS)
 {
     struct layer layer;
     if (open_layer(context, &layer) != 0)
@@ -312,9 +311,4 @@ static int call_with_overlaps(struct ranks_context *context)
         refuse_gathers(context, &layer) != 0)
         return 1;
     return close_layer(context, &layer);
-}
-
-TEST(overlaps_are_refused_with_both_names)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, call_with_overlaps, NULL), 0);
 }

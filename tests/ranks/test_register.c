@@ -125,8 +125,7 @@ static int open_prober(struct prober *prober, struct ranks_context *context)
     void *memory;
     *prober = (struct prober){.context = context};
     config.staging_bytes = STAGING_BYTES;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
-                                            &prober->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &prober->comm));
     RANK_CHECK_OK(context, weft_coll_create(prober->comm, &config, &prober->coll));
     RANK_CHECK_OK(context, weft_stream_create(prober->comm, &prober->stream));
     RANK_CHECK_OK(context, weft_memory_alloc(prober->comm, MEMORY_BYTES, &memory));
@@ -435,8 +434,7 @@ static int register_in_turns(struct ranks_context *context, weft_comm *comm)
 static int tell_reasons(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     FILE *told = tmpfile();
     const int own_stderr = dup(STDERR_FILENO);
     RANK_CHECK(context, told != NULL && own_stderr >= 0, "no file");

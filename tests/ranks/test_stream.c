@@ -363,8 +363,7 @@ static int error_is_told_once(struct ranks_context *context)
     config.timeout_ms = tests_deadline_ms(1000);
     if (ranks_warm_up(context))
         return 1;
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
     if (context->rank != context->num_ranks - 1) {
         RANK_CHECK_OK(context, weft_comm_barrier(comm, stream));

@@ -148,8 +148,7 @@ static int in_threads(struct ranks_context *context)
     weft_comm *comm;
     struct seat seats[NUM_SEATS];
     pthread_t threads[NUM_SEATS];
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     for (int32_t i = 0; i < NUM_SEATS; i++)
         if (open_seat(&seats[i], context, comm, i))
             return 1;

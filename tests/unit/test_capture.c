@@ -72,8 +72,7 @@ static int open_recorder(struct recorder *self, struct ranks_context *context)
     config.staging_bytes = STAGING_BYTES;
     config.choices = choices;
     config.num_choices = sizeof choices / sizeof choices[0];
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, NULL,
-                                            &self->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &self->comm));
     machine = weft__host_machine;
     machine.stream_is_capturing = is_capturing;
     machine.launch = launch;
@@ -174,7 +173,7 @@ static int count_copies(const struct graph *graph)
 
 /* ---------------------------------------------------------------- what is right */
 
-static int capture_and_run(struct ranks_context *context)
+TEST_ON_RANKS(recorded_memory_is_reached_where_it_is, RANKS_THREADS, NUM_RANKS)
 {
     struct recorder self;
     weft_coll_record *capture, *other;
@@ -197,11 +196,6 @@ static int capture_and_run(struct ranks_context *context)
         forget(&self.graph);
     }
     return close_recorder(&self);
-}
-
-TEST(recorded_memory_is_reached_where_it_is)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, capture_and_run, NULL), 0);
 }
 
 static weft_result find_no_block(weft_comm *comm, const void *ptr, uint64_t bytes,
@@ -282,16 +276,11 @@ static int issue_another(struct recorder *self)
     return 0;
 }
 
-static int record_different(struct ranks_context *context)
+TEST_ON_RANKS(ranks_that_recorded_different_operations_are_named, RANKS_THREADS, NUM_RANKS)
 {
     struct recorder self;
     return open_recorder(&self, context) || differ(&self, issue_one_more, "different operations") ||
            differ(&self, issue_another, "op") || close_recorder(&self);
-}
-
-TEST(ranks_that_recorded_different_operations_are_named)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_different, NULL), 0);
 }
 
 /* As if rank 2 could not map the memory of rank 0 from some window on. */
@@ -308,7 +297,7 @@ static weft_result share_some(weft_comm *comm, const struct weft__block *own,
     return result;
 }
 
-static int fail_to_map(struct ranks_context *context)
+TEST_ON_RANKS(memory_that_cannot_be_mapped_is_an_error, RANKS_THREADS, NUM_RANKS)
 {
     struct recorder self;
     weft_coll_record *capture;
@@ -333,11 +322,6 @@ static int fail_to_map(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
     return close_recorder(&self);
-}
-
-TEST(memory_that_cannot_be_mapped_is_an_error)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, fail_to_map, NULL), 0);
 }
 
 int main(void)

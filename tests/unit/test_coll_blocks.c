@@ -15,7 +15,7 @@ static struct weft__grid choose_by_rank(const weft_comm *comm, const struct weft
     return (struct weft__grid){.num_blocks = blocks_of_rank[comm->rank][kind], .num_warps = 1};
 }
 
-static int create_on_other_machines(struct ranks_context *context)
+TEST_ON_RANKS(the_fewest_blocks_are_those_of_all, RANKS_THREADS, NUM_RANKS)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
@@ -38,9 +38,4 @@ static int create_on_other_machines(struct ranks_context *context)
     comm->hooks = hooks;
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(the_fewest_blocks_are_those_of_all)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_on_other_machines, NULL), 0);
 }

@@ -56,8 +56,7 @@ static int make(struct ranks_context *context)
     config.num_nodes = plan->num_nodes;
     if (plan->when == CREATION)
         arm(context, plan);
-    weft_result result =
-        weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm);
+    weft_result result = ranks_comm_create(context, &config, &comm);
     if (plan->when == SPLIT) {
         RANK_CHECK_OK(context, result);
         arm(context, plan);

@@ -84,8 +84,7 @@ static int open_layer(struct layer *layer, struct ranks_context *context)
     handle.num_topk = NUM_TOPK;
     memset(layer, 0, sizeof *layer);
     layer->context = context;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks, &comm,
-                                            &layer->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &comm, &layer->comm));
     machine = weft__host_machine;
     machine.stream_is_capturing = is_capturing;
     machine.launch = launch;
@@ -233,7 +232,7 @@ static int check_sums(struct layer *layer, int routing)
 /* ---------------------------------------------------------------- tests */
 
 /* The dispatch that came before the combine when it was recorded is of another notify. */
-static int replay_combine(struct ranks_context *context)
+TEST_ON_RANKS(combines_are_of_the_notify_that_ran_before, RANKS_THREADS, NUM_RANKS)
 {
     struct layer layer;
     if (open_layer(&layer, context) || notify(&layer, 0) || dispatch(&layer))
@@ -252,7 +251,7 @@ static int replay_combine(struct ranks_context *context)
 }
 
 /* A dispatch that was recorded, and does not run, has told nobody anything. */
-static int record_dispatch(struct ranks_context *context)
+TEST_ON_RANKS(dispatches_that_do_not_run_relay_nothing, RANKS_THREADS, NUM_RANKS)
 {
     struct layer layer;
     if (open_layer(&layer, context) || notify(&layer, 0) || dispatch(&layer))
@@ -272,7 +271,7 @@ static int record_dispatch(struct ranks_context *context)
 }
 
 /* Rings have as many blocks more, whatever the rest has. */
-static int ask_for_blocks(struct ranks_context *context)
+TEST_ON_RANKS(operations_have_the_blocks_that_they_ask_for, RANKS_THREADS, NUM_RANKS)
 {
     int (*const operations[])(struct layer *, int32_t) = {dispatch_by, combine_by};
     struct layer layer;
@@ -296,19 +295,4 @@ static int ask_for_blocks(struct ranks_context *context)
         }
     }
     return close_layer(&layer);
-}
-
-TEST(operations_have_the_blocks_that_they_ask_for)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, ask_for_blocks, NULL), 0);
-}
-
-TEST(combines_are_of_the_notify_that_ran_before)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, replay_combine, NULL), 0);
-}
-
-TEST(dispatches_that_do_not_run_relay_nothing)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, record_dispatch, NULL), 0);
 }

@@ -83,8 +83,7 @@ static int open_scene(struct ranks_context *context, struct scene *scene)
     config.num_nodes = NUM_NODES;
     registering = WORKS;
     *scene = (struct scene){.context = context};
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &scene->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &scene->comm));
     RANK_CHECK_OK(context, weft_stream_create(scene->comm, &scene->stream));
     scene->has_writes = strcmp(scene->comm->network->engine, "ucx") == 0;
     RANK_CHECK_OK(context,

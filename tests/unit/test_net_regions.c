@@ -92,8 +92,7 @@ static int use_areas(struct ranks_context *context)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct area areas[NUM_AREAS];
     config.num_nodes = NUM_NODES;
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NUM_AREAS; i++)
             if (alloc_area(context, comm, &areas[i]) != 0)
@@ -127,8 +126,7 @@ static int number_anew(struct ranks_context *context)
     unsigned char memory[3][64];
     uint64_t places[3];
     config.num_nodes = NUM_NODES;
-    RANK_CHECK_OK(
-        context, weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     for (int i = 0; i < 2; i++) {
         const struct weft__net_part part = {memory[i], sizeof memory[i], WEFT__NET_HOST_MEMORY};
         RANK_CHECK_OK(context, weft__net_add_region(comm, &part, &places[i]));

@@ -127,8 +127,7 @@ static int fail_each_allocation(struct ranks_context *context)
 {
     const weft_comm_config config = *(const weft_comm_config *)context->argument;
     struct host_scene scene = {.comm = NULL};
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &scene.comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &scene.comm));
     if (config.num_nodes == 0)
         RANK_CHECK_OK(context, weft_coll_create(scene.comm, NULL, &scene.coll));
     for (int i = 0; i < NUM_HOST_CALLS; i++) {

@@ -114,8 +114,7 @@ static int open_rank(struct rank *rank, uint32_t timeout_ms)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = timeout_ms;
     config.machine = WEFT_MACHINE_CPU;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, context->num_ranks,
-                                            &config, &rank->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &rank->comm));
     rank->num_half_slots = (uint64_t)NUM_WARPS * (uint64_t)context->num_ranks * SLOTS_PER_ROW;
     void *area;
     const size_t area_bytes = 4 * rank->num_half_slots * sizeof(uint64_t); /* slots and escapes */
@@ -288,7 +287,7 @@ TEST(rows_arrive_and_are_reduced)
 }
 
 /* Two words that a slot cannot hold as they are, and a short packet. */
-static int look_into_slots(struct ranks_context *context)
+TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
 {
     const uint64_t words[] = {WEFT_PACKET_KEY(0), WEFT_PACKET_KEY(0) ^ WEFT_PACKET_ESCAPE,
                               WEFT_PACKET_ESCAPE};
@@ -320,11 +319,6 @@ static int look_into_slots(struct ranks_context *context)
     return 0;
 }
 
-TEST(slots_hold_what_packets_h_says)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, look_into_slots, NULL), 0);
-}
-
 static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
 {
     struct weft_failure failure;
@@ -343,7 +337,7 @@ static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
 }
 
 /* A packet, then what an escape stands for. */
-static int wait_in_vain(struct ranks_context *context)
+TEST_ON_RANKS(waits_for_packets_end, RANKS_PROCESSES, 2)
 {
     struct rank *rank = calloc(1, sizeof *rank);
     RANK_CHECK(context, rank != NULL, "no memory");
@@ -362,9 +356,4 @@ static int wait_in_vain(struct ranks_context *context)
         return 1;
     free(rank);
     return 0;
-}
-
-TEST(waits_for_packets_end)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, wait_in_vain, NULL), 0);
 }

@@ -98,8 +98,7 @@ TEST(who_failed_is_replaced)
 static int keep_communicator(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
     return 0;
 }
 

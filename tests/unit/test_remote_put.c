@@ -123,8 +123,7 @@ static int open_comm(struct ranks_context *context, weft_comm **comm)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = NUM_NODES;
     config.heap_max_bytes = 64 << 20;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, context->num_ranks, &config, comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, comm));
     return 0;
 }
 

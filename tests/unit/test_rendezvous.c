@@ -157,14 +157,9 @@ static int introduce_badly(struct ranks_context *context)
     return turn_away(context, &good, sizeof(good) - 8) || turn_away(context, &good, UINT32_MAX);
 }
 
-static int meet_among_impostors(struct ranks_context *context)
+TEST_ON_RANKS(bad_hellos_are_turned_away, RANKS_THREADS, NUM_PLAYERS)
 {
     return is_stranger(context) ? introduce_badly(context) : live(context);
-}
-
-TEST(bad_hellos_are_turned_away)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_impostors, NULL), 0);
 }
 
 /* Holds many connections without a word until the ranks are done. */
@@ -362,7 +357,7 @@ static int answer_late(struct ranks_context *context)
 }
 
 /* By hand, too, so that no more is exchanged than this. */
-static int be_answered_late(struct ranks_context *context)
+TEST_ON_RANKS(an_answer_that_comes_late_counts_for_nothing, RANKS_THREADS, NUM_PLAYERS)
 {
     if (is_stranger(context))
         return answer_late(context);
@@ -383,11 +378,6 @@ static int be_answered_late(struct ranks_context *context)
     return 0;
 }
 
-TEST(an_answer_that_comes_late_counts_for_nothing)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, be_answered_late, NULL), 0);
-}
-
 /* ---------------------------------------------------------------- offences */
 
 static int suffer(struct ranks_context *context)
@@ -396,9 +386,8 @@ static int suffer(struct ranks_context *context)
     if (is_stranger(context))
         return offend(context);
     /* The heap's first all-gather is the first thing that fails. */
-    RANK_CHECK_ERROR(context,
-                     weft_comm_create(&context->id, context->rank, context->num_ranks, NULL, &comm),
-                     WEFT_ERROR_RANK_FAILED, "rank 3 died");
+    RANK_CHECK_ERROR(context, ranks_comm_create(context, NULL, &comm), WEFT_ERROR_RANK_FAILED,
+                     "rank 3 died");
     return 0;
 }
 

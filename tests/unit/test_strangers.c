@@ -32,7 +32,7 @@ static int go_around(const struct ranks_context *context)
     return num_bytes <= 0 ? 0 : -1;
 }
 
-static int say_nothing(struct ranks_context *context)
+TEST_ON_RANKS(who_says_nothing_is_dropped, RANKS_THREADS, 1)
 {
     const int fd = knock(context);
     RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
@@ -40,11 +40,6 @@ static int say_nothing(struct ranks_context *context)
     RANK_CHECK(context, is_closed(fd, PATIENCE_MS), "it was not dropped within %d ms", PATIENCE_MS);
     close(fd);
     return 0;
-}
-
-TEST(who_says_nothing_is_dropped)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 1, say_nothing, NULL), 0);
 }
 
 /* Whether the strangers' time was over in each attempt, before all had come. */

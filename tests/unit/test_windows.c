@@ -28,7 +28,7 @@ static void close_now(weft_comm *comm, const struct weft__block *block)
     atomic_fetch_add(&num_closed, 1);
 }
 
-static int unregister_beside_a_late_rank(struct ranks_context *context)
+TEST_ON_RANKS(who_has_unregistered_is_mapped_by_nobody, RANKS_THREADS, NUM_RANKS)
 {
     static char memory[NUM_RANKS][BYTES];
     weft_comm_config config = WEFT_INIT(weft_comm_config);
@@ -49,9 +49,4 @@ static int unregister_beside_a_late_rank(struct ranks_context *context)
     comm->hooks = hooks;
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(who_has_unregistered_is_mapped_by_nobody)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, unregister_beside_a_late_rank, NULL), 0);
 }
