@@ -223,6 +223,13 @@ static weft_result run(struct bench *bench)
                                                               [MEASURE_IDLE] = measure_idle,
                                                               [MEASURE_RAIL] = measure_rail};
     TRY(bench_init(bench));
+    if (bench->options.measure == MEASURE_ROWS && bench->num_nodes > 1) {
+        fprintf(stderr,
+                "ep_bench: the ranks are on %d nodes; --measure rows compares with memcpy into "
+                "their memory, which one node's alone have mapped\n",
+                bench->num_nodes);
+        return WEFT_ERROR_UNSUPPORTED;
+    }
     TRY(bench_dispatch_all(bench));
     TRY(bench_combine(bench));
     TRY(weft_stream_synchronize(bench->stream));

@@ -167,8 +167,8 @@ struct sums { /* of a row's elements */
     void *row; /* rounded */
 };
 
-/* Of a token, the owner's row x comes back from every rank that had it. A node without any adds nothing; that the
- * sum of the only node is rounded twice changes nothing. */
+/* The row x of a token's owner comes back from every rank that had the token. A node without any
+ * adds nothing; that the sum of the only node is rounded twice changes nothing. */
 static void add_nodes(const struct plan *plan, int32_t source, int32_t token, int32_t num_nodes,
                       const float *x, struct sums *sums)
 {

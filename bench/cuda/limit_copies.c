@@ -117,7 +117,7 @@ static cudaError_t poison_target(void *argument, int32_t gpu, cudaStream_t strea
     return cudaMemsetAsync(target->planes[0], 0xff, (size_t)target->num_rows * ROW_BYTES, stream);
 }
 
-/* Of the parts that this GPU was to get; a GPU sends nothing to itself. */
+/* Checks the parts that this GPU was to get; a GPU sends nothing to itself. */
 static cudaError_t check_target(void *argument, int32_t gpu, cudaStream_t stream)
 {
     const struct parts *parts = argument;

@@ -5,7 +5,7 @@
 
 enum { MAX_SLOT_ROWS = LANES / MAX_RANKS };
 
-/* Of the stages of a ring, the stores of so many may be under way while the rest are loaded. */
+/* The stores of NUM_STORING stages of a ring may be under way while the rest are loaded. */
 enum { NUM_STAGES = 6, NUM_STORING = 3, NUM_LOADING = NUM_STAGES - NUM_STORING };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

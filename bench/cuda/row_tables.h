@@ -25,7 +25,7 @@ int row_tables_upload(struct row_tables *tables, struct device_memory *memory,
 /* How many tokens of `source` have a row at `destination`. */
 int32_t routing_count(const struct plan *plan, int32_t source, int32_t destination);
 
-/* Of rows of row_bytes, per rank, in the mean: see struct measured. */
+/* The bytes of rows of row_bytes, per rank, in the mean: see struct measured. */
 struct routed_bytes {
     double counted, over_nvlink;
 };

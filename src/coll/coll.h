@@ -82,7 +82,7 @@ int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
 /* Whether the algorithm can do it at all; else the error says why. */
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes);
-/* Of the two-step all-reduce: what each rank reduces. */
+/* What each rank reduces in the two-step all-reduce. */
 uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes);
 struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
                                   const struct weft__work *work);
@@ -135,7 +135,7 @@ void weft__capture_free(weft_coll_record *capture);
  * *place is then theirs. */
 int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, uint64_t bytes,
                           uint64_t *place);
-/* Of every operation that is launched, for a capture to compare. */
+/* Notes every operation that is launched, for a capture to compare. */
 void weft__coll_note(const struct weft__coll_call *call, enum weft_program program);
 
 #endif

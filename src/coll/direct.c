@@ -4,8 +4,9 @@
 #include "programs/direct_push.h"
 #include "programs/direct_reduce.h"
 
-/* Of rows that are equally long on all ranks; others are compared by those between which they go. A piece
- * tells the bytes of its whole row, so that a call with fewer pieces differs from the first one on. */
+/* What all ranks compare: rows that are equally long on all of them; others are compared by those
+ * between which they go. A piece tells the bytes of its whole row, so that a call with fewer pieces
+ * differs from the first one on. */
 static uint64_t told_bytes(const struct weft__coll_call *call)
 {
     return call->whole_count > 0

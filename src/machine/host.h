@@ -104,7 +104,7 @@ struct weft__machine {
     /* The same of memory without words, to which others put and it puts to such memory of
      * theirs, and nothing else. */
     weft_result (*staging_alloc)(weft_comm *comm, uint64_t bytes, void **memory, uint64_t *place);
-    /* Of either; may be NULL. Waits until what this rank has sent has come. All ranks have freed
+    /* Frees either; may be NULL. Waits until what this rank has sent has come. All ranks have freed
      * the memory before it is allocated again, since they allocate together: so what was sent to
      * it harms nobody. */
     void (*network_free)(weft_comm *comm, void *memory);

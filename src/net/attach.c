@@ -294,7 +294,7 @@ static weft_result greet(weft_comm *comm)
     WEFT__TRY(weft__progress_post(comm->network->progress, &flush, WEFT__POSTER_WAITS, &number));
     WEFT__TRY(weft__progress_await(comm->network->progress, number, deadline_ns));
     const weft_result result = weft__progress_error(comm->network->progress);
-    /* Of a peer that died the communicator has been told before, and by whoever knows most. */
+    /* The communicator has been told before that a peer died, and by whoever knows most. */
     return result == WEFT_ERROR_RANK_FAILED && weft__status_check(&comm->status) != WEFT_OK
                ? weft__status_check(&comm->status)
                : result;

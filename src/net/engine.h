@@ -18,7 +18,8 @@ enum weft__net_kind {
     WEFT__NET_GOODBYE = 5,
     WEFT__NET_GET = 6,       /* `add` bytes of a place */
     WEFT__NET_FETCH_ADD = 7, /* to a word */
-    /* Of the one or the other with this number: bytes, and where they begin in the whole, or the value. */
+    /* Answers the get or the fetch-add with this number: bytes, and where they begin in the whole,
+     * or the value. */
     WEFT__NET_ANSWER = 8
 };
 
@@ -26,7 +27,8 @@ enum weft__net_kind {
 
 /* In front of every message, in the byte order of the ranks. */
 struct weft__net_header {
-    /* Of the job. An engine whose peers have proved that they know it vouches for them, and does not send it. */
+    /* The job's. An engine whose peers have proved that they know it vouches for them, and does not
+     * send it. */
     uint8_t secret[WEFT__NONCE_BYTES];
     int32_t source; /* rank */
     uint32_t kind;

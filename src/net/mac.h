@@ -13,8 +13,8 @@ struct weft__mac_part {
     size_t num_bytes;
 };
 
-/* Of the parts one behind the other: each but the last must have a fixed length, so that one text
- * is one message. */
+/* Authenticates the parts one behind the other: each but the last must have a fixed length, so that
+ * one text is one message. */
 void weft__mac(const void *key, size_t key_bytes, const struct weft__mac_part *parts,
                size_t num_parts, uint8_t mac[WEFT__MAC_BYTES]);
 /* In a time that does not tell where they differ. */

@@ -225,7 +225,7 @@ const char *weft__net_gpu_obstacle(const struct weft__net *net)
     return NULL;
 }
 
-/* Of names that "; " separates. */
+/* Whether a list, separated by "; ", has the name. */
 static int is_listed(const char *list, const char *name)
 {
     const size_t length = strlen(name);

@@ -188,7 +188,7 @@ weft_result weft__net_reg(struct weft__net *net, uint32_t region, void *memory, 
  * part of the same region. */
 weft_result weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
                                size_t num_bytes);
-/* Of regions and steps. */
+/* What peers must know of a region or a step. */
 struct weft__net_region_card {
     uint64_t num_bytes;
     uint32_t access; /* enum weft__net_access */
@@ -238,7 +238,7 @@ int32_t weft__net_failed_peer(const struct weft__net *net);
 void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Of puts and signals that were sent; from any thread. */
+/* What the puts and signals that were sent add up to; from any thread. */
 struct weft__net_counts {
     uint64_t num_bytes; /* headers included */
     uint64_t num_header_bytes;
@@ -256,7 +256,7 @@ const char *weft__net_gpu_obstacle(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 
-/* Of what close may take, from now on. */
+/* Changes how long close may take, from now on. */
 void weft__net_set_close_ms(struct weft__net *net, uint32_t close_ms);
 /* Waits up to close_ms until the peers that live have taken what was sent to them, then takes
  * leave. */

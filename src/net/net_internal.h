@@ -160,7 +160,7 @@ int weft__net_take_answer(struct weft__net *net, int32_t rank,
 void weft__net_drop_fetches(struct weft__net_peer *peer);
 
 /* region.c */
-/* Of this rank's; 0: there is no such region. */
+/* How large this rank's region is; 0: there is no such region. */
 uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
 int weft__net_is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
 /* The same, and the net can load from there and store to it. */
@@ -172,7 +172,7 @@ unsigned char *weft__net_address_of(const struct weft__net *net, uint64_t place)
  * *num_bytes, from there on, gets no more than are in the same step, or before the next one. */
 uint64_t weft__net_step_of(const struct weft__net *net, uint64_t place, uint64_t *num_bytes);
 enum weft__net_access weft__net_access_of(const struct weft__net *net, uint32_t region);
-/* Of places that are accessible, for a peer, which has failed if the result is not WEFT_OK. */
+/* Both change an accessible place for a peer, which has failed if the result is not WEFT_OK. */
 weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place, const void *bytes,
                             uint64_t num_bytes);
 weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t word,

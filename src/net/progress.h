@@ -24,7 +24,7 @@ struct weft__progress_options {
      * looks again after 50 us at most. NULL: none. */
     struct weft__work_queue *device_queue;
     uint32_t num_device_slots;
-    /* Of a communicator, or NULL: a peer that it knows to be dead has failed here too. */
+    /* The communicator's, or NULL: a peer that it knows to be dead has failed here too. */
     const struct weft__status *status;
     /* Rung when num_completed of the queue has grown; NULL: nobody sleeps there. */
     struct weft__doorbell *bell;
@@ -72,7 +72,7 @@ weft_result weft__progress_error(struct weft__progress *progress);
 struct weft__work_queue *weft__progress_queue(struct weft__progress *progress);
 /* And signals, that were started; several can share a message. */
 uint64_t weft__progress_num_puts(const struct weft__progress *progress);
-/* Of the thread's loop; grows slowly while nothing happens. */
+/* How often the thread's loop has run; grows slowly while nothing happens. */
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress);
 
 #endif

@@ -8,7 +8,7 @@
 #include "net/line.h"
 #include "net/progress.h"
 
-/* Of a peer's failure, to on_failure. */
+/* Whether on_failure has been told that the peer has failed. */
 enum weft__peer_news { WEFT__NOT_TOLD, WEFT__TOLD };
 
 enum weft__progress_thread {

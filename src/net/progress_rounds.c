@@ -100,7 +100,7 @@ static int take_work(struct weft__progress *progress, struct weft__line *line)
 static void note_loss(struct weft__progress *progress, const struct weft__under_way *request)
 {
     char message[WEFT__NET_REASON_BYTES];
-    /* Of all peers one that has failed is to blame, if it is a failure. */
+    /* A request to all peers that fails is blamed on a peer that has failed. */
     const int32_t peer =
         request->rank != WEFT__NET_ALL_PEERS ? request->rank : weft__net_failed_peer(progress->net);
     if (peer >= 0)

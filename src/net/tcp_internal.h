@@ -10,8 +10,8 @@
 
 enum {
     WEFT__TCP_MAX_QUEUED = 1024, /* operations of a peer; more wait in the net */
-    /* Of one read, but for the payload that lands: a message of one row comes in one call, and of a
-     * long one little is copied. */
+    /* One read takes so much beside the payload that lands: a message of one row comes in one call,
+     * and little of a long one is copied. */
     WEFT__TCP_BUFFER_BYTES = 16 * 1024,
     WEFT__TCP_MAX_MORE_GUESTS = 64, /* beside one for each rank */
     WEFT__TCP_GUEST_MS = 5000       /* in which a stranger must prove who it is */

@@ -42,7 +42,7 @@ static struct weft__block *block_of(const weft_comm *comm, int32_t window, int32
     return &comm->windows->blocks[(size_t)window * (size_t)comm->num_ranks + (size_t)rank];
 }
 
-/* Of another rank, if it is mapped here. */
+/* Unmaps a block of another rank, if it is mapped here. */
 static void close_block(weft_comm *comm, struct weft__block *block)
 {
     if (block->base != NULL)

@@ -24,7 +24,7 @@ WEFT_FN int32_t find_sources(struct weft_warp *warp, const struct weft_combine_a
     return weft_find_targets(warp, &args->routing, token, WEFT_ROUTES_ASCENDING, NULL);
 }
 
-/* Of the sources that have been found. */
+/* Sums the rows of the sources that have been found. */
 WEFT_FN void sum_rows(const struct weft_operation *op, int32_t token, int32_t num_routes,
                       const struct row_sum *sum, struct weft_span span)
 {

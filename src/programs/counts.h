@@ -15,7 +15,7 @@ WEFT_FN int32_t *weft_counts_of(const struct weft_notify_args *args, uint64_t se
            buffer * (uint64_t)args->counts_stride;
 }
 
-/* Of one of the numbers that the first so many sources have for this rank. */
+/* Adds up one column of what the first num_sources sources have for this rank. */
 WEFT_FN int32_t weft_counts_sum(const struct weft_notify_args *args, uint64_t sequence,
                                 int32_t num_sources, int32_t column)
 {

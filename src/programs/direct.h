@@ -17,7 +17,8 @@
 #include "programs/share.h"
 #include "programs/window.h"
 
-/* Of all rows of an operation, so that their numbers, and as many more as there are warps, fit 31 bits. */
+/* An operation has no more chunks, so that their numbers, and as many more as there are warps,
+ * fit 31 bits. */
 enum { WEFT_DIRECT_MAX_CHUNKS = 1 << 30 };
 
 struct weft_direct {
@@ -55,7 +56,7 @@ WEFT_FN void weft_direct_check(struct weft_warp *warp, const struct weft_packets
     }
 }
 
-/* Of the headers of all warps. */
+/* The worst status that any warp has found in a header. */
 WEFT_FN enum weft_status weft_direct_worst(struct weft_warp *warp,
                                            const struct weft_packets *packets)
 {

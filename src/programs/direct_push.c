@@ -45,7 +45,7 @@ WEFT_FN void push_unit(struct weft_warp *warp, const struct weft_direct_push_arg
         push_span(warp, args, first_rank, to_all ? num_ranks : 1, span);
 }
 
-/* Of this rank's call, for `rank`: what goes there; or what must come from there. */
+/* Tells `rank` about this rank's call: what goes there; or says what must come from there. */
 WEFT_FN struct weft_call_header header_for(const struct weft_direct_push_args *args, int32_t rank,
                                            const struct weft_span *rows)
 {

@@ -79,7 +79,7 @@ WEFT_FN int32_t weft_member(const struct weft_exchange *exchange, int32_t idx)
     return exchange->members == NULL ? idx : exchange->members[idx];
 }
 
-/* Of the i-th member after the own rank. */
+/* The index of the i-th member after this rank. */
 WEFT_FN int32_t weft_member_idx_after(const struct weft_exchange *exchange, int32_t i)
 {
     const int32_t idx = exchange->member_idx + i;
@@ -321,7 +321,7 @@ WEFT_FN int32_t weft_operation_capacity(const struct weft_operation *op, int32_t
     return (int32_t)weft_operation_word(op, rank, WEFT_WORD_OF(struct weft_message, capacity));
 }
 
-/* Of the launch of `rank`. */
+/* How many blocks the launch of `rank` has. */
 WEFT_FN int32_t weft_operation_num_blocks(const struct weft_operation *op, int32_t rank)
 {
     if (weft_exchange_keeps(op->exchange))

@@ -52,7 +52,7 @@ WEFT_FN uint64_t weft_told_offset(int32_t num_nodes, uint64_t told_bytes,
     return weft_wire_round_up(WEFT_NUM_HALVES * nodes * sizeof(uint64_t)) + buffer * told_bytes;
 }
 
-/* Of all. */
+/* The bytes of the whole area. */
 WEFT_FN uint64_t weft_told_area_bytes(int32_t num_nodes, uint64_t told_bytes)
 {
     return weft_told_offset(num_nodes, told_bytes, WEFT_TOLD_OUT, 1, num_nodes);

@@ -124,7 +124,7 @@ WEFT_FN int32_t weft_rows_per_chunk(const struct weft_rings *rings, uint64_t wir
     return (int32_t)((rings->slot_bytes - WEFT_CHUNK_HEADER_BYTES) / wire_row_bytes);
 }
 
-/* Of the chunks of num_rows rows every num_channels-th goes through the channel. */
+/* Every num_channels-th of the chunks of num_rows rows goes through the channel. */
 WEFT_FN int32_t weft_num_chunks(const struct weft_rings *rings, int32_t num_rows,
                                 int32_t rows_per_chunk, int32_t channel)
 {

@@ -104,7 +104,7 @@ WEFT_FN const struct weft_route *weft_token_routes(const struct weft_routing *ro
     return routing->routes + (int64_t)token * routing->max_routes;
 }
 
-/* Of a list of at most max_routes, to ranks or to nodes. */
+/* The length of a list of at most max_routes, to ranks or to nodes. */
 WEFT_FN int32_t weft_count_routes(const struct weft_route *routes, int32_t max_routes)
 {
     int32_t num_routes = 0;

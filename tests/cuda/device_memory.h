@@ -30,7 +30,7 @@ int device_memory_is_shareable(enum device_memory_kind kind);
 int device_memory_alloc(struct ranks_context *context, enum device_memory_kind kind,
                         struct device_memory *memory);
 int device_memory_free(struct ranks_context *context, const struct device_memory *memory);
-/* Of the device. */
+/* How many bytes of the device are free. */
 int device_memory_count_free(struct ranks_context *context, size_t *free_bytes);
 
 #endif

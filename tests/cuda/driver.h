@@ -58,7 +58,7 @@ struct driver {
 #undef DRIVER_MEMBER
 };
 
-/* Of this process, after driver_use_device. */
+/* This process's, after driver_use_device. */
 extern struct driver driver;
 
 /* For main: ranks are on GPUs, or the test ends as skipped with the reason. */

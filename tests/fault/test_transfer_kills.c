@@ -17,6 +17,7 @@ enum {
     MAX_ROW_BYTES = 100000,
     NUM_ROWS = 6, /* to each rank of the other node in a round */
     FEW_KILLS = 9,
+    KILLS_PER_REPORT = 50,
     TIMEOUT_MS = 8000,
     MARGIN_S = 4 /* for a machine that is busy */
 };
@@ -175,11 +176,14 @@ TEST(survivors_are_told)
                             .seed = rng_next(&rng)};
         const struct ranks_options options =
             victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
-        if (ranks_run_with(&options, survive) == 0)
-            continue;
-        num_failed++;
-        fprintf(stderr, "kill %ld, %s, of rank %d: survivors failed\n", kill,
-                plan.moment == IN_TRANSFER ? "in transfer" : "in start-up", plan.victim);
+        if (ranks_run_with(&options, survive) != 0) {
+            num_failed++;
+            fprintf(stderr, "kill %ld, %s, of rank %d: survivors failed\n", kill,
+                    plan.moment == IN_TRANSFER ? "in transfer" : "in start-up", plan.victim);
+        }
+        if ((kill + 1) % KILLS_PER_REPORT == 0 || kill + 1 == num_kills)
+            fprintf(stderr, "%ld of %ld kills, after %ld of them survivors failed\n", kill + 1,
+                    num_kills, num_failed);
     }
     if (num_failed > 0)
         fail_msg("after %ld of %ld kills survivors failed", num_failed, num_kills);

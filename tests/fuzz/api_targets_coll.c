@@ -189,7 +189,7 @@ static const struct fuzz_mutation unregister_mutations[] = {
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
-/* Of streams that are not under capture nothing is recorded. */
+/* Nothing is recorded on streams that are not under capture. */
 static void fill_capture(struct fuzz_arguments *a, struct rng *rng)
 {
     (void)rng;

@@ -10,7 +10,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* Of addresses; pages that nobody has touched cost nothing. */
+/* So many addresses; pages that nobody has touched cost nothing. */
 static const size_t copied_bytes = (size_t)8 << 30, common_bytes = (size_t)1 << 30;
 
 /* Blocks lie one behind the other, each with its header before it. Room is given back from the end, and

@@ -62,7 +62,8 @@ static int await_end(struct place *place)
     return status;
 }
 
-/* Of the test's process alone: its children inherit this. All workers end at once, and each must end well. */
+/* The test's process alone does it: its children inherit this. All workers end at once, and each
+ * must end well. */
 static void close_all(void)
 {
     int num_failed = 0;

@@ -18,7 +18,7 @@ struct victim {
     double strike_time_s;
     _Atomic int32_t num_done; /* survivors that have left */
     weft_unique_id fresh_id;  /* of the survivors' next communicator */
-    /* Of a strike later on, in the victim's process. */
+    /* A strike that comes later, in the victim's process. */
     int signal;
     uint64_t seed;
     pthread_t thread;

@@ -80,7 +80,7 @@ struct coll_rows {
     uint64_t total; /* elements, with the gaps between rows */
 };
 
-/* Of what `rank` gives and gets. Only all_to_all_v has gaps; a rank that is not root gives no row. */
+/* The rows that `rank` gives and gets. Only all_to_all_v has gaps; who is not root gives none. */
 struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank);
 struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank);
 

@@ -6,7 +6,7 @@
 #include "harness/memory.h"
 #include "workload/rng.h"
 
-/* Of calls that are under way at once. */
+/* The most that is under way at once. */
 enum { MAX_CALLS = 48, MAX_BYTES = 4 << 20 };
 
 struct coll_trial coll_trial_of(const struct coll_case *spec, uint64_t setup)

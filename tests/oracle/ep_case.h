@@ -62,7 +62,7 @@ struct ep_case {
     enum ep_placement placement;
     enum ep_grid grid;
     int32_t num_blocks, num_warps; /* 0: the library's choice */
-    /* Of the rings, over several nodes; 0: the library's choice. */
+    /* The rings between nodes; 0: the library's choice. */
     int32_t num_channels, num_staging_slots;
     uint64_t staging_slot_bytes;
     enum ep_oracle_wire wire; /* of combine */

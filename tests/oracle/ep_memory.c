@@ -14,7 +14,7 @@ struct world_inputs {
     struct world_inputs *next;
 };
 
-/* Of a rank, and shared by the copies of its struct ep_rank. */
+/* A rank has one, which the copies of its struct ep_rank share. */
 struct ep_memory {
     /* On a GPU, allocating and freeing may wait for all kernels, also for those of a rank of the same
      * process, which wait for this one: so the tests do neither between operations. */

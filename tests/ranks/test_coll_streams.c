@@ -24,7 +24,7 @@ static struct coll_setup setup_of(int seat)
     return coll_setup_of(seat % 2 == 0 ? 0 : COLL_NUM_SETUPS - 1, NUM_RANKS);
 }
 
-/* Of every operation; most small, some larger than what the buffers of most setups hold. */
+/* Every operation has its turn; most are small, some larger than most setups' buffers. */
 static struct coll_case case_of(int seat, int round)
 {
     const struct coll_setup setup = setup_of(seat);

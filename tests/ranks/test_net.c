@@ -51,7 +51,7 @@ static int see_networks(struct ranks_context *context, const char *engine, const
     return 0;
 }
 
-/* Of one host: it listens on loopback alone. */
+/* All ranks are on one host: it listens on loopback alone. */
 static int see_tcp(struct ranks_context *context)
 {
     return see_networks(context, "tcp", "tcp/lo");

@@ -22,7 +22,7 @@ struct access_area {
     uint64_t num_tickets, ticket;
     access_letter drafts[ACCESS_MAX_RANKS], letters[ACCESS_MAX_RANKS], posters[ACCESS_MAX_RANKS];
     access_letter own_poster, fetched, note_draft, note;
-    /* Of the calls on streams. */
+    /* What the calls on streams use. */
     uint64_t num_called, called_ticket;
     access_letter call_draft, called, call_fetched;
 };

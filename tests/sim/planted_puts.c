@@ -103,7 +103,7 @@ WEFT_FN enum weft_status send_row(struct weft_warp *warp, const struct put_args 
     return WEFT_STATUS_OK;
 }
 
-/* Of all that has been sent: nothing is under way any more. */
+/* Waits for all that has been sent: nothing is under way any more. */
 WEFT_FN enum weft_status await_credits(struct weft_warp *warp, const struct put_args *args)
 {
     const int32_t num_rows = (args->launch + 1) * PUT_ROWS;

@@ -99,7 +99,7 @@ static inline void pair_special_values(struct mixed_rows *rows, struct weft_mixe
     expect_mixed_sum(rows);
 }
 
-/* Of the rows only one is left. */
+/* Leaves only one of the rows. */
 static inline void keep_one_row(struct mixed_rows *rows, int32_t kept)
 {
     for (int32_t i = 0; i < rows->num_srcs; i++) {

@@ -135,8 +135,8 @@ static int register_devices(struct net_party *party)
 
 static const uint32_t all_regions = (1 << NET_NUM_REGIONS) - 1;
 
-/* Of some step of some region that grows; the same on all ranks. Steps differ in length, and the rest of the region is
- * in none. */
+/* Registers some step of some region that grows; the same on all ranks. Steps differ in length, and
+ * the rest of the region is in none. */
 static weft_result register_step(struct net_party *party, uint32_t region, uint32_t step,
                                  uint32_t number)
 {

@@ -21,7 +21,7 @@ static inline uint64_t load_bits(weft_dtype dtype, const void *row, int64_t i)
     return bits;
 }
 
-/* Of the sources that are not NULL, in order. */
+/* Reduces the sources that are not NULL, in order. */
 static inline void reduce_reference(struct weft_reduction reduction, const void *const *srcs,
                                     int32_t num_srcs, int64_t num_elements, void *expected)
 {

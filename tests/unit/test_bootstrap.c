@@ -113,7 +113,7 @@ TEST_AS(numbers_are_checked, cmocka_unit_test_setup(numbers_are_checked, clear_e
     }
 }
 
-/* Of settings that are words every one is allowed, and no other. */
+/* Each word that a setting names is allowed, and no other. */
 TEST_AS(words_are_checked, cmocka_unit_test_setup(words_are_checked, clear_environment))
 {
     int num_with_words = 0;

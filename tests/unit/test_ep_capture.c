@@ -109,7 +109,7 @@ static int close_layer(struct layer *layer)
 
 /* ---------------------------------------------------------------- what it should give */
 
-/* Of a token: the experts, one on each rank, that it chooses in a routing. */
+/* The experts, one on each rank, that a token chooses in a routing. */
 static int32_t choice(int routing, int32_t source, int32_t token, int32_t k)
 {
     return (source + token * (routing + 1) + k * (routing + token) + routing) % NUM_RANKS;

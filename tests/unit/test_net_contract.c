@@ -305,7 +305,7 @@ static enum net_verdict start_one(struct net_party *party)
     return NET_IDLE;
 }
 
-/* Of a request that is done: uses the source's memory again, or looks what was flushed. */
+/* When a request is done: uses the source's memory again, or looks what was flushed. */
 static enum net_verdict end_one(struct net_party *party, int32_t to, int index)
 {
     struct traffic *traffic = party->own;

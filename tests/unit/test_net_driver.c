@@ -144,7 +144,7 @@ static void run(struct plan plan)
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, run_rank, &plan), 0);
 }
 
-/* Of which this process may use all, or two of three ranks are bound elsewhere. */
+/* This process may use all cores, or two of three ranks are bound elsewhere. */
 TEST(ranks_that_are_bound_elsewhere_share_no_cores)
 {
     enum { NUM_IDENTITIES = 3 };

@@ -377,7 +377,7 @@ static void who_waits_sleeps(struct job *job)
     CHECK(weft__progress_num_rounds(job->ranks[0].progress) - before < MANY_ROUNDS);
 }
 
-/* Of the heap of rank 1, as all_that_is_posted_arrives left it, and of a word. */
+/* Fetches the heap of rank 1, as all_that_is_posted_arrives left it, and a word. */
 static void what_is_fetched_comes(struct job *job)
 {
     uint64_t number, value;

@@ -97,7 +97,7 @@ TEST(bad_lines)
                    "blocks is \"1025\", allowed are 0..1024");
     assert_refused("cuda 4 all_reduce 1K oneshot 0 33", "warps is \"33\", allowed are 0..32");
     assert_refused("cuda 4 all_reduce 1K oneshot 0 +1", "warps is \"+1\"");
-    /* Of another communicator, too. */
+    /* A row of another communicator is refused, too. */
     assert_refused("cpu 2 all_reduce 1K oneshot x 0", "blocks is \"x\"");
 }
 

@@ -9,7 +9,7 @@
 
 enum { NUM_RANKS = 3, LATE_ONE = 2, BYTES = 4096, LATE_US = 100000 };
 
-/* Of the process, which has all ranks. */
+/* The process has all ranks. */
 static _Atomic int32_t num_closed;
 
 /* The machine of a rank that takes its time. */

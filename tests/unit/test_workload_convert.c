@@ -89,7 +89,7 @@ TEST(fp16_conversion_follows_its_definition)
     check_round_special(&fp16);
 }
 
-/* Of FP8 by its definition; the one behind the largest, 480, would be where NaN is. */
+/* FP8 by its definition; the value behind the largest, 480, would be where NaN is. */
 static double fp8_magnitude(int bits)
 {
     const int exponent = bits >> 3, mantissa = bits & 7;

@@ -85,7 +85,7 @@ static void copy_to_host(void)
 
 static void launch(enum program program, void *args)
 {
-    /* Of bulk copies and waits, for which the rest is, the programs have none. */
+    /* The rest is for bulk copies and waits, which these programs do not have. */
     struct weft__cuda_launch params = {.copy_slot_bytes = 0};
     void *arguments[] = {&params, args};
     const CUlaunchConfig config = {.gridDimX = 1,
@@ -98,7 +98,7 @@ static void launch(enum program program, void *args)
     CHECK_CALL(weft__cu.launch_kernel_ex(&config, gpu.functions[program], arguments, NULL));
 }
 
-/* Of `rows`, whose sum is then on the host. */
+/* Sums `rows`; the sum is then on the host. */
 static void sum_on_gpu(void)
 {
     struct weft_row_sums_args args = {.dst = on_gpu(rows.dst),
@@ -152,7 +152,7 @@ static void *reduced_on_gpu(const void *byte)
     return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
 }
 
-/* Of `reduced`, whose results are then on the host. */
+/* Reduces `reduced`; the results are then on the host. */
 static void run_on_gpu(enum program program, struct weft_reduction reduction, int64_t num_elements)
 {
     struct weft_row_reduction_args args = {.num_dsts = reduced.num_dsts,

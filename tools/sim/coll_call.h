@@ -61,7 +61,7 @@ struct coll_call coll_disagreeing(const struct shape *shape, const struct coll_c
 
 /* The one drawn, or AUTO if that cannot do it. */
 weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call *call);
-/* Of those that are left. */
+/* The root is one of the ranks that are left. */
 int32_t coll_root(const struct shape *shape, const struct coll_call *call);
 /* As drawn, within what the ranks must have in common. */
 struct coll_places coll_places(const struct shape *shape, const struct coll_call *call,

@@ -6,7 +6,7 @@
 #include "coll/coll.h"
 #include "shape.h"
 
-/* Of a round's calls: call i sends from array i + 1 and receives in array i, so into what the call before
+/* Call i of a round sends from array i + 1 and receives in array i, so into what the call before
  * has sent from; in place it has one of its own. */
 enum { PARTY_NUM_COLL_ARRAYS = 2 * SHAPE_MAX_CALLS + 1 };
 
@@ -81,7 +81,7 @@ void party_close(struct party *party);
 /* Local array i of collectives, which other ranks then access. */
 weft_result party_register(struct party *party, int32_t i);
 
-/* Of all streams. */
+/* Waits for all streams. */
 weft_result party_synchronize(const struct party *party);
 
 /* All rounds of shape->op; wrong results go to party_complain. */

@@ -4,7 +4,7 @@
 #include "workload/rng.h"
 
 enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
-/* Of jobs of several nodes. */
+/* Only jobs of several nodes have these. */
 enum {
     LARGE_ONE_IN = 1024,
     MAX_TOKENS_OF_LARGE = 2,

@@ -42,7 +42,7 @@ static weft_result run_size(const struct coll_run *run, uint64_t bytes, uint64_t
     return result;
 }
 
-/* Of the largest size: what cannot be done at all shows before anything is reported. */
+/* Tries the largest size: what cannot be done at all shows before anything is reported. */
 static weft_result try_largest(const struct coll_run *run)
 {
     uint64_t bytes = run->options->sizes.min, largest = bytes;

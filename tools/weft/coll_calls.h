@@ -16,7 +16,7 @@ struct coll_calls {
     weft_graph *graph; /* NULL: there is none */
 };
 
-/* Of those given as options, COLL_GRAPH_CALLS or 1. */
+/* COLL_GRAPH_CALLS with a graph, else 1. */
 int32_t coll_calls_per_launch(const struct coll_options *options);
 
 /* Records the graph, if options say so; they are ready to be enqueued then. Whether or not it succeeds,

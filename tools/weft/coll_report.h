@@ -11,7 +11,7 @@ struct coll_outcome {
     struct coll_tally tally;
 };
 
-/* Of one size. */
+/* What is reported about one size. */
 struct coll_line {
     const struct coll_options *options;
     weft_machine machine;

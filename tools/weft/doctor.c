@@ -70,8 +70,8 @@ static int print_machines(const struct doctor *doctor, const weft_machine_info *
     return doctor_print_choice(doctor->format, used, why);
 }
 
-/* Of a communicator of this job, or NULL: of one to come. Returns a status: an engine that does not exist is the user's
- * mistake. */
+/* The network of a communicator of this job, or with NULL of one to come. Returns a status: an
+ * engine that does not exist is the user's mistake. */
 static int print_network(const struct doctor *doctor, const weft_comm *comm)
 {
     weft_net_info info = WEFT_INIT(weft_net_info);

@@ -6,7 +6,7 @@
 #include "ep_layer.h"
 #include "workload/figures.h"
 
-/* Of operations that move rows, per rank, the maximum over ranks. */
+/* What an operation that moves rows moves per rank, the maximum over ranks. */
 struct ep_traffic {
     uint64_t bytes_logical; /* rows that arrive at the rank (go back, in combine), own included */
     uint64_t bytes_remote;  /* without the rank's own */

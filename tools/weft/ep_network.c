@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one rank. */
+/* What one rank has sent. */
 struct sent {
     uint64_t bytes[EP_NUM_OPS];
     int64_t num_relayed_tokens;
@@ -44,7 +44,7 @@ static weft_result count(struct ep_layer *layer, struct sent *sent)
     return result;
 }
 
-/* Of each token that a rank relays in dispatch, it relays a sum in combine. */
+/* A rank relays a sum in combine for each token that it relays in dispatch. */
 static int64_t rows_of(enum ep_op op, const struct ep_options *options, int64_t num_relayed_tokens)
 {
     switch (op) {

@@ -56,7 +56,7 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
 /* And once the machine is known. */
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 
-/* Of the sums on the network, as in the reports. */
+/* What the sums on the network are made of, as the reports name it. */
 const char *ep_wire_name(const struct ep_options *options);
 
 #endif

@@ -75,7 +75,7 @@ int ep_verify_layout(struct ep_verifier *verifier)
     return is_ready ? 0 : -1;
 }
 
-/* Of the rows of this rank: per source rank, and per local expert. */
+/* Counts this rank's rows per source rank, and per local expert. */
 static void count_recv_tokens(const struct ep_verifier *verifier, int32_t *per_rank,
                               int32_t *per_expert)
 {

@@ -83,7 +83,7 @@ static const struct argp argp = {
     .doc = documentation,
 };
 
-/* Of a command by its own --help; argv[0] is "help". */
+/* Shows a command's help by its own --help; argv[0] is "help". */
 static int help(int argc, char **argv, const char **own_name)
 {
     static char option[] = "--help", weft[] = "weft";

@@ -9,7 +9,7 @@
 
 #include "command.h"
 
-/* Of this program, with the last slash; 0, or -1. */
+/* The folder of this program, with the last slash; 0, or -1. */
 static int own_folder(char *folder, size_t folder_bytes)
 {
     const ssize_t length = readlink("/proc/self/exe", folder, folder_bytes - 1);

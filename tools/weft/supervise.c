@@ -141,7 +141,7 @@ static void reap(struct job *job)
         if (pid == 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
             info.si_pid == 0)
             continue;
-        /* Of those that have ended together, one that was killed is the cause: it comes first. */
+        /* If several have ended together, one that was killed is the cause: it comes first. */
         if (i < num_ranks && info.si_code == CLD_EXITED)
             continue;
         reap_rank(job, rank);

@@ -19,7 +19,7 @@ struct tune_point {
         us; /* of the best, in the slower of its forms, out of place and in place; infinite: none */
 };
 
-/* Of one operation, in ascending order. */
+/* One operation's points, in ascending order. */
 struct tune_curve {
     weft_collective op;
     int num_points;

@@ -19,7 +19,7 @@ enum {
     WEFT__CUDA_WARP_BYTES = (WEFT_WARP_POINTERS * 8 + WEFT_WARP_SHARED_BYTES + 127) / 128 * 128
 };
 
-/* Of waits that take long. */
+/* Where waits that take long say whom they wait for. */
 enum { WEFT__CUDA_NUM_LONG_WAITS = 16 };
 struct weft__cuda_long_wait {
     uint64_t wait;      /* the last one: weft__cuda_pack_wait */
@@ -27,7 +27,7 @@ struct weft__cuda_long_wait {
     uint32_t unused;
 };
 
-/* Of one communicator, in pinned memory of the host: waits look at it now and then. */
+/* Each communicator has one in pinned memory of the host: waits look at it now and then. */
 struct weft__cuda_board {
     /* Written by waits, each by those for every so manyth rank. */
     struct weft__cuda_long_wait long_waits[WEFT__CUDA_NUM_LONG_WAITS];

@@ -167,7 +167,7 @@ WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)
     return warp->memory->pointers;
 }
 
-/* Of blocks of one launch, hence of one GPU. */
+/* Blocks of one launch share the word, hence one GPU. */
 WEFT_FN uint32_t weft_add_acq_rel(uint32_t *word, uint32_t value)
 {
     uint32_t old;

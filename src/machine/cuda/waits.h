@@ -35,7 +35,7 @@ WEFT_FN void weft__cuda_publish_wait(const struct weft_warp *warp,
     *(volatile uint32_t *)&own->num_looks = *(volatile uint32_t *)&own->num_looks + 1;
 }
 
-/* Of a wait that polls; all zero at first. */
+/* How long a wait has polled; all zero at first. */
 struct weft__cuda_patience {
     uint32_t num_polls;
     uint64_t start_ns; /* of its first look at the board: what comes soon needs no clock */

@@ -49,7 +49,7 @@ void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t
     sim_current()->num_row_operations++;
 }
 
-/* Of a row reduction. */
+/* A row reduction. */
 struct reduction {
     const void *const *dsts;
     int32_t num_dsts;

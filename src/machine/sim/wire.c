@@ -251,7 +251,7 @@ static const char *mistake_in_word(const struct weft__ranges *heap, uint64_t wor
     return NULL;
 }
 
-/* Of bytes, or of the value that is fetched. */
+/* What is wrong with the bytes, or with the value that is fetched; NULL: nothing. */
 static const char *mistake_in_bytes(const struct weft__ranges *heap,
                                     const struct weft_access *access)
 {

@@ -10,7 +10,7 @@ struct sim_origin {
     const void *code;
 };
 
-/* Of an access that was posted. */
+/* What has become of an access that was posted. */
 struct sim_completion {
     struct sim_completion *next;
     int is_done;

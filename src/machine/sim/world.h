@@ -24,8 +24,8 @@ enum {
 
 /* ---------------------------------------------------------------- vector clocks */
 
-/* Of each fiber, the time up to which all that it did is in the past. Its memory lasts as long as the run:
- * a clock of zeroes is empty, and is not freed. */
+/* For each fiber the time up to which all that it did is in the past. Its memory lasts as long as
+ * the run: a clock of zeroes is empty, and is not freed. */
 struct sim_clock {
     uint32_t *of;
     int32_t size; /* the times of other fibers are 0 */
