@@ -358,7 +358,7 @@ TEST_ON_RANKS(index_types, RANKS_THREADS, NUM_RANKS)
 }
 
 /* A wrong call on one rank changes nothing: the right one after it works everywhere. */
-static int wrong_then_right(struct ranks_context *context)
+TEST_IN_BOTH_MODES(wrong_calls_send_nothing, NUM_RANKS)
 {
     struct ep_rank self;
     struct call call;
@@ -390,10 +390,4 @@ static int wrong_then_right(struct ranks_context *context)
         RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
     }
     return ep_rank_leave(&self) || close_rank(&self, &call);
-}
-
-TEST(wrong_calls_send_nothing)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, wrong_then_right, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, wrong_then_right, NULL), 0);
 }

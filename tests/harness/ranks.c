@@ -229,3 +229,12 @@ int ranks_run_sized(enum ranks_mode mode, int32_t num_ranks, rank_function funct
                                           .argument_bytes = argument_bytes};
     return ranks_run_with(&options, function);
 }
+
+int ranks_run_in_both_modes(int32_t num_ranks, rank_function function)
+{
+    const enum ranks_mode modes[] = {RANKS_THREADS, RANKS_PROCESSES};
+    int num_failed = 0;
+    for (int i = 0; i < 2; i++)
+        num_failed += ranks_run(modes[i], num_ranks, function, &modes[i]);
+    return num_failed;
+}

@@ -54,6 +54,9 @@ int ranks_run_sized(enum ranks_mode mode, int32_t num_ranks, rank_function funct
                     const void *argument, size_t argument_bytes);
 int ranks_run_with(const struct ranks_options *options, rank_function function);
 
+/* In threads, then in processes; context->argument is the mode. */
+int ranks_run_in_both_modes(int32_t num_ranks, rank_function function);
+
 /* The argument is NULL or points to a type that is known here, whose size is taken. */
 #define ranks_run(mode, num_ranks, function, argument)                                             \
     ranks_run_sized(mode, num_ranks, function, argument, RANKS_SIZE_OF(argument))
@@ -67,6 +70,15 @@ int ranks_run_with(const struct ranks_options *options, rank_function function);
     TEST(name)                                                                                     \
     {                                                                                              \
         assert_int_equal(ranks_run(mode, num_ranks, name##_on_rank, NULL), 0);                     \
+    }                                                                                              \
+    static int name##_on_rank(struct ranks_context *context)
+
+/* The same with ranks that are threads, then with processes; context->argument is the mode. */
+#define TEST_IN_BOTH_MODES(name, num_ranks)                                                        \
+    static int name##_on_rank(struct ranks_context *context);                                      \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        assert_int_equal(ranks_run_in_both_modes(num_ranks, name##_on_rank), 0);                   \
     }                                                                                              \
     static int name##_on_rank(struct ranks_context *context)
 

@@ -11,12 +11,6 @@
 
 enum { MAX_RANKS = 9, ALIGNMENT = 256 };
 
-static void run_in_both_modes(int32_t num_ranks, rank_function function)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, NULL), 0);
-}
-
 static int open_comm(struct ranks_context *context, uint64_t max_bytes, weft_comm **comm)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
@@ -117,11 +111,11 @@ TEST(ranks_see_each_others_memory)
     static const int32_t counts[] = {1, 2, 4, MAX_RANKS};
     const size_t step = (size_t)tests_rounds(1, 2);
     for (size_t index = 0; index < sizeof(counts) / sizeof(counts[0]); index += step)
-        run_in_both_modes(counts[index], share_memory);
+        assert_int_equal(ranks_run_in_both_modes(counts[index], share_memory), 0);
 }
 
 /* Also where they are on one host. */
-static int map_own_node(struct ranks_context *context)
+TEST_IN_BOTH_MODES(nodes_map_their_own_memory_alone, 4)
 {
     weft_comm *comm;
     void *words;
@@ -150,12 +144,7 @@ static int map_own_node(struct ranks_context *context)
     return 0;
 }
 
-TEST(nodes_map_their_own_memory_alone)
-{
-    run_in_both_modes(4, map_own_node);
-}
-
-static int alloc_and_free(struct ranks_context *context)
+TEST_IN_BOTH_MODES(what_is_freed_can_be_had_again, 3)
 {
     enum { NUM_BLOCKS = 40 };
     weft_comm *comm;
@@ -199,11 +188,6 @@ static int alloc_and_free(struct ranks_context *context)
     return 0;
 }
 
-TEST(what_is_freed_can_be_had_again)
-{
-    run_in_both_modes(3, alloc_and_free);
-}
-
 /* To the last byte. */
 static int write_bytes(struct ranks_context *context, weft_comm *comm, void *ptr, size_t num_bytes)
 {
@@ -214,7 +198,7 @@ static int write_bytes(struct ranks_context *context, weft_comm *comm, void *ptr
 }
 
 /* Each growth is a matter for all ranks, so there are few: a little more than there is doubles it. */
-static int grow_by_a_little(struct ranks_context *context)
+TEST_IN_BOTH_MODES(heaps_grow_by_doubling, 2)
 {
     weft_comm *comm;
     weft_heap_info before = WEFT_INIT(weft_heap_info), after = before;
@@ -234,12 +218,7 @@ static int grow_by_a_little(struct ranks_context *context)
     return 0;
 }
 
-TEST(heaps_grow_by_doubling)
-{
-    run_in_both_modes(2, grow_by_a_little);
-}
-
-static int grow(struct ranks_context *context)
+TEST_IN_BOTH_MODES(heaps_grow_to_their_limit, 3)
 {
     weft_comm *comm;
     void *ptr, *rest;
@@ -279,11 +258,6 @@ static int grow(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_heap_alloc(comm, 1, &rest), WEFT_ERROR_OUT_OF_MEMORY, "heap");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(heaps_grow_to_their_limit)
-{
-    run_in_both_modes(3, grow);
 }
 
 /* Each rank wants all of the host's memory, or more than a GPU has: an error, and not a process killed
@@ -346,13 +320,13 @@ static int disagree_on_the_heap(struct ranks_context *context)
 
 TEST(ranks_that_disagree_are_told_so)
 {
-    run_in_both_modes(3, disagree);
-    run_in_both_modes(3, disagree_on_the_heap);
+    assert_int_equal(ranks_run_in_both_modes(3, disagree), 0);
+    assert_int_equal(ranks_run_in_both_modes(3, disagree_on_the_heap), 0);
 }
 
 /* ---------------------------------------------------------------- arenas */
 
-static int use_an_arena(struct ranks_context *context)
+TEST_IN_BOTH_MODES(arenas_are_each_ranks_own, 4)
 {
     enum { NUM_BLOCKS = 16, ARENA_BYTES = NUM_BLOCKS * ALIGNMENT };
     weft_comm *comm;
@@ -391,11 +365,6 @@ static int use_an_arena(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_arena_destroy(arena));
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(arenas_are_each_ranks_own)
-{
-    run_in_both_modes(4, use_an_arena);
 }
 
 TEST(null_objects_are_refused)

@@ -32,7 +32,7 @@ static int check_zeroed(struct ranks_context *context, weft_comm *comm, const vo
 }
 
 /* Twice, so that the second time memory is zeroed that was in use. */
-static int allocate(struct ranks_context *context)
+TEST_IN_BOTH_MODES(memory_is_zeroed_and_aligned, 3)
 {
     weft_comm *comm;
     void *blocks[NUM_BLOCKS];
@@ -57,12 +57,6 @@ static int allocate(struct ranks_context *context)
     return 0;
 }
 
-TEST(memory_is_zeroed_and_aligned)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 3, allocate, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, allocate, NULL), 0);
-}
-
 /* From the host through two places of the machine, and back. */
 static int copy_through(struct ranks_context *context, weft_comm *comm, void *first, void *second,
                         size_t bytes)
@@ -79,7 +73,7 @@ static int copy_through(struct ranks_context *context, weft_comm *comm, void *fi
 }
 
 /* Between the host, memory of the rank, the heap, and the heap of the next rank. */
-static int copy_everywhere(struct ranks_context *context)
+TEST_IN_BOTH_MODES(copies_go_everywhere, 3)
 {
     weft_comm *comm;
     void *own, *other, *heap;
@@ -104,12 +98,6 @@ static int copy_everywhere(struct ranks_context *context)
     RANK_CHECK_OK(context, weft_heap_free(comm, heap));
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(copies_go_everywhere)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 3, copy_everywhere, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 3, copy_everywhere, NULL), 0);
 }
 
 TEST_ON_RANKS(wrong_arguments_are_refused, RANKS_THREADS, 1)

@@ -21,17 +21,6 @@ static int is_reachable(const struct ranks_context *context)
     return *mode == RANKS_THREADS && !tests_on_cuda();
 }
 
-static void run(rank_function function, enum ranks_mode mode)
-{
-    assert_int_equal(ranks_run(mode, NUM_RANKS, function, &mode), 0);
-}
-
-static void run_in_both_modes(rank_function function)
-{
-    run(function, RANKS_THREADS);
-    run(function, RANKS_PROCESSES);
-}
-
 /* ---------------------------------------------------------------- every operation */
 
 /* With the arrays registered by the ranks of a mask. */
@@ -74,7 +63,7 @@ static struct coll_case random_case(struct rng *rng, enum coll_operation operati
     return spec;
 }
 
-static int check_operations(struct ranks_context *context)
+TEST_IN_BOTH_MODES(every_operation_with_some_ranks_registered, NUM_RANKS)
 {
     const int num_rounds = tests_rounds(ep_grid_size(4, 1), 1);
     struct rng rng = {1};
@@ -90,11 +79,6 @@ static int check_operations(struct ranks_context *context)
             return 1;
     }
     return coll_rank_close(&self);
-}
-
-TEST(every_operation_with_some_ranks_registered)
-{
-    run_in_both_modes(check_operations);
 }
 
 /* ---------------------------------------------------------------- direct or staged */
@@ -199,7 +183,7 @@ static int expect_staged(const struct prober *prober, const char *send, char *re
 }
 
 /* Any part of what is registered, while it is. */
-static int use_parts(struct ranks_context *context)
+TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
 {
     struct prober prober;
     int32_t is_direct = -1;
@@ -223,12 +207,7 @@ static int use_parts(struct ranks_context *context)
     return expect_staged(&prober, send, registered) || close_prober(&prober);
 }
 
-TEST(any_part_while_it_is_registered)
-{
-    run_in_both_modes(use_parts);
-}
-
-static int use_heap(struct ranks_context *context)
+TEST_IN_BOTH_MODES(the_heap_may_be_registered_too, NUM_RANKS)
 {
     struct prober prober;
     void *block;
@@ -243,11 +222,6 @@ static int use_heap(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_heap_free(prober.comm, block));
     return close_prober(&prober);
-}
-
-TEST(the_heap_may_be_registered_too)
-{
-    run_in_both_modes(use_heap);
 }
 
 /* ---------------------------------------------------------------- life */
@@ -290,7 +264,7 @@ static int cycle_many(struct prober *prober)
     return take_stock(prober, &after) || stock_check(prober->context, before, after);
 }
 
-static int cycle(struct ranks_context *context)
+TEST_IN_BOTH_MODES(nothing_is_left_by_a_thousand_cycles, NUM_RANKS)
 {
     struct prober prober;
     int32_t is_direct = -1;
@@ -305,13 +279,8 @@ static int cycle(struct ranks_context *context)
            close_prober(&prober);
 }
 
-TEST(nothing_is_left_by_a_thousand_cycles)
-{
-    run_in_both_modes(cycle);
-}
-
 /* There is an end to how much can be registered, after which memory is staged. */
-static int register_too_much(struct ranks_context *context)
+TEST_IN_BOTH_MODES(what_is_too_much_is_staged, NUM_RANKS)
 {
     enum { FAR_TOO_MANY = 2000 };
     struct prober prober;
@@ -333,14 +302,9 @@ static int register_too_much(struct ranks_context *context)
            close_prober(&prober);
 }
 
-TEST(what_is_too_much_is_staged)
-{
-    run_in_both_modes(register_too_much);
-}
-
 /* ---------------------------------------------------------------- errors */
 
-static int give_wrong_pointers(struct ranks_context *context)
+TEST_IN_BOTH_MODES(wrong_pointers_are_named, NUM_RANKS)
 {
     struct prober prober;
     if (open_prober(&prober, context))
@@ -368,12 +332,7 @@ static int give_wrong_pointers(struct ranks_context *context)
     return close_prober(&prober);
 }
 
-TEST(wrong_pointers_are_named)
-{
-    run_in_both_modes(give_wrong_pointers);
-}
-
-static int abort_and_go_on(struct ranks_context *context)
+TEST_IN_BOTH_MODES(after_a_failure_all_can_be_destroyed, NUM_RANKS)
 {
     struct prober prober;
     if (open_prober(&prober, context))
@@ -386,11 +345,6 @@ static int abort_and_go_on(struct ranks_context *context)
     RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, prober.memory),
                      WEFT_ERROR_ABORTED, "rank 0");
     return close_prober(&prober);
-}
-
-TEST(after_a_failure_all_can_be_destroyed)
-{
-    run_in_both_modes(abort_and_go_on);
 }
 
 /* ---------------------------------------------------------------- reasons */

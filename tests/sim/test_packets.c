@@ -19,11 +19,28 @@ static void check_clean(enum packet_form form, enum packet_streams streams, uint
     }
 }
 
+/* The program of this form, in so many schedules. */
+#define CLEAN(name, ...)                                                                           \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        check_clean(__VA_ARGS__);                                                                  \
+    }
+
+CLEAN(a_right_program_is_clean, PACKETS_RIGHT, PACKETS_ONE_STREAM, NUM_SEEDS_RIGHT)
+CLEAN(rows_are_reduced_in_rank_order, PACKETS_REDUCED, PACKETS_ONE_STREAM, NUM_SEEDS)
+CLEAN(signals_tell_that_packets_were_taken, PACKETS_SIGNALLED, PACKETS_ONE_STREAM, NUM_SEEDS)
+CLEAN(launches_are_ordered_by_the_packets_between_them, PACKETS_READ_LATER, PACKETS_ONE_STREAM,
+      NUM_SEEDS)
+CLEAN(launches_of_several_streams_are_ordered_too, PACKETS_READ_LATER, PACKETS_ORDERED_STREAMS,
+      NUM_SEEDS)
+/* What a rank has learned from packets is brought by the packets of its next launch. */
+CLEAN(order_passes_on_from_launch_to_launch, PACKETS_CHAIN, PACKETS_ONE_STREAM, NUM_SEEDS)
+
 /* What is wrong is told of in as many words, in every schedule or at least in some. */
 enum frequency { IN_ALL, IN_SOME };
 
-static void check_found_on(enum packet_streams streams, enum packet_form form,
-                           enum frequency frequency, const char *told)
+static void check_found(enum packet_form form, enum packet_streams streams,
+                        enum frequency frequency, const char *told)
 {
     struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .streams = streams};
     int num_found = 0;
@@ -35,103 +52,41 @@ static void check_found_on(enum packet_streams streams, enum packet_form form,
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 
-static void check_found(enum packet_form form, enum frequency frequency, const char *told)
-{
-    check_found_on(PACKETS_ONE_STREAM, form, frequency, told);
-}
+#define FOUND(name, ...)                                                                           \
+    TEST(name##_is_found)                                                                          \
+    {                                                                                              \
+        check_found(__VA_ARGS__);                                                                  \
+    }
 
-TEST(a_right_program_is_clean)
-{
-    check_clean(PACKETS_RIGHT, PACKETS_ONE_STREAM, NUM_SEEDS_RIGHT);
-}
-
-TEST(rows_are_reduced_in_rank_order)
-{
-    check_clean(PACKETS_REDUCED, PACKETS_ONE_STREAM, NUM_SEEDS);
-}
-
-TEST(signals_tell_that_packets_were_taken)
-{
-    check_clean(PACKETS_SIGNALLED, PACKETS_ONE_STREAM, NUM_SEEDS);
-}
-
-TEST(launches_are_ordered_by_the_packets_between_them)
-{
-    check_clean(PACKETS_READ_LATER, PACKETS_ONE_STREAM, NUM_SEEDS);
-}
-
-TEST(launches_of_several_streams_are_ordered_too)
-{
-    check_clean(PACKETS_READ_LATER, PACKETS_ORDERED_STREAMS, NUM_SEEDS);
-}
-
-TEST(launches_of_unordered_streams_are_not)
-{
-    check_found_on(PACKETS_UNORDERED_STREAMS, PACKETS_RIGHT, IN_ALL, "packet sent to a slot that");
-    check_found_on(PACKETS_UNORDERED_STREAMS, PACKETS_CHAIN, IN_ALL,
-                   "the read is not ordered after the write");
-}
-
-/* What a rank has learned from packets is brought by the packets of its next launch. */
-TEST(order_passes_on_from_launch_to_launch)
-{
-    check_clean(PACKETS_CHAIN, PACKETS_ONE_STREAM, NUM_SEEDS);
-    check_found(PACKETS_CHAIN_EARLY, IN_ALL, "the read is not ordered after the write");
-}
-
-TEST(one_buffer_is_found)
-{
-    check_found(PACKETS_ONE_BUFFER, IN_ALL, "packet sent to a slot that");
-    check_found(PACKETS_ONE_BUFFER, IN_SOME, "the sender did not learn that it was emptied");
-}
-
-TEST(a_slot_that_stays_full_is_found)
-{
-    check_found(PACKETS_HALF_TAKEN, IN_ALL, "packet sent to a slot that is full");
-}
-
-TEST(a_slot_used_twice_in_a_launch_is_found)
-{
-    check_found(PACKETS_SENT_TWICE, IN_ALL, "packet sent to a slot that");
-}
-
-TEST(a_packet_taken_twice_is_found)
-{
-    check_found(PACKETS_TWO_TAKERS, IN_SOME, "packet taken twice");
-}
-
-TEST(slots_that_were_never_emptied_are_found)
-{
-    /* Unless all packets came before anybody looked. */
-    check_found(PACKETS_DIRTY, IN_SOME, "what is taken for a packet was not sent");
-}
-
-TEST(data_read_after_a_packet_is_found)
-{
-    check_found(PACKETS_READ_AT_ONCE, IN_ALL, "the read is not ordered after the write");
-}
-
-TEST(data_of_the_launch_before_is_found)
-{
-    check_found(PACKETS_READ_TOO_EARLY, IN_ALL, "the read is not ordered after the write");
-}
-
-TEST(two_senders_of_one_slot_are_found)
-{
-    check_found(PACKETS_ONE_ROW, IN_ALL, "packet sent to a slot that");
-    check_found(PACKETS_ONE_ROW, IN_SOME, "is awaited");
-}
-
-TEST(a_packet_of_another_rank_is_found)
-{
-    check_found(PACKETS_OTHER_SENDER, IN_ALL, "packet of rank");
-}
-
-TEST(a_packet_that_nobody_takes_is_found)
-{
-    check_found(PACKETS_UNTAKEN, IN_ALL, "packet that nobody took");
-    check_found(PACKETS_UNTAKEN_LEFT, IN_ALL, "packet that nobody took");
-}
+FOUND(a_slot_of_unordered_streams, PACKETS_RIGHT, PACKETS_UNORDERED_STREAMS, IN_ALL,
+      "packet sent to a slot that")
+FOUND(a_chain_of_unordered_streams, PACKETS_CHAIN, PACKETS_UNORDERED_STREAMS, IN_ALL,
+      "the read is not ordered after the write")
+FOUND(what_is_not_yet_passed_on, PACKETS_CHAIN_EARLY, PACKETS_ONE_STREAM, IN_ALL,
+      "the read is not ordered after the write")
+FOUND(one_buffer, PACKETS_ONE_BUFFER, PACKETS_ONE_STREAM, IN_ALL, "packet sent to a slot that")
+FOUND(one_buffer_not_known_to_be_empty, PACKETS_ONE_BUFFER, PACKETS_ONE_STREAM, IN_SOME,
+      "the sender did not learn that it was emptied")
+FOUND(a_slot_that_stays_full, PACKETS_HALF_TAKEN, PACKETS_ONE_STREAM, IN_ALL,
+      "packet sent to a slot that is full")
+FOUND(a_slot_used_twice_in_a_launch, PACKETS_SENT_TWICE, PACKETS_ONE_STREAM, IN_ALL,
+      "packet sent to a slot that")
+FOUND(a_packet_taken_twice, PACKETS_TWO_TAKERS, PACKETS_ONE_STREAM, IN_SOME, "packet taken twice")
+/* Unless all packets came before anybody looked. */
+FOUND(a_slot_that_was_never_emptied, PACKETS_DIRTY, PACKETS_ONE_STREAM, IN_SOME,
+      "what is taken for a packet was not sent")
+FOUND(data_read_after_a_packet, PACKETS_READ_AT_ONCE, PACKETS_ONE_STREAM, IN_ALL,
+      "the read is not ordered after the write")
+FOUND(data_of_the_launch_before, PACKETS_READ_TOO_EARLY, PACKETS_ONE_STREAM, IN_ALL,
+      "the read is not ordered after the write")
+FOUND(a_slot_with_two_senders, PACKETS_ONE_ROW, PACKETS_ONE_STREAM, IN_ALL,
+      "packet sent to a slot that")
+FOUND(another_packet_than_the_awaited, PACKETS_ONE_ROW, PACKETS_ONE_STREAM, IN_SOME, "is awaited")
+FOUND(a_packet_of_another_rank, PACKETS_OTHER_SENDER, PACKETS_ONE_STREAM, IN_ALL, "packet of rank")
+FOUND(a_packet_that_nobody_takes, PACKETS_UNTAKEN, PACKETS_ONE_STREAM, IN_ALL,
+      "packet that nobody took")
+FOUND(a_packet_that_is_left, PACKETS_UNTAKEN_LEFT, PACKETS_ONE_STREAM, IN_ALL,
+      "packet that nobody took")
 
 static void check_fault(enum packet_form form, enum weft__sim_fault fault)
 {

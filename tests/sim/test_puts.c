@@ -31,15 +31,16 @@ static void check_clean(enum put_form form, uint64_t num_seeds)
     }
 }
 
-TEST(a_right_program_is_clean)
-{
-    check_clean(PUTS_RIGHT, NUM_SEEDS_RIGHT);
-}
+/* The program of this form, in so many schedules. */
+#define CLEAN(name, ...)                                                                           \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        check_clean(__VA_ARGS__);                                                                  \
+    }
 
-TEST(the_number_of_all_puts_tells_of_them_all)
-{
-    check_clean(PUTS_ALL_COUNTED, NUM_SEEDS);
-}
+CLEAN(a_right_program_is_clean, PUTS_RIGHT, NUM_SEEDS_RIGHT)
+CLEAN(the_number_of_all_puts_tells_of_them_all, PUTS_ALL_COUNTED, NUM_SEEDS)
+CLEAN(the_last_credits_may_be_left, PUTS_CREDITS_LEFT, NUM_SEEDS)
 
 TEST(sixteen_nodes_of_four_ranks_are_clean)
 {
@@ -50,11 +51,6 @@ TEST(sixteen_nodes_of_four_ranks_are_clean)
         put_job_run(&job, seed, &result);
         sim_expect_sound(&result, seed);
     }
-}
-
-TEST(the_last_credits_may_be_left)
-{
-    check_clean(PUTS_CREDITS_LEFT, NUM_SEEDS);
 }
 
 /* What is wrong is told of in as many words, in every schedule or at least in some. */
@@ -72,49 +68,34 @@ static void check_found(enum put_form form, enum frequency frequency, const char
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 
-TEST(a_row_read_before_it_has_come_is_found)
-{
-    check_found(PUTS_NOT_AWAITED, IN_ALL, "by the network for the put at planted_puts.c");
-}
+#define FOUND(name, ...)                                                                           \
+    TEST(name##_is_found)                                                                          \
+    {                                                                                              \
+        check_found(__VA_ARGS__);                                                                  \
+    }
 
-TEST(a_source_written_before_it_has_been_sent_is_found)
-{
-    check_found(PUTS_SOURCE_REUSED, IN_ALL, "read by the network for the put");
-}
-
-TEST(a_slot_sent_to_while_it_is_read_is_found)
-{
-    check_found(PUTS_SLOT_REUSED, IN_SOME, ": write by the network for the put");
-    /* Puts are in no order even if the same fiber has carried both. */
-    check_found(PUTS_SLOT_REUSED, IN_ALL, "the two writes are not ordered");
-    check_found(PUTS_SLOT_REUSED, IN_ALL, "by the network for the put");
-}
-
-TEST(a_credit_given_too_early_is_found)
-{
-    check_found(PUTS_CREDIT_FIRST, IN_ALL, "by the network for the put");
-    check_found(PUTS_ROW_NOT_ENDED, IN_ALL, "by the network for the put");
-}
-
-TEST(puts_taken_to_come_in_order_are_found)
-{
-    check_found(PUTS_COUNTED, IN_SOME, "by the network for the put");
-}
-
-TEST(what_the_network_cannot_do_is_found)
-{
-    check_found(PUTS_TO_OWN_NODE, IN_ALL, "put to a rank of the own node");
-    check_found(PUTS_TO_NOBODY, IN_ALL, "put to a rank that does not exist");
-    check_found(PUTS_UNALIGNED, IN_ALL, "put whose word is not aligned to 8 bytes");
-    check_found(PUTS_FROM_OUTSIDE, IN_ALL, "put from memory that the network does not reach");
-}
-
-TEST(a_put_that_nobody_waits_for_is_found)
-{
-    check_found(PUTS_UNAWAITED, IN_SOME, "signal that no one waits for");
-    check_found(PUTS_UNAWAITED, IN_SOME, "put that was under way when its target left");
-    check_found(PUTS_UNAWAITED, IN_ALL, "");
-}
+FOUND(a_row_read_before_it_has_come, PUTS_NOT_AWAITED, IN_ALL,
+      "by the network for the put at planted_puts.c")
+FOUND(a_source_written_before_it_has_been_sent, PUTS_SOURCE_REUSED, IN_ALL,
+      "read by the network for the put")
+FOUND(a_slot_sent_to_while_it_is_read, PUTS_SLOT_REUSED, IN_SOME,
+      ": write by the network for the put")
+/* Puts are in no order even if the same fiber has carried both. */
+FOUND(a_slot_sent_to_twice, PUTS_SLOT_REUSED, IN_ALL, "the two writes are not ordered")
+FOUND(the_put_of_a_slot_sent_to_twice, PUTS_SLOT_REUSED, IN_ALL, "by the network for the put")
+FOUND(a_credit_given_too_early, PUTS_CREDIT_FIRST, IN_ALL, "by the network for the put")
+FOUND(a_credit_given_before_the_row_has_ended, PUTS_ROW_NOT_ENDED, IN_ALL,
+      "by the network for the put")
+FOUND(a_count_of_puts_taken_for_an_order, PUTS_COUNTED, IN_SOME, "by the network for the put")
+FOUND(a_put_to_the_own_node, PUTS_TO_OWN_NODE, IN_ALL, "put to a rank of the own node")
+FOUND(a_put_to_nobody, PUTS_TO_NOBODY, IN_ALL, "put to a rank that does not exist")
+FOUND(an_unaligned_word, PUTS_UNALIGNED, IN_ALL, "put whose word is not aligned to 8 bytes")
+FOUND(a_put_from_outside, PUTS_FROM_OUTSIDE, IN_ALL,
+      "put from memory that the network does not reach")
+FOUND(a_signal_that_nobody_waits_for, PUTS_UNAWAITED, IN_SOME, "signal that no one waits for")
+FOUND(a_put_that_its_target_does_not_await, PUTS_UNAWAITED, IN_SOME,
+      "put that was under way when its target left")
+FOUND(a_put_that_nobody_waits_for, PUTS_UNAWAITED, IN_ALL, "")
 
 /* If its sender, too, has freed it, it may be another's by then. */
 TEST(credits_that_come_to_freed_memory_are_found)

@@ -209,7 +209,7 @@ static weft_result find_no_block(weft_comm *comm, const void *ptr, uint64_t byte
 }
 
 /* With a capture, of memory that cannot be shared, and without one. */
-static int stage_and_run(struct ranks_context *context)
+TEST_IN_BOTH_MODES(other_memory_is_staged, NUM_RANKS)
 {
     struct recorder self;
     weft_coll_record *capture;
@@ -229,12 +229,6 @@ static int stage_and_run(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
     return close_recorder(&self);
-}
-
-TEST(other_memory_is_staged)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, stage_and_run, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, stage_and_run, NULL), 0);
 }
 
 /* ---------------------------------------------------------------- what is not */

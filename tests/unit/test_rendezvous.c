@@ -86,7 +86,7 @@ static int send_noise(struct ranks_context *context)
     return 0;
 }
 
-static int meet_among_noise(struct ranks_context *context)
+TEST_IN_BOTH_MODES(noise_does_not_keep_ranks_from_meeting, NUM_PLAYERS)
 {
     if (is_stranger(context))
         return send_noise(context);
@@ -94,12 +94,6 @@ static int meet_among_noise(struct ranks_context *context)
         if (live(context) != 0)
             return 1;
     return 0;
-}
-
-TEST(noise_does_not_keep_ranks_from_meeting)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_PLAYERS, meet_among_noise, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_PLAYERS, meet_among_noise, NULL), 0);
 }
 
 static int turn_away(struct ranks_context *context, const struct weft__hello *hello,
