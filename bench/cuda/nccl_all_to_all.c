@@ -11,7 +11,6 @@
 
 #include "nccl_exchange.h"
 #include "report.h"
-#include "slowest.h"
 #include "try.h"
 
 struct job {
@@ -95,8 +94,10 @@ static int time_operation(struct job *job, operation *run, cudaGraphExec_t exec,
         return -1;
     }
     int result = read_us(job, samples);
-    if (result == 0)
-        result = slowest_of_ranks(job->rank.comm, samples, num_iters, us);
+    if (result == 0 && slowest_of_ranks(job->rank.comm, samples, num_iters, us) != WEFT_OK) {
+        fprintf(stderr, "nccl_all_to_all: %s\n", weft_last_error());
+        result = -1;
+    }
     free(samples);
     return result;
 }

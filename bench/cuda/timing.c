@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "slowest.h"
 #include "try.h"
 
 int timing_init(struct timing *timing)
@@ -87,5 +86,6 @@ int timing_measure(struct timing *timing, const struct calls *calls, struct figu
         CUDA_TRY(cudaEventElapsedTime(&ms, event[0], event[1]));
         timing->samples[i] = ms * 1e3 / calls->num_calls;
     }
-    return slowest_of_ranks(timing->comm, timing->samples, (size_t)timing->num_iters, us);
+    WEFT_TRY(slowest_of_ranks(timing->comm, timing->samples, (size_t)timing->num_iters, us));
+    return 0;
 }

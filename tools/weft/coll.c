@@ -90,7 +90,7 @@ static weft_result run_sizes(const struct coll_job *job, weft_comm *comm, uint64
     if (tried == WEFT_ERROR_UNSUPPORTED)
         tell_unsupported(job, &run);
     else if (result != WEFT_OK)
-        coll_job_fail(job, comm, result);
+        job_report_and_abort(job->command, comm, result);
     coll_run_close(&run);
     return result;
 }

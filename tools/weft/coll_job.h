@@ -18,7 +18,4 @@ struct coll_job {
 /* argv as the command got it. Returns the exit status. */
 int coll_job_run(const struct coll_job *job, char **argv);
 
-/* Tells why a call failed, and aborts the communicator, so that no rank waits for this one. */
-void coll_job_fail(const struct coll_job *job, weft_comm *comm, weft_result result);
-
 #endif

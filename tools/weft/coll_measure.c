@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "coll_calls.h"
+#include "workload/slowest.h"
 
 /* The barrier lets all ranks start together. A graph runs twice, the first time so that the host, which needs
  * some time to launch it, is ahead of what is timed. */
@@ -45,19 +46,6 @@ static weft_result run_iterations(struct coll_calls *calls, double *samples)
     return result;
 }
 
-/* `gathered` holds [num_ranks][num_iters]. */
-static weft_result slowest_of_ranks(const struct coll_run *run, double *samples, double *gathered)
-{
-    const size_t num_iters = (size_t)run->options->num_iters;
-    const size_t num_all = num_iters * (size_t)run->options->num_ranks;
-    const weft_result result =
-        weft_host_all_gather(run->comm, samples, num_iters * sizeof *samples, gathered);
-    for (size_t k = 0; k < num_all && result == WEFT_OK; k++)
-        if (gathered[k] > samples[k % num_iters])
-            samples[k % num_iters] = gathered[k];
-    return result;
-}
-
 weft_result coll_measure(const struct coll_run *run, const struct collective *collective,
                          enum coll_place place, struct figures *us)
 {
@@ -65,18 +53,13 @@ weft_result coll_measure(const struct coll_run *run, const struct collective *co
                                .collective = collective,
                                .place = place,
                                .num_calls = coll_calls_per_launch(run->options)};
-    const int32_t num_iters = run->options->num_iters;
-    const size_t num_all = (size_t)num_iters * (size_t)run->options->num_ranks;
-    double *samples = calloc((size_t)num_iters, sizeof *samples);
-    double *gathered = calloc(num_all, sizeof *gathered);
-    weft_result result = samples && gathered ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
+    const size_t num_iters = (size_t)run->options->num_iters;
+    double *samples = calloc(num_iters, sizeof *samples);
+    weft_result result = samples ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
     if (result == WEFT_OK)
         result = run_iterations(&calls, samples);
     if (result == WEFT_OK)
-        result = slowest_of_ranks(run, samples, gathered);
-    if (result == WEFT_OK)
-        *us = figures_of(samples, (size_t)num_iters);
+        result = slowest_of_ranks(run->comm, samples, num_iters, us);
     free(samples);
-    free(gathered);
     return result;
 }

@@ -92,7 +92,7 @@ static weft_result measure(const struct doctor *doctor, weft_comm *comm, int *st
 {
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     struct link_figures *links = calloc((size_t)num_ranks * (size_t)num_ranks, sizeof *links);
-    weft_result result = links ? doctor_measure_links(comm, links) : WEFT_ERROR_OUT_OF_MEMORY;
+    weft_result result = links ? link_measure_all(comm, links) : WEFT_ERROR_OUT_OF_MEMORY;
     for (int32_t i = 0; i < num_ranks * num_ranks && result == WEFT_OK; i++)
         if (links[i].num_damaged_rows > 0)
             *status = STATUS_FAILURE;
@@ -116,21 +116,16 @@ static int print_all(const struct doctor *doctor, const weft_machine_info *used,
 static int join(const struct doctor *doctor, const weft_machine_info *used)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    weft_comm *comm = NULL;
     int status = EXIT_SUCCESS;
     config.machine = doctor->machine;
-    weft_result result = weft_comm_create_from_env(&config, &comm);
-    if (result != WEFT_OK) {
-        job_report_failure("weft doctor", NULL, result);
-        return STATUS_FAILURE;
-    }
+    weft_comm *comm = job_join("weft doctor", &config, &status);
+    if (!comm)
+        return status;
     if (doctor->scope == SCOPE_ALL && weft_comm_rank(comm) == 0)
         status = print_all(doctor, used, has_several_nodes(comm) ? comm : NULL);
-    result = measure(doctor, comm, &status);
+    const weft_result result = measure(doctor, comm, &status);
     if (result != WEFT_OK) {
-        job_report_failure("weft doctor", comm, result);
-        if (weft_comm_status(comm, NULL) == WEFT_OK)
-            weft_comm_abort(comm);
+        job_report_and_abort("weft doctor", comm, result);
         status = STATUS_FAILURE;
     }
     weft_comm_destroy(comm);

@@ -3,7 +3,7 @@
 #ifndef WEFT_TOOL_DOCTOR_REPORT_H
 #define WEFT_TOOL_DOCTOR_REPORT_H
 
-#include "doctor_links.h"
+#include "link.h"
 
 enum doctor_format { DOCTOR_FORMAT_TEXT, DOCTOR_FORMAT_JSON };
 

@@ -9,7 +9,6 @@
 #include "ep_check.h"
 #include "ep_measure.h"
 #include "ep_memory.h"
-#include "ep_network.h"
 #include "ep_options.h"
 #include "ep_report.h"
 #include "ep_routing.h"
@@ -17,19 +16,13 @@
 
 enum { DEFAULT_RANKS = 8, DEFAULT_NODES = 1 };
 
-static int report_usage(const char *command, const char *error)
-{
-    fprintf(stderr, "%s: %s\n", command, error);
-    return STATUS_USAGE;
-}
-
 static int launch_itself(struct ep_options *options, char **argv)
 {
     char error[EP_ERROR_BYTES];
     int32_t num_ranks = options->num_ranks > 0 ? options->num_ranks : DEFAULT_RANKS;
     int32_t num_nodes = options->num_nodes > 0 ? options->num_nodes : DEFAULT_NODES;
     if (ep_options_resolve(options, num_ranks, num_nodes, error) != 0)
-        return report_usage(argv[0], error);
+        return job_report_usage(argv[0], error);
     char *name = argv[0];
     weft_machine machine;
     if (job_choose_machine(name, options->machine, &machine) != 0 ||
@@ -58,11 +51,8 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
         result = ep_network_measure(&layer, &report->network);
     if (result == WEFT_OK && options->check != EP_CHECK_NONE)
         result = ep_check(&layer, report->tallies);
-    if (result != WEFT_OK) {
-        job_report_failure("weft ep", comm, result);
-        if (weft_comm_status(comm, NULL) == WEFT_OK)
-            weft_comm_abort(comm);
-    }
+    if (result != WEFT_OK)
+        job_report_and_abort("weft ep", comm, result);
     ep_layer_close(&layer);
     ep_routing_close(&routing);
     return result;
@@ -79,7 +69,7 @@ static int work(weft_comm *comm, struct ep_options *options)
         return STATUS_FAILURE;
     }
     if (ep_options_resolve(options, weft_comm_num_ranks(comm), node.num_teams, error) != 0)
-        return rank == 0 ? report_usage("weft ep", error) : STATUS_USAGE;
+        return rank == 0 ? job_report_usage("weft ep", error) : STATUS_USAGE;
     ep_options_resolve_grid(options, weft_comm_machine(comm));
     struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
     if (measure_and_check(comm, &report) != WEFT_OK)
@@ -92,16 +82,14 @@ static int work(weft_comm *comm, struct ep_options *options)
 static int join(struct ep_options *options)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    weft_comm *comm = NULL;
+    int status;
     config.timeout_ms = (uint32_t)options->timeout_ms;
     config.num_nodes = options->num_nodes > 0 ? options->num_nodes : 0;
     config.machine = options->machine;
-    weft_result result = weft_comm_create_from_env(&config, &comm);
-    if (result != WEFT_OK) {
-        job_report_failure("weft ep", NULL, result);
-        return result == WEFT_ERROR_INVALID_ARGUMENT ? STATUS_USAGE : STATUS_FAILURE;
-    }
-    int status = work(comm, options);
+    weft_comm *comm = job_join("weft ep", &config, &status);
+    if (!comm)
+        return status;
+    status = work(comm, options);
     weft_comm_destroy(comm);
     return status;
 }

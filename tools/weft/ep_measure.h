@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Times of the operations: the maximum over ranks in each iteration, then over iterations. */
+/* Times of the operations: the maximum over ranks in each iteration, then over iterations. And what
+ * they move and send. */
 #ifndef WEFT_TOOL_EP_MEASURE_H
 #define WEFT_TOOL_EP_MEASURE_H
 
@@ -17,5 +18,16 @@ weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS
 
 /* Collective; after ep_measure. */
 weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
+
+/* What the operations send between nodes. */
+struct ep_network {
+    char engine[16];              /* "" on one node, where the rest is 0 */
+    uint64_t bytes[EP_NUM_OPS];   /* that all ranks together put to other nodes */
+    uint64_t of_rank[EP_NUM_OPS]; /* that the rank put which put most */
+    int64_t num_rows[EP_NUM_OPS]; /* that ranks passed on for ranks of other nodes */
+};
+
+/* Collective; after ep_measure. Runs each operation once more. */
+weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *network);
 
 #endif

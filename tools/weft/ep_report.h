@@ -5,7 +5,6 @@
 
 #include "ep_check.h"
 #include "ep_measure.h"
-#include "ep_network.h"
 
 struct ep_report {
     const struct ep_options *options;

@@ -16,11 +16,6 @@ struct ep_verifier {
     float *x, *y, *partial, *sum; /* one row each, in fp32 */
 };
 
-/* Whatever the result, ep_verifier_close is called. */
-weft_result ep_verifier_open(struct ep_verifier *verifier, const struct ep_layer *layer,
-                             struct ep_tally tallies[EP_NUM_OPS]);
-void ep_verifier_close(struct ep_verifier *verifier);
-
 /* Counts one compared row (or count); tells the first difference of the operation. */
 void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));

@@ -65,6 +65,23 @@ int job_choose_machine(const char *name, weft_machine wanted, weft_machine *mach
     return -1;
 }
 
+weft_comm *job_join(const char *name, const weft_comm_config *config, int *status)
+{
+    weft_comm *comm = NULL;
+    const weft_result result = weft_comm_create_from_env(config, &comm);
+    if (result == WEFT_OK)
+        return comm;
+    job_report_failure(name, NULL, result);
+    *status = result == WEFT_ERROR_INVALID_ARGUMENT ? STATUS_USAGE : STATUS_FAILURE;
+    return NULL;
+}
+
+int job_report_usage(const char *name, const char *error)
+{
+    fprintf(stderr, "%s: %s\n", name, error);
+    return STATUS_USAGE;
+}
+
 void job_report_failure(const char *name, weft_comm *comm, weft_result result)
 {
     const int32_t rank = comm ? weft_comm_rank(comm) : -1;
@@ -80,4 +97,11 @@ void job_report_failure(const char *name, weft_comm *comm, weft_result result)
     if (rank >= 0)
         fprintf(stderr, "rank %d: ", rank);
     fprintf(stderr, "%s%s%s\n", weft_result_string(result), *detail ? ": " : "", detail);
+}
+
+void job_report_and_abort(const char *name, weft_comm *comm, weft_result result)
+{
+    job_report_failure(name, comm, result);
+    if (weft_comm_status(comm, NULL) == WEFT_OK)
+        weft_comm_abort(comm);
 }

@@ -23,8 +23,17 @@ int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *con
  * not by every rank. */
 int job_choose_machine(const char *name, weft_machine wanted, weft_machine *machine);
 
+/* The communicator of the job that this process is a rank of; or NULL, with the reason told, and the
+ * exit status in *status. */
+weft_comm *job_join(const char *name, const weft_comm_config *config, int *status);
+
+/* Tells on standard error what is wrong with the arguments; returns the exit status. */
+int job_report_usage(const char *name, const char *error);
+
 /* Tells on standard error why a call failed. That a rank failed or aborted is told by one of the
  * others; that the rendezvous is lost, by all. comm may be NULL. */
 void job_report_failure(const char *name, weft_comm *comm, weft_result result);
+/* The same, and aborts the communicator, so that no rank waits for this one. */
+void job_report_and_abort(const char *name, weft_comm *comm, weft_result result);
 
 #endif

@@ -18,4 +18,7 @@ struct link_figures {
  * is alone, to itself. The figures are the same on both. */
 weft_result link_measure(weft_comm *comm, int32_t sender, struct link_figures *figures);
 
+/* Collective. links[num_ranks][num_ranks], from row to column, on all ranks the same. */
+weft_result link_measure_all(weft_comm *comm, struct link_figures *links);
+
 #endif

@@ -144,7 +144,7 @@ static int work(const struct coll_job *job, weft_comm *comm)
     if (table.file && fclose(table.file) != 0 && result == WEFT_OK)
         result = WEFT_ERROR_OUT_OF_MEMORY;
     if (result != WEFT_OK)
-        coll_job_fail(job, comm, result);
+        job_report_and_abort(job->command, comm, result);
     int status = result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;
     if (status == EXIT_SUCCESS && weft_comm_rank(comm) == 0 &&
         write_table(options->output, text) != 0)
