@@ -11,7 +11,7 @@
 
 enum { MOST_FEW = 4 };
 
-/* Of as many rows as the function is for. */
+/* Sums as many rows as the function is for. */
 typedef void short_sum_fn(void *restrict dst, const char *const *srcs, int64_t n);
 
 /* +0 and one row: that row, but -0 becomes +0, and NaNs become the one that there is. A third of
