@@ -110,7 +110,7 @@ TEST(before_each_operation)
 
 TEST(at_random_moments)
 {
-    for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
+    for (int32_t seed = 0; seed < tests_rounds(tests_grid_size(2, 1), 1); seed++)
         for (int i = 0; i < NUM_WAYS; i++)
             run((struct plan){.way = ways[i],
                               .moment = AT_RANDOM,

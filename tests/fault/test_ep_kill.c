@@ -156,7 +156,7 @@ TEST(in_the_middle_of_large_rows)
 
 TEST(at_random_moments)
 {
-    for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(8, 1), 1); seed++)
+    for (int32_t seed = 0; seed < tests_rounds(tests_grid_size(8, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
             run((struct plan){.operation = (enum ep_operation)operation,
                               .moment = AT_RANDOM,
@@ -193,7 +193,7 @@ TEST_OVER_ENGINES(in_one_of_two_nodes)
                             .hidden = 64};
         run(plan);
         plan.moment = AT_RANDOM;
-        for (int32_t seed = 0; seed < ep_grid_size(3, 1); seed++) {
+        for (int32_t seed = 0; seed < tests_grid_size(3, 1); seed++) {
             plan.victim = (seed + operation) % NUM_RANKS;
             plan.hidden = seed == 0 ? 100000 : 64;
             plan.seed = 300 + (uint64_t)seed;

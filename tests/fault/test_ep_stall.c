@@ -208,7 +208,7 @@ TEST(in_a_host_barrier)
 
 TEST(at_random_moments)
 {
-    for (int32_t seed = 0; seed < tests_rounds(ep_grid_size(2, 1), 1); seed++)
+    for (int32_t seed = 0; seed < tests_rounds(tests_grid_size(2, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
             run((struct plan){.operation = (enum ep_operation)operation,
                               .moment = AT_RANDOM,

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "api_targets.h"
+#include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/coll_trials.h"
 #include "oracle/ep_trials.h"
@@ -253,7 +254,7 @@ static int fuzz_arguments_of_calls(struct plan *plan)
 static int fuzz_layers(const struct plan *plan, int32_t num_ranks)
 {
     struct ep_trials trials = ep_trials_create(num_ranks, 0);
-    for (int32_t i = 0; i < ep_grid_size(NUM_LAYERS_PER_RUN, NUM_LAYERS_PER_RUN / 6); i++) {
+    for (int32_t i = 0; i < tests_grid_size(NUM_LAYERS_PER_RUN, NUM_LAYERS_PER_RUN / 6); i++) {
         const uint64_t seed = rng_key(plan->seed, (uint64_t)i + 1000 * (uint64_t)num_ranks);
         const struct ep_case spec = ep_case_random(seed, num_ranks, 1 + i % 40);
         struct ep_trial *trial = ep_trials_add(&trials, &spec);
@@ -266,7 +267,7 @@ static int fuzz_layers(const struct plan *plan, int32_t num_ranks)
 static int fuzz_collectives(const struct plan *plan, int32_t num_ranks)
 {
     struct coll_trials trials = coll_trials_create(num_ranks);
-    for (int32_t i = 0; i < ep_grid_size(NUM_CALLS_PER_RUN, NUM_CALLS_PER_RUN / 6); i++) {
+    for (int32_t i = 0; i < tests_grid_size(NUM_CALLS_PER_RUN, NUM_CALLS_PER_RUN / 6); i++) {
         const uint64_t seed = rng_key(plan->seed, (uint64_t)i + 1000 * (uint64_t)num_ranks);
         coll_trials_add(&trials, coll_trial_random(seed, num_ranks, 1u << i % 13));
     }
@@ -277,7 +278,7 @@ int main(int argc, char **argv)
 {
     struct plan plan = {.seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1,
                         .num_iterations =
-                            argc > 2 ? strtoll(argv[2], NULL, 0) : ep_grid_size(200000, 20000),
+                            argc > 2 ? strtoll(argv[2], NULL, 0) : tests_grid_size(200000, 20000),
                         .position = mmap(NULL, sizeof(struct position), PROT_READ | PROT_WRITE,
                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
     if (plan.position == MAP_FAILED)

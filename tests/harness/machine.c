@@ -113,6 +113,12 @@ int tests_rounds(int on_cpu, int on_cuda)
     return tests_on_cuda() ? on_cuda : on_cpu;
 }
 
+int32_t tests_grid_size(int32_t full, int32_t small)
+{
+    const char *grid = getenv("WEFT_TEST_GRID");
+    return grid != NULL && strcmp(grid, "small") == 0 ? small : full;
+}
+
 uint32_t tests_deadline_ms(uint32_t ms)
 {
 #ifdef __SANITIZE_THREAD__

@@ -26,6 +26,10 @@ int32_t tests_num_devices(void);
  * process takes a second or two. */
 int tests_rounds(int on_cpu, int on_cuda);
 
+/* Sizes of a grid of cases: `full`, or `small` where WEFT_TEST_GRID=small says that it must be quick
+ * (sanitizers). */
+int32_t tests_grid_size(int32_t full, int32_t small);
+
 /* A deadline that a test lets pass on purpose: `ms`, or more under the thread sanitizer, where ranks
  * that are slowed down must keep it until then, with other tests beside them. */
 uint32_t tests_deadline_ms(uint32_t ms);

@@ -8,12 +8,6 @@
 #include "harness/memory.h"
 #include "workload/rng.h"
 
-int32_t ep_grid_size(int32_t full, int32_t small)
-{
-    const char *grid = getenv("WEFT_TEST_GRID");
-    return grid != NULL && strcmp(grid, "small") == 0 ? small : full;
-}
-
 static int32_t num_tokens_of_rank(const struct ep_case *spec, int32_t rank)
 {
     struct rng rng = {rng_key(spec->seed, 1000 + (uint64_t)rank)};

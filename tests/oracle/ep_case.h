@@ -88,8 +88,4 @@ struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank)
 /* A case with everything but seed, num_ranks and max_tokens drawn at random. */
 struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_tokens);
 
-/* Sizes of the test grid: `full`, or `small` where WEFT_TEST_GRID=small says that it must be quick
- * (sanitizers). */
-int32_t ep_grid_size(int32_t full, int32_t small);
-
 #endif

@@ -88,6 +88,6 @@ static int check_all(struct ranks_context *context)
 
 TEST(every_algorithm_and_grid)
 {
-    for (int32_t num_ranks = 2; num_ranks <= 6; num_ranks += ep_grid_size(2, 4))
+    for (int32_t num_ranks = 2; num_ranks <= 6; num_ranks += tests_grid_size(2, 4))
         assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, check_all, NULL), 0);
 }

@@ -50,10 +50,10 @@ static void run(enum ranks_mode mode, int32_t num_ranks, int num_calls)
 
 TEST(in_threads)
 {
-    run(RANKS_THREADS, 3, tests_rounds(ep_grid_size(100000, 5000), 10000));
+    run(RANKS_THREADS, 3, tests_rounds(tests_grid_size(100000, 5000), 10000));
 }
 
 TEST(in_processes)
 {
-    run(RANKS_PROCESSES, 2, tests_rounds(ep_grid_size(20000, 1000), 5000));
+    run(RANKS_PROCESSES, 2, tests_rounds(tests_grid_size(20000, 1000), 5000));
 }

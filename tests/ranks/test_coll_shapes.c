@@ -62,7 +62,7 @@ static void add_every_count_and_setup(struct coll_trials *trials)
 {
     enum { MAX_BYTES = 1 << 20 };
     struct rng rng = {rng_key(2, (uint64_t)trials->num_ranks)};
-    const int step = ep_grid_size(1, 5); /* prime to all that is counted */
+    const int step = tests_grid_size(1, 5); /* prime to all that is counted */
     for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_COUNTS * COLL_NUM_SETUPS; i += step) {
         const enum coll_operation operation = (enum coll_operation)(i % COLL_NUM_OPERATIONS);
         const weft_dtype dtype = (weft_dtype)(1 + rng_below(&rng, NUM_DTYPES));
@@ -77,13 +77,13 @@ static void add_every_count_and_setup(struct coll_trials *trials)
 TEST(on_one_to_nine_ranks)
 {
     struct met met = {0};
-    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += ep_grid_size(1, 4)) {
+    for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks += tests_grid_size(1, 4)) {
         struct coll_trials trials = coll_trials_create(num_ranks);
         add_every_dtype_and_values(&trials, &met);
         add_every_count_and_setup(&trials);
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
-    for (int i = 0; ep_grid_size(1, 0) && i < COLL_NUM_OPERATIONS * NUM_DTYPES; i++)
+    for (int i = 0; tests_grid_size(1, 0) && i < COLL_NUM_OPERATIONS * NUM_DTYPES; i++)
         assert_int_equal(met.pairs[i / NUM_DTYPES][i % NUM_DTYPES],
                          (1u << (COLL_NUM_VALUES * COLL_NUM_SETUPS)) - 1);
 }
@@ -95,8 +95,8 @@ TEST(large)
     enum { MAX_BYTES = 9 << 20 };
     const uint64_t smallest = counts[NUM_COUNTS - 1];
     uint32_t reached = 0; /* a bit for each type that was reduced with LARGE_COUNT */
-    for (int32_t num_ranks = ep_grid_size(1, 3); num_ranks <= MAX_RANKS;
-         num_ranks += ep_grid_size(1, MAX_RANKS)) {
+    for (int32_t num_ranks = tests_grid_size(1, 3); num_ranks <= MAX_RANKS;
+         num_ranks += tests_grid_size(1, MAX_RANKS)) {
         struct coll_trials trials = coll_trials_create(num_ranks);
         struct rng rng = {rng_key(3, (uint64_t)num_ranks)};
         for (int i = 0; i < COLL_NUM_OPERATIONS; i++) {
@@ -114,7 +114,7 @@ TEST(large)
         }
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
-    if (ep_grid_size(1, 0))
+    if (tests_grid_size(1, 0))
         assert_int_equal(reached, (1u << NUM_DTYPES) - 1);
 }
 
@@ -131,7 +131,7 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
 TEST(in_processes)
 {
     for (int32_t num_ranks = 2; num_ranks <= 5; num_ranks += 3)
-        random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(300, 50));
+        random_trials(RANKS_PROCESSES, num_ranks, tests_grid_size(300, 50));
 }
 
 static void every_operation_and_setup(int32_t num_ranks)
@@ -148,10 +148,10 @@ static void every_operation_and_setup(int32_t num_ranks)
 
 TEST(many_ranks)
 {
-    const int32_t first = tests_rounds(ep_grid_size(MAX_RANKS + 1, 16), 16);
+    const int32_t first = tests_rounds(tests_grid_size(MAX_RANKS + 1, 16), 16);
     for (int32_t num_ranks = first; num_ranks <= 16; num_ranks++)
         every_operation_and_setup(num_ranks);
     /* A GPU has 32 queues for the kernels of ranks that share it, and needs some for itself. */
     if (!tests_on_cuda())
-        random_trials(RANKS_THREADS, WEFT_COLL_MAX_RANKS, ep_grid_size(20, 5));
+        random_trials(RANKS_THREADS, WEFT_COLL_MAX_RANKS, tests_grid_size(20, 5));
 }

@@ -83,7 +83,7 @@ static int visit(struct ranks_context *context)
 {
     const int32_t num_nodes = context->argument != NULL ? *(const int32_t *)context->argument : 1;
     /* Ranks of several processes take turns on a GPU, by the millisecond; others sleep in the network. */
-    const int32_t num_steps = num_nodes > 1 ? 200 : tests_rounds(ep_grid_size(1000, 100), 200);
+    const int32_t num_steps = num_nodes > 1 ? 200 : tests_rounds(tests_grid_size(1000, 100), 200);
     struct visitor *visitor = tests_alloc(sizeof *visitor);
     void *words;
     if (ep_rank_open(&visitor->rank, context, num_nodes, 4096))

@@ -55,7 +55,7 @@ TEST(in_threads)
         run_grids(RANKS_THREADS, num_ranks, 3);
         run_grids(RANKS_THREADS, num_ranks, 33);
     }
-    run_grids(RANKS_THREADS, 3, ep_grid_size(1000, 200));
+    run_grids(RANKS_THREADS, 3, tests_grid_size(1000, 200));
 }
 
 TEST(in_processes)

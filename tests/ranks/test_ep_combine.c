@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Combine: every number format and row length, biases, weights, and sums that show their order. */
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
 static const int64_t lengths[] = {1, 3, 8, 17, 64, 1000, 7168};
@@ -43,7 +44,7 @@ TEST(lengths_in_processes)
 /* Infinities, NaNs, signed zeros, subnormals, overflow, ties: bit for bit. */
 TEST(special_values)
 {
-    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += ep_grid_size(2, 4)) {
+    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_grid_size(2, 4)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int i = 0; i < 4 * NUM_DTYPES; i++) {
             struct ep_case spec = usual;

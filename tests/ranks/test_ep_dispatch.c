@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Dispatch: every row size, several planes, strides, alignments, optional outputs. */
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
 static const uint64_t row_sizes[] = {1,  2,   3,   7,    15,   16,   17,    31,   32,
@@ -102,7 +103,7 @@ TEST(many_tokens)
     struct ep_trials trials = ep_trials_create(4, 0);
     for (int i = 0; i < 4; i++) {
         struct ep_case spec = usual;
-        spec.max_tokens = ep_grid_size(2000, 300);
+        spec.max_tokens = tests_grid_size(2000, 300);
         spec.tokens = i % 2 == 0 ? EP_TOKENS_EQUAL : EP_TOKENS_RAGGED;
         spec.routing = i < 2 ? EP_ROUTING_DISTINCT : EP_ROUTING_SKEWED;
         ep_trials_add(&trials, &spec)->dispatch = ep_dispatch_shape_of(256);

@@ -129,7 +129,7 @@ static int32_t num_steps_of(const struct ep_world *world)
 {
     if (tests_on_cuda())
         return 500;
-    return world->spec.num_nodes > 1 ? ep_grid_size(2000, 200) : ep_grid_size(10000, 500);
+    return world->spec.num_nodes > 1 ? tests_grid_size(2000, 200) : tests_grid_size(10000, 500);
 }
 
 static int run_chain(struct ranks_context *context)

@@ -46,7 +46,7 @@ static void run_shapes(int first, int step, add_function add)
         if (!tests_network_is_there(engines[engine]))
             continue;
         setenv("WEFT_NET", engines[engine], 1);
-        for (int i = first; i < NUM_SHAPES; i += step * step_of(engine) * ep_grid_size(1, 3))
+        for (int i = first; i < NUM_SHAPES; i += step * step_of(engine) * tests_grid_size(1, 3))
             run_shape(shapes[i], (i + engine) % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES, add);
         unsetenv("WEFT_NET");
     }
@@ -283,7 +283,7 @@ static void add_many_tokens(struct ep_trials *trials)
     for (int i = 0; i < 2; i++) {
         struct ep_case spec = usual;
         spec.seed = (uint64_t)i;
-        spec.max_tokens = ep_grid_size(500, 100);
+        spec.max_tokens = tests_grid_size(500, 100);
         spec.num_blocks = 2;
         spec.num_channels = 1 + i;
         spec.num_staging_slots = 2;
@@ -301,7 +301,7 @@ TEST(many_tokens)
 
 static void add_random_trials(struct ep_trials *trials)
 {
-    for (int32_t i = 0; i < tests_rounds(ep_grid_size(60, 6), 15); i++) {
+    for (int32_t i = 0; i < tests_rounds(tests_grid_size(60, 6), 15); i++) {
         const uint64_t seed = 1000000 * (uint64_t)trials->num_ranks +
                               100000 * (uint64_t)trials->num_nodes + (uint64_t)i;
         const struct ep_case spec = ep_case_random(seed, trials->num_ranks, 1 + i % 24);

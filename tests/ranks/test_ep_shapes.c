@@ -27,7 +27,8 @@ TEST(every_token_shape)
 
 TEST(every_routing_and_placement)
 {
-    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(ep_grid_size(1, 3), 3)) {
+    for (int32_t num_ranks = 1; num_ranks <= 9;
+         num_ranks += tests_rounds(tests_grid_size(1, 3), 3)) {
         struct ep_trials trials = ep_trials_create(num_ranks, 0);
         for (int i = 0; i < EP_NUM_ROUTINGS * EP_NUM_PLACEMENTS; i++) {
             struct ep_case spec = usual;
@@ -106,7 +107,7 @@ TEST(many_ranks)
 {
     const int32_t num_ranks[] = {16, 33, 64};
     /* A GPU has 32 queues for the kernels of ranks that share it. */
-    for (int i = 0; i < (tests_on_cuda() ? 1 : ep_grid_size(3, 1)); i++) {
+    for (int i = 0; i < (tests_on_cuda() ? 1 : tests_grid_size(3, 1)); i++) {
         struct ep_trials trials = ep_trials_create(num_ranks[i], 0);
         for (int placement = 0; placement < EP_NUM_PLACEMENTS; placement++) {
             struct ep_case spec = usual;
@@ -135,11 +136,11 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
 TEST(everything_at_random_in_threads)
 {
     for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 9; num_ranks += tests_rounds(1, 3))
-        random_trials(RANKS_THREADS, num_ranks, ep_grid_size(100, 8));
+        random_trials(RANKS_THREADS, num_ranks, tests_grid_size(100, 8));
 }
 
 TEST(everything_at_random_in_processes)
 {
     for (int32_t num_ranks = tests_rounds(1, 2); num_ranks <= 8; num_ranks *= tests_rounds(2, 4))
-        random_trials(RANKS_PROCESSES, num_ranks, ep_grid_size(40, 4));
+        random_trials(RANKS_PROCESSES, num_ranks, tests_grid_size(40, 4));
 }

@@ -86,7 +86,7 @@ static void run_trace(int which, int32_t num_ranks)
     struct trace *trace = trace_open(path, error);
     if (trace == NULL)
         fail_msg("%s", error);
-    struct layers layers = {.num_layers = ep_grid_size(trace->num_layers, 2)};
+    struct layers layers = {.num_layers = tests_grid_size(trace->num_layers, 2)};
     layers.worlds = tests_alloc((size_t)layers.num_layers * sizeof *layers.worlds);
     for (int32_t layer = 0; layer < layers.num_layers; layer++)
         layers.worlds[layer] = layer_world(trace, layer, num_ranks);

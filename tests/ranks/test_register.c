@@ -65,7 +65,7 @@ static struct coll_case random_case(struct rng *rng, enum coll_operation operati
 
 TEST_IN_BOTH_MODES(every_operation_with_some_ranks_registered, NUM_RANKS)
 {
-    const int num_rounds = tests_rounds(ep_grid_size(4, 1), 1);
+    const int num_rounds = tests_rounds(tests_grid_size(4, 1), 1);
     struct rng rng = {1};
     struct coll_rank self;
     if (coll_rank_open(&self, context))

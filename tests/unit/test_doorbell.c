@@ -5,6 +5,7 @@
 
 #include "comm/doorbell.h"
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 
 enum { WORD = 64, OTHER_WORD = 128, NO_WORD = 192 };
 
@@ -56,10 +57,10 @@ struct litmus {
     _Atomic uint32_t ready[2]; /* [side] the round for which it is ready */
     _Alignas(128) _Atomic uint32_t word;
     _Alignas(128) struct weft__doorbell bell;
-    uint32_t num_lost;
+    uint32_t num_rounds, num_lost;
 };
 
-enum { NUM_ROUNDS = 200000, MAX_SPINS = 1000, SLEEPER = 0, RINGER = 1 };
+enum { MAX_SPINS = 1000, SLEEPER = 0, RINGER = 1 };
 
 static void meet(struct litmus *litmus, int side, uint32_t round)
 {
@@ -72,7 +73,7 @@ static void meet(struct litmus *litmus, int side, uint32_t round)
 static void *ring_each_round(void *argument)
 {
     struct litmus *litmus = argument;
-    for (uint32_t round = 1; round <= NUM_ROUNDS; round++) {
+    for (uint32_t round = 1; round <= litmus->num_rounds; round++) {
         meet(litmus, RINGER, 2 * round - 1);
         atomic_store_explicit(&litmus->word, round, memory_order_release);
         weft__doorbell_ring(&litmus->bell, WORD);
@@ -84,7 +85,7 @@ static void *ring_each_round(void *argument)
 static void *look_each_round(void *argument)
 {
     struct litmus *litmus = argument;
-    for (uint32_t round = 1; round <= NUM_ROUNDS; round++) {
+    for (uint32_t round = 1; round <= litmus->num_rounds; round++) {
         meet(litmus, SLEEPER, 2 * round - 1);
         const uint32_t prepared = weft__doorbell_prepare(&litmus->bell, WORD);
         const int has_come = atomic_load_explicit(&litmus->word, memory_order_acquire) == round;
@@ -99,6 +100,7 @@ static void *look_each_round(void *argument)
 TEST(no_ring_is_lost)
 {
     static struct litmus litmus;
+    litmus.num_rounds = (uint32_t)tests_grid_size(200000, 10000);
     pthread_t ringer;
     assert_int_equal(pthread_create(&ringer, NULL, ring_each_round, &litmus), 0);
     look_each_round(&litmus);

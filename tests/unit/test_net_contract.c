@@ -7,6 +7,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "net_post.h"
 #include "net_world.h"
 
@@ -404,16 +405,9 @@ static void run(struct net_world world)
     assert_int_equal(net_world_run(&world), 0);
 }
 
-/* As sanitizers need it. */
-static int is_small(void)
-{
-    const char *grid = getenv("WEFT_TEST_GRID");
-    return grid != NULL && strcmp(grid, "small") == 0;
-}
-
 TEST(fake_keeps_the_contract)
 {
-    for (uint64_t seed = 1; seed <= (is_small() ? 20 : 40); seed++)
+    for (uint64_t seed = 1; seed <= (uint64_t)tests_grid_size(40, 10); seed++)
         run((struct net_world){.engine = "fake",
                                .seed = seed,
                                .num_ranks = 2 + (int32_t)(seed % 4),
@@ -451,12 +445,12 @@ TEST(fake_writes_what_has_grown)
 
 static void run_engine(const char *engine)
 {
-    for (uint64_t seed = is_small() ? 6 : 4; seed <= 8; seed++)
-        run((struct net_world){.engine = engine,
-                               .seed = seed,
-                               .num_ranks =
-                                   seed == 8 ? (is_small() ? 5 : 12) : 2 + (int32_t)(seed % 3),
-                               .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 9 << 20});
+    for (uint64_t seed = (uint64_t)tests_grid_size(4, 7); seed <= 8; seed++)
+        run((struct net_world){
+            .engine = engine,
+            .seed = seed,
+            .num_ranks = seed == 8 ? tests_grid_size(12, 5) : 2 + (int32_t)(seed % 3),
+            .heap_bytes = seed == 8 ? 2 << 20 : (uint64_t)tests_grid_size(9, 2) << 20});
 }
 
 TEST(tcp_keeps_the_contract)
@@ -468,12 +462,13 @@ TEST(ucx_keeps_the_contract)
 {
     if (!net_engine_is_there("ucx"))
         skip();
-    for (uint64_t seed = is_small() ? 6 : 4; seed <= 8; seed++)
+    for (uint64_t seed = (uint64_t)tests_grid_size(4, 7); seed <= 8; seed++)
         run((struct net_world){.engine = "ucx",
                                .transports = "tcp",
                                .seed = seed,
                                .num_ranks = seed == 8 ? 6 : 2 + (int32_t)(seed % 3),
-                               .heap_bytes = seed == 8 || is_small() ? 2 << 20 : 9 << 20,
+                               .heap_bytes =
+                                   seed == 8 ? 2 << 20 : (uint64_t)tests_grid_size(9, 2) << 20,
                                /* As newer versions of UCX have it: puts and flushes. */
                                .min_write_bytes = seed % 2 == 0 ? 8000 : 0});
 }

@@ -7,6 +7,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "net_post.h"
 #include "net_world.h"
 
@@ -207,9 +208,9 @@ static void run(const char *engine, int32_t victim, enum net_verdict (*step)(str
 {
     if (strcmp(engine, "ucx") == 0 && !net_engine_is_there("ucx"))
         skip();
-    const char *grid = getenv("WEFT_TEST_GRID");
-    const uint64_t num_worlds = grid != NULL && strcmp(grid, "small") == 0 ? 1 : 2;
-    for (uint64_t seed = 1; seed <= (strcmp(engine, "fake") == 0 ? 40 : num_worlds); seed++) {
+    const int is_fake = strcmp(engine, "fake") == 0;
+    const int32_t num_worlds = is_fake ? tests_grid_size(40, 10) : tests_grid_size(2, 1);
+    for (uint64_t seed = 1; seed <= (uint64_t)num_worlds; seed++) {
         const struct net_world world = {.engine = engine,
                                         .transports = "tcp",
                                         .num_ranks = NUM_RANKS,

@@ -7,6 +7,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "net_post.h"
 #include "net_world.h"
 
@@ -221,7 +222,9 @@ static void run_engine(const char *engine, enum net_verdict (*step)(struct net_p
 {
     if (!net_engine_is_there(engine))
         skip();
-    for (uint64_t seed = 1; seed <= (strcmp(engine, "fake") == 0 ? 8 : 3); seed++)
+    const int is_fake = strcmp(engine, "fake") == 0;
+    const int32_t num_worlds = is_fake ? tests_grid_size(8, 3) : tests_grid_size(3, 1);
+    for (uint64_t seed = 1; seed <= (uint64_t)num_worlds; seed++)
         run(engine, step, seed);
 }
 

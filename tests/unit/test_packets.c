@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/cpu/launch.h"
 #include "machine/cpu/rows.h"
@@ -263,7 +264,8 @@ static int exchange_rows(struct ranks_context *context)
     rank->context = context;
     if (open_rank(rank, 0))
         return 1;
-    for (uint64_t round = 0; round < NUM_ROUNDS; round++) {
+    const uint64_t num_rounds = (uint64_t)tests_grid_size(NUM_ROUNDS, 60);
+    for (uint64_t round = 0; round < num_rounds; round++) {
         struct weft_failure failure;
         const struct exchange_args args = draw_round(rank, round);
         if (launch(rank, &exchange_program, NUM_WARPS, &args, &failure))

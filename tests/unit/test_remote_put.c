@@ -193,7 +193,8 @@ static int pass_rows_in_growing_heaps(struct ranks_context *context)
         return 1;
     RANK_CHECK_OK(context, weft_heap_query(comm, &heap));
     RANK_CHECK_OK(context, weft_heap_alloc(comm, heap.committed_bytes, &gap));
-    if (pass_rows_of(context, comm, 16) != 0 || pass_rows_of(context, comm, MAX_ROW_BYTES) != 0)
+    if (pass_rows_of(context, comm, 16) != 0 ||
+        pass_rows_of(context, comm, (uint64_t)tests_grid_size(MAX_ROW_BYTES, 5000)) != 0)
         return 1;
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
