@@ -117,6 +117,13 @@ static weft_result exchange_handles(struct weft__heap_memory *memory,
     return result;
 }
 
+/* Launches read the table while the heap grows: an address that is there is not written again. */
+static void keep_base(struct weft__heap_memory *memory, int32_t rank, void *base)
+{
+    if (memory->bases[rank] != base)
+        memory->bases[rank] = base;
+}
+
 static weft_result map_neighbour(struct weft__heap_memory *memory, int32_t rank,
                                  struct weft__heap_part *part)
 {
@@ -124,9 +131,9 @@ static weft_result map_neighbour(struct weft__heap_memory *memory, int32_t rank,
     part->base = memory->bases[rank];
     if (part->base == NULL)
         WEFT__TRY(comm->heap_kind->reserve(comm, part->max_bytes, &part->base));
-    memory->bases[rank] = part->base;
-    weft_result result = comm->heap_kind->map(comm, rank, part);
-    memory->bases[rank] = part->base; /* that of memory shared by name is known only now */
+    keep_base(memory, rank, part->base);
+    const weft_result result = comm->heap_kind->map(comm, rank, part);
+    keep_base(memory, rank, part->base); /* that of memory shared by name is known only now */
     return result;
 }
 
@@ -193,7 +200,7 @@ static weft_result add_part(struct weft__heap_memory *memory, uint64_t bytes)
     if (mine == WEFT_OK && sharing == WEFT__HEAP_SHARED_ONCE)
         memory->fd = part.handle.fd;
     if (result == WEFT_OK)
-        memory->bases[comm->rank] = part.base;
+        keep_base(memory, comm->rank, part.base);
     if (result == WEFT_OK && (part.begin_bytes == 0 || sharing != WEFT__HEAP_SHARED_ONCE))
         result = weft__comm_agree(comm, map_neighbours(memory, &part), "map the heaps of others");
     if (mine == WEFT_OK && sharing == WEFT__HEAP_SHARED_BY_PART)

@@ -434,7 +434,7 @@ TEST(fake_writes_devices)
 /* Steps that the engine writes to, of heaps and what is sent, become known while all put. */
 TEST(fake_writes_what_has_grown)
 {
-    for (uint64_t seed = 1; seed <= (is_small() ? 10 : 20); seed++)
+    for (uint64_t seed = 1; seed <= (uint64_t)tests_grid_size(20, 5); seed++)
         run((struct net_world){.engine = "fake",
                                .seed = seed,
                                .num_ranks = 2 + (int32_t)(seed % 4),
