@@ -65,23 +65,23 @@ static uint64_t slot_offset(const struct bench *bench, uint64_t ring, uint64_t s
 static weft_result send_message(struct bench *bench, struct flow *flow)
 {
     const uint64_t slot = flow->num_sent++ % (uint64_t)bench->options.num_slots;
-    const struct weft_access put = {
-        .operation = WEFT_ACCESS_PUT_SIGNAL,
-        .rank = flow->peer,
-        .source = weft__net_place(0, 0),
-        .target = weft__net_place(0, slot_offset(bench, flow->peer_ring, slot)),
-        .num_bytes = (uint64_t)bench->options.message_bytes,
-        .word = weft__net_place(0, word_offset(flow->peer_ring, slot)),
-        .add = 1};
+    const struct wp_access put = {.operation = WP_ACCESS_PUT_SIGNAL,
+                                  .rank = flow->peer,
+                                  .source = weft__net_place(0, 0),
+                                  .target =
+                                      weft__net_place(0, slot_offset(bench, flow->peer_ring, slot)),
+                                  .num_bytes = (uint64_t)bench->options.message_bytes,
+                                  .word = weft__net_place(0, word_offset(flow->peer_ring, slot)),
+                                  .add = 1};
     return weft__net_post(bench->rail.net, &put, NULL);
 }
 
 static weft_result return_credit(struct bench *bench, struct flow *flow)
 {
-    const struct weft_access credit = {.operation = WEFT_ACCESS_PUT_SIGNAL,
-                                       .rank = flow->peer,
-                                       .word = weft__net_place(0, flow->peer_ring),
-                                       .add = 1};
+    const struct wp_access credit = {.operation = WP_ACCESS_PUT_SIGNAL,
+                                     .rank = flow->peer,
+                                     .word = weft__net_place(0, flow->peer_ring),
+                                     .add = 1};
     flow->num_received++;
     return weft__net_post(bench->rail.net, &credit, NULL);
 }

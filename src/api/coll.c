@@ -115,7 +115,7 @@ static weft_result check_call(const struct weft__coll_call *call)
                                "dtype"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_REDUCE_OP, (int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
     WEFT__TRY(weft__check_range((int64_t)call->count, 0,
-                                (int64_t)(max_row_bytes / weft_dtype_bytes(call->dtype)), "count"));
+                                (int64_t)(max_row_bytes / wp_dtype_bytes(call->dtype)), "count"));
     return weft__check_range(call->root, 0, call->coll->comm->num_ranks - 1, "root");
 }
 
@@ -217,9 +217,9 @@ weft_result weft_coll_broadcast(weft_coll *coll, const weft_coll_args *args, wef
 /* The array's bytes from its beginning to the end of its last row. */
 static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_ranks,
                                const int64_t *counts, const int64_t *offsets, const char *name,
-                               struct weft_span *rows, uint64_t *extent_bytes)
+                               struct wp_span *rows, uint64_t *extent_bytes)
 {
-    const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
+    const uint64_t element_bytes = wp_dtype_bytes(call->dtype);
     const int64_t most = (int64_t)(max_row_bytes / element_bytes);
     *extent_bytes = 0;
     for (int32_t rank = 0; rank < num_ranks; rank++) {
@@ -229,8 +229,8 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
                                "0..%lld",
                                name, rank, (long long)counts[rank], name, rank,
                                (long long)offsets[rank], (long long)most);
-        rows[rank] = (struct weft_span){(uint64_t)offsets[rank] * element_bytes,
-                                        (uint64_t)counts[rank] * element_bytes};
+        rows[rank] = (struct wp_span){(uint64_t)offsets[rank] * element_bytes,
+                                      (uint64_t)counts[rank] * element_bytes};
         const uint64_t end = rows[rank].begin + rows[rank].bytes;
         if (counts[rank] > 0 && end > *extent_bytes)
             *extent_bytes = end;
@@ -240,7 +240,7 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
 
 /* What comes from one rank would overwrite what comes from another. */
 static weft_result check_v_regions(const struct weft__coll_call *call, int32_t num_ranks,
-                                   const struct weft_span *rows)
+                                   const struct wp_span *rows)
 {
     struct weft__extent regions[WEFT_COLL_MAX_RANKS];
     for (int32_t rank = 0; rank < num_ranks; rank++)
@@ -271,7 +271,7 @@ weft_result weft_coll_all_to_all_v(weft_coll *coll, const weft_coll_all_to_all_v
                                    weft_stream *stream)
 {
     weft_coll_all_to_all_v_args args;
-    struct weft_exchanged_rows rows = {0};
+    struct wp_exchanged_rows rows = {0};
     uint64_t sent_bytes, received_bytes;
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
     WEFT__TRY(WEFT__READ(weft_coll_all_to_all_v_args, &args, user_args, "args"));

@@ -39,7 +39,7 @@ weft_result weft__check_layout_memory(const weft_ep_handle *handle, const weft_e
     const uint64_t num_tokens = (uint64_t)args->num_tokens;
     struct list list = {.num_extents = 0};
     add_read(&list, "topk_idx", args->topk_idx, num_tokens,
-             (uint64_t)handle->routing.num_topk * weft_dtype_bytes(args->index_type));
+             (uint64_t)handle->routing.num_topk * wp_dtype_bytes(args->index_type));
     add_read(&list, "tokens_to_ranks", args->tokens_to_ranks, num_tokens, num_ranks);
     add_read(&list, "selections_per_expert", args->selections_per_expert,
              (uint64_t)handle->placement->num_entries, sizeof *args->selections_per_expert);
@@ -68,7 +68,7 @@ weft_result weft__check_dispatch_memory(const weft_ep_handle *handle,
     const uint64_t num_tokens = (uint64_t)handle->routing.num_tokens;
     const uint64_t num_topk = (uint64_t)handle->routing.num_topk;
     const uint64_t capacity = (uint64_t)args->capacity;
-    const uint64_t ids_bytes = num_topk * weft_dtype_bytes(args->index_type);
+    const uint64_t ids_bytes = num_topk * wp_dtype_bytes(args->index_type);
     struct list list = {.num_extents = 0};
     for (int32_t i = 0; i < args->num_planes; i++)
         add_plane(&list, &args->planes[i], i, num_tokens, capacity);
@@ -87,7 +87,7 @@ weft_result weft__check_combine_memory(const weft_ep_handle *handle,
 {
     const uint64_t num_tokens = (uint64_t)handle->routing.num_tokens;
     const uint64_t weights_bytes = (uint64_t)handle->routing.num_topk * sizeof(float);
-    const uint64_t row_bytes = (uint64_t)args->hidden * weft_dtype_bytes(args->dtype);
+    const uint64_t row_bytes = (uint64_t)args->hidden * wp_dtype_bytes(args->dtype);
     const uint64_t capacity = (uint64_t)args->capacity;
     struct list list = {.num_extents = 0};
     add_read(&list, "x", args->x, capacity, row_bytes);

@@ -205,7 +205,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(WEFT__READ(weft_ep_combine_args, &args, user_args, "args"));
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
-    WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)weft_dtype_bytes(args.dtype),
+    WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)wp_dtype_bytes(args.dtype),
                                 "hidden"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     WEFT__TRY(check_num_blocks(handle, args.num_blocks));

@@ -57,7 +57,7 @@ static weft_result check_overlaps(const weft_comm *comm, const weft_rma_args *ar
 }
 
 static weft_result find_bytes(const weft_comm *comm, const weft_rma_args *args,
-                              struct weft_access *access)
+                              struct wp_access *access)
 {
     access->num_bytes = args->bytes;
     if (args->bytes == 0)
@@ -77,7 +77,7 @@ static weft_result run(weft_comm *comm, const weft_rma_args *given, uint32_t use
     WEFT__TRY(WEFT__READ(weft_rma_args, &args, given, "args"));
     WEFT__TRY(weft__check_range(args.rank, 0, comm->num_ranks - 1, "rank"));
     WEFT__TRY(check_unused(&args, used));
-    struct weft_access access = {.operation = operation, .rank = args.rank, .add = args.value};
+    struct wp_access access = {.operation = operation, .rank = args.rank, .add = args.value};
     if (used & USE_BYTES)
         WEFT__TRY(find_bytes(comm, &args, &access));
     if (used & USE_BEFORE)
@@ -90,23 +90,23 @@ static weft_result run(weft_comm *comm, const weft_rma_args *given, uint32_t use
 
 weft_result weft_rma_put(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
-    return run(comm, args, USE_RANK | USE_BYTES, WEFT_ACCESS_PUT, stream);
+    return run(comm, args, USE_RANK | USE_BYTES, WP_ACCESS_PUT, stream);
 }
 
 weft_result weft_rma_get(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
-    return run(comm, args, USE_RANK | USE_BYTES, WEFT_ACCESS_GET, stream);
+    return run(comm, args, USE_RANK | USE_BYTES, WP_ACCESS_GET, stream);
 }
 
 weft_result weft_rma_put_signal(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
-    return run(comm, args, USE_RANK | USE_BYTES | USE_WORD | USE_VALUE, WEFT_ACCESS_PUT_SIGNAL,
+    return run(comm, args, USE_RANK | USE_BYTES | USE_WORD | USE_VALUE, WP_ACCESS_PUT_SIGNAL,
                stream);
 }
 
 weft_result weft_rma_signal(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
-    return run(comm, args, USE_RANK | USE_WORD | USE_VALUE, WEFT_ACCESS_PUT_SIGNAL, stream);
+    return run(comm, args, USE_RANK | USE_WORD | USE_VALUE, WP_ACCESS_PUT_SIGNAL, stream);
 }
 
 weft_result weft_rma_add(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
@@ -116,7 +116,7 @@ weft_result weft_rma_add(weft_comm *comm, const weft_rma_args *args, weft_stream
 
 weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
-    return run(comm, args, USE_RANK | USE_WORD | USE_VALUE | USE_BEFORE, WEFT_ACCESS_FETCH_ADD,
+    return run(comm, args, USE_RANK | USE_WORD | USE_VALUE | USE_BEFORE, WP_ACCESS_FETCH_ADD,
                stream);
 }
 

@@ -18,8 +18,8 @@ struct weft__barrier {
     char message[WEFT__MAX_TEXT_BYTES];
 };
 
-static const struct weft_message message = {
-    .call = {.head = {.kind = (uint64_t)WEFT_OPERATION_BARRIER << WEFT_CALL_OPERATION_BIT}},
+static const struct wp_message message = {
+    .call = {.head = {.kind = (uint64_t)WP_OPERATION_BARRIER << WP_CALL_OPERATION_BIT}},
     .num_blocks = 1,
 };
 
@@ -52,14 +52,14 @@ static weft_result launch_between_nodes(weft_comm *comm, weft_stream *stream,
     const struct weft__barrier *barrier = comm->barrier;
     if (barrier->obstacle != WEFT_OK)
         return weft__error(barrier->obstacle, "%s", barrier->message);
-    const struct weft_internode_barrier_args args = {
+    const struct wp_internode_barrier_args args = {
         .exchange = barrier->exchange->device,
         .message = message,
         .nodes = barrier->nodes.device,
         .words = barrier->words,
         .words_place = barrier->words_place,
     };
-    return weft__exchange_launch(barrier->exchange, stream, WEFT_PROGRAM_internode_barrier, grid,
+    return weft__exchange_launch(barrier->exchange, stream, WP_PROGRAM_internode_barrier, grid,
                                  &args, sizeof args);
 }
 
@@ -96,10 +96,10 @@ weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
     const struct weft__grid grid = {.num_blocks = 1, .num_warps = 1};
     if (comm->topology.num_nodes > 1)
         return launch_between_nodes(comm, stream, grid);
-    const struct weft_barrier_args args = {
+    const struct wp_barrier_args args = {
         .exchange = comm->barrier->exchange->device,
         .message = message,
     };
-    return weft__exchange_launch(comm->barrier->exchange, stream, WEFT_PROGRAM_barrier, grid, &args,
+    return weft__exchange_launch(comm->barrier->exchange, stream, WP_PROGRAM_barrier, grid, &args,
                                  sizeof args);
 }

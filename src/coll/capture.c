@@ -91,7 +91,7 @@ int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, u
     return capture != NULL && record(capture, ptr, bytes, place);
 }
 
-void weft__coll_note(const struct weft__coll_call *call, enum weft_program program)
+void weft__coll_note(const struct weft__coll_call *call, enum wp_program program)
 {
     static const uint64_t prime = UINT64_C(0x100000001b3);
     weft_coll_record *capture = capture_of(call);

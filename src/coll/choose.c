@@ -147,13 +147,13 @@ void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_W
         weft__coll_tensor_grid(&any, WEFT__WORK_PUSH_TENSOR).num_blocks;
 }
 
-struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
-                                          weft_algorithm algorithm, uint64_t num_bytes)
+struct wp_call_header weft__coll_header(const struct weft__coll_call *call,
+                                        weft_algorithm algorithm, uint64_t num_bytes)
 {
-    const uint64_t kind = (uint64_t)algorithm << WEFT_CALL_ALGORITHM_BIT |
-                          (uint64_t)call->collective << WEFT_CALL_OPERATION_BIT |
-                          (uint64_t)call->dtype << WEFT_CALL_DTYPE_BIT |
-                          (uint64_t)call->op << WEFT_CALL_OP_BIT |
-                          (uint64_t)call->root << WEFT_CALL_ROOT_BIT;
-    return (struct weft_call_header){.call = {kind, num_bytes}};
+    const uint64_t kind = (uint64_t)algorithm << WP_CALL_ALGORITHM_BIT |
+                          (uint64_t)call->collective << WP_CALL_OPERATION_BIT |
+                          (uint64_t)call->dtype << WP_CALL_DTYPE_BIT |
+                          (uint64_t)call->op << WP_CALL_OP_BIT |
+                          (uint64_t)call->root << WP_CALL_ROOT_BIT;
+    return (struct wp_call_header){.call = {kind, num_bytes}};
 }

@@ -154,7 +154,7 @@ static weft_result set_up(weft_coll *coll)
     WEFT__TRY(agree(coll));
     WEFT__TRY(agree_on_tuning(coll));
     WEFT__TRY(weft__exchange_create(comm, NULL, coll->area.exchange.max_blocks,
-                                    weft_packet_area_bytes(&coll->area), &coll->exchange));
+                                    wp_packet_area_bytes(&coll->area), &coll->exchange));
     WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));
     coll->staging = staging;
     find_areas(coll);

@@ -13,8 +13,8 @@ enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for *
 struct weft_coll {
     weft_comm *comm;
     struct weft__exchange *exchange;
-    struct weft_packet_area area; /* as the programs have it */
-    char *staging;                /* in the heap */
+    struct wp_packet_area area; /* as the programs have it */
+    char *staging;              /* in the heap */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
     weft_algorithm pinned[WEFT__NUM_COLLECTIVES]; /* or AUTO */
@@ -43,7 +43,7 @@ struct weft__coll_call {
 
 static inline uint64_t weft__coll_row_bytes(const struct weft__coll_call *call)
 {
-    return call->count * weft_dtype_bytes(call->dtype);
+    return call->count * wp_dtype_bytes(call->dtype);
 }
 
 /* UNSUPPORTED where collectives are not for these ranks; told without the others. */
@@ -54,7 +54,7 @@ void weft__coll_destroy(weft_coll *coll);
 /* operations.c */
 weft_result weft__coll_run(const struct weft__coll_call *call);
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
-                                  const struct weft_exchanged_rows *rows);
+                                  const struct wp_exchanged_rows *rows);
 
 /* defaults.c */
 struct weft__coll_defaults {
@@ -93,14 +93,14 @@ struct weft__grid weft__coll_tensor_grid(const struct weft__coll_call *call,
 /* How many blocks direct programs would have here, by their kind of work. */
 void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 /* What the ranks tell each other of the call, of which num_bytes go between two ranks. */
-struct weft_call_header weft__coll_header(const struct weft__coll_call *call,
-                                          weft_algorithm algorithm, uint64_t num_bytes);
+struct wp_call_header weft__coll_header(const struct weft__coll_call *call,
+                                        weft_algorithm algorithm, uint64_t num_bytes);
 
 /* packets.c */
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
 weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
-                                        const struct weft_exchanged_rows *rows);
+                                        const struct wp_exchanged_rows *rows);
 
 /* direct.c: with inputs and outputs at places that all ranks reach (programs/window.h). */
 struct weft__coll_places {
@@ -110,19 +110,19 @@ struct weft__coll_places {
 };
 /* How many bytes of a row of row_bytes a warp takes at a time: so many chunks as programs can count. */
 uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes);
-uint64_t weft__coll_longest_row(const struct weft_span *rows, int32_t num_rows);
+uint64_t weft__coll_longest_row(const struct wp_span *rows, int32_t num_rows);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      const struct weft__coll_places *places,
                                      weft_algorithm algorithm);
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
-                                   const struct weft_exchanged_rows *rows);
+                                   const struct wp_exchanged_rows *rows);
 
 /* staging.c: what weft__coll_direct_* do, with memory that peers cannot access, too. */
 weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call,
                                        weft_algorithm algorithm);
 weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
-                                     const struct weft_exchanged_rows *rows);
+                                     const struct wp_exchanged_rows *rows);
 
 /* capture.c: semantics in weft.h */
 weft_result weft__capture_begin(weft_coll *coll, weft_coll_record **capture);
@@ -136,6 +136,6 @@ void weft__capture_free(weft_coll_record *capture);
 int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, uint64_t bytes,
                           uint64_t *place);
 /* Notes every operation that is launched, for a capture to compare. */
-void weft__coll_note(const struct weft__coll_call *call, enum weft_program program);
+void weft__coll_note(const struct weft__coll_call *call, enum wp_program program);
 
 #endif

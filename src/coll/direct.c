@@ -10,13 +10,13 @@
 static uint64_t told_bytes(const struct weft__coll_call *call)
 {
     return call->whole_count > 0
-               ? WEFT_CALL_IS_PIECE | call->whole_count * weft_dtype_bytes(call->dtype)
+               ? WP_CALL_IS_PIECE | call->whole_count * wp_dtype_bytes(call->dtype)
                : weft__coll_row_bytes(call);
 }
 
 uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes)
 {
-    const uint64_t max_chunks = WEFT_DIRECT_MAX_CHUNKS / WEFT_COLL_MAX_RANKS; /* of each row */
+    const uint64_t max_chunks = WP_DIRECT_MAX_CHUNKS / WEFT_COLL_MAX_RANKS; /* of each row */
     uint64_t chunk_bytes = coll->chunk_bytes;
     while (row_bytes > chunk_bytes * max_chunks)
         chunk_bytes *= 2;
@@ -24,12 +24,12 @@ uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes)
 }
 
 /* Programs cut rows of at most row_bytes into chunks. */
-static struct weft_direct direct_of(const struct weft__coll_call *call,
-                                    const struct weft__coll_places *places,
-                                    weft_algorithm algorithm, uint64_t row_bytes)
+static struct wp_direct direct_of(const struct weft__coll_call *call,
+                                  const struct weft__coll_places *places, weft_algorithm algorithm,
+                                  uint64_t row_bytes)
 {
     const weft_coll *coll = call->coll;
-    struct weft_direct direct = {
+    struct wp_direct direct = {
         .area = coll->area,
         .header = weft__coll_header(call, algorithm, told_bytes(call)),
         .chunk_bytes = weft__coll_chunk_bytes(coll, row_bytes),
@@ -39,7 +39,7 @@ static struct weft_direct direct_of(const struct weft__coll_call *call,
     return direct;
 }
 
-static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
+static weft_result launch(const struct weft__coll_call *call, enum wp_program program,
                           enum weft__work_kind kind, const void *args, size_t args_bytes)
 {
     weft_coll *coll = call->coll;
@@ -51,10 +51,10 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
 }
 
 /* The part of the row that this rank reduces in two shots. */
-static struct weft_span own_part(const weft_coll *coll, uint64_t row_bytes)
+static struct wp_span own_part(const weft_coll *coll, uint64_t row_bytes)
 {
     const uint64_t part_bytes = weft__coll_part_bytes(coll, row_bytes);
-    return weft_span_of_row(row_bytes, (uint64_t)coll->comm->rank * part_bytes, part_bytes);
+    return wp_span_of_row(row_bytes, (uint64_t)coll->comm->rank * part_bytes, part_bytes);
 }
 
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
@@ -62,24 +62,24 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
                                      weft_algorithm algorithm)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    struct weft_direct_reduce_args args = {
+    struct wp_direct_reduce_args args = {
         .direct = direct_of(call, places, algorithm, row_bytes),
-        .reduction = {.dtype = call->dtype, .op = (enum weft_reduction_op)call->op},
+        .reduction = {.dtype = call->dtype, .op = (enum wp_reduction_op)call->op},
         .part_bytes = row_bytes,
         .out = call->recv,
     };
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {
-        const struct weft_span part = own_part(call->coll, row_bytes);
+        const struct wp_span part = own_part(call->coll, row_bytes);
         args.part_offset = part.begin;
         args.part_bytes = part.bytes;
         args.out = NULL;
     }
-    return launch(call, WEFT_PROGRAM_direct_reduce, WEFT__WORK_PULL_TENSOR, &args, sizeof args);
+    return launch(call, WP_PROGRAM_direct_reduce, WEFT__WORK_PULL_TENSOR, &args, sizeof args);
 }
 
-uint64_t weft__coll_longest_row(const struct weft_span *rows, int32_t num_rows)
+uint64_t weft__coll_longest_row(const struct wp_span *rows, int32_t num_rows)
 {
     uint64_t longest = 0;
     for (int32_t i = 0; i < num_rows; i++)
@@ -89,18 +89,17 @@ uint64_t weft__coll_longest_row(const struct weft_span *rows, int32_t num_rows)
 
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
-                                   const struct weft_exchanged_rows *rows)
+                                   const struct wp_exchanged_rows *rows)
 {
     const uint64_t longest_row_bytes =
         weft__coll_longest_row(rows->sent, call->coll->comm->num_ranks);
-    const struct weft_direct_push_args args = {
+    const struct wp_direct_push_args args = {
         .direct = direct_of(call, places, WEFT_ALGORITHM_PUSH, longest_row_bytes),
         .in = call->send,
         .out = places->out,
-        .kind =
-            call->collective == WEFT_ALL_TO_ALL ? WEFT_PUSH_A_ROW_EACH : WEFT_PUSH_ONE_ROW_TO_ALL,
+        .kind = call->collective == WEFT_ALL_TO_ALL ? WP_PUSH_A_ROW_EACH : WP_PUSH_ONE_ROW_TO_ALL,
         .longest_row_bytes = longest_row_bytes,
         .rows = *rows,
     };
-    return launch(call, WEFT_PROGRAM_direct_push, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
+    return launch(call, WP_PROGRAM_direct_push, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
 }

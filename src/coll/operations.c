@@ -12,7 +12,7 @@ static weft_result reduce(const struct weft__coll_call *call, weft_algorithm alg
 }
 
 static weft_result exchange(const struct weft__coll_call *call,
-                            const struct weft_exchanged_rows *rows, weft_algorithm algorithm)
+                            const struct wp_exchanged_rows *rows, weft_algorithm algorithm)
 {
     if (algorithm == WEFT_ALGORITHM_ONESHOT)
         return weft__coll_packets_exchange(call, rows);
@@ -21,7 +21,7 @@ static weft_result exchange(const struct weft__coll_call *call,
 
 /* What all-gather, all-to-all and broadcast send where; other ranks than the root broadcast
  * nothing. */
-static void find_rows(const struct weft__coll_call *call, struct weft_exchanged_rows *rows)
+static void find_rows(const struct weft__coll_call *call, struct wp_exchanged_rows *rows)
 {
     const weft_comm *comm = call->coll->comm;
     const uint64_t row_bytes = weft__coll_row_bytes(call);
@@ -29,10 +29,10 @@ static void find_rows(const struct weft__coll_call *call, struct weft_exchanged_
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const uint64_t place = (uint64_t)rank * row_bytes;
         rows->sent[rank] =
-            (struct weft_span){call->collective == WEFT_ALL_TO_ALL ? place : 0,
-                               is_broadcast && comm->rank != call->root ? 0 : row_bytes};
-        rows->received[rank] = (struct weft_span){
-            is_broadcast ? 0 : place, is_broadcast && rank != call->root ? 0 : row_bytes};
+            (struct wp_span){call->collective == WEFT_ALL_TO_ALL ? place : 0,
+                             is_broadcast && comm->rank != call->root ? 0 : row_bytes};
+        rows->received[rank] = (struct wp_span){is_broadcast ? 0 : place,
+                                                is_broadcast && rank != call->root ? 0 : row_bytes};
     }
 }
 
@@ -48,14 +48,14 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     chosen.num_warps = choice.num_warps;
     if (call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_REDUCE_SCATTER)
         return reduce(&chosen, choice.algorithm);
-    struct weft_exchanged_rows rows = {0};
+    struct wp_exchanged_rows rows = {0};
     find_rows(&chosen, &rows);
     return exchange(&chosen, &rows, choice.algorithm);
 }
 
 /* A rank knows only its own rows, so they cannot choose the algorithm. */
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
-                                  const struct weft_exchanged_rows *rows)
+                                  const struct wp_exchanged_rows *rows)
 {
     weft_coll *coll = call->coll;
     const weft_algorithm pinned = coll->pinned[WEFT_ALL_TO_ALL];

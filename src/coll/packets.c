@@ -5,7 +5,7 @@
 #include "programs/packet_reduce.h"
 #include "programs/packet_two_step.h"
 
-static weft_result launch(const struct weft__coll_call *call, enum weft_program program,
+static weft_result launch(const struct weft__coll_call *call, enum wp_program program,
                           uint64_t row_bytes, const void *args, size_t args_bytes)
 {
     weft_coll *coll = call->coll;
@@ -15,15 +15,15 @@ static weft_result launch(const struct weft__coll_call *call, enum weft_program 
                                  weft__coll_grid(call, &work), args, args_bytes);
 }
 
-static struct weft_reduction reduction_of(const struct weft__coll_call *call)
+static struct wp_reduction reduction_of(const struct weft__coll_call *call)
 {
-    return (struct weft_reduction){.dtype = call->dtype, .op = (enum weft_reduction_op)call->op};
+    return (struct wp_reduction){.dtype = call->dtype, .op = (enum wp_reduction_op)call->op};
 }
 
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const struct weft_packet_reduce_args args = {
+    const struct wp_packet_reduce_args args = {
         .area = call->coll->area,
         .header = weft__coll_header(call, WEFT_ALGORITHM_ONESHOT, row_bytes),
         .in = call->send,
@@ -32,13 +32,13 @@ weft_result weft__coll_packets_reduce(const struct weft__coll_call *call)
         .row_bytes = row_bytes,
         .reduction = reduction_of(call),
     };
-    return launch(call, WEFT_PROGRAM_packet_reduce, row_bytes, &args, sizeof args);
+    return launch(call, WP_PROGRAM_packet_reduce, row_bytes, &args, sizeof args);
 }
 
 weft_result weft__coll_packets_two_step(const struct weft__coll_call *call)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const struct weft_packet_two_step_args args = {
+    const struct wp_packet_two_step_args args = {
         .area = call->coll->area,
         .header = weft__coll_header(call, WEFT_ALGORITHM_TWOSHOT_PACKETS, row_bytes),
         .in = call->send,
@@ -47,15 +47,15 @@ weft_result weft__coll_packets_two_step(const struct weft__coll_call *call)
         .part_bytes = weft__coll_part_bytes(call->coll, row_bytes),
         .reduction = reduction_of(call),
     };
-    return launch(call, WEFT_PROGRAM_packet_two_step, args.part_bytes, &args, sizeof args);
+    return launch(call, WP_PROGRAM_packet_two_step, args.part_bytes, &args, sizeof args);
 }
 
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
-                                        const struct weft_exchanged_rows *rows)
+                                        const struct wp_exchanged_rows *rows)
 {
     const uint64_t common_bytes =
         call->collective == WEFT_BROADCAST ? weft__coll_row_bytes(call) : 0;
-    const struct weft_packet_exchange_args args = {
+    const struct wp_packet_exchange_args args = {
         .area = call->coll->area,
         .header = weft__coll_header(call, WEFT_ALGORITHM_ONESHOT, common_bytes),
         .in = call->send,
@@ -68,5 +68,5 @@ weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
         received_bytes += rows->received[rank].bytes;
     }
     const uint64_t most_bytes = sent_bytes > received_bytes ? sent_bytes : received_bytes;
-    return launch(call, WEFT_PROGRAM_packet_exchange, most_bytes, &args, sizeof args);
+    return launch(call, WP_PROGRAM_packet_exchange, most_bytes, &args, sizeof args);
 }

@@ -18,21 +18,21 @@ static uint64_t staging_place(const weft_coll *coll)
 
 /* ------------------------------------------------------------------ copies */
 
-static void add_copy(struct weft_copy_args *copies, char *dst, const char *src, uint64_t bytes)
+static void add_copy(struct wp_copy_args *copies, char *dst, const char *src, uint64_t bytes)
 {
     if (bytes > 0)
-        copies->rows[copies->num_rows++] = (struct weft_copied_row){src, dst, bytes};
+        copies->rows[copies->num_rows++] = (struct wp_copied_row){src, dst, bytes};
 }
 
 /* In the order of the operations, as they use the staging block too. */
-static weft_result launch_copies(const struct weft__coll_call *call, struct weft_copy_args *copies)
+static weft_result launch_copies(const struct weft__coll_call *call, struct wp_copy_args *copies)
 {
     weft_coll *coll = call->coll;
     const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, COPIED_CHUNK_BYTES};
     copies->chunk_bytes = COPIED_CHUNK_BYTES;
     if (copies->num_rows == 0)
         return WEFT_OK;
-    return weft__exchange_launch(coll->exchange, call->stream, WEFT_PROGRAM_copy,
+    return weft__exchange_launch(coll->exchange, call->stream, WP_PROGRAM_copy,
                                  weft__coll_grid(call, &work), copies, sizeof *copies);
 }
 
@@ -74,10 +74,10 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
                                 const struct reduced_arrays *arrays, weft_algorithm algorithm,
                                 uint64_t begin, uint64_t count)
 {
-    const uint64_t element_bytes = weft_dtype_bytes(call->dtype);
+    const uint64_t element_bytes = wp_dtype_bytes(call->dtype);
     const uint64_t piece_bytes = count * element_bytes;
     struct weft__coll_call piece = *call;
-    struct weft_copy_args before = {0}, after = {0};
+    struct wp_copy_args before = {0}, after = {0};
     piece.count = count;
     piece.whole_count = count < call->count ? call->count : 0;
     piece.recv = call->recv + begin * element_bytes;
@@ -103,7 +103,7 @@ weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call, weft_
 {
     const struct reduced_arrays arrays = find_arrays(call, algorithm);
     const uint64_t most =
-        call->coll->staging_bytes / (uint64_t)num_rows_in(call) / weft_dtype_bytes(call->dtype);
+        call->coll->staging_bytes / (uint64_t)num_rows_in(call) / wp_dtype_bytes(call->dtype);
     if (arrays.staged == 0 || call->count <= most)
         return reduce_piece(call, &arrays, algorithm, 0, call->count);
     for (uint64_t begin = 0; begin < call->count; begin += most) {
@@ -116,11 +116,11 @@ weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call, weft_
 /* ------------------------------------------------------------------ pushed rows */
 
 /* From the output's first byte to its last. */
-static uint64_t extent(const struct weft__coll_call *call, const struct weft_exchanged_rows *rows)
+static uint64_t extent(const struct weft__coll_call *call, const struct wp_exchanged_rows *rows)
 {
     uint64_t end = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        const struct weft_span *row = &rows->received[rank];
+        const struct wp_span *row = &rows->received[rank];
         if (row->bytes > 0 && row->begin + row->bytes > end)
             end = row->begin + row->bytes;
     }
@@ -128,7 +128,7 @@ static uint64_t extent(const struct weft__coll_call *call, const struct weft_exc
 }
 
 static uint64_t received_bytes(const struct weft__coll_call *call,
-                               const struct weft_exchanged_rows *rows)
+                               const struct wp_exchanged_rows *rows)
 {
     uint64_t bytes = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++)
@@ -136,26 +136,25 @@ static uint64_t received_bytes(const struct weft__coll_call *call,
     return bytes;
 }
 
-static struct weft_span part_of(const struct weft_span *row, uint64_t begin, uint64_t bytes)
+static struct wp_span part_of(const struct wp_span *row, uint64_t begin, uint64_t bytes)
 {
-    const struct weft_span span = weft_span_of_row(row->bytes, begin, bytes);
-    return (struct weft_span){row->begin + (span.bytes > 0 ? span.begin : 0), span.bytes};
+    const struct wp_span span = wp_span_of_row(row->bytes, begin, bytes);
+    return (struct wp_span){row->begin + (span.bytes > 0 ? span.begin : 0), span.bytes};
 }
 
 /* Bytes [begin, begin + bytes) of every row; they are staged one after the other. */
 static weft_result push_piece(const struct weft__coll_call *call,
-                              const struct weft_exchanged_rows *rows, uint64_t begin,
-                              uint64_t bytes)
+                              const struct wp_exchanged_rows *rows, uint64_t begin, uint64_t bytes)
 {
     const struct weft__coll_places places = {.output = staging_place(call->coll),
                                              .out = call->coll->staging};
-    struct weft_exchanged_rows piece = {0};
-    struct weft_copy_args after = {0};
+    struct wp_exchanged_rows piece = {0};
+    struct wp_copy_args after = {0};
     uint64_t staged_bytes = 0;
     for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
-        const struct weft_span received = part_of(&rows->received[rank], begin, bytes);
+        const struct wp_span received = part_of(&rows->received[rank], begin, bytes);
         piece.sent[rank] = part_of(&rows->sent[rank], begin, bytes);
-        piece.received[rank] = (struct weft_span){staged_bytes, received.bytes};
+        piece.received[rank] = (struct wp_span){staged_bytes, received.bytes};
         add_copy(&after, call->recv + received.begin, call->coll->staging + staged_bytes,
                  received.bytes);
         staged_bytes += received.bytes;
@@ -165,7 +164,7 @@ static weft_result push_piece(const struct weft__coll_call *call,
 }
 
 weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
-                                     const struct weft_exchanged_rows *rows)
+                                     const struct wp_exchanged_rows *rows)
 {
     const weft_coll *coll = call->coll;
     struct weft__coll_places places = {.out = call->recv};

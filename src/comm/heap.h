@@ -36,7 +36,7 @@ weft_result weft__heap_create(weft_comm *comm, const weft_comm_config *config,
                               struct weft__heap **heap);
 void weft__heap_destroy(struct weft__heap *heap);
 
-/* The work behind weft_heap_* and weft_heap_ptr. */
+/* The work behind weft_heap_ptr and its like. */
 weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr);
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr);
 weft_result weft__heap_grow(weft_comm *comm, uint64_t bytes);

@@ -119,7 +119,7 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
     ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
     return weft__exchange_create(
         comm, ep->internode == NULL ? NULL : &ep->internode->nodes, ep->max_blocks,
-        weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride), &ep->exchange);
+        wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride), &ep->exchange);
 }
 
 /* A table that is refused is this rank's error alone, as any argument: it has called nothing

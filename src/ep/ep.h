@@ -27,7 +27,7 @@ struct weft_ep_handle {
     int32_t expert_alignment;
     const struct weft__placement *placement; /* the ep's, or the following */
     struct weft__placement own_placement;
-    struct weft_routing routing;
+    struct wp_routing routing;
     uint32_t *num_blocks_done; /* of layout */
     int32_t *selections;
     void *memory; /* the tables that routing and num_blocks_done point into */

@@ -61,7 +61,7 @@ static uint64_t place_tables(const weft_ep *ep, const struct weft__placement *pl
     const uint64_t num_local = (uint64_t)weft__placement_num_local(placement, ep->comm->rank);
     const uint64_t bytes[NUM_TABLES] = {
         [TABLE_ROUTES] =
-            (uint64_t)max_tokens * (uint64_t)max_routes(ep, num_topk) * sizeof(struct weft_route),
+            (uint64_t)max_tokens * (uint64_t)max_routes(ep, num_topk) * sizeof(struct wp_route),
         [TABLE_CHUNK_BASE] = chunks * num_ranks * sizeof(int32_t),
         [TABLE_CHUNK_NODES] = chunks * (uint64_t)ep->comm->topology.num_nodes * sizeof(int32_t),
         [TABLE_RANK_BASE] = num_ranks * sizeof(int32_t),
@@ -94,12 +94,12 @@ static uint64_t place_node_tables(const weft_ep *ep, int32_t max_tokens, int32_t
     const uint64_t num_local = (uint64_t)(ep->comm->num_ranks / num_nodes);
     const uint64_t bytes[NUM_TABLES] = {
         [TABLE_NODE_ROUTES] =
-            tokens * (uint64_t)least(num_topk, num_nodes) * sizeof(struct weft_route),
+            tokens * (uint64_t)least(num_topk, num_nodes) * sizeof(struct wp_route),
         [TABLE_SEND_TOKENS] = nodes * sizeof(int32_t),
         [TABLE_NODE_TOKENS] = nodes * tokens * sizeof(int32_t),
         [TABLE_RELAY_BASE] = nodes * num_local * sizeof(int32_t),
         [TABLE_RELAYED_ROWS] =
-            nodes * tokens * (uint64_t)max_relayed_rows(ep, num_topk) * sizeof(struct weft_target),
+            nodes * tokens * (uint64_t)max_relayed_rows(ep, num_topk) * sizeof(struct wp_target),
         [TABLE_RELAYED_BY] = sizeof(int32_t),
     };
     uint64_t end = begin;
@@ -125,7 +125,7 @@ uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_t
 
 static void point_into(weft_ep_handle *handle, char *memory, const uint64_t offsets[NUM_TABLES])
 {
-    struct weft_routing *routing = &handle->routing;
+    struct wp_routing *routing = &handle->routing;
     routing->routes = (void *)(memory + offsets[TABLE_ROUTES]);
     routing->chunk_base = (void *)(memory + offsets[TABLE_CHUNK_BASE]);
     routing->rank_base = (void *)(memory + offsets[TABLE_RANK_BASE]);
@@ -147,7 +147,7 @@ static void point_into_node_tables(weft_ep_handle *handle, char *memory,
 {
     const weft_ep *ep = handle->ep;
     const int32_t num_topk = handle->routing.num_topk;
-    struct weft_node_routing *nodes = &handle->routing.nodes;
+    struct wp_node_routing *nodes = &handle->routing.nodes;
     nodes->max_tokens = handle->max_tokens;
     nodes->max_node_routes = least(num_topk, ep->comm->topology.num_nodes);
     nodes->max_relayed_rows = max_relayed_rows(ep, num_topk);

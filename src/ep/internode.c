@@ -62,14 +62,14 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
     own.num_channels = own.num_channels == 0 ? default_channels(comm) : own.num_channels;
     own.num_slots = own.num_slots == 0 ? DEFAULT_SLOTS : own.num_slots;
     own.slot_bytes = own.slot_bytes == 0 ? DEFAULT_SLOT_BYTES : own.slot_bytes;
-    own.slot_bytes = weft_wire_round_up(own.slot_bytes);
+    own.slot_bytes = wp_wire_round_up(own.slot_bytes);
     weft_result result;
     struct ring_terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all != NULL)
         result = compare_terms(comm, all);
     free(all);
     internode->combine_wire = config->combine_wire;
-    internode->rings = (struct weft_rings){
+    internode->rings = (struct wp_rings){
         .nodes = {.num_nodes = comm->topology.num_nodes}, /* until there are nodes */
         .num_channels = own.num_channels,
         .num_slots = own.num_slots,
@@ -81,7 +81,7 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
 weft_result weft__internode_check_row(const struct weft__internode *internode,
                                       uint64_t wire_row_bytes)
 {
-    const uint64_t needed = WEFT_CHUNK_HEADER_BYTES + wire_row_bytes;
+    const uint64_t needed = WP_CHUNK_HEADER_BYTES + wire_row_bytes;
     if (needed <= internode->rings.slot_bytes)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
@@ -94,47 +94,47 @@ weft_result weft__internode_check_row(const struct weft__internode *internode,
 
 uint64_t weft__internode_told_bytes(const struct weft__internode *internode)
 {
-    return weft_told_bytes(internode->nodes.device.num_local * internode->rings.nodes.num_nodes,
-                           internode->num_node_experts);
+    return wp_told_bytes(internode->nodes.device.num_local * internode->rings.nodes.num_nodes,
+                         internode->num_node_experts);
 }
 
 /* The rings' words, and behind them what notify tells. */
 static uint64_t words_bytes(const struct weft__internode *internode)
 {
-    return weft_rings_words_bytes(&internode->rings) +
-           weft_told_area_bytes(internode->rings.nodes.num_nodes,
-                                weft__internode_told_bytes(internode));
+    return wp_rings_words_bytes(&internode->rings) +
+           wp_told_area_bytes(internode->rings.nodes.num_nodes,
+                              weft__internode_told_bytes(internode));
 }
 
 uint64_t weft__internode_bytes(const struct weft__internode *internode)
 {
-    return words_bytes(internode) + weft_rings_slots_bytes(&internode->rings);
+    return words_bytes(internode) + wp_rings_slots_bytes(&internode->rings);
 }
 
 static weft_result allocate_rings(weft_comm *comm, struct weft__internode *internode)
 {
     const struct weft__machine *machine = weft__machine_of(comm);
-    struct weft_rings *rings = &internode->rings;
+    struct wp_rings *rings = &internode->rings;
     void *memory;
     WEFT__TRY(machine->network_alloc(comm, words_bytes(internode), &memory, &rings->words_place));
     rings->words = memory;
     WEFT__TRY(
-        machine->staging_alloc(comm, weft_rings_slots_bytes(rings), &memory, &rings->slots_place));
+        machine->staging_alloc(comm, wp_rings_slots_bytes(rings), &memory, &rings->slots_place));
     rings->slots = memory;
     return WEFT_OK;
 }
 
 static weft_result allocate_counters(weft_comm *comm, struct weft__internode *internode)
 {
-    struct weft_rings *rings = &internode->rings;
+    struct wp_rings *rings = &internode->rings;
     const uint64_t num_rings = (uint64_t)rings->nodes.num_nodes * (uint64_t)rings->num_channels;
-    const uint64_t bytes = (1 + num_rings * 2 * WEFT_NUM_HALVES) * sizeof(uint64_t) +
+    const uint64_t bytes = (1 + num_rings * 2 * WP_NUM_HALVES) * sizeof(uint64_t) +
                            num_rings * (uint64_t)rings->num_slots * sizeof(uint32_t);
     WEFT__TRY(weft__machine_of(comm)->alloc(comm, bytes, &internode->counters));
     internode->num_notifies = internode->counters;
     rings->num_sent = internode->num_notifies + 1;
-    rings->num_received = rings->num_sent + WEFT_NUM_HALVES * num_rings;
-    rings->num_rows_read = (uint32_t *)(rings->num_received + WEFT_NUM_HALVES * num_rings);
+    rings->num_received = rings->num_sent + WP_NUM_HALVES * num_rings;
+    rings->num_rows_read = (uint32_t *)(rings->num_received + WP_NUM_HALVES * num_rings);
     return WEFT_OK;
 }
 
@@ -158,7 +158,7 @@ static weft_result allocate_tables(weft_comm *comm, int32_t num_combine_warps,
 weft_result weft__internode_create(weft_comm *comm, const struct weft__placement *placement,
                                    int32_t num_combine_warps, struct weft__internode *internode)
 {
-    struct weft_rings *rings = &internode->rings;
+    struct wp_rings *rings = &internode->rings;
     WEFT__TRY(weft__nodes_create(comm, "expert parallelism", &internode->nodes));
     rings->nodes = internode->nodes.device;
     internode->num_node_experts =
@@ -182,7 +182,7 @@ void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode)
 
 int32_t weft__internode_num_duties(const struct weft__internode *internode, int32_t num_directions)
 {
-    const struct weft_rings *rings = &internode->rings;
+    const struct wp_rings *rings = &internode->rings;
     return num_directions * (rings->nodes.num_nodes - 1) * rings->num_channels;
 }
 
@@ -229,9 +229,9 @@ static int64_t most_takers(const struct weft__internode *internode, int32_t num_
 struct weft__grid weft__internode_takers(const struct weft__internode *internode,
                                          uint64_t wire_row_bytes, struct weft__grid local)
 {
-    const struct weft_rings *rings = &internode->rings;
+    const struct wp_rings *rings = &internode->rings;
     const int64_t num_rows =
-        (int64_t)weft_rings_num_slots(rings) * weft_rows_per_chunk(rings, wire_row_bytes);
+        (int64_t)wp_rings_num_slots(rings) * wp_rows_per_chunk(rings, wire_row_bytes);
     const int64_t most = most_takers(internode, local.num_warps);
     const int64_t num_takers = num_rows < most ? num_rows : most;
     struct weft__grid grid = local;

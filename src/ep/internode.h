@@ -9,7 +9,7 @@
 
 struct weft__internode {
     struct weft__nodes nodes;
-    struct weft_rings rings; /* what partners tell lies behind them in memory of the network */
+    struct wp_rings rings; /* what partners tell lies behind them in memory of the network */
     /* No node has more, of this placement or of fewer experts spread evenly (a handle's own). */
     int32_t num_node_experts;
     weft_dtype combine_wire; /* 0: of the dtype that is combined */

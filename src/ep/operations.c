@@ -12,12 +12,12 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
                             weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
-    struct weft_routing routing = handle->routing;
+    struct wp_routing routing = handle->routing;
     routing.num_tokens = args->num_tokens;
     routing.chunk_tokens = (args->num_tokens + routing.num_chunks - 1) / routing.num_chunks;
     if (routing.chunk_tokens == 0)
         routing.chunk_tokens = 1;
-    const struct weft_layout_args program_args = {
+    const struct wp_layout_args program_args = {
         .routing = routing,
         .placement = handle->placement->device,
         .index_type = args->index_type,
@@ -36,7 +36,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
     };
     const struct weft__grid grid =
         weft__ep_grid(ep, &(struct weft__work){.num_tokens = args->num_tokens});
-    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_layout, grid, &program_args,
+    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_layout, grid, &program_args,
                                     sizeof program_args));
     handle->routing = routing;
     handle->state = WEFT__HANDLE_LAID_OUT;
@@ -50,23 +50,23 @@ static void note_graphs(weft_ep_handle *handle, weft_stream *stream)
         handle->is_in_graphs = 1;
 }
 
-static struct weft_call call_of(const weft_ep_handle *handle, enum weft_operation_kind operation,
-                                uint32_t options)
+static struct wp_call call_of(const weft_ep_handle *handle, enum wp_operation_kind operation,
+                              uint32_t options)
 {
-    const uint64_t kind = (uint64_t)operation << WEFT_CALL_OPERATION_BIT |
-                          (uint64_t)handle->routing.num_topk << WEFT_CALL_NUM_TOPK_BIT |
-                          (uint64_t)options << WEFT_CALL_OPTIONS_BIT;
-    return (struct weft_call){.head = {.kind = kind},
-                              .num_experts = (uint32_t)handle->placement->host.num_experts};
+    const uint64_t kind = (uint64_t)operation << WP_CALL_OPERATION_BIT |
+                          (uint64_t)handle->routing.num_topk << WP_CALL_NUM_TOPK_BIT |
+                          (uint64_t)options << WP_CALL_OPTIONS_BIT;
+    return (struct wp_call){.head = {.kind = kind},
+                            .num_experts = (uint32_t)handle->placement->host.num_experts};
 }
 
 /* Over one node and over several. */
-static struct weft_notify_args notify_args(const weft_ep_handle *handle)
+static struct wp_notify_args notify_args(const weft_ep_handle *handle)
 {
     const weft_ep *ep = handle->ep;
-    return (struct weft_notify_args){
+    return (struct wp_notify_args){
         .exchange = ep->exchange->device,
-        .message = {.call = call_of(handle, WEFT_OPERATION_NOTIFY, 0), .num_blocks = 1},
+        .message = {.call = call_of(handle, WP_OPERATION_NOTIFY, 0), .num_blocks = 1},
         .routing = handle->routing,
         .placement = handle->placement->device,
         .counts_offset = weft__exchange_extra_offset(ep->exchange),
@@ -78,8 +78,8 @@ static struct weft_notify_args notify_args(const weft_ep_handle *handle)
 static weft_result launch_notify(weft_ep_handle *handle, struct weft__grid one_block,
                                  weft_stream *stream)
 {
-    const struct weft_notify_args program_args = notify_args(handle);
-    return weft__exchange_launch(handle->ep->exchange, stream, WEFT_PROGRAM_notify, one_block,
+    const struct wp_notify_args program_args = notify_args(handle);
+    return weft__exchange_launch(handle->ep->exchange, stream, WP_PROGRAM_notify, one_block,
                                  &program_args, sizeof program_args);
 }
 
@@ -88,8 +88,8 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
-    const uint64_t words_bytes = weft_rings_words_bytes(&internode->rings);
-    struct weft_internode_notify_args program_args = {
+    const uint64_t words_bytes = wp_rings_words_bytes(&internode->rings);
+    struct wp_internode_notify_args program_args = {
         .notify = notify_args(handle),
         .rings = internode->rings,
         .node_of_rank = ep->node_of_rank,
@@ -100,7 +100,7 @@ static weft_result launch_internode_notify(weft_ep_handle *handle, struct weft__
     };
     program_args.notify.message.call.max_tokens = (uint32_t)handle->max_tokens;
     note_graphs(handle, stream);
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_notify, one_block,
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_internode_notify, one_block,
                                  &program_args, sizeof program_args);
 }
 
@@ -119,7 +119,7 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
 
 /* An array that other ranks access: its place goes into the message. Nothing is checked twice:
  * weft__heap_offset is the check. */
-static weft_result announce_array(const weft_ep_handle *handle, struct weft_message *message,
+static weft_result announce_array(const weft_ep_handle *handle, struct wp_message *message,
                                   int array, const void *ptr, uint64_t row_bytes, const char *name)
 {
     return weft__heap_offset(handle->ep->comm->heap, ptr, (uint64_t)message->capacity * row_bytes,
@@ -136,17 +136,17 @@ const struct weft__plane_names weft__plane_names[WEFT_MAX_PLANES] = {
 #undef PLANE_NAMES
 
 static weft_result announce_planes(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
-                                   struct weft_dispatch_args *program_args)
+                                   struct wp_dispatch_args *program_args)
 {
-    struct weft_message *message = &program_args->message;
-    message->call.head.kind |= (uint64_t)args->num_planes << WEFT_CALL_NUM_PLANES_BIT;
+    struct wp_message *message = &program_args->message;
+    message->call.head.kind |= (uint64_t)args->num_planes << WP_CALL_NUM_PLANES_BIT;
     for (int32_t i = 0; i < args->num_planes; i++) {
         const weft_plane *plane = &args->planes[i];
         message->call.row_bytes[i] = (uint32_t)plane->row_bytes;
         program_args->planes[i].rows = plane->src;
         program_args->planes[i].stride_bytes =
             plane->src_stride_bytes == 0 ? plane->row_bytes : plane->src_stride_bytes;
-        const weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE + i, plane->dst,
+        const weft_result result = announce_array(handle, message, WP_ARRAY_PLANE + i, plane->dst,
                                                   plane->row_bytes, weft__plane_names[i].dst);
         if (result != WEFT_OK)
             return result;
@@ -159,30 +159,30 @@ static uint32_t dispatch_options(const weft_ep_handle *handle, const weft_ep_dis
 {
     uint32_t options = 0;
     if (args->topk_idx != NULL || args->recv_topk_idx != NULL)
-        options |= WEFT_OPTION_TOPK_IDX;
+        options |= WP_OPTION_TOPK_IDX;
     if (args->topk_weights != NULL || args->recv_topk_weights != NULL)
-        options |= WEFT_OPTION_TOPK_WEIGHTS;
+        options |= WP_OPTION_TOPK_WEIGHTS;
     if (options != 0 && args->index_type == WEFT_INT64)
-        options |= WEFT_OPTION_INT64;
+        options |= WP_OPTION_INT64;
     if (handle->routing.num_tokens == 0 && args->capacity == 0)
-        options |= WEFT_OPTION_NO_ROWS;
+        options |= WP_OPTION_NO_ROWS;
     return options;
 }
 
 static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
-                                 struct weft_message *message)
+                                 struct wp_message *message)
 {
     const uint64_t num_topk = (uint64_t)handle->routing.num_topk;
-    const uint32_t options = weft_call_options(&message->call);
+    const uint32_t options = wp_call_options(&message->call);
     weft_result result = WEFT_OK;
-    if (options & WEFT_OPTION_TOPK_IDX)
-        result = announce_array(handle, message, WEFT_ARRAY_TOPK_IDX, args->recv_topk_idx,
-                                num_topk * weft_dtype_bytes(args->index_type), "recv_topk_idx");
-    if (result == WEFT_OK && (options & WEFT_OPTION_TOPK_WEIGHTS))
-        result = announce_array(handle, message, WEFT_ARRAY_TOPK_WEIGHTS, args->recv_topk_weights,
+    if (options & WP_OPTION_TOPK_IDX)
+        result = announce_array(handle, message, WP_ARRAY_TOPK_IDX, args->recv_topk_idx,
+                                num_topk * wp_dtype_bytes(args->index_type), "recv_topk_idx");
+    if (result == WEFT_OK && (options & WP_OPTION_TOPK_WEIGHTS))
+        result = announce_array(handle, message, WP_ARRAY_TOPK_WEIGHTS, args->recv_topk_weights,
                                 num_topk * sizeof(float), "recv_topk_weights");
     if (result == WEFT_OK && args->recv_src_token != NULL)
-        result = announce_array(handle, message, WEFT_ARRAY_SRC_TOKEN, args->recv_src_token,
+        result = announce_array(handle, message, WP_ARRAY_SRC_TOKEN, args->recv_src_token,
                                 sizeof(int32_t), "recv_src_token");
     return result;
 }
@@ -206,23 +206,22 @@ static uint64_t largest_row_bytes(const weft_ep_dispatch_args *args)
 }
 
 static weft_result launch_internode_dispatch(weft_ep_handle *handle,
-                                             const struct weft_dispatch_args *args,
-                                             enum weft_relay_when when, struct weft__grid local,
+                                             const struct wp_dispatch_args *args,
+                                             enum wp_relay_when when, struct weft__grid local,
                                              weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
     const struct weft__grid grid =
         weft__internode_grid(internode, WEFT__RINGS_BOTH_WAYS, local, ep->grid.num_warps);
-    struct weft_internode_dispatch_args program_args = {
+    struct wp_internode_dispatch_args program_args = {
         .dispatch = *args, .rings = internode->rings, .when = when};
-    struct weft_message *message = &program_args.dispatch.message;
+    struct wp_message *message = &program_args.dispatch.message;
     message->num_blocks = grid.num_blocks;
     WEFT__TRY(weft__internode_check_row(
-        internode,
-        weft_wire_dispatch_bytes(&message->call, handle->routing.nodes.max_relayed_rows)));
+        internode, wp_wire_dispatch_bytes(&message->call, handle->routing.nodes.max_relayed_rows)));
     note_graphs(handle, stream);
-    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_dispatch, grid,
+    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_internode_dispatch, grid,
                                     &program_args, sizeof program_args));
     handle->has_relayed = 1;
     return WEFT_OK;
@@ -232,10 +231,9 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
                               weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
-    struct weft_dispatch_args program_args = {
+    struct wp_dispatch_args program_args = {
         .exchange = ep->exchange->device,
-        .message = {.call =
-                        call_of(handle, WEFT_OPERATION_DISPATCH, dispatch_options(handle, args)),
+        .message = {.call = call_of(handle, WP_OPERATION_DISPATCH, dispatch_options(handle, args)),
                     .capacity = args->capacity},
         .routing = handle->routing,
         .placement = handle->placement->device,
@@ -251,9 +249,9 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
                                     largest_row_bytes(args)};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
     if (ep->internode != NULL)
-        return launch_internode_dispatch(handle, &program_args, WEFT_RELAY_ALWAYS, grid, stream);
+        return launch_internode_dispatch(handle, &program_args, WP_RELAY_ALWAYS, grid, stream);
     program_args.message.num_blocks = grid.num_blocks;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_dispatch, grid, &program_args,
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_dispatch, grid, &program_args,
                                  sizeof program_args);
 }
 
@@ -261,9 +259,9 @@ static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_comb
 {
     uint32_t options = 0;
     if (args->topk_weights != NULL || args->out_topk_weights != NULL)
-        options |= WEFT_OPTION_TOPK_WEIGHTS;
+        options |= WP_OPTION_TOPK_WEIGHTS;
     if (handle->routing.num_tokens == 0 && args->capacity == 0)
-        options |= WEFT_OPTION_NO_ROWS;
+        options |= WP_OPTION_NO_ROWS;
     return options;
 }
 
@@ -271,43 +269,43 @@ static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_comb
  * call something else it is combine. */
 static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
 {
-    const struct weft_dispatch_args args = {
+    const struct wp_dispatch_args args = {
         .exchange = handle->ep->exchange->device,
-        .message = {.call = call_of(handle, WEFT_OPERATION_COMBINE, 0),
+        .message = {.call = call_of(handle, WP_OPERATION_COMBINE, 0),
                     .capacity = INT32_MAX}, /* of no rows, so that none is dropped */
         .routing = handle->routing,
         .placement = handle->placement->device,
     };
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens, 0};
-    return launch_internode_dispatch(handle, &args, WEFT_RELAY_IF_NEEDED,
+    return launch_internode_dispatch(handle, &args, WP_RELAY_IF_NEEDED,
                                      weft__ep_grid(handle->ep, &work), stream);
 }
 
 static weft_result launch_internode_combine(weft_ep_handle *handle,
-                                            const struct weft_combine_args *args,
+                                            const struct wp_combine_args *args,
                                             struct weft__grid local, weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
     const struct weft__internode *internode = ep->internode;
     const weft_dtype wire_dtype =
         internode->combine_wire == 0 ? args->dtype : internode->combine_wire;
-    const uint64_t wire_row_bytes = weft_wire_combine_bytes(&args->message.call, wire_dtype);
+    const uint64_t wire_row_bytes = wp_wire_combine_bytes(&args->message.call, wire_dtype);
     WEFT__TRY(weft__internode_check_row(internode, wire_row_bytes));
     const struct weft__grid takers = weft__internode_takers(internode, wire_row_bytes, local);
     const struct weft__grid grid =
         weft__internode_grid(internode, WEFT__RINGS_ONE_WAY, takers, ep->grid.num_warps);
-    struct weft_internode_combine_args program_args = {
+    struct wp_internode_combine_args program_args = {
         .combine = *args,
         .rings = internode->rings,
         .wire_dtype = wire_dtype,
         .own_sums = wire_dtype == args->dtype ? NULL : internode->own_sums,
     };
-    struct weft_message *message = &program_args.combine.message;
+    struct wp_message *message = &program_args.combine.message;
     message->num_blocks = grid.num_blocks;
     note_graphs(handle, stream);
     if (!handle->has_relayed || handle->is_in_graphs)
         WEFT__TRY(relay_routes(handle, stream));
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_internode_combine, grid,
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_internode_combine, grid,
                                  &program_args, sizeof program_args);
 }
 
@@ -315,10 +313,10 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                              weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
-    const uint64_t row_bytes = (uint64_t)args->hidden * weft_dtype_bytes(args->dtype);
-    struct weft_combine_args program_args = {
+    const uint64_t row_bytes = (uint64_t)args->hidden * wp_dtype_bytes(args->dtype);
+    struct wp_combine_args program_args = {
         .exchange = ep->exchange->device,
-        .message = {.call = call_of(handle, WEFT_OPERATION_COMBINE, combine_options(handle, args)),
+        .message = {.call = call_of(handle, WP_OPERATION_COMBINE, combine_options(handle, args)),
                     .capacity = args->capacity},
         .routing = handle->routing,
         .dtype = args->dtype,
@@ -329,13 +327,13 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
         if (args->bias[i] != NULL)
             program_args.biases[program_args.num_biases++] = args->bias[i];
     }
-    struct weft_message *message = &program_args.message;
+    struct wp_message *message = &program_args.message;
     message->call.head.kind |=
-        (uint64_t)args->dtype << WEFT_CALL_DTYPE_BIT | UINT64_C(1) << WEFT_CALL_NUM_PLANES_BIT;
+        (uint64_t)args->dtype << WP_CALL_DTYPE_BIT | UINT64_C(1) << WP_CALL_NUM_PLANES_BIT;
     message->call.row_bytes[0] = (uint32_t)row_bytes;
-    weft_result result = announce_array(handle, message, WEFT_ARRAY_PLANE, args->x, row_bytes, "x");
-    if (result == WEFT_OK && (weft_call_options(&message->call) & WEFT_OPTION_TOPK_WEIGHTS))
-        result = announce_array(handle, message, WEFT_ARRAY_TOPK_WEIGHTS, args->topk_weights,
+    weft_result result = announce_array(handle, message, WP_ARRAY_PLANE, args->x, row_bytes, "x");
+    if (result == WEFT_OK && (wp_call_options(&message->call) & WP_OPTION_TOPK_WEIGHTS))
+        result = announce_array(handle, message, WP_ARRAY_TOPK_WEIGHTS, args->topk_weights,
                                 (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
     if (result != WEFT_OK)
         return result;
@@ -344,6 +342,6 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     if (ep->internode != NULL)
         return launch_internode_combine(handle, &program_args, grid, stream);
     message->num_blocks = grid.num_blocks;
-    return weft__exchange_launch(ep->exchange, stream, WEFT_PROGRAM_combine, grid, &program_args,
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_combine, grid, &program_args,
                                  sizeof program_args);
 }

@@ -141,7 +141,7 @@ weft_result weft__placement_create(struct weft__placement *placement, const weft
     if (!has_table)
         place_evenly(placement, config->num_experts, num_ranks);
     invert(placement, config->num_experts, num_ranks);
-    placement->host = (struct weft_placement){
+    placement->host = (struct wp_placement){
         .num_experts = config->num_experts,
         .num_ranks = num_ranks,
         .expert_offsets = placement->expert_offsets,
@@ -164,8 +164,8 @@ static weft_result upload(weft_comm *comm, const int32_t *array, int32_t count,
 
 weft_result weft__placement_upload(struct weft__placement *placement, weft_comm *comm)
 {
-    const struct weft_placement *host = &placement->host;
-    struct weft_placement *device = &placement->device;
+    const struct wp_placement *host = &placement->host;
+    struct wp_placement *device = &placement->device;
     device->num_experts = host->num_experts;
     device->num_ranks = host->num_ranks;
     WEFT__TRY(upload(comm, host->expert_offsets, host->num_experts + 1, &device->expert_offsets));
@@ -178,13 +178,13 @@ weft_result weft__placement_upload(struct weft__placement *placement, weft_comm 
 void weft__placement_unload(struct weft__placement *placement, weft_comm *comm)
 {
     const struct weft__machine *machine = weft__machine_of(comm);
-    const struct weft_placement *device = &placement->device;
+    const struct wp_placement *device = &placement->device;
     const int32_t *const arrays[] = {device->expert_offsets, device->entry_ranks,
                                      device->entry_local, device->rank_offsets,
                                      device->rank_entries};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         machine->free(comm, (void *)(uintptr_t)arrays[i]);
-    placement->device = (struct weft_placement){0};
+    placement->device = (struct wp_placement){0};
 }
 
 void weft__placement_destroy(struct weft__placement *placement)

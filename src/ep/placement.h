@@ -7,8 +7,8 @@
 #include "programs/routing.h"
 
 struct weft__placement {
-    struct weft_placement host;   /* points into the arrays below */
-    struct weft_placement device; /* the same in memory of the programs, once uploaded */
+    struct wp_placement host;   /* points into the arrays below */
+    struct wp_placement device; /* the same in memory of the programs, once uploaded */
     int32_t num_entries;
     int32_t *expert_offsets;
     int32_t *entry_ranks;

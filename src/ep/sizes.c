@@ -24,7 +24,7 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
     for (int32_t i = 0; i < args->num_planes && arena_bytes <= INT64_MAX; i++)
         arena_bytes += arena_share(rows * args->plane_row_bytes[i]);
     if (args->with_topk) {
-        arena_bytes += arena_share(rows * num_topk * weft_dtype_bytes(args->index_type));
+        arena_bytes += arena_share(rows * num_topk * wp_dtype_bytes(args->index_type));
         arena_bytes += arena_share(rows * num_topk * sizeof(float));
     }
     if (args->with_src_token)
@@ -38,8 +38,8 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
         .arena_bytes = arena_bytes,
         .handle_bytes = weft__handle_bytes(ep, args->max_tokens_per_rank, args->num_topk),
         .heap_bytes =
-            weft_mailbox_bytes(comm->num_ranks, ep->exchange->device.num_members, ep->max_blocks) +
-            weft_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
+            wp_mailbox_bytes(comm->num_ranks, ep->exchange->device.num_members, ep->max_blocks) +
+            wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride),
         .network_bytes = ep->internode == NULL ? 0 : weft__internode_bytes(ep->internode),
         .sum_bytes = ep->internode == NULL ? 0 : ep->internode->own_sums_bytes,
     };

@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "machine/machine.h"
 
-typedef enum weft_status weft__program_fn(struct weft_warp *warp, const void *args);
+typedef enum wp_status weft__program_fn(struct wp_warp *warp, const void *args);
 
 struct weft__program {
     const char *name;
@@ -46,7 +46,7 @@ struct weft__launch {
     weft_comm *comm;
     /* Called after a launch that failed: makes it the communicator's failure. */
     weft_result (*on_failure)(weft_comm *comm, const struct weft__program *program,
-                              const struct weft_failure *failure);
+                              const struct wp_failure *failure);
 };
 
 /* The first member of every machine's streams, events and graphs. */

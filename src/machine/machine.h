@@ -4,112 +4,112 @@
  *
  * A program is a C function in the common subset of C11 and CUDA C++, run by every warp of a
  * launch of num_blocks x num_warps warps. It is compiled once per machine, whose folder comes
- * first in the include path and supplies "primitives.h". A warp has WEFT_WARP_SIZE lanes that all
+ * first in the include path and supplies "primitives.h". A warp has WP_WARP_SIZE lanes that all
  * execute the program; work is divided by lane-strided loops:
  *
- *     for (int32_t i = weft_lane_idx(warp); i < n; i += WEFT_WARP_SIZE) ...
+ *     for (int32_t i = wp_lane_idx(warp); i < n; i += WP_WARP_SIZE) ...
  *
  * Every machine provides:
  *
  * Identity (all the same for the lanes of a warp, but lane_idx):
- *   weft_block_idx weft_num_blocks weft_warp_idx weft_num_warps weft_lane_idx
+ *   wp_block_idx wp_num_blocks wp_warp_idx wp_num_warps wp_lane_idx
  *
  * Inside a warp and a block:
- *   weft_warp_sync      lanes meet; what one wrote before, the others read after
- *   weft_block_sync     warps of the block meet, with the same promise; all of them must call it
- *   weft_ballot         bit i of the result: lane i's predicate
- *   weft_lanes_below    how many lanes below this one are set in a ballot
- *   weft_max_u32        the largest value of the lanes, in all lanes
- *   weft_prefix_sum     the sum of the values of the lanes below, none of which is negative, and the
+ *   wp_warp_sync      lanes meet; what one wrote before, the others read after
+ *   wp_block_sync     warps of the block meet, with the same promise; all of them must call it
+ *   wp_ballot         bit i of the result: lane i's predicate
+ *   wp_lanes_below    how many lanes below this one are set in a ballot
+ *   wp_max_u32        the largest value of the lanes, in all lanes
+ *   wp_prefix_sum     the sum of the values of the lanes below, none of which is negative, and the
  *                       total of all lanes
- *   weft_block_shared   WEFT_BLOCK_SHARED_BYTES that the warps of the block share
- *   weft_warp_shared    WEFT_WARP_SHARED_BYTES that the lanes of the warp share, aligned to 8
- *   weft_warp_pointers  WEFT_WARP_POINTERS addresses that the lanes of the warp share
+ *   wp_block_shared   WP_BLOCK_SHARED_BYTES that the warps of the block share
+ *   wp_warp_shared    WP_WARP_SHARED_BYTES that the lanes of the warp share, aligned to 8
+ *   wp_warp_pointers  WP_WARP_POINTERS addresses that the lanes of the warp share
  *
  * Ordered memory operations:
- *   weft_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
- *   weft_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
- *   weft_load_relaxed   what such a counter has, without order
- *   weft_signal         release store to a word of `rank`, which wakes it: what this warp wrote
+ *   wp_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
+ *   wp_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
+ *   wp_load_relaxed   what such a counter has, without order
+ *   wp_signal         release store to a word of `rank`, which wakes it: what this warp wrote
  *                       before, or ordered before by syncs and acquires, is visible to whoever
  *                       waits for the word
- *   weft_wait           the only loop that spins: returns WEFT_STATUS_OK once *word >= at_least
- *                       (acquire, pairs with weft_signal), or another status when the deadline
+ *   wp_wait           the only loop that spins: returns WP_STATUS_OK once *word >= at_least
+ *                       (acquire, pairs with wp_signal), or another status when the deadline
  *                       passes, a rank dies, or the communicator is aborted. The program must then
  *                       return that status from all warps of the block without another wait.
- *                       `word` is memory of this rank; site->rank may be WEFT_NO_RANK
- *   weft_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of weft_signal and
+ *                       `word` is memory of this rank; site->rank may be WP_NO_RANK
+ *   wp_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of wp_signal and
  *                       an acquire. Returns the value before
- *   weft_fail           records why the launch fails and returns WEFT_STATUS_FAILED
- *   weft_fence_launches  what the launches before this one in its stream did, and what this lane has done, is visible
+ *   wp_fail           records why the launch fails and returns WP_STATUS_FAILED
+ *   wp_fence_launches  what the launches before this one in its stream did, and what this lane has done, is visible
  *                       to whoever learns of what the lane does next, by whatever it is
- *   weft_admit_next     a hint: the next launch in the stream may take its cores beside this one, and wait
+ *   wp_admit_next     a hint: the next launch in the stream may take its cores beside this one, and wait
  *                       there for its end. Called by a warp that knows that every launch that this one waits for
  *                       has started, on all ranks, or by every block that waits for nothing more: whatever holds
  *                       the cores that are left, this launch ends
  *
  * Row operations, by all lanes of a warp together, as fast as the machine can:
- *   weft_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies is this one,
+ *   wp_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies is this one,
  *                       which does not change until then
- *   weft_row_copy       copies row_bytes from src to each non-null dst
- *   weft_row_stage      the same, with the hint that this host reads the bytes again soon, as its network does
- *   weft_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
- *                       weft_reduction says
- *   weft_row_sum_mixed  dst = the sum of the non-null srcs, in order, of types that struct weft_mixed_sum
+ *   wp_row_copy       copies row_bytes from src to each non-null dst
+ *   wp_row_stage      the same, with the hint that this host reads the bytes again soon, as its network does
+ *   wp_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
+ *                       wp_reduction says
+ *   wp_row_sum_mixed  dst = the sum of the non-null srcs, in order, of types that struct wp_mixed_sum
  *                       says; dst may be one of the srcs that have its type
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
- * weft_block_sync, weft_row_sync, weft_remote_post, weft_signal or weft_fetch_add, before what that orders, or with
+ * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal or wp_fetch_add, before what that orders, or with
  * the launch; which part of a row is whose is the machine's choice, so that one lane's signal tells of all only after
  * a block sync.
- * weft_warp_sync and weft_add_acq_rel end nothing. The arrays of pointers (weft_warp_pointers) have
- * been read when the call returns: after a weft_warp_sync they can be written again.
+ * wp_warp_sync and wp_add_acq_rel end nothing. The arrays of pointers (wp_warp_pointers) have
+ * been read when the call returns: after a wp_warp_sync they can be written again.
  *
- *   weft_row_sync       weft_warp_sync, before which the lanes' parts of row operations end
+ *   wp_row_sync       wp_warp_sync, before which the lanes' parts of row operations end
  *
  * The network (net/access.h), by all lanes of a warp together:
- *   weft_remote_post    gives the network an access (struct weft_access) to a rank of another node, and returns its
+ *   wp_remote_post    gives the network an access (struct wp_access) to a rank of another node, and returns its
  *                       number at once. The lanes' parts of row operations end; what the lanes have written, or ordered
  *                       before by syncs and acquires, is sent, and what they have read has been read. Accesses are not
- *                       ordered among each other, but for flushes and signals. Whoever waits for the word (weft_wait)
+ *                       ordered among each other, but for flushes and signals. Whoever waits for the word (wp_wait)
  *                       of a put sees the bytes of this put, and all that its sender had ordered before it in memory
  *                       that both can access. The source of a put must stay as it is until the target tells, by a
- *                       put of its own, that the bytes have come; or until weft_remote_await, of one that must not be
+ *                       put of its own, that the bytes have come; or until wp_remote_await, of one that must not be
  *                       lost
- *   weft_remote_await   waits, as weft_wait does, until the access of a number, which is a flush or must not be lost,
+ *   wp_remote_await   waits, as wp_wait does, until the access of a number, which is a flush or must not be lost,
  *                       and all such that this rank has posted before it, are done: of a put the source has been read,
  *                       of a get or fetch-add what was asked for is here, of a flush all has come, as if the target had
  *                       been told of it
  *
  * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane
- * i % WEFT_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
+ * i % WP_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
  * send what it has just reduced, and reduce into what it has just sent. The last packet of a row may be
  * short. Rows in memory may start at any byte, and be in memory of the block or the
  * arguments, too; 16-byte aligned ones are fastest.
- *   weft_packets_load     begins to read a row in memory that is to be sent, and does not change until
- *                         then; what is read before other loads, such as weft_packets_begin's
+ *   wp_packets_load     begins to read a row in memory that is to be sent, and does not change until
+ *                         then; what is read before other loads, such as wp_packets_begin's
  *                         (programs/packet_area.h), comes while they do
- *   weft_packets_send     sends such a row to some ranks, and wakes them
- *   weft_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
- *                         empties the slots; or returns a status other than WEFT_STATUS_OK, as
- *                         weft_wait does, all lanes the same
- *   weft_packets_reduce   the same with a row of every rank, reduced in ascending rank order
- *   weft_packets_send_words  sends two words, below 2^60 but for their highest bit, as a row of 16 bytes:
+ *   wp_packets_send     sends such a row to some ranks, and wakes them
+ *   wp_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
+ *                         empties the slots; or returns a status other than WP_STATUS_OK, as
+ *                         wp_wait does, all lanes the same
+ *   wp_packets_reduce   the same with a row of every rank, reduced in ascending rank order
+ *   wp_packets_send_words  sends two words, below 2^60 but for their highest bit, as a row of 16 bytes:
  *                         less work than a row in memory
- *   weft_packets_take_words  as weft_packets_receive, of such a row; all lanes get the words
- *   weft_acquire_packets  an acquire fence: what the packets taken by this lane tell of launches before
+ *   wp_packets_take_words  as wp_packets_receive, of such a row; all lanes get the words
+ *   wp_acquire_packets  an acquire fence: what the packets taken by this lane tell of launches before
  *                         holds from here on, not only in the next launch
  *
- * Tagged rows, by all lanes of a warp together: rows of 32-bit words in WEFT_TAGGED_BYTES(num_words) of a
+ * Tagged rows, by all lanes of a warp together: rows of 32-bit words in WP_TAGGED_BYTES(num_words) of a
  * heap, aligned to 16, zero at first. They are made of packets which carry the number of the operation, so that
  * they tell by themselves that they have come, any warp may take them, and nobody empties them. Who sends a
  * row over another must know that nobody reads that any more.
- *   weft_tagged_send      sends a row from memory of any kind to a rank, and wakes it; orders nothing that
+ *   wp_tagged_send      sends a row from memory of any kind to a rank, and wakes it; orders nothing that
  *                         this launch did
- *   weft_tagged_take      waits for the row of operation site->sequence, as weft_wait does, all lanes the same,
+ *   wp_tagged_take      waits for the row of operation site->sequence, as wp_wait does, all lanes the same,
  *                         and copies it to memory of this rank. What the sender's rank did before its launch is
  *                         ordered before what the lanes do that have copied a part; before all after a sync
- *   weft_tagged_word      a word of a row that a warp of the block has taken, by one lane
+ *   wp_tagged_word      a word of a row that a warp of the block has taken, by one lane
  *
  * Launches: a launch begins with a fence, acquire and release, and ends with a release fence of all its
  * lanes. So what was done before a launch, is ordered before what a peer does in the launches after the one
@@ -127,87 +127,87 @@
 #include "net/access.h"
 
 #ifdef __cplusplus
-#define WEFT_STATIC_ASSERT static_assert
+#define WP_STATIC_ASSERT static_assert
 #else
-#define WEFT_STATIC_ASSERT _Static_assert
+#define WP_STATIC_ASSERT _Static_assert
 #endif
 
-#define WEFT_BLOCK_SHARED_BYTES 8192
-#define WEFT_WARP_SHARED_BYTES  512 /* a rank and a row for each of WEFT_MAX_TOPK choices */
+#define WP_BLOCK_SHARED_BYTES 8192
+#define WP_WARP_SHARED_BYTES  512 /* a rank and a row for each of WEFT_MAX_TOPK choices */
 /* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
  * biases. */
-#define WEFT_WARP_POINTERS (WEFT_MAX_TOPK + 3)
+#define WP_WARP_POINTERS (WEFT_MAX_TOPK + 3)
 
 /* How rows become one, element by element. Sums and products are made in fp32 (fp64 of fp64), and
  * rounded once to nearest even; integers wrap around. The average is the sum divided by the number of
  * rows, before rounding; of integers, towards zero. The maximum and minimum are those of IEEE 754-2019:
  * NaN if there is one, and -0 is less than +0. Every NaN becomes the positive quiet one with all
  * mantissa bits set. FP8 saturates at 448. */
-enum weft_reduction_op {
-    WEFT_REDUCTION_SUM = WEFT_SUM, /* begins with the first row */
-    WEFT_REDUCTION_PROD = WEFT_PROD,
-    WEFT_REDUCTION_MAX = WEFT_MAX,
-    WEFT_REDUCTION_MIN = WEFT_MIN,
-    WEFT_REDUCTION_AVG = WEFT_AVG,
-    WEFT_REDUCTION_SUM_FROM_ZERO /* begins with +0: no rows give 0, and -0 alone gives +0 */
+enum wp_reduction_op {
+    WP_REDUCTION_SUM = WEFT_SUM, /* begins with the first row */
+    WP_REDUCTION_PROD = WEFT_PROD,
+    WP_REDUCTION_MAX = WEFT_MAX,
+    WP_REDUCTION_MIN = WEFT_MIN,
+    WP_REDUCTION_AVG = WEFT_AVG,
+    WP_REDUCTION_SUM_FROM_ZERO /* begins with +0: no rows give 0, and -0 alone gives +0 */
 };
 
-struct weft_reduction {
+struct wp_reduction {
     weft_dtype dtype;
-    enum weft_reduction_op op;
+    enum wp_reduction_op op;
 };
 
 /* When this host, its network included, reads what is written. A hint. */
-enum weft_reuse { WEFT_READ_LATER, WEFT_READ_SOON };
+enum wp_reuse { WP_READ_LATER, WP_READ_SOON };
 
-/* The types of rows that are summed as by WEFT_REDUCTION_SUM_FROM_ZERO: bf16, fp16, fp32 or FP8. A sum in fp32
+/* The types of rows that are summed as by WP_REDUCTION_SUM_FROM_ZERO: bf16, fp16, fp32 or FP8. A sum in fp32
  * is not rounded, so that it can be a source of another one. */
-struct weft_mixed_sum {
+struct wp_mixed_sum {
     int32_t num_first;      /* of the sources, null ones included, */
     weft_dtype first_dtype; /* which have this type */
     weft_dtype rest_dtype;  /* and the others this */
     weft_dtype dst_dtype;
-    enum weft_reuse reuse; /* of dst */
+    enum wp_reuse reuse; /* of dst */
 };
 
-enum weft_status {
-    WEFT_STATUS_OK = 0,
-    WEFT_STATUS_FAILED = 1 /* the reason is in the launch's failure record */
+enum wp_status {
+    WP_STATUS_OK = 0,
+    WP_STATUS_FAILED = 1 /* the reason is in the launch's failure record */
 };
 
 /* Which wait, for the report of one that fails. */
-enum weft_phase {
-    WEFT_PHASE_START = 0,  /* for the rank to start the operation */
-    WEFT_PHASE_FINISH = 1, /* for the rank to finish its part of it */
-    WEFT_PHASE_DATA = 2,   /* for packets of the rank */
-    WEFT_PHASE_ACCESS = 3, /* for an access to the rank's memory to be done */
+enum wp_phase {
+    WP_PHASE_START = 0,  /* for the rank to start the operation */
+    WP_PHASE_FINISH = 1, /* for the rank to finish its part of it */
+    WP_PHASE_DATA = 2,   /* for packets of the rank */
+    WP_PHASE_ACCESS = 3, /* for an access to the rank's memory to be done */
     /* For no rank in particular: */
-    WEFT_PHASE_WORD = 4, /* for a word of this rank's */
-    WEFT_PHASE_FLUSH = 5 /* for all accesses to ranks of other nodes to be done */
+    WP_PHASE_WORD = 4, /* for a word of this rank's */
+    WP_PHASE_FLUSH = 5 /* for all accesses to ranks of other nodes to be done */
 };
 
-enum { WEFT_NO_RANK = -1 };
+enum { WP_NO_RANK = -1 };
 
-struct weft_wait_site {
-    enum weft_phase phase;
+struct wp_wait_site {
+    enum wp_phase phase;
     int32_t rank;      /* whose signal is awaited */
     uint64_t sequence; /* number of the operation among those of its exchange */
     uint64_t
         exchange; /* which: its mailbox's offset in every heap, or the place of a word, never 0 */
 };
 
-enum weft_failure_kind {
-    WEFT_FAILURE_NONE = 0,
-    WEFT_FAILURE_TIMEOUT,   /* site.rank did not signal: expected and seen are the word's values */
-    WEFT_FAILURE_RANK_LEFT, /* the same, because it has destroyed its communicator */
-    WEFT_FAILURE_BLOCK_SYNC, /* only some warps of a block called weft_block_sync: the program is wrong */
-    WEFT_FAILURE_COMM,       /* the communicator had failed already */
-    WEFT_FAILURE_MISMATCH /* site.rank's call differs in `field`: its value is seen, ours expected */
+enum wp_failure_kind {
+    WP_FAILURE_NONE = 0,
+    WP_FAILURE_TIMEOUT,   /* site.rank did not signal: expected and seen are the word's values */
+    WP_FAILURE_RANK_LEFT, /* the same, because it has destroyed its communicator */
+    WP_FAILURE_BLOCK_SYNC, /* only some warps of a block called wp_block_sync: the program is wrong */
+    WP_FAILURE_COMM,       /* the communicator had failed already */
+    WP_FAILURE_MISMATCH /* site.rank's call differs in `field`: its value is seen, ours expected */
 };
 
-struct weft_failure {
-    enum weft_failure_kind kind;
-    struct weft_wait_site site;
+struct wp_failure {
+    enum wp_failure_kind kind;
+    struct wp_wait_site site;
     uint32_t field;
     uint64_t expected;
     uint64_t seen;
@@ -216,16 +216,15 @@ struct weft_failure {
 #include "primitives.h"
 
 /* Bytes, and behind them an add of 1 to a word, by which the target hears of them; nobody else asks. */
-WEFT_FN struct weft_access weft_counted_put(int32_t rank, uint64_t source, uint64_t target,
-                                            uint64_t num_bytes, uint64_t word)
+WP_FN struct wp_access wp_counted_put(int32_t rank, uint64_t source, uint64_t target,
+                                      uint64_t num_bytes, uint64_t word)
 {
-    const struct weft_access put = {
-        WEFT_ACCESS_PUT_SIGNAL,  rank, source, target, num_bytes, word, 1,
-        WEFT_ACCESS_MAY_BE_LOST, 0,    0};
+    const struct wp_access put = {WP_ACCESS_PUT_SIGNAL,  rank, source, target, num_bytes, word, 1,
+                                  WP_ACCESS_MAY_BE_LOST, 0,    0};
     return put;
 }
 
-WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype)
+WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype)
 {
     switch (dtype) {
     case WEFT_UINT8:

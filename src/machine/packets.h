@@ -2,7 +2,7 @@
 /*
  * Packets: data that tells itself that it has come, for messages too short to pay for a signal.
  *
- * A slot is WEFT_PACKET_BYTES of a heap, aligned to as many. It is empty, all zero, or holds a packet,
+ * A slot is WP_PACKET_BYTES of a heap, aligned to as many. It is empty, all zero, or holds a packet,
  * which is stored and loaded in one piece: so whoever finds the slot not empty has all of the packet,
  * with no order between memory accesses needed. A packet's words are stored as data ^ key. Two values
  * cannot be stored as they are: the one that would look empty, and the one that says "escape". For both
@@ -17,29 +17,29 @@
 #include <stdint.h>
 
 /* Any values will do; these are unlikely in tensors, so that escapes are rare. */
-#define WEFT_PACKET_KEY(word) ((word) % 2 == 0 ? 0x9e3779b97f4a7c15u : 0xc2b2ae3d27d4eb4fu)
+#define WP_PACKET_KEY(word) ((word) % 2 == 0 ? 0x9e3779b97f4a7c15u : 0xc2b2ae3d27d4eb4fu)
 /* What every word of an escape is stored as. */
-#define WEFT_PACKET_ESCAPE 0xffffffffffffffffu
+#define WP_PACKET_ESCAPE 0xffffffffffffffffu
 
 /* An escape word is a signal, so that it needs no emptying: twice the call's sequence, plus this. */
-enum weft_packet_escape {
-    WEFT_ESCAPE_EMPTY = 0, /* the packet's stored words would all be zero */
-    WEFT_ESCAPE_ESCAPE = 1 /* or all be WEFT_PACKET_ESCAPE */
+enum wp_packet_escape {
+    WP_ESCAPE_EMPTY = 0, /* the packet's stored words would all be zero */
+    WP_ESCAPE_ESCAPE = 1 /* or all be WP_PACKET_ESCAPE */
 };
 
 /* The packets of one operation, as every rank sees them. Offsets are in bytes, the same in every area. */
-struct weft_packets {
+struct wp_packets {
     int32_t rank;
     int32_t num_ranks;
     char *const *areas;      /* [num_ranks] where each rank receives, as mapped here */
     uint64_t slots_offset;   /* of slot 0 */
     uint64_t escapes_offset; /* of the escape words, a uint64_t per slot */
     uint64_t sequence;       /* of the operation */
-    uint64_t exchange;       /* for reports of waits: struct weft_wait_site */
+    uint64_t exchange;       /* for reports of waits: struct wp_wait_site */
 };
 
 /* Whom a row goes to: every rank of [begin, end) but the sender, into slots from `slot` on. */
-struct weft_packet_targets {
+struct wp_packet_targets {
     int32_t begin;
     int32_t end;
     uint64_t slot;
@@ -47,7 +47,7 @@ struct weft_packet_targets {
 
 /* The rows of a reduction: rank r's is in the slots from slot + r * slots_per_rank on, but this rank's,
  * which is in memory. */
-struct weft_packet_sources {
+struct wp_packet_sources {
     uint64_t slot;
     uint64_t slots_per_rank;
     const void *own;

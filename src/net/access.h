@@ -13,42 +13,42 @@
 
 #include <stdint.h>
 
-enum { WEFT_PLACE_OFFSET_BITS = 48, WEFT_ACCESS_BYTES = 64 };
+enum { WP_PLACE_OFFSET_BITS = 48, WP_ACCESS_BYTES = 64 };
 
-enum weft_access_operation {
-    WEFT_ACCESS_PUT,
-    WEFT_ACCESS_PUT_SIGNAL, /* with an add; num_bytes 0: nothing but the add */
-    WEFT_ACCESS_GET,
-    WEFT_ACCESS_FETCH_ADD,
-    WEFT_ACCESS_FLUSH, /* all that this rank has posted to the rank before */
+enum wp_access_operation {
+    WP_ACCESS_PUT,
+    WP_ACCESS_PUT_SIGNAL, /* with an add; num_bytes 0: nothing but the add */
+    WP_ACCESS_GET,
+    WP_ACCESS_FETCH_ADD,
+    WP_ACCESS_FLUSH, /* all that this rank has posted to the rank before */
     /* An add after all that this rank has posted to the rank before; not on the sim. */
-    WEFT_ACCESS_SIGNAL
+    WP_ACCESS_SIGNAL
 };
 
 /* What it means that the rank has left, or dies, before the access is done. */
-enum weft_access_loss {
-    WEFT_ACCESS_MAY_BE_LOST,     /* nothing: whoever waits hears of it otherwise */
-    WEFT_ACCESS_MUST_NOT_BE_LOST /* the failure of all, before the access completes */
+enum wp_access_loss {
+    WP_ACCESS_MAY_BE_LOST,     /* nothing: whoever waits hears of it otherwise */
+    WP_ACCESS_MUST_NOT_BE_LOST /* the failure of all, before the access completes */
 };
 
 /* One cache line. */
-struct weft_access {
-    enum weft_access_operation operation;
+struct wp_access {
+    enum wp_access_operation operation;
     int32_t rank;
     uint64_t source;    /* here; of a get there */
     uint64_t target;    /* there; of a get and a fetch-add here */
     uint64_t num_bytes; /* of a put or get */
     uint64_t word, add; /* of a signal or fetch-add: 64 bits there, aligned to 8 */
-    enum weft_access_loss loss;
+    enum wp_access_loss loss;
     uint32_t unused;
     uint64_t ready; /* the queue's: number + 1, stored last, once the rest is there */
 };
 
 /* Whether anybody may wait for its number. Those that may be lost are so many that to wake who
  * waits for something else would cost. */
-static inline int weft_access_is_awaited(const struct weft_access *access)
+static inline int wp_access_is_awaited(const struct wp_access *access)
 {
-    return access->loss == WEFT_ACCESS_MUST_NOT_BE_LOST || access->operation == WEFT_ACCESS_FLUSH;
+    return access->loss == WP_ACCESS_MUST_NOT_BE_LOST || access->operation == WP_ACCESS_FLUSH;
 }
 
 #endif

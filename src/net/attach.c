@@ -288,7 +288,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
  * than in an operation. */
 static weft_result greet(weft_comm *comm)
 {
-    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
     const int64_t deadline_ns = weft__now_ns() + comm->timeout_ms * WEFT__NS_PER_MS;
     uint64_t number;
     WEFT__TRY(weft__progress_post(comm->network->progress, &flush, WEFT__POSTER_WAITS, &number));
@@ -375,7 +375,7 @@ void weft__net_detach(weft_comm *comm)
 
 void weft__net_drain(weft_comm *comm)
 {
-    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
     uint64_t number;
     if (comm->network == NULL || weft__status_check(&comm->status) != WEFT_OK ||
         weft__progress_post(comm->network->progress, &flush, WEFT__POSTER_WAITS, &number) !=

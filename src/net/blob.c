@@ -53,7 +53,7 @@ static int is_well_formed(const struct blob_header *header, size_t num_bytes)
         return 0;
     for (uint32_t region = 0; region < WEFT__NET_MAX_REGIONS; region++)
         if (header->regions[region].access > WEFT__NET_BY_MESSAGES ||
-            header->regions[region].num_bytes >> WEFT_PLACE_OFFSET_BITS != 0)
+            header->regions[region].num_bytes >> WP_PLACE_OFFSET_BITS != 0)
             return 0;
     return num_bytes == sizeof(*header) + header->address_bytes;
 }

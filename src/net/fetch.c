@@ -67,7 +67,7 @@ static weft_result ask(struct weft__net *net, const struct weft__net_header *que
     return WEFT_OK;
 }
 
-weft_result weft__net_get(struct weft__net *net, const struct weft_access *get,
+weft_result weft__net_get(struct weft__net *net, const struct wp_access *get,
                           struct weft__net_request *request)
 {
     weft_result result = weft__net_check_peer(net, get->rank);
@@ -84,7 +84,7 @@ weft_result weft__net_get(struct weft__net *net, const struct weft_access *get,
                              : result;
 }
 
-weft_result weft__net_fetch_add(struct weft__net *net, const struct weft_access *fetch,
+weft_result weft__net_fetch_add(struct weft__net *net, const struct wp_access *fetch,
                                 struct weft__net_request *request)
 {
     weft_result result = weft__net_check_peer(net, fetch->rank);

@@ -9,7 +9,7 @@
 struct weft__under_way {
     struct weft__net_request request;
     int32_t rank; /* of the access, as what follows */
-    enum weft_access_loss loss;
+    enum wp_access_loss loss;
     enum { WEFT__NOBODY_WAITS, WEFT__SOMEBODY_WAITS } news; /* for its number to be completed */
 };
 
@@ -26,14 +26,14 @@ static inline struct weft__under_way *weft__line_under_way_of(const struct weft_
 }
 
 /* NULL: it has not been posted yet. */
-static inline const struct weft_access *weft__line_work(const struct weft__line *line,
-                                                        uint64_t number)
+static inline const struct wp_access *weft__line_work(const struct weft__line *line,
+                                                      uint64_t number)
 {
-    const struct weft_access *work = &line->queue->slots[number % line->num_slots];
+    const struct wp_access *work = &line->queue->slots[number % line->num_slots];
     return __atomic_load_n(&work->ready, __ATOMIC_ACQUIRE) == number + 1 ? work : NULL;
 }
 
-static inline const struct weft_access *weft__line_next_work(const struct weft__line *line)
+static inline const struct wp_access *weft__line_next_work(const struct weft__line *line)
 {
     const struct weft__work_queue *queue = line->queue;
     if (queue == NULL)
@@ -41,12 +41,12 @@ static inline const struct weft_access *weft__line_next_work(const struct weft__
     return weft__line_work(line, atomic_load_explicit(&queue->num_taken, memory_order_relaxed));
 }
 
-static inline struct weft__under_way weft__line_describe(const struct weft_access *work)
+static inline struct weft__under_way weft__line_describe(const struct wp_access *work)
 {
     return (struct weft__under_way){.rank = work->rank,
                                     .loss = work->loss,
-                                    .news = weft_access_is_awaited(work) ? WEFT__SOMEBODY_WAITS
-                                                                         : WEFT__NOBODY_WAITS};
+                                    .news = wp_access_is_awaited(work) ? WEFT__SOMEBODY_WAITS
+                                                                       : WEFT__NOBODY_WAITS};
 }
 
 #endif

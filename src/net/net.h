@@ -102,12 +102,12 @@ struct weft__net_blob {
 /* Places: see access.h. */
 static inline uint64_t weft__net_place(uint32_t region, uint64_t offset)
 {
-    return (uint64_t)region << WEFT_PLACE_OFFSET_BITS | offset;
+    return (uint64_t)region << WP_PLACE_OFFSET_BITS | offset;
 }
 
 static inline uint32_t weft__net_region_of(uint64_t place)
 {
-    return (uint32_t)(place >> WEFT_PLACE_OFFSET_BITS);
+    return (uint32_t)(place >> WP_PLACE_OFFSET_BITS);
 }
 
 static inline uint64_t weft__net_offset_of(uint64_t place)
@@ -209,15 +209,15 @@ uint32_t weft__net_free_regions(const struct weft__net *net);
 
 /* Starts the access; its rank is WEFT__NET_ALL_PEERS in a flush of all. A request of NULL:
  * nobody asks. A failed call leaves the request done. */
-weft_result weft__net_post(struct weft__net *net, const struct weft_access *access,
+weft_result weft__net_post(struct weft__net *net, const struct wp_access *access,
                            struct weft__net_request *request);
 /* Whether two put_signals can share a message: one of them is an add alone, and neither is
  * wrong, so that neither is held up by the other. */
-int weft__net_can_share(const struct weft__net *net, const struct weft_access *access,
-                        const struct weft_access *other);
+int weft__net_can_share(const struct weft__net *net, const struct wp_access *access,
+                        const struct wp_access *other);
 /* The same of two that can; unordered with each other, as all put_signals. */
-weft_result weft__net_post_both(struct weft__net *net, const struct weft_access *access,
-                                const struct weft_access *other, struct weft__net_request *request);
+weft_result weft__net_post_both(struct weft__net *net, const struct wp_access *access,
+                                const struct wp_access *other, struct weft__net_request *request);
 
 /* The number of events that were handled. */
 int weft__net_progress(struct weft__net *net);

@@ -120,21 +120,21 @@ weft_result weft__net_lose_memory(struct weft__net *net, int32_t peer);
 
 /* put.c and fetch.c: the operations of an access, by post.c. The request is done until they
  * start it. */
-weft_result weft__net_put(struct weft__net *net, const struct weft_access *put,
+weft_result weft__net_put(struct weft__net *net, const struct wp_access *put,
                           struct weft__net_request *request);
 /* `also`: NULL, or one to the same rank that has no bytes, in the same message if `put` is one. */
-weft_result weft__net_put_signal(struct weft__net *net, const struct weft_access *put,
-                                 const struct weft_access *also, struct weft__net_request *request);
-weft_result weft__net_signal(struct weft__net *net, const struct weft_access *signal);
+weft_result weft__net_put_signal(struct weft__net *net, const struct wp_access *put,
+                                 const struct wp_access *also, struct weft__net_request *request);
+weft_result weft__net_signal(struct weft__net *net, const struct wp_access *signal);
 weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__net_request *request);
-weft_result weft__net_get(struct weft__net *net, const struct weft_access *get,
+weft_result weft__net_get(struct weft__net *net, const struct wp_access *get,
                           struct weft__net_request *request);
-weft_result weft__net_fetch_add(struct weft__net *net, const struct weft_access *fetch,
+weft_result weft__net_fetch_add(struct weft__net *net, const struct wp_access *fetch,
                                 struct weft__net_request *request);
 
 /* put.c */
 /* WEFT_OK, or why it would not be started. */
-weft_result weft__net_check_put_signal(const struct weft__net *net, const struct weft_access *put);
+weft_result weft__net_check_put_signal(const struct weft__net *net, const struct wp_access *put);
 weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer);
 /* Whether the bytes lie in what the peer has and messages reach; `name` is that of the argument. */
 weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,

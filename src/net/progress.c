@@ -147,7 +147,7 @@ static weft_result allocate(const struct weft__progress_options *options,
     if (progress == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
     const size_t queue_bytes =
-        sizeof(*progress->own.queue) + options->num_slots * sizeof(struct weft_access);
+        sizeof(*progress->own.queue) + options->num_slots * sizeof(struct wp_access);
     progress->options = *options;
     progress->net = options->net;
     if (progress->options.post_timeout_ms == 0)
@@ -158,7 +158,7 @@ static weft_result allocate(const struct weft__progress_options *options,
     pthread_mutex_init(&progress->rounds, NULL);
     progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     progress->own = (struct weft__line){
-        .queue = aligned_alloc(WEFT_ACCESS_BYTES, queue_bytes),
+        .queue = aligned_alloc(WP_ACCESS_BYTES, queue_bytes),
         .num_slots = options->num_slots,
         .under_way = calloc(options->num_slots, sizeof(*progress->own.under_way)),
     };
@@ -266,13 +266,13 @@ static weft_result reserve(struct weft__progress *progress, uint64_t *number)
 }
 
 /* The slot's word `ready` comes last. */
-static void write_slot(struct weft_access *slot, const struct weft_access *access, uint64_t number)
+static void write_slot(struct wp_access *slot, const struct wp_access *access, uint64_t number)
 {
-    memcpy(slot, access, offsetof(struct weft_access, ready));
+    memcpy(slot, access, offsetof(struct wp_access, ready));
     __atomic_store_n(&slot->ready, number + 1, __ATOMIC_RELEASE);
 }
 
-weft_result weft__progress_post(struct weft__progress *progress, const struct weft_access *access,
+weft_result weft__progress_post(struct weft__progress *progress, const struct wp_access *access,
                                 enum weft__work_poster poster, uint64_t *number)
 {
     struct weft__work_queue *queue = progress->own.queue;

@@ -47,7 +47,7 @@ void weft__progress_stop(struct weft__progress *progress);
 
 /* Waits while the queue is full, WEFT_ERROR_TIMEOUT after post_timeout_ms. What is wrong with
  * the access shows in weft__progress_error. */
-weft_result weft__progress_post(struct weft__progress *progress, const struct weft_access *access,
+weft_result weft__progress_post(struct weft__progress *progress, const struct wp_access *access,
                                 enum weft__work_poster poster, uint64_t *number);
 /* Until all up to `number` are completed, failed ones included; WEFT_ERROR_TIMEOUT after the
  * deadline. */

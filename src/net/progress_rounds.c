@@ -17,7 +17,7 @@ static void tell_of_request(struct weft__progress *progress, const struct weft__
         return;
     if (result != WEFT_ERROR_RANK_FAILED)
         progress->options.on_failure(progress->options.context, -1, result, message);
-    else if (request->loss == WEFT_ACCESS_MUST_NOT_BE_LOST)
+    else if (request->loss == WP_ACCESS_MUST_NOT_BE_LOST)
         progress->options.on_failure(progress->options.context, request->rank, result, message);
 }
 
@@ -37,15 +37,15 @@ static void note_failure(struct weft__progress *progress, const struct weft__und
         tell_of_request(progress, request, result, message);
 }
 
-static void count(struct weft__progress *progress, const struct weft_access *work)
+static void count(struct weft__progress *progress, const struct wp_access *work)
 {
-    if (work->operation == WEFT_ACCESS_PUT || work->operation == WEFT_ACCESS_PUT_SIGNAL ||
-        work->operation == WEFT_ACCESS_SIGNAL)
+    if (work->operation == WP_ACCESS_PUT || work->operation == WP_ACCESS_PUT_SIGNAL ||
+        work->operation == WP_ACCESS_SIGNAL)
         atomic_fetch_add_explicit(&progress->num_puts, 1, memory_order_relaxed);
 }
 
 /* NULL: it is not there, or its request may still be that of an operation a lap ago. */
-static const struct weft_access *find_work(const struct weft__line *line, uint64_t number)
+static const struct wp_access *find_work(const struct weft__line *line, uint64_t number)
 {
     const uint64_t num_completed =
         atomic_load_explicit(&line->queue->num_completed, memory_order_relaxed);
@@ -54,7 +54,7 @@ static const struct weft_access *find_work(const struct weft__line *line, uint64
 
 /* First of all: whoever has heard of it finds it counted. */
 static struct weft__under_way *note_work(struct weft__progress *progress, struct weft__line *line,
-                                         uint64_t number, const struct weft_access *work)
+                                         uint64_t number, const struct wp_access *work)
 {
     struct weft__under_way *under_way = weft__line_under_way_of(line, number);
     *under_way = weft__line_describe(work);
@@ -67,10 +67,10 @@ static int take_next(struct weft__progress *progress, struct weft__line *line)
 {
     struct weft__work_queue *queue = line->queue;
     const uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
-    const struct weft_access *work = find_work(line, number);
+    const struct wp_access *work = find_work(line, number);
     if (work == NULL)
         return 0;
-    const struct weft_access *other = find_work(line, number + 1);
+    const struct wp_access *other = find_work(line, number + 1);
     /* A credit by itself is as much work as the slot of rows behind it, but for the copies. */
     const int is_pair = other != NULL && weft__net_can_share(progress->net, work, other);
     struct weft__under_way *under_way = note_work(progress, line, number, work);

@@ -72,7 +72,7 @@ struct piece {
     uint64_t num_bytes;
 };
 
-static enum way way_of(const struct weft__net *net, const struct weft_access *put,
+static enum way way_of(const struct weft__net *net, const struct wp_access *put,
                        const struct piece *piece)
 {
     const struct weft__net_region *source = &net->regions[weft__net_region_of(piece->source)];
@@ -88,7 +88,7 @@ static enum way way_of(const struct weft__net *net, const struct weft_access *pu
 
 /* From byte `begin` of a put on, whose bytes are at both ends. Steps cut it; to one of which the peer has
  * told nothing it goes as to the rest of the region. */
-static struct piece find_piece(const struct weft__net *net, const struct weft_access *put,
+static struct piece find_piece(const struct weft__net *net, const struct wp_access *put,
                                uint64_t begin)
 {
     struct piece piece = {.num_bytes = put->num_bytes - begin};
@@ -102,7 +102,7 @@ static struct piece find_piece(const struct weft__net *net, const struct weft_ac
 }
 
 /* The highest of all pieces' ways. */
-static enum way find_way(const struct weft__net *net, const struct weft_access *put)
+static enum way find_way(const struct weft__net *net, const struct wp_access *put)
 {
     enum way way = MESSAGES;
     for (uint64_t begin = 0; begin < put->num_bytes;) {
@@ -114,7 +114,7 @@ static enum way find_way(const struct weft__net *net, const struct weft_access *
     return way;
 }
 
-static weft_result check_bytes(const struct weft__net *net, const struct weft_access *put)
+static weft_result check_bytes(const struct weft__net *net, const struct wp_access *put)
 {
     const uint32_t region = weft__net_region_of(put->source);
     if (put->num_bytes == 0)
@@ -135,7 +135,7 @@ static weft_result check_bytes(const struct weft__net *net, const struct weft_ac
 }
 
 /* Bytes [begin, begin + num_bytes) of the put. */
-static void describe_bytes(struct weft__net_operation *operation, const struct weft_access *put,
+static void describe_bytes(struct weft__net_operation *operation, const struct wp_access *put,
                            uint64_t begin, uint64_t num_bytes)
 {
     operation->header.kind = WEFT__NET_PUT;
@@ -146,8 +146,8 @@ static void describe_bytes(struct weft__net_operation *operation, const struct w
 }
 
 /* `also`, if not NULL, goes with each message: there must be one. */
-static weft_result send_bytes(struct weft__net *net, const struct weft_access *put, uint64_t word,
-                              const struct weft_access *also, struct weft__net_request *request)
+static weft_result send_bytes(struct weft__net *net, const struct wp_access *put, uint64_t word,
+                              const struct wp_access *also, struct weft__net_request *request)
 {
     uint64_t begin = 0;
     do {
@@ -192,13 +192,13 @@ static weft_result write_bytes(struct weft__net *net, int32_t peer, const struct
 }
 
 /* Each piece by its way. */
-static weft_result transfer_bytes(struct weft__net *net, const struct weft_access *put,
+static weft_result transfer_bytes(struct weft__net *net, const struct wp_access *put,
                                   struct weft__net_request *request)
 {
     weft_result result = WEFT_OK;
     for (uint64_t begin = 0; begin < put->num_bytes && result == WEFT_OK;) {
         const struct piece piece = find_piece(net, put, begin);
-        struct weft_access part = *put;
+        struct wp_access part = *put;
         part.source += begin;
         part.target += begin;
         part.num_bytes = piece.num_bytes;
@@ -221,8 +221,8 @@ static weft_result send_signal(struct weft__net *net, int32_t peer, uint64_t wor
     return WEFT_OK;
 }
 
-static weft_result start_put(struct weft__net *net, const struct weft_access *put, uint64_t word,
-                             const struct weft_access *also, struct weft__net_request *request)
+static weft_result start_put(struct weft__net *net, const struct wp_access *put, uint64_t word,
+                             const struct wp_access *also, struct weft__net_request *request)
 {
     if (put->num_bytes <= net->max_message_bytes && find_way(net, put) == MESSAGES)
         return send_bytes(net, put, word, also, request);
@@ -234,7 +234,7 @@ static weft_result start_put(struct weft__net *net, const struct weft_access *pu
     return result;
 }
 
-weft_result weft__net_put(struct weft__net *net, const struct weft_access *put,
+weft_result weft__net_put(struct weft__net *net, const struct wp_access *put,
                           struct weft__net_request *request)
 {
     WEFT__TRY(weft__net_check_peer(net, put->rank));
@@ -242,21 +242,21 @@ weft_result weft__net_put(struct weft__net *net, const struct weft_access *put,
     return start_put(net, put, WEFT__NET_NO_WORD, NULL, request);
 }
 
-weft_result weft__net_check_put_signal(const struct weft__net *net, const struct weft_access *put)
+weft_result weft__net_check_put_signal(const struct weft__net *net, const struct wp_access *put)
 {
     WEFT__TRY(weft__net_check_peer(net, put->rank));
     WEFT__TRY(check_bytes(net, put));
     return weft__net_check_word(net, put->rank, put->word);
 }
 
-weft_result weft__net_put_signal(struct weft__net *net, const struct weft_access *put,
-                                 const struct weft_access *also, struct weft__net_request *request)
+weft_result weft__net_put_signal(struct weft__net *net, const struct wp_access *put,
+                                 const struct wp_access *also, struct weft__net_request *request)
 {
     WEFT__TRY(weft__net_check_put_signal(net, put));
     return start_put(net, put, put->word, also, request);
 }
 
-weft_result weft__net_signal(struct weft__net *net, const struct weft_access *signal)
+weft_result weft__net_signal(struct weft__net *net, const struct wp_access *signal)
 {
     WEFT__TRY(weft__net_check_peer(net, signal->rank));
     WEFT__TRY(weft__net_check_word(net, signal->rank, signal->word));

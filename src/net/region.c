@@ -223,7 +223,7 @@ weft_result weft__net_learn_region(struct weft__net *net, int32_t rank, uint32_t
                                    const struct weft__net_region_card *card)
 {
     if (card->key_bytes > WEFT__NET_MAX_KEY_BYTES || card->access < WEFT__NET_BY_MESSAGES ||
-        card->access > WEFT__NET_BY_WRITES || card->num_bytes >> WEFT_PLACE_OFFSET_BITS != 0 ||
+        card->access > WEFT__NET_BY_WRITES || card->num_bytes >> WP_PLACE_OFFSET_BITS != 0 ||
         (card->access != WEFT__NET_BY_MESSAGES && net->engine->learn == NULL))
         return weft__error(WEFT_ERROR_MISMATCH, "what rank %d tells of region %u makes no sense",
                            rank, region);

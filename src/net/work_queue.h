@@ -22,16 +22,16 @@
 #include "comm/doorbell.h"
 #include "net/access.h"
 
-_Static_assert(sizeof(struct weft_access) == WEFT_ACCESS_BYTES, "an access is a cache line");
+_Static_assert(sizeof(struct wp_access) == WP_ACCESS_BYTES, "an access is a cache line");
 
 struct weft__work_queue {
-    _Alignas(WEFT_ACCESS_BYTES) _Atomic uint64_t num_reserved; /* by those who post */
-    _Alignas(WEFT_ACCESS_BYTES) _Atomic uint64_t num_taken;    /* by the thread, as the rest */
+    _Alignas(WP_ACCESS_BYTES) _Atomic uint64_t num_reserved; /* by those who post */
+    _Alignas(WP_ACCESS_BYTES) _Atomic uint64_t num_taken;    /* by the thread, as the rest */
     /* For a device: the communicator has, before what that takes along completes. */
     _Atomic uint32_t comm_has_failed;
     _Atomic uint64_t num_completed;
     struct weft__doorbell completed; /* rung for those who sleep until num_completed has grown */
-    _Alignas(WEFT_ACCESS_BYTES) struct weft_access slots[];
+    _Alignas(WP_ACCESS_BYTES) struct wp_access slots[];
 };
 
 #endif

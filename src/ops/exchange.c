@@ -20,8 +20,8 @@ weft_result weft__exchange_check_reach(weft_comm *comm, const char *what)
 
 static uint64_t mailbox_bytes(const struct weft__exchange *exchange)
 {
-    const struct weft_exchange *device = &exchange->device;
-    return weft_mailbox_bytes(device->num_ranks, device->num_members, device->max_blocks);
+    const struct wp_exchange *device = &exchange->device;
+    return wp_mailbox_bytes(device->num_ranks, device->num_members, device->max_blocks);
 }
 
 static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t bytes)
@@ -61,7 +61,7 @@ static weft_result set_up(struct weft__exchange *exchange, uint64_t extra_bytes)
     return allocate_mailbox(exchange, mailbox_bytes(exchange) + extra_bytes);
 }
 
-static void choose_members(struct weft_exchange *device, const struct weft__nodes *nodes)
+static void choose_members(struct wp_exchange *device, const struct weft__nodes *nodes)
 {
     if (nodes == NULL) {
         device->num_members = device->num_ranks;
@@ -122,8 +122,8 @@ uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)
 
 /* What is captured runs whenever its graph does: its order among other operations is the user's. */
 weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,
-                                  enum weft_program program, struct weft__grid grid,
-                                  const void *args, size_t args_bytes)
+                                  enum wp_program program, struct weft__grid grid, const void *args,
+                                  size_t args_bytes)
 {
     const struct weft__machine *machine = weft__machine_of(exchange->comm);
     WEFT__TRY(weft__status_check(&exchange->comm->status));

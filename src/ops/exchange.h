@@ -9,7 +9,7 @@
 
 struct weft__exchange {
     weft_comm *comm;
-    struct weft_exchange device;
+    struct wp_exchange device;
     char *mailbox;              /* own, in the heap */
     weft_event *last_operation; /* operations of one exchange run in the order they were issued */
     uint64_t last_stream_id;    /* where it was; 0: there was none */
@@ -32,7 +32,7 @@ uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
 
 /* Launches a program of this exchange behind its last one. */
 weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,
-                                  enum weft_program program, struct weft__grid grid,
-                                  const void *args, size_t args_bytes);
+                                  enum wp_program program, struct weft__grid grid, const void *args,
+                                  size_t args_bytes);
 
 #endif

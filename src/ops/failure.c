@@ -7,7 +7,7 @@
 #include "ops/programs.h"
 
 static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
-                          const struct weft_failure *failure)
+                          const struct wp_failure *failure)
 {
     struct weft__mismatch mismatch;
     weft__mismatch_describe(failure, &mismatch);
@@ -19,15 +19,15 @@ static void fail_mismatch(weft_comm *comm, const struct weft__program *program,
 }
 
 static void fail_wait(weft_comm *comm, const struct weft__program *program,
-                      const struct weft_failure *failure)
+                      const struct wp_failure *failure)
 {
-    const struct weft_wait_site *site = &failure->site;
+    const struct wp_wait_site *site = &failure->site;
     const struct weft__wait direct = {.rank = site->rank, .exchange = site->exchange};
-    static const char *const phases[] = {[WEFT_PHASE_START] = "start",
-                                         [WEFT_PHASE_FINISH] = "finish",
-                                         [WEFT_PHASE_DATA] = "send",
-                                         [WEFT_PHASE_ACCESS] = "answer an access to its heap"};
-    const int has_left = failure->kind == WEFT_FAILURE_RANK_LEFT;
+    static const char *const phases[] = {[WP_PHASE_START] = "start",
+                                         [WP_PHASE_FINISH] = "finish",
+                                         [WP_PHASE_DATA] = "send",
+                                         [WP_PHASE_ACCESS] = "answer an access to its heap"};
+    const int has_left = failure->kind == WP_FAILURE_RANK_LEFT;
     struct weft__culprit culprit;
     char why[64];
     if (has_left)
@@ -46,9 +46,9 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
 
 /* A wait for nobody in particular can blame nobody. */
 static void fail_nobody(weft_comm *comm, const struct weft__program *program,
-                        const struct weft_failure *failure)
+                        const struct wp_failure *failure)
 {
-    if (failure->site.phase == WEFT_PHASE_FLUSH)
+    if (failure->site.phase == WP_PHASE_FLUSH)
         weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, WEFT__NOBODY,
                           "%s: what rank %d has sent to ranks of other nodes did not come within "
                           "%u ms",
@@ -66,29 +66,29 @@ static void fail_nobody(weft_comm *comm, const struct weft__program *program,
 
 /* The communicator had failed before: the stream's error also tells what that interrupted. */
 static weft_result interrupted(weft_comm *comm, const struct weft__program *program,
-                               const struct weft_failure *failure)
+                               const struct wp_failure *failure)
 {
     const weft_result result = weft__status_check(&comm->status);
     char cause[512], number[32] = "";
     snprintf(cause, sizeof cause, "%s", weft_last_error());
-    if (failure->site.rank != WEFT_NO_RANK)
+    if (failure->site.rank != WP_NO_RANK)
         snprintf(number, sizeof number, " #%llu", (unsigned long long)failure->site.sequence);
     return weft__error(result, "%s%s on rank %d was interrupted: %s", weft__program_calls(program),
                        number, comm->rank, cause);
 }
 
 weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
-                                 const struct weft_failure *failure)
+                                 const struct wp_failure *failure)
 {
-    if (failure->kind == WEFT_FAILURE_COMM)
+    if (failure->kind == WP_FAILURE_COMM)
         return interrupted(comm, program, failure);
-    if (failure->kind == WEFT_FAILURE_MISMATCH)
+    if (failure->kind == WP_FAILURE_MISMATCH)
         fail_mismatch(comm, program, failure);
-    else if (failure->kind == WEFT_FAILURE_BLOCK_SYNC)
+    else if (failure->kind == WP_FAILURE_BLOCK_SYNC)
         weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, comm->rank,
                           "%s: some warps of a block of rank %d wait for others that do not come",
                           weft__program_calls(program), comm->rank);
-    else if (failure->site.rank == WEFT_NO_RANK)
+    else if (failure->site.rank == WP_NO_RANK)
         fail_nobody(comm, program, failure);
     else
         fail_wait(comm, program, failure);

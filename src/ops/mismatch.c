@@ -27,11 +27,11 @@ static void write_name(const char *name, uint64_t value, char *text, size_t text
 
 static void write_operation(uint64_t operation, char *text, size_t text_bytes)
 {
-    /* From WEFT_OPERATION_BARRIER on. */
-    static const char *const others[WEFT_OPERATION_END - WEFT_OPERATION_BARRIER] = {
+    /* From WP_OPERATION_BARRIER on. */
+    static const char *const others[WP_OPERATION_END - WP_OPERATION_BARRIER] = {
         "weft_comm_barrier", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine"};
-    const int is_other = operation >= WEFT_OPERATION_BARRIER && operation < WEFT_OPERATION_END;
-    write_name(is_other ? others[operation - WEFT_OPERATION_BARRIER]
+    const int is_other = operation >= WP_OPERATION_BARRIER && operation < WP_OPERATION_END;
+    write_name(is_other ? others[operation - WP_OPERATION_BARRIER]
                         : weft__collective_name(operation),
                operation, text, text_bytes);
 }
@@ -59,12 +59,12 @@ static void write_yes_or_no(uint64_t value, char *text, size_t text_bytes)
 static void write_options(uint64_t options, char *text, size_t text_bytes)
 {
     const char *idx = "";
-    if (options & WEFT_OPTION_TOPK_IDX)
-        idx = options & WEFT_OPTION_INT64 ? "topk_idx of WEFT_INT64" : "topk_idx of WEFT_INT32";
-    const char *weights = options & WEFT_OPTION_TOPK_WEIGHTS ? "topk_weights" : "";
+    if (options & WP_OPTION_TOPK_IDX)
+        idx = options & WP_OPTION_INT64 ? "topk_idx of WEFT_INT64" : "topk_idx of WEFT_INT32";
+    const char *weights = options & WP_OPTION_TOPK_WEIGHTS ? "topk_weights" : "";
     const char *both = idx[0] != '\0' && weights[0] != '\0' ? " and " : "";
     snprintf(text, text_bytes, "%s%s%s", idx, both, weights);
-    if (idx[0] == '\0' && (options & WEFT_OPTION_INT64))
+    if (idx[0] == '\0' && (options & WP_OPTION_INT64))
         write_number(options, text, text_bytes); /* which no rank of this version sends, either */
     else if (text[0] == '\0')
         snprintf(text, text_bytes, "neither");
@@ -74,36 +74,34 @@ static void write_options(uint64_t options, char *text, size_t text_bytes)
 
 struct part {
     const char *name;
-    uint32_t field; /* enum weft_call_field */
+    uint32_t field; /* enum wp_call_field */
     int32_t first_bit, end_bit;
     write_fn *write;
 };
 
 #define ROW_BYTES(plane)                                                                           \
     {                                                                                              \
-        "row_bytes of plane " #plane, WEFT_CALL_ROW_BYTES + (plane), 0, 32, write_number           \
+        "row_bytes of plane " #plane, WP_CALL_ROW_BYTES + (plane), 0, 32, write_number             \
     }
 
 /* In the order in which differences of one field are told. */
 static const struct part parts[] = {
-    {"the operation", WEFT_CALL_KIND, WEFT_CALL_OPERATION_BIT, WEFT_CALL_DTYPE_BIT,
-     write_operation},
-    {"num_topk", WEFT_CALL_KIND, WEFT_CALL_NUM_TOPK_BIT, WEFT_CALL_ROOT_BIT, write_number},
-    {"dtype", WEFT_CALL_KIND, WEFT_CALL_DTYPE_BIT, WEFT_CALL_OP_BIT, write_dtype},
-    {"op", WEFT_CALL_KIND, WEFT_CALL_OP_BIT, WEFT_CALL_OPTIONS_BIT, write_op},
-    {"root", WEFT_CALL_KIND, WEFT_CALL_ROOT_BIT, WEFT_CALL_END_BIT, write_number},
-    {"which of topk_idx, topk_weights and WEFT_INT64 indices are given", WEFT_CALL_KIND,
-     WEFT_CALL_OPTIONS_BIT, WEFT_CALL_NUM_PLANES_BIT, write_options},
-    {"num_planes", WEFT_CALL_KIND, WEFT_CALL_NUM_PLANES_BIT, WEFT_CALL_NUM_TOPK_BIT, write_number},
-    {"the algorithm", WEFT_CALL_KIND, WEFT_CALL_ALGORITHM_BIT, WEFT_CALL_OPERATION_BIT,
-     write_algorithm},
-    {"count (its bytes between the two ranks)", WEFT_CALL_NUM_BYTES, 0, WEFT_CALL_IS_PIECE_BIT,
+    {"the operation", WP_CALL_KIND, WP_CALL_OPERATION_BIT, WP_CALL_DTYPE_BIT, write_operation},
+    {"num_topk", WP_CALL_KIND, WP_CALL_NUM_TOPK_BIT, WP_CALL_ROOT_BIT, write_number},
+    {"dtype", WP_CALL_KIND, WP_CALL_DTYPE_BIT, WP_CALL_OP_BIT, write_dtype},
+    {"op", WP_CALL_KIND, WP_CALL_OP_BIT, WP_CALL_OPTIONS_BIT, write_op},
+    {"root", WP_CALL_KIND, WP_CALL_ROOT_BIT, WP_CALL_END_BIT, write_number},
+    {"which of topk_idx, topk_weights and WEFT_INT64 indices are given", WP_CALL_KIND,
+     WP_CALL_OPTIONS_BIT, WP_CALL_NUM_PLANES_BIT, write_options},
+    {"num_planes", WP_CALL_KIND, WP_CALL_NUM_PLANES_BIT, WP_CALL_NUM_TOPK_BIT, write_number},
+    {"the algorithm", WP_CALL_KIND, WP_CALL_ALGORITHM_BIT, WP_CALL_OPERATION_BIT, write_algorithm},
+    {"count (its bytes between the two ranks)", WP_CALL_NUM_BYTES, 0, WP_CALL_IS_PIECE_BIT,
      write_number},
     {"whether send and recv are staged in pieces (more than staging_bytes must be in the heap, or "
      "registered, on all ranks or on none)",
-     WEFT_CALL_NUM_BYTES, WEFT_CALL_IS_PIECE_BIT, WEFT_CALL_IS_PIECE_BIT + 1, write_yes_or_no},
+     WP_CALL_NUM_BYTES, WP_CALL_IS_PIECE_BIT, WP_CALL_IS_PIECE_BIT + 1, write_yes_or_no},
     {"row_bytes of plane 0 (of weft_ep_combine: hidden times the bytes of dtype)",
-     WEFT_CALL_ROW_BYTES, 0, 32, write_number},
+     WP_CALL_ROW_BYTES, 0, 32, write_number},
     ROW_BYTES(1),
     ROW_BYTES(2),
     ROW_BYTES(3),
@@ -111,30 +109,30 @@ static const struct part parts[] = {
     ROW_BYTES(5),
     ROW_BYTES(6),
     ROW_BYTES(7),
-    {"max_tokens of the handle", WEFT_CALL_MAX_TOKENS, 0, 32, write_number},
-    {"num_experts of the handle", WEFT_CALL_NUM_EXPERTS, 0, 32, write_number},
+    {"max_tokens of the handle", WP_CALL_MAX_TOKENS, 0, 32, write_number},
+    {"num_experts of the handle", WP_CALL_NUM_EXPERTS, 0, 32, write_number},
 };
 _Static_assert(WEFT_MAX_PLANES == 8, "each plane has its row");
 
-static const struct part *first_difference(const struct weft_failure *failure)
+static const struct part *first_difference(const struct wp_failure *failure)
 {
     const uint64_t differing_bits =
-        weft_call_differing_bits((int32_t)failure->field, failure->expected, failure->seen);
+        wp_call_differing_bits((int32_t)failure->field, failure->expected, failure->seen);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].field == failure->field &&
-            weft_call_part(differing_bits, parts[i].first_bit, parts[i].end_bit) != 0)
+            wp_call_part(differing_bits, parts[i].first_bit, parts[i].end_bit) != 0)
             return &parts[i];
     }
     return NULL;
 }
 
-void weft__mismatch_describe(const struct weft_failure *failure, struct weft__mismatch *mismatch)
+void weft__mismatch_describe(const struct wp_failure *failure, struct weft__mismatch *mismatch)
 {
     const struct part *part = first_difference(failure);
     uint64_t ours = failure->expected, theirs = failure->seen;
     if (part != NULL) { /* else it is in bits that no part has */
-        ours = weft_call_part(ours, part->first_bit, part->end_bit);
-        theirs = weft_call_part(theirs, part->first_bit, part->end_bit);
+        ours = wp_call_part(ours, part->first_bit, part->end_bit);
+        theirs = wp_call_part(theirs, part->first_bit, part->end_bit);
     }
     write_fn *const write = part != NULL ? part->write : write_number;
     snprintf(mismatch->field, sizeof mismatch->field, "%s",

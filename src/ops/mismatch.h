@@ -10,7 +10,7 @@ struct weft__mismatch {
     char ours[48], theirs[48];
 };
 
-/* The failure is of kind WEFT_FAILURE_MISMATCH. */
-void weft__mismatch_describe(const struct weft_failure *failure, struct weft__mismatch *mismatch);
+/* The failure is of kind WP_FAILURE_MISMATCH. */
+void weft__mismatch_describe(const struct wp_failure *failure, struct weft__mismatch *mismatch);
 
 #endif

@@ -39,7 +39,7 @@ weft_result weft__nodes_create(weft_comm *comm, const char *what, struct weft__n
 {
     const struct weft__topology *topology = &comm->topology;
     WEFT__TRY(weft__comm_agree(comm, upload_ranks(comm, what, &nodes->ranks), "have its nodes"));
-    nodes->device = (struct weft_nodes){
+    nodes->device = (struct wp_nodes){
         .node = topology->node_of_rank[comm->rank],
         .num_nodes = topology->num_nodes,
         .local_idx = topology->local_of_rank[comm->rank],

@@ -7,7 +7,7 @@
 #include "programs/nodes.h"
 
 struct weft__nodes {
-    struct weft_nodes device;
+    struct wp_nodes device;
     void *ranks; /* device.ranks, in memory of the machine */
 };
 

@@ -19,49 +19,49 @@ static weft_result check_rank(weft_comm *comm, int32_t rank)
 
 /* ---------------------------------------------------------------- accesses */
 
-static struct weft__grid mapped_grid(const weft_comm *comm, const struct weft_access *access)
+static struct weft__grid mapped_grid(const weft_comm *comm, const struct wp_access *access)
 {
-    const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, WEFT_ONE_SIDED_CHUNK_BYTES};
+    const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, WP_ONE_SIDED_CHUNK_BYTES};
     struct weft__grid grid = weft__machine_of(comm)->choose_grid(comm, &work);
     const uint64_t num_chunks =
-        (access->num_bytes + WEFT_ONE_SIDED_CHUNK_BYTES - 1) / WEFT_ONE_SIDED_CHUNK_BYTES;
+        (access->num_bytes + WP_ONE_SIDED_CHUNK_BYTES - 1) / WP_ONE_SIDED_CHUNK_BYTES;
     const uint64_t num_blocks =
         (num_chunks + (uint64_t)grid.num_warps - 1) / (uint64_t)grid.num_warps;
     if (num_chunks <= 1)
         grid.num_warps = 1;
-    if (weft_access_has_add(access) || num_blocks <= 1)
+    if (wp_access_has_add(access) || num_blocks <= 1)
         grid.num_blocks = 1;
     else if (num_blocks < (uint64_t)grid.num_blocks)
         grid.num_blocks = (int32_t)num_blocks;
     return grid;
 }
 
-static weft_result launch_mapped(weft_comm *comm, const struct weft_access *access,
+static weft_result launch_mapped(weft_comm *comm, const struct wp_access *access,
                                  weft_stream *stream)
 {
     char *const *bases = weft__heap_bases(comm->heap);
-    const struct weft_mapped_access_args args = {
+    const struct wp_mapped_access_args args = {
         .access = *access,
-        .mapped = {bases[comm->rank], bases[access->rank], WEFT_ONE_SIDED_CHUNK_BYTES}};
-    return weft__program_launch(comm, stream, WEFT_PROGRAM_mapped_access, mapped_grid(comm, access),
+        .mapped = {bases[comm->rank], bases[access->rank], WP_ONE_SIDED_CHUNK_BYTES}};
+    return weft__program_launch(comm, stream, WP_PROGRAM_mapped_access, mapped_grid(comm, access),
                                 &args, sizeof args);
 }
 
-static weft_result launch_remote(weft_comm *comm, const struct weft_access *access,
+static weft_result launch_remote(weft_comm *comm, const struct wp_access *access,
                                  weft_stream *stream)
 {
-    const struct weft_remote_access_args args = {
+    const struct wp_remote_access_args args = {
         .heaps = {.rank = comm->rank, .num_ranks = comm->num_ranks, .bases = comm->windows->table},
         .access = *access};
-    return weft__program_launch(comm, stream, WEFT_PROGRAM_remote_access, one_warp, &args,
+    return weft__program_launch(comm, stream, WP_PROGRAM_remote_access, one_warp, &args,
                                 sizeof args);
 }
 
-weft_result weft__one_sided_access(weft_comm *comm, const struct weft_access *access,
+weft_result weft__one_sided_access(weft_comm *comm, const struct wp_access *access,
                                    weft_stream *stream)
 {
     WEFT__TRY(check_rank(comm, access->rank));
-    if (access->num_bytes == 0 && !weft_access_has_add(access))
+    if (access->num_bytes == 0 && !wp_access_has_add(access))
         return WEFT_OK;
     return weft__heap_bases(comm->heap)[access->rank] != NULL ? launch_mapped(comm, access, stream)
                                                               : launch_remote(comm, access, stream);
@@ -73,7 +73,7 @@ weft_result weft__one_sided_access(weft_comm *comm, const struct weft_access *ac
 weft_result weft__one_sided_quiet(weft_comm *comm, weft_stream *stream)
 {
     char *const *bases = weft__heap_bases(comm->heap);
-    struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH};
+    struct wp_access flush = {.operation = WP_ACCESS_FLUSH};
     WEFT__TRY(weft__status_check(&comm->status));
     while (flush.rank < comm->num_ranks && bases[flush.rank] != NULL)
         flush.rank++;
@@ -84,11 +84,9 @@ weft_result weft__one_sided_wait(weft_comm *comm, uint64_t place, uint64_t at_le
                                  weft_stream *stream)
 {
     const char *base = weft__heap_bases(comm->heap)[comm->rank];
-    const struct weft_wait_until_args args = {.word =
-                                                  (const uint64_t *)(const void *)(base + place),
-                                              .place = place,
-                                              .at_least = at_least};
+    const struct wp_wait_until_args args = {.word = (const uint64_t *)(const void *)(base + place),
+                                            .place = place,
+                                            .at_least = at_least};
     WEFT__TRY(weft__status_check(&comm->status));
-    return weft__program_launch(comm, stream, WEFT_PROGRAM_wait_until, one_warp, &args,
-                                sizeof args);
+    return weft__program_launch(comm, stream, WP_PROGRAM_wait_until, one_warp, &args, sizeof args);
 }

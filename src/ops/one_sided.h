@@ -6,7 +6,7 @@
 #include "ops/programs.h"
 
 /* The access, whose places are in the heap; its rank exists. */
-weft_result weft__one_sided_access(weft_comm *comm, const struct weft_access *access,
+weft_result weft__one_sided_access(weft_comm *comm, const struct wp_access *access,
                                    weft_stream *stream);
 /* Until all earlier accesses of this rank are visible. */
 weft_result weft__one_sided_quiet(weft_comm *comm, weft_stream *stream);

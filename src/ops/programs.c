@@ -2,45 +2,45 @@
 #include "ops/programs.h"
 
 /* The host's own machine: its primitives.h says how it names programs. */
-#define DECLARE_PROGRAM(name) weft__program_fn WEFT_PROGRAM_SYMBOL(name);
-WEFT_PROGRAM_LIST(DECLARE_PROGRAM)
+#define DECLARE_PROGRAM(name) weft__program_fn WP_PROGRAM_SYMBOL(name);
+WP_PROGRAM_LIST(DECLARE_PROGRAM)
 
-#define PROGRAM_ENTRY(name) {#name, WEFT_PROGRAM_SYMBOL(name)},
-static const struct weft__program programs[WEFT_NUM_PROGRAMS] = {WEFT_PROGRAM_LIST(PROGRAM_ENTRY)};
+#define PROGRAM_ENTRY(name) {#name, WP_PROGRAM_SYMBOL(name)},
+static const struct weft__program programs[WP_NUM_PROGRAMS] = {WP_PROGRAM_LIST(PROGRAM_ENTRY)};
 
-static const char *const calls[WEFT_NUM_PROGRAMS] = {
-    [WEFT_PROGRAM_layout] = "weft_ep_layout",
-    [WEFT_PROGRAM_notify] = "weft_ep_notify",
-    [WEFT_PROGRAM_internode_notify] = "weft_ep_notify",
-    [WEFT_PROGRAM_dispatch] = "weft_ep_dispatch",
-    [WEFT_PROGRAM_internode_dispatch] = "weft_ep_dispatch, or the first part of weft_ep_combine",
-    [WEFT_PROGRAM_combine] = "weft_ep_combine",
-    [WEFT_PROGRAM_internode_combine] = "weft_ep_combine",
-    [WEFT_PROGRAM_barrier] = "weft_comm_barrier",
-    [WEFT_PROGRAM_internode_barrier] = "weft_comm_barrier",
-    [WEFT_PROGRAM_packet_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
-    [WEFT_PROGRAM_direct_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
-    [WEFT_PROGRAM_packet_two_step] = "weft_coll_all_reduce",
-    [WEFT_PROGRAM_packet_exchange] =
+static const char *const calls[WP_NUM_PROGRAMS] = {
+    [WP_PROGRAM_layout] = "weft_ep_layout",
+    [WP_PROGRAM_notify] = "weft_ep_notify",
+    [WP_PROGRAM_internode_notify] = "weft_ep_notify",
+    [WP_PROGRAM_dispatch] = "weft_ep_dispatch",
+    [WP_PROGRAM_internode_dispatch] = "weft_ep_dispatch, or the first part of weft_ep_combine",
+    [WP_PROGRAM_combine] = "weft_ep_combine",
+    [WP_PROGRAM_internode_combine] = "weft_ep_combine",
+    [WP_PROGRAM_barrier] = "weft_comm_barrier",
+    [WP_PROGRAM_internode_barrier] = "weft_comm_barrier",
+    [WP_PROGRAM_packet_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
+    [WP_PROGRAM_direct_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
+    [WP_PROGRAM_packet_two_step] = "weft_coll_all_reduce",
+    [WP_PROGRAM_packet_exchange] =
         "weft_coll_all_gather, weft_coll_all_to_all or weft_coll_broadcast",
-    [WEFT_PROGRAM_direct_push] =
+    [WP_PROGRAM_direct_push] =
         "weft_coll_all_gather, weft_coll_all_to_all, its _v or weft_coll_broadcast",
-    [WEFT_PROGRAM_copy] = "a collective's copy of staged memory",
-    [WEFT_PROGRAM_mapped_access] = "a one-sided operation",
-    [WEFT_PROGRAM_remote_access] = "a one-sided operation",
-    [WEFT_PROGRAM_wait_until] = "weft_rma_wait_until",
+    [WP_PROGRAM_copy] = "a collective's copy of staged memory",
+    [WP_PROGRAM_mapped_access] = "a one-sided operation",
+    [WP_PROGRAM_remote_access] = "a one-sided operation",
+    [WP_PROGRAM_wait_until] = "weft_rma_wait_until",
 };
 
 const char *weft__program_calls(const struct weft__program *program)
 {
-    for (int i = 0; i < WEFT_NUM_PROGRAMS; i++) {
+    for (int i = 0; i < WP_NUM_PROGRAMS; i++) {
         if (program == &programs[i])
             return calls[i];
     }
     return "?";
 }
 
-weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,
+weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum wp_program program,
                                  struct weft__grid grid, const void *args, size_t args_bytes)
 {
     const struct weft__machine *machine = weft__machine_of(comm);

@@ -7,12 +7,12 @@
 #include "programs/list.h"
 
 /* Enqueues a program over its arguments; a failure becomes the communicator's. */
-weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum weft_program program,
+weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum wp_program program,
                                  struct weft__grid grid, const void *args, size_t args_bytes);
 
 /* The communicator's failure in words; returns its result. For launches. */
 weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
-                                 const struct weft_failure *failure);
+                                 const struct wp_failure *failure);
 
 /* The calls of weft.h that launch a program, for reports; "?" if none does. */
 const char *weft__program_calls(const struct weft__program *program);

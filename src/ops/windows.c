@@ -144,7 +144,7 @@ int weft__window_contains(const weft_comm *comm, int32_t window, const void *ptr
     const uint64_t offset = (uintptr_t)ptr - (uintptr_t)block->base;
     if (offset > block->bytes || bytes > block->bytes - offset)
         return 0;
-    *place = weft_place(window, offset);
+    *place = wp_place(window, offset);
     return 1;
 }
 

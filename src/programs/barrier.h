@@ -4,9 +4,9 @@
 
 #include "programs/exchange.h"
 
-struct weft_barrier_args {
-    struct weft_exchange exchange;
-    struct weft_message message;
+struct wp_barrier_args {
+    struct wp_exchange exchange;
+    struct wp_message message;
 };
 
 #endif

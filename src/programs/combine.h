@@ -5,10 +5,10 @@
 #include "programs/exchange.h"
 #include "programs/routing.h"
 
-struct weft_combine_args {
-    struct weft_exchange exchange;
-    struct weft_message message; /* where this rank's rows are */
-    struct weft_routing routing;
+struct wp_combine_args {
+    struct wp_exchange exchange;
+    struct wp_message message; /* where this rank's rows are */
+    struct wp_routing routing;
     weft_dtype dtype;
     const char *biases[2]; /* [num_biases], in the order in which they are added */
     int32_t num_biases;

@@ -4,16 +4,16 @@
 
 #include "machine/machine.h"
 
-struct weft_copied_row {
+struct wp_copied_row {
     const char *src;
     char *dst;
     uint64_t bytes;
 };
 
-struct weft_copy_args {
+struct wp_copy_args {
     int32_t num_rows;
     uint64_t chunk_bytes; /* that a warp copies at a time */
-    struct weft_copied_row rows[WEFT_COLL_MAX_RANKS];
+    struct wp_copied_row rows[WEFT_COLL_MAX_RANKS];
 };
 
 #endif

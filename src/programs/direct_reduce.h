@@ -4,9 +4,9 @@
 
 #include "programs/direct.h"
 
-struct weft_direct_reduce_args {
-    struct weft_direct direct;
-    struct weft_reduction reduction;
+struct wp_direct_reduce_args {
+    struct wp_direct direct;
+    struct wp_reduction reduction;
     uint64_t part_offset; /* of what this rank reduces, in every input */
     uint64_t part_bytes;
     char *out; /* where the part goes; NULL: to its offset in the outputs of all ranks */

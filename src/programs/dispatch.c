@@ -7,21 +7,20 @@
 
 #include "programs/own_tokens.h"
 
-WEFT_PROGRAM(dispatch, warp, args)
+WP_PROGRAM(dispatch, warp, args)
 {
-    const struct weft_operation op = weft_operation_begin(warp, &args->exchange, &args->message);
-    if (op.sequence == WEFT_SEQUENCE_FAILED)
-        return WEFT_STATUS_FAILED;
-    weft_operation_tell(&op);
-    const struct weft_own_tokens own =
-        weft_own_tokens(&op, args, weft_num_launch_warps(warp), NULL);
-    const int32_t first = weft_first_unit(warp);
-    const int32_t num_targets = weft_own_prepare(&own, first);
-    const enum weft_status status = weft_operation_meet(&op);
-    if (status != WEFT_STATUS_OK)
-        return weft_operation_end(&op, status);
-    weft_admit_next(warp); /* all ranks have started */
-    weft_own_deliver(&own, first, num_targets);
-    weft_complete_outputs(&op, &args->routing);
-    return weft_operation_finish(&op, WEFT_BLOCKS_AS_TOLD);
+    const struct wp_operation op = wp_operation_begin(warp, &args->exchange, &args->message);
+    if (op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    wp_operation_tell(&op);
+    const struct wp_own_tokens own = wp_own_tokens(&op, args, wp_num_launch_warps(warp), NULL);
+    const int32_t first = wp_first_unit(warp);
+    const int32_t num_targets = wp_own_prepare(&own, first);
+    const enum wp_status status = wp_operation_meet(&op);
+    if (status != WP_STATUS_OK)
+        return wp_operation_end(&op, status);
+    wp_admit_next(warp); /* all ranks have started */
+    wp_own_deliver(&own, first, num_targets);
+    wp_complete_outputs(&op, &args->routing);
+    return wp_operation_finish(&op, WP_BLOCKS_AS_TOLD);
 }

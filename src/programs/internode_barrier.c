@@ -5,35 +5,35 @@
  */
 #include "programs/internode_barrier.h"
 
-WEFT_FN enum weft_status meet_partners(const struct weft_operation *op,
-                                       const struct weft_internode_barrier_args *args)
+WP_FN enum wp_status meet_partners(const struct wp_operation *op,
+                                   const struct wp_internode_barrier_args *args)
 {
-    const struct weft_nodes *nodes = &args->nodes;
-    enum weft_status status = WEFT_STATUS_OK;
+    const struct wp_nodes *nodes = &args->nodes;
+    enum wp_status status = WP_STATUS_OK;
     for (int32_t i = 1; i < nodes->num_nodes; i++) {
-        const struct weft_access tell =
-            weft_counted_put(weft_partner(nodes, weft_node_after(nodes, i)), 0, 0, 0,
-                             args->words_place + (uint64_t)nodes->node * sizeof(uint64_t));
-        weft_remote_post(op->warp, &tell);
+        const struct wp_access tell =
+            wp_counted_put(wp_partner(nodes, wp_node_after(nodes, i)), 0, 0, 0,
+                           args->words_place + (uint64_t)nodes->node * sizeof(uint64_t));
+        wp_remote_post(op->warp, &tell);
     }
-    for (int32_t i = 1 + weft_lane_idx(op->warp); i < nodes->num_nodes && status == WEFT_STATUS_OK;
-         i += WEFT_WARP_SIZE) {
-        const int32_t node = weft_node_after(nodes, i);
-        const struct weft_wait_site site =
-            weft_operation_site(op, WEFT_PHASE_START, weft_partner(nodes, node));
-        status = weft_wait(op->warp, &args->words[node], op->sequence, &site);
+    for (int32_t i = 1 + wp_lane_idx(op->warp); i < nodes->num_nodes && status == WP_STATUS_OK;
+         i += WP_WARP_SIZE) {
+        const int32_t node = wp_node_after(nodes, i);
+        const struct wp_wait_site site =
+            wp_operation_site(op, WP_PHASE_START, wp_partner(nodes, node));
+        status = wp_wait(op->warp, &args->words[node], op->sequence, &site);
     }
-    return (enum weft_status)weft_max_u32(op->warp, (uint32_t)status);
+    return (enum wp_status)wp_max_u32(op->warp, (uint32_t)status);
 }
 
-WEFT_PROGRAM(internode_barrier, warp, args)
+WP_PROGRAM(internode_barrier, warp, args)
 {
-    const struct weft_operation op = weft_operation_begin(warp, &args->exchange, &args->message);
-    if (op.sequence == WEFT_SEQUENCE_FAILED)
-        return WEFT_STATUS_FAILED;
-    weft_operation_tell(&op);
-    enum weft_status status = weft_operation_meet(&op);
-    if (status == WEFT_STATUS_OK)
+    const struct wp_operation op = wp_operation_begin(warp, &args->exchange, &args->message);
+    if (op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    wp_operation_tell(&op);
+    enum wp_status status = wp_operation_meet(&op);
+    if (status == WP_STATUS_OK)
         status = meet_partners(&op, args);
-    return weft_operation_end(&op, status);
+    return wp_operation_end(&op, status);
 }

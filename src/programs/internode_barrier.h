@@ -5,10 +5,10 @@
 #include "programs/exchange.h"
 #include "programs/nodes.h"
 
-struct weft_internode_barrier_args {
-    struct weft_exchange exchange; /* of the node */
-    struct weft_message message;
-    struct weft_nodes nodes;
+struct wp_internode_barrier_args {
+    struct wp_exchange exchange; /* of the node */
+    struct wp_message message;
+    struct wp_nodes nodes;
     /* [num_nodes] in memory of the network, zero at first: how many barriers this rank's partner in each node has
      * started with its node. */
     const uint64_t *words;

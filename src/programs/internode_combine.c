@@ -20,18 +20,18 @@ struct summands {
     const char *const *biases;
     int32_t num_biases;
     char *out;      /* [num_tokens] rows */
-    char *own_sums; /* as of struct weft_internode_combine_args */
+    char *own_sums; /* as of struct wp_internode_combine_args */
 };
 
-WEFT_FN struct summands summands_of_rows(const struct weft_internode_combine_args *args)
+WP_FN struct summands summands_of_rows(const struct wp_internode_combine_args *args)
 {
-    const struct weft_combine_args *combine = &args->combine;
-    const struct weft_call *call = &combine->message.call;
-    const struct summands rows = {WEFT_ARRAY_PLANE,
+    const struct wp_combine_args *combine = &args->combine;
+    const struct wp_call *call = &combine->message.call;
+    const struct summands rows = {WP_ARRAY_PLANE,
                                   combine->dtype,
                                   args->wire_dtype,
                                   call->row_bytes[0],
-                                  weft_wire_weights_bytes(call),
+                                  wp_wire_weights_bytes(call),
                                   combine->biases,
                                   combine->num_biases,
                                   combine->out,
@@ -39,10 +39,10 @@ WEFT_FN struct summands summands_of_rows(const struct weft_internode_combine_arg
     return rows;
 }
 
-WEFT_FN struct summands summands_of_weights(const struct weft_internode_combine_args *args)
+WP_FN struct summands summands_of_weights(const struct wp_internode_combine_args *args)
 {
-    const struct weft_combine_args *combine = &args->combine;
-    const struct summands weights = {WEFT_ARRAY_TOPK_WEIGHTS,
+    const struct wp_combine_args *combine = &args->combine;
+    const struct summands weights = {WP_ARRAY_TOPK_WEIGHTS,
                                      WEFT_FP32,
                                      WEFT_FP32,
                                      (uint64_t)combine->routing.num_topk * sizeof(float),
@@ -54,197 +54,191 @@ WEFT_FN struct summands summands_of_weights(const struct weft_internode_combine_
     return weights;
 }
 
-WEFT_FN struct weft_relay relay_of(const struct weft_operation *op,
-                                   const struct weft_internode_combine_args *args, int32_t node,
-                                   int32_t channel, const int32_t *num_rows)
+WP_FN struct wp_relay relay_of(const struct wp_operation *op,
+                               const struct wp_internode_combine_args *args, int32_t node,
+                               int32_t channel, const int32_t *num_rows)
 {
-    const uint64_t row_bytes =
-        weft_wire_combine_bytes(&args->combine.message.call, args->wire_dtype);
-    const struct weft_relay relay = {weft_ring_of(&args->rings, node, channel), op, num_rows[node],
-                                     weft_rows_per_chunk(&args->rings, row_bytes), row_bytes};
+    const uint64_t row_bytes = wp_wire_combine_bytes(&args->combine.message.call, args->wire_dtype);
+    const struct wp_relay relay = {wp_ring_of(&args->rings, node, channel), op, num_rows[node],
+                                   wp_rows_per_chunk(&args->rings, row_bytes), row_bytes};
     return relay;
 }
 
 /* The sources are in the warp's pointers. */
-WEFT_FN void sum_up(struct weft_warp *warp, const struct summands *summands, char *dst,
-                    int32_t num_srcs, struct weft_mixed_sum sum)
+WP_FN void sum_up(struct wp_warp *warp, const struct summands *summands, char *dst,
+                  int32_t num_srcs, struct wp_mixed_sum sum)
 {
-    weft_warp_sync(warp);
-    weft_row_sum_mixed(warp, dst, (const void *const *)weft_warp_pointers(warp), num_srcs, sum,
-                       (int64_t)(summands->row_bytes / weft_dtype_bytes(summands->dtype)));
-    weft_warp_sync(warp); /* the pointers have been used */
+    wp_warp_sync(warp);
+    wp_row_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
+                     (int64_t)(summands->row_bytes / wp_dtype_bytes(summands->dtype)));
+    wp_warp_sync(warp); /* the pointers have been used */
 }
 
 /* The sum of rows at ranks of one node: what goes to the token's owner, by the network or at once. */
-WEFT_FN void sum_rows(struct weft_warp *warp, const struct summands *summands, char *dst,
-                      int32_t num_srcs)
+WP_FN void sum_rows(struct wp_warp *warp, const struct summands *summands, char *dst,
+                    int32_t num_srcs)
 {
-    const struct weft_mixed_sum sum = {num_srcs, summands->dtype, summands->dtype,
-                                       summands->wire_dtype, WEFT_READ_SOON};
+    const struct wp_mixed_sum sum = {num_srcs, summands->dtype, summands->dtype,
+                                     summands->wire_dtype, WP_READ_SOON};
     sum_up(warp, summands, dst, num_srcs, sum);
 }
 
 /* ------------------------------------------------------------------ sending back */
 
-WEFT_FN void sum_relayed(const struct weft_internode_combine_args *args,
-                         const struct weft_relay *relay, const struct summands *summands,
-                         int32_t idx, char *wire)
+WP_FN void sum_relayed(const struct wp_internode_combine_args *args, const struct wp_relay *relay,
+                       const struct summands *summands, int32_t idx, char *wire)
 {
-    struct weft_warp *warp = relay->op->warp;
-    const struct weft_node_routing *routing = &args->combine.routing.nodes;
-    const struct weft_target *relayed =
+    struct wp_warp *warp = relay->op->warp;
+    const struct wp_node_routing *routing = &args->combine.routing.nodes;
+    const struct wp_target *relayed =
         routing->relayed_rows +
         ((int64_t)relay->ring.node * routing->max_tokens + idx) * routing->max_relayed_rows;
-    const void **srcs = weft_warp_pointers(warp);
-    for (int32_t j = weft_lane_idx(warp); j < routing->max_relayed_rows; j += WEFT_WARP_SIZE)
-        srcs[j] = weft_target_row(relay->op, relayed[j], summands->array, summands->row_bytes);
+    const void **srcs = wp_warp_pointers(warp);
+    for (int32_t j = wp_lane_idx(warp); j < routing->max_relayed_rows; j += WP_WARP_SIZE)
+        srcs[j] = wp_target_row(relay->op, relayed[j], summands->array, summands->row_bytes);
     sum_rows(warp, summands, wire + summands->wire_offset, routing->max_relayed_rows);
 }
 
-WEFT_FN enum weft_status send_chunks(const struct weft_internode_combine_args *args,
-                                     const struct weft_relay *relay)
+WP_FN enum wp_status send_chunks(const struct wp_internode_combine_args *args,
+                                 const struct wp_relay *relay)
 {
-    struct weft_warp *warp = relay->op->warp;
-    const struct weft_call *call = &args->combine.message.call;
-    const struct weft_ring *ring = &relay->ring;
+    struct wp_warp *warp = relay->op->warp;
+    const struct wp_call *call = &args->combine.message.call;
+    const struct wp_ring *ring = &relay->ring;
     const struct summands rows = summands_of_rows(args);
     const struct summands weights = summands_of_weights(args);
     /* A rank without rows does not know. */
     const int has_weights =
-        (weft_call_options(call) & (WEFT_OPTION_TOPK_WEIGHTS | WEFT_OPTION_NO_ROWS)) != 0;
-    const uint64_t first = *weft_ring_counter(ring, args->rings.num_sent, relay->op->sequence);
-    for (int32_t i = 0; i < weft_relay_num_chunks(relay); i++) {
+        (wp_call_options(call) & (WP_OPTION_TOPK_WEIGHTS | WP_OPTION_NO_ROWS)) != 0;
+    const uint64_t first = *wp_ring_counter(ring, args->rings.num_sent, relay->op->sequence);
+    for (int32_t i = 0; i < wp_relay_num_chunks(relay); i++) {
         const uint64_t number = first + (uint64_t)i;
-        const struct weft_relay_chunk chunk = weft_relay_chunk(relay, i);
-        char *slot = weft_relay_reserve(relay, number);
+        const struct wp_relay_chunk chunk = wp_relay_chunk(relay, i);
+        char *slot = wp_relay_reserve(relay, number);
         if (slot == NULL)
-            return WEFT_STATUS_FAILED;
+            return WP_STATUS_FAILED;
         for (int32_t row = chunk.begin; row < chunk.end; row++) {
-            char *wire = slot + weft_relay_row_offset(relay, row - chunk.begin);
+            char *wire = slot + wp_relay_row_offset(relay, row - chunk.begin);
             sum_relayed(args, relay, &rows, row, wire);
             if (has_weights)
                 sum_relayed(args, relay, &weights, row, wire);
         }
-        weft_ring_send(warp, ring, number, weft_relay_row_offset(relay, chunk.end - chunk.begin));
+        wp_ring_send(warp, ring, number, wp_relay_row_offset(relay, chunk.end - chunk.begin));
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 /* ------------------------------------------------------------------ taking a token's sums */
 
 /* What a node has sent for a token. */
 struct partial {
-    struct weft_relay relay;
+    struct wp_relay relay;
     uint64_t number; /* of the chunk */
     int32_t chunk_rows;
     const char *wire; /* the row in the slot */
 };
 
-WEFT_FN struct partial partial_of(const struct weft_operation *op,
-                                  const struct weft_internode_combine_args *args, int32_t token,
-                                  struct weft_route route)
+WP_FN struct partial partial_of(const struct wp_operation *op,
+                                const struct wp_internode_combine_args *args, int32_t token,
+                                struct wp_route route)
 {
-    const struct weft_routing *routing = &args->combine.routing;
-    const int32_t slot = weft_node_slot(routing, args->rings.nodes.num_nodes, token, route);
-    const uint64_t row_bytes =
-        weft_wire_combine_bytes(&args->combine.message.call, args->wire_dtype);
-    const int32_t idx = slot / weft_rows_per_chunk(&args->rings, row_bytes);
+    const struct wp_routing *routing = &args->combine.routing;
+    const int32_t slot = wp_node_slot(routing, args->rings.nodes.num_nodes, token, route);
+    const uint64_t row_bytes = wp_wire_combine_bytes(&args->combine.message.call, args->wire_dtype);
+    const int32_t idx = slot / wp_rows_per_chunk(&args->rings, row_bytes);
     const int32_t channel = idx % args->rings.num_channels;
     struct partial partial;
     partial.relay = relay_of(op, args, route.rank, channel, routing->nodes.send_tokens);
-    const struct weft_ring *ring = &partial.relay.ring;
+    const struct wp_ring *ring = &partial.relay.ring;
     const int32_t i = idx / args->rings.num_channels;
-    const struct weft_relay_chunk chunk = weft_relay_chunk(&partial.relay, i);
-    partial.number = *weft_ring_counter(ring, args->rings.num_received, op->sequence) + (uint64_t)i;
+    const struct wp_relay_chunk chunk = wp_relay_chunk(&partial.relay, i);
+    partial.number = *wp_ring_counter(ring, args->rings.num_received, op->sequence) + (uint64_t)i;
     partial.chunk_rows = chunk.end - chunk.begin;
-    partial.wire = weft_ring_in_slot(ring, partial.number) +
-                   weft_relay_row_offset(&partial.relay, slot - chunk.begin);
+    partial.wire = wp_ring_in_slot(ring, partial.number) +
+                   wp_relay_row_offset(&partial.relay, slot - chunk.begin);
     return partial;
 }
 
 /* Warp-wide. */
-WEFT_FN enum weft_status await_partial(const struct partial *partial)
+WP_FN enum wp_status await_partial(const struct partial *partial)
 {
-    const struct weft_relay *relay = &partial->relay;
-    const enum weft_status status = weft_ring_receive(relay->op, &relay->ring, partial->number);
-    return status == WEFT_STATUS_OK
-               ? weft_relay_check(relay, weft_ring_in_slot(&relay->ring, partial->number))
+    const struct wp_relay *relay = &partial->relay;
+    const enum wp_status status = wp_ring_receive(relay->op, &relay->ring, partial->number);
+    return status == WP_STATUS_OK
+               ? wp_relay_check(relay, wp_ring_in_slot(&relay->ring, partial->number))
                : status;
 }
 
 /* Warp-wide: the row has been read; so has the chunk, if it was the last one. */
-WEFT_FN void release_partial(const struct weft_internode_combine_args *args,
-                             const struct partial *partial)
+WP_FN void release_partial(const struct wp_internode_combine_args *args,
+                           const struct partial *partial)
 {
-    struct weft_warp *warp = partial->relay.op->warp;
-    const struct weft_rings *rings = &args->rings;
-    const struct weft_ring *ring = &partial->relay.ring;
+    struct wp_warp *warp = partial->relay.op->warp;
+    const struct wp_rings *rings = &args->rings;
+    const struct wp_ring *ring = &partial->relay.ring;
     const int64_t ring_idx = (int64_t)ring->node * rings->num_channels + ring->channel;
     uint32_t *num_read = rings->num_rows_read + ring_idx * rings->num_slots +
-                         (int64_t)weft_ring_slot_idx(ring, partial->number);
+                         (int64_t)wp_ring_slot_idx(ring, partial->number);
     uint32_t is_last = 0;
-    if (weft_lane_idx(warp) == 0) {
+    if (wp_lane_idx(warp) == 0) {
         /* Pairs with the same of the warps that read the chunk's other rows. */
-        is_last = weft_add_acq_rel(num_read, 1) + 1 == (uint32_t)partial->chunk_rows;
+        is_last = wp_add_acq_rel(num_read, 1) + 1 == (uint32_t)partial->chunk_rows;
         if (is_last)
             *num_read = 0;
     }
-    if (weft_max_u32(warp, is_last))
-        weft_ring_consume(warp, ring, partial->number);
+    if (wp_max_u32(warp, is_last))
+        wp_ring_consume(warp, ring, partial->number);
 }
 
 /* ------------------------------------------------------------------ a token */
 
 /* Where the sum of this node's rows waits for those of the others. */
-WEFT_FN char *own_sum(struct weft_warp *warp, const struct weft_internode_combine_args *args,
-                      const struct summands *summands, int32_t token)
+WP_FN char *own_sum(struct wp_warp *warp, const struct wp_internode_combine_args *args,
+                    const struct summands *summands, int32_t token)
 {
     return summands->own_sums == NULL
                ? summands->out + (uint64_t)token * summands->row_bytes
-               : summands->own_sums + (uint64_t)weft_launch_warp_idx(warp) * args->rings.slot_bytes;
+               : summands->own_sums + (uint64_t)wp_launch_warp_idx(warp) * args->rings.slot_bytes;
 }
 
-WEFT_FN void sum_own_node(const struct weft_operation *op,
-                          const struct weft_internode_combine_args *args,
-                          const struct summands *summands, int32_t token)
+WP_FN void sum_own_node(const struct wp_operation *op, const struct wp_internode_combine_args *args,
+                        const struct summands *summands, int32_t token)
 {
-    struct weft_warp *warp = op->warp;
-    const struct weft_combine_args *combine = &args->combine;
-    const void **srcs = weft_warp_pointers(warp);
-    const struct weft_target *targets = weft_warp_targets(warp);
-    const int32_t num_srcs = weft_find_targets(warp, &combine->routing, token,
-                                               WEFT_ROUTES_ASCENDING, op->exchange->bases);
-    for (int32_t j = weft_lane_idx(warp); j < num_srcs; j += WEFT_WARP_SIZE)
-        srcs[j] = weft_target_row(op, targets[j], summands->array, summands->row_bytes);
+    struct wp_warp *warp = op->warp;
+    const struct wp_combine_args *combine = &args->combine;
+    const void **srcs = wp_warp_pointers(warp);
+    const struct wp_target *targets = wp_warp_targets(warp);
+    const int32_t num_srcs =
+        wp_find_targets(warp, &combine->routing, token, WP_ROUTES_ASCENDING, op->exchange->bases);
+    for (int32_t j = wp_lane_idx(warp); j < num_srcs; j += WP_WARP_SIZE)
+        srcs[j] = wp_target_row(op, targets[j], summands->array, summands->row_bytes);
     sum_rows(warp, summands, own_sum(warp, args, summands, token), num_srcs);
-    weft_row_sync(warp); /* the sum is read again */
+    wp_row_sync(warp); /* the sum is read again */
 }
 
 /* Adds the sums of all nodes. */
-WEFT_FN void sum_nodes(const struct weft_operation *op,
-                       const struct weft_internode_combine_args *args,
-                       const struct summands *summands, int32_t token,
-                       const struct weft_route *routes, int32_t num_routes)
+WP_FN void sum_nodes(const struct wp_operation *op, const struct wp_internode_combine_args *args,
+                     const struct summands *summands, int32_t token, const struct wp_route *routes,
+                     int32_t num_routes)
 {
-    struct weft_warp *warp = op->warp;
+    struct wp_warp *warp = op->warp;
     const uint64_t own_offset = (uint64_t)token * summands->row_bytes;
-    const void **srcs = weft_warp_pointers(warp);
-    for (int32_t i = weft_lane_idx(warp); i < summands->num_biases; i += WEFT_WARP_SIZE)
+    const void **srcs = wp_warp_pointers(warp);
+    for (int32_t i = wp_lane_idx(warp); i < summands->num_biases; i += WP_WARP_SIZE)
         srcs[i] = summands->biases[i] + own_offset;
-    for (int32_t j = weft_lane_idx(warp); j < num_routes; j += WEFT_WARP_SIZE)
+    for (int32_t j = wp_lane_idx(warp); j < num_routes; j += WP_WARP_SIZE)
         srcs[summands->num_biases + j] =
             routes[j].rank == args->rings.nodes.node
                 ? own_sum(warp, args, summands, token)
                 : partial_of(op, args, token, routes[j]).wire + summands->wire_offset;
-    const struct weft_mixed_sum sum = {summands->num_biases, summands->dtype, summands->wire_dtype,
-                                       summands->dtype, WEFT_READ_LATER};
+    const struct wp_mixed_sum sum = {summands->num_biases, summands->dtype, summands->wire_dtype,
+                                     summands->dtype, WP_READ_LATER};
     sum_up(warp, summands, summands->out + own_offset, summands->num_biases + num_routes, sum);
 }
 
-WEFT_FN void sum_token(const struct weft_operation *op,
-                       const struct weft_internode_combine_args *args,
-                       const struct summands *summands, int32_t token,
-                       const struct weft_route *routes, int32_t num_routes)
+WP_FN void sum_token(const struct wp_operation *op, const struct wp_internode_combine_args *args,
+                     const struct summands *summands, int32_t token, const struct wp_route *routes,
+                     int32_t num_routes)
 {
     for (int32_t j = 0; j < num_routes; j++) {
         if (routes[j].rank == args->rings.nodes.node)
@@ -253,23 +247,22 @@ WEFT_FN void sum_token(const struct weft_operation *op,
     sum_nodes(op, args, summands, token, routes, num_routes);
 }
 
-WEFT_FN enum weft_status combine_token(const struct weft_operation *op,
-                                       const struct weft_internode_combine_args *args,
-                                       int32_t token)
+WP_FN enum wp_status combine_token(const struct wp_operation *op,
+                                   const struct wp_internode_combine_args *args, int32_t token)
 {
-    const struct weft_combine_args *combine = &args->combine;
-    const struct weft_node_routing *routing = &combine->routing.nodes;
-    const struct weft_route *routes = routing->routes + (int64_t)token * routing->max_node_routes;
-    const int32_t num_routes = weft_count_routes(routes, routing->max_node_routes),
+    const struct wp_combine_args *combine = &args->combine;
+    const struct wp_node_routing *routing = &combine->routing.nodes;
+    const struct wp_route *routes = routing->routes + (int64_t)token * routing->max_node_routes;
+    const int32_t num_routes = wp_count_routes(routes, routing->max_node_routes),
                   own = args->rings.nodes.node;
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t j = 0; j < num_routes && status == WEFT_STATUS_OK; j++) {
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t j = 0; j < num_routes && status == WP_STATUS_OK; j++) {
         if (routes[j].rank == own)
             continue;
         const struct partial partial = partial_of(op, args, token, routes[j]);
         status = await_partial(&partial);
     }
-    if (status != WEFT_STATUS_OK)
+    if (status != WP_STATUS_OK)
         return status;
     const struct summands rows = summands_of_rows(args);
     sum_token(op, args, &rows, token, routes, num_routes);
@@ -277,62 +270,61 @@ WEFT_FN enum weft_status combine_token(const struct weft_operation *op,
         const struct summands weights = summands_of_weights(args);
         sum_token(op, args, &weights, token, routes, num_routes);
     }
-    weft_row_sync(op->warp); /* what has come has been read */
+    wp_row_sync(op->warp); /* what has come has been read */
     for (int32_t j = 0; j < num_routes; j++) {
         if (routes[j].rank == own)
             continue;
         const struct partial partial = partial_of(op, args, token, routes[j]);
         release_partial(args, &partial);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 /* ------------------------------------------------------------------ the program */
 
-WEFT_FN enum weft_status send_back(const struct weft_operation *op,
-                                   const struct weft_internode_combine_args *args,
-                                   const struct weft_duty *duty)
+WP_FN enum wp_status send_back(const struct wp_operation *op,
+                               const struct wp_internode_combine_args *args,
+                               const struct wp_duty *duty)
 {
-    const struct weft_node_routing *routing = &args->combine.routing.nodes;
-    const int32_t node = weft_node_after(&args->rings.nodes, duty->hops);
-    const struct weft_relay out = relay_of(op, args, node, duty->channel, routing->relay_tokens);
-    const struct weft_relay in = relay_of(op, args, node, duty->channel, routing->send_tokens);
-    if (weft_lane_idx(op->warp) == 0)
-        weft_ring_advance(&out.ring, op->sequence, weft_relay_num_chunks(&out),
-                          weft_relay_num_chunks(&in));
+    const struct wp_node_routing *routing = &args->combine.routing.nodes;
+    const int32_t node = wp_node_after(&args->rings.nodes, duty->hops);
+    const struct wp_relay out = relay_of(op, args, node, duty->channel, routing->relay_tokens);
+    const struct wp_relay in = relay_of(op, args, node, duty->channel, routing->send_tokens);
+    if (wp_lane_idx(op->warp) == 0)
+        wp_ring_advance(&out.ring, op->sequence, wp_relay_num_chunks(&out),
+                        wp_relay_num_chunks(&in));
     return send_chunks(args, &out);
 }
 
-WEFT_FN enum weft_status combine_own(const struct weft_operation *op,
-                                     const struct weft_internode_combine_args *args,
-                                     const struct weft_duty *duty)
+WP_FN enum wp_status combine_own(const struct wp_operation *op,
+                                 const struct wp_internode_combine_args *args,
+                                 const struct wp_duty *duty)
 {
-    const struct weft_combine_args *combine = &args->combine;
-    const struct weft_share share = {duty->num_local, 1, combine->routing.num_tokens,
-                                     weft_units_taken(op->exchange, op->sequence)};
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t token = weft_duty_first_unit(op->warp, duty, &share);
-         token < share.num_units && status == WEFT_STATUS_OK;
-         token = weft_taken_unit(op->warp, weft_take_unit(op->warp, &share)))
+    const struct wp_combine_args *combine = &args->combine;
+    const struct wp_share share = {duty->num_local, 1, combine->routing.num_tokens,
+                                   wp_units_taken(op->exchange, op->sequence)};
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t token = wp_duty_first_unit(op->warp, duty, &share);
+         token < share.num_units && status == WP_STATUS_OK;
+         token = wp_taken_unit(op->warp, wp_take_unit(op->warp, &share)))
         status = combine_token(op, args, token);
     return status;
 }
 
-WEFT_PROGRAM(internode_combine, warp, args)
+WP_PROGRAM(internode_combine, warp, args)
 {
-    const struct weft_combine_args *combine = &args->combine;
-    const struct weft_operation op =
-        weft_operation_begin(warp, &combine->exchange, &combine->message);
-    if (op.sequence == WEFT_SEQUENCE_FAILED)
-        return WEFT_STATUS_FAILED;
-    weft_operation_tell(&op);
-    enum weft_status status = weft_operation_meet(&op);
-    if (status != WEFT_STATUS_OK)
-        return weft_operation_end(&op, status);
-    const struct weft_duty duty = weft_warp_duty(warp, &args->rings, 1);
-    if (duty.kind == WEFT_DUTY_SEND)
+    const struct wp_combine_args *combine = &args->combine;
+    const struct wp_operation op = wp_operation_begin(warp, &combine->exchange, &combine->message);
+    if (op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    wp_operation_tell(&op);
+    enum wp_status status = wp_operation_meet(&op);
+    if (status != WP_STATUS_OK)
+        return wp_operation_end(&op, status);
+    const struct wp_duty duty = wp_warp_duty(warp, &args->rings, 1);
+    if (duty.kind == WP_DUTY_SEND)
         status = send_back(&op, args, &duty);
-    if (status == WEFT_STATUS_OK)
+    if (status == WP_STATUS_OK)
         status = combine_own(&op, args, &duty);
-    return weft_relay_finish(&op, status);
+    return wp_relay_finish(&op, status);
 }

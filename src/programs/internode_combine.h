@@ -5,9 +5,9 @@
 #include "programs/combine.h"
 #include "programs/ring.h"
 
-struct weft_internode_combine_args {
-    struct weft_combine_args combine; /* its exchange is of the node */
-    struct weft_rings rings;
+struct wp_internode_combine_args {
+    struct wp_combine_args combine; /* its exchange is of the node */
+    struct wp_rings rings;
     weft_dtype wire_dtype; /* of the sum of a node's rows: that of the rows, or fp32 */
     /* A slot for every warp of the launch, for the sum of this node; NULL: that goes into the output meanwhile, which
      * needs the same dtypes. */
@@ -15,16 +15,16 @@ struct weft_internode_combine_args {
 };
 
 /* A partial sum on the wire: of the weights, then of the rows. */
-WEFT_FN uint64_t weft_wire_weights_bytes(const struct weft_call *call)
+WP_FN uint64_t wp_wire_weights_bytes(const struct wp_call *call)
 {
-    return weft_wire_round_up((uint64_t)weft_call_num_topk(call) * sizeof(float));
+    return wp_wire_round_up((uint64_t)wp_call_num_topk(call) * sizeof(float));
 }
 
-WEFT_FN uint64_t weft_wire_combine_bytes(const struct weft_call *call, weft_dtype wire_dtype)
+WP_FN uint64_t wp_wire_combine_bytes(const struct wp_call *call, weft_dtype wire_dtype)
 {
-    const uint64_t num_elements = call->row_bytes[0] / weft_dtype_bytes(weft_call_dtype(call));
-    return weft_wire_weights_bytes(call) +
-           weft_wire_round_up(num_elements * weft_dtype_bytes(wire_dtype));
+    const uint64_t num_elements = call->row_bytes[0] / wp_dtype_bytes(wp_call_dtype(call));
+    return wp_wire_weights_bytes(call) +
+           wp_wire_round_up(num_elements * wp_dtype_bytes(wire_dtype));
 }
 
 #endif

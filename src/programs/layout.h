@@ -4,10 +4,10 @@
 
 #include "programs/routing.h"
 
-struct weft_layout_args {
-    struct weft_routing routing; /* written: routes, chunk_base, send_rows, entry_selections, and
+struct wp_layout_args {
+    struct wp_routing routing; /* written: routes, chunk_base, send_rows, entry_selections, and
                                   * of nodes the like */
-    struct weft_placement placement;
+    struct wp_placement placement;
     weft_dtype index_type;
     const void *topk_idx;
     /* Or, in place of these two, [num_tokens][num_ranks] and [num_entries]. */

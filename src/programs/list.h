@@ -3,7 +3,7 @@
 #ifndef WEFT_PROGRAMS_LIST_H
 #define WEFT_PROGRAMS_LIST_H
 
-#define WEFT_PROGRAM_LIST(X)                                                                       \
+#define WP_PROGRAM_LIST(X)                                                                         \
     X(layout)                                                                                      \
     X(notify)                                                                                      \
     X(dispatch)                                                                                    \
@@ -23,8 +23,8 @@
     X(remote_access)                                                                               \
     X(wait_until)
 
-#define WEFT_PROGRAM_ENUM(name) WEFT_PROGRAM_##name,
-enum weft_program { WEFT_PROGRAM_LIST(WEFT_PROGRAM_ENUM) WEFT_NUM_PROGRAMS };
-#undef WEFT_PROGRAM_ENUM
+#define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
+enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };
+#undef WP_PROGRAM_ENUM
 
 #endif

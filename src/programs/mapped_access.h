@@ -4,9 +4,9 @@
 
 #include "programs/mapped.h"
 
-struct weft_mapped_access_args {
-    struct weft_access access; /* one with an add is launched in one block */
-    struct weft_mapped mapped;
+struct wp_mapped_access_args {
+    struct wp_access access; /* one with an add is launched in one block */
+    struct wp_mapped mapped;
 };
 
 #endif

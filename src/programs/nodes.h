@@ -6,7 +6,7 @@
 
 #include "machine/machine.h"
 
-struct weft_nodes {
+struct wp_nodes {
     int32_t node; /* this rank's */
     int32_t num_nodes;
     int32_t local_idx;    /* of this rank in its node */
@@ -14,19 +14,19 @@ struct weft_nodes {
     const int32_t *ranks; /* [num_nodes][num_local] */
 };
 
-WEFT_FN int32_t weft_partner(const struct weft_nodes *nodes, int32_t node)
+WP_FN int32_t wp_partner(const struct wp_nodes *nodes, int32_t node)
 {
     return nodes->ranks[(int64_t)node * nodes->num_local + nodes->local_idx];
 }
 
 /* The i-th node after the own one. */
-WEFT_FN int32_t weft_node_after(const struct weft_nodes *nodes, int32_t i)
+WP_FN int32_t wp_node_after(const struct wp_nodes *nodes, int32_t i)
 {
     return (nodes->node + i) % nodes->num_nodes;
 }
 
 /* The node that the own one is the i-th after. */
-WEFT_FN int32_t weft_node_before(const struct weft_nodes *nodes, int32_t i)
+WP_FN int32_t wp_node_before(const struct wp_nodes *nodes, int32_t i)
 {
     return (nodes->node + nodes->num_nodes - i) % nodes->num_nodes;
 }

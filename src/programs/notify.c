@@ -9,34 +9,34 @@
 #include "programs/counts.h"
 
 /* What the block's warps have sent is signalled at once, and awaited when the calls have been compared. */
-WEFT_FN enum weft_status exchange_counts(const struct weft_operation *op,
-                                         const struct weft_notify_args *args)
+WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
+                                     const struct wp_notify_args *args)
 {
-    struct weft_warp *warp = op->warp;
-    weft_operation_tell(op);
-    for (int32_t rank = weft_warp_idx(warp); rank < args->exchange.num_ranks;
-         rank += weft_num_warps(warp))
-        weft_counts_send(warp, args, op->sequence, rank);
-    weft_block_sync(warp);
-    if (weft_warp_idx(warp) == 0)
-        weft_operation_signal(op);
-    enum weft_status status = weft_operation_meet(op);
-    if (status != WEFT_STATUS_OK)
+    struct wp_warp *warp = op->warp;
+    wp_operation_tell(op);
+    for (int32_t rank = wp_warp_idx(warp); rank < args->exchange.num_ranks;
+         rank += wp_num_warps(warp))
+        wp_counts_send(warp, args, op->sequence, rank);
+    wp_block_sync(warp);
+    if (wp_warp_idx(warp) == 0)
+        wp_operation_signal(op);
+    enum wp_status status = wp_operation_meet(op);
+    if (status != WP_STATUS_OK)
         return status;
-    weft_admit_next(warp); /* all ranks have started */
-    weft_block_sync(warp);
-    if (weft_warp_idx(warp) == 0)
-        status = weft_operation_await(op, WEFT_BLOCKS_AS_HERE);
-    return (enum weft_status)weft_block_max(warp, (uint32_t)status);
+    wp_admit_next(warp); /* all ranks have started */
+    wp_block_sync(warp);
+    if (wp_warp_idx(warp) == 0)
+        status = wp_operation_await(op, WP_BLOCKS_AS_HERE);
+    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
 }
 
-WEFT_PROGRAM(notify, warp, args)
+WP_PROGRAM(notify, warp, args)
 {
-    const struct weft_operation op = weft_operation_begin(warp, &args->exchange, &args->message);
-    if (op.sequence == WEFT_SEQUENCE_FAILED)
-        return WEFT_STATUS_FAILED;
-    const enum weft_status status = exchange_counts(&op, args);
-    if (status == WEFT_STATUS_OK)
-        weft_counts_receive(warp, args, op.sequence);
-    return weft_operation_end(&op, status);
+    const struct wp_operation op = wp_operation_begin(warp, &args->exchange, &args->message);
+    if (op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    const enum wp_status status = exchange_counts(&op, args);
+    if (status == WP_STATUS_OK)
+        wp_counts_receive(warp, args, op.sequence);
+    return wp_operation_end(&op, status);
 }

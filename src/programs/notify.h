@@ -7,19 +7,19 @@
 
 /* In every heap, for every source rank a buffer in each half (parity.h): the source's row counts for
  * all ranks, then its selections of the owner's experts. */
-struct weft_notify_args {
-    struct weft_exchange exchange;
-    struct weft_message message;
-    struct weft_routing routing; /* written: rank_base and what is received */
-    struct weft_placement placement;
+struct wp_notify_args {
+    struct wp_exchange exchange;
+    struct wp_message message;
+    struct wp_routing routing; /* written: rank_base and what is received */
+    struct wp_placement placement;
     uint64_t counts_offset; /* of the buffers in every heap */
     int32_t counts_stride;  /* numbers in one buffer: num_ranks + most local experts of any rank */
     int32_t expert_alignment;
 };
 
-WEFT_FN uint64_t weft_notify_counts_bytes(int32_t num_ranks, int32_t counts_stride)
+WP_FN uint64_t wp_notify_counts_bytes(int32_t num_ranks, int32_t counts_stride)
 {
-    return WEFT_NUM_HALVES * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
+    return WP_NUM_HALVES * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
 }
 
 #endif

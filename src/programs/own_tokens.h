@@ -9,85 +9,84 @@
 #include "programs/deliver.h"
 #include "programs/dispatch.h"
 
-struct weft_own_tokens {
-    const struct weft_dispatch_args *args;
-    struct weft_delivery delivery;
-    struct weft_share share;
-    char *const *bases; /* as of weft_find_targets */
+struct wp_own_tokens {
+    const struct wp_dispatch_args *args;
+    struct wp_delivery delivery;
+    struct wp_share share;
+    char *const *bases; /* as of wp_find_targets */
 };
 
 /* The tokens, shared among num_warps warps. */
-WEFT_FN struct weft_own_tokens weft_own_tokens(const struct weft_operation *op,
-                                               const struct weft_dispatch_args *args,
-                                               int32_t num_warps, char *const *bases)
+WP_FN struct wp_own_tokens wp_own_tokens(const struct wp_operation *op,
+                                         const struct wp_dispatch_args *args, int32_t num_warps,
+                                         char *const *bases)
 {
-    const struct weft_own_tokens own = {
+    const struct wp_own_tokens own = {
         args,
         {op, &args->message.call, &args->placement, args->routing.num_topk},
-        weft_share_rows(num_warps, args->routing.num_tokens,
-                        weft_units_taken(op->exchange, op->sequence)),
+        wp_share_rows(num_warps, args->routing.num_tokens,
+                      wp_units_taken(op->exchange, op->sequence)),
         bases};
     return own;
 }
 
-WEFT_FN const char *weft_own_row(const struct weft_own_tokens *own, int32_t plane, int32_t token)
+WP_FN const char *wp_own_row(const struct wp_own_tokens *own, int32_t plane, int32_t token)
 {
-    const struct weft_source_plane *source = &own->args->planes[plane];
+    const struct wp_source_plane *source = &own->args->planes[plane];
     return source->rows + (uint64_t)token * source->stride_bytes;
 }
 
-WEFT_FN int32_t weft_own_targets(const struct weft_own_tokens *own, int32_t token)
+WP_FN int32_t wp_own_targets(const struct wp_own_tokens *own, int32_t token)
 {
-    return weft_find_targets(own->delivery.op->warp, &own->args->routing, token,
-                             WEFT_ROUTES_ROTATED, own->bases);
+    return wp_find_targets(own->delivery.op->warp, &own->args->routing, token, WP_ROUTES_ROTATED,
+                           own->bases);
 }
 
 /* What the warp delivers first comes, and where it goes is found, while others are awaited. Returns
  * how many targets it has. */
-WEFT_FN int32_t weft_own_prepare(const struct weft_own_tokens *own, int32_t unit)
+WP_FN int32_t wp_own_prepare(const struct wp_own_tokens *own, int32_t unit)
 {
     if (unit >= own->share.num_units)
         return 0;
-    const struct weft_part part = weft_unit_part(&own->share, unit);
-    const struct weft_span span =
-        weft_part_span(&own->share, part.part, own->delivery.call->row_bytes[0]);
+    const struct wp_part part = wp_unit_part(&own->share, unit);
+    const struct wp_span span =
+        wp_part_span(&own->share, part.part, own->delivery.call->row_bytes[0]);
     if (span.bytes > 0)
-        weft_row_prefetch(own->delivery.op->warp, weft_own_row(own, 0, part.token) + span.begin,
-                          span.bytes);
-    return weft_own_targets(own, part.token);
+        wp_row_prefetch(own->delivery.op->warp, wp_own_row(own, 0, part.token) + span.begin,
+                        span.bytes);
+    return wp_own_targets(own, part.token);
 }
 
 /* The targets of the part's token have been found. */
-WEFT_FN void weft_own_deliver_part(const struct weft_own_tokens *own, struct weft_part part,
-                                   int32_t num_targets)
+WP_FN void wp_own_deliver_part(const struct wp_own_tokens *own, struct wp_part part,
+                               int32_t num_targets)
 {
-    const struct weft_delivery *delivery = &own->delivery;
-    const struct weft_dispatch_args *args = own->args;
-    for (int32_t plane = 0; plane < weft_call_num_planes(delivery->call); plane++) {
-        const struct weft_span span =
-            weft_part_span(&own->share, part.part, delivery->call->row_bytes[plane]);
+    const struct wp_delivery *delivery = &own->delivery;
+    const struct wp_dispatch_args *args = own->args;
+    for (int32_t plane = 0; plane < wp_call_num_planes(delivery->call); plane++) {
+        const struct wp_span span =
+            wp_part_span(&own->share, part.part, delivery->call->row_bytes[plane]);
         if (span.bytes > 0 && num_targets > 0)
-            weft_deliver_row(delivery, plane, weft_own_row(own, plane, part.token), span,
-                             num_targets);
+            wp_deliver_row(delivery, plane, wp_own_row(own, plane, part.token), span, num_targets);
     }
     if (part.part != 0)
         return;
-    const struct weft_token token =
-        weft_token_of(args->routing.rank, part.token, delivery, args->topk_idx, args->topk_weights);
-    weft_deliver_topk(delivery, &token, num_targets);
+    const struct wp_token token =
+        wp_token_of(args->routing.rank, part.token, delivery, args->topk_idx, args->topk_weights);
+    wp_deliver_topk(delivery, &token, num_targets);
 }
 
-/* From unit `first` on, whose num_targets targets weft_own_prepare has found. */
-WEFT_FN void weft_own_deliver(const struct weft_own_tokens *own, int32_t first, int32_t num_targets)
+/* From unit `first` on, whose num_targets targets wp_own_prepare has found. */
+WP_FN void wp_own_deliver(const struct wp_own_tokens *own, int32_t first, int32_t num_targets)
 {
-    struct weft_warp *warp = own->delivery.op->warp;
+    struct wp_warp *warp = own->delivery.op->warp;
     for (int32_t unit = first; unit < own->share.num_units;) {
-        const struct weft_part part = weft_unit_part(&own->share, unit);
-        const int32_t next = weft_take_unit(warp, &own->share);
+        const struct wp_part part = wp_unit_part(&own->share, unit);
+        const int32_t next = wp_take_unit(warp, &own->share);
         if (unit != first)
-            num_targets = weft_own_targets(own, part.token);
-        weft_own_deliver_part(own, part, num_targets);
-        unit = weft_taken_unit(warp, next);
+            num_targets = wp_own_targets(own, part.token);
+        wp_own_deliver_part(own, part, num_targets);
+        unit = wp_taken_unit(warp, next);
     }
 }
 

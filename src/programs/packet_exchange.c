@@ -14,10 +14,10 @@ struct warp_group {
     int32_t num_warps;
 };
 
-WEFT_FN struct warp_group group_of_warp(struct weft_warp *warp, int32_t num_ranks)
+WP_FN struct warp_group group_of_warp(struct wp_warp *warp, int32_t num_ranks)
 {
-    const int32_t num_warps = weft_num_launch_warps(warp);
-    const int32_t idx = weft_launch_warp_idx(warp);
+    const int32_t num_warps = wp_num_launch_warps(warp);
+    const int32_t idx = wp_launch_warp_idx(warp);
     if (num_warps < num_ranks) {
         const struct warp_group alone = {idx, num_warps, 0, 1};
         return alone;
@@ -29,93 +29,90 @@ WEFT_FN struct warp_group group_of_warp(struct weft_warp *warp, int32_t num_rank
     return group;
 }
 
-WEFT_FN void send_row(struct weft_warp *warp, const struct weft_packet_exchange_args *args,
-                      const struct weft_packets *packets, int32_t rank, struct warp_group group)
+WP_FN void send_row(struct wp_warp *warp, const struct wp_packet_exchange_args *args,
+                    const struct wp_packets *packets, int32_t rank, struct warp_group group)
 {
-    const struct weft_span row = args->rows.sent[rank];
-    const struct weft_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
-    const uint64_t slot =
-        weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES;
-    const struct weft_packet_targets one = {rank, rank + 1, slot};
+    const struct wp_span row = args->rows.sent[rank];
+    const struct wp_span span = wp_share_row(row.bytes, group.idx, group.num_warps);
+    const uint64_t slot = wp_region_slot(&args->area, packets->rank) + span.begin / WP_PACKET_BYTES;
+    const struct wp_packet_targets one = {rank, rank + 1, slot};
     if (span.bytes == 0) /* there may be no `in` */
         return;
     const char *src = args->in + row.begin + span.begin;
     if (rank != packets->rank) {
-        const struct weft_packet_row loaded = weft_packets_load(warp, src, span.bytes);
-        weft_packets_send(warp, packets, one, &loaded);
+        const struct wp_packet_row loaded = wp_packets_load(warp, src, span.bytes);
+        wp_packets_send(warp, packets, one, &loaded);
         return;
     }
     char *dst = args->out + args->rows.received[rank].begin + span.begin;
-    const void **dsts = weft_warp_pointers(warp);
-    if (weft_lane_idx(warp) == 0)
+    const void **dsts = wp_warp_pointers(warp);
+    if (wp_lane_idx(warp) == 0)
         dsts[0] = dst;
-    weft_warp_sync(warp);
+    wp_warp_sync(warp);
     if (dst != src)
-        weft_row_copy(warp, dsts, 1, src, span.bytes);
+        wp_row_copy(warp, dsts, 1, src, span.bytes);
 }
 
-WEFT_FN enum weft_status receive_row(struct weft_warp *warp,
-                                     const struct weft_packet_exchange_args *args,
-                                     const struct weft_packets *packets, int32_t rank,
-                                     struct warp_group group)
+WP_FN enum wp_status receive_row(struct wp_warp *warp, const struct wp_packet_exchange_args *args,
+                                 const struct wp_packets *packets, int32_t rank,
+                                 struct warp_group group)
 {
-    const struct weft_span row = args->rows.received[rank];
-    const struct weft_span span = weft_share_row(row.bytes, group.idx, group.num_warps);
+    const struct wp_span row = args->rows.received[rank];
+    const struct wp_span span = wp_share_row(row.bytes, group.idx, group.num_warps);
     if (span.bytes == 0 || rank == packets->rank)
-        return WEFT_STATUS_OK;
-    return weft_packets_receive(
-        warp, packets, rank, weft_region_slot(&args->area, rank) + span.begin / WEFT_PACKET_BYTES,
-        args->out + row.begin + span.begin, span.bytes);
+        return WP_STATUS_OK;
+    return wp_packets_receive(warp, packets, rank,
+                              wp_region_slot(&args->area, rank) + span.begin / WP_PACKET_BYTES,
+                              args->out + row.begin + span.begin, span.bytes);
 }
 
 /* In a broadcast also ranks between which nothing goes tell each other the row's bytes. */
-WEFT_FN struct weft_call_header header_for(const struct weft_packet_exchange_args *args,
-                                           uint64_t num_bytes)
+WP_FN struct wp_call_header header_for(const struct wp_packet_exchange_args *args,
+                                       uint64_t num_bytes)
 {
-    struct weft_call_header header = args->header;
+    struct wp_call_header header = args->header;
     if (header.call.num_bytes == 0)
         header.call.num_bytes = num_bytes;
     return header;
 }
 
-WEFT_FN void send_headers(struct weft_warp *warp, const struct weft_packet_exchange_args *args,
-                          const struct weft_packets *packets)
+WP_FN void send_headers(struct wp_warp *warp, const struct wp_packet_exchange_args *args,
+                        const struct wp_packets *packets)
 {
-    const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
+    const struct wp_header_duty duty = wp_header_duty_of_first_block(warp);
     for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step) {
-        const struct weft_call_header header = header_for(args, args->rows.sent[rank].bytes);
+        const struct wp_call_header header = header_for(args, args->rows.sent[rank].bytes);
         if (rank != packets->rank)
-            weft_header_send(warp, packets, rank, rank + 1, header);
+            wp_header_send(warp, packets, rank, rank + 1, header);
     }
 }
 
-WEFT_FN enum weft_status check_headers(struct weft_warp *warp,
-                                       const struct weft_packet_exchange_args *args,
-                                       const struct weft_packets *packets)
+WP_FN enum wp_status check_headers(struct wp_warp *warp, const struct wp_packet_exchange_args *args,
+                                   const struct wp_packets *packets)
 {
-    const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WEFT_STATUS_OK;
+    const struct wp_header_duty duty = wp_header_duty_of_first_block(warp);
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks && status == WP_STATUS_OK;
          rank += duty.rank_step) {
-        const struct weft_call_header expected = header_for(args, args->rows.received[rank].bytes);
+        const struct wp_call_header expected = header_for(args, args->rows.received[rank].bytes);
         if (rank != packets->rank)
-            status = weft_header_check(warp, packets, rank, &expected);
+            status = wp_header_check(warp, packets, rank, &expected);
     }
     return status;
 }
 
-WEFT_PROGRAM(packet_exchange, warp, args)
+WP_PROGRAM(packet_exchange, warp, args)
 {
     const struct warp_group group = group_of_warp(warp, args->area.exchange.num_ranks);
-    const struct weft_packets packets = weft_packets_begin(warp, &args->area);
-    if (packets.sequence == WEFT_SEQUENCE_FAILED)
-        return WEFT_STATUS_FAILED;
+    const struct wp_packets packets = wp_packets_begin(warp, &args->area);
+    if (packets.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
     for (int32_t rank = group.first_rank; rank < packets.num_ranks; rank += group.rank_step)
         send_row(warp, args, &packets, rank, group);
     send_headers(warp, args, &packets);
-    enum weft_status status = check_headers(warp, args, &packets);
-    for (int32_t rank = group.first_rank; rank < packets.num_ranks && status == WEFT_STATUS_OK;
+    enum wp_status status = check_headers(warp, args, &packets);
+    for (int32_t rank = group.first_rank; rank < packets.num_ranks && status == WP_STATUS_OK;
          rank += group.rank_step)
         status = receive_row(warp, args, &packets, rank, group);
-    return weft_packets_end(warp, &args->area, &packets, status);
+    return wp_packets_end(warp, &args->area, &packets, status);
 }

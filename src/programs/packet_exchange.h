@@ -4,12 +4,12 @@
 
 #include "programs/packet_area.h"
 
-struct weft_packet_exchange_args {
-    struct weft_packet_area area;
-    struct weft_call_header header; /* num_bytes 0: of the row that goes to the rank */
+struct wp_packet_exchange_args {
+    struct wp_packet_area area;
+    struct wp_call_header header; /* num_bytes 0: of the row that goes to the rank */
     const char *in;
     char *out;
-    struct weft_exchanged_rows rows; /* other ranks' are of at most region_bytes */
+    struct wp_exchanged_rows rows; /* other ranks' are of at most region_bytes */
 };
 
 #endif

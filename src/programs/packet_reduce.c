@@ -7,54 +7,52 @@
 #include "programs/packet_reduce.h"
 
 /* This warp's share of the row for the i-th rank after this one. */
-WEFT_FN struct weft_packet_row load_row(struct weft_warp *warp,
-                                        const struct weft_packet_reduce_args *args,
-                                        struct weft_span span, int32_t i)
+WP_FN struct wp_packet_row load_row(struct wp_warp *warp, const struct wp_packet_reduce_args *args,
+                                    struct wp_span span, int32_t i)
 {
-    const uint64_t rank = (uint64_t)weft_rank_after(&args->area.exchange, i);
-    return weft_packets_load(warp, args->in + rank * args->in_stride_bytes + span.begin,
-                             span.bytes);
+    const uint64_t rank = (uint64_t)wp_rank_after(&args->area.exchange, i);
+    return wp_packets_load(warp, args->in + rank * args->in_stride_bytes + span.begin, span.bytes);
 }
 
 /* One call for both, since each is much code, which GPUs fetch anew in every launch. */
-WEFT_FN void send_rows(struct weft_warp *warp, const struct weft_packet_reduce_args *args,
-                       const struct weft_packets *packets, struct weft_span span,
-                       struct weft_packet_row row)
+WP_FN void send_rows(struct wp_warp *warp, const struct wp_packet_reduce_args *args,
+                     const struct wp_packets *packets, struct wp_span span,
+                     struct wp_packet_row row)
 {
     const int same_for_all = args->in_stride_bytes == 0;
     const int32_t num_rows = same_for_all ? 1 : packets->num_ranks - 1;
     for (int32_t i = 1; i <= num_rows; i++) {
-        const int32_t rank = weft_rank_after(&args->area.exchange, i);
-        const struct weft_packet_targets to = {
+        const int32_t rank = wp_rank_after(&args->area.exchange, i);
+        const struct wp_packet_targets to = {
             same_for_all ? 0 : rank, same_for_all ? packets->num_ranks : rank + 1,
-            weft_region_slot(&args->area, packets->rank) + span.begin / WEFT_PACKET_BYTES};
-        weft_packets_send(warp, packets, to, &row);
+            wp_region_slot(&args->area, packets->rank) + span.begin / WP_PACKET_BYTES};
+        wp_packets_send(warp, packets, to, &row);
         if (i < num_rows)
             row = load_row(warp, args, span, i + 1);
     }
 }
 
-WEFT_PROGRAM(packet_reduce, warp, args)
+WP_PROGRAM(packet_reduce, warp, args)
 {
-    const struct weft_span span = weft_warp_share(warp, args->row_bytes);
-    const struct weft_packet_row row = load_row(warp, args, span, 1);
-    const struct weft_packets packets = weft_packets_begin(warp, &args->area);
-    if (packets.sequence == WEFT_SEQUENCE_FAILED)
-        return WEFT_STATUS_FAILED;
+    const struct wp_span span = wp_warp_share(warp, args->row_bytes);
+    const struct wp_packet_row row = load_row(warp, args, span, 1);
+    const struct wp_packets packets = wp_packets_begin(warp, &args->area);
+    if (packets.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
     if (span.bytes > 0)
         send_rows(warp, args, &packets, span, row);
-    const struct weft_header_duty duty = weft_header_duty_of_first_block(warp);
-    weft_headers_send(warp, &packets, duty, args->header);
-    enum weft_status status = weft_headers_check(warp, &packets, duty, &args->header);
-    if (status == WEFT_STATUS_OK && span.bytes > 0) {
-        const struct weft_packet_sources from = {
-            weft_region_slot(&args->area, 0) + span.begin / WEFT_PACKET_BYTES,
-            weft_region_slots(&args->area),
+    const struct wp_header_duty duty = wp_header_duty_of_first_block(warp);
+    wp_headers_send(warp, &packets, duty, args->header);
+    enum wp_status status = wp_headers_check(warp, &packets, duty, &args->header);
+    if (status == WP_STATUS_OK && span.bytes > 0) {
+        const struct wp_packet_sources from = {
+            wp_region_slot(&args->area, 0) + span.begin / WP_PACKET_BYTES,
+            wp_region_slots(&args->area),
             args->in + (uint64_t)packets.rank * args->in_stride_bytes + span.begin};
-        status = weft_packets_reduce(warp, &packets, &from, args->out + span.begin, args->reduction,
-                                     span.bytes / weft_dtype_bytes(args->reduction.dtype));
-        if (status == WEFT_STATUS_OK) /* a packet of every rank has come */
-            weft_admit_next(warp);
+        status = wp_packets_reduce(warp, &packets, &from, args->out + span.begin, args->reduction,
+                                   span.bytes / wp_dtype_bytes(args->reduction.dtype));
+        if (status == WP_STATUS_OK) /* a packet of every rank has come */
+            wp_admit_next(warp);
     }
-    return weft_packets_end(warp, &args->area, &packets, status);
+    return wp_packets_end(warp, &args->area, &packets, status);
 }

@@ -4,15 +4,15 @@
 
 #include "programs/packet_area.h"
 
-struct weft_packet_reduce_args {
-    struct weft_packet_area area;
-    struct weft_call_header header;
+struct wp_packet_reduce_args {
+    struct wp_packet_area area;
+    struct wp_call_header header;
     const char *in;
     uint64_t
         in_stride_bytes; /* from the row for one rank to that for the next; 0: all get the same */
     char *out;
     uint64_t row_bytes; /* at most region_bytes */
-    struct weft_reduction reduction;
+    struct wp_reduction reduction;
 };
 
 #endif

@@ -14,7 +14,7 @@
  * Claim: when operation n begins on a rank, nobody touches half n % 2 on behalf of operation n - 2
  * any more, here or at a peer, and what was done there is ordered before what operation n does.
  *
- * Proof: operation n begins only if n - 1 has ended well on this rank (weft_operation_begin). By
+ * Proof: operation n begins only if n - 1 has ended well on this rank (wp_operation_begin). By
  * (b) its launch has taken a greeting that each peer's launch of n - 1 sent, and that began when
  * the peer's launch of n - 2 had ended. So had this rank's own. Each step is ordered, since
  * launches begin and end with fences (docs/memory-model.md, "Packets"). What (a) prepares was
@@ -36,12 +36,12 @@
 
 #include "machine/machine.h"
 
-enum { WEFT_NUM_HALVES = 2 };
+enum { WP_NUM_HALVES = 2 };
 
 /* Which half an operation uses. */
-WEFT_FN uint64_t weft_half(uint64_t sequence)
+WP_FN uint64_t wp_half(uint64_t sequence)
 {
-    return sequence % WEFT_NUM_HALVES;
+    return sequence % WP_NUM_HALVES;
 }
 
 #endif

@@ -2,9 +2,9 @@
 /* remote_access: one access to the heap of a rank of another node, or a flush of all, by one warp. */
 #include "programs/remote_access.h"
 
-WEFT_PROGRAM(remote_access, warp, args)
+WP_PROGRAM(remote_access, warp, args)
 {
-    if (args->access.operation == WEFT_ACCESS_FLUSH)
-        return weft_quiet(warp, &args->heaps);
-    return weft_access_heap(warp, &args->heaps, &args->access);
+    if (args->access.operation == WP_ACCESS_FLUSH)
+        return wp_quiet(warp, &args->heaps);
+    return wp_access_heap(warp, &args->heaps, &args->access);
 }

@@ -4,9 +4,9 @@
 
 #include "programs/one_sided.h"
 
-struct weft_remote_access_args {
-    struct weft_heaps heaps;
-    struct weft_access access; /* a flush is of all ranks */
+struct wp_remote_access_args {
+    struct wp_heaps heaps;
+    struct wp_access access; /* a flush is of all ranks */
 };
 
 #endif

@@ -19,16 +19,16 @@
 #include "programs/exchange.h"
 #include "programs/nodes.h"
 
-enum { WEFT_CHUNK_HEADER_BYTES = 64, WEFT_WIRE_ALIGNMENT = 16 };
+enum { WP_CHUNK_HEADER_BYTES = 64, WP_WIRE_ALIGNMENT = 16 };
 
-/* At the start of every chunk is what the sender called (struct weft_call), for the receiver to compare. */
-WEFT_STATIC_ASSERT(sizeof(struct weft_call) <= WEFT_CHUNK_HEADER_BYTES, "it fits its room");
+/* At the start of every chunk is what the sender called (struct wp_call), for the receiver to compare. */
+WP_STATIC_ASSERT(sizeof(struct wp_call) <= WP_CHUNK_HEADER_BYTES, "it fits its room");
 
-struct weft_rings { /* of a weft_ep */
-    struct weft_nodes nodes;
+struct wp_rings { /* of a weft_ep */
+    struct wp_nodes nodes;
     int32_t num_channels; /* rings for each node */
     int32_t num_slots;    /* of a ring, for each direction */
-    uint32_t slot_bytes;  /* a multiple of WEFT_WIRE_ALIGNMENT */
+    uint32_t slot_bytes;  /* a multiple of WP_WIRE_ALIGNMENT */
     /* This rank's, both zero at first, and where they begin for puts, on every rank: words arrived and consumed, and
      * slots, which only puts access from outside. */
     char *words, *slots;
@@ -41,8 +41,8 @@ struct weft_rings { /* of a weft_ep */
 };
 
 /* What goes to and comes from one node through one channel. */
-struct weft_ring {
-    const struct weft_rings *rings;
+struct wp_ring {
+    const struct wp_rings *rings;
     int32_t node;
     int32_t channel;
     int32_t partner;
@@ -52,182 +52,178 @@ struct weft_ring {
 
 /* ------------------------------------------------------------------ layout */
 
-WEFT_FN uint64_t weft_wire_round_up(uint64_t bytes)
+WP_FN uint64_t wp_wire_round_up(uint64_t bytes)
 {
-    return (bytes + WEFT_WIRE_ALIGNMENT - 1) / WEFT_WIRE_ALIGNMENT * WEFT_WIRE_ALIGNMENT;
+    return (bytes + WP_WIRE_ALIGNMENT - 1) / WP_WIRE_ALIGNMENT * WP_WIRE_ALIGNMENT;
 }
 
 /* The own node has no rings. */
-WEFT_FN uint64_t weft_rings_num_slots(const struct weft_rings *rings)
+WP_FN uint64_t wp_rings_num_slots(const struct wp_rings *rings)
 {
     return (uint64_t)(rings->nodes.num_nodes - 1) * (uint64_t)rings->num_channels *
            (uint64_t)rings->num_slots;
 }
 
 /* Arrived, then consumed. */
-WEFT_FN uint64_t weft_rings_words_bytes(const struct weft_rings *rings)
+WP_FN uint64_t wp_rings_words_bytes(const struct wp_rings *rings)
 {
-    return weft_wire_round_up(2 * weft_rings_num_slots(rings) * sizeof(uint64_t));
+    return wp_wire_round_up(2 * wp_rings_num_slots(rings) * sizeof(uint64_t));
 }
 
 /* In, then out. */
-WEFT_FN uint64_t weft_rings_slots_bytes(const struct weft_rings *rings)
+WP_FN uint64_t wp_rings_slots_bytes(const struct wp_rings *rings)
 {
-    return 2 * weft_rings_num_slots(rings) * rings->slot_bytes;
+    return 2 * wp_rings_num_slots(rings) * rings->slot_bytes;
 }
 
-WEFT_FN uint64_t weft_rings_arrived(uint64_t slot)
+WP_FN uint64_t wp_rings_arrived(uint64_t slot)
 {
     return slot * sizeof(uint64_t);
 }
 
-WEFT_FN uint64_t weft_rings_consumed(const struct weft_rings *rings, uint64_t slot)
+WP_FN uint64_t wp_rings_consumed(const struct wp_rings *rings, uint64_t slot)
 {
-    return (weft_rings_num_slots(rings) + slot) * sizeof(uint64_t);
+    return (wp_rings_num_slots(rings) + slot) * sizeof(uint64_t);
 }
 
-WEFT_FN uint64_t weft_rings_in(const struct weft_rings *rings, uint64_t slot)
+WP_FN uint64_t wp_rings_in(const struct wp_rings *rings, uint64_t slot)
 {
     return slot * rings->slot_bytes;
 }
 
-WEFT_FN uint64_t weft_rings_out(const struct weft_rings *rings, uint64_t slot)
+WP_FN uint64_t wp_rings_out(const struct wp_rings *rings, uint64_t slot)
 {
-    return weft_rings_in(rings, weft_rings_num_slots(rings) + slot);
+    return wp_rings_in(rings, wp_rings_num_slots(rings) + slot);
 }
 
 /* Slots have the same place at both ends: by how many nodes the receiver's is after the sender's. */
-WEFT_FN uint64_t weft_rings_first_slot(const struct weft_rings *rings, int32_t from, int32_t to)
+WP_FN uint64_t wp_rings_first_slot(const struct wp_rings *rings, int32_t from, int32_t to)
 {
     const int32_t num_nodes = rings->nodes.num_nodes;
     const int32_t distance = (to - from + num_nodes) % num_nodes;
     return (uint64_t)(distance - 1) * (uint64_t)rings->num_channels * (uint64_t)rings->num_slots;
 }
 
-WEFT_FN struct weft_ring weft_ring_of(const struct weft_rings *rings, int32_t node, int32_t channel)
+WP_FN struct wp_ring wp_ring_of(const struct wp_rings *rings, int32_t node, int32_t channel)
 {
     const uint64_t offset = (uint64_t)channel * (uint64_t)rings->num_slots;
     const int32_t own = rings->nodes.node;
-    const struct weft_ring ring = {rings,
-                                   node,
-                                   channel,
-                                   weft_partner(&rings->nodes, node),
-                                   weft_rings_first_slot(rings, own, node) + offset,
-                                   weft_rings_first_slot(rings, node, own) + offset};
+    const struct wp_ring ring = {rings,
+                                 node,
+                                 channel,
+                                 wp_partner(&rings->nodes, node),
+                                 wp_rings_first_slot(rings, own, node) + offset,
+                                 wp_rings_first_slot(rings, node, own) + offset};
     return ring;
 }
 
 /* ------------------------------------------------------------------ chunks */
 
-WEFT_FN int32_t weft_rows_per_chunk(const struct weft_rings *rings, uint64_t wire_row_bytes)
+WP_FN int32_t wp_rows_per_chunk(const struct wp_rings *rings, uint64_t wire_row_bytes)
 {
-    return (int32_t)((rings->slot_bytes - WEFT_CHUNK_HEADER_BYTES) / wire_row_bytes);
+    return (int32_t)((rings->slot_bytes - WP_CHUNK_HEADER_BYTES) / wire_row_bytes);
 }
 
 /* Every num_channels-th of the chunks of num_rows rows goes through the channel. */
-WEFT_FN int32_t weft_num_chunks(const struct weft_rings *rings, int32_t num_rows,
-                                int32_t rows_per_chunk, int32_t channel)
+WP_FN int32_t wp_num_chunks(const struct wp_rings *rings, int32_t num_rows, int32_t rows_per_chunk,
+                            int32_t channel)
 {
     const int32_t num_chunks = (num_rows + rows_per_chunk - 1) / rows_per_chunk;
     return (num_chunks + rings->num_channels - 1 - channel) / rings->num_channels;
 }
 
 /* One of the rings' counters, as operation `sequence` finds it. */
-WEFT_FN uint64_t *weft_ring_counter(const struct weft_ring *ring, uint64_t *counters,
-                                    uint64_t sequence)
+WP_FN uint64_t *wp_ring_counter(const struct wp_ring *ring, uint64_t *counters, uint64_t sequence)
 {
-    const struct weft_rings *rings = ring->rings;
+    const struct wp_rings *rings = ring->rings;
     const uint64_t row =
-        weft_half(sequence) * (uint64_t)rings->nodes.num_nodes + (uint64_t)ring->node;
+        wp_half(sequence) * (uint64_t)rings->nodes.num_nodes + (uint64_t)ring->node;
     return counters + row * (uint64_t)rings->num_channels + ring->channel;
 }
 
 /* One lane: how many chunks this operation sends and receives. */
-WEFT_FN void weft_ring_advance(const struct weft_ring *ring, uint64_t sequence, int32_t num_sent,
-                               int32_t num_received)
+WP_FN void wp_ring_advance(const struct wp_ring *ring, uint64_t sequence, int32_t num_sent,
+                           int32_t num_received)
 {
-    const struct weft_rings *rings = ring->rings;
-    *weft_ring_counter(ring, rings->num_sent, sequence + 1) =
-        *weft_ring_counter(ring, rings->num_sent, sequence) + (uint64_t)num_sent;
-    *weft_ring_counter(ring, rings->num_received, sequence + 1) =
-        *weft_ring_counter(ring, rings->num_received, sequence) + (uint64_t)num_received;
+    const struct wp_rings *rings = ring->rings;
+    *wp_ring_counter(ring, rings->num_sent, sequence + 1) =
+        *wp_ring_counter(ring, rings->num_sent, sequence) + (uint64_t)num_sent;
+    *wp_ring_counter(ring, rings->num_received, sequence + 1) =
+        *wp_ring_counter(ring, rings->num_received, sequence) + (uint64_t)num_received;
 }
 
 /* ------------------------------------------------------------------ slots */
 
-WEFT_FN uint64_t weft_ring_slot_idx(const struct weft_ring *ring, uint64_t chunk)
+WP_FN uint64_t wp_ring_slot_idx(const struct wp_ring *ring, uint64_t chunk)
 {
     return chunk % (uint64_t)ring->rings->num_slots;
 }
 
 /* How often the chunk's slot was used before. */
-WEFT_FN uint64_t weft_ring_lap(const struct weft_ring *ring, uint64_t chunk)
+WP_FN uint64_t wp_ring_lap(const struct wp_ring *ring, uint64_t chunk)
 {
     return chunk / (uint64_t)ring->rings->num_slots;
 }
 
 /* Warp-wide, of a word of this rank that the partner adds to. */
-WEFT_FN enum weft_status weft_ring_wait(const struct weft_operation *op,
-                                        const struct weft_ring *ring, uint64_t word,
-                                        uint64_t at_least)
+WP_FN enum wp_status wp_ring_wait(const struct wp_operation *op, const struct wp_ring *ring,
+                                  uint64_t word, uint64_t at_least)
 {
-    const struct weft_wait_site site = weft_operation_site(op, WEFT_PHASE_DATA, ring->partner);
+    const struct wp_wait_site site = wp_operation_site(op, WP_PHASE_DATA, ring->partner);
     const char *at = ring->rings->words + word;
-    return (enum weft_status)weft_max_u32(
-        op->warp,
-        (uint32_t)weft_wait(op->warp, (const uint64_t *)(const void *)at, at_least, &site));
+    return (enum wp_status)wp_max_u32(
+        op->warp, (uint32_t)wp_wait(op->warp, (const uint64_t *)(const void *)at, at_least, &site));
 }
 
 /* Warp-wide: waits until the slot of the chunk may be written. */
-WEFT_FN enum weft_status weft_ring_reserve(const struct weft_operation *op,
-                                           const struct weft_ring *ring, uint64_t chunk)
+WP_FN enum wp_status wp_ring_reserve(const struct wp_operation *op, const struct wp_ring *ring,
+                                     uint64_t chunk)
 {
-    const uint64_t slot = ring->first_out + weft_ring_slot_idx(ring, chunk);
-    return weft_ring_wait(op, ring, weft_rings_consumed(ring->rings, slot),
-                          weft_ring_lap(ring, chunk));
+    const uint64_t slot = ring->first_out + wp_ring_slot_idx(ring, chunk);
+    return wp_ring_wait(op, ring, wp_rings_consumed(ring->rings, slot), wp_ring_lap(ring, chunk));
 }
 
-WEFT_FN char *weft_ring_out_slot(const struct weft_ring *ring, uint64_t chunk)
+WP_FN char *wp_ring_out_slot(const struct wp_ring *ring, uint64_t chunk)
 {
-    const uint64_t slot = ring->first_out + weft_ring_slot_idx(ring, chunk);
-    return ring->rings->slots + weft_rings_out(ring->rings, slot);
+    const uint64_t slot = ring->first_out + wp_ring_slot_idx(ring, chunk);
+    return ring->rings->slots + wp_rings_out(ring->rings, slot);
 }
 
 /* Warp-wide: sends what has been written to the slot. */
-WEFT_FN void weft_ring_send(struct weft_warp *warp, const struct weft_ring *ring, uint64_t chunk,
-                            uint64_t num_bytes)
+WP_FN void wp_ring_send(struct wp_warp *warp, const struct wp_ring *ring, uint64_t chunk,
+                        uint64_t num_bytes)
 {
-    const struct weft_rings *rings = ring->rings;
-    const uint64_t slot = ring->first_out + weft_ring_slot_idx(ring, chunk);
-    const struct weft_access put =
-        weft_counted_put(ring->partner, rings->slots_place + weft_rings_out(rings, slot),
-                         rings->slots_place + weft_rings_in(rings, slot), num_bytes,
-                         rings->words_place + weft_rings_arrived(slot));
-    weft_remote_post(warp, &put);
+    const struct wp_rings *rings = ring->rings;
+    const uint64_t slot = ring->first_out + wp_ring_slot_idx(ring, chunk);
+    const struct wp_access put =
+        wp_counted_put(ring->partner, rings->slots_place + wp_rings_out(rings, slot),
+                       rings->slots_place + wp_rings_in(rings, slot), num_bytes,
+                       rings->words_place + wp_rings_arrived(slot));
+    wp_remote_post(warp, &put);
 }
 
 /* Warp-wide: waits for the chunk. */
-WEFT_FN enum weft_status weft_ring_receive(const struct weft_operation *op,
-                                           const struct weft_ring *ring, uint64_t chunk)
+WP_FN enum wp_status wp_ring_receive(const struct wp_operation *op, const struct wp_ring *ring,
+                                     uint64_t chunk)
 {
-    const uint64_t slot = ring->first_in + weft_ring_slot_idx(ring, chunk);
-    return weft_ring_wait(op, ring, weft_rings_arrived(slot), weft_ring_lap(ring, chunk) + 1);
+    const uint64_t slot = ring->first_in + wp_ring_slot_idx(ring, chunk);
+    return wp_ring_wait(op, ring, wp_rings_arrived(slot), wp_ring_lap(ring, chunk) + 1);
 }
 
-WEFT_FN const char *weft_ring_in_slot(const struct weft_ring *ring, uint64_t chunk)
+WP_FN const char *wp_ring_in_slot(const struct wp_ring *ring, uint64_t chunk)
 {
-    const uint64_t slot = ring->first_in + weft_ring_slot_idx(ring, chunk);
-    return ring->rings->slots + weft_rings_in(ring->rings, slot);
+    const uint64_t slot = ring->first_in + wp_ring_slot_idx(ring, chunk);
+    return ring->rings->slots + wp_rings_in(ring->rings, slot);
 }
 
 /* Warp-wide: the chunk has been read. */
-WEFT_FN void weft_ring_consume(struct weft_warp *warp, const struct weft_ring *ring, uint64_t chunk)
+WP_FN void wp_ring_consume(struct wp_warp *warp, const struct wp_ring *ring, uint64_t chunk)
 {
-    const struct weft_rings *rings = ring->rings;
-    const uint64_t slot = ring->first_in + weft_ring_slot_idx(ring, chunk);
-    const struct weft_access credit = weft_counted_put(
-        ring->partner, 0, 0, 0, rings->words_place + weft_rings_consumed(rings, slot));
-    weft_remote_post(warp, &credit);
+    const struct wp_rings *rings = ring->rings;
+    const uint64_t slot = ring->first_in + wp_ring_slot_idx(ring, chunk);
+    const struct wp_access credit =
+        wp_counted_put(ring->partner, 0, 0, 0, rings->words_place + wp_rings_consumed(rings, slot));
+    wp_remote_post(warp, &credit);
 }
 
 #endif

@@ -15,7 +15,7 @@
 
 #include "machine/machine.h"
 
-struct weft_placement { /* where the experts are; entry: one replica of one expert */
+struct wp_placement { /* where the experts are; entry: one replica of one expert */
     int32_t num_experts;
     int32_t num_ranks;
     const int32_t *expert_offsets; /* [num_experts + 1] entries of expert e: [e] .. [e + 1] */
@@ -25,60 +25,60 @@ struct weft_placement { /* where the experts are; entry: one replica of one expe
     const int32_t *rank_entries;   /* [num_entries] entries of rank r by local id */
 };
 
-struct weft_route {
-    int32_t rank; /* WEFT_NO_ROUTE ends the list */
+struct wp_route {
+    int32_t rank; /* WP_NO_ROUTE ends the list */
     int32_t slot;
 };
-enum { WEFT_NO_ROUTE = -1 };
+enum { WP_NO_ROUTE = -1 };
 
 /* A row of a token, at one of the ranks that get it. */
-struct weft_target {
-    int32_t rank; /* WEFT_NO_ROUTE: none */
+struct wp_target {
+    int32_t rank; /* WP_NO_ROUTE: none */
     int32_t row;
 };
 
 /* Beyond that, of a communicator with several nodes (internode_dispatch.c). A token's node routes are the nodes of
  * its routes, with a slot among the source's tokens for that node, counted like rows. */
-struct weft_node_routing {
-    int32_t max_tokens;        /* of every rank */
-    int32_t max_node_routes;   /* of a token: min(num_topk, num_nodes) */
-    int32_t max_relayed_rows;  /* of a token: min(num_topk, ranks of a node) */
-    struct weft_route *routes; /* [num_tokens][max_node_routes] `rank` is a node; ascending */
-    int32_t *chunk_base;       /* [num_chunks][num_nodes] */
-    int32_t *send_tokens;      /* [num_nodes] distinct tokens for each node */
-    int32_t *tokens;           /* [num_nodes][max_tokens] which token has a slot      (notify) */
-    int32_t *relay_tokens;     /* [num_nodes] that come from the partner in each node (notify) */
+struct wp_node_routing {
+    int32_t max_tokens;       /* of every rank */
+    int32_t max_node_routes;  /* of a token: min(num_topk, num_nodes) */
+    int32_t max_relayed_rows; /* of a token: min(num_topk, ranks of a node) */
+    struct wp_route *routes;  /* [num_tokens][max_node_routes] `rank` is a node; ascending */
+    int32_t *chunk_base;      /* [num_chunks][num_nodes] */
+    int32_t *send_tokens;     /* [num_nodes] distinct tokens for each node */
+    int32_t *tokens;          /* [num_nodes][max_tokens] which token has a slot      (notify) */
+    int32_t *relay_tokens;    /* [num_nodes] that come from the partner in each node (notify) */
     int32_t *
         relay_base; /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify) */
     /* [num_nodes][max_tokens][max_relayed_rows] at ranks of this node, of others' tokens (dispatch) */
-    struct weft_target *relayed_rows;
+    struct wp_target *relayed_rows;
     /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify */
     int32_t *relayed_by;
 };
 
-struct weft_routing { /* a handle's tables, in memory of this rank */
+struct wp_routing { /* a handle's tables, in memory of this rank */
     int32_t rank;
     int32_t num_ranks;
     int32_t num_tokens;
     int32_t num_topk;
     int32_t max_routes; /* of a token: min(num_topk, num_ranks) */
     int32_t num_chunks;
-    int32_t chunk_tokens;           /* tokens per chunk; the last may have fewer, or none */
-    struct weft_route *routes;      /* [num_tokens][max_routes] */
-    int32_t *chunk_base;            /* [num_chunks][num_ranks] */
-    int32_t *rank_base;             /* [num_ranks] */
-    int32_t *send_rows;             /* [num_ranks] distinct tokens for each rank */
-    int32_t *entry_selections;      /* [num_entries] choices of each expert replica */
-    int32_t *recv_rows;             /* [1] rows that arrive here */
-    int32_t *recv_rank_rows;        /* [num_ranks] */
-    int32_t *recv_rank_ends;        /* [num_ranks] the row after the last one of each source */
-    int32_t *all_recv_rows;         /* [num_ranks] rows that arrive at each rank */
-    int32_t *recv_expert_rows;      /* [local experts] selections, aligned */
-    int64_t *dropped_rows;          /* [1] the most that a dispatch since notify had no room for */
-    struct weft_node_routing nodes; /* of several nodes; else all null */
+    int32_t chunk_tokens;         /* tokens per chunk; the last may have fewer, or none */
+    struct wp_route *routes;      /* [num_tokens][max_routes] */
+    int32_t *chunk_base;          /* [num_chunks][num_ranks] */
+    int32_t *rank_base;           /* [num_ranks] */
+    int32_t *send_rows;           /* [num_ranks] distinct tokens for each rank */
+    int32_t *entry_selections;    /* [num_entries] choices of each expert replica */
+    int32_t *recv_rows;           /* [1] rows that arrive here */
+    int32_t *recv_rank_rows;      /* [num_ranks] */
+    int32_t *recv_rank_ends;      /* [num_ranks] the row after the last one of each source */
+    int32_t *all_recv_rows;       /* [num_ranks] rows that arrive at each rank */
+    int32_t *recv_expert_rows;    /* [local experts] selections, aligned */
+    int64_t *dropped_rows;        /* [1] the most that a dispatch since notify had no room for */
+    struct wp_node_routing nodes; /* of several nodes; else all null */
 };
 
-WEFT_FN int64_t weft_expert_id(const void *topk_idx, weft_dtype index_type, int64_t i)
+WP_FN int64_t wp_expert_id(const void *topk_idx, weft_dtype index_type, int64_t i)
 {
     return index_type == WEFT_INT64 ? ((const int64_t *)topk_idx)[i]
                                     : (int64_t)((const int32_t *)topk_idx)[i];
@@ -86,8 +86,8 @@ WEFT_FN int64_t weft_expert_id(const void *topk_idx, weft_dtype index_type, int6
 
 /* The placement entry that serves `expert` for a token, or -1 if there is no such expert. A pure
  * function of the arguments, so every rank can tell where any token goes. */
-WEFT_FN int32_t weft_placement_entry(const struct weft_placement *placement, int64_t expert,
-                                     int32_t source_rank, int32_t token)
+WP_FN int32_t wp_placement_entry(const struct wp_placement *placement, int64_t expert,
+                                 int32_t source_rank, int32_t token)
 {
     if (expert < 0 || expert >= placement->num_experts)
         return -1;
@@ -98,29 +98,27 @@ WEFT_FN int32_t weft_placement_entry(const struct weft_placement *placement, int
     return begin + (int32_t)(((int64_t)source_rank + token) % num_replicas);
 }
 
-WEFT_FN const struct weft_route *weft_token_routes(const struct weft_routing *routing,
-                                                   int32_t token)
+WP_FN const struct wp_route *wp_token_routes(const struct wp_routing *routing, int32_t token)
 {
     return routing->routes + (int64_t)token * routing->max_routes;
 }
 
 /* The length of a list of at most max_routes, to ranks or to nodes. */
-WEFT_FN int32_t weft_count_routes(const struct weft_route *routes, int32_t max_routes)
+WP_FN int32_t wp_count_routes(const struct wp_route *routes, int32_t max_routes)
 {
     int32_t num_routes = 0;
-    while (num_routes < max_routes && routes[num_routes].rank != WEFT_NO_ROUTE)
+    while (num_routes < max_routes && routes[num_routes].rank != WP_NO_ROUTE)
         num_routes++;
     return num_routes;
 }
 
-WEFT_FN int32_t weft_num_routes(const struct weft_routing *routing, const struct weft_route *routes)
+WP_FN int32_t wp_num_routes(const struct wp_routing *routing, const struct wp_route *routes)
 {
-    return weft_count_routes(routes, routing->max_routes);
+    return wp_count_routes(routes, routing->max_routes);
 }
 
 /* The row of `token` at the rank of its route `route`. */
-WEFT_FN int32_t weft_route_row(const struct weft_routing *routing, int32_t token,
-                               struct weft_route route)
+WP_FN int32_t wp_route_row(const struct wp_routing *routing, int32_t token, struct wp_route route)
 {
     const int32_t chunk = token / routing->chunk_tokens;
     return routing->rank_base[route.rank] +
@@ -128,8 +126,8 @@ WEFT_FN int32_t weft_route_row(const struct weft_routing *routing, int32_t token
 }
 
 /* Slot of a token among those for a node. */
-WEFT_FN int32_t weft_node_slot(const struct weft_routing *routing, int32_t num_nodes, int32_t token,
-                               struct weft_route route)
+WP_FN int32_t wp_node_slot(const struct wp_routing *routing, int32_t num_nodes, int32_t token,
+                           struct wp_route route)
 {
     const int32_t chunk = token / routing->chunk_tokens;
     return routing->nodes.chunk_base[(int64_t)chunk * num_nodes + route.rank] + route.slot;

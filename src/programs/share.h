@@ -10,66 +10,65 @@
 #include "programs/block.h"
 
 /* Bytes of a row or an array: those that a warp or a part covers, none for the later ones of a short row. */
-struct weft_span {
+struct wp_span {
     uint64_t begin;
     uint64_t bytes;
 };
 
 /* Bytes [begin, begin + bytes), as far as the row has them. */
-WEFT_FN struct weft_span weft_span_of_row(uint64_t row_bytes, uint64_t begin, uint64_t bytes)
+WP_FN struct wp_span wp_span_of_row(uint64_t row_bytes, uint64_t begin, uint64_t bytes)
 {
     const uint64_t rest = begin < row_bytes ? row_bytes - begin : 0;
-    const struct weft_span span = {begin, rest < bytes ? rest : bytes};
+    const struct wp_span span = {begin, rest < bytes ? rest : bytes};
     return span;
 }
 
-struct weft_share {
+struct wp_share {
     int32_t num_warps; /* that begin with a unit each */
     int32_t num_parts; /* of each row */
     int32_t num_units;
     int32_t *num_taken; /* beyond the first of every warp; zero before the launch and after it */
 };
 
-WEFT_FN struct weft_share weft_share_rows(int32_t num_warps, int32_t num_tokens, int32_t *num_taken)
+WP_FN struct wp_share wp_share_rows(int32_t num_warps, int32_t num_tokens, int32_t *num_taken)
 {
     enum { MAX_PARTS = 8 };
     int32_t num_parts = num_tokens > 0 ? num_warps / num_tokens : 1;
     num_parts = num_parts < 1 ? 1 : num_parts > MAX_PARTS ? MAX_PARTS : num_parts;
-    const struct weft_share share = {num_warps, num_parts, num_tokens * num_parts, num_taken};
+    const struct wp_share share = {num_warps, num_parts, num_tokens * num_parts, num_taken};
     return share;
 }
 
-WEFT_FN int32_t weft_first_unit(struct weft_warp *warp)
+WP_FN int32_t wp_first_unit(struct wp_warp *warp)
 {
-    return weft_launch_warp_idx(warp);
+    return wp_launch_warp_idx(warp);
 }
 
 /* Lane 0 takes the unit after the one that the warp is about to do: the counter is as far away as the
  * rows are. */
-WEFT_FN int32_t weft_take_unit(struct weft_warp *warp, const struct weft_share *share)
+WP_FN int32_t wp_take_unit(struct wp_warp *warp, const struct wp_share *share)
 {
-    return weft_lane_idx(warp) == 0 ? share->num_warps + weft_add_relaxed(share->num_taken, 1) : 0;
+    return wp_lane_idx(warp) == 0 ? share->num_warps + wp_add_relaxed(share->num_taken, 1) : 0;
 }
 
 /* Tells all lanes what lane 0 has taken. */
-WEFT_FN int32_t weft_taken_unit(struct weft_warp *warp, int32_t taken)
+WP_FN int32_t wp_taken_unit(struct wp_warp *warp, int32_t taken)
 {
-    return (int32_t)weft_max_u32(warp, (uint32_t)taken);
+    return (int32_t)wp_max_u32(warp, (uint32_t)taken);
 }
 
-struct weft_part {
+struct wp_part {
     int32_t token;
     int32_t part;
 };
 
-WEFT_FN struct weft_part weft_unit_part(const struct weft_share *share, int32_t unit)
+WP_FN struct wp_part wp_unit_part(const struct wp_share *share, int32_t unit)
 {
-    const struct weft_part part = {unit / share->num_parts, unit % share->num_parts};
+    const struct wp_part part = {unit / share->num_parts, unit % share->num_parts};
     return part;
 }
 
-WEFT_FN struct weft_span weft_part_span(const struct weft_share *share, int32_t part,
-                                        uint64_t row_bytes)
+WP_FN struct wp_span wp_part_span(const struct wp_share *share, int32_t part, uint64_t row_bytes)
 {
     /* What a warp of a GPU has under way at a time, when it reduces: less takes as long. */
     enum { STEP_BYTES = 2048 };
@@ -77,7 +76,7 @@ WEFT_FN struct weft_span weft_part_span(const struct weft_share *share, int32_t 
     const uint32_t num_parts = (uint32_t)share->num_parts;
     /* Divided in 32 bits, which GPUs do in place. */
     const uint64_t part_bytes = (uint64_t)((num_steps + num_parts - 1) / num_parts) * STEP_BYTES;
-    return weft_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
+    return wp_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
 }
 
 #endif

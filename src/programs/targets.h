@@ -8,46 +8,46 @@
 #include "programs/routing.h"
 
 /* The targets of the warp's token. */
-WEFT_FN struct weft_target *weft_warp_targets(struct weft_warp *warp)
+WP_FN struct wp_target *wp_warp_targets(struct wp_warp *warp)
 {
-    return (struct weft_target *)weft_warp_shared(warp);
+    return (struct wp_target *)wp_warp_shared(warp);
 }
-WEFT_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(struct weft_target) <= WEFT_WARP_SHARED_BYTES,
-                   "a token has a target for each choice at most");
+WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(struct wp_target) <= WP_WARP_SHARED_BYTES,
+                 "a token has a target for each choice at most");
 
-enum weft_route_order {
-    WEFT_ROUTES_ASCENDING,
-    WEFT_ROUTES_ROTATED /* tokens begin with different ranks, lest all write to the same one first */
+enum wp_route_order {
+    WP_ROUTES_ASCENDING,
+    WP_ROUTES_ROTATED /* tokens begin with different ranks, lest all write to the same one first */
 };
 
 /* Finds the targets of a token at the ranks of its routes; returns how many. `bases` tells which
  * ranks are mapped, the others' are none; NULL: all are. The warp's pointers may be written
  * again. */
-WEFT_FN int32_t weft_find_targets(struct weft_warp *warp, const struct weft_routing *routing,
-                                  int32_t token, enum weft_route_order order, char *const *bases)
+WP_FN int32_t wp_find_targets(struct wp_warp *warp, const struct wp_routing *routing, int32_t token,
+                              enum wp_route_order order, char *const *bases)
 {
-    const struct weft_route *routes = weft_token_routes(routing, token);
-    const int32_t num_routes = weft_num_routes(routing, routes);
-    const int32_t first = order == WEFT_ROUTES_ROTATED && num_routes > 0 ? token % num_routes : 0;
-    struct weft_target *targets = weft_warp_targets(warp);
-    weft_warp_sync(warp); /* the targets and pointers before have been used */
-    for (int32_t i = weft_lane_idx(warp); i < num_routes; i += WEFT_WARP_SIZE) {
-        const struct weft_route route =
+    const struct wp_route *routes = wp_token_routes(routing, token);
+    const int32_t num_routes = wp_num_routes(routing, routes);
+    const int32_t first = order == WP_ROUTES_ROTATED && num_routes > 0 ? token % num_routes : 0;
+    struct wp_target *targets = wp_warp_targets(warp);
+    wp_warp_sync(warp); /* the targets and pointers before have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num_routes; i += WP_WARP_SIZE) {
+        const struct wp_route route =
             routes[first + i < num_routes ? first + i : first + i - num_routes];
         const int is_mapped = bases == NULL || bases[route.rank] != NULL;
-        targets[i].rank = is_mapped ? route.rank : WEFT_NO_ROUTE;
-        targets[i].row = weft_route_row(routing, token, route);
+        targets[i].rank = is_mapped ? route.rank : WP_NO_ROUTE;
+        targets[i].row = wp_route_row(routing, token, route);
     }
     return num_routes;
 }
 
 /* The target's row in array `array` of its rank; NULL if the rank has no such row. */
-WEFT_FN char *weft_target_row(const struct weft_operation *op, struct weft_target target, int array,
-                              uint64_t row_bytes)
+WP_FN char *wp_target_row(const struct wp_operation *op, struct wp_target target, int array,
+                          uint64_t row_bytes)
 {
-    if (target.rank == WEFT_NO_ROUTE || target.row >= weft_operation_capacity(op, target.rank))
+    if (target.rank == WP_NO_ROUTE || target.row >= wp_operation_capacity(op, target.rank))
         return NULL;
-    char *rows = weft_operation_array(op, target.rank, array);
+    char *rows = wp_operation_array(op, target.rank, array);
     return rows == NULL ? NULL : rows + (uint64_t)target.row * row_bytes;
 }
 

@@ -2,9 +2,9 @@
 /* wait_until: waits for a word that any rank may add to, by one warp. */
 #include "programs/wait_until.h"
 
-WEFT_PROGRAM(wait_until, warp, args)
+WP_PROGRAM(wait_until, warp, args)
 {
-    const struct weft_wait_site site = {WEFT_PHASE_WORD, WEFT_NO_RANK, args->at_least, args->place};
+    const struct wp_wait_site site = {WP_PHASE_WORD, WP_NO_RANK, args->at_least, args->place};
     /* By each lane: pairs with the release of whoever adds. */
-    return weft_wait(warp, args->word, args->at_least, &site);
+    return wp_wait(warp, args->word, args->at_least, &site);
 }

@@ -4,7 +4,7 @@
 
 #include "machine/machine.h"
 
-struct weft_wait_until_args {
+struct wp_wait_until_args {
     const uint64_t *word; /* in the own heap */
     uint64_t place;       /* its offset there */
     uint64_t at_least;

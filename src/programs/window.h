@@ -6,19 +6,19 @@
 #ifndef WEFT_PROGRAMS_WINDOW_H
 #define WEFT_PROGRAMS_WINDOW_H
 
-#include "net/access.h" /* WEFT_PLACE_OFFSET_BITS */
+#include "net/access.h" /* WP_PLACE_OFFSET_BITS */
 #include "programs/exchange.h"
 
-WEFT_FN uint64_t weft_place(int32_t window, uint64_t offset)
+WP_FN uint64_t wp_place(int32_t window, uint64_t offset)
 {
-    return (uint64_t)window << WEFT_PLACE_OFFSET_BITS | offset;
+    return (uint64_t)window << WP_PLACE_OFFSET_BITS | offset;
 }
 
 /* Where a place of `rank` is here. */
-WEFT_FN char *weft_place_address(const struct weft_exchange *exchange, int32_t rank, uint64_t place)
+WP_FN char *wp_place_address(const struct wp_exchange *exchange, int32_t rank, uint64_t place)
 {
-    const uint64_t window = place >> WEFT_PLACE_OFFSET_BITS;
-    const uint64_t offset = place & ((UINT64_C(1) << WEFT_PLACE_OFFSET_BITS) - 1);
+    const uint64_t window = place >> WP_PLACE_OFFSET_BITS;
+    const uint64_t offset = place & ((UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 1);
     return exchange->bases[window * (uint64_t)exchange->num_ranks + (uint64_t)rank] + offset;
 }
 

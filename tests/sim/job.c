@@ -12,7 +12,7 @@ struct job_rank {
 };
 
 static weft_result fail_launch(weft_comm *comm, const struct weft__program *program,
-                               const struct weft_failure *failure)
+                               const struct wp_failure *failure)
 {
     (void)comm;
     (void)program;

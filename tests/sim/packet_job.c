@@ -27,12 +27,12 @@ struct packet_rank {
 static void fill_row(unsigned char *row, int32_t rank, int32_t launch)
 {
     static const float last[PACKET_RANKS] = {1.0f, 1e8f, -1e8f};
-    const uint64_t escaped[] = {WEFT_PACKET_KEY(0), WEFT_PACKET_KEY(0) ^ WEFT_PACKET_ESCAPE};
+    const uint64_t escaped[] = {WP_PACKET_KEY(0), WP_PACKET_KEY(0) ^ WP_PACKET_ESCAPE};
     for (int32_t i = 0; i < PACKET_ROW_BYTES; i++)
         row[i] = (unsigned char)(64 * rank + 16 * launch + i);
     for (int32_t i = 0; i < 2; i++)
-        memcpy(row + (size_t)((rank + launch + i) % 3) * WEFT_PACKET_BYTES, &escaped[i],
-               WEFT_PACKET_BYTES);
+        memcpy(row + (size_t)((rank + launch + i) % 3) * WP_PACKET_BYTES, &escaped[i],
+               WP_PACKET_BYTES);
     memcpy(row + PACKET_ROW_BYTES - sizeof(float), &last[rank], sizeof(float));
 }
 

@@ -34,29 +34,29 @@ struct job_args {
     int32_t handle;    /* launches belong to two handles in turn */
 };
 
-#define weft_planted_signal_args     job_args
-#define weft_planted_parity_args     job_args
-#define weft_planted_epoch_args      job_args
-#define weft_planted_barrier_args    job_args
-#define weft_planted_unwritten_args  job_args
-#define weft_planted_freed_args      job_args
-#define weft_planted_unawaited_args  job_args
-#define weft_planted_overwrite_args  job_args
-#define weft_planted_stale_args      job_args
-#define weft_planted_row_read_args   job_args
-#define weft_planted_row_reduce_args job_args
-#define weft_planted_row_sum_args    job_args
-#define weft_planted_row_source_args job_args
-#define weft_planted_row_signal_args job_args
-#define weft_planted_known_args      job_args
-#define weft_planted_row_reuse_args  job_args
-#define weft_planted_row_news_args   job_args
-#define weft_late_rows_args          job_args
-#define weft_planted_tickets_args    job_args
-#define weft_unordered_args          job_args
-#define weft_relaxed_args            job_args
-#define weft_late_write_args         job_args
-#define weft_late_packets_args       job_args
+#define wp_planted_signal_args     job_args
+#define wp_planted_parity_args     job_args
+#define wp_planted_epoch_args      job_args
+#define wp_planted_barrier_args    job_args
+#define wp_planted_unwritten_args  job_args
+#define wp_planted_freed_args      job_args
+#define wp_planted_unawaited_args  job_args
+#define wp_planted_overwrite_args  job_args
+#define wp_planted_stale_args      job_args
+#define wp_planted_row_read_args   job_args
+#define wp_planted_row_reduce_args job_args
+#define wp_planted_row_sum_args    job_args
+#define wp_planted_row_source_args job_args
+#define wp_planted_row_signal_args job_args
+#define wp_planted_known_args      job_args
+#define wp_planted_row_reuse_args  job_args
+#define wp_planted_row_news_args   job_args
+#define wp_late_rows_args          job_args
+#define wp_planted_tickets_args    job_args
+#define wp_unordered_args          job_args
+#define wp_relaxed_args            job_args
+#define wp_late_write_args         job_args
+#define wp_late_packets_args       job_args
 
 /* The lines at which `unordered` writes and reads. */
 extern const int unordered_write_line, unordered_read_line;
@@ -64,32 +64,32 @@ extern const int unordered_write_line, unordered_read_line;
 extern const int row_copy_line;
 
 /* Waits for a signal of the other rank. */
-WEFT_FN enum weft_status job_wait(struct weft_warp *warp, const struct job_args *args,
-                                  const uint64_t *word, uint64_t value)
+WP_FN enum wp_status job_wait(struct wp_warp *warp, const struct job_args *args,
+                              const uint64_t *word, uint64_t value)
 {
-    const struct weft_wait_site site = {WEFT_PHASE_START, 1 - args->rank, args->sequence, 0};
-    return weft_wait(warp, word, value, &site);
+    const struct wp_wait_site site = {WP_PHASE_START, 1 - args->rank, args->sequence, 0};
+    return wp_wait(warp, word, value, &site);
 }
 
-WEFT_FN void job_write_slot(uint64_t *slot, uint64_t value)
+WP_FN void job_write_slot(uint64_t *slot, uint64_t value)
 {
     for (int32_t i = 0; i < JOB_SLOT_WORDS; i++)
         slot[i] = value;
 }
 
-WEFT_FN void job_check_slot(const struct job_args *args, const uint64_t *slot, uint64_t value)
+WP_FN void job_check_slot(const struct job_args *args, const uint64_t *slot, uint64_t value)
 {
     for (int32_t i = 0; i < JOB_SLOT_WORDS; i++) {
         if (slot[i] != value)
-            weft_add_relaxed(&args->state->num_wrong, 1);
+            wp_add_relaxed(&args->state->num_wrong, 1);
     }
 }
 
 /* Look number i of rank 1's first lane at both slots, the second one first. */
-WEFT_FN void job_look(struct weft_warp *warp, const struct job_args *args, int32_t i)
+WP_FN void job_look(struct wp_warp *warp, const struct job_args *args, int32_t i)
 {
-    weft_max_u32(warp, 0); /* lets others go on, and orders nothing */
-    if (args->rank == 0 || weft_lane_idx(warp) != 0)
+    wp_max_u32(warp, 0); /* lets others go on, and orders nothing */
+    if (args->rank == 0 || wp_lane_idx(warp) != 0)
         return;
     args->state->seen[i][1] = (int32_t)args->own->slots[1][0];
     args->state->seen[i][0] = (int32_t)args->own->slots[0][0];

@@ -28,14 +28,14 @@ struct access_area {
 };
 
 struct access_args {
-    struct weft_heaps heaps;
+    struct wp_heaps heaps;
     struct access_area *area;
     uint64_t area_offset; /* in every heap */
-    int32_t *num_wrong;   /* [WEFT_WARP_SIZE] */
+    int32_t *num_wrong;   /* [WP_WARP_SIZE] */
     uint64_t *ticket;     /* what the fetch-add gave */
     enum access_form form;
 };
 
-#define weft_planted_accesses_args access_args
+#define wp_planted_accesses_args access_args
 
 #endif

@@ -53,6 +53,6 @@ struct packet_args {
     uint64_t num_launches;
 };
 
-#define weft_planted_packets_args packet_args
+#define wp_planted_packets_args packet_args
 
 #endif

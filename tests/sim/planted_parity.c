@@ -3,16 +3,16 @@
  * buffers: two handles in a row use the same one, which the other rank may still be reading. */
 #include "planted.h"
 
-WEFT_PROGRAM(planted_parity, warp, args)
+WP_PROGRAM(planted_parity, warp, args)
 {
-    if (weft_lane_idx(warp) != 0)
-        return WEFT_STATUS_OK;
+    if (wp_lane_idx(warp) != 0)
+        return WP_STATUS_OK;
     const uint64_t handles_parity = (uint64_t)args->state->counts[args->handle]++ % 2;
     const uint64_t parity = args->form == FORM_PLANTED ? handles_parity : args->sequence % 2;
     job_write_slot(args->other->slots[parity], args->sequence);
-    weft_signal(warp, 1 - args->rank, &args->other->signals[0], args->sequence);
-    if (job_wait(warp, args, &args->own->signals[0], args->sequence) != WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
+    wp_signal(warp, 1 - args->rank, &args->other->signals[0], args->sequence);
+    if (job_wait(warp, args, &args->own->signals[0], args->sequence) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
     job_check_slot(args, args->own->slots[parity], args->sequence);
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }

@@ -53,6 +53,6 @@ struct put_args {
     int32_t launch; /* from 0 */
 };
 
-#define weft_planted_puts_args put_args
+#define wp_planted_puts_args put_args
 
 #endif

@@ -5,41 +5,41 @@
 enum { NUM_WORDS = 3 };
 
 /* Warp-wide: exchanges a row with the other rank, and checks it. */
-WEFT_FN enum weft_status exchange_rows(struct weft_warp *warp, const struct job_args *args,
-                                       uint64_t parity)
+WP_FN enum wp_status exchange_rows(struct wp_warp *warp, const struct job_args *args,
+                                   uint64_t parity)
 {
     const uint32_t sent[NUM_WORDS] = {(uint32_t)args->sequence, (uint32_t)args->rank, 7};
-    const struct weft_wait_site site = {WEFT_PHASE_START, 1 - args->rank, args->sequence, 0};
-    uint32_t *taken = (uint32_t *)weft_block_shared(warp);
-    weft_tagged_send(warp, 1 - args->rank, &args->other->slots[0][2 * parity], sent, NUM_WORDS,
-                     args->sequence);
-    if (weft_tagged_take(warp, &args->own->slots[0][2 * parity], taken, NUM_WORDS, &site) !=
-        WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
-    weft_warp_sync(warp);
+    const struct wp_wait_site site = {WP_PHASE_START, 1 - args->rank, args->sequence, 0};
+    uint32_t *taken = (uint32_t *)wp_block_shared(warp);
+    wp_tagged_send(warp, 1 - args->rank, &args->other->slots[0][2 * parity], sent, NUM_WORDS,
+                   args->sequence);
+    if (wp_tagged_take(warp, &args->own->slots[0][2 * parity], taken, NUM_WORDS, &site) !=
+        WP_STATUS_OK)
+        return WP_STATUS_FAILED;
+    wp_warp_sync(warp);
     if (taken[0] != sent[0] || taken[1] != 1u - sent[1] || taken[2] != sent[2])
-        weft_add_relaxed(&args->state->num_wrong, 1);
-    return WEFT_STATUS_OK;
+        wp_add_relaxed(&args->state->num_wrong, 1);
+    return WP_STATUS_OK;
 }
 
 /* One row for all operations instead of two in turn: the other rank may start the next one before this rank has
  * read what it said of this one. */
-WEFT_PROGRAM(planted_row_reuse, warp, args)
+WP_PROGRAM(planted_row_reuse, warp, args)
 {
     return exchange_rows(warp, args, args->form == FORM_PLANTED ? 0 : args->sequence % 2);
 }
 
 /* A row tells of launches before the one that sends it, not of what that has written. */
-WEFT_PROGRAM(planted_row_news, warp, args)
+WP_PROGRAM(planted_row_news, warp, args)
 {
     const uint64_t last = args->form == FORM_PLANTED ? args->sequence : args->sequence - 1;
-    if (weft_lane_idx(warp) == 0 && args->form == FORM_PLANTED)
+    if (wp_lane_idx(warp) == 0 && args->form == FORM_PLANTED)
         args->other->slots[1][args->sequence % 2] = args->sequence;
-    if (exchange_rows(warp, args, args->sequence % 2) != WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
-    if (weft_lane_idx(warp) == 0 && args->form == FORM_CORRECTED)
+    if (exchange_rows(warp, args, args->sequence % 2) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
+    if (wp_lane_idx(warp) == 0 && args->form == FORM_CORRECTED)
         args->other->slots[1][args->sequence % 2] = args->sequence;
-    if (weft_lane_idx(warp) == 0 && args->own->slots[1][last % 2] != last)
-        weft_add_relaxed(&args->state->num_wrong, 1);
-    return WEFT_STATUS_OK;
+    if (wp_lane_idx(warp) == 0 && args->own->slots[1][last % 2] != last)
+        wp_add_relaxed(&args->state->num_wrong, 1);
+    return WP_STATUS_OK;
 }

@@ -2,12 +2,12 @@
 /* A read of heap memory that nobody has written since it was allocated. */
 #include "planted.h"
 
-WEFT_PROGRAM(planted_unwritten, warp, args)
+WP_PROGRAM(planted_unwritten, warp, args)
 {
-    if (weft_lane_idx(warp) != 0)
-        return WEFT_STATUS_OK;
+    if (wp_lane_idx(warp) != 0)
+        return WP_STATUS_OK;
     if (args->form == FORM_CORRECTED)
         job_write_slot(args->unwritten->slots[0], args->sequence);
     args->state->seen[0][0] = (int32_t)args->unwritten->slots[0][0];
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }

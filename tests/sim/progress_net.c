@@ -123,7 +123,7 @@ static int is_anything_here(void)
 
 /* ---------------------------------------------------------------- the net, as net.h has it */
 
-weft_result weft__net_post(struct weft__net *net, const struct weft_access *access,
+weft_result weft__net_post(struct weft__net *net, const struct wp_access *access,
                            struct weft__net_request *request)
 {
     (void)access;
@@ -135,8 +135,8 @@ weft_result weft__net_post(struct weft__net *net, const struct weft_access *acce
     return WEFT_OK;
 }
 
-int weft__net_can_share(const struct weft__net *net, const struct weft_access *access,
-                        const struct weft_access *other)
+int weft__net_can_share(const struct weft__net *net, const struct wp_access *access,
+                        const struct wp_access *other)
 {
     (void)net;
     (void)access;
@@ -144,8 +144,8 @@ int weft__net_can_share(const struct weft__net *net, const struct weft_access *a
     return 0;
 }
 
-weft_result weft__net_post_both(struct weft__net *net, const struct weft_access *access,
-                                const struct weft_access *other, struct weft__net_request *request)
+weft_result weft__net_post_both(struct weft__net *net, const struct wp_access *access,
+                                const struct wp_access *other, struct weft__net_request *request)
 {
     (void)other;
     return weft__net_post(net, access, request);

@@ -70,7 +70,7 @@ static int meet_fate(struct heap_rank *rank, enum fate fate)
 }
 
 static weft_result fail_launch(weft_comm *comm, const struct weft__program *program,
-                               const struct weft_failure *failure)
+                               const struct wp_failure *failure)
 {
     (void)comm;
     (void)program;

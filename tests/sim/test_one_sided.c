@@ -12,7 +12,7 @@
 
 weft__program_fn weft__sim_planted_accesses;
 
-enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 400, LONG_BYTES = WEFT_ONE_SIDED_CHUNK_BYTES + 40 };
+enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 400, LONG_BYTES = WP_ONE_SIDED_CHUNK_BYTES + 40 };
 
 struct job {
     enum access_form form;
@@ -27,7 +27,7 @@ struct job_rank {
     weft_stream *stream;
     struct access_area *area;
     unsigned char *long_row; /* in the heap */
-    int32_t num_wrong[WEFT_WARP_SIZE];
+    int32_t num_wrong[WP_WARP_SIZE];
 };
 
 static struct weft__sim_result result; /* large */

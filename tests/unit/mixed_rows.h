@@ -27,15 +27,15 @@ struct mixed_rows {
     const void *srcs[MIXED_MAX_SRCS];
     char *dst;
     int32_t num_srcs;
-    struct weft_mixed_sum sum; /* num_first is drawn */
+    struct wp_mixed_sum sum; /* num_first is drawn */
     int64_t num_elements;
 };
 
 /* The types of sum number `idx`, below NUM_MIXED_SUMS. */
-static inline struct weft_mixed_sum mixed_sum(int idx)
+static inline struct wp_mixed_sum mixed_sum(int idx)
 {
     static const weft_dtype dtypes[MIXED_DTYPES] = {WEFT_BF16, WEFT_FP16, WEFT_FP32, WEFT_FP8_E4M3};
-    return (struct weft_mixed_sum){
+    return (struct wp_mixed_sum){
         .first_dtype = dtypes[idx % MIXED_DTYPES],
         .rest_dtype = dtypes[idx / MIXED_DTYPES % MIXED_DTYPES],
         .dst_dtype = dtypes[idx / MIXED_DTYPES / MIXED_DTYPES],
@@ -55,7 +55,7 @@ static inline void expect_mixed_sum(struct mixed_rows *rows)
 }
 
 /* Half of the time all rows are there and aligned, for which a machine may have another way. */
-static inline void draw_mixed_rows(struct mixed_rows *rows, struct weft_mixed_sum sum,
+static inline void draw_mixed_rows(struct mixed_rows *rows, struct wp_mixed_sum sum,
                                    uint64_t *state)
 {
     static const int64_t sizes[] = {
@@ -65,7 +65,7 @@ static inline void draw_mixed_rows(struct mixed_rows *rows, struct weft_mixed_su
     rows->num_elements = sizes[next_random(state) % (sizeof sizes / sizeof *sizes)];
     rows->num_srcs = (int32_t)(next_random(state) % (MIXED_MAX_SRCS + 1));
     rows->sum = sum;
-    rows->sum.reuse = next_random(state) % 2 == 0 ? WEFT_READ_SOON : WEFT_READ_LATER;
+    rows->sum.reuse = next_random(state) % 2 == 0 ? WP_READ_SOON : WP_READ_LATER;
     rows->sum.num_first = (int32_t)(next_random(state) % (uint64_t)(rows->num_srcs + 1));
     for (int32_t i = 0; i < rows->num_srcs; i++) {
         char *src = is_plain ? rows->memory[i] + MIXED_GUARD_BYTES : draw_mixed_row(rows, i, state);
@@ -78,7 +78,7 @@ static inline void draw_mixed_rows(struct mixed_rows *rows, struct weft_mixed_su
 }
 
 /* Every special value of the first type with every one of the other. */
-static inline void pair_special_values(struct mixed_rows *rows, struct weft_mixed_sum sum)
+static inline void pair_special_values(struct mixed_rows *rows, struct wp_mixed_sum sum)
 {
     memset(rows->memory, MIXED_GUARD, sizeof rows->memory);
     rows->sum = sum;
@@ -91,7 +91,7 @@ static inline void pair_special_values(struct mixed_rows *rows, struct weft_mixe
         for (int i = 0; i < NUM_SPECIAL_VALUES * NUM_SPECIAL_VALUES; i++) {
             const uint64_t bits =
                 special_value(dtype, s == 0 ? i % NUM_SPECIAL_VALUES : i / NUM_SPECIAL_VALUES);
-            memcpy(src + (uint64_t)i * weft_dtype_bytes(dtype), &bits, weft_dtype_bytes(dtype));
+            memcpy(src + (uint64_t)i * wp_dtype_bytes(dtype), &bits, wp_dtype_bytes(dtype));
         }
         rows->srcs[s] = src;
     }
@@ -123,7 +123,7 @@ static inline int sum_into_a_source(struct mixed_rows *rows, uint64_t *state)
 /* What lies around the sum is as it was. */
 static inline void check_mixed_rows(const struct mixed_rows *rows)
 {
-    const uint64_t row_bytes = (uint64_t)rows->num_elements * weft_dtype_bytes(rows->sum.dst_dtype);
+    const uint64_t row_bytes = (uint64_t)rows->num_elements * wp_dtype_bytes(rows->sum.dst_dtype);
     for (int64_t i = 0; i < rows->num_elements; i++) {
         const uint64_t bits = load_bits(rows->sum.dst_dtype, rows->dst, i);
         const uint64_t expected = load_bits(rows->sum.dst_dtype, rows->expected, i);

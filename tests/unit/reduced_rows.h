@@ -18,12 +18,12 @@ enum {
 };
 
 /* Reductions of every type by every operator. */
-enum { NUM_REDUCTIONS = NUM_DTYPES * (WEFT_REDUCTION_SUM_FROM_ZERO + 1) };
+enum { NUM_REDUCTIONS = NUM_DTYPES * (WP_REDUCTION_SUM_FROM_ZERO + 1) };
 
-static inline struct weft_reduction numbered_reduction(int i)
+static inline struct wp_reduction numbered_reduction(int i)
 {
-    return (struct weft_reduction){(weft_dtype)(1 + i % NUM_DTYPES),
-                                   (enum weft_reduction_op)(i / NUM_DTYPES)};
+    return (struct wp_reduction){(weft_dtype)(1 + i % NUM_DTYPES),
+                                 (enum wp_reduction_op)(i / NUM_DTYPES)};
 }
 
 struct rows {
@@ -50,8 +50,8 @@ static inline size_t draw_misalignment(uint64_t *state, size_t alignment)
                : next_random(state) % (MAX_MISALIGNMENT / alignment) * alignment;
 }
 
-static inline void draw_rows(struct rows *rows, struct weft_reduction reduction,
-                             int64_t num_elements, uint64_t *state)
+static inline void draw_rows(struct rows *rows, struct wp_reduction reduction, int64_t num_elements,
+                             uint64_t *state)
 {
     const size_t alignment = draw_alignment(state);
     const uint64_t null_odds = next_random(state) % 2 == 0 ? 4 : UINT64_MAX; /* often none */
@@ -61,7 +61,7 @@ static inline void draw_rows(struct rows *rows, struct weft_reduction reduction,
         fill_row(reduction.dtype, src, num_elements, state);
         rows->srcs[i] = next_random(state) % null_odds == 0 ? NULL : src;
     }
-    if (reduction.op != WEFT_REDUCTION_SUM_FROM_ZERO) { /* which alone may have no rows */
+    if (reduction.op != WP_REDUCTION_SUM_FROM_ZERO) { /* which alone may have no rows */
         char *src = rows->src[0] + draw_misalignment(state, alignment);
         fill_row(reduction.dtype, src, num_elements, state);
         rows->srcs[0] = src;
@@ -75,14 +75,14 @@ static inline void draw_rows(struct rows *rows, struct weft_reduction reduction,
     memset(rows->dst, GUARD, sizeof rows->dst);
 }
 
-static inline void compute_expected(struct rows *rows, struct weft_reduction reduction,
+static inline void compute_expected(struct rows *rows, struct wp_reduction reduction,
                                     int64_t num_elements)
 {
     reduce_reference(reduction, rows->srcs, rows->num_srcs, num_elements, rows->expected);
 }
 
 static inline void check_row(const struct rows *rows, const void *row,
-                             struct weft_reduction reduction, int64_t num_elements)
+                             struct wp_reduction reduction, int64_t num_elements)
 {
     for (int64_t i = 0; i < num_elements; i++) {
         const uint64_t bits = load_bits(reduction.dtype, row, i);

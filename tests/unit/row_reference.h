@@ -22,10 +22,10 @@ static inline uint64_t load_bits(weft_dtype dtype, const void *row, int64_t i)
 }
 
 /* Reduces the sources that are not NULL, in order. */
-static inline void reduce_reference(struct weft_reduction reduction, const void *const *srcs,
+static inline void reduce_reference(struct wp_reduction reduction, const void *const *srcs,
                                     int32_t num_srcs, int64_t num_elements, void *expected)
 {
-    const int from_zero = reduction.op == WEFT_REDUCTION_SUM_FROM_ZERO;
+    const int from_zero = reduction.op == WP_REDUCTION_SUM_FROM_ZERO;
     const weft_reduce_op op = from_zero ? WEFT_SUM : (weft_reduce_op)reduction.op;
     const void *rows[REFERENCE_MAX_SRCS + 1];
     int32_t num_rows = 0;
@@ -39,12 +39,12 @@ static inline void reduce_reference(struct weft_reduction reduction, const void 
     elements_reduce_rows(reduction.dtype, op, num_rows, rows, (uint64_t)num_elements, expected);
 }
 
-static inline weft_dtype mixed_src_dtype(struct weft_mixed_sum sum, int32_t i)
+static inline weft_dtype mixed_src_dtype(struct wp_mixed_sum sum, int32_t i)
 {
     return i < sum.num_first ? sum.first_dtype : sum.rest_dtype;
 }
 
-static inline void sum_mixed_reference(struct weft_mixed_sum sum, const void *const *srcs,
+static inline void sum_mixed_reference(struct wp_mixed_sum sum, const void *const *srcs,
                                        int32_t num_srcs, int64_t num_elements, void *expected)
 {
     for (int64_t i = 0; i < num_elements; i++) {

@@ -60,7 +60,7 @@ static inline uint64_t special_value(weft_dtype dtype, int i)
                                                          UINT64_C(0x7fffffffffffffff)};
     static const uint8_t bytes[NUM_SPECIAL_VALUES] = {0,    0x80, 1,    0x87, 0x7e, 0xfe,
                                                       0x7f, 0xff, 0x08, 0x88, 0x02, 0x81};
-    const uint64_t num_bytes = weft_dtype_bytes(dtype);
+    const uint64_t num_bytes = wp_dtype_bytes(dtype);
     if (num_bytes == 1)
         return bytes[i];
     if (num_bytes == 2)
@@ -70,7 +70,7 @@ static inline uint64_t special_value(weft_dtype dtype, int i)
 
 static inline void fill_row(weft_dtype dtype, void *row, int64_t num_elements, uint64_t *state)
 {
-    const uint64_t num_bytes = weft_dtype_bytes(dtype);
+    const uint64_t num_bytes = wp_dtype_bytes(dtype);
     for (int64_t i = 0; i < num_elements; i++) {
         const uint64_t choice = next_random(state) % 8;
         uint64_t bits = next_random(state) << 33 ^ next_random(state) << 16 ^ next_random(state);

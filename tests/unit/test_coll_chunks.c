@@ -25,7 +25,7 @@ TEST(no_more_chunks_than_can_be_counted)
     for (int bits = 0; bits <= 42; bits++) {
         for (int change = -1; change <= 1; change++) {
             const uint64_t row_bytes = (UINT64_C(1) << bits) + (uint64_t)(int64_t)change;
-            assert_in_range(num_chunks(row_bytes) * WEFT_COLL_MAX_RANKS, 0, WEFT_DIRECT_MAX_CHUNKS);
+            assert_in_range(num_chunks(row_bytes) * WEFT_COLL_MAX_RANKS, 0, WP_DIRECT_MAX_CHUNKS);
         }
     }
 }

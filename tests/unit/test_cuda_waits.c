@@ -19,7 +19,7 @@ static struct {
     uint64_t leaves_ns; /* when rank 3 has left */
     int num_clocks;
     int num_failures;
-    struct weft_failure failure;
+    struct wp_failure failure;
 } world;
 
 static union {
@@ -27,8 +27,8 @@ static union {
     char bytes[sizeof(struct weft__cuda_board) + NUM_RANKS];
 } pinned;
 static uint64_t word;
-static struct weft_access slots[NUM_SLOTS];
-static const struct weft_wait_site site = {.phase = WEFT_PHASE_ACCESS, .rank = 3, .exchange = 512};
+static struct wp_access slots[NUM_SLOTS];
+static const struct wp_wait_site site = {.phase = WP_PHASE_ACCESS, .rank = 3, .exchange = 512};
 
 uint64_t weft__cuda_now_ns(void)
 {
@@ -47,12 +47,12 @@ uint64_t weft__cuda_load_acquire(const uint64_t *polled)
     return world.value - (world.now_ns < world.comes_ns);
 }
 
-enum weft_status weft_fail(struct weft_warp *warp, const struct weft_failure *failure)
+enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure)
 {
     (void)warp;
     world.num_failures++;
     world.failure = *failure;
-    return WEFT_STATUS_FAILED;
+    return WP_STATUS_FAILED;
 }
 
 static struct weft__cuda_launch launch_at(uint64_t comes_ns, uint64_t value)
@@ -68,7 +68,7 @@ static struct weft__cuda_launch launch_at(uint64_t comes_ns, uint64_t value)
         .work_queue = {.slots = slots, .num_taken = &word, .num_slots = NUM_SLOTS}};
 }
 
-static void assert_failed(enum weft_failure_kind kind, uint64_t not_before_ns)
+static void assert_failed(enum wp_failure_kind kind, uint64_t not_before_ns)
 {
     assert_int_equal(world.num_failures, 1);
     assert_int_equal(world.failure.kind, kind);
@@ -82,9 +82,9 @@ static void assert_failed(enum weft_failure_kind kind, uint64_t not_before_ns)
 /* The number whose slot is free when one more has been taken. */
 enum { NUMBER = 21, TAKEN = NUMBER - NUM_SLOTS + 1 };
 
-static const struct weft_access *await_slot(const struct weft__cuda_launch *launch)
+static const struct wp_access *await_slot(const struct weft__cuda_launch *launch)
 {
-    struct weft_warp warp = {.launch = launch};
+    struct wp_warp warp = {.launch = launch};
     return weft__cuda_await_work_slot(&warp, NUMBER, &site);
 }
 
@@ -112,7 +112,7 @@ TEST(a_queue_that_stays_full_ends_by_the_deadline)
 {
     const struct weft__cuda_launch launch = launch_at(never, TAKEN);
     assert_null(await_slot(&launch));
-    assert_failed(WEFT_FAILURE_TIMEOUT, TIMEOUT_NS);
+    assert_failed(WP_FAILURE_TIMEOUT, TIMEOUT_NS);
     assert_int_equal(world.failure.expected, TAKEN);
     assert_int_equal(world.failure.seen, TAKEN - 1);
 }
@@ -122,35 +122,35 @@ TEST(a_full_queue_ends_with_its_communicator)
     struct weft__cuda_launch launch = launch_at(never, TAKEN);
     world.fails_ns = TIMEOUT_NS / 2;
     assert_null(await_slot(&launch));
-    assert_failed(WEFT_FAILURE_COMM, TIMEOUT_NS / 2);
+    assert_failed(WP_FAILURE_COMM, TIMEOUT_NS / 2);
     launch = launch_at(never, TAKEN);
     world.leaves_ns = TIMEOUT_NS / 3;
     assert_null(await_slot(&launch));
-    assert_failed(WEFT_FAILURE_RANK_LEFT, TIMEOUT_NS / 3);
+    assert_failed(WP_FAILURE_RANK_LEFT, TIMEOUT_NS / 3);
 }
 
 /* ---------------------------------------------------------------- any word */
 
-static enum weft_status await_word(const struct weft__cuda_launch *launch, struct weft_warp *warp,
-                                   const struct weft_wait_site *at)
+static enum wp_status await_word(const struct weft__cuda_launch *launch, struct wp_warp *warp,
+                                 const struct wp_wait_site *at)
 {
-    *warp = (struct weft_warp){.launch = launch};
-    return weft_wait(warp, &word, 7, at);
+    *warp = (struct wp_warp){.launch = launch};
+    return wp_wait(warp, &word, 7, at);
 }
 
 TEST(a_word_may_come_until_the_deadline)
 {
-    struct weft_warp warp;
+    struct wp_warp warp;
     for (uint64_t comes_ns = 0; comes_ns < TIMEOUT_NS; comes_ns += 24989) {
         const struct weft__cuda_launch launch = launch_at(comes_ns, 7);
-        assert_int_equal(await_word(&launch, &warp, &site), WEFT_STATUS_OK);
+        assert_int_equal(await_word(&launch, &warp, &site), WP_STATUS_OK);
         assert_int_equal(warp.has_acquired, 1);
         assert_in_range(world.now_ns, comes_ns, comes_ns + POLL_NS);
     }
     const struct weft__cuda_launch launch = launch_at(never, 7);
-    assert_int_equal(await_word(&launch, &warp, &site), WEFT_STATUS_FAILED);
+    assert_int_equal(await_word(&launch, &warp, &site), WP_STATUS_FAILED);
     assert_int_equal(warp.has_acquired, 0);
-    assert_failed(WEFT_FAILURE_TIMEOUT, TIMEOUT_NS);
+    assert_failed(WP_FAILURE_TIMEOUT, TIMEOUT_NS);
     assert_int_equal(world.failure.expected, 7);
     assert_int_equal(world.failure.seen, 6);
 }
@@ -158,11 +158,11 @@ TEST(a_word_may_come_until_the_deadline)
 /* What a rank sent before it left stands: memory is polled once more after it is known to have left. */
 TEST(what_came_before_a_rank_left_counts)
 {
-    struct weft_warp warp;
+    struct wp_warp warp;
     for (uint64_t comes_ns = 4 * LOOK_NS; comes_ns < 6 * LOOK_NS; comes_ns += 7 * POLL_NS) {
         const struct weft__cuda_launch launch = launch_at(comes_ns, 7);
         world.leaves_ns = comes_ns;
-        assert_int_equal(await_word(&launch, &warp, &site), WEFT_STATUS_OK);
+        assert_int_equal(await_word(&launch, &warp, &site), WP_STATUS_OK);
         assert_int_equal(world.num_failures, 0);
     }
 }
@@ -170,8 +170,8 @@ TEST(what_came_before_a_rank_left_counts)
 /* Who waits for nobody in particular is not told that somebody has left, and tells nobody. */
 TEST(long_waits_are_published)
 {
-    struct weft_warp warp;
-    struct weft_wait_site nobody = site;
+    struct wp_warp warp;
+    struct wp_wait_site nobody = site;
     struct weft__cuda_launch launch = launch_at(never, 7);
     (void)await_word(&launch, &warp, &site);
     const struct weft__cuda_long_wait *own =
@@ -180,11 +180,11 @@ TEST(long_waits_are_published)
     assert_int_equal(weft__cuda_wait_exchange(own->wait), site.exchange);
     assert_in_range(own->num_looks, TIMEOUT_NS / LOOK_NS, TIMEOUT_NS / LOOK_NS + 2);
 
-    nobody.rank = WEFT_NO_RANK;
+    nobody.rank = WP_NO_RANK;
     launch = launch_at(never, 7);
     world.leaves_ns = 0;
     (void)await_word(&launch, &warp, &nobody);
-    assert_int_equal(world.failure.kind, WEFT_FAILURE_TIMEOUT);
+    assert_int_equal(world.failure.kind, WP_FAILURE_TIMEOUT);
     for (int i = 0; i < WEFT__CUDA_NUM_LONG_WAITS; i++)
         assert_int_equal(pinned.board.long_waits[i].num_looks, 0);
 }

@@ -14,7 +14,7 @@ static int32_t offsets[NUM_RANKS + 1], ranks[NUM_RANKS], node_of_rank[NUM_RANKS]
 static int32_t topk_idx[NUM_TOKENS][NUM_TOPK];
 static int32_t chunk_base[NUM_RANKS], send_rows[NUM_RANKS], entry_selections[NUM_RANKS],
     selections[NUM_RANKS];
-static struct weft_route routes[NUM_TOKENS][NUM_TOPK];
+static struct wp_route routes[NUM_TOKENS][NUM_TOPK];
 
 static int32_t choice(int32_t token, int32_t k)
 {
@@ -22,7 +22,7 @@ static int32_t choice(int32_t token, int32_t k)
     return expert < NUM_RANKS ? expert : NUM_RANKS - 1;
 }
 
-static struct weft_layout_args make_args(uint32_t *num_blocks_done)
+static struct wp_layout_args make_args(uint32_t *num_blocks_done)
 {
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         offsets[rank] = ranks[rank] = rank;
@@ -30,7 +30,7 @@ static struct weft_layout_args make_args(uint32_t *num_blocks_done)
     for (int32_t token = 0; token < NUM_TOKENS; token++)
         for (int32_t k = 0; k < NUM_TOPK; k++)
             topk_idx[token][k] = choice(token, k);
-    return (struct weft_layout_args){
+    return (struct wp_layout_args){
         .routing = {.num_ranks = NUM_RANKS,
                     .num_tokens = NUM_TOKENS,
                     .num_topk = NUM_TOPK,
@@ -54,7 +54,7 @@ static struct weft_layout_args make_args(uint32_t *num_blocks_done)
     };
 }
 
-static void launch_layout(const struct weft_layout_args *args)
+static void launch_layout(const struct wp_layout_args *args)
 {
     weft_comm *comm;
     weft_stream *stream;
@@ -64,7 +64,7 @@ static void launch_layout(const struct weft_layout_args *args)
     assert_int_equal(weft_comm_create(&id, 0, 1, NULL, &comm), WEFT_OK);
     assert_int_equal(weft_stream_create(comm, &stream), WEFT_OK);
     assert_int_equal(
-        weft__program_launch(comm, stream, WEFT_PROGRAM_layout, grid, args, sizeof *args), WEFT_OK);
+        weft__program_launch(comm, stream, WP_PROGRAM_layout, grid, args, sizeof *args), WEFT_OK);
     assert_int_equal(weft_stream_synchronize(stream), WEFT_OK);
     assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
@@ -77,7 +77,7 @@ TEST(tables_of_all_ranks)
     static int32_t given[NUM_RANKS];
     uint32_t num_blocks_done = 0;
     int32_t expected[NUM_RANKS] = {0};
-    struct weft_layout_args args = make_args(&num_blocks_done);
+    struct wp_layout_args args = make_args(&num_blocks_done);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         given[rank] = 1000 + rank;
     for (int32_t token = 0; token < NUM_TOKENS; token++)
@@ -109,7 +109,7 @@ TEST(choices_of_all_ranks_are_counted_once)
 {
     uint32_t num_blocks_done = 0;
     int32_t expected[NUM_RANKS] = {0};
-    const struct weft_layout_args args = make_args(&num_blocks_done);
+    const struct wp_layout_args args = make_args(&num_blocks_done);
     launch_layout(&args);
     for (int32_t token = 0; token < NUM_TOKENS; token++) {
         for (int32_t k = 0; k < NUM_TOPK; k++) {

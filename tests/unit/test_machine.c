@@ -23,10 +23,10 @@ static weft_comm *create_comm(uint32_t timeout_ms)
     return comm;
 }
 
-static struct weft_failure last_failure;
+static struct wp_failure last_failure;
 
 static weft_result note_failure(weft_comm *comm, const struct weft__program *program,
-                                const struct weft_failure *failure)
+                                const struct wp_failure *failure)
 {
     (void)comm;
     (void)program;
@@ -51,7 +51,7 @@ static weft_result launch(weft_comm *comm, weft__program_fn *function, struct te
                                          .grid = {.num_blocks = num_blocks, .num_warps = num_warps},
                                          .comm = comm,
                                          .on_failure = note_failure};
-    last_failure = (struct weft_failure){.kind = WEFT_FAILURE_NONE};
+    last_failure = (struct wp_failure){.kind = WP_FAILURE_NONE};
     assert_int_equal(weft_stream_create(comm, &stream), WEFT_OK);
     assert_int_equal(stream->machine->launch(stream, &request), WEFT_OK);
     const weft_result result = weft_stream_synchronize(stream);
@@ -60,16 +60,16 @@ static weft_result launch(weft_comm *comm, weft__program_fn *function, struct te
 }
 
 /* After each sync, a warp must see that all warps of its block have counted. */
-static enum weft_status count_rounds(struct weft_warp *warp, const void *untyped)
+static enum wp_status count_rounds(struct wp_warp *warp, const void *untyped)
 {
     const struct test_args *args = untyped;
-    int32_t *counters = args->counters + (int64_t)weft_block_idx(warp) * NUM_ROUNDS;
+    int32_t *counters = args->counters + (int64_t)wp_block_idx(warp) * NUM_ROUNDS;
     for (int round = 0; round < NUM_ROUNDS; round++) {
         counters[round]++;
-        weft_block_sync(warp);
-        *args->errors += counters[round] != weft_num_warps(warp);
+        wp_block_sync(warp);
+        *args->errors += counters[round] != wp_num_warps(warp);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 TEST(block_sync_waits_for_all_warps_of_the_block)
@@ -90,15 +90,15 @@ TEST(block_sync_waits_for_all_warps_of_the_block)
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
 }
 
-static const struct weft_wait_site site_of_rank_0 = {WEFT_PHASE_START, 0, 1, 0};
+static const struct wp_wait_site site_of_rank_0 = {WP_PHASE_START, 0, 1, 0};
 
 /* Block 0 waits for what the last block signals, so all must be able to take turns. */
-static enum weft_status wait_for_last_block(struct weft_warp *warp, const void *untyped)
+static enum wp_status wait_for_last_block(struct wp_warp *warp, const void *untyped)
 {
     const struct test_args *args = untyped;
-    if (weft_block_idx(warp) == weft_num_blocks(warp) - 1)
-        weft_signal(warp, 0, args->word, 1);
-    return weft_wait(warp, args->word, 1, &site_of_rank_0);
+    if (wp_block_idx(warp) == wp_num_blocks(warp) - 1)
+        wp_signal(warp, 0, args->word, 1);
+    return wp_wait(warp, args->word, 1, &site_of_rank_0);
 }
 
 TEST(warps_that_wait_let_others_run)
@@ -113,14 +113,14 @@ TEST(warps_that_wait_let_others_run)
 }
 
 /* Warp 0 waits for what never comes; the others must return with it, not hang in the sync. */
-static enum weft_status wait_for_nothing(struct weft_warp *warp, const void *untyped)
+static enum wp_status wait_for_nothing(struct wp_warp *warp, const void *untyped)
 {
     const struct test_args *args = untyped;
-    enum weft_status status = WEFT_STATUS_OK;
-    if (weft_warp_idx(warp) == 0)
-        status = weft_wait(warp, args->word, 7, &site_of_rank_0);
-    weft_block_sync(warp);
-    *args->errors += weft_warp_idx(warp) == 0 && status != WEFT_STATUS_FAILED;
+    enum wp_status status = WP_STATUS_OK;
+    if (wp_warp_idx(warp) == 0)
+        status = wp_wait(warp, args->word, 7, &site_of_rank_0);
+    wp_block_sync(warp);
+    *args->errors += wp_warp_idx(warp) == 0 && status != WP_STATUS_FAILED;
     return status;
 }
 
@@ -134,7 +134,7 @@ TEST(a_wait_that_passes_its_deadline_is_described)
     const struct test_args args = {.word = word, .errors = &errors};
     assert_int_equal(launch(comm, wait_for_nothing, args, 3, 4), WEFT_ERROR_TIMEOUT);
     assert_int_equal(errors, 0);
-    assert_int_equal(last_failure.kind, WEFT_FAILURE_TIMEOUT);
+    assert_int_equal(last_failure.kind, WP_FAILURE_TIMEOUT);
     assert_int_equal(last_failure.expected, 7);
     assert_int_equal(last_failure.seen, 5);
     assert_int_equal(last_failure.site.rank, 0);
@@ -142,12 +142,12 @@ TEST(a_wait_that_passes_its_deadline_is_described)
 }
 
 /* A sync that only one warp calls is a bug of the program; the launch must end all the same. */
-static enum weft_status sync_alone(struct weft_warp *warp, const void *untyped)
+static enum wp_status sync_alone(struct wp_warp *warp, const void *untyped)
 {
     (void)untyped;
-    if (weft_warp_idx(warp) == 0)
-        weft_block_sync(warp);
-    return WEFT_STATUS_OK;
+    if (wp_warp_idx(warp) == 0)
+        wp_block_sync(warp);
+    return WP_STATUS_OK;
 }
 
 TEST(a_sync_that_some_warps_skip_ends_at_the_deadline)
@@ -155,7 +155,7 @@ TEST(a_sync_that_some_warps_skip_ends_at_the_deadline)
     weft_comm *comm = create_comm(50);
     const struct test_args args = {0};
     assert_int_equal(launch(comm, sync_alone, args, 1, 2), WEFT_ERROR_TIMEOUT);
-    assert_int_equal(last_failure.kind, WEFT_FAILURE_BLOCK_SYNC);
+    assert_int_equal(last_failure.kind, WP_FAILURE_BLOCK_SYNC);
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
 }
 
@@ -178,15 +178,15 @@ static void signal_and_leave(int signal)
     atomic_store(&page.states[0], WEFT__RANK_LEFT);
 }
 
-static enum weft_status wait_for_signal(struct weft_warp *warp, const void *untyped)
+static enum wp_status wait_for_signal(struct wp_warp *warp, const void *untyped)
 {
     const struct test_args *args = untyped;
     sigset_t faults; /* threads of the library block all signals */
     sigemptyset(&faults);
     sigaddset(&faults, SIGSEGV);
     *args->errors += pthread_sigmask(SIG_UNBLOCK, &faults, NULL) != 0;
-    const enum weft_status status = weft_wait(warp, args->word, 1, &site_of_rank_0);
-    *args->errors += status != WEFT_STATUS_OK;
+    const enum wp_status status = wp_wait(warp, args->word, 1, &site_of_rank_0);
+    *args->errors += status != WP_STATUS_OK;
     return status;
 }
 

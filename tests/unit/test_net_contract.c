@@ -266,22 +266,22 @@ static weft_result start_operation(struct net_party *party, int32_t to, int inde
     const struct planned *planned = &traffic->out[to].operations[index];
     struct weft__net_request *request = &traffic->requests[to][index];
     const size_t area = area_bytes(party->world);
-    const struct weft_access put = {
+    const struct wp_access put = {
         .rank = to,
         .source = weft__net_place(1, (uint64_t)to * area + planned->offset),
         .target = weft__net_place(0, (uint64_t)party->rank * area + planned->offset),
         .num_bytes = planned->num_bytes,
         .word = net_word(planned->word),
         .add = planned->add};
-    const struct weft_access also = {
+    const struct wp_access also = {
         .rank = to, .word = net_word(planned->also_word), .add = planned->add};
     switch (planned->kind) {
     case PUT:
-        return net_post_as(WEFT_ACCESS_PUT, party->net, &put, request);
+        return net_post_as(WP_ACCESS_PUT, party->net, &put, request);
     case PUT_SIGNAL:
         return planned->also_word != NO_WORD
                    ? weft__net_post_both(party->net, &put, &also, request)
-                   : net_post_as(WEFT_ACCESS_PUT_SIGNAL, party->net, &put, request);
+                   : net_post_as(WP_ACCESS_PUT_SIGNAL, party->net, &put, request);
     case SIGNAL:
         return net_signal(party->net, to, net_word(planned->word), planned->add);
     default:

@@ -56,14 +56,14 @@ static void run(enum net_verdict (*step)(struct net_party *))
 static enum net_verdict put_at_once(struct net_party *party)
 {
     struct story *story = party->own;
-    const struct weft_access put = {.rank = 1,
-                                    .source = weft__net_place(STAGING, 0),
-                                    .target = weft__net_place(HEAP, 0),
-                                    .num_bytes = LONG_BYTES,
-                                    .word = net_word(WORD),
-                                    .add = 1};
+    const struct wp_access put = {.rank = 1,
+                                  .source = weft__net_place(STAGING, 0),
+                                  .target = weft__net_place(HEAP, 0),
+                                  .num_bytes = LONG_BYTES,
+                                  .word = net_word(WORD),
+                                  .add = 1};
     story->put = AFTER;
-    if (net_post_as(WEFT_ACCESS_PUT_SIGNAL, party->net, &put, &story->request) != WEFT_OK)
+    if (net_post_as(WP_ACCESS_PUT_SIGNAL, party->net, &put, &story->request) != WEFT_OK)
         return net_fail(party, "%s", weft__last_error());
     const uint64_t num_reads = party->devices[STAGING].num_reads;
     return num_reads <= WEFT__NET_MAX_STAGED
@@ -106,29 +106,29 @@ static struct {
 static weft_result start_operation(struct net_party *party)
 {
     struct story *story = party->own;
-    struct weft_access put = {.rank = 1,
-                              .source = weft__net_place(STAGING, 0),
-                              .target = weft__net_place(HEAP, 0),
-                              .num_bytes = BYTES,
-                              .word = net_word(WORD),
-                              .add = 1};
-    const struct weft_access get = {.rank = 1,
-                                    .source = weft__net_place(HEAP, 0),
-                                    .target = weft__net_place(STAGING, 0),
-                                    .num_bytes = BYTES};
-    const struct weft_access fetch_add = {
+    struct wp_access put = {.rank = 1,
+                            .source = weft__net_place(STAGING, 0),
+                            .target = weft__net_place(HEAP, 0),
+                            .num_bytes = BYTES,
+                            .word = net_word(WORD),
+                            .add = 1};
+    const struct wp_access get = {.rank = 1,
+                                  .source = weft__net_place(HEAP, 0),
+                                  .target = weft__net_place(STAGING, 0),
+                                  .num_bytes = BYTES};
+    const struct wp_access fetch_add = {
         .rank = 1, .word = net_word(WORD), .add = 1, .target = weft__net_place(STAGING, 0)};
     switch (trial.operation) {
     case PUT:
-        return net_post_as(WEFT_ACCESS_PUT, party->net, &put, &story->request);
+        return net_post_as(WP_ACCESS_PUT, party->net, &put, &story->request);
     case PUT_SIGNAL:
-        return net_post_as(WEFT_ACCESS_PUT_SIGNAL, party->net, &put, &story->request);
+        return net_post_as(WP_ACCESS_PUT_SIGNAL, party->net, &put, &story->request);
     case SIGNAL:
         return net_signal(party->net, 1, put.word, put.add);
     case GET:
-        return net_post_as(WEFT_ACCESS_GET, party->net, &get, &story->request);
+        return net_post_as(WP_ACCESS_GET, party->net, &get, &story->request);
     default:
-        return net_post_as(WEFT_ACCESS_FETCH_ADD, party->net, &fetch_add, &story->request);
+        return net_post_as(WP_ACCESS_FETCH_ADD, party->net, &fetch_add, &story->request);
     }
 }
 

@@ -32,11 +32,11 @@ static uint64_t num_puts(const struct plan *plan)
     return plan->how == ALL_AT_ONCE ? NUM_PUTS : NUM_ROUNDS;
 }
 
-static struct weft_access put_to(int32_t peer, uint64_t area_offset)
+static struct wp_access put_to(int32_t peer, uint64_t area_offset)
 {
-    return (struct weft_access){
-        .operation = WEFT_ACCESS_PUT_SIGNAL,
-        .loss = WEFT_ACCESS_MUST_NOT_BE_LOST,
+    return (struct wp_access){
+        .operation = WP_ACCESS_PUT_SIGNAL,
+        .loss = WP_ACCESS_MUST_NOT_BE_LOST,
         .rank = peer,
         .source = area_offset + offsetof(struct area, sent),
         .target = area_offset + offsetof(struct area, received),
@@ -51,7 +51,7 @@ static int put_all(struct ranks_context *context, weft_comm *comm, uint64_t area
 {
     const struct plan *plan = context->argument;
     struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
-    const struct weft_access put = put_to(1, area_offset);
+    const struct wp_access put = put_to(1, area_offset);
     uint64_t number;
     for (int32_t i = 0; i < NUM_PUTS; i++) {
         const enum weft__posted_for expected = i < plan->num_posted_for_this_thread
@@ -76,7 +76,7 @@ static int is_driven(const weft_comm *comm)
 static int hand_back_in_rounds(struct ranks_context *context, weft_comm *comm, uint64_t area_offset)
 {
     const struct plan *plan = context->argument;
-    const struct weft_access put = put_to(1, area_offset);
+    const struct wp_access put = put_to(1, area_offset);
     uint64_t number;
     for (int32_t i = 0; i < NUM_ROUNDS; i++) {
         struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};

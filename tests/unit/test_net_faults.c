@@ -40,13 +40,13 @@ static void *begin(struct net_party *party)
 
 static weft_result put_to(struct net_party *party, int32_t peer, struct weft__net_request *request)
 {
-    const struct weft_access put = {.rank = peer,
-                                    .source = weft__net_place(1, 0),
-                                    .target = weft__net_place(0, (uint64_t)party->rank * PUT_BYTES),
-                                    .num_bytes = PUT_BYTES,
-                                    .word = net_word(WORD),
-                                    .add = 1};
-    return net_post_as(WEFT_ACCESS_PUT_SIGNAL, party->net, &put, request);
+    const struct wp_access put = {.rank = peer,
+                                  .source = weft__net_place(1, 0),
+                                  .target = weft__net_place(0, (uint64_t)party->rank * PUT_BYTES),
+                                  .num_bytes = PUT_BYTES,
+                                  .word = net_word(WORD),
+                                  .add = 1};
+    return net_post_as(WP_ACCESS_PUT_SIGNAL, party->net, &put, request);
 }
 
 /* ---------------------------------------------------------------- a peer dies, or stops */
@@ -115,11 +115,11 @@ static enum net_verdict send_some(struct net_party *party)
 static weft_result start_what_gets_stuck(struct net_party *party)
 {
     struct story *story = party->own;
-    const struct weft_access put = {
+    const struct wp_access put = {
         .rank = VICTIM, .source = weft__net_place(1, 0), .num_bytes = party->world->staging_bytes};
     weft_result result = WEFT_OK;
     for (int index = 0; index < NUM_LARGE && result == WEFT_OK; index++)
-        result = net_post_as(WEFT_ACCESS_PUT, party->net, &put, &story->large[index]);
+        result = net_post_as(WP_ACCESS_PUT, party->net, &put, &story->large[index]);
     return result == WEFT_OK ? net_flush(party->net, VICTIM, &story->stuck) : result;
 }
 

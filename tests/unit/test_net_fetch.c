@@ -71,15 +71,14 @@ static weft_result ask(struct net_party *party, int slot)
     fetch->source = net_draw(&party->random, party->world->heap_bytes - fetch->num_bytes + 1);
     fetch->state = ASKED;
     story->num_asked++;
-    const struct weft_access get = {.rank = fetch->peer,
-                                    .source = weft__net_place(0, fetch->source),
-                                    .target = slot_place(slot),
-                                    .num_bytes = fetch->num_bytes};
-    const struct weft_access add = {
+    const struct wp_access get = {.rank = fetch->peer,
+                                  .source = weft__net_place(0, fetch->source),
+                                  .target = slot_place(slot),
+                                  .num_bytes = fetch->num_bytes};
+    const struct wp_access add = {
         .rank = fetch->peer, .word = net_word(COUNTER_WORD), .add = 1, .target = slot_place(slot)};
-    return fetch->kind == GET
-               ? net_post_as(WEFT_ACCESS_GET, party->net, &get, &fetch->request)
-               : net_post_as(WEFT_ACCESS_FETCH_ADD, party->net, &add, &fetch->request);
+    return fetch->kind == GET ? net_post_as(WP_ACCESS_GET, party->net, &get, &fetch->request)
+                              : net_post_as(WP_ACCESS_FETCH_ADD, party->net, &add, &fetch->request);
 }
 
 /* ---------------------------------------------------------------- looking */
@@ -174,7 +173,7 @@ static enum net_verdict outlive(struct net_party *party)
 {
     struct story *story = party->own;
     struct weft__net_request refused;
-    const struct weft_access get = {.rank = VICTIM, .target = slot_place(0), .num_bytes = 100};
+    const struct wp_access get = {.rank = VICTIM, .target = slot_place(0), .num_bytes = 100};
     if (party->rank == VICTIM) {
         if (story->num_asked == 40)
             net_kill_self(party);
@@ -190,7 +189,7 @@ static enum net_verdict outlive(struct net_party *party)
         return NET_AGAIN;
     if (story->num_done < story->num_asked)
         return NET_IDLE;
-    return net_post_as(WEFT_ACCESS_GET, party->net, &get, &refused) == WEFT_ERROR_RANK_FAILED &&
+    return net_post_as(WP_ACCESS_GET, party->net, &get, &refused) == WEFT_ERROR_RANK_FAILED &&
                    weft__net_is_done(&refused)
                ? NET_PASSED
                : net_fail(party, "a get from the dead is not refused");

@@ -135,7 +135,7 @@ SPOIL(kind_zero, header->kind = 0)
 SPOIL(kind_unknown, header->kind = 9)
 SPOIL(region_unknown, header->place = weft__net_place(2, 0))
 SPOIL(end_outside, header->place = HEAP_BYTES - 31)
-SPOIL(offset_wraps, header->place = (UINT64_C(1) << WEFT_PLACE_OFFSET_BITS) - 16)
+SPOIL(offset_wraps, header->place = (UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 16)
 SPOIL(longer_than_it_is, header->num_bytes = 4000)
 SPOIL(word_outside, header->word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
 SPOIL(word_of_no_region, header->word = weft__net_place(2, 0))
@@ -255,11 +255,10 @@ static void ask_peers(struct target *target, uint64_t *random)
     for (int32_t peer = 1; peer < NUM_RANKS; peer++)
         for (int question = 0; question < 8; question++) {
             const uint64_t num_bytes = 1 + net_draw(random, HEAP_BYTES);
-            const struct weft_access get = {.rank = peer,
-                                            .num_bytes = num_bytes,
-                                            .target =
-                                                question % 2 == 0 ? 0 : HEAP_BYTES - num_bytes};
-            assert_int_equal(net_post_as(WEFT_ACCESS_GET, target->nets[0], &get, NULL), WEFT_OK);
+            const struct wp_access get = {.rank = peer,
+                                          .num_bytes = num_bytes,
+                                          .target = question % 2 == 0 ? 0 : HEAP_BYTES - num_bytes};
+            assert_int_equal(net_post_as(WP_ACCESS_GET, target->nets[0], &get, NULL), WEFT_OK);
         }
 }
 

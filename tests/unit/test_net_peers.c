@@ -68,7 +68,7 @@ TEST_AS(who_takes_leave_has_not_failed,
     struct pair *pair = *state;
     struct weft__net *net = pair->nets[0];
     struct weft__net_request request = {.num_left = 0};
-    const struct weft_access put = {.rank = 1, .num_bytes = 8, .word = 8, .add = 1};
+    const struct wp_access put = {.rank = 1, .num_bytes = 8, .word = 8, .add = 1};
     const struct weft__net_header goodbye = {.source = 1, .kind = WEFT__NET_GOODBYE};
     assert_int_equal(net_signal(pair->nets[1], 0, weft__net_place(HEAP, 16), 7), WEFT_OK);
     for (int round = 0; round < ENOUGH_ROUNDS; round++)
@@ -81,7 +81,7 @@ TEST_AS(who_takes_leave_has_not_failed,
     assert_int_equal(net->peers[1].state, WEFT__NET_LEFT);
     assert_int_equal(weft__net_failed_peer(net), -1);
     assert_int_equal(weft__net_peer_error(net, 1), WEFT_OK);
-    assert_int_equal(net_post_as(WEFT_ACCESS_PUT_SIGNAL, net, &put, &request),
+    assert_int_equal(net_post_as(WP_ACCESS_PUT_SIGNAL, net, &put, &request),
                      WEFT_ERROR_RANK_FAILED);
     assert_true(weft__net_is_done(&request));
     assert_int_equal(weft__net_failed_peer(net), -1);
@@ -163,10 +163,10 @@ TEST_AS(the_bell_rings_once_for_all_that_has_come,
 
 static void expect_nonsense(struct weft__net *net, const struct weft__net_region_card *card)
 {
-    const struct weft_access put = {.rank = 1, .target = weft__net_place(AREA, 0), .num_bytes = 8};
+    const struct wp_access put = {.rank = 1, .target = weft__net_place(AREA, 0), .num_bytes = 8};
     assert_int_equal(weft__net_learn_region(net, 1, AREA, card), WEFT_ERROR_MISMATCH);
     assert_string_equal(weft__last_error(), "what rank 1 tells of region 1 makes no sense");
-    assert_int_equal(net_post_as(WEFT_ACCESS_PUT, net, &put, NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(net_post_as(WP_ACCESS_PUT, net, &put, NULL), WEFT_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_AS(nonsense_about_regions_is_not_believed,
@@ -190,7 +190,7 @@ TEST_AS(nonsense_about_regions_is_not_believed,
         expect_nonsense(net, &card);
     }
     card = good;
-    card.num_bytes = UINT64_C(1) << WEFT_PLACE_OFFSET_BITS;
+    card.num_bytes = UINT64_C(1) << WP_PLACE_OFFSET_BITS;
     expect_nonsense(net, &card);
     assert_int_equal(weft__net_learn_region(net, 1, AREA, &good), WEFT_OK);
     assert_int_equal(net->peers[1].region_bytes[AREA], BYTES);
@@ -222,28 +222,28 @@ TEST_AS(only_what_is_lost_alike_shares_a_message,
                                         close_pair))
 {
     const struct pair *pair = *state;
-    const struct weft_access rows = {.operation = WEFT_ACCESS_PUT_SIGNAL,
-                                     .rank = 1,
-                                     .num_bytes = 64,
-                                     .word = 8,
-                                     .add = 1,
-                                     .loss = WEFT_ACCESS_MAY_BE_LOST};
-    struct weft_access credit = rows;
+    const struct wp_access rows = {.operation = WP_ACCESS_PUT_SIGNAL,
+                                   .rank = 1,
+                                   .num_bytes = 64,
+                                   .word = 8,
+                                   .add = 1,
+                                   .loss = WP_ACCESS_MAY_BE_LOST};
+    struct wp_access credit = rows;
     credit.num_bytes = 0;
     credit.word = 16;
     assert_true(weft__net_can_share(pair->nets[0], &rows, &credit));
     assert_true(weft__net_can_share(pair->nets[0], &credit, &rows));
     assert_true(weft__net_can_share(pair->nets[0], &credit, &credit));
     assert_false(weft__net_can_share(pair->nets[0], &rows, &rows));
-    struct weft_access other = credit;
-    other.loss = WEFT_ACCESS_MUST_NOT_BE_LOST;
+    struct wp_access other = credit;
+    other.loss = WP_ACCESS_MUST_NOT_BE_LOST;
     assert_false(weft__net_can_share(pair->nets[0], &rows, &other));
     assert_false(weft__net_can_share(pair->nets[0], &other, &rows));
     other = credit;
     other.rank = 0;
     assert_false(weft__net_can_share(pair->nets[0], &rows, &other));
     other = credit;
-    other.operation = WEFT_ACCESS_SIGNAL;
+    other.operation = WP_ACCESS_SIGNAL;
     assert_false(weft__net_can_share(pair->nets[0], &rows, &other));
     other = credit;
     other.word = 4; /* wrong: it must not hold up the good one */

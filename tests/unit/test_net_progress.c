@@ -209,12 +209,12 @@ static uint64_t word_place(int32_t number)
 }
 
 /* A put, and an add alone, which the queue may send together with it; in both orders. */
-static weft_result post_both(struct poster *poster, const struct weft_access *put, int index)
+static weft_result post_both(struct poster *poster, const struct wp_access *put, int index)
 {
-    const struct weft_access credit = {.operation = WEFT_ACCESS_PUT_SIGNAL,
-                                       .rank = put->rank,
-                                       .word = put->word + FIRST_CREDIT_WORD * sizeof(uint64_t),
-                                       .add = 1};
+    const struct wp_access credit = {.operation = WP_ACCESS_PUT_SIGNAL,
+                                     .rank = put->rank,
+                                     .word = put->word + FIRST_CREDIT_WORD * sizeof(uint64_t),
+                                     .add = 1};
     struct weft__progress *progress = poster->rank->progress;
     WEFT__TRY(
         weft__progress_post(progress, index % 2 == 0 ? put : &credit, WEFT__POSTER_WAITS, NULL));
@@ -230,8 +230,8 @@ static void *post_all(void *argument)
         size_t offset = put_offset(rank->rank, poster->number, index);
         memset(rank->staging + offset, 1 + (index + rank->rank) % 250, put_bytes(index));
         for (int32_t peer = 0; peer < NUM_RANKS; peer++) {
-            const struct weft_access request = {
-                .operation = WEFT_ACCESS_PUT_SIGNAL,
+            const struct wp_access request = {
+                .operation = WP_ACCESS_PUT_SIGNAL,
                 .rank = peer,
                 .source = weft__net_place(1, offset),
                 .target = weft__net_place(0, offset),
@@ -242,7 +242,7 @@ static void *post_all(void *argument)
                 poster->failed_line = __LINE__;
         }
     }
-    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
     if (weft__progress_post(rank->progress, &flush, WEFT__POSTER_WAITS, &number) != WEFT_OK ||
         weft__progress_await(rank->progress, number, deadline()) != WEFT_OK)
         poster->failed_line = __LINE__;
@@ -326,8 +326,8 @@ static void *drive_in_bursts(void *argument)
 
 static void post_signal(struct rank *rank, int32_t peer, enum weft__work_poster poster)
 {
-    const struct weft_access signal = {
-        .operation = WEFT_ACCESS_SIGNAL, .rank = peer, .word = word_place(DONE_WORD), .add = 1};
+    const struct wp_access signal = {
+        .operation = WP_ACCESS_SIGNAL, .rank = peer, .word = word_place(DONE_WORD), .add = 1};
     CHECK(weft__progress_post(rank->progress, &signal, poster, NULL) == WEFT_OK);
 }
 
@@ -383,15 +383,15 @@ static void what_is_fetched_comes(struct job *job)
     uint64_t number, value;
     struct rank *rank = &job->ranks[0];
     memset(rank->staging, 0, heap_bytes());
-    const struct weft_access get = {.operation = WEFT_ACCESS_GET,
-                                    .rank = 1,
-                                    .target = weft__net_place(1, 8),
-                                    .num_bytes = heap_bytes() - 8};
-    const struct weft_access fetch_add = {.operation = WEFT_ACCESS_FETCH_ADD,
-                                          .rank = 2,
-                                          .word = word_place(DONE_WORD),
-                                          .add = UINT64_MAX,
-                                          .target = weft__net_place(1, 0)};
+    const struct wp_access get = {.operation = WP_ACCESS_GET,
+                                  .rank = 1,
+                                  .target = weft__net_place(1, 8),
+                                  .num_bytes = heap_bytes() - 8};
+    const struct wp_access fetch_add = {.operation = WP_ACCESS_FETCH_ADD,
+                                        .rank = 2,
+                                        .word = word_place(DONE_WORD),
+                                        .add = UINT64_MAX,
+                                        .target = weft__net_place(1, 0)};
     atomic_store(&job->ranks[2].words[DONE_WORD], 41);
     CHECK(weft__progress_post(rank->progress, &get, WEFT__POSTER_WAITS, NULL) == WEFT_OK);
     CHECK(weft__progress_post(rank->progress, &fetch_add, WEFT__POSTER_WAITS, &number) == WEFT_OK);
@@ -407,16 +407,16 @@ static void a_bad_request_is_an_error_and_holds_nobody_up(struct job *job)
     uint64_t number;
     struct weft__progress *progress = job->ranks[1].progress;
     const uint64_t before = done_word(&job->ranks[0]);
-    const struct weft_access bad[] = {
-        {.operation = WEFT_ACCESS_SIGNAL, .rank = 0, .word = word_place(NUM_WORDS), .add = 1},
-        {.operation = (enum weft_access_operation)77, .rank = 0},
-        {.operation = WEFT_ACCESS_PUT, .rank = 1},
-        {.operation = WEFT_ACCESS_PUT, .rank = 0, .num_bytes = UINT64_MAX},
+    const struct wp_access bad[] = {
+        {.operation = WP_ACCESS_SIGNAL, .rank = 0, .word = word_place(NUM_WORDS), .add = 1},
+        {.operation = (enum wp_access_operation)77, .rank = 0},
+        {.operation = WP_ACCESS_PUT, .rank = 1},
+        {.operation = WP_ACCESS_PUT, .rank = 0, .num_bytes = UINT64_MAX},
         /* Each with a good one that could share a message with it. */
-        {.operation = WEFT_ACCESS_PUT_SIGNAL, .rank = 0, .num_bytes = 8, .word = 4},
-        {.operation = WEFT_ACCESS_PUT_SIGNAL, .rank = 0, .word = word_place(DONE_WORD), .add = 1},
-        {.operation = WEFT_ACCESS_PUT_SIGNAL, .rank = 0, .word = word_place(NUM_WORDS), .add = 1},
-        {.operation = WEFT_ACCESS_PUT_SIGNAL, .rank = 0, .word = word_place(DONE_WORD), .add = 1}};
+        {.operation = WP_ACCESS_PUT_SIGNAL, .rank = 0, .num_bytes = 8, .word = 4},
+        {.operation = WP_ACCESS_PUT_SIGNAL, .rank = 0, .word = word_place(DONE_WORD), .add = 1},
+        {.operation = WP_ACCESS_PUT_SIGNAL, .rank = 0, .word = word_place(NUM_WORDS), .add = 1},
+        {.operation = WP_ACCESS_PUT_SIGNAL, .rank = 0, .word = word_place(DONE_WORD), .add = 1}};
     for (size_t index = 0; index < sizeof(bad) / sizeof(bad[0]); index++)
         CHECK(weft__progress_post(progress, &bad[index], WEFT__POSTER_WAITS, &number) == WEFT_OK);
     CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
@@ -434,7 +434,7 @@ static void a_peer_that_is_known_to_be_dead_has_failed(struct job *job)
 {
     uint64_t number;
     struct weft__progress *progress = job->ranks[0].progress;
-    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = 2};
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = 2};
     weft__status_set_rank(&job->ranks[0].status, 2, WEFT__RANK_DEAD);
     weft__status_fail(&job->ranks[0].status, WEFT_ERROR_RANK_FAILED, 2, "rank 2 does not answer");
     CHECK(weft__progress_post(progress, &flush, WEFT__POSTER_WAITS, &number) == WEFT_OK);
@@ -444,8 +444,8 @@ static void a_peer_that_is_known_to_be_dead_has_failed(struct job *job)
     CHECK(strcmp(job->ranks[0].message, "rank 2 does not answer") == 0);
     CHECK(atomic_load(&job->ranks[0].num_failures) == 1);
     /* What must not be lost is told each time, not only as the first failure. */
-    const struct weft_access important = {
-        .operation = WEFT_ACCESS_FLUSH, .loss = WEFT_ACCESS_MUST_NOT_BE_LOST, .rank = 2};
+    const struct wp_access important = {
+        .operation = WP_ACCESS_FLUSH, .loss = WP_ACCESS_MUST_NOT_BE_LOST, .rank = 2};
     for (int i = 0; i < 2; i++) {
         CHECK(weft__progress_post(progress, &important, WEFT__POSTER_WAITS, &number) == WEFT_OK);
         CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
@@ -456,7 +456,7 @@ static void a_peer_that_is_known_to_be_dead_has_failed(struct job *job)
 static weft_result fill_queue(struct weft__net *net, void *context)
 {
     struct weft__progress *progress = context;
-    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = 1};
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = 1};
     (void)net;
     for (int index = 0; index < NUM_QUEUE_SLOTS; index++)
         WEFT__TRY(weft__progress_post(progress, &flush, WEFT__POSTER_WAITS, NULL));
@@ -469,7 +469,7 @@ static void a_full_queue_that_nobody_takes_from_ends_by_the_deadline(struct job 
 {
     uint64_t number;
     struct weft__progress *progress = job->ranks[0].progress;
-    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = 1};
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = 1};
     CHECK(weft__progress_act(progress, fill_queue, progress) == WEFT_OK);
     CHECK(atomic_load(&job->ranks[0].own_failure) == WEFT_ERROR_TIMEOUT);
     /* What was not posted is in nobody's way. */
@@ -480,8 +480,8 @@ static void a_full_queue_that_nobody_takes_from_ends_by_the_deadline(struct job 
 static void what_is_posted_before_a_stop_arrives(struct job *job)
 {
     struct weft__progress *progress = job->ranks[0].progress;
-    const struct weft_access signal = {
-        .operation = WEFT_ACCESS_SIGNAL, .rank = 1, .word = word_place(DONE_WORD), .add = 3};
+    const struct wp_access signal = {
+        .operation = WP_ACCESS_SIGNAL, .rank = 1, .word = word_place(DONE_WORD), .add = 3};
     const uint64_t before = done_word(&job->ranks[1]);
     for (int index = 0; index < 4 * NUM_QUEUE_SLOTS; index++)
         CHECK(weft__progress_post(progress, &signal, WEFT__POSTER_WAITS, NULL) == WEFT_OK);

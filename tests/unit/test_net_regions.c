@@ -68,11 +68,11 @@ static int put_all(struct ranks_context *context, weft_comm *comm, const struct 
     const int32_t partner = (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
     RANK_CHECK_OK(context, weft_host_barrier(comm)); /* what is received into is zero */
     for (int i = 0; i < NUM_AREAS; i++) {
-        const struct weft_access put = {.operation = WEFT_ACCESS_PUT,
-                                        .rank = partner,
-                                        .source = areas[i].place,
-                                        .target = areas[i].place + HALF_BYTES,
-                                        .num_bytes = HALF_BYTES};
+        const struct wp_access put = {.operation = WP_ACCESS_PUT,
+                                      .rank = partner,
+                                      .source = areas[i].place,
+                                      .target = areas[i].place + HALF_BYTES,
+                                      .num_bytes = HALF_BYTES};
         for (size_t byte = 0; byte < HALF_BYTES; byte++)
             areas[i].halves[0][byte] = value_at(context->rank, i, byte);
         weft__progress_post(comm->network->progress, &put, WEFT__POSTER_WAITS, NULL);
@@ -214,12 +214,12 @@ static void close_pair(struct pair *pair)
     weft__net_fake_destroy(pair->world);
 }
 
-static struct weft_access put_between(uint32_t source, uint32_t target)
+static struct wp_access put_between(uint32_t source, uint32_t target)
 {
-    return (struct weft_access){.rank = 1,
-                                .source = weft__net_place(source, 0),
-                                .target = weft__net_place(target, 0),
-                                .num_bytes = 8};
+    return (struct wp_access){.rank = 1,
+                              .source = weft__net_place(source, 0),
+                              .target = weft__net_place(target, 0),
+                              .num_bytes = 8};
 }
 
 TEST(only_puts_reach_a_device)
@@ -236,20 +236,20 @@ TEST(only_puts_reach_a_device)
     struct pair pair;
     open_pair(&pair);
     for (size_t i = 0; i < sizeof puts / sizeof puts[0]; i++) {
-        const struct weft_access put = put_between(puts[i].source, puts[i].target);
-        assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &put, NULL), puts[i].result);
+        const struct wp_access put = put_between(puts[i].source, puts[i].target);
+        assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &put, NULL), puts[i].result);
     }
-    const struct weft_access get_there = {.rank = 1,
-                                          .source = weft__net_place(DEVICE, 0),
-                                          .target = weft__net_place(HOST, 0),
-                                          .num_bytes = 8};
-    const struct weft_access get_here = {.rank = 1,
-                                         .source = weft__net_place(HOST, 0),
-                                         .target = weft__net_place(DEVICE, 0),
-                                         .num_bytes = 8};
-    assert_int_equal(net_post_as(WEFT_ACCESS_GET, pair.nets[0], &get_there, NULL),
+    const struct wp_access get_there = {.rank = 1,
+                                        .source = weft__net_place(DEVICE, 0),
+                                        .target = weft__net_place(HOST, 0),
+                                        .num_bytes = 8};
+    const struct wp_access get_here = {.rank = 1,
+                                       .source = weft__net_place(HOST, 0),
+                                       .target = weft__net_place(DEVICE, 0),
+                                       .num_bytes = 8};
+    assert_int_equal(net_post_as(WP_ACCESS_GET, pair.nets[0], &get_there, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(net_post_as(WEFT_ACCESS_GET, pair.nets[0], &get_here, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_GET, pair.nets[0], &get_here, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(net_signal(pair.nets[0], 1, weft__net_place(DEVICE, 0), 1),
                      WEFT_ERROR_INVALID_ARGUMENT);
@@ -277,10 +277,10 @@ TEST(what_is_unregistered_is_refused)
 {
     struct pair pair;
     open_pair(&pair);
-    const struct weft_access put = put_between(HOST, DEVICE);
+    const struct wp_access put = put_between(HOST, DEVICE);
     assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]), DEVICE);
     weft__net_unreg(pair.nets[0], DEVICE);
-    assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &put, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &put, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]),
                      WEFT__NET_MAX_REGIONS);
@@ -376,19 +376,19 @@ static weft_result learn_step(struct growing_pair *pair, int32_t rank, uint32_t 
 static uint64_t put_and_look(struct growing_pair *pair, uint64_t begin, uint64_t num_bytes)
 {
     const uint64_t word = 8;
-    const struct weft_access put = {.rank = 1,
-                                    .source = weft__net_place(GROWING, begin),
-                                    .target = weft__net_place(GROWING, begin),
-                                    .num_bytes = num_bytes,
-                                    .word = weft__net_place(GROWING, word),
-                                    .add = 1};
+    const struct wp_access put = {.rank = 1,
+                                  .source = weft__net_place(GROWING, begin),
+                                  .target = weft__net_place(GROWING, begin),
+                                  .num_bytes = num_bytes,
+                                  .word = weft__net_place(GROWING, word),
+                                  .add = 1};
     const uint64_t before = weft__net_counts(pair->nets[0]).num_written_bytes;
     const uint64_t signalled = pair->memory[1][word / sizeof(uint64_t)] + 1;
     unsigned char *source = (unsigned char *)pair->memory[0], *target = (void *)pair->memory[1];
     memset(target + begin, 0, num_bytes);
     for (uint64_t byte = begin; byte < begin + num_bytes; byte++)
         source[byte] = (unsigned char)(byte * 7 + byte / 251 + signalled);
-    assert_int_equal(net_post_as(WEFT_ACCESS_PUT_SIGNAL, pair->nets[0], &put, NULL), WEFT_OK);
+    assert_int_equal(net_post_as(WP_ACCESS_PUT_SIGNAL, pair->nets[0], &put, NULL), WEFT_OK);
     while (pair->memory[1][word / sizeof(uint64_t)] != signalled)
         for (int32_t rank = 0; rank < 2; rank++)
             weft__net_progress(pair->nets[rank]);
@@ -434,7 +434,7 @@ TEST(steps_that_make_no_sense_are_refused)
     } steps[] = {{FIRST_STEP - 1, 0, STEP_BYTES},
                  {WEFT__NET_MAX_NUMBERS, 0, STEP_BYTES},
                  {FIRST_STEP, STEP_BYTES, 2 * STEP_BYTES}, /* more than is there */
-                 {FIRST_STEP, UINT64_C(1) << WEFT_PLACE_OFFSET_BITS, 8}};
+                 {FIRST_STEP, UINT64_C(1) << WP_PLACE_OFFSET_BITS, 8}};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
         assert_int_equal(
             weft__net_reg_step(pair.nets[0], steps[i].number, steps[i].place, steps[i].num_bytes),
@@ -447,13 +447,13 @@ TEST(steps_that_make_no_sense_are_refused)
                      WEFT_ERROR_MISMATCH);
     /* Steps are the engine's: in places there are regions alone. */
     assert_int_equal(learn_step(&pair, 0, 0), WEFT_OK);
-    const struct weft_access to_step = {
+    const struct wp_access to_step = {
         .rank = 1, .target = weft__net_place(FIRST_STEP, 0), .num_bytes = 8};
-    const struct weft_access from_step = {
+    const struct wp_access from_step = {
         .rank = 1, .source = weft__net_place(FIRST_STEP, 0), .num_bytes = 8};
-    assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &to_step, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &to_step, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(net_post_as(WEFT_ACCESS_PUT, pair.nets[0], &from_step, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &from_step, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
     close_growing(&pair);
 }

@@ -16,7 +16,7 @@ enum {
     MAX_ROW_BYTES = 3 * 4096 + 16, /* some tiles of every type */
     MAX_MISALIGNMENT = 16,
     NUM_ROUNDS = 300,
-    SLOTS_PER_ROW = (MAX_ROW_BYTES + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES,
+    SLOTS_PER_ROW = (MAX_ROW_BYTES + WP_PACKET_BYTES - 1) / WP_PACKET_BYTES,
     SEQUENCE = 1000000, /* of the first round */
     EXCHANGE = 4096
 };
@@ -31,63 +31,61 @@ struct warp_row {
 };
 
 struct exchange_args {
-    struct weft_packets packets;
+    struct wp_packets packets;
     enum operation operation;
-    struct weft_reduction reduction;
+    struct wp_reduction reduction;
     uint64_t num_elements;
     struct warp_row rows[NUM_WARPS];
 };
 
 /* ------------------------------------------------------------------ the program */
 
-static enum weft_status gather(struct weft_warp *warp, const struct exchange_args *args,
-                               const struct warp_row *row, uint64_t row_bytes)
+static enum wp_status gather(struct wp_warp *warp, const struct exchange_args *args,
+                             const struct warp_row *row, uint64_t row_bytes)
 {
     for (int32_t rank = 0; rank < args->packets.num_ranks; rank++) {
         if (rank == args->packets.rank)
             continue;
-        const enum weft_status status = weft_packets_receive(
+        const enum wp_status status = wp_packets_receive(
             warp, &args->packets, rank, row->slot + (uint64_t)rank * SLOTS_PER_ROW,
             row->dst + (uint64_t)rank * row_bytes, row_bytes);
-        if (status != WEFT_STATUS_OK)
+        if (status != WP_STATUS_OK)
             return status;
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
-static enum weft_status exchange(struct weft_warp *warp, const void *arguments)
+static enum wp_status exchange(struct wp_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
-    const struct warp_row *row = &args->rows[weft_warp_idx(warp)];
-    const uint64_t row_bytes = args->num_elements * weft_dtype_bytes(args->reduction.dtype);
-    const struct weft_packet_targets to = {
-        0, args->packets.num_ranks, row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW};
-    const struct weft_packet_row loaded = weft_packets_load(warp, row->src, row_bytes);
-    weft_packets_send(warp, &args->packets, to, &loaded);
+    const struct warp_row *row = &args->rows[wp_warp_idx(warp)];
+    const uint64_t row_bytes = args->num_elements * wp_dtype_bytes(args->reduction.dtype);
+    const struct wp_packet_targets to = {0, args->packets.num_ranks,
+                                         row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW};
+    const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
+    wp_packets_send(warp, &args->packets, to, &loaded);
     if (args->operation == ALL_GATHER)
         return gather(warp, args, row, row_bytes);
-    const struct weft_packet_sources from = {row->slot, SLOTS_PER_ROW, row->src};
+    const struct wp_packet_sources from = {row->slot, SLOTS_PER_ROW, row->src};
     void *dst = args->operation == REDUCE ? row->dst : row->src;
-    return weft_packets_reduce(warp, &args->packets, &from, dst, args->reduction,
-                               args->num_elements);
+    return wp_packets_reduce(warp, &args->packets, &from, dst, args->reduction, args->num_elements);
 }
 
 /* Nobody sends to this one. */
-static enum weft_status receive_one(struct weft_warp *warp, const void *arguments)
+static enum wp_status receive_one(struct wp_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
-    return weft_packets_receive(warp, &args->packets, 1, args->rows[0].slot, args->rows[0].dst,
-                                WEFT_PACKET_BYTES);
+    return wp_packets_receive(warp, &args->packets, 1, args->rows[0].slot, args->rows[0].dst,
+                              WP_PACKET_BYTES);
 }
 
-static enum weft_status send_row(struct weft_warp *warp, const void *arguments)
+static enum wp_status send_row(struct wp_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
-    const struct weft_packet_targets to = {0, args->packets.num_ranks, args->rows[0].slot};
-    const struct weft_packet_row row =
-        weft_packets_load(warp, args->rows[0].src, args->num_elements);
-    weft_packets_send(warp, &args->packets, to, &row);
-    return WEFT_STATUS_OK;
+    const struct wp_packet_targets to = {0, args->packets.num_ranks, args->rows[0].slot};
+    const struct wp_packet_row row = wp_packets_load(warp, args->rows[0].src, args->num_elements);
+    wp_packets_send(warp, &args->packets, to, &row);
+    return WP_STATUS_OK;
 }
 
 static const struct weft__program send_row_program = {"send_row", send_row};
@@ -136,9 +134,9 @@ static int close_rank(struct rank *rank)
     return 0;
 }
 
-static struct weft_packets packets_of(const struct rank *rank, uint64_t round)
+static struct wp_packets packets_of(const struct rank *rank, uint64_t round)
 {
-    return (struct weft_packets){
+    return (struct wp_packets){
         .rank = rank->context->rank,
         .num_ranks = rank->context->num_ranks,
         .areas = rank->areas,
@@ -150,7 +148,7 @@ static struct weft_packets packets_of(const struct rank *rank, uint64_t round)
 }
 
 static int launch(struct rank *rank, const struct weft__program *program, int32_t num_warps,
-                  const struct exchange_args *args, struct weft_failure *failure)
+                  const struct exchange_args *args, struct wp_failure *failure)
 {
     const struct weft__launch launch = {
         .program = program,
@@ -170,10 +168,10 @@ static void fill(weft_dtype dtype, void *row, uint64_t num_elements, uint64_t se
 {
     uint64_t state = seed;
     fill_row(dtype, row, (int64_t)num_elements, &state);
-    const uint64_t num_words = num_elements * weft_dtype_bytes(dtype) / sizeof(uint64_t);
+    const uint64_t num_words = num_elements * wp_dtype_bytes(dtype) / sizeof(uint64_t);
     for (uint64_t i = 0; i < num_words; i++) {
-        const uint64_t words[] = {WEFT_PACKET_KEY(0), WEFT_PACKET_KEY(0) ^ WEFT_PACKET_ESCAPE, 0,
-                                  WEFT_PACKET_ESCAPE};
+        const uint64_t words[] = {WP_PACKET_KEY(0), WP_PACKET_KEY(0) ^ WP_PACKET_ESCAPE, 0,
+                                  WP_PACKET_ESCAPE};
         if (next_random(&state) % 16 == 0)
             memcpy((char *)row + i * sizeof(uint64_t), &words[next_random(&state) % 4],
                    sizeof(uint64_t));
@@ -193,9 +191,9 @@ static struct exchange_args draw_round(struct rank *rank, uint64_t round)
     struct exchange_args args = {
         .packets = packets_of(rank, round),
         .reduction = {(weft_dtype)(1 + next_random(&state) % 8),
-                      (enum weft_reduction_op)(next_random(&state) % 6)},
+                      (enum wp_reduction_op)(next_random(&state) % 6)},
     };
-    const uint64_t element_bytes = weft_dtype_bytes(args.reduction.dtype);
+    const uint64_t element_bytes = wp_dtype_bytes(args.reduction.dtype);
     args.num_elements = (row_bytes[next_random(&state) % 10] + element_bytes - 1) / element_bytes;
     state += (uint64_t)rank->context->rank;
     args.operation = (enum operation)(next_random(&state) % NUM_OPERATIONS);
@@ -214,7 +212,7 @@ static struct exchange_args draw_round(struct rank *rank, uint64_t round)
 static int check_gathered(struct rank *rank, const struct exchange_args *args,
                           const struct warp_row *row)
 {
-    const uint64_t bytes = args->num_elements * weft_dtype_bytes(args->reduction.dtype);
+    const uint64_t bytes = args->num_elements * wp_dtype_bytes(args->reduction.dtype);
     for (int32_t r = 0; r < rank->context->num_ranks; r++) {
         const char *received = r == rank->context->rank ? row->src : row->dst + (uint64_t)r * bytes;
         RANK_CHECK(rank->context, memcmp(received, rank->all[r], bytes) == 0,
@@ -233,7 +231,7 @@ static int check_reduced(struct rank *rank, const struct exchange_args *args,
                          (int64_t)args->num_elements);
     RANK_CHECK(rank->context,
                memcmp(args->operation == REDUCE ? row->dst : row->src, rank->expected,
-                      args->num_elements * weft_dtype_bytes(args->reduction.dtype)) == 0,
+                      args->num_elements * wp_dtype_bytes(args->reduction.dtype)) == 0,
                "dtype %d, op %d, %llu elements", args->reduction.dtype, args->reduction.op,
                (unsigned long long)args->num_elements);
     return 0;
@@ -266,11 +264,11 @@ static int exchange_rows(struct ranks_context *context)
         return 1;
     const uint64_t num_rounds = (uint64_t)tests_grid_size(NUM_ROUNDS, 60);
     for (uint64_t round = 0; round < num_rounds; round++) {
-        struct weft_failure failure;
+        struct wp_failure failure;
         const struct exchange_args args = draw_round(rank, round);
         if (launch(rank, &exchange_program, NUM_WARPS, &args, &failure))
             return 1;
-        RANK_CHECK(context, failure.kind == WEFT_FAILURE_NONE, "failure %d", failure.kind);
+        RANK_CHECK(context, failure.kind == WP_FAILURE_NONE, "failure %d", failure.kind);
         if (check_round(rank, round, &args))
             return 1;
     }
@@ -291,8 +289,8 @@ TEST(rows_arrive_and_are_reduced)
 /* Two words that a slot cannot hold as they are, and a short packet. */
 TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
 {
-    const uint64_t words[] = {WEFT_PACKET_KEY(0), WEFT_PACKET_KEY(0) ^ WEFT_PACKET_ESCAPE,
-                              WEFT_PACKET_ESCAPE};
+    const uint64_t words[] = {WP_PACKET_KEY(0), WP_PACKET_KEY(0) ^ WP_PACKET_ESCAPE,
+                              WP_PACKET_ESCAPE};
     const uint64_t last_bytes = 3;
     struct rank *rank = calloc(1, sizeof *rank);
     RANK_CHECK(context, rank != NULL, "no memory");
@@ -300,19 +298,19 @@ TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
     if (open_rank(rank, 0))
         return 1;
     struct exchange_args args = {.packets = packets_of(rank, 0),
-                                 .num_elements = 2 * WEFT_PACKET_BYTES + last_bytes};
+                                 .num_elements = 2 * WP_PACKET_BYTES + last_bytes};
     args.rows[0].src = memcpy(rank->src[0], words, sizeof words);
-    struct weft_failure failure;
+    struct wp_failure failure;
     if (context->rank == 0 && launch(rank, &send_row_program, 1, &args, &failure))
         return 1;
     ranks_barrier(context);
     if (context->rank == 1) {
         const uint64_t *escapes = rank->slots + 2 * rank->num_half_slots;
-        RANK_CHECK(context, rank->slots[0] == WEFT_PACKET_ESCAPE, "word that would be empty");
-        RANK_CHECK(context, escapes[0] == 2 * SEQUENCE + WEFT_ESCAPE_EMPTY, "its escape word");
-        RANK_CHECK(context, rank->slots[1] == WEFT_PACKET_ESCAPE, "word that would be an escape");
-        RANK_CHECK(context, escapes[1] == 2 * SEQUENCE + WEFT_ESCAPE_ESCAPE, "its escape word");
-        RANK_CHECK(context, rank->slots[2] == (0xffffff ^ WEFT_PACKET_KEY(0)), "short packet");
+        RANK_CHECK(context, rank->slots[0] == WP_PACKET_ESCAPE, "word that would be empty");
+        RANK_CHECK(context, escapes[0] == 2 * SEQUENCE + WP_ESCAPE_EMPTY, "its escape word");
+        RANK_CHECK(context, rank->slots[1] == WP_PACKET_ESCAPE, "word that would be an escape");
+        RANK_CHECK(context, escapes[1] == 2 * SEQUENCE + WP_ESCAPE_ESCAPE, "its escape word");
+        RANK_CHECK(context, rank->slots[2] == (0xffffff ^ WP_PACKET_KEY(0)), "short packet");
         RANK_CHECK(context, escapes[2] == 0 && rank->slots[3] == 0, "nothing more");
     }
     if (close_rank(rank))
@@ -323,14 +321,14 @@ TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
 
 static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
 {
-    struct weft_failure failure;
+    struct wp_failure failure;
     struct exchange_args args = {.packets = packets_of(rank, round)};
     args.rows[0].dst = rank->dst[0];
     if (launch(rank, &receive_one_program, 1, &args, &failure))
         return 1;
-    RANK_CHECK(rank->context, failure.kind == WEFT_FAILURE_TIMEOUT, "failure %d", failure.kind);
+    RANK_CHECK(rank->context, failure.kind == WP_FAILURE_TIMEOUT, "failure %d", failure.kind);
     RANK_CHECK(rank->context,
-               failure.site.phase == WEFT_PHASE_DATA && failure.site.rank == 1 &&
+               failure.site.phase == WP_PHASE_DATA && failure.site.rank == 1 &&
                    failure.site.sequence == SEQUENCE + round && failure.site.exchange == EXCHANGE,
                "phase %d, rank %d", failure.site.phase, failure.site.rank);
     RANK_CHECK(rank->context, failure.expected == expected, "expected %llu",
@@ -349,7 +347,7 @@ TEST_ON_RANKS(waits_for_packets_end, RANKS_PROCESSES, 2)
     if (context->rank == 0) {
         if (check_timeout(rank, 0, 1))
             return 1;
-        rank->slots[rank->num_half_slots] = WEFT_PACKET_ESCAPE;
+        rank->slots[rank->num_half_slots] = WP_PACKET_ESCAPE;
         if (check_timeout(rank, 1, 2 * (SEQUENCE + 1)))
             return 1;
     }

@@ -26,7 +26,7 @@ struct ring_args {
     int32_t rank, partner;
     uint64_t row_bytes;
     int32_t *num_wrong;
-    struct weft_access wrong;    /* of put_wrongly */
+    struct wp_access wrong;      /* of put_wrongly */
     struct weft__status *status; /* of await_after_a_failure */
 };
 
@@ -35,85 +35,83 @@ static unsigned char value_at(int32_t from, int32_t row, uint64_t byte)
     return (unsigned char)((uint64_t)from * 77 + (uint64_t)row * 13 + byte + (byte >> 8));
 }
 
-static enum weft_status send_row(struct weft_warp *warp, const struct ring_args *args, int32_t row)
+static enum wp_status send_row(struct wp_warp *warp, const struct ring_args *args, int32_t row)
 {
     const int32_t slot = row % NUM_SLOTS;
-    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
-    if (weft_wait(warp, &args->area->num_credits[slot], (uint64_t)(row / NUM_SLOTS), &site) !=
-        WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    if (wp_wait(warp, &args->area->num_credits[slot], (uint64_t)(row / NUM_SLOTS), &site) !=
+        WP_STATUS_OK)
+        return WP_STATUS_FAILED;
     for (uint64_t byte = 0; byte < args->row_bytes; byte++)
         args->area->sent[slot][byte] = value_at(args->rank, row, byte);
     const uint64_t slot_offset = (uint64_t)slot * MAX_ROW_BYTES;
-    const struct weft_access put = weft_counted_put(
+    const struct wp_access put = wp_counted_put(
         args->partner, args->area_offset + offsetof(struct area, sent) + slot_offset,
         args->area_offset + offsetof(struct area, received) + slot_offset, args->row_bytes,
         args->area_offset + offsetof(struct area, num_arrived) + (uint64_t)slot * sizeof(uint64_t));
-    weft_remote_post(warp, &put);
-    return WEFT_STATUS_OK;
+    wp_remote_post(warp, &put);
+    return WP_STATUS_OK;
 }
 
-static enum weft_status receive_row(struct weft_warp *warp, const struct ring_args *args,
-                                    int32_t row)
+static enum wp_status receive_row(struct wp_warp *warp, const struct ring_args *args, int32_t row)
 {
     const int32_t slot = row % NUM_SLOTS;
-    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
-    if (weft_wait(warp, &args->area->num_arrived[slot], (uint64_t)(row / NUM_SLOTS) + 1, &site) !=
-        WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    if (wp_wait(warp, &args->area->num_arrived[slot], (uint64_t)(row / NUM_SLOTS) + 1, &site) !=
+        WP_STATUS_OK)
+        return WP_STATUS_FAILED;
     for (uint64_t byte = 0; byte < args->row_bytes; byte++)
         *args->num_wrong += args->area->received[slot][byte] != value_at(args->partner, row, byte);
-    const struct weft_access credit = weft_counted_put(
+    const struct wp_access credit = wp_counted_put(
         args->partner, 0, 0, 0,
         args->area_offset + offsetof(struct area, num_credits) + (uint64_t)slot * sizeof(uint64_t));
-    weft_remote_post(warp, &credit);
-    return WEFT_STATUS_OK;
+    wp_remote_post(warp, &credit);
+    return WP_STATUS_OK;
 }
 
 /* Until the partner has read all rows: before that the slots must not be freed. */
-static enum weft_status await_all_credits(struct weft_warp *warp, const struct ring_args *args)
+static enum wp_status await_all_credits(struct wp_warp *warp, const struct ring_args *args)
 {
-    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t slot = 0; slot < NUM_SLOTS && status == WEFT_STATUS_OK; slot++)
-        status = weft_wait(warp, &args->area->num_credits[slot], NUM_ROWS / NUM_SLOTS, &site);
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t slot = 0; slot < NUM_SLOTS && status == WP_STATUS_OK; slot++)
+        status = wp_wait(warp, &args->area->num_credits[slot], NUM_ROWS / NUM_SLOTS, &site);
     return status;
 }
 
 /* Warp 0 sends, warp 1 receives. */
-static enum weft_status pass_rows(struct weft_warp *warp, const void *untyped)
+static enum wp_status pass_rows(struct wp_warp *warp, const void *untyped)
 {
     const struct ring_args *args = untyped;
-    enum weft_status status = WEFT_STATUS_OK;
-    for (int32_t row = 0; row < NUM_ROWS && status == WEFT_STATUS_OK; row++)
-        status =
-            weft_warp_idx(warp) == 0 ? send_row(warp, args, row) : receive_row(warp, args, row);
-    if (status == WEFT_STATUS_OK && weft_warp_idx(warp) == 0)
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t row = 0; row < NUM_ROWS && status == WP_STATUS_OK; row++)
+        status = wp_warp_idx(warp) == 0 ? send_row(warp, args, row) : receive_row(warp, args, row);
+    if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0)
         status = await_all_credits(warp, args);
     return status;
 }
 
 /* And waits for what nobody sends. */
-static enum weft_status put_wrongly(struct weft_warp *warp, const void *untyped)
+static enum wp_status put_wrongly(struct wp_warp *warp, const void *untyped)
 {
     const struct ring_args *args = untyped;
-    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
     if (args->wrong.add != 0)
-        weft_remote_post(warp, &args->wrong);
-    return weft_wait(warp, &args->area->num_arrived[0], UINT64_MAX, &site);
+        wp_remote_post(warp, &args->wrong);
+    return wp_wait(warp, &args->area->num_arrived[0], UINT64_MAX, &site);
 }
 
 /* Who waits for what is done does not go on if the communicator has failed since. */
-static enum weft_status await_after_a_failure(struct weft_warp *warp, const void *untyped)
+static enum wp_status await_after_a_failure(struct wp_warp *warp, const void *untyped)
 {
     const struct ring_args *args = untyped;
-    const struct weft_wait_site site = {WEFT_PHASE_DATA, args->partner, 1, args->area_offset};
-    const struct weft_access flush = {.operation = WEFT_ACCESS_FLUSH, .rank = args->partner};
-    const uint64_t number = weft_remote_post(warp, &flush);
-    *args->num_wrong += weft_remote_await(warp, number, &site) != WEFT_STATUS_OK;
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = args->partner};
+    const uint64_t number = wp_remote_post(warp, &flush);
+    *args->num_wrong += wp_remote_await(warp, number, &site) != WP_STATUS_OK;
     weft__status_fail(args->status, WEFT_ERROR_RANK_FAILED, args->partner, "as the test wants");
-    *args->num_wrong += weft_remote_await(warp, number, &site) != WEFT_STATUS_FAILED;
-    return WEFT_STATUS_OK;
+    *args->num_wrong += wp_remote_await(warp, number, &site) != WP_STATUS_FAILED;
+    return WP_STATUS_OK;
 }
 
 /* ---------------------------------------------------------------- ranks */
@@ -205,7 +203,7 @@ static int put_to_neighbour(struct ranks_context *context)
     weft_comm *comm;
     int32_t failed_rank;
     struct ring_args args = {
-        .wrong = {.operation = WEFT_ACCESS_PUT_SIGNAL, .rank = 1, .add = context->rank == 0}};
+        .wrong = {.operation = WP_ACCESS_PUT_SIGNAL, .rank = 1, .add = context->rank == 0}};
     if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
         return 1;
     args.wrong.word = args.area_offset;
@@ -223,7 +221,7 @@ static int put_beyond_the_memory(struct ranks_context *context)
 {
     weft_comm *comm;
     weft_heap_info heap = WEFT_INIT(weft_heap_info);
-    struct ring_args args = {.wrong = {.operation = WEFT_ACCESS_PUT_SIGNAL,
+    struct ring_args args = {.wrong = {.operation = WP_ACCESS_PUT_SIGNAL,
                                        .rank = 3,
                                        .add = context->rank == 0,
                                        .num_bytes = 64}};

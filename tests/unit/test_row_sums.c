@@ -112,12 +112,12 @@ static void check_two_steps(weft__row_sum_mixed_fn *sum_mixed)
     float partials[2];
     uint16_t out;
     const void *node0[] = {&one, &small}, *node1[] = {NULL, &small};
-    const struct weft_mixed_sum of_node = {2, WEFT_BF16, WEFT_FP32, WEFT_FP32, WEFT_READ_SOON};
+    const struct wp_mixed_sum of_node = {2, WEFT_BF16, WEFT_FP32, WEFT_FP32, WP_READ_SOON};
     sum_mixed(&partials[0], node0, 2, of_node, 1);
     sum_mixed(&partials[1], node1, 2, of_node, 1);
     assert_true(partials[0] == 0x1.01p0f && partials[1] == 0x1p-8f);
     const void *all[] = {&bias, NULL, &partials[0], &partials[1]};
-    const struct weft_mixed_sum of_token = {2, WEFT_BF16, WEFT_FP32, WEFT_BF16, WEFT_READ_LATER};
+    const struct wp_mixed_sum of_token = {2, WEFT_BF16, WEFT_FP32, WEFT_BF16, WP_READ_LATER};
     sum_mixed(&out, all, 4, of_token, 1);
     assert_int_equal(out, 0x4000); /* 2 + 2^-7 is halfway, too */
     const void *without_bias[] = {NULL, NULL, &partials[0], &partials[1]};

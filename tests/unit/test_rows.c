@@ -9,7 +9,7 @@
 #include "reduced_rows.h"
 
 static void check_reduction(struct rows *rows, weft__row_reduce_fn *reduce,
-                            struct weft_reduction reduction, uint64_t *state)
+                            struct wp_reduction reduction, uint64_t *state)
 {
     static const int64_t sizes[] = {1,  2,  7,   8,   15,  16,  17,   31,
                                     33, 65, 511, 512, 513, 100, 1024, MAX_ELEMENTS};
@@ -21,7 +21,7 @@ static void check_reduction(struct rows *rows, weft__row_reduce_fn *reduce,
         if (rows->dsts[i] == NULL)
             continue;
         check_row(rows, rows->dsts[i], reduction, num_elements);
-        check_guards(rows->dsts[i], (uint64_t)num_elements * weft_dtype_bytes(reduction.dtype));
+        check_guards(rows->dsts[i], (uint64_t)num_elements * wp_dtype_bytes(reduction.dtype));
     }
     /* In place. */
     const int32_t own = (int32_t)(next_random(state) % MAX_SRCS);
@@ -66,10 +66,10 @@ TEST(every_variant_gives_the_reference_bits)
 enum { MAX_CODES = 256, MAX_PAIRS = MAX_CODES * MAX_CODES };
 
 /* All pairs of the special values, of the types of one byte all pairs of values. */
-static void check_pairs(weft__row_reduce_fn *reduce, struct weft_reduction reduction)
+static void check_pairs(weft__row_reduce_fn *reduce, struct wp_reduction reduction)
 {
     static _Alignas(8) char rows[3][8 * MAX_PAIRS], expected[8 * MAX_PAIRS];
-    const uint64_t num_bytes = weft_dtype_bytes(reduction.dtype);
+    const uint64_t num_bytes = wp_dtype_bytes(reduction.dtype);
     const int num_codes = num_bytes == 1 ? MAX_CODES : NUM_SPECIAL_VALUES;
     for (int i = 0; i < num_codes * num_codes; i++) {
         const int codes[] = {i % num_codes, i / num_codes};

@@ -19,16 +19,16 @@ enum {
 static _Alignas(64) uint64_t rows[NUM_ROWS][ROW_NUMBERS], source[ROW_NUMBERS];
 static _Alignas(64) uint64_t word;
 
-static enum weft_status copy_and_signal(struct weft_warp *warp, const void *args)
+static enum wp_status copy_and_signal(struct wp_warp *warp, const void *args)
 {
     (void)args;
     for (uint64_t number = 1; number <= NUM_SIGNALS; number++) {
         for (size_t i = 0; i < ROW_NUMBERS; i++)
             source[i] = number;
         weft__cpu_row_copy(rows[number % NUM_ROWS], source, sizeof source);
-        weft_signal(warp, 0, &word, number);
+        wp_signal(warp, 0, &word, number);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 static void *look(void *argument)

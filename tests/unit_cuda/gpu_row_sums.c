@@ -101,10 +101,10 @@ static void launch(enum program program, void *args)
 /* Sums `rows`; the sum is then on the host. */
 static void sum_on_gpu(void)
 {
-    struct weft_row_sums_args args = {.dst = on_gpu(rows.dst),
-                                      .num_srcs = rows.num_srcs,
-                                      .sum = rows.sum,
-                                      .num_elements = rows.num_elements};
+    struct wp_row_sums_args args = {.dst = on_gpu(rows.dst),
+                                    .num_srcs = rows.num_srcs,
+                                    .sum = rows.sum,
+                                    .num_elements = rows.num_elements};
     for (int32_t i = 0; i < rows.num_srcs; i++)
         args.srcs[i] = on_gpu(rows.srcs[i]);
     CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)rows.memory,
@@ -153,12 +153,12 @@ static void *reduced_on_gpu(const void *byte)
 }
 
 /* Reduces `reduced`; the results are then on the host. */
-static void run_on_gpu(enum program program, struct weft_reduction reduction, int64_t num_elements)
+static void run_on_gpu(enum program program, struct wp_reduction reduction, int64_t num_elements)
 {
-    struct weft_row_reduction_args args = {.num_dsts = reduced.num_dsts,
-                                           .num_srcs = reduced.num_srcs,
-                                           .reduction = reduction,
-                                           .num_elements = num_elements};
+    struct wp_row_reduction_args args = {.num_dsts = reduced.num_dsts,
+                                         .num_srcs = reduced.num_srcs,
+                                         .reduction = reduction,
+                                         .num_elements = num_elements};
     for (int32_t i = 0; i < reduced.num_srcs; i++)
         args.srcs[i] = reduced_on_gpu(reduced.srcs[i]);
     for (int32_t i = 0; i < reduced.num_dsts; i++)
@@ -172,13 +172,13 @@ static void run_on_gpu(enum program program, struct weft_reduction reduction, in
     CHECK_CALL(weft__cu.stream_synchronize(NULL));
 }
 
-static void check_results(struct weft_reduction reduction, int64_t num_elements)
+static void check_results(struct wp_reduction reduction, int64_t num_elements)
 {
     for (int32_t i = 0; i < reduced.num_dsts; i++) {
         if (reduced.dsts[i] == NULL)
             continue;
         check_row(&reduced, reduced.dsts[i], reduction, num_elements);
-        check_guards(reduced.dsts[i], (uint64_t)num_elements * weft_dtype_bytes(reduction.dtype));
+        check_guards(reduced.dsts[i], (uint64_t)num_elements * wp_dtype_bytes(reduction.dtype));
     }
 }
 
@@ -186,7 +186,7 @@ TEST(reductions_give_the_reference_bits)
 {
     uint64_t random = 1;
     for (int i = 0; i < NUM_REDUCTIONS * NUM_TRIALS; i++) {
-        const struct weft_reduction reduction = numbered_reduction(i % NUM_REDUCTIONS);
+        const struct wp_reduction reduction = numbered_reduction(i % NUM_REDUCTIONS);
         const int64_t num_elements = 1 + (int64_t)(next_random(&random) % MAX_ELEMENTS);
         draw_rows(&reduced, reduction, num_elements, &random);
         compute_expected(&reduced, reduction, num_elements);
@@ -197,7 +197,7 @@ TEST(reductions_give_the_reference_bits)
 
 TEST(copies_of_any_alignment)
 {
-    const struct weft_reduction bytes = {WEFT_UINT8, WEFT_REDUCTION_SUM};
+    const struct wp_reduction bytes = {WEFT_UINT8, WP_REDUCTION_SUM};
     uint64_t random = 1;
     for (int i = 0; i < 20 * NUM_TRIALS; i++) {
         const int64_t num_bytes = 1 + (int64_t)(next_random(&random) % MAX_ELEMENTS);

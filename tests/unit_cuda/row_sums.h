@@ -7,20 +7,20 @@
 
 enum { ROW_SUMS_MAX_SRCS = 10, ROW_SUMS_MAX_DSTS = 3 };
 
-struct weft_row_sums_args {
+struct wp_row_sums_args {
     void *dst;
     const void *srcs[ROW_SUMS_MAX_SRCS];
     int32_t num_srcs;
-    struct weft_mixed_sum sum;
+    struct wp_mixed_sum sum;
     int64_t num_elements;
 };
 
 /* Also of copies, which have one source and count bytes. */
-struct weft_row_reduction_args {
+struct wp_row_reduction_args {
     const void *dsts[ROW_SUMS_MAX_DSTS];
     const void *srcs[ROW_SUMS_MAX_SRCS];
     int32_t num_dsts, num_srcs;
-    struct weft_reduction reduction;
+    struct wp_reduction reduction;
     int64_t num_elements;
 };
 

@@ -124,7 +124,7 @@ int32_t coll_root(const struct shape *shape, const struct coll_call *call)
 
 size_t coll_element_bytes(const struct coll_call *call)
 {
-    return weft_dtype_bytes(call->dtype);
+    return wp_dtype_bytes(call->dtype);
 }
 
 weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call *call)

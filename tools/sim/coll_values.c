@@ -38,9 +38,9 @@ static uint64_t hash_of(const struct coll_call *call, int32_t rank, int32_t row,
 /* A row's bytes, in words where packets may be: every other one is 0, so that results are odd, too. */
 static uint64_t raw_bits(const struct coll_call *call, int32_t rank, int32_t row, int32_t i)
 {
-    const size_t num_bytes = weft_dtype_bytes(call->dtype), offset = (size_t)i * num_bytes;
+    const size_t num_bytes = wp_dtype_bytes(call->dtype), offset = (size_t)i * num_bytes;
     const uint64_t hash = hash_of(call, rank, row, offset / WORD_BYTES);
-    const uint64_t words[] = {0, 0, 0, 0, WEFT_PACKET_KEY(0), ~WEFT_PACKET_KEY(0), hash, hash};
+    const uint64_t words[] = {0, 0, 0, 0, WP_PACKET_KEY(0), ~WP_PACKET_KEY(0), hash, hash};
     return low_bytes(words[hash % 8] >> offset % WORD_BYTES * BITS_PER_BYTE, num_bytes);
 }
 

@@ -18,17 +18,17 @@
 struct weft__cpu_block {
     uint32_t num_arrived;
     uint64_t num_syncs; /* waited for by the warps of the block that arrived early */
-    _Alignas(16) char shared[WEFT_BLOCK_SHARED_BYTES];
+    _Alignas(16) char shared[WP_BLOCK_SHARED_BYTES];
 };
 
 struct warp_fiber {
-    struct weft_warp warp;
+    struct wp_warp warp;
     struct weft__fiber *fiber;
     enum { FIBER_READY, FIBER_WAITING, FIBER_DONE } state;
     const uint64_t *word; /* while waiting: goes on when *word >= at_least */
     uint64_t at_least;
-    const struct weft_wait_site *site; /* NULL for a block sync */
-    enum weft_status wait_status;
+    const struct wp_wait_site *site; /* NULL for a block sync */
+    enum wp_status wait_status;
 };
 
 struct weft__cpu_runner {
@@ -47,7 +47,7 @@ struct weft__cpu_launch {
     struct weft__net_driver net;
     int32_t num_warp_fibers;
     int32_t num_live;
-    struct weft_failure failure; /* of the first warp that failed */
+    struct wp_failure failure; /* of the first warp that failed */
     /* Told to others who ask, while the thread sleeps; one for each rank. */
     struct weft__wait_entry waits[WEFT__MAX_LISTED_WAITS];
     int32_t num_told;
@@ -64,13 +64,13 @@ static void destroy_fibers(struct weft__cpu_runner *runner)
 
 /* ------------------------------------------------------------------ called by the programs */
 
-static struct warp_fiber *fiber_of(struct weft_warp *warp)
+static struct warp_fiber *fiber_of(struct wp_warp *warp)
 {
     return (struct warp_fiber *)(void *)warp; /* the warp is its first member */
 }
 
 static void wait_for_word(struct warp_fiber *fiber, const uint64_t *word, uint64_t at_least,
-                          const struct weft_wait_site *site)
+                          const struct wp_wait_site *site)
 {
     fiber->word = word;
     fiber->at_least = at_least;
@@ -79,7 +79,7 @@ static void wait_for_word(struct warp_fiber *fiber, const uint64_t *word, uint64
     weft__fiber_yield(fiber->fiber);
 }
 
-uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access *access)
+uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     uint64_t number;
     if (weft__net_driver_post(&warp->launch->net, access, &number) == WEFT__POSTED_FOR_THIS_THREAD)
@@ -87,7 +87,7 @@ uint64_t weft__cpu_remote_post(struct weft_warp *warp, const struct weft_access 
     return number;
 }
 
-void weft__cpu_block_sync(struct weft_warp *warp)
+void weft__cpu_block_sync(struct wp_warp *warp)
 {
     struct weft__cpu_block *block = warp->block;
     const uint64_t sync = block->num_syncs + 1;
@@ -99,7 +99,7 @@ void weft__cpu_block_sync(struct weft_warp *warp)
     wait_for_word(fiber_of(warp), &block->num_syncs, sync, NULL);
 }
 
-void *weft__cpu_block_shared(struct weft_warp *warp)
+void *weft__cpu_block_shared(struct wp_warp *warp)
 {
     return warp->block->shared;
 }
@@ -110,35 +110,35 @@ static void ring_words(char *base, const uint64_t *words, uint64_t num_words)
     weft__doorbell_ring_words(weft__heap_bell(base), begin, begin + num_words * sizeof *words);
 }
 
-void weft__cpu_ring(struct weft_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
+void weft__cpu_ring(struct wp_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words)
 {
     if (rank != warp->launch->launch->comm->rank)
         ring_words(warp->launch->heap_bases[rank], words, num_words);
 }
 
-void weft__cpu_ring_any(struct weft_warp *warp, int32_t rank, const uint64_t *word)
+void weft__cpu_ring_any(struct wp_warp *warp, int32_t rank, const uint64_t *word)
 {
     ring_words(warp->launch->heap_bases[rank], word, 1);
 }
 
-weft_comm *weft__cpu_comm_of(const struct weft_warp *warp)
+weft_comm *weft__cpu_comm_of(const struct wp_warp *warp)
 {
     return warp->launch->launch->comm;
 }
 
-enum weft_status weft__cpu_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                                const struct weft_wait_site *site)
+enum wp_status weft__cpu_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                              const struct wp_wait_site *site)
 {
     struct warp_fiber *fiber = fiber_of(warp);
     wait_for_word(fiber, word, at_least, site);
     return fiber->wait_status;
 }
 
-enum weft_status weft__cpu_fail(struct weft_warp *warp, const struct weft_failure *failure)
+enum wp_status weft__cpu_fail(struct wp_warp *warp, const struct wp_failure *failure)
 {
-    if (warp->launch->failure.kind == WEFT_FAILURE_NONE)
+    if (warp->launch->failure.kind == WP_FAILURE_NONE)
         warp->launch->failure = *failure;
-    return WEFT_STATUS_FAILED;
+    return WP_STATUS_FAILED;
 }
 
 static void run_warp(void *argument)
@@ -160,7 +160,7 @@ static int can_go_on(struct warp_fiber *fiber)
            __atomic_load_n(fiber->word, __ATOMIC_ACQUIRE) >= fiber->at_least;
 }
 
-static void resume(struct warp_fiber *fiber, enum weft_status wait_status)
+static void resume(struct warp_fiber *fiber, enum wp_status wait_status)
 {
     fiber->state = FIBER_READY;
     fiber->wait_status = wait_status;
@@ -175,7 +175,7 @@ static int run_ready_fibers(struct weft__cpu_launch *run)
         struct warp_fiber *fiber = run->runner->fibers[i];
         if (can_go_on(fiber)) {
             any = 1;
-            resume(fiber, WEFT_STATUS_OK);
+            resume(fiber, WP_STATUS_OK);
         }
     }
     return any;
@@ -200,10 +200,9 @@ static struct warp_fiber *first_waiting_for_rank(struct weft__cpu_launch *run)
     return NULL;
 }
 
-static struct weft_failure describe_wait(const struct warp_fiber *fiber,
-                                         enum weft_failure_kind kind)
+static struct wp_failure describe_wait(const struct warp_fiber *fiber, enum wp_failure_kind kind)
 {
-    struct weft_failure failure = {.kind = kind};
+    struct wp_failure failure = {.kind = kind};
     if (fiber != NULL) {
         failure.site = *fiber->site;
         failure.expected = fiber->at_least;
@@ -220,7 +219,7 @@ static struct warp_fiber *waiting_for_left_rank(struct weft__cpu_launch *run)
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
         struct warp_fiber *fiber = run->runner->fibers[i];
         if (fiber->state == FIBER_WAITING && fiber->site != NULL &&
-            fiber->site->rank != WEFT_NO_RANK &&
+            fiber->site->rank != WP_NO_RANK &&
             atomic_load(&status->rank_states[fiber->site->rank]) == WEFT__RANK_LEFT &&
             !can_go_on(fiber))
             return fiber;
@@ -231,22 +230,22 @@ static struct warp_fiber *waiting_for_left_rank(struct weft__cpu_launch *run)
 /* Whether the waits must end, with the reason in run->failure. */
 static int check_failure(struct weft__cpu_launch *run, int64_t deadline_ns)
 {
-    if (run->failure.kind != WEFT_FAILURE_NONE)
+    if (run->failure.kind != WP_FAILURE_NONE)
         return 1;
     if (atomic_load(&run->launch->comm->status.result) != WEFT_OK) {
-        run->failure = describe_wait(first_waiting_for_rank(run), WEFT_FAILURE_COMM);
+        run->failure = describe_wait(first_waiting_for_rank(run), WP_FAILURE_COMM);
         return 1;
     }
     struct warp_fiber *left = waiting_for_left_rank(run);
     if (left != NULL) {
-        run->failure = describe_wait(left, WEFT_FAILURE_RANK_LEFT);
+        run->failure = describe_wait(left, WP_FAILURE_RANK_LEFT);
         return 1;
     }
     if (weft__now_ns() < deadline_ns || any_can_go_on(run))
         return 0;
     const struct warp_fiber *waiting = first_waiting_for_rank(run);
     run->failure =
-        describe_wait(waiting, waiting != NULL ? WEFT_FAILURE_TIMEOUT : WEFT_FAILURE_BLOCK_SYNC);
+        describe_wait(waiting, waiting != NULL ? WP_FAILURE_TIMEOUT : WP_FAILURE_BLOCK_SYNC);
     return 1;
 }
 
@@ -257,7 +256,7 @@ static int fail_waits(struct weft__cpu_launch *run)
         struct warp_fiber *fiber = run->runner->fibers[i];
         if (fiber->state == FIBER_WAITING && fiber->site != NULL) {
             any = 1;
-            resume(fiber, WEFT_STATUS_FAILED);
+            resume(fiber, WP_STATUS_FAILED);
         }
     }
     return any;
@@ -319,7 +318,7 @@ static void tell_waits(struct weft__cpu_launch *run)
     for (int32_t i = 0; i < run->num_warp_fibers && run->num_told < WEFT__MAX_LISTED_WAITS; i++) {
         const struct warp_fiber *fiber = run->runner->fibers[i];
         if (fiber->state != FIBER_WAITING || fiber->site == NULL ||
-            fiber->site->rank == WEFT_NO_RANK || is_told(run, fiber->site->rank))
+            fiber->site->rank == WP_NO_RANK || is_told(run, fiber->site->rank))
             continue;
         struct weft__wait_entry *entry = &run->waits[run->num_told++];
         entry->wait =
@@ -331,7 +330,7 @@ static void tell_waits(struct weft__cpu_launch *run)
 static void untell_waits(struct weft__cpu_launch *run)
 {
     const enum weft__wait_end how =
-        run->failure.kind != WEFT_FAILURE_NONE ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME;
+        run->failure.kind != WP_FAILURE_NONE ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME;
     for (int32_t i = 0; i < run->num_told; i++)
         weft__waits_end(&run->launch->comm->waits, &run->waits[i], how);
     run->num_told = 0;
@@ -365,7 +364,7 @@ static void run_fibers(struct weft__cpu_launch *run)
         while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
             idle(run, deadline_ns);
         untell_waits(run);
-        if (run->failure.kind != WEFT_FAILURE_NONE)
+        if (run->failure.kind != WP_FAILURE_NONE)
             end_all_waits(run);
     }
 }
@@ -450,9 +449,9 @@ void weft__cpu_runner_destroy(struct weft__cpu_runner *runner)
 }
 
 weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__launch *launch,
-                          struct weft_failure *failure)
+                          struct wp_failure *failure)
 {
-    *failure = (struct weft_failure){.kind = WEFT_FAILURE_NONE};
+    *failure = (struct wp_failure){.kind = WP_FAILURE_NONE};
     struct weft__cpu_launch run = {
         .launch = launch,
         .runner = runner,

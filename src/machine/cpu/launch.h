@@ -13,8 +13,8 @@ void weft__cpu_runner_destroy(struct weft__cpu_runner *runner);
 
 /* Runs the launch to its end. A failure is described in *failure (kind NONE: no memory). */
 weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__launch *launch,
-                          struct weft_failure *failure);
+                          struct wp_failure *failure);
 
 /* Whose launch the warp belongs to. */
-weft_comm *weft__cpu_comm_of(const struct weft_warp *warp);
+weft_comm *weft__cpu_comm_of(const struct wp_warp *warp);
 #endif

@@ -14,7 +14,7 @@ static int is_driven_here(const struct weft__net_driver *driver)
 
 /* It is refused only while the network is being closed, when nobody may wait any more. */
 enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
-                                            const struct weft_access *access, uint64_t *number)
+                                            const struct wp_access *access, uint64_t *number)
 {
     struct weft__progress *progress = driver->comm->network->progress;
     const int was_driven_here = is_driven_here(driver);

@@ -8,9 +8,9 @@
 #include "machine/cpu/tile.h"
 #include "machine/machine.h"
 
-enum { TILE_PACKETS = WEFT__TILE_BYTES / WEFT_PACKET_BYTES };
+enum { TILE_PACKETS = WEFT__TILE_BYTES / WP_PACKET_BYTES };
 
-_Static_assert(WEFT_PACKET_BYTES == sizeof(uint64_t), "a packet is one word");
+_Static_assert(WP_PACKET_BYTES == sizeof(uint64_t), "a packet is one word");
 
 /* The thread sanitizer does not know fences: for its sake the packets order what the launches'
  * fences do. */
@@ -20,19 +20,19 @@ enum { STORE_ORDER = __ATOMIC_RELEASE, LOAD_ORDER = __ATOMIC_ACQUIRE };
 enum { STORE_ORDER = __ATOMIC_RELAXED, LOAD_ORDER = __ATOMIC_RELAXED };
 #endif
 
-static uint64_t *slot_of(const struct weft_packets *packets, int32_t rank, uint64_t slot)
+static uint64_t *slot_of(const struct wp_packets *packets, int32_t rank, uint64_t slot)
 {
     return (uint64_t *)(void *)(packets->areas[rank] + packets->slots_offset) + slot;
 }
 
-static uint64_t *escape_of(const struct weft_packets *packets, int32_t rank, uint64_t slot)
+static uint64_t *escape_of(const struct wp_packets *packets, int32_t rank, uint64_t slot)
 {
     return (uint64_t *)(void *)(packets->areas[rank] + packets->escapes_offset) + slot;
 }
 
 static uint64_t num_packets_of(uint64_t bytes)
 {
-    return (bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
+    return (bytes + WP_PACKET_BYTES - 1) / WP_PACKET_BYTES;
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -42,38 +42,38 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 /* ------------------------------------------------------------------ sending */
 
-static void send_word(struct weft_warp *warp, const struct weft_packets *packets, int32_t rank,
+static void send_word(struct wp_warp *warp, const struct wp_packets *packets, int32_t rank,
                       uint64_t slot, uint64_t word)
 {
-    uint64_t stored = word ^ WEFT_PACKET_KEY(0);
-    if (stored == 0 || stored == WEFT_PACKET_ESCAPE) {
-        const enum weft_packet_escape escape = stored == 0 ? WEFT_ESCAPE_EMPTY : WEFT_ESCAPE_ESCAPE;
-        weft_signal(warp, rank, escape_of(packets, rank, slot), 2 * packets->sequence + escape);
-        stored = WEFT_PACKET_ESCAPE;
+    uint64_t stored = word ^ WP_PACKET_KEY(0);
+    if (stored == 0 || stored == WP_PACKET_ESCAPE) {
+        const enum wp_packet_escape escape = stored == 0 ? WP_ESCAPE_EMPTY : WP_ESCAPE_ESCAPE;
+        wp_signal(warp, rank, escape_of(packets, rank, slot), 2 * packets->sequence + escape);
+        stored = WP_PACKET_ESCAPE;
     }
     __atomic_store_n(slot_of(packets, rank, slot), stored, STORE_ORDER);
 }
 
-static void send_row(struct weft_warp *warp, const struct weft_packets *packets, int32_t rank,
+static void send_row(struct wp_warp *warp, const struct wp_packets *packets, int32_t rank,
                      uint64_t slot, const char *src, uint64_t bytes)
 {
-    const uint64_t num_whole = bytes / WEFT_PACKET_BYTES;
+    const uint64_t num_whole = bytes / WP_PACKET_BYTES;
     for (uint64_t i = 0; i < num_whole; i++) {
         uint64_t word;
-        memcpy(&word, src + i * WEFT_PACKET_BYTES, WEFT_PACKET_BYTES);
+        memcpy(&word, src + i * WP_PACKET_BYTES, WP_PACKET_BYTES);
         send_word(warp, packets, rank, slot + i, word);
     }
-    const uint64_t rest = bytes % WEFT_PACKET_BYTES;
+    const uint64_t rest = bytes % WP_PACKET_BYTES;
     if (rest > 0) {
         uint64_t word = 0;
-        memcpy(&word, src + num_whole * WEFT_PACKET_BYTES, rest);
+        memcpy(&word, src + num_whole * WP_PACKET_BYTES, rest);
         send_word(warp, packets, rank, slot + num_whole, word);
     }
     weft__cpu_ring(warp, rank, slot_of(packets, rank, slot), num_packets_of(bytes));
 }
 
-void weft__cpu_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
-                            struct weft_packet_targets to, const void *src, uint64_t bytes)
+void weft__cpu_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
+                            struct wp_packet_targets to, const void *src, uint64_t bytes)
 {
     for (int32_t rank = to.begin; rank < to.end; rank++) {
         if (rank != packets->rank)
@@ -81,8 +81,8 @@ void weft__cpu_packets_send(struct weft_warp *warp, const struct weft_packets *p
     }
 }
 
-void weft__cpu_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
-                                  struct weft_packet_targets to, const uint64_t words[2])
+void weft__cpu_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                  struct wp_packet_targets to, const uint64_t words[2])
 {
     weft__cpu_packets_send(warp, packets, to, words, 2 * sizeof *words);
 }
@@ -90,95 +90,93 @@ void weft__cpu_packets_send_words(struct weft_warp *warp, const struct weft_pack
 /* ------------------------------------------------------------------ receiving */
 
 struct arrival {
-    struct weft_warp *warp;
-    const struct weft_packets *packets;
-    struct weft_wait_site site;
+    struct wp_warp *warp;
+    const struct wp_packets *packets;
+    struct wp_wait_site site;
 };
 
-static struct arrival arrival_from(struct weft_warp *warp, const struct weft_packets *packets,
+static struct arrival arrival_from(struct wp_warp *warp, const struct wp_packets *packets,
                                    int32_t rank)
 {
     return (struct arrival){
-        warp, packets, {WEFT_PHASE_DATA, rank, packets->sequence, packets->exchange}};
+        warp, packets, {WP_PHASE_DATA, rank, packets->sequence, packets->exchange}};
 }
 
 /* What is in the slot when a packet has come. The slot is empty afterwards. */
-static enum weft_status take_stored(const struct arrival *arrival, uint64_t slot, uint64_t *stored)
+static enum wp_status take_stored(const struct arrival *arrival, uint64_t slot, uint64_t *stored)
 {
     uint64_t *place = slot_of(arrival->packets, arrival->packets->rank, slot);
     *stored = __atomic_load_n(place, LOAD_ORDER);
     if (*stored == 0) {
-        const enum weft_status status = weft_wait(arrival->warp, place, 1, &arrival->site);
-        if (status != WEFT_STATUS_OK)
+        const enum wp_status status = wp_wait(arrival->warp, place, 1, &arrival->site);
+        if (status != WP_STATUS_OK)
             return status;
         *stored = __atomic_load_n(place, LOAD_ORDER);
     }
     __atomic_store_n(place, 0, __ATOMIC_RELAXED);
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
-static enum weft_status take_escape(const struct arrival *arrival, uint64_t slot, uint64_t *stored)
+static enum wp_status take_escape(const struct arrival *arrival, uint64_t slot, uint64_t *stored)
 {
     const uint64_t *word = escape_of(arrival->packets, arrival->packets->rank, slot);
     const uint64_t least = 2 * arrival->packets->sequence;
-    const enum weft_status status = weft_wait(arrival->warp, word, least, &arrival->site);
-    if (status != WEFT_STATUS_OK)
+    const enum wp_status status = wp_wait(arrival->warp, word, least, &arrival->site);
+    if (status != WP_STATUS_OK)
         return status;
     const uint64_t escape = __atomic_load_n(word, __ATOMIC_RELAXED) - least;
-    *stored = escape == WEFT_ESCAPE_EMPTY ? 0 : WEFT_PACKET_ESCAPE;
-    return WEFT_STATUS_OK;
+    *stored = escape == WP_ESCAPE_EMPTY ? 0 : WP_PACKET_ESCAPE;
+    return WP_STATUS_OK;
 }
 
-static enum weft_status take_words(const struct arrival *arrival, uint64_t slot, uint64_t num_words,
-                                   uint64_t *words)
+static enum wp_status take_words(const struct arrival *arrival, uint64_t slot, uint64_t num_words,
+                                 uint64_t *words)
 {
     for (uint64_t i = 0; i < num_words; i++) {
         uint64_t stored;
-        enum weft_status status = take_stored(arrival, slot + i, &stored);
-        if (status == WEFT_STATUS_OK && stored == WEFT_PACKET_ESCAPE)
+        enum wp_status status = take_stored(arrival, slot + i, &stored);
+        if (status == WP_STATUS_OK && stored == WP_PACKET_ESCAPE)
             status = take_escape(arrival, slot + i, &stored);
-        if (status != WEFT_STATUS_OK)
+        if (status != WP_STATUS_OK)
             return status;
-        words[i] = stored ^ WEFT_PACKET_KEY(0);
+        words[i] = stored ^ WP_PACKET_KEY(0);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
-enum weft_status weft__cpu_packets_receive(struct weft_warp *warp,
-                                           const struct weft_packets *packets, int32_t from,
-                                           uint64_t slot, void *dst, uint64_t bytes)
+enum wp_status weft__cpu_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
+                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes)
 {
     const struct arrival arrival = arrival_from(warp, packets, from);
     const uint64_t num_packets = num_packets_of(bytes);
     for (uint64_t begin = 0; begin < num_packets; begin += TILE_PACKETS) {
         const uint64_t num_words = smaller(num_packets - begin, TILE_PACKETS);
-        const uint64_t offset_bytes = begin * WEFT_PACKET_BYTES;
+        const uint64_t offset_bytes = begin * WP_PACKET_BYTES;
         uint64_t words[TILE_PACKETS];
-        const enum weft_status status = take_words(&arrival, slot + begin, num_words, words);
-        if (status != WEFT_STATUS_OK)
+        const enum wp_status status = take_words(&arrival, slot + begin, num_words, words);
+        if (status != WP_STATUS_OK)
             return status;
         memcpy((char *)dst + offset_bytes, words, smaller(bytes - offset_bytes, sizeof words));
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
-enum weft_status weft__cpu_packets_take_words(struct weft_warp *warp,
-                                              const struct weft_packets *packets, int32_t from,
-                                              uint64_t slot, uint64_t words[2])
+enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                            int32_t from, uint64_t slot, uint64_t words[2])
 {
     const struct arrival arrival = arrival_from(warp, packets, from);
     return take_words(&arrival, slot, 2, words);
 }
 
 /* The rows of all ranks, from `offset_bytes` on. */
-static enum weft_status add_rows(struct weft_warp *warp, const struct weft_packets *packets,
-                                 const struct weft_packet_sources *from, struct weft__tile *tile,
-                                 uint64_t offset_bytes)
+static enum wp_status add_rows(struct wp_warp *warp, const struct wp_packets *packets,
+                               const struct wp_packet_sources *from, struct weft__tile *tile,
+                               uint64_t offset_bytes)
 {
     const struct weft__tile_functions *functions = weft__cpu_tile_functions();
     const uint64_t num_words =
-        num_packets_of((uint64_t)tile->num_elements * weft_dtype_bytes(tile->reduction.dtype));
-    const uint64_t first_slot = from->slot + offset_bytes / WEFT_PACKET_BYTES;
+        num_packets_of((uint64_t)tile->num_elements * wp_dtype_bytes(tile->reduction.dtype));
+    const uint64_t first_slot = from->slot + offset_bytes / WP_PACKET_BYTES;
     for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
         if (rank == packets->rank) {
             functions->add(tile, (const char *)from->own + offset_bytes);
@@ -186,30 +184,29 @@ static enum weft_status add_rows(struct weft_warp *warp, const struct weft_packe
         }
         const struct arrival arrival = arrival_from(warp, packets, rank);
         uint64_t words[TILE_PACKETS];
-        const enum weft_status status = take_words(
+        const enum wp_status status = take_words(
             &arrival, first_slot + (uint64_t)rank * from->slots_per_rank, num_words, words);
-        if (status != WEFT_STATUS_OK)
+        if (status != WP_STATUS_OK)
             return status;
         functions->add(tile, words);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
-enum weft_status weft__cpu_packets_reduce(struct weft_warp *warp,
-                                          const struct weft_packets *packets,
-                                          const struct weft_packet_sources *from, void *dst,
-                                          struct weft_reduction reduction, uint64_t num_elements)
+enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
+                                        const struct wp_packet_sources *from, void *dst,
+                                        struct wp_reduction reduction, uint64_t num_elements)
 {
     const struct weft__tile_functions *functions = weft__cpu_tile_functions();
-    const uint64_t element_bytes = weft_dtype_bytes(reduction.dtype);
+    const uint64_t element_bytes = wp_dtype_bytes(reduction.dtype);
     for (uint64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
         struct weft__tile tile;
         functions->begin(&tile, reduction,
                          (int64_t)smaller(num_elements - begin, WEFT__TILE_ELEMENTS));
-        const enum weft_status status = add_rows(warp, packets, from, &tile, begin * element_bytes);
-        if (status != WEFT_STATUS_OK)
+        const enum wp_status status = add_rows(warp, packets, from, &tile, begin * element_bytes);
+        if (status != WP_STATUS_OK)
             return status;
         functions->store(&tile, (char *)dst + begin * element_bytes);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }

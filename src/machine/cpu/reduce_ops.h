@@ -201,7 +201,7 @@ struct element_type {
     size_t element_bytes;
     size_t accumulator_bytes;
     accumulate_fn *accumulate_first;
-    accumulate_fn *accumulate[WEFT_REDUCTION_SUM_FROM_ZERO + 1];
+    accumulate_fn *accumulate[WP_REDUCTION_SUM_FROM_ZERO + 1];
     divide_fn *divide;
     narrow_fn *narrow;
 };
@@ -238,12 +238,12 @@ struct element_type {
         .element_bytes = sizeof(stored),                                                           \
         .accumulator_bytes = sizeof(accumulator),                                                  \
         .accumulate_first = first_all_##name,                                                      \
-        .accumulate = {[WEFT_REDUCTION_SUM] = sum_all_##name,                                      \
-                       [WEFT_REDUCTION_PROD] = prod_all_##name,                                    \
-                       [WEFT_REDUCTION_MAX] = max_all_##name,                                      \
-                       [WEFT_REDUCTION_MIN] = min_all_##name,                                      \
-                       [WEFT_REDUCTION_AVG] = sum_all_##name,                                      \
-                       [WEFT_REDUCTION_SUM_FROM_ZERO] = sum_all_##name},                           \
+        .accumulate = {[WP_REDUCTION_SUM] = sum_all_##name,                                        \
+                       [WP_REDUCTION_PROD] = prod_all_##name,                                      \
+                       [WP_REDUCTION_MAX] = max_all_##name,                                        \
+                       [WP_REDUCTION_MIN] = min_all_##name,                                        \
+                       [WP_REDUCTION_AVG] = sum_all_##name,                                        \
+                       [WP_REDUCTION_SUM_FROM_ZERO] = sum_all_##name},                             \
         .divide = divide_all_##name,                                                               \
         .narrow = narrow_all_##name,                                                               \
     };

@@ -4,16 +4,16 @@
 #include "machine/cpu/launch.h"
 #include "net/attach.h"
 
-enum weft_status weft__cpu_remote_await(struct weft_warp *warp, uint64_t number,
-                                        const struct weft_wait_site *site)
+enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
+                                      const struct wp_wait_site *site)
 {
     const weft_comm *comm = weft__cpu_comm_of(warp);
     const struct weft__work_queue *queue = weft__progress_queue(comm->network->progress);
     const uint64_t *num_completed = (const uint64_t *)(const void *)&queue->num_completed;
-    const enum weft_status status = weft_wait(warp, num_completed, number + 1, site);
+    const enum wp_status status = wp_wait(warp, num_completed, number + 1, site);
     /* Failed accesses complete, too, but not before the communicator has failed. */
-    if (status != WEFT_STATUS_OK || atomic_load(&comm->status.result) == WEFT_OK)
+    if (status != WP_STATUS_OK || atomic_load(&comm->status.result) == WEFT_OK)
         return status;
-    const struct weft_failure failure = {.kind = WEFT_FAILURE_COMM, .site = *site};
+    const struct wp_failure failure = {.kind = WP_FAILURE_COMM, .site = *site};
     return weft__cpu_fail(warp, &failure);
 }

@@ -10,7 +10,7 @@ enum { LINE_BYTES = 64 };
 
 /* Stores that bypass the cache: a row goes to another rank, so reading its old lines in first and
  * keeping the new ones here is wasted. Dispatch moves rows faster than memcpy thereby
- * (docs/performance.md). They are weakly ordered: weft_signal fences. */
+ * (docs/performance.md). They are weakly ordered: wp_signal fences. */
 static void stream_lines(char *dst, const char *src, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i += LINE_BYTES) {

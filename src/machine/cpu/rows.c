@@ -71,7 +71,7 @@ weft__row_reduce_fn *weft__cpu_row_reduce_variant(enum weft__row_variant variant
 }
 
 void weft__cpu_row_reduce(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
-                          int32_t num_srcs, struct weft_reduction reduction, int64_t num_elements)
+                          int32_t num_srcs, struct wp_reduction reduction, int64_t num_elements)
 {
     chosen_variant()->reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
 }
@@ -83,7 +83,7 @@ weft__row_sum_mixed_fn *weft__cpu_row_sum_mixed_variant(enum weft__row_variant v
 }
 
 void weft__cpu_row_sum_mixed(void *dst, const void *const *srcs, int32_t num_srcs,
-                             struct weft_mixed_sum sum, int64_t num_elements)
+                             struct wp_mixed_sum sum, int64_t num_elements)
 {
     chosen_variant()->sum_mixed(dst, srcs, num_srcs, sum, num_elements);
 }

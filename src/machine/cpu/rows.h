@@ -10,22 +10,22 @@
 /* Shorter rows stay in the cache. */
 enum { WEFT__CPU_MIN_STREAM_BYTES = 2048 };
 
-/* Visible to other ranks only after weft_signal's fence; so is what is streamed. */
+/* Visible to other ranks only after wp_signal's fence; so is what is streamed. */
 void weft__cpu_row_copy(void *dst, const void *src, uint64_t row_bytes);
 /* A part of a long row. */
 void weft__cpu_row_stream(void *dst, const void *src, uint64_t num_bytes);
 
-struct weft_reduction; /* machine/machine.h, which includes this file */
-struct weft_mixed_sum;
+struct wp_reduction; /* machine/machine.h, which includes this file */
+struct wp_mixed_sum;
 
 typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
-                                 int32_t num_srcs, struct weft_reduction reduction,
+                                 int32_t num_srcs, struct wp_reduction reduction,
                                  int64_t num_elements);
 
 typedef void weft__row_sum_mixed_fn(void *dst, const void *const *srcs, int32_t num_srcs,
-                                    struct weft_mixed_sum sum, int64_t num_elements);
+                                    struct wp_mixed_sum sum, int64_t num_elements);
 
-/* weft_row_reduce and weft_row_sum_mixed, in the widest vectors that the processor has. Same bits
+/* wp_row_reduce and wp_row_sum_mixed, in the widest vectors that the processor has. Same bits
  * in every variant. */
 weft__row_reduce_fn weft__cpu_row_reduce;
 weft__row_sum_mixed_fn weft__cpu_row_sum_mixed;

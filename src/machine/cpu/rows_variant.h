@@ -15,13 +15,12 @@ enum { LINE_BYTES = 64 };
  * prefetches. */
 #define EACH_TILE __attribute__((always_inline)) static inline
 
-static void tile_begin(struct weft__tile *tile, struct weft_reduction reduction,
-                       int64_t num_elements)
+static void tile_begin(struct weft__tile *tile, struct wp_reduction reduction, int64_t num_elements)
 {
     tile->reduction = reduction;
     tile->num_rows = 0;
     tile->num_elements = num_elements;
-    if (reduction.op == WEFT_REDUCTION_SUM_FROM_ZERO)
+    if (reduction.op == WP_REDUCTION_SUM_FROM_ZERO)
         memset(tile->accumulators, 0,
                (size_t)num_elements * element_types[reduction.dtype]->accumulator_bytes);
 }
@@ -32,8 +31,7 @@ EACH_TILE void tile_add_type(struct weft__tile *tile, const struct element_type 
                              const void *src)
 {
     _Alignas(LINE_BYTES) char aligned[WEFT__TILE_BYTES];
-    const int is_first =
-        tile->num_rows++ == 0 && tile->reduction.op != WEFT_REDUCTION_SUM_FROM_ZERO;
+    const int is_first = tile->num_rows++ == 0 && tile->reduction.op != WP_REDUCTION_SUM_FROM_ZERO;
     accumulate_fn *accumulate =
         is_first ? type->accumulate_first : type->accumulate[tile->reduction.op];
     if ((uintptr_t)src % type->element_bytes != 0)
@@ -50,7 +48,7 @@ static void tile_store(struct weft__tile *tile, void *dst)
 {
     _Alignas(LINE_BYTES) char aligned[WEFT__TILE_BYTES];
     const struct element_type *type = element_types[tile->reduction.dtype];
-    if (tile->reduction.op == WEFT_REDUCTION_AVG)
+    if (tile->reduction.op == WP_REDUCTION_AVG)
         type->divide(tile->accumulators, tile->num_rows, tile->num_elements);
     const int is_aligned = (uintptr_t)dst % type->element_bytes == 0;
     type->narrow(is_aligned ? dst : aligned, tile->accumulators, tile->num_elements);
@@ -119,7 +117,7 @@ static void store_to_all(struct weft__tile *tile, const void *const *dsts, int32
 
 weft__row_reduce_fn VARIANT(weft__row_reduce);
 void VARIANT(weft__row_reduce)(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
-                               int32_t num_srcs, struct weft_reduction reduction,
+                               int32_t num_srcs, struct wp_reduction reduction,
                                int64_t num_elements)
 {
     const struct element_type *type = element_types[reduction.dtype];
@@ -132,10 +130,10 @@ void VARIANT(weft__row_reduce)(const void *const *dsts, int32_t num_dsts, const 
 }
 
 /* Elements [begin, begin + num_elements) of the rows. */
-static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs,
-                     struct weft_mixed_sum sum, int64_t begin, int64_t num_elements)
+static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs, struct wp_mixed_sum sum,
+                     int64_t begin, int64_t num_elements)
 {
-    const struct weft_reduction reduction = {sum.dst_dtype, WEFT_REDUCTION_SUM_FROM_ZERO};
+    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO};
     struct weft__tile tile;
     tile_begin(&tile, reduction, num_elements);
     tile_add_rows(&tile, element_types[sum.first_dtype], srcs, sum.num_first, begin);
@@ -148,12 +146,12 @@ static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs,
  * one of few rows, they are made elsewhere, tile by tile. */
 weft__row_sum_mixed_fn VARIANT(weft__row_sum_mixed);
 void VARIANT(weft__row_sum_mixed)(void *dst, const void *const *srcs, int32_t num_srcs,
-                                  struct weft_mixed_sum sum, int64_t num_elements)
+                                  struct wp_mixed_sum sum, int64_t num_elements)
 {
     const struct element_type *type = element_types[sum.dst_dtype];
     const struct few_rows few = find_few_rows(srcs, num_srcs, sum);
     const int is_streamed =
-        sum.reuse == WEFT_READ_LATER &&
+        sum.reuse == WP_READ_LATER &&
         (uint64_t)num_elements * type->element_bytes >= WEFT__CPU_MIN_STREAM_BYTES;
     const int is_made_in_place =
         !is_streamed && !is_one_of(&few, dst) && (uintptr_t)dst % type->element_bytes == 0;

@@ -98,7 +98,7 @@ static inline void sum_few(void *dst, const struct few_rows *few, size_t offset_
 }
 
 static struct few_rows find_few_rows(const void *const *srcs, int32_t num_srcs,
-                                     struct weft_mixed_sum sum)
+                                     struct wp_mixed_sum sum)
 {
     const struct few_rows none = {.num_rows = 0};
     struct few_rows few = none;

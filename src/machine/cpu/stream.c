@@ -205,13 +205,13 @@ static void run_launch(struct own_stream *stream, struct task *task)
     const struct weft__launch *launch = &task->launch;
     weft_result result = weft__status_check(&launch->comm->status);
     if (result == WEFT_OK) {
-        struct weft_failure failure;
+        struct wp_failure failure;
         result = weft__cpu_run(stream->runner, launch, &failure);
         if (result != WEFT_OK) {
             weft__status_fail(&launch->comm->status, result, launch->comm->rank, "rank %d: %s",
                               launch->comm->rank, weft_last_error());
             weft__comm_tell_failure(launch->comm); /* the others would wait for it in vain */
-        } else if (failure.kind != WEFT_FAILURE_NONE)
+        } else if (failure.kind != WP_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->program, &failure);
     }
     if (result != WEFT_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A reduction of up to WEFT__TILE_ELEMENTS elements, row by row: the part of weft_row_reduce that
+/* A reduction of up to WEFT__TILE_ELEMENTS elements, row by row: the part of wp_row_reduce that
  * works in the first-level cache, also for rows that come one by one. */
 #ifndef WEFT_MACHINE_CPU_TILE_H
 #define WEFT_MACHINE_CPU_TILE_H
@@ -9,7 +9,7 @@
 enum { WEFT__TILE_ELEMENTS = 512, WEFT__TILE_BYTES = WEFT__TILE_ELEMENTS * 8 };
 
 struct weft__tile {
-    struct weft_reduction reduction;
+    struct wp_reduction reduction;
     int32_t num_rows; /* so far */
     int64_t num_elements;
     _Alignas(64) char accumulators[WEFT__TILE_BYTES];
@@ -17,7 +17,7 @@ struct weft__tile {
 
 /* In one instruction set. */
 struct weft__tile_functions {
-    void (*begin)(struct weft__tile *tile, struct weft_reduction reduction, int64_t num_elements);
+    void (*begin)(struct weft__tile *tile, struct wp_reduction reduction, int64_t num_elements);
     void (*add)(struct weft__tile *tile, const void *src);
     /* May change the accumulators. dst may be one of the rows added. */
     void (*store)(struct weft__tile *tile, void *dst);

@@ -17,8 +17,7 @@ struct weft__cuda_kernel {
     CUfunction function;
     /* What the launches run; NULL before the first. */
     const struct weft__program *program;
-    weft_result (*on_failure)(weft_comm *, const struct weft__program *,
-                              const struct weft_failure *);
+    weft_result (*on_failure)(weft_comm *, const struct weft__program *, const struct wp_failure *);
     /* The grid that was asked for last, and how many such blocks an SM can run. */
     int32_t num_warps;
     uint32_t shared_bytes;

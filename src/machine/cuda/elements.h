@@ -31,7 +31,7 @@ template <> struct weft__cuda_values<uint8_t> {
 };
 
 /* Calls `act` with an element of the type. */
-template <typename Act> WEFT_FN void weft__cuda_with_element(weft_dtype dtype, Act act)
+template <typename Act> WP_FN void weft__cuda_with_element(weft_dtype dtype, Act act)
 {
     switch (dtype) {
     case WEFT_BF16:
@@ -57,16 +57,16 @@ template <typename Act> WEFT_FN void weft__cuda_with_element(weft_dtype dtype, A
 
 /* ------------------------------------------------------------------ from a 32-bit word */
 
-WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, float)
+WP_FN void weft__cuda_decode_word(float *values, uint32_t word, float)
 {
     values[0] = __uint_as_float(word);
 }
-WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, __nv_bfloat16)
+WP_FN void weft__cuda_decode_word(float *values, uint32_t word, __nv_bfloat16)
 {
     values[0] = __uint_as_float(word << 16);
     values[1] = __uint_as_float(word & 0xffff0000u);
 }
-WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, __half)
+WP_FN void weft__cuda_decode_word(float *values, uint32_t word, __half)
 {
     __half2 pair;
     memcpy(&pair, &word, sizeof pair);
@@ -74,7 +74,7 @@ WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, __half)
     values[1] = __high2float(pair);
 }
 /* With the exponent's bits in place, 2^120 is between the biases; subnormals come out right, too. */
-WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, weft__cuda_fp8)
+WP_FN void weft__cuda_decode_word(float *values, uint32_t word, weft__cuda_fp8)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -84,11 +84,11 @@ WEFT_FN void weft__cuda_decode_word(float *values, uint32_t word, weft__cuda_fp8
         values[i] = __uint_as_float(bits | (byte & 0x80u) << 24);
     }
 }
-WEFT_FN void weft__cuda_decode_word(uint32_t *values, uint32_t word, int32_t)
+WP_FN void weft__cuda_decode_word(uint32_t *values, uint32_t word, int32_t)
 {
     values[0] = word;
 }
-WEFT_FN void weft__cuda_decode_word(uint32_t *values, uint32_t word, uint8_t)
+WP_FN void weft__cuda_decode_word(uint32_t *values, uint32_t word, uint8_t)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -98,18 +98,18 @@ WEFT_FN void weft__cuda_decode_word(uint32_t *values, uint32_t word, uint8_t)
 /* ------------------------------------------------------------------ to a 32-bit word */
 
 /* The conversions to bf16 and fp16 give the one NaN by themselves. */
-WEFT_FN uint32_t weft__cuda_encode_word(const float *values, float)
+WP_FN uint32_t weft__cuda_encode_word(const float *values, float)
 {
     return isnan(values[0]) ? 0x7fffffffu : __float_as_uint(values[0]);
 }
-WEFT_FN uint32_t weft__cuda_encode_word(const float *values, __nv_bfloat16)
+WP_FN uint32_t weft__cuda_encode_word(const float *values, __nv_bfloat16)
 {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(values[0], values[1]);
     uint32_t word;
     memcpy(&word, &pair, sizeof word);
     return word;
 }
-WEFT_FN uint32_t weft__cuda_encode_word(const float *values, __half)
+WP_FN uint32_t weft__cuda_encode_word(const float *values, __half)
 {
     const __half2 pair = __floats2half2_rn(values[0], values[1]);
     uint32_t word;
@@ -117,7 +117,7 @@ WEFT_FN uint32_t weft__cuda_encode_word(const float *values, __half)
     return word;
 }
 /* Not by sm_89's instruction, so that every GPU runs what was tested. */
-WEFT_FN uint32_t weft__cuda_fp8_of_float(float value)
+WP_FN uint32_t weft__cuda_fp8_of_float(float value)
 {
     const uint32_t bits = __float_as_uint(value);
     const uint32_t sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
@@ -132,7 +132,7 @@ WEFT_FN uint32_t weft__cuda_fp8_of_float(float value)
     const uint32_t rounded = (rebased + 0x7ffffu + (rebased >> 20 & 1u)) >> 20;
     return sign | (rounded < 0x7eu ? rounded : 0x7eu);
 }
-WEFT_FN uint32_t weft__cuda_encode_word(const float *values, weft__cuda_fp8)
+WP_FN uint32_t weft__cuda_encode_word(const float *values, weft__cuda_fp8)
 {
     uint32_t word = 0;
 #pragma unroll
@@ -140,11 +140,11 @@ WEFT_FN uint32_t weft__cuda_encode_word(const float *values, weft__cuda_fp8)
         word |= weft__cuda_fp8_of_float(values[i]) << (8 * i);
     return word;
 }
-WEFT_FN uint32_t weft__cuda_encode_word(const uint32_t *values, int32_t)
+WP_FN uint32_t weft__cuda_encode_word(const uint32_t *values, int32_t)
 {
     return values[0];
 }
-WEFT_FN uint32_t weft__cuda_encode_word(const uint32_t *values, uint8_t)
+WP_FN uint32_t weft__cuda_encode_word(const uint32_t *values, uint8_t)
 {
     uint32_t word = 0;
 #pragma unroll
@@ -155,7 +155,7 @@ WEFT_FN uint32_t weft__cuda_encode_word(const uint32_t *values, uint8_t)
 
 /* ------------------------------------------------------------------ chunks */
 
-template <typename E, typename V> WEFT_FN void weft__cuda_decode(V *values, int4 chunk, E)
+template <typename E, typename V> WP_FN void weft__cuda_decode(V *values, int4 chunk, E)
 {
     enum { PER_WORD = 4 / sizeof(E) };
     weft__cuda_decode_word(values, (uint32_t)chunk.x, E());
@@ -163,18 +163,18 @@ template <typename E, typename V> WEFT_FN void weft__cuda_decode(V *values, int4
     weft__cuda_decode_word(values + 2 * PER_WORD, (uint32_t)chunk.z, E());
     weft__cuda_decode_word(values + 3 * PER_WORD, (uint32_t)chunk.w, E());
 }
-WEFT_FN void weft__cuda_decode(double *values, int4 chunk, double)
+WP_FN void weft__cuda_decode(double *values, int4 chunk, double)
 {
     values[0] = __hiloint2double(chunk.y, chunk.x);
     values[1] = __hiloint2double(chunk.w, chunk.z);
 }
-WEFT_FN void weft__cuda_decode(uint64_t *values, int4 chunk, int64_t)
+WP_FN void weft__cuda_decode(uint64_t *values, int4 chunk, int64_t)
 {
     values[0] = (uint64_t)(uint32_t)chunk.y << 32 | (uint32_t)chunk.x;
     values[1] = (uint64_t)(uint32_t)chunk.w << 32 | (uint32_t)chunk.z;
 }
 
-template <typename E, typename V> WEFT_FN int4 weft__cuda_encode(const V *values, E)
+template <typename E, typename V> WP_FN int4 weft__cuda_encode(const V *values, E)
 {
     enum { PER_WORD = 4 / sizeof(E) };
     return make_int4((int)weft__cuda_encode_word(values, E()),
@@ -182,12 +182,12 @@ template <typename E, typename V> WEFT_FN int4 weft__cuda_encode(const V *values
                      (int)weft__cuda_encode_word(values + 2 * PER_WORD, E()),
                      (int)weft__cuda_encode_word(values + 3 * PER_WORD, E()));
 }
-WEFT_FN int4 weft__cuda_encode(const uint64_t *values, int64_t)
+WP_FN int4 weft__cuda_encode(const uint64_t *values, int64_t)
 {
     return make_int4((int)values[0], (int)(values[0] >> 32), (int)values[1],
                      (int)(values[1] >> 32));
 }
-WEFT_FN int4 weft__cuda_encode(const double *values, double)
+WP_FN int4 weft__cuda_encode(const double *values, double)
 {
     uint64_t bits[2];
 #pragma unroll

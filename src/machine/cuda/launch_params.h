@@ -3,7 +3,7 @@
 #ifndef WEFT_MACHINE_CUDA_LAUNCH_PARAMS_H
 #define WEFT_MACHINE_CUDA_LAUNCH_PARAMS_H
 
-#include "machine/machine.h" /* struct weft_failure */
+#include "machine/machine.h" /* struct wp_failure */
 
 #ifdef __CUDACC__
 #define WEFT__CUDA_BOTH __host__ __device__
@@ -15,8 +15,8 @@
 enum { WEFT__CUDA_MAX_WARPS = 16 };
 /* Shared memory: of a block's own, at most; and of each warp, beside its slot for bulk copies. */
 enum {
-    WEFT__CUDA_BLOCK_BYTES = WEFT_BLOCK_SHARED_BYTES + 1024,
-    WEFT__CUDA_WARP_BYTES = (WEFT_WARP_POINTERS * 8 + WEFT_WARP_SHARED_BYTES + 127) / 128 * 128
+    WEFT__CUDA_BLOCK_BYTES = WP_BLOCK_SHARED_BYTES + 1024,
+    WEFT__CUDA_WARP_BYTES = (WP_WARP_POINTERS * 8 + WP_WARP_SHARED_BYTES + 127) / 128 * 128
 };
 
 /* Where waits that take long say whom they wait for. */
@@ -35,7 +35,7 @@ struct weft__cuda_board {
     /* Written by the first warp that fails; the failure, too, before it is told. */
     uint32_t failure_is_told;
     uint32_t failed_program; /* program_idx of its launch */
-    struct weft_failure failure;
+    struct wp_failure failure;
     uint8_t rank_has_left[]; /* [num_ranks], written by the host */
 };
 
@@ -43,7 +43,7 @@ struct weft__cuda_board {
  * offsets of multiples of 256; of another place the offset is kept. */
 static inline WEFT__CUDA_BOTH uint64_t weft__cuda_pack_wait(int32_t rank, uint64_t exchange)
 {
-    const uint64_t offset = exchange & ((UINT64_C(1) << WEFT_PLACE_OFFSET_BITS) - 1);
+    const uint64_t offset = exchange & ((UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 1);
     return (uint64_t)rank << 40 | offset / 256;
 }
 static inline WEFT__CUDA_BOTH int32_t weft__cuda_wait_rank(uint64_t wait)
@@ -58,7 +58,7 @@ static inline WEFT__CUDA_BOTH uint64_t weft__cuda_wait_exchange(uint64_t wait)
 /* The queue of the rank's progress thread (net/work_queue.h), in pinned memory but for its first
  * word; no slots: there is no network. */
 struct weft__cuda_work_queue {
-    struct weft_access *slots;
+    struct wp_access *slots;
     unsigned long long *num_reserved; /* in device memory */
     const uint64_t *num_taken, *num_completed;
     const uint32_t *comm_has_failed;

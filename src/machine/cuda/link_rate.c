@@ -22,7 +22,7 @@ static const double ASSUMED_GBPS = 350;
 static const struct weft__program link_rate_program = {.name = "link_rate"};
 
 struct pushes {
-    struct weft_link_rate_args args;
+    struct wp_link_rate_args args;
     uint64_t bytes; /* of one launch; 0: no link can be measured */
     void *heap_bases;
     CUevent events[NUM_EVENTS];
@@ -38,19 +38,19 @@ static void plan_pushes(const weft_comm *comm, struct pushes *pushes)
     const uint64_t free_bytes =
         heap.committed_bytes > FREE_OFFSET ? heap.committed_bytes - FREE_OFFSET : 0;
     const uint64_t num_slice_pieces =
-        free_bytes / (uint64_t)comm->num_ranks / WEFT_LINK_RATE_PIECE_BYTES;
+        free_bytes / (uint64_t)comm->num_ranks / WP_LINK_RATE_PIECE_BYTES;
     uint64_t num_peers = 0;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         num_peers += rank != comm->rank && bases[rank] != NULL;
     if (num_peers == 0 || num_slice_pieces == 0 || weft__cuda_of(comm)->num_ranks_here > 1)
         return;
-    const uint64_t num_pieces = PUSHED_BYTES / WEFT_LINK_RATE_PIECE_BYTES / num_peers;
-    pushes->bytes = num_pieces * num_peers * WEFT_LINK_RATE_PIECE_BYTES;
-    pushes->args = (struct weft_link_rate_args){
+    const uint64_t num_pieces = PUSHED_BYTES / WP_LINK_RATE_PIECE_BYTES / num_peers;
+    pushes->bytes = num_pieces * num_peers * WP_LINK_RATE_PIECE_BYTES;
+    pushes->args = (struct wp_link_rate_args){
         .rank = comm->rank,
         .num_ranks = comm->num_ranks,
         .slice_offset =
-            FREE_OFFSET + (uint64_t)comm->rank * num_slice_pieces * WEFT_LINK_RATE_PIECE_BYTES,
+            FREE_OFFSET + (uint64_t)comm->rank * num_slice_pieces * WP_LINK_RATE_PIECE_BYTES,
         .num_slice_pieces = (uint32_t)num_slice_pieces,
         .num_pieces = (uint32_t)num_pieces};
 }

@@ -5,12 +5,12 @@
 
 #include "machine/cuda/link_rate.h"
 
-WEFT_PROGRAM(link_rate, warp, args)
+WP_PROGRAM(link_rate, warp, args)
 {
-    enum { CHUNKS = WEFT_LINK_RATE_PIECE_BYTES / 16 };
+    enum { CHUNKS = WP_LINK_RATE_PIECE_BYTES / 16 };
     const uint32_t num_others = (uint32_t)args->num_ranks - 1;
-    const uint32_t num_warps = (uint32_t)(weft_num_blocks(warp) * weft_num_warps(warp));
-    uint32_t piece = (uint32_t)(weft_block_idx(warp) * weft_num_warps(warp) + weft_warp_idx(warp));
+    const uint32_t num_warps = (uint32_t)(wp_num_blocks(warp) * wp_num_warps(warp));
+    uint32_t piece = (uint32_t)(wp_block_idx(warp) * wp_num_warps(warp) + wp_warp_idx(warp));
     for (; piece < args->num_pieces * num_others; piece += num_warps) {
         const uint32_t distance = 1 + piece % num_others;
         char *base =
@@ -19,10 +19,10 @@ WEFT_PROGRAM(link_rate, warp, args)
             continue;
         const uint64_t offset =
             args->slice_offset +
-            (uint64_t)(piece / num_others % args->num_slice_pieces) * WEFT_LINK_RATE_PIECE_BYTES;
+            (uint64_t)(piece / num_others % args->num_slice_pieces) * WP_LINK_RATE_PIECE_BYTES;
         int4 *chunks = (int4 *)(void *)(base + offset);
-        for (int32_t i = weft_lane_idx(warp); i < CHUNKS; i += WEFT_WARP_SIZE)
+        for (int32_t i = wp_lane_idx(warp); i < CHUNKS; i += WP_WARP_SIZE)
             weft__cuda_store16(chunks + i, make_int4(i, i, i, i));
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }

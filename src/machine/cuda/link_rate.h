@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-enum { WEFT_LINK_RATE_PIECE_BYTES = 2048 }; /* what a warp stores at a time */
+enum { WP_LINK_RATE_PIECE_BYTES = 2048 }; /* what a warp stores at a time */
 
-struct weft_link_rate_args {
+struct wp_link_rate_args {
     int32_t rank;
     int32_t num_ranks;
     char *const *heap_bases;   /* [num_ranks] NULL: cannot be reached */

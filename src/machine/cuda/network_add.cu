@@ -4,9 +4,9 @@
 
 #include "machine/cuda/network_add.h"
 
-WEFT_PROGRAM(network_add, warp, args)
+WP_PROGRAM(network_add, warp, args)
 {
-    if (weft_lane_idx(warp) == 0)
-        *args->before = weft_fetch_add(warp, WEFT_NO_RANK, args->word, args->add);
-    return WEFT_STATUS_OK;
+    if (wp_lane_idx(warp) == 0)
+        *args->before = wp_fetch_add(warp, WP_NO_RANK, args->word, args->add);
+    return WP_STATUS_OK;
 }

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-struct weft_network_add_args {
+struct wp_network_add_args {
     uint64_t *word;
     uint64_t add;
     uint64_t *before; /* gets the value before; in pinned memory of the host */

@@ -99,10 +99,10 @@ static weft_result write_heap(void *context, uint64_t offset, const void *bytes,
 static weft_result add_to_heap(void *context, uint64_t offset, uint64_t add, uint64_t *before)
 {
     struct weft__cuda_network_heap *heap = context;
-    const struct weft_network_add_args args = {.word = (uint64_t *)(void *)(heap->base + offset),
-                                               .add = add,
-                                               .before =
-                                                   (uint64_t *)(uintptr_t)heap->before_on_device};
+    const struct wp_network_add_args args = {.word = (uint64_t *)(void *)(heap->base + offset),
+                                             .add = add,
+                                             .before =
+                                                 (uint64_t *)(uintptr_t)heap->before_on_device};
     const struct weft__launch launch = {.program = &network_add_program,
                                         .args = &args,
                                         .args_bytes = sizeof args,

@@ -7,10 +7,11 @@
 #include "machine/cuda/partial.h"
 
 /* Packet i of every rank, so many ranks at once as registers hold. */
-WEFT_FN enum weft_status
-weft__cuda_reduce_packet(struct weft_warp *warp, const struct weft_packets *packets,
-                         const struct weft_packet_sources *from, uint64_t i, int4 own,
-                         struct weft_reduction reduction, struct weft__cuda_partial *partial)
+WP_FN enum wp_status weft__cuda_reduce_packet(struct wp_warp *warp,
+                                              const struct wp_packets *packets,
+                                              const struct wp_packet_sources *from, uint64_t i,
+                                              int4 own, struct wp_reduction reduction,
+                                              struct weft__cuda_partial *partial)
 {
     enum { AT_ONCE = 4 };
 #pragma unroll 1
@@ -24,8 +25,8 @@ weft__cuda_reduce_packet(struct weft_warp *warp, const struct weft_packets *pack
                                                    i,
                                                from->slots_per_rank, first, 1, present & ~own_bit};
         int4 chunks[AT_ONCE];
-        const enum weft_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
-        if (status != WEFT_STATUS_OK)
+        const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+        if (status != WP_STATUS_OK)
             return status;
 #pragma unroll
         for (int s = 0; s < AT_ONCE; s++) {
@@ -34,36 +35,36 @@ weft__cuda_reduce_packet(struct weft_warp *warp, const struct weft_packets *pack
         }
         weft__cuda_partial_add_all(partial, reduction, chunks, present);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 /* A lane's packets of a row. Called, which leaves the sums below their registers. */
-static __device__ __noinline__ enum weft_status
-weft__cuda_reduce_packets(struct weft_warp *warp, const struct weft_packets *packets,
-                          const struct weft_packet_sources *from, void *dst,
-                          struct weft_reduction reduction, uint64_t bytes)
+static __device__ __noinline__ enum wp_status
+weft__cuda_reduce_packets(struct wp_warp *warp, const struct wp_packets *packets,
+                          const struct wp_packet_sources *from, void *dst,
+                          struct wp_reduction reduction, uint64_t bytes)
 {
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
 #pragma unroll 1
-    for (uint64_t i = (uint64_t)weft_lane_idx(warp); i < num_packets; i += WEFT_WARP_SIZE) {
+    for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_packets; i += WP_WARP_SIZE) {
         const int4 own = weft__cuda_read_packet(from->own, i, bytes); /* comes while others do */
         struct weft__cuda_partial partial;
         weft__cuda_partial_begin(&partial, reduction);
-        const enum weft_status status =
+        const enum wp_status status =
             weft__cuda_reduce_packet(warp, packets, from, i, own, reduction, &partial);
-        if (status != WEFT_STATUS_OK)
+        if (status != WP_STATUS_OK)
             return status;
         weft__cuda_write_packet(dst, i, bytes,
                                 weft__cuda_partial_end(&partial, reduction, packets->num_ranks));
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 enum weft__cuda_ranks { WEFT__CUDA_RANKS_ARE_MAX, WEFT__CUDA_RANKS_AT_MOST_MAX };
 
 /* The sum of what the ranks that are present have, in their order. */
 template <typename E, int MAX_RANKS>
-WEFT_FN int4 weft__cuda_sum_chunks(const int4 (&chunks)[MAX_RANKS], uint32_t present)
+WP_FN int4 weft__cuda_sum_chunks(const int4 (&chunks)[MAX_RANKS], uint32_t present)
 {
     enum { PER_CHUNK = 16 / sizeof(E) };
     float sum[PER_CHUNK], values[PER_CHUNK];
@@ -81,34 +82,34 @@ WEFT_FN int4 weft__cuda_sum_chunks(const int4 (&chunks)[MAX_RANKS], uint32_t pre
 /* A reduction whose type is known, and which is a sum, so that nothing is chosen on the way. This
  * is the most frequent one, where every instruction counts. */
 template <typename E, int MAX_RANKS, weft__cuda_ranks RANKS>
-WEFT_FN enum weft_status
-weft__cuda_sum_packets(struct weft_warp *warp, const struct weft_packets *packets,
-                       const struct weft_packet_sources *from, void *dst, uint64_t bytes)
+WP_FN enum wp_status weft__cuda_sum_packets(struct wp_warp *warp, const struct wp_packets *packets,
+                                            const struct wp_packet_sources *from, void *dst,
+                                            uint64_t bytes)
 {
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
     const int32_t num_ranks = RANKS == WEFT__CUDA_RANKS_ARE_MAX ? MAX_RANKS : packets->num_ranks;
     const uint32_t present = (1u << num_ranks) - 1, own_bit = 1u << packets->rank;
 #pragma unroll 1
-    for (uint64_t i = (uint64_t)weft_lane_idx(warp); i < num_packets; i += WEFT_WARP_SIZE) {
+    for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_packets; i += WP_WARP_SIZE) {
         const struct weft__cuda_slots slots = {from->slot + i, from->slots_per_rank, 0, 1,
                                                present & ~own_bit};
         const int4 own = weft__cuda_read_packet(from->own, i, bytes);
         int4 chunks[MAX_RANKS];
-        const enum weft_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
-        if (status != WEFT_STATUS_OK)
+        const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+        if (status != WP_STATUS_OK)
             return status;
 #pragma unroll
         for (int s = 0; s < MAX_RANKS; s++)
             chunks[s] = s == packets->rank ? own : chunks[s];
         weft__cuda_write_packet(dst, i, bytes, weft__cuda_sum_chunks<E>(chunks, present));
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 template <typename E>
-WEFT_FN enum weft_status
-weft__cuda_sum_packets_of(struct weft_warp *warp, const struct weft_packets *packets,
-                          const struct weft_packet_sources *from, void *dst, uint64_t bytes)
+WP_FN enum wp_status
+weft__cuda_sum_packets_of(struct wp_warp *warp, const struct wp_packets *packets,
+                          const struct wp_packet_sources *from, void *dst, uint64_t bytes)
 {
     switch (packets->num_ranks) {
     case 2:
@@ -126,16 +127,15 @@ weft__cuda_sum_packets_of(struct weft_warp *warp, const struct weft_packets *pac
     }
 }
 
-WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype); /* machine.h */
+WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype); /* machine.h */
 
-WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
-                                             const struct weft_packets *packets,
-                                             const struct weft_packet_sources *from, void *dst,
-                                             struct weft_reduction reduction, uint64_t num_elements)
+WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
+                                       const struct wp_packet_sources *from, void *dst,
+                                       struct wp_reduction reduction, uint64_t num_elements)
 {
-    const uint64_t bytes = num_elements * weft_dtype_bytes(reduction.dtype);
-    const int is_sum = reduction.op == WEFT_REDUCTION_SUM && packets->num_ranks <= 8;
-    enum weft_status status;
+    const uint64_t bytes = num_elements * wp_dtype_bytes(reduction.dtype);
+    const int is_sum = reduction.op == WP_REDUCTION_SUM && packets->num_ranks <= 8;
+    enum wp_status status;
     if (is_sum && reduction.dtype == WEFT_BF16)
         status = weft__cuda_sum_packets_of<__nv_bfloat16>(warp, packets, from, dst, bytes);
     else if (is_sum && reduction.dtype == WEFT_FP16)
@@ -144,9 +144,9 @@ WEFT_FN enum weft_status weft_packets_reduce(struct weft_warp *warp,
         status = weft__cuda_sum_packets_of<float>(warp, packets, from, dst, bytes);
     else {
         /* Copies, so that what the others use can be in registers. */
-        struct weft_warp called_warp = *warp;
-        const struct weft_packets called_packets = *packets;
-        const struct weft_packet_sources called_from = *from;
+        struct wp_warp called_warp = *warp;
+        const struct wp_packets called_packets = *packets;
+        const struct wp_packet_sources called_from = *from;
         status = weft__cuda_reduce_packets(&called_warp, &called_packets, &called_from, dst,
                                            reduction, bytes);
     }

@@ -9,15 +9,15 @@
 
 #include "machine/packets.h"
 
-#define WEFT_PACKET_BYTES 16
+#define WP_PACKET_BYTES 16
 
 struct weft__cuda_packet {
     uint64_t words[2];
 };
 
 /* Leaves the packet as it is where `wanted` is 0, without a branch: several are loaded together. */
-WEFT_FN void weft__cuda_load_packet(struct weft__cuda_packet *packet, const char *slot,
-                                    uint32_t wanted)
+WP_FN void weft__cuda_load_packet(struct weft__cuda_packet *packet, const char *slot,
+                                  uint32_t wanted)
 {
     asm volatile("{\n .reg .pred wanted;\n .reg .b128 packet;\n"
                  " setp.ne.u32 wanted, %3, 0;\n"
@@ -29,7 +29,7 @@ WEFT_FN void weft__cuda_load_packet(struct weft__cuda_packet *packet, const char
                  : "memory");
 }
 
-WEFT_FN void weft__cuda_store_packet(char *slot, struct weft__cuda_packet packet)
+WP_FN void weft__cuda_store_packet(char *slot, struct weft__cuda_packet packet)
 {
     asm volatile("{\n .reg .b128 packet;\n"
                  " mov.b128 packet, {%1, %2};\n"
@@ -39,36 +39,36 @@ WEFT_FN void weft__cuda_store_packet(char *slot, struct weft__cuda_packet packet
                  : "memory");
 }
 
-WEFT_FN int weft__cuda_is_empty(struct weft__cuda_packet packet)
+WP_FN int weft__cuda_is_empty(struct weft__cuda_packet packet)
 {
     return (packet.words[0] | packet.words[1]) == 0;
 }
 
-WEFT_FN int weft__cuda_is_escape(struct weft__cuda_packet packet)
+WP_FN int weft__cuda_is_escape(struct weft__cuda_packet packet)
 {
-    return (packet.words[0] & packet.words[1]) == WEFT_PACKET_ESCAPE;
+    return (packet.words[0] & packet.words[1]) == WP_PACKET_ESCAPE;
 }
 
-WEFT_FN struct weft__cuda_packet weft__cuda_packet_of(int4 chunk)
+WP_FN struct weft__cuda_packet weft__cuda_packet_of(int4 chunk)
 {
-    return {{((uint64_t)(uint32_t)chunk.y << 32 | (uint32_t)chunk.x) ^ WEFT_PACKET_KEY(0),
-             ((uint64_t)(uint32_t)chunk.w << 32 | (uint32_t)chunk.z) ^ WEFT_PACKET_KEY(1)}};
+    return {{((uint64_t)(uint32_t)chunk.y << 32 | (uint32_t)chunk.x) ^ WP_PACKET_KEY(0),
+             ((uint64_t)(uint32_t)chunk.w << 32 | (uint32_t)chunk.z) ^ WP_PACKET_KEY(1)}};
 }
 
-WEFT_FN int4 weft__cuda_chunk_of(struct weft__cuda_packet packet)
+WP_FN int4 weft__cuda_chunk_of(struct weft__cuda_packet packet)
 {
-    const uint64_t low = packet.words[0] ^ WEFT_PACKET_KEY(0);
-    const uint64_t high = packet.words[1] ^ WEFT_PACKET_KEY(1);
+    const uint64_t low = packet.words[0] ^ WP_PACKET_KEY(0);
+    const uint64_t high = packet.words[1] ^ WP_PACKET_KEY(1);
     return make_int4((int)low, (int)(low >> 32), (int)high, (int)(high >> 32));
 }
 
-WEFT_FN char *weft__cuda_slot(const struct weft_packets *packets, int32_t rank, uint64_t slot)
+WP_FN char *weft__cuda_slot(const struct wp_packets *packets, int32_t rank, uint64_t slot)
 {
-    return packets->areas[rank] + packets->slots_offset + slot * WEFT_PACKET_BYTES;
+    return packets->areas[rank] + packets->slots_offset + slot * WP_PACKET_BYTES;
 }
 
-WEFT_FN uint64_t *weft__cuda_escape_word(const struct weft_packets *packets, int32_t rank,
-                                         uint64_t slot)
+WP_FN uint64_t *weft__cuda_escape_word(const struct wp_packets *packets, int32_t rank,
+                                       uint64_t slot)
 {
     return (uint64_t *)(packets->areas[rank] + packets->escapes_offset) + slot;
 }
@@ -76,7 +76,7 @@ WEFT_FN uint64_t *weft__cuda_escape_word(const struct weft_packets *packets, int
 /* ------------------------------------------------------------------ packets of rows in memory */
 
 /* The row may be in shared memory, or among the arguments. */
-WEFT_FN int4 weft__cuda_load_chunk(const void *from)
+WP_FN int4 weft__cuda_load_chunk(const void *from)
 {
     int4 chunk;
     asm volatile("ld.v4.s32 {%0, %1, %2, %3}, [%4];"
@@ -86,7 +86,7 @@ WEFT_FN int4 weft__cuda_load_chunk(const void *from)
     return chunk;
 }
 
-WEFT_FN void weft__cuda_store_chunk(void *to, int4 chunk)
+WP_FN void weft__cuda_store_chunk(void *to, int4 chunk)
 {
     asm volatile("st.v4.s32 [%0], {%1, %2, %3, %4};"
                  :
@@ -94,38 +94,38 @@ WEFT_FN void weft__cuda_store_chunk(void *to, int4 chunk)
                  : "memory");
 }
 
-WEFT_FN uint64_t weft__cuda_num_packets(uint64_t bytes)
+WP_FN uint64_t weft__cuda_num_packets(uint64_t bytes)
 {
-    return (bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
+    return (bytes + WP_PACKET_BYTES - 1) / WP_PACKET_BYTES;
 }
 
 /* The compiler must not move the lane's earlier stores to the row behind the loads here. */
-WEFT_FN void weft__cuda_begin_row(void)
+WP_FN void weft__cuda_begin_row(void)
 {
     asm volatile("" ::: "memory");
 }
 
 /* Packet i of a row of `bytes`; beyond the row's end there are zeros. */
-WEFT_FN int4 weft__cuda_read_packet(const void *row, uint64_t i, uint64_t bytes)
+WP_FN int4 weft__cuda_read_packet(const void *row, uint64_t i, uint64_t bytes)
 {
-    const char *from = (const char *)row + i * WEFT_PACKET_BYTES;
-    const uint64_t num_left = bytes - i * WEFT_PACKET_BYTES;
-    if ((uint64_t)from % 16 == 0 && num_left >= WEFT_PACKET_BYTES)
+    const char *from = (const char *)row + i * WP_PACKET_BYTES;
+    const uint64_t num_left = bytes - i * WP_PACKET_BYTES;
+    if ((uint64_t)from % 16 == 0 && num_left >= WP_PACKET_BYTES)
         return weft__cuda_load_chunk(from);
     uint32_t words[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (uint32_t byte = 0; byte < WEFT_PACKET_BYTES; byte++) {
+    for (uint32_t byte = 0; byte < WP_PACKET_BYTES; byte++) {
         if (byte < num_left)
             words[byte / 4] |= (uint32_t)(uint8_t)from[byte] << (8 * (byte % 4));
     }
     return make_int4((int)words[0], (int)words[1], (int)words[2], (int)words[3]);
 }
 
-WEFT_FN void weft__cuda_write_packet(void *row, uint64_t i, uint64_t bytes, int4 chunk)
+WP_FN void weft__cuda_write_packet(void *row, uint64_t i, uint64_t bytes, int4 chunk)
 {
-    char *to = (char *)row + i * WEFT_PACKET_BYTES;
-    const uint64_t num_left = bytes - i * WEFT_PACKET_BYTES;
-    if ((uint64_t)to % 16 == 0 && num_left >= WEFT_PACKET_BYTES) {
+    char *to = (char *)row + i * WP_PACKET_BYTES;
+    const uint64_t num_left = bytes - i * WP_PACKET_BYTES;
+    if ((uint64_t)to % 16 == 0 && num_left >= WP_PACKET_BYTES) {
         weft__cuda_store_chunk(to, chunk);
         return;
     }
@@ -133,7 +133,7 @@ WEFT_FN void weft__cuda_write_packet(void *row, uint64_t i, uint64_t bytes, int4
     volatile uint32_t words[4] = {(uint32_t)chunk.x, (uint32_t)chunk.y, (uint32_t)chunk.z,
                                   (uint32_t)chunk.w};
 #pragma unroll 1
-    for (uint32_t byte = 0; byte < WEFT_PACKET_BYTES && byte < num_left; byte++)
+    for (uint32_t byte = 0; byte < WP_PACKET_BYTES && byte < num_left; byte++)
         to[byte] = (char)(words[byte / 4] >> (8 * (byte % 4)));
 }
 

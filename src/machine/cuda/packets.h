@@ -10,8 +10,8 @@
 /* Calls act(rank) for each target, from the rank after the own one on: not everybody stores to rank
  * 0 first. */
 template <typename Act>
-WEFT_FN void weft__cuda_for_targets(const struct weft_packets *packets,
-                                    struct weft_packet_targets to, Act act)
+WP_FN void weft__cuda_for_targets(const struct wp_packets *packets, struct wp_packet_targets to,
+                                  Act act)
 {
     const int32_t next = packets->rank + 1;
     int32_t rank = next > to.begin && next < to.end ? next : to.begin;
@@ -24,93 +24,90 @@ WEFT_FN void weft__cuda_for_targets(const struct weft_packets *packets,
 }
 
 /* What to store for the data; where that must be an escape, tells the targets which it is. */
-WEFT_FN struct weft__cuda_packet weft__cuda_encode_packet(struct weft_warp *warp,
-                                                          const struct weft_packets *packets,
-                                                          struct weft_packet_targets to, uint64_t i,
-                                                          int4 chunk)
+WP_FN struct weft__cuda_packet weft__cuda_encode_packet(struct wp_warp *warp,
+                                                        const struct wp_packets *packets,
+                                                        struct wp_packet_targets to, uint64_t i,
+                                                        int4 chunk)
 {
     const struct weft__cuda_packet packet = weft__cuda_packet_of(chunk);
     const int is_empty = weft__cuda_is_empty(packet);
     if (!is_empty && !weft__cuda_is_escape(packet))
         return packet;
-    const uint64_t value =
-        2 * packets->sequence + (is_empty ? WEFT_ESCAPE_EMPTY : WEFT_ESCAPE_ESCAPE);
+    const uint64_t value = 2 * packets->sequence + (is_empty ? WP_ESCAPE_EMPTY : WP_ESCAPE_ESCAPE);
     weft__cuda_for_targets(packets, to, [&](int32_t rank) {
-        weft_signal(warp, rank, weft__cuda_escape_word(packets, rank, to.slot + i), value);
+        wp_signal(warp, rank, weft__cuda_escape_word(packets, rank, to.slot + i), value);
     });
-    return {{WEFT_PACKET_ESCAPE, WEFT_PACKET_ESCAPE}};
+    return {{WP_PACKET_ESCAPE, WP_PACKET_ESCAPE}};
 }
 
-/* Packets first, first + WEFT_WARP_SIZE, ... */
+/* Packets first, first + WP_WARP_SIZE, ... */
 template <int NUM>
-WEFT_FN void weft__cuda_send_some(struct weft_warp *warp, const struct weft_packets *packets,
-                                  struct weft_packet_targets to, uint64_t first,
-                                  const int4 (&chunks)[NUM])
+WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *packets,
+                                struct wp_packet_targets to, uint64_t first,
+                                const int4 (&chunks)[NUM])
 {
     struct weft__cuda_packet sent[NUM];
 #pragma unroll
     for (int u = 0; u < NUM; u++)
-        sent[u] =
-            weft__cuda_encode_packet(warp, packets, to, first + u * WEFT_WARP_SIZE, chunks[u]);
+        sent[u] = weft__cuda_encode_packet(warp, packets, to, first + u * WP_WARP_SIZE, chunks[u]);
     weft__cuda_for_targets(packets, to, [&](int32_t rank) {
         char *slot = weft__cuda_slot(packets, rank, to.slot + first);
 #pragma unroll
         for (int u = 0; u < NUM; u++)
-            weft__cuda_store_packet(slot + u * WEFT_WARP_SIZE * WEFT_PACKET_BYTES, sent[u]);
+            weft__cuda_store_packet(slot + u * WP_WARP_SIZE * WP_PACKET_BYTES, sent[u]);
     });
 }
 
 /* A row that is to be sent. Where a lane has one whole packet of it at most, that is loaded: short
  * messages have no instructions to spare, nor time to wait for one load after the other. */
-struct weft_packet_row {
+struct wp_packet_row {
     const void *src;
     uint64_t bytes;
     int4 chunk;
     int is_loaded;
 };
 
-WEFT_FN struct weft_packet_row weft_packets_load(struct weft_warp *warp, const void *src,
-                                                 uint64_t bytes)
+WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src, uint64_t bytes)
 {
-    enum { SHORT_BYTES = WEFT_WARP_SIZE * WEFT_PACKET_BYTES };
-    struct weft_packet_row row = {src, bytes, make_int4(0, 0, 0, 0), 0};
-    const uint32_t lane = (uint32_t)weft_lane_idx(warp);
+    enum { SHORT_BYTES = WP_WARP_SIZE * WP_PACKET_BYTES };
+    struct wp_packet_row row = {src, bytes, make_int4(0, 0, 0, 0), 0};
+    const uint32_t lane = (uint32_t)wp_lane_idx(warp);
     row.is_loaded = bytes <= SHORT_BYTES && (uint64_t)src % 16 == 0 &&
-                    (lane + 1) * WEFT_PACKET_BYTES <= (uint32_t)bytes;
+                    (lane + 1) * WP_PACKET_BYTES <= (uint32_t)bytes;
     weft__cuda_begin_row();
     if (row.is_loaded)
         row.chunk = weft__cuda_load_chunk((const int4 *)src + lane);
     return row;
 }
 
-WEFT_FN void weft__cuda_send_long(struct weft_warp *warp, const struct weft_packets *packets,
-                                  struct weft_packet_targets to, const void *src, uint64_t bytes)
+WP_FN void weft__cuda_send_long(struct wp_warp *warp, const struct wp_packets *packets,
+                                struct wp_packet_targets to, const void *src, uint64_t bytes)
 {
-    enum { UNROLL = 4, LAST = (UNROLL - 1) * WEFT_WARP_SIZE };
+    enum { UNROLL = 4, LAST = (UNROLL - 1) * WP_WARP_SIZE };
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
-    const uint64_t num_whole = (uint64_t)src % 16 == 0 ? bytes / WEFT_PACKET_BYTES : 0;
-    uint64_t first = (uint64_t)weft_lane_idx(warp);
+    const uint64_t num_whole = (uint64_t)src % 16 == 0 ? bytes / WP_PACKET_BYTES : 0;
+    uint64_t first = (uint64_t)wp_lane_idx(warp);
 #pragma unroll 1
-    for (; first + LAST < num_whole; first += UNROLL * WEFT_WARP_SIZE) {
+    for (; first + LAST < num_whole; first += UNROLL * WP_WARP_SIZE) {
         int4 chunks[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            chunks[u] = weft__cuda_load_chunk((const int4 *)src + first + u * WEFT_WARP_SIZE);
+            chunks[u] = weft__cuda_load_chunk((const int4 *)src + first + u * WP_WARP_SIZE);
         weft__cuda_send_some(warp, packets, to, first, chunks);
     }
 #pragma unroll 1
-    for (; first < num_packets; first += WEFT_WARP_SIZE) {
+    for (; first < num_packets; first += WP_WARP_SIZE) {
         const int4 chunks[1] = {weft__cuda_read_packet(src, first, bytes)};
         weft__cuda_send_some(warp, packets, to, first, chunks);
     }
 }
 
-WEFT_FN void weft_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
-                               struct weft_packet_targets to, const struct weft_packet_row *row)
+WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
+                           struct wp_packet_targets to, const struct wp_packet_row *row)
 {
     if (row->is_loaded) {
         const int4 chunks[1] = {row->chunk};
-        weft__cuda_send_some(warp, packets, to, (uint64_t)weft_lane_idx(warp), chunks);
+        weft__cuda_send_some(warp, packets, to, (uint64_t)wp_lane_idx(warp), chunks);
     } else {
         weft__cuda_send_long(warp, packets, to, row->src, row->bytes);
     }
@@ -128,27 +125,27 @@ struct weft__cuda_slots {
     uint32_t wanted;
 };
 
-WEFT_FN struct weft_wait_site weft__cuda_site_of(const struct weft_packets *packets,
-                                                 const struct weft__cuda_slots *slots, int s)
+WP_FN struct wp_wait_site weft__cuda_site_of(const struct wp_packets *packets,
+                                             const struct weft__cuda_slots *slots, int s)
 {
-    return {WEFT_PHASE_DATA, slots->rank + s * slots->ranks_apart, packets->sequence,
+    return {WP_PHASE_DATA, slots->rank + s * slots->ranks_apart, packets->sequence,
             packets->exchange};
 }
 
 /* Loads all slots that are wanted, again and again those that were empty. */
 template <int NUM>
-WEFT_FN enum weft_status weft__cuda_await_packets(struct weft_warp *warp,
-                                                  const struct weft_packets *packets,
-                                                  const struct weft__cuda_slots *slots,
-                                                  struct weft__cuda_packet (&taken)[NUM])
+WP_FN enum wp_status weft__cuda_await_packets(struct wp_warp *warp,
+                                              const struct wp_packets *packets,
+                                              const struct weft__cuda_slots *slots,
+                                              struct weft__cuda_packet (&taken)[NUM])
 {
     const char *first = weft__cuda_slot(packets, packets->rank, slots->slot);
-    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
+    struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
     uint32_t missing = slots->wanted;
     for (;;) {
 #pragma unroll
         for (int s = 0; s < NUM; s++)
-            weft__cuda_load_packet(&taken[s], first + s * slots->slots_apart * WEFT_PACKET_BYTES,
+            weft__cuda_load_packet(&taken[s], first + s * slots->slots_apart * WP_PACKET_BYTES,
                                    missing >> s & 1u);
 #pragma unroll
         for (int s = 0; s < NUM; s++) {
@@ -156,11 +153,11 @@ WEFT_FN enum weft_status weft__cuda_await_packets(struct weft_warp *warp,
                 missing &= ~(1u << s);
         }
         if (missing == 0)
-            return WEFT_STATUS_OK;
-        const struct weft_wait_site site = weft__cuda_site_of(packets, slots, __ffs(missing) - 1);
-        if (patience.why != WEFT_FAILURE_NONE) {
-            const struct weft_failure failure = {patience.why, site, 0, packets->sequence, 0};
-            return weft_fail(warp, &failure);
+            return WP_STATUS_OK;
+        const struct wp_wait_site site = weft__cuda_site_of(packets, slots, __ffs(missing) - 1);
+        if (patience.why != WP_FAILURE_NONE) {
+            const struct wp_failure failure = {patience.why, site, 0, packets->sequence, 0};
+            return wp_fail(warp, &failure);
         }
         weft__cuda_be_patient(warp, &site, &patience);
     }
@@ -169,8 +166,8 @@ WEFT_FN enum weft_status weft__cuda_await_packets(struct weft_warp *warp,
 /* Those of `escaped` whose stored words would be zero get them back; the others are what they
  * say. */
 template <int NUM>
-WEFT_FN enum weft_status
-weft__cuda_resolve_escapes(struct weft_warp *warp, const struct weft_packets *packets,
+WP_FN enum wp_status
+weft__cuda_resolve_escapes(struct wp_warp *warp, const struct wp_packets *packets,
                            const struct weft__cuda_slots *slots, uint32_t escaped,
                            struct weft__cuda_packet (&taken)[NUM])
 {
@@ -178,13 +175,13 @@ weft__cuda_resolve_escapes(struct weft_warp *warp, const struct weft_packets *pa
 #pragma unroll 1
     for (; escaped != 0; escaped &= escaped - 1) {
         const int s = __ffs(escaped) - 1;
-        const struct weft_wait_site site = weft__cuda_site_of(packets, slots, s);
+        const struct wp_wait_site site = weft__cuda_site_of(packets, slots, s);
         const uint64_t *word =
             weft__cuda_escape_word(packets, packets->rank, slots->slot + s * slots->slots_apart);
-        const enum weft_status status = weft_wait(warp, word, 2 * packets->sequence, &site);
-        if (status != WEFT_STATUS_OK)
+        const enum wp_status status = wp_wait(warp, word, 2 * packets->sequence, &site);
+        if (status != WP_STATUS_OK)
             return status;
-        if (weft__cuda_load_acquire(word) % 2 == WEFT_ESCAPE_EMPTY)
+        if (weft__cuda_load_acquire(word) % 2 == WP_ESCAPE_EMPTY)
             zero |= 1u << s;
     }
 #pragma unroll
@@ -192,101 +189,99 @@ weft__cuda_resolve_escapes(struct weft_warp *warp, const struct weft_packets *pa
         if (zero >> s & 1u)
             taken[s] = {{0, 0}};
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 /* Waits for the packets that are wanted, empties their slots, and gives the data. */
 template <int NUM>
-WEFT_FN enum weft_status
-weft__cuda_take_packets(struct weft_warp *warp, const struct weft_packets *packets,
-                        const struct weft__cuda_slots *slots, int4 (&chunks)[NUM])
+WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct wp_packets *packets,
+                                             const struct weft__cuda_slots *slots,
+                                             int4 (&chunks)[NUM])
 {
     struct weft__cuda_packet taken[NUM] = {};
-    enum weft_status status = weft__cuda_await_packets(warp, packets, slots, taken);
+    enum wp_status status = weft__cuda_await_packets(warp, packets, slots, taken);
     uint32_t escaped = 0;
 #pragma unroll
     for (int s = 0; s < NUM; s++)
         escaped |= (uint32_t)weft__cuda_is_escape(taken[s]) << s;
-    if (status == WEFT_STATUS_OK && escaped != 0)
+    if (status == WP_STATUS_OK && escaped != 0)
         status = weft__cuda_resolve_escapes(warp, packets, slots, escaped, taken);
-    if (status != WEFT_STATUS_OK)
+    if (status != WP_STATUS_OK)
         return status;
     char *first = weft__cuda_slot(packets, packets->rank, slots->slot);
 #pragma unroll
     for (int s = 0; s < NUM; s++) {
         if (slots->wanted >> s & 1u)
-            weft__cuda_store_packet(first + s * slots->slots_apart * WEFT_PACKET_BYTES, {{0, 0}});
+            weft__cuda_store_packet(first + s * slots->slots_apart * WP_PACKET_BYTES, {{0, 0}});
         chunks[s] = weft__cuda_chunk_of(taken[s]);
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
-WEFT_FN enum weft_status weft__cuda_same_status(enum weft_status status)
+WP_FN enum wp_status weft__cuda_same_status(enum wp_status status)
 {
-    return __any_sync(0xffffffffu, status != WEFT_STATUS_OK) ? WEFT_STATUS_FAILED : WEFT_STATUS_OK;
+    return __any_sync(0xffffffffu, status != WP_STATUS_OK) ? WP_STATUS_FAILED : WP_STATUS_OK;
 }
 
-/* Packets first, first + WEFT_WARP_SIZE, ... of a row. */
+/* Packets first, first + WP_WARP_SIZE, ... of a row. */
 template <int NUM>
-WEFT_FN enum weft_status
-weft__cuda_receive_some(struct weft_warp *warp, const struct weft_packets *packets, int32_t from,
-                        uint64_t slot, void *dst, uint64_t first, uint64_t bytes)
+WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct wp_packets *packets,
+                                             int32_t from, uint64_t slot, void *dst, uint64_t first,
+                                             uint64_t bytes)
 {
-    const struct weft__cuda_slots slots = {slot + first, WEFT_WARP_SIZE, from, 0, (1u << NUM) - 1};
+    const struct weft__cuda_slots slots = {slot + first, WP_WARP_SIZE, from, 0, (1u << NUM) - 1};
     int4 chunks[NUM];
-    const enum weft_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
-    if (status != WEFT_STATUS_OK)
+    const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+    if (status != WP_STATUS_OK)
         return status;
 #pragma unroll
     for (int u = 0; u < NUM; u++)
-        weft__cuda_write_packet(dst, first + u * WEFT_WARP_SIZE, bytes, chunks[u]);
-    return WEFT_STATUS_OK;
+        weft__cuda_write_packet(dst, first + u * WP_WARP_SIZE, bytes, chunks[u]);
+    return WP_STATUS_OK;
 }
 
-WEFT_FN enum weft_status weft_packets_receive(struct weft_warp *warp,
-                                              const struct weft_packets *packets, int32_t from,
-                                              uint64_t slot, void *dst, uint64_t bytes)
+WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
+                                        int32_t from, uint64_t slot, void *dst, uint64_t bytes)
 {
-    enum { UNROLL = 4, LAST = (UNROLL - 1) * WEFT_WARP_SIZE };
+    enum { UNROLL = 4, LAST = (UNROLL - 1) * WP_WARP_SIZE };
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
-    uint64_t first = (uint64_t)weft_lane_idx(warp);
-    enum weft_status status = WEFT_STATUS_OK;
+    uint64_t first = (uint64_t)wp_lane_idx(warp);
+    enum wp_status status = WP_STATUS_OK;
 #pragma unroll 1
-    for (; first + LAST < num_packets && status == WEFT_STATUS_OK; first += UNROLL * WEFT_WARP_SIZE)
+    for (; first + LAST < num_packets && status == WP_STATUS_OK; first += UNROLL * WP_WARP_SIZE)
         status = weft__cuda_receive_some<UNROLL>(warp, packets, from, slot, dst, first, bytes);
 #pragma unroll 1
-    for (; first < num_packets && status == WEFT_STATUS_OK; first += WEFT_WARP_SIZE)
+    for (; first < num_packets && status == WP_STATUS_OK; first += WP_WARP_SIZE)
         status = weft__cuda_receive_some<1>(warp, packets, from, slot, dst, first, bytes);
     return weft__cuda_same_status(status);
 }
 
 /* No value of the words is an escape. A lane for each target; WEFT_COLL_MAX_RANKS are as many as
  * lanes. */
-WEFT_FN void weft_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
-                                     struct weft_packet_targets to, const uint64_t words[2])
+WP_FN void wp_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                 struct wp_packet_targets to, const uint64_t words[2])
 {
-    const int32_t rank = to.begin + weft_lane_idx(warp);
+    const int32_t rank = to.begin + wp_lane_idx(warp);
     if (rank < to.end && rank != packets->rank)
         weft__cuda_store_packet(weft__cuda_slot(packets, rank, to.slot),
-                                {{words[0] ^ WEFT_PACKET_KEY(0), words[1] ^ WEFT_PACKET_KEY(1)}});
+                                {{words[0] ^ WP_PACKET_KEY(0), words[1] ^ WP_PACKET_KEY(1)}});
 }
 
-WEFT_FN enum weft_status weft_packets_take_words(struct weft_warp *warp,
-                                                 const struct weft_packets *packets, int32_t from,
-                                                 uint64_t slot, uint64_t words[2])
+WP_FN enum wp_status wp_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                           int32_t from, uint64_t slot, uint64_t words[2])
 {
     const struct weft__cuda_slots slots = {slot, 0, from, 0, 1};
     struct weft__cuda_packet taken[1] = {};
-    const enum weft_status status =
+    const enum wp_status status =
         weft__cuda_same_status(weft__cuda_await_packets(warp, packets, &slots, taken));
-    if (weft_lane_idx(warp) == 0 && status == WEFT_STATUS_OK)
+    if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK)
         weft__cuda_store_packet(weft__cuda_slot(packets, packets->rank, slot), {{0, 0}});
-    words[0] = taken[0].words[0] ^ WEFT_PACKET_KEY(0);
-    words[1] = taken[0].words[1] ^ WEFT_PACKET_KEY(1);
+    words[0] = taken[0].words[0] ^ WP_PACKET_KEY(0);
+    words[1] = taken[0].words[1] ^ WP_PACKET_KEY(1);
     return status;
 }
 
-WEFT_FN void weft_acquire_packets(struct weft_warp *warp)
+WP_FN void wp_acquire_packets(struct wp_warp *warp)
 {
     (void)warp;
     asm volatile("fence.acq_rel.sys;" : : : "memory");

@@ -9,147 +9,147 @@
 /* ------------------------------------------------------------------ values */
 
 /* The elements that no other is less, or greater, than. */
-template <typename E> WEFT_FN float weft__cuda_lowest(E)
+template <typename E> WP_FN float weft__cuda_lowest(E)
 {
     return -INFINITY;
 }
-WEFT_FN double weft__cuda_lowest(double)
+WP_FN double weft__cuda_lowest(double)
 {
     return -(double)INFINITY;
 }
-WEFT_FN uint32_t weft__cuda_lowest(int32_t)
+WP_FN uint32_t weft__cuda_lowest(int32_t)
 {
     return 0x80000000u;
 }
-WEFT_FN uint64_t weft__cuda_lowest(int64_t)
+WP_FN uint64_t weft__cuda_lowest(int64_t)
 {
     return 0x8000000000000000u;
 }
-WEFT_FN uint32_t weft__cuda_lowest(uint8_t)
+WP_FN uint32_t weft__cuda_lowest(uint8_t)
 {
     return 0;
 }
 
-template <typename E> WEFT_FN float weft__cuda_highest(E)
+template <typename E> WP_FN float weft__cuda_highest(E)
 {
     return INFINITY;
 }
-WEFT_FN double weft__cuda_highest(double)
+WP_FN double weft__cuda_highest(double)
 {
     return (double)INFINITY;
 }
-WEFT_FN uint32_t weft__cuda_highest(int32_t)
+WP_FN uint32_t weft__cuda_highest(int32_t)
 {
     return 0x7fffffffu;
 }
-WEFT_FN uint64_t weft__cuda_highest(int64_t)
+WP_FN uint64_t weft__cuda_highest(int64_t)
 {
     return 0x7fffffffffffffffu;
 }
-WEFT_FN uint32_t weft__cuda_highest(uint8_t)
+WP_FN uint32_t weft__cuda_highest(uint8_t)
 {
     return 0xffu;
 }
 
 /* Which leaves the first row as it is: a sum begins with -0, since +0 would spoil -0. */
 template <typename E>
-WEFT_FN auto weft__cuda_neutral(enum weft_reduction_op op, E) -> decltype(weft__cuda_lowest(E()))
+WP_FN auto weft__cuda_neutral(enum wp_reduction_op op, E) -> decltype(weft__cuda_lowest(E()))
 {
     typedef typename weft__cuda_values<E>::type V;
     switch (op) {
-    case WEFT_REDUCTION_PROD:
+    case WP_REDUCTION_PROD:
         return (V)1;
-    case WEFT_REDUCTION_MAX:
+    case WP_REDUCTION_MAX:
         return weft__cuda_lowest(E());
-    case WEFT_REDUCTION_MIN:
+    case WP_REDUCTION_MIN:
         return weft__cuda_highest(E());
-    case WEFT_REDUCTION_SUM_FROM_ZERO:
+    case WP_REDUCTION_SUM_FROM_ZERO:
         return (V)0;
     default:
         return -(V)0;
     }
 }
 
-WEFT_FN float weft__cuda_add(float a, float b)
+WP_FN float weft__cuda_add(float a, float b)
 {
     return __fadd_rn(a, b);
 }
-WEFT_FN double weft__cuda_add(double a, double b)
+WP_FN double weft__cuda_add(double a, double b)
 {
     return __dadd_rn(a, b);
 }
-template <typename V> WEFT_FN V weft__cuda_add(V a, V b)
+template <typename V> WP_FN V weft__cuda_add(V a, V b)
 {
     return a + b;
 }
 
-WEFT_FN float weft__cuda_multiply(float a, float b)
+WP_FN float weft__cuda_multiply(float a, float b)
 {
     return __fmul_rn(a, b);
 }
-WEFT_FN double weft__cuda_multiply(double a, double b)
+WP_FN double weft__cuda_multiply(double a, double b)
 {
     return __dmul_rn(a, b);
 }
-template <typename V> WEFT_FN V weft__cuda_multiply(V a, V b)
+template <typename V> WP_FN V weft__cuda_multiply(V a, V b)
 {
     return a * b;
 }
 
 /* The one of two values that compare equal. Only zeros can differ: then +0. */
-WEFT_FN float weft__cuda_either(float a, float b)
+WP_FN float weft__cuda_either(float a, float b)
 {
     return __uint_as_float(__float_as_uint(a) & __float_as_uint(b));
 }
-WEFT_FN double weft__cuda_either(double a, double b)
+WP_FN double weft__cuda_either(double a, double b)
 {
     return __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b));
 }
 
-template <typename V> WEFT_FN V weft__cuda_max_float(V a, V b)
+template <typename V> WP_FN V weft__cuda_max_float(V a, V b)
 {
     if (isnan(a) || isnan(b))
         return a + b;
     return a > b ? a : b > a ? b : weft__cuda_either(a, b);
 }
 
-template <typename V, typename E> WEFT_FN V weft__cuda_max(V a, V b, E)
+template <typename V, typename E> WP_FN V weft__cuda_max(V a, V b, E)
 {
     return (E)a > (E)b ? a : b;
 }
-template <typename E> WEFT_FN float weft__cuda_max(float a, float b, E)
+template <typename E> WP_FN float weft__cuda_max(float a, float b, E)
 {
     return weft__cuda_max_float(a, b);
 }
-WEFT_FN double weft__cuda_max(double a, double b, double)
+WP_FN double weft__cuda_max(double a, double b, double)
 {
     return weft__cuda_max_float(a, b);
 }
 
-template <typename V, typename E> WEFT_FN V weft__cuda_min(V a, V b, E)
+template <typename V, typename E> WP_FN V weft__cuda_min(V a, V b, E)
 {
     return (E)a < (E)b ? a : b;
 }
-template <typename E> WEFT_FN float weft__cuda_min(float a, float b, E)
+template <typename E> WP_FN float weft__cuda_min(float a, float b, E)
 {
     return -weft__cuda_max_float(-a, -b);
 }
-WEFT_FN double weft__cuda_min(double a, double b, double)
+WP_FN double weft__cuda_min(double a, double b, double)
 {
     return -weft__cuda_max_float(-a, -b);
 }
 
-template <typename E> WEFT_FN float weft__cuda_divide(float sum, int32_t num_rows, E)
+template <typename E> WP_FN float weft__cuda_divide(float sum, int32_t num_rows, E)
 {
     return __fdiv_rn(sum, (float)num_rows);
 }
-WEFT_FN double weft__cuda_divide(double sum, int32_t num_rows, double)
+WP_FN double weft__cuda_divide(double sum, int32_t num_rows, double)
 {
     return __ddiv_rn(sum, (double)num_rows);
 }
 /* In the element's type, to which the sum wraps around; there are positively many rows, so that the
  * quotient fits. */
-template <typename V, typename E> WEFT_FN V weft__cuda_divide(V sum, int32_t num_rows, E)
+template <typename V, typename E> WP_FN V weft__cuda_divide(V sum, int32_t num_rows, E)
 {
     return (V)((E)sum / num_rows);
 }
@@ -158,7 +158,7 @@ template <typename V, typename E> WEFT_FN V weft__cuda_divide(V sum, int32_t num
  * rows. A power of two has an exact inverse. For other numbers up to 8 the product in double rounds
  * as the quotient does: the quotient is never a tie of float, except subnormal ones of 6, for which
  * the product is exact (all floats have been compared). */
-template <int NUM_ROWS> WEFT_FN float weft__cuda_average(float sum)
+template <int NUM_ROWS> WP_FN float weft__cuda_average(float sum)
 {
     static_assert(NUM_ROWS <= 8, "those that have been compared");
     if ((NUM_ROWS & (NUM_ROWS - 1)) == 0)
@@ -174,43 +174,43 @@ struct weft__cuda_partial {
     uint32_t words[16];
 };
 
-WEFT_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, uint32_t *value)
+WP_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, uint32_t *value)
 {
     *value = partial->words[i];
 }
-WEFT_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, float *value)
+WP_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, float *value)
 {
     *value = __uint_as_float(partial->words[i]);
 }
-WEFT_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, uint64_t *value)
+WP_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, uint64_t *value)
 {
     *value = (uint64_t)partial->words[2 * i + 1] << 32 | partial->words[2 * i];
 }
-WEFT_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, double *value)
+WP_FN void weft__cuda_get(const struct weft__cuda_partial *partial, int i, double *value)
 {
     *value = __hiloint2double((int)partial->words[2 * i + 1], (int)partial->words[2 * i]);
 }
 
-WEFT_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, uint32_t value)
+WP_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, uint32_t value)
 {
     partial->words[i] = value;
 }
-WEFT_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, float value)
+WP_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, float value)
 {
     partial->words[i] = __float_as_uint(value);
 }
-WEFT_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, uint64_t value)
+WP_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, uint64_t value)
 {
     partial->words[2 * i] = (uint32_t)value;
     partial->words[2 * i + 1] = (uint32_t)(value >> 32);
 }
-WEFT_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, double value)
+WP_FN void weft__cuda_put(struct weft__cuda_partial *partial, int i, double value)
 {
     weft__cuda_put(partial, i, (uint64_t)__double_as_longlong(value));
 }
 
-WEFT_FN void weft__cuda_partial_begin(struct weft__cuda_partial *partial,
-                                      struct weft_reduction reduction)
+WP_FN void weft__cuda_partial_begin(struct weft__cuda_partial *partial,
+                                    struct wp_reduction reduction)
 {
     weft__cuda_with_element(reduction.dtype, [&](auto element) {
 #pragma unroll
@@ -219,14 +219,14 @@ WEFT_FN void weft__cuda_partial_begin(struct weft__cuda_partial *partial,
     });
 }
 
-template <typename V, typename E> WEFT_FN V weft__cuda_apply(enum weft_reduction_op op, V a, V b, E)
+template <typename V, typename E> WP_FN V weft__cuda_apply(enum wp_reduction_op op, V a, V b, E)
 {
     switch (op) {
-    case WEFT_REDUCTION_PROD:
+    case WP_REDUCTION_PROD:
         return weft__cuda_multiply(a, b);
-    case WEFT_REDUCTION_MAX:
+    case WP_REDUCTION_MAX:
         return weft__cuda_max(a, b, E());
-    case WEFT_REDUCTION_MIN:
+    case WP_REDUCTION_MIN:
         return weft__cuda_min(a, b, E());
     default:
         return weft__cuda_add(a, b);
@@ -234,8 +234,8 @@ template <typename V, typename E> WEFT_FN V weft__cuda_apply(enum weft_reduction
 }
 
 /* One operation for the whole chunk, so that it is chosen once. */
-template <enum weft_reduction_op OP, typename E>
-WEFT_FN void weft__cuda_partial_apply(struct weft__cuda_partial *partial, int4 chunk, E)
+template <enum wp_reduction_op OP, typename E>
+WP_FN void weft__cuda_partial_apply(struct weft__cuda_partial *partial, int4 chunk, E)
 {
     enum { PER_CHUNK = 16 / sizeof(E) };
     typename weft__cuda_values<E>::type values[PER_CHUNK], sum;
@@ -247,45 +247,45 @@ WEFT_FN void weft__cuda_partial_apply(struct weft__cuda_partial *partial, int4 c
     }
 }
 
-WEFT_FN void weft__cuda_partial_add(struct weft__cuda_partial *partial,
-                                    struct weft_reduction reduction, int4 chunk)
+WP_FN void weft__cuda_partial_add(struct weft__cuda_partial *partial, struct wp_reduction reduction,
+                                  int4 chunk)
 {
     weft__cuda_with_element(reduction.dtype, [&](auto element) {
         switch (reduction.op) {
-        case WEFT_REDUCTION_PROD:
-            return weft__cuda_partial_apply<WEFT_REDUCTION_PROD>(partial, chunk, element);
-        case WEFT_REDUCTION_MAX:
-            return weft__cuda_partial_apply<WEFT_REDUCTION_MAX>(partial, chunk, element);
-        case WEFT_REDUCTION_MIN:
-            return weft__cuda_partial_apply<WEFT_REDUCTION_MIN>(partial, chunk, element);
+        case WP_REDUCTION_PROD:
+            return weft__cuda_partial_apply<WP_REDUCTION_PROD>(partial, chunk, element);
+        case WP_REDUCTION_MAX:
+            return weft__cuda_partial_apply<WP_REDUCTION_MAX>(partial, chunk, element);
+        case WP_REDUCTION_MIN:
+            return weft__cuda_partial_apply<WP_REDUCTION_MIN>(partial, chunk, element);
         default:
-            return weft__cuda_partial_apply<WEFT_REDUCTION_SUM>(partial, chunk, element);
+            return weft__cuda_partial_apply<WP_REDUCTION_SUM>(partial, chunk, element);
         }
     });
 }
 
 template <int NUM_CHUNKS, typename E>
-WEFT_FN void weft__cuda_partial_sum_all(struct weft__cuda_partial *partial,
-                                        const int4 (&chunks)[NUM_CHUNKS], uint32_t present, E)
+WP_FN void weft__cuda_partial_sum_all(struct weft__cuda_partial *partial,
+                                      const int4 (&chunks)[NUM_CHUNKS], uint32_t present, E)
 {
 #pragma unroll
     for (int s = 0; s < NUM_CHUNKS; s++) {
         if (present >> s & 1u)
-            weft__cuda_partial_apply<WEFT_REDUCTION_SUM>(partial, chunks[s], E());
+            weft__cuda_partial_apply<WP_REDUCTION_SUM>(partial, chunks[s], E());
     }
 }
 
-WEFT_FN int weft__cuda_adds(enum weft_reduction_op op)
+WP_FN int weft__cuda_adds(enum wp_reduction_op op)
 {
-    return op != WEFT_REDUCTION_PROD && op != WEFT_REDUCTION_MAX && op != WEFT_REDUCTION_MIN;
+    return op != WP_REDUCTION_PROD && op != WP_REDUCTION_MAX && op != WP_REDUCTION_MIN;
 }
 
 /* Those chunks whose bit is set in `present`, in order. What most reductions are has code without
  * branches; the others share one body, past which the chunks move. */
 template <int NUM_CHUNKS>
-WEFT_FN void weft__cuda_partial_add_all(struct weft__cuda_partial *partial,
-                                        struct weft_reduction reduction,
-                                        const int4 (&chunks)[NUM_CHUNKS], uint32_t present)
+WP_FN void weft__cuda_partial_add_all(struct weft__cuda_partial *partial,
+                                      struct wp_reduction reduction,
+                                      const int4 (&chunks)[NUM_CHUNKS], uint32_t present)
 {
     if (weft__cuda_adds(reduction.op)) {
         if (reduction.dtype == WEFT_BF16)
@@ -309,8 +309,8 @@ WEFT_FN void weft__cuda_partial_add_all(struct weft__cuda_partial *partial,
     }
 }
 
-WEFT_FN int4 weft__cuda_partial_end(const struct weft__cuda_partial *partial,
-                                    struct weft_reduction reduction, int32_t num_rows)
+WP_FN int4 weft__cuda_partial_end(const struct weft__cuda_partial *partial,
+                                  struct wp_reduction reduction, int32_t num_rows)
 {
     int4 chunk;
     weft__cuda_with_element(reduction.dtype, [&](auto element) {
@@ -319,7 +319,7 @@ WEFT_FN int4 weft__cuda_partial_end(const struct weft__cuda_partial *partial,
 #pragma unroll
         for (int i = 0; i < PER_CHUNK; i++) {
             weft__cuda_get(partial, i, &values[i]);
-            if (reduction.op == WEFT_REDUCTION_AVG)
+            if (reduction.op == WP_REDUCTION_AVG)
                 values[i] = weft__cuda_divide(values[i], num_rows, element);
         }
         chunk = weft__cuda_encode(values, element);

@@ -8,8 +8,8 @@
 #include <cuda_fp16.h>
 #include <string.h>
 
-#define WEFT_WARP_SIZE 32
-#define WEFT_FN        static __device__ __forceinline__
+#define WP_WARP_SIZE 32
+#define WP_FN        static __device__ __forceinline__
 
 #include "machine/cuda/launch_params.h"
 
@@ -23,21 +23,21 @@
 enum { WEFT__CUDA_ROW_UNROLL = 4 };
 
 struct weft__cuda_block { /* in shared memory */
-    __align__(16) char shared[WEFT_BLOCK_SHARED_BYTES];
+    __align__(16) char shared[WP_BLOCK_SHARED_BYTES];
     uint64_t arrivals[WEFT__CUDA_MAX_WARPS]; /* mbarriers: a warp's bulk load has come */
 };
 
 /* Each warp's part of the dynamic shared memory. */
 struct weft__cuda_warp_memory {
-    const void *pointers[WEFT_WARP_POINTERS];
-    __align__(8) char shared[WEFT_WARP_SHARED_BYTES];
+    const void *pointers[WP_WARP_POINTERS];
+    __align__(8) char shared[WP_WARP_SHARED_BYTES];
     __align__(128) char slot[]; /* of bulk copies: launch->copy_slot_bytes */
 };
 
 static_assert(sizeof(struct weft__cuda_block) <= WEFT__CUDA_BLOCK_BYTES, "known to the host");
 static_assert(sizeof(struct weft__cuda_warp_memory) == WEFT__CUDA_WARP_BYTES, "known to the host");
 
-struct weft_warp {
+struct wp_warp {
     const struct weft__cuda_launch *launch;
     struct weft__cuda_block *block;
     struct weft__cuda_warp_memory *memory;
@@ -49,60 +49,60 @@ struct weft_warp {
     uint32_t prefetched_bytes;
 };
 
-#define WEFT_PROGRAM(name, warp, args)                                                             \
-    static __device__ __forceinline__ enum weft_status name##_body(                                \
-        struct weft_warp *warp, const struct weft_##name##_args *args);                            \
-    extern "C" __global__ void __launch_bounds__(WEFT_WARP_SIZE *WEFT__CUDA_MAX_WARPS, 1)          \
+#define WP_PROGRAM(name, warp, args)                                                               \
+    static __device__ __forceinline__ enum wp_status name##_body(                                  \
+        struct wp_warp *warp, const struct wp_##name##_args *args);                                \
+    extern "C" __global__ void __launch_bounds__(WP_WARP_SIZE *WEFT__CUDA_MAX_WARPS, 1)            \
         weft__cuda_##name(const __grid_constant__ struct weft__cuda_launch launch,                 \
-                          const __grid_constant__ struct weft_##name##_args name_args)             \
+                          const __grid_constant__ struct wp_##name##_args name_args)               \
     {                                                                                              \
         __shared__ struct weft__cuda_block block;                                                  \
-        struct weft_warp this_warp;                                                                \
+        struct wp_warp this_warp;                                                                  \
         weft__cuda_begin(&this_warp, &launch, &block);                                             \
         (void)name##_body(&this_warp, &name_args);                                                 \
         weft__cuda_end(&this_warp);                                                                \
     }                                                                                              \
-    static __device__ __forceinline__ enum weft_status name##_body(                                \
-        struct weft_warp *warp, const struct weft_##name##_args *args)
+    static __device__ __forceinline__ enum wp_status name##_body(                                  \
+        struct wp_warp *warp, const struct wp_##name##_args *args)
 
-WEFT_FN int32_t weft_block_idx(const struct weft_warp *warp)
+WP_FN int32_t wp_block_idx(const struct wp_warp *warp)
 {
     (void)warp;
     return (int32_t)blockIdx.x;
 }
 
-WEFT_FN int32_t weft_num_blocks(const struct weft_warp *warp)
+WP_FN int32_t wp_num_blocks(const struct wp_warp *warp)
 {
     (void)warp;
     return (int32_t)gridDim.x;
 }
 
-WEFT_FN int32_t weft_warp_idx(const struct weft_warp *warp)
+WP_FN int32_t wp_warp_idx(const struct wp_warp *warp)
 {
     (void)warp;
-    return (int32_t)(threadIdx.x / WEFT_WARP_SIZE);
+    return (int32_t)(threadIdx.x / WP_WARP_SIZE);
 }
 
-WEFT_FN int32_t weft_num_warps(const struct weft_warp *warp)
+WP_FN int32_t wp_num_warps(const struct wp_warp *warp)
 {
     (void)warp;
-    return (int32_t)(blockDim.x / WEFT_WARP_SIZE);
+    return (int32_t)(blockDim.x / WP_WARP_SIZE);
 }
 
-WEFT_FN int32_t weft_lane_idx(const struct weft_warp *warp)
+WP_FN int32_t wp_lane_idx(const struct wp_warp *warp)
 {
     (void)warp;
-    return (int32_t)(threadIdx.x % WEFT_WARP_SIZE);
+    return (int32_t)(threadIdx.x % WP_WARP_SIZE);
 }
 
-WEFT_FN void weft_warp_sync(struct weft_warp *warp)
+WP_FN void wp_warp_sync(struct wp_warp *warp)
 {
     (void)warp;
     __syncwarp();
 }
 
 /* What this lane's bulk stores wrote becomes visible to it as if it had stored it itself. */
-WEFT_FN void weft__cuda_complete_stores(struct weft_warp *warp)
+WP_FN void weft__cuda_complete_stores(struct wp_warp *warp)
 {
 #if WEFT__CUDA_BULK
     if (warp->has_stores)
@@ -111,64 +111,64 @@ WEFT_FN void weft__cuda_complete_stores(struct weft_warp *warp)
     warp->has_stores = 0;
 }
 
-WEFT_FN void weft_block_sync(struct weft_warp *warp)
+WP_FN void wp_block_sync(struct wp_warp *warp)
 {
     weft__cuda_complete_stores(warp);
     __syncthreads();
     warp->has_acquired = 1;
 }
 
-WEFT_FN uint32_t weft_ballot(struct weft_warp *warp, int predicate)
+WP_FN uint32_t wp_ballot(struct wp_warp *warp, int predicate)
 {
     (void)warp;
     return __ballot_sync(0xffffffffu, predicate);
 }
 
-WEFT_FN int32_t weft_lanes_below(struct weft_warp *warp, uint32_t ballot)
+WP_FN int32_t wp_lanes_below(struct wp_warp *warp, uint32_t ballot)
 {
-    return __popc(ballot & ((1u << weft_lane_idx(warp)) - 1u));
+    return __popc(ballot & ((1u << wp_lane_idx(warp)) - 1u));
 }
 
-WEFT_FN int32_t weft_popcount(uint32_t ballot)
+WP_FN int32_t wp_popcount(uint32_t ballot)
 {
     return __popc(ballot);
 }
 
-WEFT_FN uint32_t weft_max_u32(struct weft_warp *warp, uint32_t value)
+WP_FN uint32_t wp_max_u32(struct wp_warp *warp, uint32_t value)
 {
     (void)warp;
     return __reduce_max_sync(0xffffffffu, value);
 }
 
-WEFT_FN int32_t weft_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total)
+WP_FN int32_t wp_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
 {
     int32_t sum = value; /* of this lane and those below it */
-    for (int32_t distance = 1; distance < WEFT_WARP_SIZE; distance *= 2) {
+    for (int32_t distance = 1; distance < WP_WARP_SIZE; distance *= 2) {
         const int32_t below = __shfl_up_sync(0xffffffffu, sum, distance);
-        if (weft_lane_idx(warp) >= distance)
+        if (wp_lane_idx(warp) >= distance)
             sum += below;
     }
-    *total = __shfl_sync(0xffffffffu, sum, WEFT_WARP_SIZE - 1);
+    *total = __shfl_sync(0xffffffffu, sum, WP_WARP_SIZE - 1);
     return sum - value;
 }
 
-WEFT_FN void *weft_block_shared(struct weft_warp *warp)
+WP_FN void *wp_block_shared(struct wp_warp *warp)
 {
     return warp->block->shared;
 }
 
-WEFT_FN void *weft_warp_shared(struct weft_warp *warp)
+WP_FN void *wp_warp_shared(struct wp_warp *warp)
 {
     return warp->memory->shared;
 }
 
-WEFT_FN const void **weft_warp_pointers(struct weft_warp *warp)
+WP_FN const void **wp_warp_pointers(struct wp_warp *warp)
 {
     return warp->memory->pointers;
 }
 
 /* Blocks of one launch share the word, hence one GPU. */
-WEFT_FN uint32_t weft_add_acq_rel(uint32_t *word, uint32_t value)
+WP_FN uint32_t wp_add_acq_rel(uint32_t *word, uint32_t value)
 {
     uint32_t old;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
@@ -178,26 +178,26 @@ WEFT_FN uint32_t weft_add_acq_rel(uint32_t *word, uint32_t value)
     return old;
 }
 
-WEFT_FN int32_t weft_add_relaxed(int32_t *word, int32_t value)
+WP_FN int32_t wp_add_relaxed(int32_t *word, int32_t value)
 {
     return atomicAdd(word, value);
 }
 
-WEFT_FN int32_t weft_load_relaxed(const int32_t *word)
+WP_FN int32_t wp_load_relaxed(const int32_t *word)
 {
     int32_t value;
     asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(word));
     return value;
 }
 
-WEFT_FN void weft_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
+WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
     (void)rank; /* spins, needs no waking */
     weft__cuda_complete_stores(warp);
     asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
-WEFT_FN uint64_t weft_fetch_add(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t add)
+WP_FN uint64_t wp_fetch_add(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t add)
 {
     uint64_t before;
     (void)rank; /* as above */
@@ -209,25 +209,25 @@ WEFT_FN uint64_t weft_fetch_add(struct weft_warp *warp, int32_t rank, uint64_t *
     return before;
 }
 
-WEFT_FN uint64_t weft__cuda_load_acquire(const uint64_t *word)
+WP_FN uint64_t weft__cuda_load_acquire(const uint64_t *word)
 {
     uint64_t value;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
     return value;
 }
 
-WEFT_FN uint64_t weft__cuda_now_ns(void)
+WP_FN uint64_t weft__cuda_now_ns(void)
 {
     uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 }
 
-WEFT_FN enum weft_status weft_fail(struct weft_warp *warp, const struct weft_failure *failure)
+WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure)
 {
     const struct weft__cuda_launch *launch = warp->launch;
     if (atomicExch(launch->failure_is_taken, 1u) != 0)
-        return WEFT_STATUS_FAILED;
+        return WP_STATUS_FAILED;
     launch->board->failure = *failure;
     launch->board->failed_program = launch->program_idx;
     /* Pairs with the host's acquire. */
@@ -235,13 +235,13 @@ WEFT_FN enum weft_status weft_fail(struct weft_warp *warp, const struct weft_fai
                  :
                  : "l"(&launch->board->failure_is_told), "r"(1u)
                  : "memory");
-    return WEFT_STATUS_FAILED;
+    return WP_STATUS_FAILED;
 }
 
 #include "machine/cuda/waits.h"
 
 /* From here on, what the launch before in the stream did is visible. */
-WEFT_FN void weft__cuda_await_launch_before(void)
+WP_FN void weft__cuda_await_launch_before(void)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" : : : "memory");
@@ -250,7 +250,7 @@ WEFT_FN void weft__cuda_await_launch_before(void)
 
 /* A dependent launch is promised what the launches before did; this is the promise that whoever hears of it sees it,
  * too. */
-WEFT_FN void weft_fence_launches(struct weft_warp *warp)
+WP_FN void wp_fence_launches(struct wp_warp *warp)
 {
     weft__cuda_complete_stores(warp);
     asm volatile("fence.acq_rel.sys;" : : : "memory");
@@ -258,7 +258,7 @@ WEFT_FN void weft_fence_launches(struct weft_warp *warp)
 
 /* One thread of a block speaks for it; the next launch comes when all blocks have spoken or ended. It may be
  * anybody's, take all SMs that are left, and hold them until this one has ended (launch.c). */
-WEFT_FN void weft_admit_next(struct weft_warp *warp)
+WP_FN void wp_admit_next(struct wp_warp *warp)
 {
     (void)warp;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -267,16 +267,16 @@ WEFT_FN void weft_admit_next(struct weft_warp *warp)
 }
 
 /* Touches nothing but the block's own shared memory, until the launch before has ended. */
-WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_launch *launch,
-                              struct weft__cuda_block *block)
+WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch *launch,
+                            struct weft__cuda_block *block)
 {
     extern __shared__ __align__(128) char dynamic_shared[];
     const uint32_t warp_bytes =
         (uint32_t)sizeof(struct weft__cuda_warp_memory) + launch->copy_slot_bytes;
     warp->launch = launch;
     warp->block = block;
-    warp->memory = (struct weft__cuda_warp_memory *)(dynamic_shared +
-                                                     threadIdx.x / WEFT_WARP_SIZE * warp_bytes);
+    warp->memory =
+        (struct weft__cuda_warp_memory *)(dynamic_shared + threadIdx.x / WP_WARP_SIZE * warp_bytes);
     warp->num_loads = 0;
     warp->has_stores = 0;
     warp->has_acquired = 0;
@@ -284,9 +284,9 @@ WEFT_FN void weft__cuda_begin(struct weft_warp *warp, const struct weft__cuda_la
     warp->prefetched_bytes = 0;
 #if WEFT__CUDA_BULK
     /* Without a slot no row is copied in bulk, and short operations are spared the fences. */
-    if (launch->copy_slot_bytes > 0 && threadIdx.x % WEFT_WARP_SIZE == 0) {
+    if (launch->copy_slot_bytes > 0 && threadIdx.x % WP_WARP_SIZE == 0) {
         const uint32_t arrival =
-            (uint32_t)__cvta_generic_to_shared(&block->arrivals[threadIdx.x / WEFT_WARP_SIZE]);
+            (uint32_t)__cvta_generic_to_shared(&block->arrivals[threadIdx.x / WP_WARP_SIZE]);
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(arrival) : "memory");
         /* The copy engine sees it from here on; other warps never touch it. */
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

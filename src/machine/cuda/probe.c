@@ -22,8 +22,8 @@ static weft_result store_to_all(weft_comm *comm)
     void *heap_bases;
     WEFT__TRY(weft__machine_duplicate(comm, bases, (uint64_t)comm->num_ranks * sizeof(char *),
                                       &heap_bases));
-    const struct weft_probe_args args = {comm->rank, comm->num_ranks, heap_bases, SLOTS_OFFSET,
-                                         secret_of(comm, comm->rank)};
+    const struct wp_probe_args args = {comm->rank, comm->num_ranks, heap_bases, SLOTS_OFFSET,
+                                       secret_of(comm, comm->rank)};
     const struct weft__launch launch = {.program = &probe_program,
                                         .args = &args,
                                         .args_bytes = sizeof args,

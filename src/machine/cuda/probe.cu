@@ -4,13 +4,13 @@
 
 #include "machine/cuda/probe.h"
 
-WEFT_PROGRAM(probe, warp, args)
+WP_PROGRAM(probe, warp, args)
 {
-    for (int32_t rank = weft_lane_idx(warp); rank < args->num_ranks; rank += WEFT_WARP_SIZE) {
+    for (int32_t rank = wp_lane_idx(warp); rank < args->num_ranks; rank += WP_WARP_SIZE) {
         if (args->heap_bases[rank] != NULL) {
             uint64_t *slots = (uint64_t *)(void *)(args->heap_bases[rank] + args->slots_offset);
-            weft_signal(warp, rank, slots + args->rank, args->secret + (uint64_t)rank);
+            wp_signal(warp, rank, slots + args->rank, args->secret + (uint64_t)rank);
         }
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }

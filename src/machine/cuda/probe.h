@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-struct weft_probe_args {
+struct wp_probe_args {
     int32_t rank;
     int32_t num_ranks;
     char *const *heap_bases; /* [num_ranks] NULL: cannot be reached */

@@ -10,13 +10,13 @@ enum weft__cuda_width { WEFT__CUDA_WIDE, WEFT__CUDA_NARROW };
 /* Rows as far as they are whole units, of 16 bytes or narrower ones, which are reduced as if zeros
  * followed them. Returns how many bytes that were. */
 template <weft__cuda_width WIDTH>
-WEFT_FN uint64_t weft__cuda_reduce_units(uint32_t lane_idx, const struct weft__cuda_rows *rows,
-                                         uint32_t unit_bytes, uint64_t row_bytes)
+WP_FN uint64_t weft__cuda_reduce_units(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                       uint32_t unit_bytes, uint64_t row_bytes)
 {
     enum { AT_ONCE = 4 };
     const uint32_t num_units = (uint32_t)(row_bytes / unit_bytes);
 #pragma unroll 1
-    for (uint32_t i = lane_idx; i < num_units; i += WEFT_WARP_SIZE) {
+    for (uint32_t i = lane_idx; i < num_units; i += WP_WARP_SIZE) {
         struct weft__cuda_partial partial;
         weft__cuda_partial_begin(&partial, rows->reduction);
 #pragma unroll 1
@@ -45,7 +45,7 @@ WEFT_FN uint64_t weft__cuda_reduce_units(uint32_t lane_idx, const struct weft__c
     return (uint64_t)num_units * unit_bytes;
 }
 
-template <typename E> WEFT_FN int4 weft__cuda_load_element(const void *row, int64_t i)
+template <typename E> WP_FN int4 weft__cuda_load_element(const void *row, int64_t i)
 {
     const char *element = (const char *)row + i * (int64_t)sizeof(E);
     int4 chunk = make_int4(0, 0, 0, 0);
@@ -58,7 +58,7 @@ template <typename E> WEFT_FN int4 weft__cuda_load_element(const void *row, int6
     return chunk;
 }
 
-template <typename E> WEFT_FN void weft__cuda_store_element(void *row, int64_t i, int4 chunk)
+template <typename E> WP_FN void weft__cuda_store_element(void *row, int64_t i, int4 chunk)
 {
     char *element = (char *)row + i * (int64_t)sizeof(E);
     if ((uint64_t)element % sizeof(E) == 0) {
@@ -78,13 +78,13 @@ template <typename E> WEFT_FN void weft__cuda_store_element(void *row, int64_t i
 /* Element by element: the ends of rows, and rows that are aligned to less than 4 bytes, or than an
  * element. */
 template <typename E>
-WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cuda_rows *rows,
-                                        int64_t begin, int64_t num_elements)
+WP_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                      int64_t begin, int64_t num_elements)
 {
     typedef typename weft__cuda_values<E>::type V;
-    const enum weft_reduction_op op = rows->reduction.op;
+    const enum wp_reduction_op op = rows->reduction.op;
 #pragma unroll 1
-    for (int64_t i = begin + lane_idx; i < num_elements; i += WEFT_WARP_SIZE) {
+    for (int64_t i = begin + lane_idx; i < num_elements; i += WP_WARP_SIZE) {
         V sum[16 / sizeof(E)] = {weft__cuda_neutral(op, E())}, values[16 / sizeof(E)];
 #pragma unroll 1
         for (int32_t s = 0; s < rows->num_srcs; s++) {
@@ -93,7 +93,7 @@ WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cu
             weft__cuda_decode(values, weft__cuda_load_element<E>(rows->srcs[s], i), E());
             sum[0] = weft__cuda_apply(op, sum[0], values[0], E());
         }
-        if (op == WEFT_REDUCTION_AVG)
+        if (op == WP_REDUCTION_AVG)
             sum[0] = weft__cuda_divide(sum[0], rows->num_present, E());
         const int4 chunk = weft__cuda_encode(sum, E());
         for (int32_t d = 0; d < rows->num_dsts; d++) {
@@ -103,7 +103,7 @@ WEFT_FN void weft__cuda_reduce_elements(uint32_t lane_idx, const struct weft__cu
     }
 }
 
-WEFT_FN uint64_t weft_dtype_bytes(weft_dtype dtype); /* machine.h */
+WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype); /* machine.h */
 
 /* From begin_bytes on. Called, not inlined: it would take registers from the loops above, and
  * programs that reduce in several places hold it once. */
@@ -114,7 +114,7 @@ weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, uint32_
     if (begin_bytes == 0 && unit_bytes == 16)
         begin_bytes = weft__cuda_reduce_units<WEFT__CUDA_WIDE>(lane_idx, &rows, 16, row_bytes);
     else if (begin_bytes == 0 && unit_bytes >= 4 &&
-             unit_bytes >= weft_dtype_bytes(rows.reduction.dtype))
+             unit_bytes >= wp_dtype_bytes(rows.reduction.dtype))
         begin_bytes =
             weft__cuda_reduce_units<WEFT__CUDA_NARROW>(lane_idx, &rows, unit_bytes, row_bytes);
     weft__cuda_with_element(rows.reduction.dtype, [&](auto element) {
@@ -124,12 +124,12 @@ weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, uint32_
     });
 }
 
-WEFT_FN void weft_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                             const void *const *srcs, int32_t num_srcs,
-                             struct weft_reduction reduction, int64_t num_elements)
+WP_FN void wp_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                         const void *const *srcs, int32_t num_srcs, struct wp_reduction reduction,
+                         int64_t num_elements)
 {
-    const uint32_t lane_idx = (uint32_t)weft_lane_idx(warp);
-    const uint64_t row_bytes = (uint64_t)num_elements * weft_dtype_bytes(reduction.dtype);
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const uint64_t row_bytes = (uint64_t)num_elements * wp_dtype_bytes(reduction.dtype);
     if (num_dsts == 0)
         return;
     const uint32_t unit_bytes =

@@ -4,19 +4,19 @@
 #ifndef WEFT_MACHINE_CUDA_REMOTE_H
 #define WEFT_MACHINE_CUDA_REMOTE_H
 
-WEFT_FN void weft_row_sync(struct weft_warp *warp)
+WP_FN void wp_row_sync(struct wp_warp *warp)
 {
     weft__cuda_complete_stores(warp);
     __syncwarp();
 }
 
 /* Lane 0. What cannot be posted is lost with the communicator. */
-WEFT_FN uint64_t weft__cuda_post(struct weft_warp *warp, const struct weft_access *access)
+WP_FN uint64_t weft__cuda_post(struct wp_warp *warp, const struct wp_access *access)
 {
     const uint64_t number = atomicAdd(warp->launch->work_queue.num_reserved, 1ull);
-    const struct weft_wait_site site = {WEFT_PHASE_ACCESS, access->rank, number,
-                                        access->num_bytes > 0 ? access->target : access->word};
-    struct weft_access *slot = weft__cuda_await_work_slot(warp, number, &site);
+    const struct wp_wait_site site = {WP_PHASE_ACCESS, access->rank, number,
+                                      access->num_bytes > 0 ? access->target : access->word};
+    struct wp_access *slot = weft__cuda_await_work_slot(warp, number, &site);
     if (slot == NULL)
         return number;
     slot->operation = access->operation;
@@ -35,28 +35,28 @@ WEFT_FN uint64_t weft__cuda_post(struct weft_warp *warp, const struct weft_acces
     return number;
 }
 
-WEFT_FN uint64_t weft_remote_post(struct weft_warp *warp, const struct weft_access *access)
+WP_FN uint64_t wp_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     uint64_t number = 0;
     /* Orders what each lane has done before lane 0's release. */
     weft__cuda_complete_stores(warp);
     asm volatile("fence.acq_rel.sys;" : : : "memory");
     __syncwarp();
-    if (weft_lane_idx(warp) == 0)
+    if (wp_lane_idx(warp) == 0)
         number = weft__cuda_post(warp, access);
     return __shfl_sync(0xffffffffu, number, 0);
 }
 
-WEFT_FN enum weft_status weft_remote_await(struct weft_warp *warp, uint64_t number,
-                                           const struct weft_wait_site *site)
+WP_FN enum wp_status wp_remote_await(struct wp_warp *warp, uint64_t number,
+                                     const struct wp_wait_site *site)
 {
     const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
-    const enum weft_status status = weft_wait(warp, queue->num_completed, number + 1, site);
+    const enum wp_status status = wp_wait(warp, queue->num_completed, number + 1, site);
     /* Failed accesses complete, too, but not before this is set. */
-    if (status != WEFT_STATUS_OK || *(const volatile uint32_t *)queue->comm_has_failed == 0)
+    if (status != WP_STATUS_OK || *(const volatile uint32_t *)queue->comm_has_failed == 0)
         return status;
-    const struct weft_failure failure = {WEFT_FAILURE_COMM, *site, 0, 0, 0};
-    return weft_fail(warp, &failure);
+    const struct wp_failure failure = {WP_FAILURE_COMM, *site, 0, 0, 0};
+    return wp_fail(warp, &failure);
 }
 
 #endif

@@ -7,7 +7,7 @@
 
 /* ------------------------------------------------------------------ 16 bytes at a time */
 
-WEFT_FN int4 weft__cuda_load16(const int4 *src)
+WP_FN int4 weft__cuda_load16(const int4 *src)
 {
     int4 v;
     asm volatile("ld.global.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4];"
@@ -16,7 +16,7 @@ WEFT_FN int4 weft__cuda_load16(const int4 *src)
     return v;
 }
 
-WEFT_FN void weft__cuda_store16(int4 *dst, int4 v)
+WP_FN void weft__cuda_store16(int4 *dst, int4 v)
 {
     asm volatile("st.global.L1::no_allocate.v4.s32 [%0], {%1, %2, %3, %4};"
                  :
@@ -27,11 +27,11 @@ WEFT_FN void weft__cuda_store16(int4 *dst, int4 v)
 /* ------------------------------------------------------------------ copies */
 
 /* Copies [begin, row_bytes) byte by byte: what the faster ways leave. */
-WEFT_FN void weft__cuda_copy_bytes(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
-                                   const void *src, uint64_t begin, uint64_t row_bytes)
+WP_FN void weft__cuda_copy_bytes(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
+                                 const void *src, uint64_t begin, uint64_t row_bytes)
 {
 #pragma unroll 1
-    for (uint64_t i = begin + lane_idx; i < row_bytes; i += WEFT_WARP_SIZE) {
+    for (uint64_t i = begin + lane_idx; i < row_bytes; i += WP_WARP_SIZE) {
         const char byte = ((const char *)src)[i];
 #pragma unroll 1
         for (int32_t d = 0; d < num_dsts; d++) {
@@ -43,10 +43,10 @@ WEFT_FN void weft__cuda_copy_bytes(uint32_t lane_idx, const void *const *dsts, i
 
 /* Through registers: whole units of so many bytes. Returns how many bytes that were. */
 template <int BYTES>
-WEFT_FN uint64_t weft__cuda_copy_units(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
-                                       const void *src, uint64_t row_bytes)
+WP_FN uint64_t weft__cuda_copy_units(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
+                                     const void *src, uint64_t row_bytes)
 {
-    enum { UNROLL = BYTES == 16 ? WEFT__CUDA_ROW_UNROLL : 8, STEP = WEFT_WARP_SIZE * UNROLL };
+    enum { UNROLL = BYTES == 16 ? WEFT__CUDA_ROW_UNROLL : 8, STEP = WP_WARP_SIZE * UNROLL };
     const uint64_t num_units = row_bytes / BYTES;
 #pragma unroll 1
     for (uint64_t first = lane_idx; first < num_units; first += STEP) {
@@ -54,8 +54,8 @@ WEFT_FN uint64_t weft__cuda_copy_units(uint32_t lane_idx, const void *const *dst
         weft__cuda_unit<BYTES> units[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            if (first + (uint64_t)u * WEFT_WARP_SIZE < num_units)
-                weft__cuda_load_unit(&units[u], from, u * WEFT_WARP_SIZE);
+            if (first + (uint64_t)u * WP_WARP_SIZE < num_units)
+                weft__cuda_load_unit(&units[u], from, u * WP_WARP_SIZE);
         }
 #pragma unroll 1
         for (int32_t d = 0; d < num_dsts; d++) {
@@ -64,8 +64,8 @@ WEFT_FN uint64_t weft__cuda_copy_units(uint32_t lane_idx, const void *const *dst
             char *to = (char *)dsts[d] + first * BYTES;
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                if (first + (uint64_t)u * WEFT_WARP_SIZE < num_units)
-                    weft__cuda_store_unit(to, u * WEFT_WARP_SIZE, units[u]);
+                if (first + (uint64_t)u * WP_WARP_SIZE < num_units)
+                    weft__cuda_store_unit(to, u * WP_WARP_SIZE, units[u]);
             }
         }
     }
@@ -88,13 +88,13 @@ weft__cuda_copy_narrowly(uint32_t lane_idx, const void *const *dsts, int32_t num
 }
 
 #if WEFT__CUDA_BULK
-WEFT_FN uint32_t weft__cuda_arrival(struct weft_warp *warp)
+WP_FN uint32_t weft__cuda_arrival(struct wp_warp *warp)
 {
-    return (uint32_t)__cvta_generic_to_shared(&warp->block->arrivals[weft_warp_idx(warp)]);
+    return (uint32_t)__cvta_generic_to_shared(&warp->block->arrivals[wp_warp_idx(warp)]);
 }
 
 /* Lane 0: the copy engine sees what the lane has acquired. */
-WEFT_FN void weft__cuda_tell_engine(struct weft_warp *warp)
+WP_FN void weft__cuda_tell_engine(struct wp_warp *warp)
 {
     if (warp->has_acquired)
         asm volatile("fence.proxy.async.global;" ::: "memory");
@@ -102,7 +102,7 @@ WEFT_FN void weft__cuda_tell_engine(struct weft_warp *warp)
 }
 
 /* Lane 0: begins to fill the slot, once what was in it has been read by the stores before. */
-WEFT_FN void weft__cuda_bulk_load(struct weft_warp *warp, const void *src, uint32_t bytes)
+WP_FN void weft__cuda_bulk_load(struct wp_warp *warp, const void *src, uint32_t bytes)
 {
     const uint32_t slot = (uint32_t)__cvta_generic_to_shared(warp->memory->slot);
     const uint32_t arrival = weft__cuda_arrival(warp);
@@ -120,7 +120,7 @@ WEFT_FN void weft__cuda_bulk_load(struct weft_warp *warp, const void *src, uint3
 }
 
 /* Lane 0: waits until the slot is full. */
-WEFT_FN void weft__cuda_await_load(struct weft_warp *warp)
+WP_FN void weft__cuda_await_load(struct wp_warp *warp)
 {
     const uint32_t arrival = weft__cuda_arrival(warp);
     const uint32_t parity = warp->num_loads % 2;
@@ -136,7 +136,7 @@ WEFT_FN void weft__cuda_await_load(struct weft_warp *warp)
 }
 
 /* Lane 0: what was prefetched is not wanted. */
-WEFT_FN void weft__cuda_drop_prefetched(struct weft_warp *warp)
+WP_FN void weft__cuda_drop_prefetched(struct wp_warp *warp)
 {
     if (warp->prefetched != NULL)
         weft__cuda_await_load(warp);
@@ -144,7 +144,7 @@ WEFT_FN void weft__cuda_drop_prefetched(struct weft_warp *warp)
 }
 
 /* Lane 0: the slot gets what is at src, unless it has been prefetched. */
-WEFT_FN void weft__cuda_fill_slot(struct weft_warp *warp, const void *src, uint32_t bytes)
+WP_FN void weft__cuda_fill_slot(struct wp_warp *warp, const void *src, uint32_t bytes)
 {
     const int is_prefetched = warp->prefetched == src && warp->prefetched_bytes == bytes;
     if (!is_prefetched) {
@@ -157,7 +157,7 @@ WEFT_FN void weft__cuda_fill_slot(struct weft_warp *warp, const void *src, uint3
 
 /* How many bytes of a row of so many chunks are copied at a time: it is cut into equal parts that
  * fit the slot. */
-WEFT_FN uint32_t weft__cuda_bulk_part_bytes(const struct weft_warp *warp, uint32_t num_chunks)
+WP_FN uint32_t weft__cuda_bulk_part_bytes(const struct wp_warp *warp, uint32_t num_chunks)
 {
     const uint32_t most_chunks = warp->launch->copy_slot_bytes / 16;
     if (num_chunks <= most_chunks)
@@ -167,12 +167,12 @@ WEFT_FN uint32_t weft__cuda_bulk_part_bytes(const struct weft_warp *warp, uint32
 }
 
 /* Lane 0 drives the copy engine; the stores are still under way when this returns. */
-WEFT_FN void weft__cuda_copy_bulk(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                                  const void *src, uint32_t num_chunks)
+WP_FN void weft__cuda_copy_bulk(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                                const void *src, uint32_t num_chunks)
 {
     const uint32_t slot = (uint32_t)__cvta_generic_to_shared(warp->memory->slot);
     const uint32_t part_bytes = weft__cuda_bulk_part_bytes(warp, num_chunks);
-    if (weft_lane_idx(warp) == 0) {
+    if (wp_lane_idx(warp) == 0) {
         for (uint64_t begin = 0; begin < (uint64_t)num_chunks * 16; begin += part_bytes) {
             const uint64_t rest = (uint64_t)num_chunks * 16 - begin;
             const uint32_t bytes = (uint32_t)(rest < part_bytes ? rest : part_bytes);
@@ -197,19 +197,19 @@ WEFT_FN void weft__cuda_copy_bulk(struct weft_warp *warp, const void *const *dst
 /* Below this the engine's latency costs more than its width gains. */
 enum { WEFT__CUDA_LEAST_BULK_BYTES = 1024 };
 
-WEFT_FN int weft__cuda_goes_by_bulk(const struct weft_warp *warp, uint64_t row_bytes)
+WP_FN int weft__cuda_goes_by_bulk(const struct wp_warp *warp, uint64_t row_bytes)
 {
     return WEFT__CUDA_BULK && row_bytes >= WEFT__CUDA_LEAST_BULK_BYTES &&
            warp->launch->copy_slot_bytes >= WEFT__CUDA_LEAST_BULK_BYTES;
 }
 
-WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t row_bytes)
+WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes)
 {
 #if WEFT__CUDA_BULK
     if (!weft__cuda_goes_by_bulk(warp, row_bytes) || (uint64_t)src % 16 != 0)
         return;
     const uint32_t bytes = weft__cuda_bulk_part_bytes(warp, (uint32_t)(row_bytes / 16));
-    if (weft_lane_idx(warp) == 0) {
+    if (wp_lane_idx(warp) == 0) {
         weft__cuda_drop_prefetched(warp);
         weft__cuda_bulk_load(warp, src, bytes);
         warp->prefetched = src;
@@ -219,21 +219,21 @@ WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t
 }
 
 /* Without a slot nothing is under way. */
-WEFT_FN void weft__cuda_end(struct weft_warp *warp)
+WP_FN void weft__cuda_end(struct wp_warp *warp)
 {
 #if WEFT__CUDA_BULK
     if (warp->launch->copy_slot_bytes == 0)
         return;
     weft__cuda_complete_stores(warp);
-    if (weft_lane_idx(warp) == 0)
+    if (wp_lane_idx(warp) == 0)
         weft__cuda_drop_prefetched(warp);
 #endif
 }
 
-WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                           const void *src, uint64_t row_bytes)
+WP_FN void wp_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                       const void *src, uint64_t row_bytes)
 {
-    const uint32_t lane_idx = (uint32_t)weft_lane_idx(warp);
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
     const uint32_t unit_bytes = weft__cuda_unit_bytes(
         weft__cuda_low_bits(lane_idx, dsts, num_dsts) | (uint32_t)(uint64_t)src);
     if (num_dsts == 0)
@@ -252,10 +252,10 @@ WEFT_FN void weft_row_copy(struct weft_warp *warp, const void *const *dsts, int3
 }
 
 /* Memory of the host, from where the network sends without GPUDirect, is not cached by GPUs. */
-WEFT_FN void weft_row_stage(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                            const void *src, uint64_t row_bytes)
+WP_FN void wp_row_stage(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                        const void *src, uint64_t row_bytes)
 {
-    weft_row_copy(warp, dsts, num_dsts, src, row_bytes);
+    wp_row_copy(warp, dsts, num_dsts, src, row_bytes);
 }
 
 #endif

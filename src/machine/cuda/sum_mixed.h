@@ -11,7 +11,7 @@ struct weft__cuda_mixed {
     void *dst;
     const void *const *srcs;
     int32_t num_srcs;
-    struct weft_mixed_sum sum;
+    struct wp_mixed_sum sum;
 };
 
 /* Lanes have four elements each at a time, of whatever type: so many that the widest are 16 bytes,
@@ -19,7 +19,7 @@ struct weft__cuda_mixed {
 enum { WEFT__CUDA_QUAD = 4 };
 
 /* Calls `act` with an element of the type. */
-template <typename Act> WEFT_FN void weft__cuda_with_float_element(weft_dtype dtype, Act act)
+template <typename Act> WP_FN void weft__cuda_with_float_element(weft_dtype dtype, Act act)
 {
     switch (dtype) {
     case WEFT_BF16:
@@ -35,7 +35,7 @@ template <typename Act> WEFT_FN void weft__cuda_with_float_element(weft_dtype dt
 
 /* ------------------------------------------------------------------ four elements */
 
-WEFT_FN void weft__cuda_load_quad(uint32_t (&words)[4], const void *row, uint32_t quad)
+WP_FN void weft__cuda_load_quad(uint32_t (&words)[4], const void *row, uint32_t quad)
 {
     const int4 v = weft__cuda_load16((const int4 *)row + quad);
     words[0] = (uint32_t)v.x;
@@ -43,32 +43,32 @@ WEFT_FN void weft__cuda_load_quad(uint32_t (&words)[4], const void *row, uint32_
     words[2] = (uint32_t)v.z;
     words[3] = (uint32_t)v.w;
 }
-WEFT_FN void weft__cuda_load_quad(uint32_t (&words)[2], const void *row, uint32_t quad)
+WP_FN void weft__cuda_load_quad(uint32_t (&words)[2], const void *row, uint32_t quad)
 {
     asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
                  : "=r"(words[0]), "=r"(words[1])
                  : "l"((const uint2 *)row + quad));
 }
-WEFT_FN void weft__cuda_load_quad(uint32_t (&words)[1], const void *row, uint32_t quad)
+WP_FN void weft__cuda_load_quad(uint32_t (&words)[1], const void *row, uint32_t quad)
 {
     asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];"
                  : "=r"(words[0])
                  : "l"((const uint32_t *)row + quad));
 }
 
-WEFT_FN void weft__cuda_store_quad(void *row, uint32_t quad, const uint32_t (&words)[4])
+WP_FN void weft__cuda_store_quad(void *row, uint32_t quad, const uint32_t (&words)[4])
 {
     weft__cuda_store16((int4 *)row + quad,
                        make_int4((int)words[0], (int)words[1], (int)words[2], (int)words[3]));
 }
-WEFT_FN void weft__cuda_store_quad(void *row, uint32_t quad, const uint32_t (&words)[2])
+WP_FN void weft__cuda_store_quad(void *row, uint32_t quad, const uint32_t (&words)[2])
 {
     asm volatile("st.global.L1::no_allocate.v2.u32 [%0], {%1, %2};"
                  :
                  : "l"((uint2 *)row + quad), "r"(words[0]), "r"(words[1])
                  : "memory");
 }
-WEFT_FN void weft__cuda_store_quad(void *row, uint32_t quad, const uint32_t (&words)[1])
+WP_FN void weft__cuda_store_quad(void *row, uint32_t quad, const uint32_t (&words)[1])
 {
     asm volatile("st.global.L1::no_allocate.u32 [%0], %1;"
                  :
@@ -85,8 +85,8 @@ template <int UNROLL> struct weft__cuda_quad_sums {
 
 /* The loads of several rows are in flight together, as in weft__cuda_sum_step. */
 template <typename E, int UNROLL>
-WEFT_FN void weft__cuda_add_quads(struct weft__cuda_quad_sums<UNROLL> *sums,
-                                  const void *const *rows, int32_t num_rows, uint32_t first_quad)
+WP_FN void weft__cuda_add_quads(struct weft__cuda_quad_sums<UNROLL> *sums, const void *const *rows,
+                                int32_t num_rows, uint32_t first_quad)
 {
     enum { PER_WORD = 4 / sizeof(E), AT_ONCE = 8 / sizeof(E) /* 32 registers, when unrolled */ };
 #pragma unroll 1
@@ -101,7 +101,7 @@ WEFT_FN void weft__cuda_add_quads(struct weft__cuda_quad_sums<UNROLL> *sums,
             present |= 1u << s;
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
-                weft__cuda_load_quad(words[s][u], row, first_quad + u * WEFT_WARP_SIZE);
+                weft__cuda_load_quad(words[s][u], row, first_quad + u * WP_WARP_SIZE);
         }
 #pragma unroll
         for (int s = 0; s < AT_ONCE; s++) {
@@ -122,8 +122,8 @@ WEFT_FN void weft__cuda_add_quads(struct weft__cuda_quad_sums<UNROLL> *sums,
 }
 
 template <typename E, int UNROLL>
-WEFT_FN void weft__cuda_store_quads(const struct weft__cuda_quad_sums<UNROLL> *sums, void *dst,
-                                    uint32_t first_quad)
+WP_FN void weft__cuda_store_quads(const struct weft__cuda_quad_sums<UNROLL> *sums, void *dst,
+                                  uint32_t first_quad)
 {
     enum { PER_WORD = 4 / sizeof(E) };
 #pragma unroll
@@ -132,7 +132,7 @@ WEFT_FN void weft__cuda_store_quads(const struct weft__cuda_quad_sums<UNROLL> *s
 #pragma unroll
         for (int w = 0; w < (int)sizeof(E); w++)
             words[w] = weft__cuda_encode_word(sums->values[u] + w * PER_WORD, E());
-        weft__cuda_store_quad(dst, first_quad + u * WEFT_WARP_SIZE, words);
+        weft__cuda_store_quad(dst, first_quad + u * WP_WARP_SIZE, words);
     }
 }
 
@@ -143,8 +143,8 @@ struct weft__cuda_mixed_part {
     weft_dtype dtype;
 };
 
-WEFT_FN struct weft__cuda_mixed_part weft__cuda_mixed_part(const struct weft__cuda_mixed *mixed,
-                                                           int idx)
+WP_FN struct weft__cuda_mixed_part weft__cuda_mixed_part(const struct weft__cuda_mixed *mixed,
+                                                         int idx)
 {
     const int32_t num_first = mixed->sum.num_first;
     const struct weft__cuda_mixed_part first = {mixed->srcs, num_first, mixed->sum.first_dtype};
@@ -154,7 +154,7 @@ WEFT_FN struct weft__cuda_mixed_part weft__cuda_mixed_part(const struct weft__cu
 }
 
 template <int UNROLL>
-WEFT_FN void weft__cuda_sum_mixed_step(const struct weft__cuda_mixed *mixed, uint32_t first_quad)
+WP_FN void weft__cuda_sum_mixed_step(const struct weft__cuda_mixed *mixed, uint32_t first_quad)
 {
     struct weft__cuda_quad_sums<UNROLL> sums;
 #pragma unroll
@@ -178,7 +178,7 @@ WEFT_FN void weft__cuda_sum_mixed_step(const struct weft__cuda_mixed *mixed, uin
 /* ------------------------------------------------------------------ single elements */
 
 /* The ends of rows, and rows that are not aligned. */
-WEFT_FN void weft__cuda_sum_mixed_element(const struct weft__cuda_mixed *mixed, int64_t i)
+WP_FN void weft__cuda_sum_mixed_element(const struct weft__cuda_mixed *mixed, int64_t i)
 {
     float sums[16] = {0.0f};
 #pragma unroll 1
@@ -204,7 +204,7 @@ WEFT_FN void weft__cuda_sum_mixed_element(const struct weft__cuda_mixed *mixed, 
 static inline __device__ __noinline__ void
 weft__cuda_sum_mixed(uint32_t lane_idx, struct weft__cuda_mixed mixed, int64_t num_elements)
 {
-    enum { UNROLL = 4, STEP = WEFT_WARP_SIZE * UNROLL };
+    enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_quads =
         weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, mixed.srcs, mixed.num_srcs) |
                               (uint32_t)(uint64_t)mixed.dst) == 16
@@ -212,22 +212,22 @@ weft__cuda_sum_mixed(uint32_t lane_idx, struct weft__cuda_mixed mixed, int64_t n
             : 0;
     uint32_t quad = lane_idx;
 #pragma unroll 1
-    for (; quad + STEP - WEFT_WARP_SIZE < num_quads; quad += STEP)
+    for (; quad + STEP - WP_WARP_SIZE < num_quads; quad += STEP)
         weft__cuda_sum_mixed_step<UNROLL>(&mixed, quad);
 #pragma unroll 1
-    for (; quad < num_quads; quad += WEFT_WARP_SIZE)
+    for (; quad < num_quads; quad += WP_WARP_SIZE)
         weft__cuda_sum_mixed_step<1>(&mixed, quad);
 #pragma unroll 1
     for (int64_t i = (int64_t)num_quads * WEFT__CUDA_QUAD + lane_idx; i < num_elements;
-         i += WEFT_WARP_SIZE)
+         i += WP_WARP_SIZE)
         weft__cuda_sum_mixed_element(&mixed, i);
 }
 
-WEFT_FN void weft_row_sum_mixed(struct weft_warp *warp, void *dst, const void *const *srcs,
-                                int32_t num_srcs, struct weft_mixed_sum sum, int64_t num_elements)
+WP_FN void wp_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                            int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
 {
     const struct weft__cuda_mixed mixed = {dst, srcs, num_srcs, sum};
-    weft__cuda_sum_mixed((uint32_t)weft_lane_idx(warp), mixed, num_elements);
+    weft__cuda_sum_mixed((uint32_t)wp_lane_idx(warp), mixed, num_elements);
 }
 
 #endif

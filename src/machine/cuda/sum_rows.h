@@ -12,22 +12,22 @@ struct weft__cuda_rows {
     int32_t num_dsts;
     const void *const *srcs;
     int32_t num_srcs, num_present; /* null pointers are sources that are not there */
-    struct weft_reduction reduction;
+    struct wp_reduction reduction;
 };
 
 /* All lanes call. */
-WEFT_FN int32_t weft__cuda_num_present(uint32_t lane_idx, const void *const *rows, int32_t num_rows)
+WP_FN int32_t weft__cuda_num_present(uint32_t lane_idx, const void *const *rows, int32_t num_rows)
 {
     uint32_t num_present = 0;
 #pragma unroll 1
-    for (int32_t i = (int32_t)lane_idx; i < num_rows; i += WEFT_WARP_SIZE)
+    for (int32_t i = (int32_t)lane_idx; i < num_rows; i += WP_WARP_SIZE)
         num_present += rows[i] != NULL;
     return (int32_t)__reduce_add_sync(0xffffffffu, num_present);
 }
 
 /* To all but the first, which is in a register where there is only one. */
-WEFT_FN void weft__cuda_store_chunk(const struct weft__cuda_rows *rows, int4 *first_dst, int64_t i,
-                                    int4 chunk)
+WP_FN void weft__cuda_store_chunk(const struct weft__cuda_rows *rows, int4 *first_dst, int64_t i,
+                                  int4 chunk)
 {
     if (first_dst != NULL)
         weft__cuda_store16(first_dst + i, chunk);
@@ -46,7 +46,7 @@ enum weft__cuda_sum_end { WEFT__CUDA_STAYS, WEFT__CUDA_DIVIDED };
  * registers are for rows. */
 enum { WEFT__CUDA_MOST_KNOWN_SOURCES = 4 };
 
-template <int NUM_SRCS> WEFT_FN const int4 *weft__cuda_source(const void *const *srcs, int s)
+template <int NUM_SRCS> WP_FN const int4 *weft__cuda_source(const void *const *srcs, int s)
 {
     if (NUM_SRCS <= WEFT__CUDA_MOST_KNOWN_SOURCES)
         return (const int4 *)srcs[s];
@@ -56,8 +56,8 @@ template <int NUM_SRCS> WEFT_FN const int4 *weft__cuda_source(const void *const 
 /* UNROLL chunks per lane from `first` on, the loads of all sources in flight together: rows of
  * other GPUs are microseconds away. */
 template <typename E, int NUM_SRCS, int UNROLL, weft__cuda_sum_end END>
-WEFT_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_dst,
-                                 const void *const *srcs, uint32_t first)
+WP_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_dst,
+                               const void *const *srcs, uint32_t first)
 {
     enum { PER_CHUNK = 16 / sizeof(E) };
     int4 v[UNROLL][NUM_SRCS];
@@ -65,8 +65,8 @@ WEFT_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first
     for (int u = 0; u < UNROLL; u++) {
 #pragma unroll
         for (int s = 0; s < NUM_SRCS; s++)
-            v[u][s] = weft__cuda_load16(weft__cuda_source<NUM_SRCS>(srcs, s) + first +
-                                        u * WEFT_WARP_SIZE);
+            v[u][s] =
+                weft__cuda_load16(weft__cuda_source<NUM_SRCS>(srcs, s) + first + u * WP_WARP_SIZE);
     }
     const float start = weft__cuda_neutral(rows->reduction.op, E());
 #pragma unroll
@@ -85,16 +85,16 @@ WEFT_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first
 #pragma unroll
         for (int i = 0; i < PER_CHUNK && END == WEFT__CUDA_DIVIDED; i++)
             sums[i] = weft__cuda_average<NUM_SRCS>(sums[i]);
-        weft__cuda_store_chunk(rows, first_dst, first + u * WEFT_WARP_SIZE,
+        weft__cuda_store_chunk(rows, first_dst, first + u * WP_WARP_SIZE,
                                weft__cuda_encode(sums, E()));
     }
 }
 
 template <typename E, int NUM_SRCS, int UNROLL, weft__cuda_sum_end END>
-WEFT_FN void weft__cuda_sum_steps(uint32_t lane_idx, const struct weft__cuda_rows *rows,
-                                  uint32_t num_chunks)
+WP_FN void weft__cuda_sum_steps(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                uint32_t num_chunks)
 {
-    enum { STEP = WEFT_WARP_SIZE * UNROLL };
+    enum { STEP = WP_WARP_SIZE * UNROLL };
     int4 *first_dst = (int4 *)rows->dsts[0];
     const void *known[WEFT__CUDA_MOST_KNOWN_SOURCES];
 #pragma unroll
@@ -103,19 +103,19 @@ WEFT_FN void weft__cuda_sum_steps(uint32_t lane_idx, const struct weft__cuda_row
     const void *const *srcs = NUM_SRCS <= WEFT__CUDA_MOST_KNOWN_SOURCES ? known : rows->srcs;
     uint32_t i = lane_idx;
 #pragma unroll 1
-    for (; i + STEP - WEFT_WARP_SIZE < num_chunks; i += STEP)
+    for (; i + STEP - WP_WARP_SIZE < num_chunks; i += STEP)
         weft__cuda_sum_step<E, NUM_SRCS, UNROLL, END>(rows, first_dst, srcs, i);
 #pragma unroll 1
-    for (; i < num_chunks; i += WEFT_WARP_SIZE)
+    for (; i < num_chunks; i += WP_WARP_SIZE)
         weft__cuda_sum_step<E, NUM_SRCS, 1, END>(rows, first_dst, srcs, i);
 }
 
 /* No row is missing. A choice inside the loop would keep its loads apart. */
 template <typename E, int NUM_SRCS, int UNROLL>
-WEFT_FN void weft__cuda_sum_known(uint32_t lane_idx, const struct weft__cuda_rows *rows,
-                                  uint32_t num_chunks)
+WP_FN void weft__cuda_sum_known(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                uint32_t num_chunks)
 {
-    if (rows->reduction.op == WEFT_REDUCTION_AVG)
+    if (rows->reduction.op == WP_REDUCTION_AVG)
         weft__cuda_sum_steps<E, NUM_SRCS, UNROLL, WEFT__CUDA_DIVIDED>(lane_idx, rows, num_chunks);
     else
         weft__cuda_sum_steps<E, NUM_SRCS, UNROLL, WEFT__CUDA_STAYS>(lane_idx, rows, num_chunks);
@@ -128,8 +128,8 @@ enum weft__cuda_done { WEFT__CUDA_NOT_DONE = 0, WEFT__CUDA_DONE };
  * compiler keeps them together only while what the program calls is frugal, too; bench/cuda/sums
  * measures that. */
 template <typename E>
-WEFT_FN enum weft__cuda_done
-weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)
+WP_FN enum weft__cuda_done weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows,
+                                              uint32_t num_chunks)
 {
     if (rows->num_present != rows->num_srcs)
         return WEFT__CUDA_NOT_DONE;
@@ -164,7 +164,7 @@ weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32
 }
 
 /* Sums and averages of whole chunks of aligned rows. */
-WEFT_FN enum weft__cuda_done
+WP_FN enum weft__cuda_done
 weft__cuda_sum_rows(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint32_t num_chunks)
 {
     if (!weft__cuda_adds(rows->reduction.op))

@@ -12,28 +12,28 @@
 
 enum { WEFT__CUDA_TAGGED_WORDS = 3 /* of a packet */ };
 
-#define WEFT_TAGGED_BYTES(num_words)                                                               \
-    (((num_words) + WEFT__CUDA_TAGGED_WORDS - 1) / WEFT__CUDA_TAGGED_WORDS * WEFT_PACKET_BYTES)
+#define WP_TAGGED_BYTES(num_words)                                                                 \
+    (((num_words) + WEFT__CUDA_TAGGED_WORDS - 1) / WEFT__CUDA_TAGGED_WORDS * WP_PACKET_BYTES)
 
-WEFT_FN void weft_tagged_send(struct weft_warp *warp, int32_t rank, void *row, const void *words,
-                              int32_t num_words, uint64_t sequence)
+WP_FN void wp_tagged_send(struct wp_warp *warp, int32_t rank, void *row, const void *words,
+                          int32_t num_words, uint64_t sequence)
 {
     (void)rank; /* spins, needs no waking */
 #pragma unroll 1
-    for (int32_t i = weft_lane_idx(warp); i * WEFT__CUDA_TAGGED_WORDS < num_words;
-         i += WEFT_WARP_SIZE) {
+    for (int32_t i = wp_lane_idx(warp); i * WEFT__CUDA_TAGGED_WORDS < num_words;
+         i += WP_WARP_SIZE) {
         uint32_t sent[WEFT__CUDA_TAGGED_WORDS];
 #pragma unroll
         for (int32_t w = 0; w < WEFT__CUDA_TAGGED_WORDS; w++) {
             const int32_t word = i * WEFT__CUDA_TAGGED_WORDS + w;
             sent[w] = word < num_words ? ((const uint32_t *)words)[word] : 0;
         }
-        weft__cuda_store_packet((char *)row + i * WEFT_PACKET_BYTES,
+        weft__cuda_store_packet((char *)row + i * WP_PACKET_BYTES,
                                 {{(uint64_t)sent[1] << 32 | sent[0], sequence << 32 | sent[2]}});
     }
 }
 
-WEFT_FN struct weft__cuda_packet weft__cuda_acquire_packet(const char *slot)
+WP_FN struct weft__cuda_packet weft__cuda_acquire_packet(const char *slot)
 {
     struct weft__cuda_packet packet;
     asm volatile("{\n .reg .b128 packet;\n"
@@ -46,31 +46,31 @@ WEFT_FN struct weft__cuda_packet weft__cuda_acquire_packet(const char *slot)
 }
 
 /* Waits for packet i. */
-WEFT_FN enum weft_status weft__cuda_await_tagged(struct weft_warp *warp, const void *row, int32_t i,
-                                                 const struct weft_wait_site *site,
-                                                 struct weft__cuda_packet *packet)
+WP_FN enum wp_status weft__cuda_await_tagged(struct wp_warp *warp, const void *row, int32_t i,
+                                             const struct wp_wait_site *site,
+                                             struct weft__cuda_packet *packet)
 {
-    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
+    struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
     for (;;) {
-        *packet = weft__cuda_acquire_packet((const char *)row + i * WEFT_PACKET_BYTES);
+        *packet = weft__cuda_acquire_packet((const char *)row + i * WP_PACKET_BYTES);
         if ((uint32_t)(packet->words[1] >> 32) == (uint32_t)site->sequence)
-            return WEFT_STATUS_OK;
-        if (patience.why != WEFT_FAILURE_NONE) {
-            const struct weft_failure failure = {patience.why, *site, 0, site->sequence,
-                                                 packet->words[1] >> 32};
-            return weft_fail(warp, &failure);
+            return WP_STATUS_OK;
+        if (patience.why != WP_FAILURE_NONE) {
+            const struct wp_failure failure = {patience.why, *site, 0, site->sequence,
+                                               packet->words[1] >> 32};
+            return wp_fail(warp, &failure);
         }
         weft__cuda_be_patient(warp, site, &patience);
     }
 }
 
-WEFT_FN enum weft_status weft_tagged_take(struct weft_warp *warp, const void *row, void *words,
-                                          int32_t num_words, const struct weft_wait_site *site)
+WP_FN enum wp_status wp_tagged_take(struct wp_warp *warp, const void *row, void *words,
+                                    int32_t num_words, const struct wp_wait_site *site)
 {
-    enum weft_status status = WEFT_STATUS_OK;
+    enum wp_status status = WP_STATUS_OK;
 #pragma unroll 1
-    for (int32_t i = weft_lane_idx(warp);
-         i * WEFT__CUDA_TAGGED_WORDS < num_words && status == WEFT_STATUS_OK; i += WEFT_WARP_SIZE) {
+    for (int32_t i = wp_lane_idx(warp);
+         i * WEFT__CUDA_TAGGED_WORDS < num_words && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
         struct weft__cuda_packet packet = {{0, 0}};
         status = weft__cuda_await_tagged(warp, row, i, site, &packet);
         const uint32_t taken[] = {(uint32_t)packet.words[0], (uint32_t)(packet.words[0] >> 32),
@@ -85,12 +85,12 @@ WEFT_FN enum weft_status weft_tagged_take(struct weft_warp *warp, const void *ro
     return weft__cuda_same_status(status);
 }
 
-WEFT_FN uint32_t weft_tagged_word(const void *row, int32_t word)
+WP_FN uint32_t wp_tagged_word(const void *row, int32_t word)
 {
     uint32_t value;
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];"
                  : "=r"(value)
-                 : "l"((const char *)row + word / WEFT__CUDA_TAGGED_WORDS * WEFT_PACKET_BYTES +
+                 : "l"((const char *)row + word / WEFT__CUDA_TAGGED_WORDS * WP_PACKET_BYTES +
                        word % WEFT__CUDA_TAGGED_WORDS * (int32_t)sizeof(uint32_t)));
     return value;
 }

@@ -10,26 +10,26 @@ template <int BYTES> struct weft__cuda_unit {
 };
 
 /* Rows are read once and written once: they need no place in L1. */
-WEFT_FN void weft__cuda_load_unit(weft__cuda_unit<16> *unit, const void *row, uint32_t i)
+WP_FN void weft__cuda_load_unit(weft__cuda_unit<16> *unit, const void *row, uint32_t i)
 {
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(unit->words[0]), "=r"(unit->words[1]), "=r"(unit->words[2]),
                    "=r"(unit->words[3])
                  : "l"((const uint4 *)row + i));
 }
-WEFT_FN void weft__cuda_load_unit(weft__cuda_unit<8> *unit, const void *row, uint32_t i)
+WP_FN void weft__cuda_load_unit(weft__cuda_unit<8> *unit, const void *row, uint32_t i)
 {
     asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
                  : "=r"(unit->words[0]), "=r"(unit->words[1])
                  : "l"((const uint2 *)row + i));
 }
-WEFT_FN void weft__cuda_load_unit(weft__cuda_unit<4> *unit, const void *row, uint32_t i)
+WP_FN void weft__cuda_load_unit(weft__cuda_unit<4> *unit, const void *row, uint32_t i)
 {
     asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];"
                  : "=r"(unit->words[0])
                  : "l"((const uint32_t *)row + i));
 }
-WEFT_FN void weft__cuda_load_unit(weft__cuda_unit<2> *unit, const void *row, uint32_t i)
+WP_FN void weft__cuda_load_unit(weft__cuda_unit<2> *unit, const void *row, uint32_t i)
 {
     uint16_t half;
     asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];"
@@ -38,7 +38,7 @@ WEFT_FN void weft__cuda_load_unit(weft__cuda_unit<2> *unit, const void *row, uin
     unit->words[0] = half;
 }
 
-WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<16> unit)
+WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<16> unit)
 {
     asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
@@ -46,21 +46,21 @@ WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<16> un
                    "r"(unit.words[2]), "r"(unit.words[3])
                  : "memory");
 }
-WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<8> unit)
+WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<8> unit)
 {
     asm volatile("st.global.L1::no_allocate.v2.u32 [%0], {%1, %2};"
                  :
                  : "l"((uint2 *)row + i), "r"(unit.words[0]), "r"(unit.words[1])
                  : "memory");
 }
-WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<4> unit)
+WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<4> unit)
 {
     asm volatile("st.global.L1::no_allocate.u32 [%0], %1;"
                  :
                  : "l"((uint32_t *)row + i), "r"(unit.words[0])
                  : "memory");
 }
-WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<2> unit)
+WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<2> unit)
 {
     asm volatile("st.global.L1::no_allocate.u16 [%0], %1;"
                  :
@@ -70,7 +70,7 @@ WEFT_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<2> uni
 
 /* A unit of 4 or 8 bytes as a chunk of 16, of which the rest is zero. Instructions without
  * branches, so that the loads of several rows are under way together. */
-WEFT_FN int4 weft__cuda_load_narrow(const void *row, uint32_t i, uint32_t unit_bytes)
+WP_FN int4 weft__cuda_load_narrow(const void *row, uint32_t i, uint32_t unit_bytes)
 {
     int4 v = make_int4(0, 0, 0, 0);
     asm volatile("{\n .reg .pred is_wide;\n"
@@ -82,7 +82,7 @@ WEFT_FN int4 weft__cuda_load_narrow(const void *row, uint32_t i, uint32_t unit_b
     return v;
 }
 
-WEFT_FN void weft__cuda_store_narrow(void *row, uint32_t i, uint32_t unit_bytes, int4 v)
+WP_FN void weft__cuda_store_narrow(void *row, uint32_t i, uint32_t unit_bytes, int4 v)
 {
     const weft__cuda_unit<8> unit = {{(uint32_t)v.x, (uint32_t)v.y}};
     if (unit_bytes == 8)
@@ -92,18 +92,18 @@ WEFT_FN void weft__cuda_store_narrow(void *row, uint32_t i, uint32_t unit_bytes,
 }
 
 /* The lane's part of what weft__cuda_unit_bytes asks of many addresses. */
-WEFT_FN uint32_t weft__cuda_low_bits(uint32_t lane_idx, const void *const *ptrs, int32_t num_ptrs)
+WP_FN uint32_t weft__cuda_low_bits(uint32_t lane_idx, const void *const *ptrs, int32_t num_ptrs)
 {
     uint32_t bits = 0;
 #pragma unroll 1
-    for (int32_t i = (int32_t)lane_idx; i < num_ptrs; i += WEFT_WARP_SIZE)
+    for (int32_t i = (int32_t)lane_idx; i < num_ptrs; i += WP_WARP_SIZE)
         bits |= (uint32_t)(uint64_t)ptrs[i];
     return bits;
 }
 
 /* The widest unit that all addresses are multiples of, 16 bytes at most, from the low bits that
  * each lane has seen. Null pointers do not count. All lanes call. */
-WEFT_FN uint32_t weft__cuda_unit_bytes(uint32_t low_bits)
+WP_FN uint32_t weft__cuda_unit_bytes(uint32_t low_bits)
 {
     const uint32_t bits = __reduce_or_sync(0xffffffffu, low_bits | 16u);
     return bits & (0u - bits);

@@ -6,17 +6,17 @@
 
 /* Whether a wait must end though its word has not come; `why` says so to the user. Memory of the host
  * is far, so this is asked only now and then. */
-WEFT_FN int weft__cuda_must_end(const struct weft_warp *warp, const struct weft_wait_site *site,
-                                uint64_t start_ns, enum weft_failure_kind *why)
+WP_FN int weft__cuda_must_end(const struct wp_warp *warp, const struct wp_wait_site *site,
+                              uint64_t start_ns, enum wp_failure_kind *why)
 {
     const struct weft__cuda_launch *launch = warp->launch;
     if (*(const volatile uint32_t *)&launch->board->comm_has_failed != 0)
-        *why = WEFT_FAILURE_COMM;
-    else if (site->rank != WEFT_NO_RANK &&
+        *why = WP_FAILURE_COMM;
+    else if (site->rank != WP_NO_RANK &&
              *(const volatile uint8_t *)&launch->board->rank_has_left[site->rank] != 0)
-        *why = WEFT_FAILURE_RANK_LEFT;
+        *why = WP_FAILURE_RANK_LEFT;
     else if (weft__cuda_now_ns() - start_ns >= launch->timeout_ns)
-        *why = WEFT_FAILURE_TIMEOUT;
+        *why = WP_FAILURE_TIMEOUT;
     else
         return 0;
     return 1;
@@ -24,10 +24,9 @@ WEFT_FN int weft__cuda_must_end(const struct weft_warp *warp, const struct weft_
 
 /* Warps wait for several ranks at a time, each of which may lead to who holds up all. Of the waits for the same rank one
  * is enough, so they overwrite each other. */
-WEFT_FN void weft__cuda_publish_wait(const struct weft_warp *warp,
-                                     const struct weft_wait_site *site)
+WP_FN void weft__cuda_publish_wait(const struct wp_warp *warp, const struct wp_wait_site *site)
 {
-    if (site->rank == WEFT_NO_RANK)
+    if (site->rank == WP_NO_RANK)
         return;
     struct weft__cuda_long_wait *own =
         &warp->launch->board->long_waits[site->rank % WEFT__CUDA_NUM_LONG_WAITS];
@@ -41,12 +40,12 @@ struct weft__cuda_patience {
     uint64_t start_ns; /* of its first look at the board: what comes soon needs no clock */
     /* It must end. Decided before memory is polled for the last time: a rank that has left sends nothing
      * more, but what it sent before stands. */
-    enum weft_failure_kind why;
+    enum wp_failure_kind why;
 };
 
 /* After each poll in vain. */
-WEFT_FN void weft__cuda_be_patient(const struct weft_warp *warp, const struct weft_wait_site *site,
-                                   struct weft__cuda_patience *patience)
+WP_FN void weft__cuda_be_patient(const struct wp_warp *warp, const struct wp_wait_site *site,
+                                 struct weft__cuda_patience *patience)
 {
     enum { POLLS_PER_LOOK = 1024 };
     if (++patience->num_polls % POLLS_PER_LOOK != 0)
@@ -57,19 +56,19 @@ WEFT_FN void weft__cuda_be_patient(const struct weft_warp *warp, const struct we
     (void)weft__cuda_must_end(warp, site, patience->start_ns, &patience->why);
 }
 
-WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                                   const struct weft_wait_site *site)
+WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                             const struct wp_wait_site *site)
 {
-    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
+    struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
     for (;;) {
         const uint64_t seen = weft__cuda_load_acquire(word);
         if (seen >= at_least) {
             warp->has_acquired = 1;
-            return WEFT_STATUS_OK;
+            return WP_STATUS_OK;
         }
-        if (patience.why != WEFT_FAILURE_NONE) {
-            const struct weft_failure failure = {patience.why, *site, 0, at_least, seen};
-            return weft_fail(warp, &failure);
+        if (patience.why != WP_FAILURE_NONE) {
+            const struct wp_failure failure = {patience.why, *site, 0, at_least, seen};
+            return wp_fail(warp, &failure);
         }
         weft__cuda_be_patient(warp, site, &patience);
     }
@@ -78,19 +77,19 @@ WEFT_FN enum weft_status weft_wait(struct weft_warp *warp, const uint64_t *word,
 /* Lane 0: waits until the slot of the number is free. It is as long as the thread takes what is
  * posted; NULL once the wait must end, which fails the launch. The rank's other waits end then,
  * too. */
-WEFT_FN struct weft_access *weft__cuda_await_work_slot(struct weft_warp *warp, uint64_t number,
-                                                       const struct weft_wait_site *site)
+WP_FN struct wp_access *weft__cuda_await_work_slot(struct wp_warp *warp, uint64_t number,
+                                                   const struct wp_wait_site *site)
 {
     const struct weft__cuda_work_queue *queue = &warp->launch->work_queue;
-    struct weft__cuda_patience patience = {0, 0, WEFT_FAILURE_NONE};
+    struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
     for (;;) {
         const uint64_t num_taken = weft__cuda_load_acquire(queue->num_taken);
         if (number - num_taken < queue->num_slots)
             return &queue->slots[number % queue->num_slots];
-        if (patience.why != WEFT_FAILURE_NONE) {
-            const struct weft_failure failure = {patience.why, *site, 0,
-                                                 number - queue->num_slots + 1, num_taken};
-            weft_fail(warp, &failure);
+        if (patience.why != WP_FAILURE_NONE) {
+            const struct wp_failure failure = {patience.why, *site, 0,
+                                               number - queue->num_slots + 1, num_taken};
+            wp_fail(warp, &failure);
             return NULL;
         }
         weft__cuda_be_patient(warp, site, &patience);

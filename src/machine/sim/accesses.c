@@ -42,7 +42,7 @@ static char *own_place(const struct sim_parcel *parcel, uint64_t offset)
 
 static void get(const struct sim_parcel *parcel)
 {
-    const struct weft_access *access = &parcel->access;
+    const struct wp_access *access = &parcel->access;
     const char *source = sim_wire_target(parcel, access->source);
     char *target = own_place(parcel, access->target);
     sim_check_access(source, access->num_bytes, SIM_READ, parcel->origin.code);
@@ -54,7 +54,7 @@ static void get(const struct sim_parcel *parcel)
 /* Release and acquire, as the program that adds where it can reach the word. */
 static void fetch_add(const struct sim_parcel *parcel)
 {
-    const struct weft_access *access = &parcel->access;
+    const struct wp_access *access = &parcel->access;
     uint64_t *word = (uint64_t *)(void *)sim_wire_target(parcel, access->word);
     char *target = own_place(parcel, access->target);
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
@@ -82,11 +82,11 @@ static void flush(const struct sim_parcel *parcel)
 
 void sim_access_answer(const struct sim_parcel *parcel)
 {
-    if (parcel->access.operation == WEFT_ACCESS_FLUSH)
+    if (parcel->access.operation == WP_ACCESS_FLUSH)
         flush(parcel);
     else if (sim_wire_is_lost(parcel))
         return;
-    else if (parcel->access.operation == WEFT_ACCESS_GET)
+    else if (parcel->access.operation == WP_ACCESS_GET)
         get(parcel);
     else
         fetch_add(parcel);
@@ -109,7 +109,7 @@ static struct sim_completion *expect(struct sim_posted *posted)
 }
 
 /* The lanes meet, so that what all of them did is before the access; that orders nothing among them. */
-uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access *access,
+uint64_t weft__sim_remote_post(struct wp_warp *warp, const struct wp_access *access,
                                struct weft__sim_place place)
 {
     struct sim_meeting *meeting = &warp->shared->put;
@@ -118,7 +118,7 @@ uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access 
     struct sim_completion *completion = NULL;
     /* A flush brings nothing of its own. */
     const int is_weakened =
-        access->operation != WEFT_ACCESS_FLUSH && sim_site_pass(place, SIM_SITE_RELEASE);
+        access->operation != WP_ACCESS_FLUSH && sim_site_pass(place, SIM_SITE_RELEASE);
     sim_yield();
     if (!is_weakened) {
         sim_rows_end(sim_current());
@@ -127,7 +127,7 @@ uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access 
     }
     if (warp->lane_idx == 0) {
         meeting->values[meeting->number % 2] = posted->num_posted;
-        completion = weft_access_is_awaited(access) ? expect(posted) : NULL;
+        completion = wp_access_is_awaited(access) ? expect(posted) : NULL;
     }
     sim_trace("post", place, comm->heap->bases[comm->rank] + access->source, access->num_bytes);
     const uint64_t number = sim_meet(meeting);
@@ -137,17 +137,16 @@ uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access 
     return meeting->values[number % 2];
 }
 
-enum weft_status weft__sim_remote_await(struct weft_warp *warp, uint64_t number,
-                                        const struct weft_wait_site *site,
-                                        struct weft__sim_place place)
+enum wp_status weft__sim_remote_await(struct wp_warp *warp, uint64_t number,
+                                      const struct wp_wait_site *site, struct weft__sim_place place)
 {
     const weft_comm *comm = warp->shared->launch->request->comm;
     const struct sim_posted *posted = &comm->link->posted[comm->rank];
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
-    if (sim_await(warp, &posted->num_done, number + 1, site) != WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
+    if (sim_await(warp, &posted->num_done, number + 1, site) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
     if (!is_weakened)
         sim_acquire(&posted->done);
     sim_trace("done", place, &posted->num_done, number);
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }

@@ -23,10 +23,10 @@ static weft_result prepare(struct sim_launch *launch)
         struct weft__sim_warp *warp = &launch->warps[i];
         warp->block = &launch->blocks[i / num_warps];
         warp->launch = launch;
-        warp->block->sync.num_members = num_warps * WEFT_WARP_SIZE;
-        warp->sync.num_members = WEFT_WARP_SIZE;
-        warp->ballot.num_members = WEFT_WARP_SIZE;
-        warp->put.num_members = WEFT_WARP_SIZE;
+        warp->block->sync.num_members = num_warps * WP_WARP_SIZE;
+        warp->sync.num_members = WP_WARP_SIZE;
+        warp->ballot.num_members = WP_WARP_SIZE;
+        warp->put.num_members = WP_WARP_SIZE;
     }
     return WEFT_OK;
 }
@@ -61,13 +61,13 @@ static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch
         sim_fiber_restart(lanes->fibers[i], run_lane, launch);
     }
     const struct weft__launch *request = launch->request;
-    const int32_t warp = i / WEFT_WARP_SIZE;
-    lanes->fibers[i]->warp = (struct weft_warp){.block_idx = warp / request->grid.num_warps,
-                                                .num_blocks = request->grid.num_blocks,
-                                                .warp_idx = warp % request->grid.num_warps,
-                                                .num_warps = request->grid.num_warps,
-                                                .lane_idx = i % WEFT_WARP_SIZE,
-                                                .shared = &launch->warps[warp]};
+    const int32_t warp = i / WP_WARP_SIZE;
+    lanes->fibers[i]->warp = (struct wp_warp){.block_idx = warp / request->grid.num_warps,
+                                              .num_blocks = request->grid.num_blocks,
+                                              .warp_idx = warp % request->grid.num_warps,
+                                              .num_warps = request->grid.num_warps,
+                                              .lane_idx = i % WP_WARP_SIZE,
+                                              .shared = &launch->warps[warp]};
     launch->num_live++;
     return WEFT_OK;
 }
@@ -78,10 +78,10 @@ static int all_lanes_are_done(struct sim_fiber *fiber)
 }
 
 weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *request,
-                           struct weft_failure *failure)
+                           struct wp_failure *failure)
 {
     struct sim_launch launch = {.request = request};
-    const int32_t num_lanes = request->grid.num_blocks * request->grid.num_warps * WEFT_WARP_SIZE;
+    const int32_t num_lanes = request->grid.num_blocks * request->grid.num_warps * WP_WARP_SIZE;
     weft_result result = prepare(&launch);
     for (int32_t i = 0; i < num_lanes && result == WEFT_OK; i++)
         result = start_lane(lanes, &launch, i);

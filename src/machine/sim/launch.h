@@ -18,7 +18,7 @@ struct sim_meeting {
 
 struct sim_block {
     struct sim_meeting sync;
-    _Alignas(16) char shared[WEFT_BLOCK_SHARED_BYTES];
+    _Alignas(16) char shared[WP_BLOCK_SHARED_BYTES];
 };
 
 struct weft__sim_warp {
@@ -27,8 +27,8 @@ struct weft__sim_warp {
     struct sim_meeting sync;
     struct sim_meeting ballot;
     struct sim_meeting put;
-    const void *pointers[WEFT_WARP_POINTERS];
-    _Alignas(8) char shared[WEFT_WARP_SHARED_BYTES];
+    const void *pointers[WP_WARP_POINTERS];
+    _Alignas(8) char shared[WP_WARP_SHARED_BYTES];
     uint64_t words[2]; /* that lane 0 has taken */
 };
 
@@ -38,7 +38,7 @@ struct sim_launch {
     struct weft__sim_warp *warps;
     struct sim_fences *fences;
     int32_t num_live; /* lanes */
-    struct weft_failure failure;
+    struct wp_failure failure;
 };
 
 /* The lanes of a stream, which run one launch after another. */
@@ -49,13 +49,13 @@ struct sim_lanes {
 
 /* Called by a stream's fiber: runs the launch to its end. */
 weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *request,
-                           struct weft_failure *failure);
+                           struct wp_failure *failure);
 void sim_lanes_free(struct sim_lanes *lanes);
 
 /* primitives.c: meets the others; returns the number of the meeting, once all have come. */
 uint64_t sim_meet(struct sim_meeting *meeting);
-/* Waits until *word >= at_least, as weft_wait, but acquires nothing. */
-enum weft_status sim_await(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                           const struct weft_wait_site *site);
+/* Waits until *word >= at_least, as wp_wait, but acquires nothing. */
+enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                         const struct wp_wait_site *site);
 
 #endif

@@ -10,8 +10,8 @@
 #include "machine/sim/launch.h"
 
 struct call {
-    struct weft_warp *warp;
-    const struct weft_packets *packets;
+    struct wp_warp *warp;
+    const struct wp_packets *packets;
     const void *code;
 };
 
@@ -56,18 +56,18 @@ static struct sim_packet packet_from(const struct call *call, int32_t rank)
 
 static uint64_t num_packets(uint64_t row_bytes)
 {
-    return (row_bytes + WEFT_PACKET_BYTES - 1) / WEFT_PACKET_BYTES;
+    return (row_bytes + WP_PACKET_BYTES - 1) / WP_PACKET_BYTES;
 }
 
 static size_t part_bytes(uint64_t row_bytes, uint64_t i)
 {
-    const uint64_t num_left = row_bytes - i * WEFT_PACKET_BYTES;
-    return num_left < WEFT_PACKET_BYTES ? num_left : WEFT_PACKET_BYTES;
+    const uint64_t num_left = row_bytes - i * WP_PACKET_BYTES;
+    return num_left < WP_PACKET_BYTES ? num_left : WP_PACKET_BYTES;
 }
 
 static uint64_t load_part(const struct call *call, const void *row, uint64_t row_bytes, uint64_t i)
 {
-    const char *from = (const char *)row + i * WEFT_PACKET_BYTES;
+    const char *from = (const char *)row + i * WP_PACKET_BYTES;
     const size_t num_bytes = part_bytes(row_bytes, i);
     uint64_t part = 0;
     sim_check_access(from, num_bytes, SIM_READ, call->code);
@@ -78,7 +78,7 @@ static uint64_t load_part(const struct call *call, const void *row, uint64_t row
 static void store_part(const struct call *call, void *row, uint64_t row_bytes, uint64_t i,
                        uint64_t part)
 {
-    char *to = (char *)row + i * WEFT_PACKET_BYTES;
+    char *to = (char *)row + i * WP_PACKET_BYTES;
     const size_t num_bytes = part_bytes(row_bytes, i);
     sim_check_access(to, num_bytes, SIM_WRITE, call->code);
     sim_store_begin(to, num_bytes, SIM_PLAIN_STORE);
@@ -91,11 +91,11 @@ static void send_one(const struct call *call, int32_t rank, uint64_t slot, uint6
 {
     const struct sim_packet packet = packet_from(call, call->packets->rank);
     const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, call->code};
-    uint64_t stored = part ^ WEFT_PACKET_KEY(0);
-    if (stored == 0 || stored == WEFT_PACKET_ESCAPE) {
-        const uint64_t which = stored == 0 ? WEFT_ESCAPE_EMPTY : WEFT_ESCAPE_ESCAPE;
+    uint64_t stored = part ^ WP_PACKET_KEY(0);
+    if (stored == 0 || stored == WP_PACKET_ESCAPE) {
+        const uint64_t which = stored == 0 ? WP_ESCAPE_EMPTY : WP_ESCAPE_ESCAPE;
         store_word(call, escape_of(call, rank, slot), 2 * packet.sequence + which);
-        stored = WEFT_PACKET_ESCAPE;
+        stored = WP_PACKET_ESCAPE;
     }
     uint64_t *word = slot_of(call, rank, slot);
     sim_slot_send(word, &packet, &access);
@@ -103,53 +103,51 @@ static void send_one(const struct call *call, int32_t rank, uint64_t slot, uint6
 }
 
 /* What the packet in the slot would have been stored as, had it not been escaped. */
-static enum weft_status load_stored(const struct call *call, const struct weft_wait_site *site,
-                                    uint64_t slot, uint64_t *stored)
+static enum wp_status load_stored(const struct call *call, const struct wp_wait_site *site,
+                                  uint64_t slot, uint64_t *stored)
 {
     const int32_t rank = call->packets->rank;
     *stored = load_word(call, slot_of(call, rank, slot));
-    if (*stored != WEFT_PACKET_ESCAPE)
-        return WEFT_STATUS_OK;
+    if (*stored != WP_PACKET_ESCAPE)
+        return WP_STATUS_OK;
     const uint64_t *escape = escape_of(call, rank, slot);
-    if (sim_await(call->warp, escape, 2 * call->packets->sequence, site) != WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
-    *stored = load_word(call, escape) % 2 == WEFT_ESCAPE_EMPTY ? 0 : WEFT_PACKET_ESCAPE;
-    return WEFT_STATUS_OK;
+    if (sim_await(call->warp, escape, 2 * call->packets->sequence, site) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
+    *stored = load_word(call, escape) % 2 == WP_ESCAPE_EMPTY ? 0 : WP_PACKET_ESCAPE;
+    return WP_STATUS_OK;
 }
 
 /* Waits for the packet and empties the slot. */
-static enum weft_status take_one(const struct call *call, int32_t from, uint64_t slot,
-                                 uint64_t *part)
+static enum wp_status take_one(const struct call *call, int32_t from, uint64_t slot, uint64_t *part)
 {
-    const struct weft_packets *packets = call->packets;
-    const struct weft_wait_site site = {WEFT_PHASE_DATA, from, packets->sequence,
-                                        packets->exchange};
+    const struct wp_packets *packets = call->packets;
+    const struct wp_wait_site site = {WP_PHASE_DATA, from, packets->sequence, packets->exchange};
     const struct sim_packet awaited = packet_from(call, from);
     const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, call->code};
     uint64_t *word = slot_of(call, packets->rank, slot);
     uint64_t stored;
-    if (sim_await(call->warp, word, 1, &site) != WEFT_STATUS_OK ||
-        load_stored(call, &site, slot, &stored) != WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
+    if (sim_await(call->warp, word, 1, &site) != WP_STATUS_OK ||
+        load_stored(call, &site, slot, &stored) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
     const struct sim_clock *brought = sim_slot_take(word, &awaited, &access);
     if (brought != NULL) {
         sim_clock_join(&call->warp->shared->launch->fences->taken, brought);
         sim_clock_join(&sim_current()->taken, brought);
     }
     store_word(call, word, 0);
-    *part = stored ^ WEFT_PACKET_KEY(0);
-    return WEFT_STATUS_OK;
+    *part = stored ^ WP_PACKET_KEY(0);
+    return WP_STATUS_OK;
 }
 
 /* ---------------------------------------------------------------- the primitives */
 
-void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
-                            struct weft_packet_targets to, const void *src, uint64_t bytes,
+void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
+                            struct wp_packet_targets to, const void *src, uint64_t bytes,
                             struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
     sim_trace("send", place, src, bytes);
-    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes); i += WEFT_WARP_SIZE) {
+    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes); i += WP_WARP_SIZE) {
         const uint64_t part = load_part(&call, src, bytes, i);
         for (int32_t rank = to.begin; rank < to.end; rank++) {
             if (rank != packets->rank)
@@ -160,81 +158,77 @@ void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *p
 }
 
 /* All lanes return the same. That they wait for each other here orders nothing. */
-static enum weft_status agree(struct weft_warp *warp, enum weft_status status)
+static enum wp_status agree(struct wp_warp *warp, enum wp_status status)
 {
-    return weft__sim_ballot(warp, status != WEFT_STATUS_OK) != 0 ? WEFT_STATUS_FAILED
-                                                                 : WEFT_STATUS_OK;
+    return weft__sim_ballot(warp, status != WP_STATUS_OK) != 0 ? WP_STATUS_FAILED : WP_STATUS_OK;
 }
 
-enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
-                                           const struct weft_packets *packets, int32_t from,
-                                           uint64_t slot, void *dst, uint64_t bytes,
-                                           struct weft__sim_place place)
+enum wp_status weft__sim_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
+                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes,
+                                         struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
-    enum weft_status status = WEFT_STATUS_OK;
+    enum wp_status status = WP_STATUS_OK;
     sim_trace("receive", place, slot_of(&call, packets->rank, slot), bytes);
-    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes) && status == WEFT_STATUS_OK;
-         i += WEFT_WARP_SIZE) {
+    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes) && status == WP_STATUS_OK;
+         i += WP_WARP_SIZE) {
         uint64_t part;
         status = take_one(&call, from, slot + i, &part);
-        if (status == WEFT_STATUS_OK)
+        if (status == WP_STATUS_OK)
             store_part(&call, dst, bytes, i, part);
     }
     return agree(warp, status);
 }
 
 /* One packet's part of the row of every rank, in rank order. */
-static enum weft_status collect_parts(const struct call *call,
-                                      const struct weft_packet_sources *from, uint64_t row_bytes,
-                                      uint64_t i, uint64_t *parts)
+static enum wp_status collect_parts(const struct call *call, const struct wp_packet_sources *from,
+                                    uint64_t row_bytes, uint64_t i, uint64_t *parts)
 {
-    const struct weft_packets *packets = call->packets;
+    const struct wp_packets *packets = call->packets;
     for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
         const uint64_t slot = from->slot + (uint64_t)rank * from->slots_per_rank + i;
         if (rank == packets->rank)
             parts[rank] = load_part(call, from->own, row_bytes, i);
-        else if (take_one(call, rank, slot, &parts[rank]) != WEFT_STATUS_OK)
-            return WEFT_STATUS_FAILED;
+        else if (take_one(call, rank, slot, &parts[rank]) != WP_STATUS_OK)
+            return WP_STATUS_FAILED;
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 static uint64_t reduce_parts(const uint64_t *parts, int32_t num_parts, size_t num_bytes,
-                             struct weft_reduction how)
+                             struct wp_reduction how)
 {
     uint64_t reduced = 0;
     const void *srcs[SIM_MAX_RANKS], *dsts[] = {&reduced};
     for (int32_t rank = 0; rank < num_parts; rank++)
         srcs[rank] = &parts[rank];
-    weft__cpu_row_reduce_variant(WEFT__ROWS_BASE)(
-        dsts, 1, srcs, num_parts, how, (int64_t)(num_bytes / weft_dtype_bytes(how.dtype)));
+    weft__cpu_row_reduce_variant(WEFT__ROWS_BASE)(dsts, 1, srcs, num_parts, how,
+                                                  (int64_t)(num_bytes / wp_dtype_bytes(how.dtype)));
     return reduced;
 }
 
-enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
-                                          const struct weft_packets *packets,
-                                          const struct weft_packet_sources *from, void *dst,
-                                          struct weft_reduction how, uint64_t num_elements,
-                                          struct weft__sim_place place)
+enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
+                                        const struct wp_packet_sources *from, void *dst,
+                                        struct wp_reduction how, uint64_t num_elements,
+                                        struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
-    const uint64_t row_bytes = num_elements * weft_dtype_bytes(how.dtype);
-    enum weft_status status = WEFT_STATUS_OK;
+    const uint64_t row_bytes = num_elements * wp_dtype_bytes(how.dtype);
+    enum wp_status status = WP_STATUS_OK;
     sim_trace("reduce", place, slot_of(&call, packets->rank, from->slot), num_elements);
     for (uint64_t i = (uint64_t)warp->lane_idx;
-         i < num_packets(row_bytes) && status == WEFT_STATUS_OK; i += WEFT_WARP_SIZE) {
+         i < num_packets(row_bytes) && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
         uint64_t parts[SIM_MAX_RANKS];
         status = collect_parts(&call, from, row_bytes, i, parts);
-        if (status == WEFT_STATUS_OK)
+        if (status == WP_STATUS_OK)
             store_part(&call, dst, row_bytes, i,
                        reduce_parts(parts, packets->num_ranks, part_bytes(row_bytes, i), how));
     }
     return agree(warp, status);
 }
 
-void weft__sim_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
-                                  struct weft_packet_targets to, const uint64_t words[2],
+void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                  struct wp_packet_targets to, const uint64_t words[2],
                                   struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
@@ -247,16 +241,15 @@ void weft__sim_packets_send_words(struct weft_warp *warp, const struct weft_pack
 }
 
 /* Lane 0 takes them, and the lanes meet to hear of it, and again before the next words. */
-enum weft_status weft__sim_packets_take_words(struct weft_warp *warp,
-                                              const struct weft_packets *packets, int32_t from,
-                                              uint64_t slot, uint64_t words[2],
-                                              struct weft__sim_place place)
+enum wp_status weft__sim_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                            int32_t from, uint64_t slot, uint64_t words[2],
+                                            struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
     uint64_t *told = warp->shared->words;
-    enum weft_status status = WEFT_STATUS_OK;
+    enum wp_status status = WP_STATUS_OK;
     sim_trace("receive", place, slot_of(&call, packets->rank, slot), 2 * sizeof *words);
-    for (uint64_t i = 0; i < 2 && warp->lane_idx == 0 && status == WEFT_STATUS_OK; i++)
+    for (uint64_t i = 0; i < 2 && warp->lane_idx == 0 && status == WP_STATUS_OK; i++)
         status = take_one(&call, from, slot + i, &told[i]);
     status = agree(warp, status);
     words[0] = told[0];

@@ -42,7 +42,7 @@ static void meet_in_order(struct sim_meeting *meeting, struct weft__sim_place pl
 }
 
 /* A sync that is weakened is as if it were not there. */
-void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place)
+void weft__sim_warp_sync(struct wp_warp *warp, struct weft__sim_place place)
 {
     if (sim_site_pass(place, SIM_SITE_WARP_SYNC))
         sim_yield();
@@ -50,7 +50,7 @@ void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place)
         meet_in_order(&warp->shared->sync, place);
 }
 
-void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place)
+void weft__sim_block_sync(struct wp_warp *warp, struct weft__sim_place place)
 {
     if (sim_site_pass(place, SIM_SITE_BLOCK_SYNC)) {
         sim_yield();
@@ -60,7 +60,7 @@ void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place)
     meet_in_order(&warp->shared->block->sync, place);
 }
 
-void weft__sim_row_sync(struct weft_warp *warp, struct weft__sim_place place)
+void weft__sim_row_sync(struct wp_warp *warp, struct weft__sim_place place)
 {
     if (!sim_site_pass(place, SIM_SITE_ROW_SYNC))
         sim_rows_end(sim_current());
@@ -68,7 +68,7 @@ void weft__sim_row_sync(struct weft_warp *warp, struct weft__sim_place place)
 }
 
 /* The lanes exchange a value; that orders nothing else. */
-uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate)
+uint32_t weft__sim_ballot(struct wp_warp *warp, int predicate)
 {
     struct sim_meeting *meeting = &warp->shared->ballot;
     meeting->values[meeting->number % 2] |= (uint64_t)(predicate != 0) << warp->lane_idx;
@@ -76,7 +76,7 @@ uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate)
     return (uint32_t)meeting->values[number % 2];
 }
 
-uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value)
+uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value)
 {
     struct sim_meeting *meeting = &warp->shared->ballot;
     uint64_t *largest = &meeting->values[meeting->number % 2];
@@ -85,17 +85,17 @@ uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value)
     return (uint32_t)meeting->values[number % 2];
 }
 
-int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total)
+int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
 {
     enum { VALUE_BITS = 32 };
-    _Static_assert(WEFT_WARP_SIZE * VALUE_BITS <= 64, "the values of all lanes fit a word");
+    _Static_assert(WP_WARP_SIZE * VALUE_BITS <= 64, "the values of all lanes fit a word");
     struct sim_meeting *meeting = &warp->shared->ballot;
     meeting->values[meeting->number % 2] |= (uint64_t)(uint32_t)value
                                             << (VALUE_BITS * warp->lane_idx);
     const uint64_t values = meeting->values[sim_meet(meeting) % 2];
     int32_t num_before = 0;
     *total = 0;
-    for (int32_t lane = 0; lane < WEFT_WARP_SIZE; lane++) {
+    for (int32_t lane = 0; lane < WP_WARP_SIZE; lane++) {
         const int32_t of_lane = (int32_t)(uint32_t)(values >> (VALUE_BITS * lane));
         *total += of_lane;
         num_before += lane < warp->lane_idx ? of_lane : 0;
@@ -103,17 +103,17 @@ int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *tot
     return num_before;
 }
 
-void *weft__sim_block_shared(struct weft_warp *warp)
+void *weft__sim_block_shared(struct wp_warp *warp)
 {
     return warp->shared->block->shared;
 }
 
-void *weft__sim_warp_shared(struct weft_warp *warp)
+void *weft__sim_warp_shared(struct wp_warp *warp)
 {
     return warp->shared->shared;
 }
 
-const void **weft__sim_warp_pointers(struct weft_warp *warp)
+const void **weft__sim_warp_pointers(struct wp_warp *warp)
 {
     return warp->shared->pointers;
 }
@@ -153,7 +153,7 @@ int32_t weft__sim_load_relaxed(const int32_t *word)
     return *word;
 }
 
-void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place)
 {
     (void)warp;
@@ -174,7 +174,7 @@ void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint
 }
 
 /* Whoever adds need not know who waits. */
-uint64_t weft__sim_fetch_add(struct weft_warp *warp, uint64_t *word, uint64_t add,
+uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
                              struct weft__sim_place place)
 {
     (void)warp;
@@ -211,7 +211,7 @@ static int word_has_come(const struct word_wait *wait)
 
 static int rank_has_left(const struct word_wait *wait)
 {
-    return wait->rank != WEFT_NO_RANK &&
+    return wait->rank != WP_NO_RANK &&
            atomic_load(&wait->comm->status.rank_states[wait->rank]) == WEFT__RANK_LEFT;
 }
 
@@ -222,39 +222,39 @@ static int word_wait_is_over(struct sim_fiber *fiber)
            atomic_load(&wait->comm->status.result) != WEFT_OK;
 }
 
-static enum weft_failure_kind why_it_ended(const struct word_wait *wait)
+static enum wp_failure_kind why_it_ended(const struct word_wait *wait)
 {
     if (atomic_load(&wait->comm->status.result) != WEFT_OK)
-        return WEFT_FAILURE_COMM;
-    return rank_has_left(wait) ? WEFT_FAILURE_RANK_LEFT : WEFT_FAILURE_TIMEOUT;
+        return WP_FAILURE_COMM;
+    return rank_has_left(wait) ? WP_FAILURE_RANK_LEFT : WP_FAILURE_TIMEOUT;
 }
 
-enum weft_status sim_await(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                           const struct weft_wait_site *site)
+enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                         const struct wp_wait_site *site)
 {
     weft_comm *comm = warp->shared->launch->request->comm;
     struct word_wait wait = {word, at_least, comm, site->rank};
     struct weft__wait_entry told = {.wait = {.rank = site->rank, .exchange = site->exchange}};
-    if (site->rank != WEFT_NO_RANK)
+    if (site->rank != WP_NO_RANK)
         weft__waits_begin(&comm->waits, &told);
     sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
     const int has_come = word_has_come(&wait);
-    if (site->rank != WEFT_NO_RANK)
+    if (site->rank != WP_NO_RANK)
         weft__waits_end(&comm->waits, &told, has_come ? WEFT__WAIT_CAME : WEFT__WAIT_FAILED);
     if (has_come)
-        return WEFT_STATUS_OK;
-    const struct weft_failure failure = {
+        return WP_STATUS_OK;
+    const struct wp_failure failure = {
         .kind = why_it_ended(&wait), .site = *site, .expected = at_least, .seen = *word};
     return weft__sim_fail(warp, &failure);
 }
 
-enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                                const struct weft_wait_site *site, struct weft__sim_place place)
+enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                              const struct wp_wait_site *site, struct weft__sim_place place)
 {
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
     sim_trace("wait", place, word, at_least);
-    if (sim_await(warp, word, at_least, site) != WEFT_STATUS_OK)
-        return WEFT_STATUS_FAILED;
+    if (sim_await(warp, word, at_least, site) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
     sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
     struct sim_word *awaited = sim_word_of(word);
     const struct sim_signal *signal = sim_signal_see(awaited, at_least);
@@ -263,13 +263,13 @@ enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, ui
     if (!is_weakened && signal != NULL)
         sim_acquire(&signal->clock);
     sim_trace("came", place, word, seen);
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
-enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure)
+enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure)
 {
     struct sim_launch *launch = warp->shared->launch;
-    if (launch->failure.kind == WEFT_FAILURE_NONE)
+    if (launch->failure.kind == WP_FAILURE_NONE)
         launch->failure = *failure;
-    return WEFT_STATUS_FAILED;
+    return WP_STATUS_FAILED;
 }

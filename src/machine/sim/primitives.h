@@ -4,13 +4,13 @@
 #ifndef WEFT_MACHINE_SIM_PRIMITIVES_H
 #define WEFT_MACHINE_SIM_PRIMITIVES_H
 
-#define WEFT_WARP_SIZE    2
-#define WEFT_PACKET_BYTES 8
-#define WEFT_FN           static inline
+#define WP_WARP_SIZE    2
+#define WP_PACKET_BYTES 8
+#define WP_FN           static inline
 
 struct weft__sim_warp;
 
-struct weft_warp {
+struct wp_warp {
     int32_t block_idx;
     int32_t num_blocks;
     int32_t warp_idx;
@@ -25,155 +25,147 @@ struct weft__sim_place {
 };
 #define WEFT__SIM_HERE ((struct weft__sim_place){__FILE__, __LINE__})
 
-void weft__sim_warp_sync(struct weft_warp *warp, struct weft__sim_place place);
-void weft__sim_block_sync(struct weft_warp *warp, struct weft__sim_place place);
-void weft__sim_row_sync(struct weft_warp *warp, struct weft__sim_place place);
-uint64_t weft__sim_remote_post(struct weft_warp *warp, const struct weft_access *access,
+void weft__sim_warp_sync(struct wp_warp *warp, struct weft__sim_place place);
+void weft__sim_block_sync(struct wp_warp *warp, struct weft__sim_place place);
+void weft__sim_row_sync(struct wp_warp *warp, struct weft__sim_place place);
+uint64_t weft__sim_remote_post(struct wp_warp *warp, const struct wp_access *access,
                                struct weft__sim_place place);
-enum weft_status weft__sim_remote_await(struct weft_warp *warp, uint64_t number,
-                                        const struct weft_wait_site *site,
-                                        struct weft__sim_place place);
-uint64_t weft__sim_fetch_add(struct weft_warp *warp, uint64_t *word, uint64_t add,
+enum wp_status weft__sim_remote_await(struct wp_warp *warp, uint64_t number,
+                                      const struct wp_wait_site *site,
+                                      struct weft__sim_place place);
+uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
                              struct weft__sim_place place);
-uint32_t weft__sim_ballot(struct weft_warp *warp, int predicate);
-uint32_t weft__sim_max_u32(struct weft_warp *warp, uint32_t value);
-int32_t weft__sim_prefix_sum(struct weft_warp *warp, int32_t value, int32_t *total);
-void *weft__sim_block_shared(struct weft_warp *warp);
-void *weft__sim_warp_shared(struct weft_warp *warp);
-const void **weft__sim_warp_pointers(struct weft_warp *warp);
+uint32_t weft__sim_ballot(struct wp_warp *warp, int predicate);
+uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value);
+int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total);
+void *weft__sim_block_shared(struct wp_warp *warp);
+void *weft__sim_warp_shared(struct wp_warp *warp);
+const void **weft__sim_warp_pointers(struct wp_warp *warp);
 uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
 int32_t weft__sim_load_relaxed(const int32_t *word);
-void weft__sim_signal(struct weft_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
-enum weft_status weft__sim_wait(struct weft_warp *warp, const uint64_t *word, uint64_t at_least,
-                                const struct weft_wait_site *site, struct weft__sim_place place);
-enum weft_status weft__sim_fail(struct weft_warp *warp, const struct weft_failure *failure);
-void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                              const struct wp_wait_site *site, struct weft__sim_place place);
+enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
+void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place);
-void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                          const void *const *srcs, int32_t num_srcs, struct weft_reduction how,
+void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                          const void *const *srcs, int32_t num_srcs, struct wp_reduction how,
                           int64_t num_elements, struct weft__sim_place place);
-void weft__sim_row_sum_mixed(struct weft_warp *warp, void *dst, const void *const *srcs,
-                             int32_t num_srcs, struct weft_mixed_sum sum, int64_t num_elements,
+void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                             int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
                              struct weft__sim_place place);
 /* A row that is to be sent. */
-struct weft_packet_row {
+struct wp_packet_row {
     const void *src;
     uint64_t bytes;
 };
-void weft__sim_packets_send(struct weft_warp *warp, const struct weft_packets *packets,
-                            struct weft_packet_targets to, const void *src, uint64_t bytes,
+void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
+                            struct wp_packet_targets to, const void *src, uint64_t bytes,
                             struct weft__sim_place place);
-enum weft_status weft__sim_packets_receive(struct weft_warp *warp,
-                                           const struct weft_packets *packets, int32_t from,
-                                           uint64_t slot, void *dst, uint64_t bytes,
-                                           struct weft__sim_place place);
-enum weft_status weft__sim_packets_reduce(struct weft_warp *warp,
-                                          const struct weft_packets *packets,
-                                          const struct weft_packet_sources *from, void *dst,
-                                          struct weft_reduction how, uint64_t num_elements,
-                                          struct weft__sim_place place);
+enum wp_status weft__sim_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
+                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes,
+                                         struct weft__sim_place place);
+enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
+                                        const struct wp_packet_sources *from, void *dst,
+                                        struct wp_reduction how, uint64_t num_elements,
+                                        struct weft__sim_place place);
 
-void weft__sim_packets_send_words(struct weft_warp *warp, const struct weft_packets *packets,
-                                  struct weft_packet_targets to, const uint64_t words[2],
+void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                  struct wp_packet_targets to, const uint64_t words[2],
                                   struct weft__sim_place place);
-enum weft_status weft__sim_packets_take_words(struct weft_warp *warp,
-                                              const struct weft_packets *packets, int32_t from,
-                                              uint64_t slot, uint64_t words[2],
-                                              struct weft__sim_place place);
+enum wp_status weft__sim_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
+                                            int32_t from, uint64_t slot, uint64_t words[2],
+                                            struct weft__sim_place place);
 void weft__sim_acquire_packets(struct weft__sim_place place);
-void weft__sim_tagged_send(struct weft_warp *warp, int32_t rank, void *row, const void *words,
+void weft__sim_tagged_send(struct wp_warp *warp, int32_t rank, void *row, const void *words,
                            int32_t num_words, uint64_t sequence, struct weft__sim_place place);
-enum weft_status weft__sim_tagged_take(struct weft_warp *warp, const void *row, void *words,
-                                       int32_t num_words, const struct weft_wait_site *site,
-                                       struct weft__sim_place place);
+enum wp_status weft__sim_tagged_take(struct wp_warp *warp, const void *row, void *words,
+                                     int32_t num_words, const struct wp_wait_site *site,
+                                     struct weft__sim_place place);
 uint32_t weft__sim_tagged_word(const void *row, int32_t word);
 
 enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
-#define WEFT_TAGGED_BYTES(num_words)                                                               \
+#define WP_TAGGED_BYTES(num_words)                                                                 \
     (((num_words) + WEFT__SIM_TAGGED_WORDS - 1) / WEFT__SIM_TAGGED_WORDS * (4 * sizeof(uint32_t)))
 
 /* The copy reads the row whatever was prefetched. */
-WEFT_FN void weft_row_prefetch(struct weft_warp *warp, const void *src, uint64_t row_bytes)
+WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes)
 {
     (void)warp;
     (void)src;
     (void)row_bytes;
 }
 
-#define WEFT_PROGRAM_SYMBOL(name) weft__sim_##name
+#define WP_PROGRAM_SYMBOL(name) weft__sim_##name
 
-#define WEFT_PROGRAM(name, warp, args)                                                             \
-    static enum weft_status name##_body(struct weft_warp *warp,                                    \
-                                        const struct weft_##name##_args *args);                    \
-    enum weft_status weft__sim_##name(struct weft_warp *warp, const void *args);                   \
-    enum weft_status weft__sim_##name(struct weft_warp *warp, const void *args)                    \
+#define WP_PROGRAM(name, warp, args)                                                               \
+    static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args);  \
+    enum wp_status weft__sim_##name(struct wp_warp *warp, const void *args);                       \
+    enum wp_status weft__sim_##name(struct wp_warp *warp, const void *args)                        \
     {                                                                                              \
-        return name##_body(warp, (const struct weft_##name##_args *)args);                         \
+        return name##_body(warp, (const struct wp_##name##_args *)args);                           \
     }                                                                                              \
-    static enum weft_status name##_body(struct weft_warp *warp,                                    \
-                                        const struct weft_##name##_args *args)
+    static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args)
 
-#define weft_block_idx(warp)           ((warp)->block_idx)
-#define weft_num_blocks(warp)          ((warp)->num_blocks)
-#define weft_warp_idx(warp)            ((warp)->warp_idx)
-#define weft_num_warps(warp)           ((warp)->num_warps)
-#define weft_lane_idx(warp)            ((warp)->lane_idx)
-#define weft_warp_sync(warp)           weft__sim_warp_sync(warp, WEFT__SIM_HERE)
-#define weft_block_sync(warp)          weft__sim_block_sync(warp, WEFT__SIM_HERE)
-#define weft_row_sync(warp)            weft__sim_row_sync(warp, WEFT__SIM_HERE)
-#define weft_remote_post(warp, access) weft__sim_remote_post(warp, access, WEFT__SIM_HERE)
-#define weft_remote_await(warp, number, site)                                                      \
+#define wp_block_idx(warp)           ((warp)->block_idx)
+#define wp_num_blocks(warp)          ((warp)->num_blocks)
+#define wp_warp_idx(warp)            ((warp)->warp_idx)
+#define wp_num_warps(warp)           ((warp)->num_warps)
+#define wp_lane_idx(warp)            ((warp)->lane_idx)
+#define wp_warp_sync(warp)           weft__sim_warp_sync(warp, WEFT__SIM_HERE)
+#define wp_block_sync(warp)          weft__sim_block_sync(warp, WEFT__SIM_HERE)
+#define wp_row_sync(warp)            weft__sim_row_sync(warp, WEFT__SIM_HERE)
+#define wp_remote_post(warp, access) weft__sim_remote_post(warp, access, WEFT__SIM_HERE)
+#define wp_remote_await(warp, number, site)                                                        \
     weft__sim_remote_await(warp, number, site, WEFT__SIM_HERE)
-#define weft_fetch_add(warp, rank, word, add)                                                      \
+#define wp_fetch_add(warp, rank, word, add)                                                        \
     ((void)(rank), weft__sim_fetch_add(warp, word, add, WEFT__SIM_HERE))
-#define weft_ballot(warp, predicate) weft__sim_ballot(warp, predicate)
-#define weft_lanes_below(warp, ballot)                                                             \
-    __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
-#define weft_popcount(ballot)               __builtin_popcount(ballot)
-#define weft_max_u32(warp, value)           weft__sim_max_u32(warp, value)
-#define weft_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
-#define weft_block_shared(warp)             weft__sim_block_shared(warp)
-#define weft_warp_shared(warp)              weft__sim_warp_shared(warp)
-#define weft_warp_pointers(warp)            weft__sim_warp_pointers(warp)
-#define weft_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
-#define weft_admit_next(warp)               ((void)(warp))
-#define weft_fence_launches(warp)           ((void)(warp))
-#define weft_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
-#define weft_load_relaxed(word)             weft__sim_load_relaxed(word)
-#define weft_signal(warp, rank, word, value)                                                       \
-    weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
-#define weft_wait(warp, word, at_least, site)                                                      \
+#define wp_ballot(warp, predicate)         weft__sim_ballot(warp, predicate)
+#define wp_lanes_below(warp, ballot)       __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
+#define wp_popcount(ballot)                __builtin_popcount(ballot)
+#define wp_max_u32(warp, value)            weft__sim_max_u32(warp, value)
+#define wp_prefix_sum(warp, value, total)  weft__sim_prefix_sum(warp, value, total)
+#define wp_block_shared(warp)              weft__sim_block_shared(warp)
+#define wp_warp_shared(warp)               weft__sim_warp_shared(warp)
+#define wp_warp_pointers(warp)             weft__sim_warp_pointers(warp)
+#define wp_add_acq_rel(word, value)        weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
+#define wp_admit_next(warp)                ((void)(warp))
+#define wp_fence_launches(warp)            ((void)(warp))
+#define wp_add_relaxed(word, value)        weft__sim_add_relaxed(word, value)
+#define wp_load_relaxed(word)              weft__sim_load_relaxed(word)
+#define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
+#define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
-#define weft_fail(warp, failure) weft__sim_fail(warp, failure)
-#define weft_row_copy(warp, dsts, num_dsts, src, row_bytes)                                        \
+#define wp_fail(warp, failure) weft__sim_fail(warp, failure)
+#define wp_row_copy(warp, dsts, num_dsts, src, row_bytes)                                          \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
-#define weft_row_stage(warp, dsts, num_dsts, src, row_bytes)                                       \
+#define wp_row_stage(warp, dsts, num_dsts, src, row_bytes)                                         \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
-#define weft_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)             \
+#define wp_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)               \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)
-#define weft_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                           \
+#define wp_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                             \
     weft__sim_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements, WEFT__SIM_HERE)
-#define weft_packets_load(warp, src, bytes)                                                        \
-    ((struct weft_packet_row){(((void)(warp)), (src)), (bytes)})
-#define weft_packets_send(warp, packets, to, row)                                                  \
+#define wp_packets_load(warp, src, bytes) ((struct wp_packet_row){(((void)(warp)), (src)), (bytes)})
+#define wp_packets_send(warp, packets, to, row)                                                    \
     weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)
-#define weft_packets_receive(warp, packets, from, slot, dst, bytes)                                \
+#define wp_packets_receive(warp, packets, from, slot, dst, bytes)                                  \
     weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
-#define weft_packets_reduce(warp, packets, from, dst, reduction, num_elements)                     \
+#define wp_packets_reduce(warp, packets, from, dst, reduction, num_elements)                       \
     weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
 
-#define weft_packets_send_words(warp, packets, to, words)                                          \
+#define wp_packets_send_words(warp, packets, to, words)                                            \
     weft__sim_packets_send_words(warp, packets, to, words, WEFT__SIM_HERE)
-#define weft_packets_take_words(warp, packets, from, slot, words)                                  \
+#define wp_packets_take_words(warp, packets, from, slot, words)                                    \
     weft__sim_packets_take_words(warp, packets, from, slot, words, WEFT__SIM_HERE)
-#define weft_acquire_packets(warp) weft__sim_acquire_packets(WEFT__SIM_HERE)
-#define weft_tagged_send(warp, rank, row, words, num_words, sequence)                              \
+#define wp_acquire_packets(warp) weft__sim_acquire_packets(WEFT__SIM_HERE)
+#define wp_tagged_send(warp, rank, row, words, num_words, sequence)                                \
     weft__sim_tagged_send(warp, rank, row, words, num_words, sequence, WEFT__SIM_HERE)
-#define weft_tagged_take(warp, row, words, num_words, site)                                        \
+#define wp_tagged_take(warp, row, words, num_words, site)                                          \
     weft__sim_tagged_take(warp, row, words, num_words, site, WEFT__SIM_HERE)
-#define weft_tagged_word(row, word) weft__sim_tagged_word(row, word)
+#define wp_tagged_word(row, word) weft__sim_tagged_word(row, word)
 
 #endif

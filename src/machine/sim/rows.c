@@ -9,10 +9,10 @@
 
 /* A lane's share of a row: chunks a warp apart. Which ones is not the program's business, so it is
  * the other lane's share the next time. */
-static uint64_t first_chunk_idx(const struct weft_warp *warp)
+static uint64_t first_chunk_idx(const struct wp_warp *warp)
 {
     const uint32_t turn = sim_current()->num_row_operations;
-    return ((uint32_t)warp->lane_idx + turn) % WEFT_WARP_SIZE;
+    return ((uint32_t)warp->lane_idx + turn) % WP_WARP_SIZE;
 }
 
 static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
@@ -22,11 +22,11 @@ static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
 }
 
 /* The end of each row is a point at which others may go on. */
-static void copy_row(struct weft_warp *warp, char *dst, const char *src, uint64_t row_bytes,
+static void copy_row(struct wp_warp *warp, char *dst, const char *src, uint64_t row_bytes,
                      const void *code)
 {
     for (uint64_t i = first_chunk_idx(warp) * ROW_CHUNK_BYTES; i < row_bytes;
-         i += WEFT_WARP_SIZE * ROW_CHUNK_BYTES) {
+         i += WP_WARP_SIZE * ROW_CHUNK_BYTES) {
         const size_t n = chunk_bytes(row_bytes, i);
         sim_check_access(src + i, n, SIM_ROW_READ, code);
         sim_check_access(dst + i, n, SIM_ROW_WRITE, code);
@@ -36,7 +36,7 @@ static void copy_row(struct weft_warp *warp, char *dst, const char *src, uint64_
     sim_yield();
 }
 
-void weft__sim_row_copy(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
+void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place)
 {
     const void *code = __builtin_return_address(0);
@@ -123,13 +123,13 @@ static void read_pointers(const void *const *pointers, int32_t num_pointers, con
 }
 
 /* Reads and writes the lane's chunks, and calls one of the two functions for each. */
-static void reduce_row(struct weft_warp *warp, const struct reduction *reduction,
-                       const struct weft_reduction *how, const struct weft_mixed_sum *mixed)
+static void reduce_row(struct wp_warp *warp, const struct reduction *reduction,
+                       const struct wp_reduction *how, const struct wp_mixed_sum *mixed)
 {
-    const void *from[WEFT_WARP_POINTERS], *to[WEFT_WARP_POINTERS];
+    const void *from[WP_WARP_POINTERS], *to[WP_WARP_POINTERS];
     read_pointers(reduction->srcs, reduction->num_srcs, reduction->code);
     for (struct chunk chunk = chunk_at(reduction, first_chunk_idx(warp)); chunk.num_elements > 0;
-         chunk = chunk_at(reduction, chunk.idx + WEFT_WARP_SIZE)) {
+         chunk = chunk_at(reduction, chunk.idx + WP_WARP_SIZE)) {
         read_chunk(reduction, chunk, from);
         begin_writing_chunk(reduction, chunk, to);
         if (mixed != NULL)
@@ -145,11 +145,11 @@ static void reduce_row(struct weft_warp *warp, const struct reduction *reduction
     sim_yield();
 }
 
-void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32_t num_dsts,
-                          const void *const *srcs, int32_t num_srcs, struct weft_reduction how,
+void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                          const void *const *srcs, int32_t num_srcs, struct wp_reduction how,
                           int64_t num_elements, struct weft__sim_place place)
 {
-    const uint64_t bytes = weft_dtype_bytes(how.dtype);
+    const uint64_t bytes = wp_dtype_bytes(how.dtype);
     const struct reduction reduction = {.dsts = dsts,
                                         .num_dsts = num_dsts,
                                         .dst_bytes = bytes,
@@ -165,19 +165,19 @@ void weft__sim_row_reduce(struct weft_warp *warp, const void *const *dsts, int32
     reduce_row(warp, &reduction, &how, NULL);
 }
 
-void weft__sim_row_sum_mixed(struct weft_warp *warp, void *dst, const void *const *srcs,
-                             int32_t num_srcs, struct weft_mixed_sum sum, int64_t num_elements,
+void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                             int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
                              struct weft__sim_place place)
 {
     const void *const dsts[] = {dst};
     const struct reduction reduction = {.dsts = dsts,
                                         .num_dsts = 1,
-                                        .dst_bytes = weft_dtype_bytes(sum.dst_dtype),
+                                        .dst_bytes = wp_dtype_bytes(sum.dst_dtype),
                                         .srcs = srcs,
                                         .num_srcs = num_srcs,
                                         .num_first = sum.num_first,
-                                        .first_bytes = weft_dtype_bytes(sum.first_dtype),
-                                        .rest_bytes = weft_dtype_bytes(sum.rest_dtype),
+                                        .first_bytes = wp_dtype_bytes(sum.first_dtype),
+                                        .rest_bytes = wp_dtype_bytes(sum.rest_dtype),
                                         .num_elements = (uint64_t)num_elements,
                                         .code = __builtin_return_address(0)};
     sim_trace("reduce", place, dst, (uint64_t)num_elements);

@@ -173,9 +173,9 @@ static void run_launch(struct own_stream *stream, struct task *task)
     const struct weft__launch *launch = &task->launch;
     weft_result result = weft__status_check(&launch->comm->status);
     if (result == WEFT_OK) {
-        struct weft_failure failure = {.kind = WEFT_FAILURE_NONE};
+        struct wp_failure failure = {.kind = WP_FAILURE_NONE};
         result = sim_launch_run(&stream->lanes, launch, &failure);
-        if (result == WEFT_OK && failure.kind != WEFT_FAILURE_NONE)
+        if (result == WEFT_OK && failure.kind != WP_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->program, &failure);
     }
     if (result != WEFT_OK && stream->error == WEFT_OK) {

@@ -99,7 +99,7 @@ static void send_packets(struct packet *packets, const uint32_t *words, int32_t 
 }
 
 /* Lane 0 does it for all. */
-void weft__sim_tagged_send(struct weft_warp *warp, int32_t rank, void *row, const void *words,
+void weft__sim_tagged_send(struct wp_warp *warp, int32_t rank, void *row, const void *words,
                            int32_t num_words, uint64_t sequence, struct weft__sim_place place)
 {
     const void *code = __builtin_return_address(0);
@@ -116,9 +116,9 @@ void weft__sim_tagged_send(struct weft_warp *warp, int32_t rank, void *row, cons
     sim_yield();
 }
 
-static enum weft_status take_packets(struct weft_warp *warp, const struct packet *packets,
-                                     uint32_t *words, int32_t num_words,
-                                     const struct weft_wait_site *site, const void *code)
+static enum wp_status take_packets(struct wp_warp *warp, const struct packet *packets,
+                                   uint32_t *words, int32_t num_words,
+                                   const struct wp_wait_site *site, const void *code)
 {
     const size_t num_bytes = (size_t)num_words * sizeof *words;
     sim_check_access(words, num_bytes, SIM_WRITE, code);
@@ -126,36 +126,35 @@ static enum weft_status take_packets(struct weft_warp *warp, const struct packet
         const struct packet *packet = &packets[first / WEFT__SIM_TAGGED_WORDS];
         const uint64_t *tagged = (const uint64_t *)(const void *)packet + 1;
         if (packet->tag != (uint32_t)site->sequence &&
-            sim_await(warp, tagged, site->sequence << TAG_SHIFT, site) != WEFT_STATUS_OK)
-            return WEFT_STATUS_FAILED;
+            sim_await(warp, tagged, site->sequence << TAG_SHIFT, site) != WP_STATUS_OK)
+            return WP_STATUS_FAILED;
         sim_check_access(packet, sizeof *packet, SIM_ATOMIC_READ, code);
         sim_store_begin(words + first, words_bytes(num_words, first), SIM_PLAIN_STORE);
         memcpy(words + first, packet->words, words_bytes(num_words, first));
     }
-    return WEFT_STATUS_OK;
+    return WP_STATUS_OK;
 }
 
 /* Lane 0, which alone acquires, and the lanes meet to hear of it; that orders nothing. */
-enum weft_status weft__sim_tagged_take(struct weft_warp *warp, const void *row, void *words,
-                                       int32_t num_words, const struct weft_wait_site *site,
-                                       struct weft__sim_place place)
+enum wp_status weft__sim_tagged_take(struct wp_warp *warp, const void *row, void *words,
+                                     int32_t num_words, const struct wp_wait_site *site,
+                                     struct weft__sim_place place)
 {
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
-    enum weft_status status = WEFT_STATUS_OK;
+    enum wp_status status = WP_STATUS_OK;
     sim_trace("take", place, row, site->sequence);
     if (warp->lane_idx == 0) {
         status = take_packets(warp, row, words, num_words, site, __builtin_return_address(0));
         struct row *taken = row_of(row);
-        if (status == WEFT_STATUS_OK)
+        if (status == WP_STATUS_OK)
             note_reader(taken);
-        if (status == WEFT_STATUS_OK && taken->released != NULL) {
+        if (status == WP_STATUS_OK && taken->released != NULL) {
             sim_clock_join(&warp->shared->launch->fences->taken, taken->released);
             if (!is_weakened)
                 sim_acquire(taken->released);
         }
     }
-    return weft__sim_ballot(warp, status != WEFT_STATUS_OK) != 0 ? WEFT_STATUS_FAILED
-                                                                 : WEFT_STATUS_OK;
+    return weft__sim_ballot(warp, status != WP_STATUS_OK) != 0 ? WP_STATUS_FAILED : WP_STATUS_OK;
 }
 
 uint32_t weft__sim_tagged_word(const void *row, int32_t word)

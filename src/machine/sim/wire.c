@@ -133,15 +133,15 @@ static void deliver_put(struct sim_parcel *parcel)
     land_bytes(parcel);
     if (sim_wire_is_lost(parcel))
         check_is_awaited(parcel);
-    else if (parcel->access.operation == WEFT_ACCESS_PUT_SIGNAL)
+    else if (parcel->access.operation == WP_ACCESS_PUT_SIGNAL)
         add_to_word(parcel);
     sim_release(sim_wire_landed(parcel));
 }
 
 static void deliver(struct sim_parcel *parcel)
 {
-    if (parcel->access.operation == WEFT_ACCESS_PUT ||
-        parcel->access.operation == WEFT_ACCESS_PUT_SIGNAL) {
+    if (parcel->access.operation == WP_ACCESS_PUT ||
+        parcel->access.operation == WP_ACCESS_PUT_SIGNAL) {
         deliver_put(parcel);
         return;
     }
@@ -252,10 +252,9 @@ static const char *mistake_in_word(const struct weft__ranges *heap, uint64_t wor
 }
 
 /* What is wrong with the bytes, or with the value that is fetched; NULL: nothing. */
-static const char *mistake_in_bytes(const struct weft__ranges *heap,
-                                    const struct weft_access *access)
+static const char *mistake_in_bytes(const struct weft__ranges *heap, const struct wp_access *access)
 {
-    if (access->operation == WEFT_ACCESS_FETCH_ADD)
+    if (access->operation == WP_ACCESS_FETCH_ADD)
         return mistake_in_word(heap, access->target);
     if (access->num_bytes == 0)
         return NULL;
@@ -266,18 +265,18 @@ static const char *mistake_in_bytes(const struct weft__ranges *heap,
     return NULL;
 }
 
-static const char *mistake_in(const weft_comm *comm, const struct weft_access *access)
+static const char *mistake_in(const weft_comm *comm, const struct wp_access *access)
 {
     const struct weft__ranges *heap = &comm->heap->ranges;
     const int32_t *node_of_rank = comm->topology.node_of_rank;
     const char *mistake = NULL;
-    if (access->operation > WEFT_ACCESS_FLUSH)
+    if (access->operation > WP_ACCESS_FLUSH)
         return "access that the sim does not know";
     if (access->rank < 0 || access->rank >= comm->num_ranks)
         return "put to a rank that does not exist";
     if (node_of_rank[access->rank] == node_of_rank[comm->rank])
         return "put to a rank of the own node";
-    if (access->operation == WEFT_ACCESS_PUT_SIGNAL || access->operation == WEFT_ACCESS_FETCH_ADD)
+    if (access->operation == WP_ACCESS_PUT_SIGNAL || access->operation == WP_ACCESS_FETCH_ADD)
         mistake = mistake_in_word(heap, access->word);
     return mistake != NULL ? mistake : mistake_in_bytes(heap, access);
 }
@@ -295,7 +294,7 @@ static struct sim_parcel *new_parcel(void)
     return parcel;
 }
 
-void sim_wire_post(const weft_comm *comm, const struct weft_access *access,
+void sim_wire_post(const weft_comm *comm, const struct wp_access *access,
                    struct sim_completion *completion, const struct sim_clock *past,
                    struct sim_origin origin)
 {

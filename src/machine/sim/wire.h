@@ -23,7 +23,7 @@ struct sim_parcel {
     struct weft__link *link;
     int32_t sender;     /* in the communicator */
     const char *source; /* of a put */
-    struct weft_access access;
+    struct wp_access access;
     struct sim_completion *completion; /* NULL: nobody waits for it */
     enum { SIM_PARCEL_UNUSED, SIM_PARCEL_UNDER_WAY } state;
     uint64_t number; /* the older, the lower */
@@ -33,7 +33,7 @@ struct sim_parcel {
 
 /* wire.c */
 /* Its past is what was ordered before it. */
-void sim_wire_post(const weft_comm *comm, const struct weft_access *access,
+void sim_wire_post(const weft_comm *comm, const struct wp_access *access,
                    struct sim_completion *completion, const struct sim_clock *past,
                    struct sim_origin origin);
 /* Its target, or its sender, is gone. */

@@ -67,7 +67,7 @@ struct sim_fiber {
     enum sim_state state;
     struct weft__fiber *stack;
     enum sim_stack_kind stack_kind;
-    struct weft_warp warp; /* of a lane */
+    struct wp_warp warp; /* of a lane */
     int is_host;
     void (*main)(struct sim_fiber *fiber);
     void *argument;

@@ -3,19 +3,19 @@
 #ifndef TESTS_UNIT_GPU_ON_HOST_PRIMITIVES_H
 #define TESTS_UNIT_GPU_ON_HOST_PRIMITIVES_H
 
-#define WEFT_WARP_SIZE 1
-#define WEFT_FN        static inline
+#define WP_WARP_SIZE 1
+#define WP_FN        static inline
 
 #include "machine/cuda/launch_params.h"
 
-struct weft_warp {
+struct wp_warp {
     const struct weft__cuda_launch *launch;
     uint32_t has_acquired;
 };
 
 uint64_t weft__cuda_now_ns(void);
 uint64_t weft__cuda_load_acquire(const uint64_t *word);
-enum weft_status weft_fail(struct weft_warp *warp, const struct weft_failure *failure);
+enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure);
 
 #include "machine/cuda/waits.h"
 
