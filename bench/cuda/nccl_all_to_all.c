@@ -12,6 +12,7 @@
 #include "nccl_exchange.h"
 #include "report.h"
 #include "try.h"
+#include "workload/slowest.h"
 
 struct job {
     const struct cuda_options *options;

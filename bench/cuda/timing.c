@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "try.h"
+#include "workload/slowest.h"
 
 int timing_init(struct timing *timing)
 {
