@@ -902,9 +902,13 @@ typedef struct weft_ep_handle weft_ep_handle;
 
 typedef struct weft_ep_handle_config {
     size_t size;
-    /* Most tokens that this rank has, 0 or more. max_tokens * R * num_topk must be less than about
+    /* Most tokens that this rank has. max_tokens * R * num_topk must be less than about
      * 2^31 - 2^22; the message of WEFT_ERROR_INVALID_ARGUMENT tells the limit. Over several nodes
-     * it is the same on all ranks. */
+     * it is the same on all ranks. 0: any number; the handle's memory grows, to twice its size or
+     * more. A weft_ep_layout of more tokens than before then waits on the host for the weft_ep's
+     * operations; over several nodes the first weft_ep_dispatch or weft_ep_combine after a notify
+     * waits for that notify. What waits is refused in a host callback, and operations of such a
+     * handle cannot be captured. */
     int32_t max_tokens;
     int32_t num_topk;         /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
@@ -921,7 +925,7 @@ WEFT_API weft_result weft_ep_handle_destroy(weft_ep_handle *handle);
 
 typedef struct weft_ep_layout_args {
     size_t size;
-    int32_t num_tokens; /* N, 0..max_tokens */
+    int32_t num_tokens; /* N, 0..max_tokens, if that is not 0 */
     /* Where the tokens go: by their experts, or by a table; the other way's fields are zero. */
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
     const void *topk_idx;  /* [N][num_topk] experts; -1 and any other value outside

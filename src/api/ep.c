@@ -4,7 +4,7 @@
 #include "api/destroy.h"
 #include "api/structs.h"
 
-enum { MAX_BLOCKS = 65535, MAX_EXPERTS = 1 << 20, MAX_ALIGNMENT = 1 << 20 };
+enum { MAX_EXPERTS = 1 << 20 };
 enum { MAX_CHANNELS = 64, MAX_SLOTS = 1 << 16, MAX_SLOT_BYTES = 1 << 30 };
 
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, weft_ep **ep)
@@ -16,7 +16,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(WEFT__READ(weft_ep_config, &config, user_config, "config"));
     WEFT__TRY(weft__check_range(config.num_experts, 1, MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
-    WEFT__TRY(weft__check_range(config.num_blocks, 0, MAX_BLOCKS, "num_blocks"));
+    WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     WEFT__TRY(weft__check_range(config.num_channels, 0, MAX_CHANNELS, "num_channels"));
     WEFT__TRY(weft__check_range(config.num_staging_slots, 0, MAX_SLOTS, "num_staging_slots"));
@@ -78,13 +78,10 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
     WEFT__TRY(
         weft__check_range(config.num_experts, 0, ep->placement.host.num_experts, "num_experts"));
     WEFT__TRY(check_topk(ep, config.num_topk));
-    WEFT__TRY(weft__check_range(config.expert_alignment, 0, MAX_ALIGNMENT, "expert_alignment"));
-    /* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one
-     * expert and are rounded up there; so are tokens and the chunks of a launch together. */
-    const int64_t most_choices = INT32_MAX - MAX_ALIGNMENT - MAX_BLOCKS * WEFT__MAX_WARPS;
-    const int64_t choices_per_token = (int64_t)ep->comm->num_ranks * config.num_topk;
     WEFT__TRY(
-        weft__check_range(config.max_tokens, 0, most_choices / choices_per_token, "max_tokens"));
+        weft__check_range(config.expert_alignment, 0, WEFT__EP_MAX_ALIGNMENT, "expert_alignment"));
+    WEFT__TRY(weft__check_range(config.max_tokens, 0, weft__ep_most_tokens(ep, config.num_topk),
+                                "max_tokens"));
     weft_ep_handle *created;
     WEFT__TRY(weft__handle_create(ep, &config, &created));
     return weft__give(WEFT__KIND_HANDLE, created, ep, handle);

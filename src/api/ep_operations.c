@@ -20,11 +20,15 @@ static weft_result check_pointer(const weft_ep_handle *handle, const void *ptr, 
     return ptr == NULL ? WEFT_OK : weft__machine_of(comm)->check_pointer(comm, ptr, name);
 }
 
-static weft_result check_operation(const weft_ep_handle *handle, const weft_stream *stream,
+static weft_result check_operation(const weft_ep_handle *handle, weft_stream *stream,
                                    enum weft__handle_state needed)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
+    if (handle->max_tokens == 0 && stream->machine->stream_is_capturing(stream))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "handle: its max_tokens is 0, so that its memory grows, which a graph "
+                           "would not see: give max_tokens to capture it");
     return check_state(handle, needed);
 }
 
@@ -57,7 +61,10 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
     weft_ep_layout_args args;
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_EMPTY));
     WEFT__TRY(WEFT__READ(weft_ep_layout_args, &args, user_args, "args"));
-    WEFT__TRY(weft__check_range(args.num_tokens, 0, handle->max_tokens, "num_tokens"));
+    const int32_t max_tokens = handle->max_tokens > 0
+                                   ? handle->max_tokens
+                                   : weft__ep_most_tokens(handle->ep, handle->routing.num_topk);
+    WEFT__TRY(weft__check_range(args.num_tokens, 0, max_tokens, "num_tokens"));
     WEFT__TRY(args.tokens_to_ranks == NULL && args.selections_per_expert == NULL
                   ? check_routing_by_experts(handle, &args)
                   : check_routing_by_table(handle, &args));

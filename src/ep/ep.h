@@ -6,6 +6,9 @@
 #include "ep/internode.h"
 #include "ops/exchange.h"
 
+/* What a configuration may ask for. */
+enum { WEFT__EP_MAX_BLOCKS = 65535, WEFT__EP_MAX_ALIGNMENT = 1 << 20 };
+
 struct weft_ep {
     weft_comm *comm;
     struct weft__exchange *exchange;   /* of the node; its extra bytes are notify's counts */
@@ -20,17 +23,32 @@ struct weft_ep {
 
 enum weft__handle_state { WEFT__HANDLE_EMPTY, WEFT__HANDLE_LAID_OUT, WEFT__HANDLE_NOTIFIED };
 
+/* Memory of a handle's tables (handle.c). */
+enum weft__handle_block {
+    WEFT__BLOCK_COUNTS,
+    WEFT__BLOCK_TOKENS,
+    WEFT__BLOCK_RELAYED,
+    WEFT__NUM_BLOCKS
+};
+
+/* For how many tokens there is memory. */
+struct weft__handle_room {
+    int32_t own_tokens, relayed_tokens; /* the latter of each other node */
+};
+
 struct weft_ep_handle {
     weft_ep *ep;
     enum weft__handle_state state; /* after the operations issued so far */
-    int32_t max_tokens;
+    int32_t max_tokens;            /* as configured; 0: there is always room, which grows */
+    struct weft__handle_room room;
+    int has_room; /* for what comes from other nodes after the last notify */
     int32_t expert_alignment;
     const struct weft__placement *placement; /* the ep's, or the following */
     struct weft__placement own_placement;
     struct wp_routing routing;
     uint32_t *num_blocks_done; /* of layout */
     int32_t *selections;
-    void *memory; /* the tables that routing and num_blocks_done point into */
+    void *blocks[WEFT__NUM_BLOCKS]; /* the tables that routing and num_blocks_done point into */
     struct weft__handle_counts {
         char *host; /* copy of the tables below, which follow each other */
         uint64_t bytes;
@@ -50,12 +68,18 @@ void weft__ep_destroy(weft_ep *ep);
 weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,
                                 weft_ep_handle **handle);
 void weft__handle_destroy(weft_ep_handle *handle);
+/* For a layout of so many tokens; where the tables grow, waits for what has been issued. */
+weft_result weft__handle_make_room(weft_ep_handle *handle, int32_t num_tokens);
+/* For the tokens that notify has announced. Waits for it in a handle without max_tokens; `call` is the caller's. */
+weft_result weft__handle_make_room_for_relayed(weft_ep_handle *handle, const char *call);
 /* Copies what notify and dispatch have counted to counts.host. */
 weft_result weft__handle_read_counts(weft_ep_handle *handle);
 /* The grid of an operation on the weft_ep. */
 struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);
 /* The most blocks that an operation may ask for here, beside those that rings need. */
 int32_t weft__ep_max_local_blocks(const weft_ep *ep);
+/* The most tokens that a layout of any handle may have. */
+int32_t weft__ep_most_tokens(const weft_ep *ep, int32_t num_topk);
 /* Bytes of a handle's tables. */
 uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk);
 

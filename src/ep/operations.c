@@ -12,6 +12,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
                             weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
+    WEFT__TRY(weft__handle_make_room(handle, args->num_tokens));
     struct wp_routing routing = handle->routing;
     routing.num_tokens = args->num_tokens;
     routing.chunk_tokens = (args->num_tokens + routing.num_chunks - 1) / routing.num_chunks;
@@ -113,6 +114,7 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
                                     : launch_internode_notify(handle, one_block, stream));
     handle->state = WEFT__HANDLE_NOTIFIED;
     handle->has_relayed = 0;
+    handle->has_room = 0;
     handle->is_captured = stream->machine->stream_is_capturing(stream);
     return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
@@ -231,6 +233,7 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
                               weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
+    WEFT__TRY(weft__handle_make_room_for_relayed(handle, "weft_ep_dispatch"));
     struct wp_dispatch_args program_args = {
         .exchange = ep->exchange->device,
         .message = {.call = call_of(handle, WP_OPERATION_DISPATCH, dispatch_options(handle, args)),
@@ -313,6 +316,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                              weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
+    WEFT__TRY(weft__handle_make_room_for_relayed(handle, "weft_ep_combine"));
     const uint64_t row_bytes = (uint64_t)args->hidden * wp_dtype_bytes(args->dtype);
     struct wp_combine_args program_args = {
         .exchange = ep->exchange->device,

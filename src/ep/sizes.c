@@ -8,6 +8,15 @@ static uint64_t arena_share(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
+/* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one expert and are
+ * rounded up there; so are tokens and the chunks of a launch together. */
+int32_t weft__ep_most_tokens(const weft_ep *ep, int32_t num_topk)
+{
+    const int64_t most_choices =
+        INT32_MAX - WEFT__EP_MAX_ALIGNMENT - WEFT__EP_MAX_BLOCKS * WEFT__MAX_WARPS;
+    return (int32_t)(most_choices / ((int64_t)ep->comm->num_ranks * num_topk));
+}
+
 weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
                                  weft_ep_sizes *sizes)
 {

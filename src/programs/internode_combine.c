@@ -92,7 +92,7 @@ WP_FN void sum_relayed(const struct wp_internode_combine_args *args, const struc
     const struct wp_node_routing *routing = &args->combine.routing.nodes;
     const struct wp_target *relayed =
         routing->relayed_rows +
-        ((int64_t)relay->ring.node * routing->max_tokens + idx) * routing->max_relayed_rows;
+        ((int64_t)relay->ring.node * routing->max_relayed_tokens + idx) * routing->max_relayed_rows;
     const void **srcs = wp_warp_pointers(warp);
     for (int32_t j = wp_lane_idx(warp); j < routing->max_relayed_rows; j += WP_WARP_SIZE)
         srcs[j] = wp_target_row(relay->op, relayed[j], summands->array, summands->row_bytes);

@@ -131,7 +131,7 @@ WP_FN int32_t find_relayed(struct wp_warp *warp, const struct wp_internode_dispa
     const struct wp_wire_row *rows = (const struct wp_wire_row *)(const void *)(wire + 1);
     struct wp_target *relayed =
         routing->relayed_rows +
-        ((int64_t)node * routing->max_tokens + idx) * routing->max_relayed_rows;
+        ((int64_t)node * routing->max_relayed_tokens + idx) * routing->max_relayed_rows;
     struct wp_target *targets = wp_warp_targets(warp);
     wp_warp_sync(warp); /* the targets and pointers before have been used */
     for (int32_t j = wp_lane_idx(warp); j < routing->max_relayed_rows; j += WP_WARP_SIZE) {

@@ -40,17 +40,19 @@ struct wp_target {
 /* Beyond that, of a communicator with several nodes (internode_dispatch.c). A token's node routes are the nodes of
  * its routes, with a slot among the source's tokens for that node, counted like rows. */
 struct wp_node_routing {
-    int32_t max_tokens;       /* of every rank */
-    int32_t max_node_routes;  /* of a token: min(num_topk, num_nodes) */
-    int32_t max_relayed_rows; /* of a token: min(num_topk, ranks of a node) */
-    struct wp_route *routes;  /* [num_tokens][max_node_routes] `rank` is a node; ascending */
-    int32_t *chunk_base;      /* [num_chunks][num_nodes] */
-    int32_t *send_tokens;     /* [num_nodes] distinct tokens for each node */
-    int32_t *tokens;          /* [num_nodes][max_tokens] which token has a slot      (notify) */
-    int32_t *relay_tokens;    /* [num_nodes] that come from the partner in each node (notify) */
+    int32_t max_tokens;         /* of this rank */
+    int32_t max_relayed_tokens; /* of each other node */
+    int32_t max_node_routes;    /* of a token: min(num_topk, num_nodes) */
+    int32_t max_relayed_rows;   /* of a token: min(num_topk, ranks of a node) */
+    struct wp_route *routes;    /* [num_tokens][max_node_routes] `rank` is a node; ascending */
+    int32_t *chunk_base;        /* [num_chunks][num_nodes] */
+    int32_t *send_tokens;       /* [num_nodes] distinct tokens for each node */
+    int32_t *tokens;            /* [num_nodes][max_tokens] which token has a slot      (notify) */
+    int32_t *relay_tokens;      /* [num_nodes] that come from the partner in each node (notify) */
     int32_t *
         relay_base; /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify) */
-    /* [num_nodes][max_tokens][max_relayed_rows] at ranks of this node, of others' tokens (dispatch) */
+    /* [num_nodes][max_relayed_tokens][max_relayed_rows] at ranks of this node, of others' tokens
+     * (dispatch) */
     struct wp_target *relayed_rows;
     /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify */
     int32_t *relayed_by;

@@ -44,11 +44,18 @@ enum ep_routed_by {
     EP_NUM_ROUTED_BY
 };
 
+enum ep_room {
+    EP_ROOM_GIVEN, /* the handle's max_tokens is the case's */
+    EP_ROOM_GROWS, /* it is 0 */
+    EP_NUM_ROOMS
+};
+
 struct ep_case {
     uint64_t seed;
     int32_t num_ranks;
     int32_t num_nodes; /* 0: 1 */
     int32_t max_tokens;
+    enum ep_room room;
     int32_t num_topk;
     int32_t num_experts;
     /* With the default placement: the weft_ep has as many more, all experts on the last rank, and

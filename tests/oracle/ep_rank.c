@@ -86,7 +86,7 @@ weft_ep_config ep_rank_config(const struct ep_world *world, int32_t rank)
 weft_ep_handle_config ep_rank_handle_config(const struct ep_world *world)
 {
     weft_ep_handle_config config = WEFT_INIT(weft_ep_handle_config);
-    config.max_tokens = world->spec.max_tokens;
+    config.max_tokens = world->spec.room == EP_ROOM_GROWS ? 0 : world->spec.max_tokens;
     config.num_topk = world->spec.num_topk;
     config.expert_alignment = world->spec.expert_alignment;
     config.num_experts = world->spec.num_spare_experts > 0 ? world->spec.num_experts : 0;

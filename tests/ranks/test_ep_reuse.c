@@ -66,12 +66,15 @@ TEST(one_filling_many_uses)
 
 enum { NUM_WORLDS = 10 };
 
-static void make_worlds(struct ep_world **worlds, int32_t num_nodes)
+static void make_worlds(struct ep_world **worlds, int32_t num_nodes, enum ep_room room)
 {
     for (int i = 0; i < NUM_WORLDS; i++) {
         struct ep_case spec = usual;
         spec.seed = 2 * (uint64_t)i;
         spec.num_nodes = num_nodes;
+        spec.room = room;
+        if (room == EP_ROOM_GROWS)
+            spec.max_tokens = 1 + 7 * i;
         spec.tokens = (enum ep_tokens)(i % EP_NUM_TOKENS);
         spec.routing = (enum ep_routing)(i % EP_NUM_ROUTINGS);
         worlds[i] = ep_world_create(&spec);
@@ -129,17 +132,27 @@ static int fill_again_ahead(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-TEST(handles_filled_again)
+static void run_filled_again(enum ep_room room)
 {
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_world *worlds[NUM_WORLDS];
-        make_worlds(worlds, num_nodes);
+        make_worlds(worlds, num_nodes, room);
         assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again, &worlds), 0);
         assert_int_equal(ranks_run(RANKS_THREADS, 4, fill_again_ahead, &worlds), 0);
         assert_int_equal(ranks_run(RANKS_PROCESSES, 4, fill_again_ahead, &worlds), 0);
         destroy_worlds(worlds);
     }
+}
+
+TEST(handles_filled_again)
+{
+    run_filled_again(EP_ROOM_GIVEN);
+}
+
+TEST(handles_that_grow)
+{
+    run_filled_again(EP_ROOM_GROWS);
 }
 
 /* A handle per world, all filled before the first is used, and used in another order. */
@@ -202,7 +215,7 @@ TEST(many_handles_at_once)
     const int32_t max_nodes = tests_max_nodes(4);
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_world *worlds[NUM_WORLDS];
-        make_worlds(worlds, num_nodes);
+        make_worlds(worlds, num_nodes, EP_ROOM_GIVEN);
         assert_int_equal(ranks_run(RANKS_THREADS, 4, many_at_once, &worlds), 0);
         assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_at_once, &worlds), 0);
         destroy_worlds(worlds);

@@ -296,3 +296,23 @@ TEST_ON_RANKS(operations_have_the_blocks_that_they_ask_for, RANKS_THREADS, NUM_R
     }
     return close_layer(&layer);
 }
+
+/* Its memory may move, which a graph would not see. */
+TEST_ON_RANKS(handles_that_grow_are_not_captured, RANKS_THREADS, NUM_RANKS)
+{
+    struct layer layer;
+    weft_ep_handle_config config = WEFT_INIT(weft_ep_handle_config);
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    weft_ep_handle *handle;
+    if (open_layer(&layer, context))
+        return 1;
+    config.num_topk = NUM_TOPK;
+    RANK_CHECK_OK(context, weft_ep_handle_create(layer.ep, &config, &handle));
+    args.index_type = WEFT_INT32;
+    recorded = &layer.graph;
+    const weft_result result = weft_ep_layout(handle, &args, layer.stream);
+    recorded = NULL;
+    RANK_CHECK_ERROR(context, result, WEFT_ERROR_INVALID_ARGUMENT, "its max_tokens is 0");
+    RANK_CHECK_OK(context, weft_ep_layout(handle, &args, layer.stream));
+    return close_layer(&layer);
+}
