@@ -122,7 +122,7 @@ int32_t tests_grid_size(int32_t full, int32_t small)
 uint32_t tests_deadline_ms(uint32_t ms)
 {
 #ifdef __SANITIZE_THREAD__
-    enum { SLOWDOWN = 5 };
+    enum { SLOWDOWN = 3 };
 #else
     enum { SLOWDOWN = 1 };
 #endif
