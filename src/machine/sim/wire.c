@@ -71,7 +71,8 @@ static void land_piece(const struct sim_parcel *parcel, uint64_t begin, uint64_t
     sim_yield();
 }
 
-static void land_bytes(const struct sim_parcel *parcel)
+/* Whether all have come: what is lost is the rest of the parcel, since its word never comes before its bytes. */
+static int land_bytes(const struct sim_parcel *parcel)
 {
     const uint64_t num_bytes = parcel->access.num_bytes;
     const uint64_t num_pieces = 1 + sim_random(MAX_PIECES), first = sim_random(num_pieces);
@@ -81,9 +82,12 @@ static void land_bytes(const struct sim_parcel *parcel)
         const uint64_t after =
             num_bytes * (piece + 1) / num_pieces / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
         const uint64_t end = piece + 1 == num_pieces ? num_bytes : after;
-        if (begin < end && !sim_wire_is_lost(parcel))
+        if (sim_wire_is_lost(parcel))
+            return 0;
+        if (begin < end)
             land_piece(parcel, begin, end);
     }
+    return 1;
 }
 
 static int has_freed(const struct sim_parcel *parcel, int32_t rank)
@@ -130,8 +134,7 @@ static void deliver_put(struct sim_parcel *parcel)
     sim_access_take_source(parcel);
     if (sim_random(LATE_ONE_IN) == 0)
         sim_sleep(sim_random(LATE_STEPS));
-    land_bytes(parcel);
-    if (sim_wire_is_lost(parcel))
+    if (!land_bytes(parcel) || sim_wire_is_lost(parcel))
         check_is_awaited(parcel);
     else if (parcel->access.operation == WP_ACCESS_PUT_SIGNAL)
         add_to_word(parcel);
