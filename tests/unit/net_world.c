@@ -458,7 +458,7 @@ static int await_process(const struct net_world *world, int32_t rank, pid_t pid)
 
 static int run_in_processes(const struct net_world *world)
 {
-    pid_t pids[NET_MAX_PARTIES];
+    pid_t pids[NET_MAX_PARTIES] = {0};
     int num_failed = 0;
     fflush(NULL);
     for (int32_t rank = 0; rank < world->num_ranks; rank++) {
