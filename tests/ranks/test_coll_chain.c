@@ -117,7 +117,7 @@ static void simulate(struct plan *plan)
             plan->images[rank][buffer] = tests_alloc(NUM_RANKS * plan->row_bytes);
             first_content(plan, rank, buffer, plan->images[rank][buffer]);
         }
-    for (int idx = 0; idx < NUM_STEPS; idx++) {
+    for (int idx = 0; idx < tests_grid_size(NUM_STEPS, 40); idx++) {
         const struct step step = step_of(plan->seed, idx, plan->setup);
         simulate_step(plan, &step);
     }
@@ -180,7 +180,7 @@ static int run_chain(struct ranks_context *context)
         if (ep_array_push(&self.base, &buffers[buffer]))
             return 1;
     }
-    for (int idx = 0; idx < NUM_STEPS; idx++) {
+    for (int idx = 0; idx < tests_grid_size(NUM_STEPS, 40); idx++) {
         const struct step step = step_of(plan->seed, idx, plan->setup);
         RANK_CHECK_OK(context, issue(&self, plan, &step, buffers));
     }

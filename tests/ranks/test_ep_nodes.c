@@ -46,7 +46,7 @@ static void run_shapes(int first, int step, add_function add)
         if (!tests_network_is_there(engines[engine]))
             continue;
         setenv("WEFT_NET", engines[engine], 1);
-        for (int i = first; i < NUM_SHAPES; i += step * step_of(engine) * tests_grid_size(1, 3))
+        for (int i = first; i < NUM_SHAPES; i += step * step_of(engine) * tests_grid_size(1, 5))
             run_shape(shapes[i], (i + engine) % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES, add);
         unsetenv("WEFT_NET");
     }

@@ -445,12 +445,13 @@ TEST(fake_writes_what_has_grown)
 
 static void run_engine(const char *engine)
 {
-    for (uint64_t seed = (uint64_t)tests_grid_size(4, 7); seed <= 8; seed++)
-        run((struct net_world){
-            .engine = engine,
-            .seed = seed,
-            .num_ranks = seed == 8 ? tests_grid_size(12, 5) : 2 + (int32_t)(seed % 3),
-            .heap_bytes = seed == 8 ? 2 << 20 : (uint64_t)tests_grid_size(9, 2) << 20});
+    const uint64_t first = (uint64_t)tests_grid_size(4, 7), last = (uint64_t)tests_grid_size(8, 7);
+    for (uint64_t seed = first; seed <= last; seed++)
+        run((struct net_world){.engine = engine,
+                               .seed = seed,
+                               .num_ranks = seed == 8 ? 12 : 2 + (int32_t)(seed % 3),
+                               .heap_bytes =
+                                   seed == 8 ? 2 << 20 : (uint64_t)tests_grid_size(9, 2) << 20});
 }
 
 TEST(tcp_keeps_the_contract)
@@ -462,7 +463,8 @@ TEST(ucx_keeps_the_contract)
 {
     if (!net_engine_is_there("ucx"))
         skip();
-    for (uint64_t seed = (uint64_t)tests_grid_size(4, 7); seed <= 8; seed++)
+    const uint64_t first = (uint64_t)tests_grid_size(4, 7), last = (uint64_t)tests_grid_size(8, 7);
+    for (uint64_t seed = first; seed <= last; seed++)
         run((struct net_world){.engine = "ucx",
                                .transports = "tcp",
                                .seed = seed,
