@@ -114,9 +114,7 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "handle: its last weft_ep_notify was captured into a graph, which the "
                            "host cannot wait for: use weft_ep_query_device_counts and a capacity");
-    WEFT__TRY(weft__machine_of(ep->comm)->event_synchronize(handle->notified));
-    WEFT__TRY(weft__machine_check(ep->comm));
-    WEFT__TRY(weft__handle_read_counts(handle));
+    WEFT__TRY(weft__handle_wait_counts(handle));
     const struct weft__handle_counts *tables = &handle->counts;
     const weft_ep_counts found = {
         .num_recv_tokens = *(const int32_t *)(const void *)tables->host,

@@ -74,6 +74,8 @@ weft_result weft__handle_make_room(weft_ep_handle *handle, int32_t num_tokens);
 weft_result weft__handle_make_room_for_relayed(weft_ep_handle *handle, const char *call);
 /* Copies what notify and dispatch have counted to counts.host. */
 weft_result weft__handle_read_counts(weft_ep_handle *handle);
+/* The same, when the last notify is done. */
+weft_result weft__handle_wait_counts(weft_ep_handle *handle);
 /* The grid of an operation on the weft_ep. */
 struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);
 /* The most blocks that an operation may ask for here, beside those that rings need. */

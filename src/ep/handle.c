@@ -275,9 +275,7 @@ weft_result weft__handle_make_room_for_relayed(weft_ep_handle *handle, const cha
     if (handle->max_tokens > 0 || handle->has_room || handle->ep->internode == NULL)
         return WEFT_OK;
     WEFT__TRY(weft__check_may_wait(call));
-    WEFT__TRY(weft__machine_of(comm)->event_synchronize(handle->notified));
-    WEFT__TRY(weft__machine_check(comm));
-    WEFT__TRY(weft__handle_read_counts(handle));
+    WEFT__TRY(weft__handle_wait_counts(handle));
     const int32_t *from_nodes =
         (const void *)(handle->counts.host + handle->counts.relay_tokens_offset);
     for (int32_t node = 0; node < comm->topology.num_nodes; node++)
@@ -352,4 +350,12 @@ weft_result weft__handle_read_counts(weft_ep_handle *handle)
     weft_comm *comm = handle->ep->comm;
     return weft__machine_of(comm)->copy(comm, handle->counts.host, handle->routing.recv_rows,
                                         handle->counts.bytes);
+}
+
+weft_result weft__handle_wait_counts(weft_ep_handle *handle)
+{
+    weft_comm *comm = handle->ep->comm;
+    WEFT__TRY(weft__machine_of(comm)->event_synchronize(handle->notified));
+    WEFT__TRY(weft__machine_check(comm));
+    return weft__handle_read_counts(handle);
 }
