@@ -227,8 +227,8 @@ static int check_reduced(struct rank *rank, const struct exchange_args *args,
     const void *srcs[MAX_RANKS], *dsts[] = {rank->expected};
     for (int32_t r = 0; r < rank->context->num_ranks; r++)
         srcs[r] = rank->all[r];
-    weft__cpu_row_reduce(dsts, 1, srcs, rank->context->num_ranks, args->reduction,
-                         (int64_t)args->num_elements);
+    weft__cpu_rows()->reduce(dsts, 1, srcs, rank->context->num_ranks, args->reduction,
+                             (int64_t)args->num_elements);
     RANK_CHECK(rank->context,
                memcmp(args->operation == REDUCE ? row->dst : row->src, rank->expected,
                       args->num_elements * wp_dtype_bytes(args->reduction.dtype)) == 0,

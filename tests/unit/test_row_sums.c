@@ -10,14 +10,14 @@
 static void each_variant(void (*check)(weft__row_sum_mixed_fn *sum_mixed))
 {
     for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        weft__row_sum_mixed_fn *sum_mixed =
-            weft__cpu_row_sum_mixed_variant((enum weft__row_variant)variant);
-        if (sum_mixed == NULL)
+        const struct weft__row_functions *functions =
+            weft__cpu_rows_of((enum weft__row_variant)variant);
+        if (functions == NULL)
             print_message("variant %d cannot run on this processor\n", variant);
         else
-            check(sum_mixed);
+            check(functions->sum_mixed);
     }
-    check(weft__cpu_row_sum_mixed);
+    check(weft__cpu_rows()->sum_mixed);
 }
 
 static struct mixed_rows *new_rows(void)

@@ -36,16 +36,17 @@ static void each_variant(void (*check)(weft__row_reduce_fn *reduce))
 {
     int num_variants = 0;
     for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        weft__row_reduce_fn *reduce = weft__cpu_row_reduce_variant((enum weft__row_variant)variant);
-        if (reduce == NULL) {
+        const struct weft__row_functions *functions =
+            weft__cpu_rows_of((enum weft__row_variant)variant);
+        if (functions == NULL) {
             print_message("variant %d cannot run on this processor\n", variant);
             continue;
         }
         num_variants++;
-        check(reduce);
+        check(functions->reduce);
     }
     assert_true(num_variants >= 1);
-    check(weft__cpu_row_reduce);
+    check(weft__cpu_rows()->reduce);
 }
 
 static void check_variant(weft__row_reduce_fn *reduce)

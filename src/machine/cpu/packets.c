@@ -173,7 +173,7 @@ static enum wp_status add_rows(struct wp_warp *warp, const struct wp_packets *pa
                                const struct wp_packet_sources *from, struct weft__tile *tile,
                                uint64_t offset_bytes)
 {
-    const struct weft__tile_functions *functions = weft__cpu_tile_functions();
+    const struct weft__tile_functions *functions = weft__cpu_rows()->tile;
     const uint64_t num_words =
         num_packets_of((uint64_t)tile->num_elements * wp_dtype_bytes(tile->reduction.dtype));
     const uint64_t first_slot = from->slot + offset_bytes / WP_PACKET_BYTES;
@@ -197,7 +197,7 @@ enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_pa
                                         const struct wp_packet_sources *from, void *dst,
                                         struct wp_reduction reduction, uint64_t num_elements)
 {
-    const struct weft__tile_functions *functions = weft__cpu_tile_functions();
+    const struct weft__tile_functions *functions = weft__cpu_rows()->tile;
     const uint64_t element_bytes = wp_dtype_bytes(reduction.dtype);
     for (uint64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
         struct weft__tile tile;

@@ -267,14 +267,14 @@ WP_FN void wp_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t 
                          int64_t num_elements)
 {
     (void)warp;
-    weft__cpu_row_reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
+    weft__cpu_rows()->reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
 }
 
 WP_FN void wp_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
                             int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
 {
     (void)warp;
-    weft__cpu_row_sum_mixed(dst, srcs, num_srcs, sum, num_elements);
+    weft__cpu_rows()->sum_mixed(dst, srcs, num_srcs, sum, num_elements);
 }
 
 /* A row that is to be sent. */

@@ -25,19 +25,23 @@ typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, cons
 typedef void weft__row_sum_mixed_fn(void *dst, const void *const *srcs, int32_t num_srcs,
                                     struct wp_mixed_sum sum, int64_t num_elements);
 
-/* wp_row_reduce and wp_row_sum_mixed, in the widest vectors that the processor has. Same bits
- * in every variant. */
-weft__row_reduce_fn weft__cpu_row_reduce;
-weft__row_sum_mixed_fn weft__cpu_row_sum_mixed;
+/* In one instruction set: same bits in every one. */
+struct weft__row_functions {
+    weft__row_reduce_fn *reduce;
+    weft__row_sum_mixed_fn *sum_mixed;
+    const struct weft__tile_functions *tile; /* tile.h */
+};
 
-/* The variants, for tests: NULL when this processor cannot run one. */
+/* In the widest vectors that the processor has. */
+const struct weft__row_functions *weft__cpu_rows(void);
+
 enum weft__row_variant {
     WEFT__ROWS_BASE,
     WEFT__ROWS_AVX2,
     WEFT__ROWS_AVX512,
     WEFT__NUM_ROW_VARIANTS
 };
-weft__row_reduce_fn *weft__cpu_row_reduce_variant(enum weft__row_variant variant);
-weft__row_sum_mixed_fn *weft__cpu_row_sum_mixed_variant(enum weft__row_variant variant);
+/* Any of them, for tests and for the sim; NULL when this processor cannot run it. */
+const struct weft__row_functions *weft__cpu_rows_of(enum weft__row_variant variant);
 
 #endif

@@ -56,8 +56,7 @@ static void tile_store(struct weft__tile *tile, void *dst)
         memcpy(dst, aligned, (size_t)tile->num_elements * type->element_bytes);
 }
 
-extern const struct weft__tile_functions VARIANT(weft__tile_functions);
-const struct weft__tile_functions VARIANT(weft__tile_functions) = {
+static const struct weft__tile_functions tile_functions = {
     .begin = tile_begin, .add = tile_add, .store = tile_store};
 
 /* The rows of a token lie far apart, so the processor does not see what comes next: while one row's
@@ -115,10 +114,8 @@ static void store_to_all(struct weft__tile *tile, const void *const *dsts, int32
     }
 }
 
-weft__row_reduce_fn VARIANT(weft__row_reduce);
-void VARIANT(weft__row_reduce)(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
-                               int32_t num_srcs, struct wp_reduction reduction,
-                               int64_t num_elements)
+static void row_reduce(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
+                       int32_t num_srcs, struct wp_reduction reduction, int64_t num_elements)
 {
     const struct element_type *type = element_types[reduction.dtype];
     for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
@@ -144,9 +141,8 @@ static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs, struc
 
 /* Sums that are read later go past the cache. Like what is not aligned, and what is written over
  * one of few rows, they are made elsewhere, tile by tile. */
-weft__row_sum_mixed_fn VARIANT(weft__row_sum_mixed);
-void VARIANT(weft__row_sum_mixed)(void *dst, const void *const *srcs, int32_t num_srcs,
-                                  struct wp_mixed_sum sum, int64_t num_elements)
+static void row_sum_mixed(void *dst, const void *const *srcs, int32_t num_srcs,
+                          struct wp_mixed_sum sum, int64_t num_elements)
 {
     const struct element_type *type = element_types[sum.dst_dtype];
     const struct few_rows few = find_few_rows(srcs, num_srcs, sum);
@@ -171,3 +167,7 @@ void VARIANT(weft__row_sum_mixed)(void *dst, const void *const *srcs, int32_t nu
             memcpy(at, made, bytes);
     }
 }
+
+extern const struct weft__row_functions VARIANT(weft__row_functions);
+const struct weft__row_functions VARIANT(weft__row_functions) = {
+    .reduce = row_reduce, .sum_mixed = row_sum_mixed, .tile = &tile_functions};

@@ -23,7 +23,4 @@ struct weft__tile_functions {
     void (*store)(struct weft__tile *tile, void *dst);
 };
 
-/* In the widest vectors that the processor has. */
-const struct weft__tile_functions *weft__cpu_tile_functions(void);
-
 #endif

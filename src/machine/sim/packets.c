@@ -202,8 +202,8 @@ static uint64_t reduce_parts(const uint64_t *parts, int32_t num_parts, size_t nu
     const void *srcs[SIM_MAX_RANKS], *dsts[] = {&reduced};
     for (int32_t rank = 0; rank < num_parts; rank++)
         srcs[rank] = &parts[rank];
-    weft__cpu_row_reduce_variant(WEFT__ROWS_BASE)(dsts, 1, srcs, num_parts, how,
-                                                  (int64_t)(num_bytes / wp_dtype_bytes(how.dtype)));
+    weft__cpu_rows_of(WEFT__ROWS_BASE)
+        ->reduce(dsts, 1, srcs, num_parts, how, (int64_t)(num_bytes / wp_dtype_bytes(how.dtype)));
     return reduced;
 }
 

@@ -133,13 +133,13 @@ static void reduce_row(struct wp_warp *warp, const struct reduction *reduction,
         read_chunk(reduction, chunk, from);
         begin_writing_chunk(reduction, chunk, to);
         if (mixed != NULL)
-            weft__cpu_row_sum_mixed_variant(WEFT__ROWS_BASE)((void *)(uintptr_t)to[0], from,
-                                                             reduction->num_srcs, *mixed,
-                                                             (int64_t)chunk.num_elements);
+            weft__cpu_rows_of(WEFT__ROWS_BASE)
+                ->sum_mixed((void *)(uintptr_t)to[0], from, reduction->num_srcs, *mixed,
+                            (int64_t)chunk.num_elements);
         else
-            weft__cpu_row_reduce_variant(WEFT__ROWS_BASE)(to, reduction->num_dsts, from,
-                                                          reduction->num_srcs, *how,
-                                                          (int64_t)chunk.num_elements);
+            weft__cpu_rows_of(WEFT__ROWS_BASE)
+                ->reduce(to, reduction->num_dsts, from, reduction->num_srcs, *how,
+                         (int64_t)chunk.num_elements);
     }
     sim_current()->num_row_operations++;
     sim_yield();
