@@ -57,6 +57,10 @@
  *                       wp_reduction says
  *   wp_row_sum_mixed  dst = the sum of the non-null srcs, in order, of types that struct wp_mixed_sum
  *                       says; dst may be one of the srcs that have its type
+ *   wp_row_weighted_sum  dst = +0 + weights[0] * srcs[0] + weights[1] * srcs[1] + ... of the non-null
+ *                       srcs, in order, of types that struct wp_weighted_sum says; dst is none of the
+ *                       srcs. `weights` is memory of this rank, the warp or the block, and read when
+ *                       the pointers are; NULL: all are 1
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
  * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal or wp_fetch_add, before what that orders, or with
@@ -168,6 +172,13 @@ struct wp_mixed_sum {
     weft_dtype rest_dtype;  /* and the others this */
     weft_dtype dst_dtype;
     enum wp_reuse reuse; /* of dst */
+};
+
+/* Types of rows with weights: bf16, fp16 or fp32. Each product is made in fp32 and rounded, then
+ * added in fp32, and the sum is rounded to dst's type. Every NaN becomes the one of wp_reduction. */
+struct wp_weighted_sum {
+    weft_dtype src_dtype;
+    weft_dtype dst_dtype;
 };
 
 enum wp_status {

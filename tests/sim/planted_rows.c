@@ -61,15 +61,25 @@ WP_PROGRAM(planted_row_reduce, warp, args)
     return WP_STATUS_OK;
 }
 
-/* Two rows of bf16 become one of fp32, twice as long, and that with a third one bf16 again. Their words are
- * different: 1, 2, 3 and 4. */
+enum { NUM_ELEMENTS = 4 * JOB_SLOT_WORDS }; /* of bf16, in a slot */
+
+/* A row of bf16 whose words are different, 1, 2, 3 and 4; and three times that. */
+static const uint64_t once[JOB_SLOT_WORDS] = {0x3f803f803f803f80, 0x4000400040004000,
+                                              0x4040404040404040, 0x4080408040804080};
+static const uint64_t thrice[JOB_SLOT_WORDS] = {0x4040404040404040, 0x40c040c040c040c0,
+                                                0x4110411041104110, 0x4140414041404140};
+
+WP_FN void check_thrice(const struct job_args *args, const uint64_t *slot)
+{
+    for (int32_t i = 0; i < JOB_SLOT_WORDS; i++) {
+        if (slot[i] != thrice[i])
+            wp_add_relaxed(&args->state->num_wrong, 1);
+    }
+}
+
+/* Two rows of bf16 become one of fp32, twice as long, and that with a third one bf16 again. */
 WP_PROGRAM(planted_row_sum, warp, args)
 {
-    enum { NUM_ELEMENTS = 4 * JOB_SLOT_WORDS }; /* of bf16, in a slot */
-    static const uint64_t once[JOB_SLOT_WORDS] = {0x3f803f803f803f80, 0x4000400040004000,
-                                                  0x4040404040404040, 0x4080408040804080};
-    static const uint64_t thrice[JOB_SLOT_WORDS] = {0x4040404040404040, 0x40c040c040c040c0,
-                                                    0x4110411041104110, 0x4140414041404140};
     uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
     const struct wp_mixed_sum to_fp32 = {3, WEFT_BF16, WEFT_FP32, WEFT_FP32, WP_READ_SOON};
     const struct wp_mixed_sum to_bf16 = {1, WEFT_BF16, WEFT_FP32, WEFT_BF16, WP_READ_SOON};
@@ -87,10 +97,33 @@ WP_PROGRAM(planted_row_sum, warp, args)
     sync_as(warp, args->form);
     wp_row_sum_mixed(warp, dst, pointers + 2, 2, to_bf16, NUM_ELEMENTS);
     wp_block_sync(warp);
-    for (int32_t i = 0; i < JOB_SLOT_WORDS; i++) {
-        if (dst[i] != thrice[i])
-            wp_add_relaxed(&args->state->num_wrong, 1);
+    check_thrice(args, dst);
+    wp_warp_sync(warp);
+    return WP_STATUS_OK;
+}
+
+/* Twice a row, and the row. The weights can be used again at once. */
+WP_PROGRAM(planted_row_weighted, warp, args)
+{
+    uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
+    const struct wp_weighted_sum sum = {WEFT_BF16, WEFT_BF16};
+    const void **pointers = wp_warp_pointers(warp);
+    float *weights = (float *)wp_warp_shared(warp);
+    if (wp_lane_idx(warp) == 0) {
+        for (int32_t i = 0; i < JOB_SLOT_WORDS; i++)
+            src[i] = once[i];
+        for (int32_t i = 0; i < 3; i++) {
+            pointers[i] = i == 1 ? NULL : src;
+            weights[i] = (float)(2 - i / 2);
+        }
     }
+    wp_warp_sync(warp);
+    wp_row_weighted_sum(warp, dst, pointers, weights, 3, sum, NUM_ELEMENTS);
+    wp_warp_sync(warp);
+    if (wp_lane_idx(warp) == 0)
+        weights[0] = 0;
+    sync_as(warp, args->form);
+    check_thrice(args, dst);
     wp_warp_sync(warp);
     return WP_STATUS_OK;
 }

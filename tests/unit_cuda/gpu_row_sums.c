@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Row operations on a GPU: the same rows as in unit/test_row_sums.c and unit/test_rows.c give the same bits. */
+/* Row operations on a GPU: the same rows as in unit/test_row*.c give the same bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "row_sums.h"
 #include "unit/mixed_rows.h"
 #include "unit/reduced_rows.h"
+#include "unit/weighted_rows.h"
 
 _Static_assert((int)ROW_SUMS_MAX_SRCS >= (int)MIXED_MAX_SRCS &&
                    (int)ROW_SUMS_MAX_SRCS >= (int)MAX_SRCS &&
@@ -18,7 +19,7 @@ _Static_assert((int)ROW_SUMS_MAX_SRCS >= (int)MIXED_MAX_SRCS &&
 
 extern const unsigned long long weft__fatbin_row_sums[];
 
-enum program { SUM, REDUCTION, COPYING, NUM_PROGRAMS };
+enum program { SUM, REDUCTION, COPYING, WEIGHTED_SUM, NUM_PROGRAMS };
 
 struct gpu {
     CUfunction functions[NUM_PROGRAMS];
@@ -26,7 +27,8 @@ struct gpu {
 };
 
 static struct gpu gpu;
-static struct mixed_rows rows;
+static struct weighted_rows weighted;
+static struct mixed_rows *const rows = &weighted.rows;
 static struct rows reduced;
 
 static void check_call(CUresult result, const char *call, int line)
@@ -47,7 +49,7 @@ static int open_gpu(void **state)
     CUlibrary library;
     CUkernel kernel;
     static const char *const names[] = {"weft__cuda_row_sums", "weft__cuda_row_reduction",
-                                        "weft__cuda_row_copying"};
+                                        "weft__cuda_row_copying", "weft__cuda_row_weighted"};
     assert_non_null(weft__cuda_load());
     CHECK_CALL(weft__cu.device_get(&device, 0));
     CHECK_CALL(weft__cu.device_primary_ctx_retain(&context, device));
@@ -58,7 +60,7 @@ static int open_gpu(void **state)
         CHECK_CALL(weft__cu.library_get_kernel(&kernel, library, names[i]));
         CHECK_CALL(weft__cu.kernel_get_function(&gpu.functions[i], kernel));
     }
-    CHECK_CALL(weft__cu.mem_alloc(&gpu.memory, sizeof rows.memory + sizeof reduced));
+    CHECK_CALL(weft__cu.mem_alloc(&gpu.memory, sizeof weighted + sizeof reduced));
     return 0;
 }
 
@@ -69,17 +71,17 @@ static int close_gpu(void **state)
     return 0;
 }
 
-/* Where on the GPU a byte of rows.memory is; NULL for NULL. */
+/* Where on the GPU a byte of rows->memory is; NULL for NULL. */
 static void *on_gpu(const void *byte)
 {
-    const uint64_t offset = (uint64_t)((const char *)byte - rows.memory[0]);
+    const uint64_t offset = (uint64_t)((const char *)byte - rows->memory[0]);
     return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
 }
 
 static void copy_to_host(void)
 {
-    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)rows.memory, gpu.memory,
-                                     sizeof rows.memory, NULL));
+    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)rows->memory, gpu.memory,
+                                     sizeof rows->memory, NULL));
     CHECK_CALL(weft__cu.stream_synchronize(NULL));
 }
 
@@ -98,17 +100,22 @@ static void launch(enum program program, void *args)
     CHECK_CALL(weft__cu.launch_kernel_ex(&config, gpu.functions[program], arguments, NULL));
 }
 
+static void copy_to_gpu(void)
+{
+    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)rows->memory,
+                                     sizeof rows->memory, NULL));
+}
+
 /* Sums `rows`; the sum is then on the host. */
 static void sum_on_gpu(void)
 {
-    struct wp_row_sums_args args = {.dst = on_gpu(rows.dst),
-                                    .num_srcs = rows.num_srcs,
-                                    .sum = rows.sum,
-                                    .num_elements = rows.num_elements};
-    for (int32_t i = 0; i < rows.num_srcs; i++)
-        args.srcs[i] = on_gpu(rows.srcs[i]);
-    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)rows.memory,
-                                     sizeof rows.memory, NULL));
+    struct wp_row_sums_args args = {.dst = on_gpu(rows->dst),
+                                    .num_srcs = rows->num_srcs,
+                                    .sum = rows->sum,
+                                    .num_elements = rows->num_elements};
+    for (int32_t i = 0; i < rows->num_srcs; i++)
+        args.srcs[i] = on_gpu(rows->srcs[i]);
+    copy_to_gpu();
     launch(SUM, &args);
     copy_to_host();
 }
@@ -117,18 +124,18 @@ TEST(a_gpu_gives_the_reference_bits)
 {
     uint64_t random = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
-        draw_mixed_rows(&rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
+        draw_mixed_rows(rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
         sum_on_gpu();
-        check_mixed_rows(&rows);
+        check_mixed_rows(rows);
     }
 }
 
 TEST(all_pairs_of_special_values)
 {
     for (int i = 0; i < NUM_MIXED_SUMS; i++) {
-        pair_special_values(&rows, mixed_sum(i));
+        pair_special_values(rows, mixed_sum(i));
         sum_on_gpu();
-        check_mixed_rows(&rows);
+        check_mixed_rows(rows);
     }
 }
 
@@ -136,11 +143,51 @@ TEST(a_source_can_be_written_over)
 {
     uint64_t random = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
-        draw_mixed_rows(&rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
-        if (!sum_into_a_source(&rows, &random))
+        draw_mixed_rows(rows, mixed_sum(i % NUM_MIXED_SUMS), &random);
+        if (!sum_into_a_source(rows, &random))
             continue;
         sum_on_gpu();
-        check_mixed_rows(&rows);
+        check_mixed_rows(rows);
+    }
+}
+
+/* ---------------------------------------------------------------- weights */
+
+static void sum_weighted_on_gpu(enum weights_place place)
+{
+    const CUdeviceptr weights = gpu.memory + sizeof *rows;
+    struct wp_row_weighted_args args = {.dst = on_gpu(rows->dst),
+                                        .num_srcs = rows->num_srcs,
+                                        .weights_place =
+                                            weighted.weights == NULL ? WEIGHTS_NONE : place,
+                                        .weights = (const float *)(uintptr_t)weights,
+                                        .sum = weighted_sum_of(&weighted),
+                                        .num_elements = rows->num_elements};
+    for (int32_t i = 0; i < rows->num_srcs; i++)
+        args.srcs[i] = on_gpu(rows->srcs[i]);
+    copy_to_gpu();
+    CHECK_CALL(weft__cu.memcpy_async(weights, (CUdeviceptr)(uintptr_t)weighted.drawn,
+                                     sizeof weighted.drawn, NULL));
+    launch(WEIGHTED_SUM, &args);
+    copy_to_host();
+}
+
+TEST(sums_with_weights_give_the_reference_bits)
+{
+    uint64_t random = 1;
+    for (int i = 0; i < NUM_WEIGHTED_SUMS * 4 * MIXED_TRIALS; i++) {
+        draw_weighted_rows(&weighted, i % NUM_WEIGHTED_SUMS, &random);
+        sum_weighted_on_gpu(i % 2 == 0 ? WEIGHTS_GLOBAL : WEIGHTS_SHARED);
+        check_mixed_rows(rows);
+    }
+}
+
+TEST(special_values_by_special_weights)
+{
+    for (int i = 0; i < NUM_WEIGHTED_SUMS * NUM_SPECIAL_VALUES; i++) {
+        weigh_special_values(&weighted, i % NUM_WEIGHTED_SUMS, i / NUM_WEIGHTED_SUMS);
+        sum_weighted_on_gpu(WEIGHTS_SHARED);
+        check_mixed_rows(rows);
     }
 }
 

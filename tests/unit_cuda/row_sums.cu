@@ -12,6 +12,31 @@ WP_PROGRAM(row_sums, warp, args)
     return WP_STATUS_OK;
 }
 
+/* Programs have weights in memory of any kind. */
+WP_FN const float *put_weights(struct wp_warp *warp, const struct wp_row_weighted_args *args)
+{
+    float *shared = (float *)wp_warp_shared(warp);
+    if (args->weights_place == WEIGHTS_NONE)
+        return NULL;
+    if (args->weights_place == WEIGHTS_GLOBAL)
+        return args->weights;
+    for (int32_t i = wp_lane_idx(warp); i < args->num_srcs; i += WP_WARP_SIZE)
+        shared[i] = args->weights[i];
+    return shared;
+}
+
+WP_PROGRAM(row_weighted, warp, args)
+{
+    const void **srcs = wp_warp_pointers(warp);
+    const float *weights = put_weights(warp, args);
+    for (int32_t i = wp_lane_idx(warp); i < args->num_srcs; i += WP_WARP_SIZE)
+        srcs[i] = args->srcs[i];
+    wp_warp_sync(warp);
+    wp_row_weighted_sum(warp, args->dst, srcs, weights, args->num_srcs, args->sum,
+                        args->num_elements);
+    return WP_STATUS_OK;
+}
+
 WP_FN const void **put_pointers(struct wp_warp *warp, const struct wp_row_reduction_args *args)
 {
     const void **srcs = wp_warp_pointers(warp), **dsts = srcs + args->num_srcs;

@@ -15,6 +15,18 @@ struct wp_row_sums_args {
     int64_t num_elements;
 };
 
+enum weights_place { WEIGHTS_NONE, WEIGHTS_GLOBAL, WEIGHTS_SHARED };
+
+struct wp_row_weighted_args {
+    void *dst;
+    const void *srcs[ROW_SUMS_MAX_SRCS];
+    int32_t num_srcs;
+    enum weights_place weights_place; /* where the program finds */
+    const float *weights;             /* these */
+    struct wp_weighted_sum sum;
+    int64_t num_elements;
+};
+
 /* Also of copies, which have one source and count bytes. */
 struct wp_row_reduction_args {
     const void *dsts[ROW_SUMS_MAX_DSTS];

@@ -277,6 +277,14 @@ WP_FN void wp_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *
     weft__cpu_rows()->sum_mixed(dst, srcs, num_srcs, sum, num_elements);
 }
 
+WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
+                               const float *weights, int32_t num_srcs, struct wp_weighted_sum sum,
+                               int64_t num_elements)
+{
+    (void)warp;
+    weft__cpu_rows()->weighted_sum(dst, srcs, weights, num_srcs, sum, num_elements);
+}
+
 /* A row that is to be sent. */
 struct wp_packet_row {
     const void *src;

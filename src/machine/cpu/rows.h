@@ -17,6 +17,7 @@ void weft__cpu_row_stream(void *dst, const void *src, uint64_t num_bytes);
 
 struct wp_reduction; /* machine/machine.h, which includes this file */
 struct wp_mixed_sum;
+struct wp_weighted_sum;
 
 typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
                                  int32_t num_srcs, struct wp_reduction reduction,
@@ -25,10 +26,15 @@ typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, cons
 typedef void weft__row_sum_mixed_fn(void *dst, const void *const *srcs, int32_t num_srcs,
                                     struct wp_mixed_sum sum, int64_t num_elements);
 
+typedef void weft__row_weighted_sum_fn(void *dst, const void *const *srcs, const float *weights,
+                                       int32_t num_srcs, struct wp_weighted_sum sum,
+                                       int64_t num_elements);
+
 /* In one instruction set: same bits in every one. */
 struct weft__row_functions {
     weft__row_reduce_fn *reduce;
     weft__row_sum_mixed_fn *sum_mixed;
+    weft__row_weighted_sum_fn *weighted_sum;
     const struct weft__tile_functions *tile; /* tile.h */
 };
 

@@ -7,6 +7,7 @@
 #include "machine/cpu/rows.h"
 #include "machine/cpu/short_sums.h"
 #include "machine/cpu/tile.h"
+#include "machine/cpu/weighted_sums.h"
 
 enum { LINE_BYTES = 64 };
 
@@ -25,8 +26,16 @@ static void tile_begin(struct weft__tile *tile, struct wp_reduction reduction, i
                (size_t)num_elements * element_types[reduction.dtype]->accumulator_bytes);
 }
 
-/* A row of any type that has the tile's accumulators. Rows may start at any byte; elements that are
- * not aligned are first copied to where they are. */
+/* Rows may start at any byte; elements that are not aligned are first copied to where they are. */
+EACH_TILE const void *align_row(char aligned[WEFT__TILE_BYTES], const struct weft__tile *tile,
+                                size_t element_bytes, const void *src)
+{
+    if ((uintptr_t)src % element_bytes == 0)
+        return src;
+    return memcpy(aligned, src, (size_t)tile->num_elements * element_bytes);
+}
+
+/* A row of any type that has the tile's accumulators. */
 EACH_TILE void tile_add_type(struct weft__tile *tile, const struct element_type *type,
                              const void *src)
 {
@@ -34,9 +43,8 @@ EACH_TILE void tile_add_type(struct weft__tile *tile, const struct element_type 
     const int is_first = tile->num_rows++ == 0 && tile->reduction.op != WP_REDUCTION_SUM_FROM_ZERO;
     accumulate_fn *accumulate =
         is_first ? type->accumulate_first : type->accumulate[tile->reduction.op];
-    if ((uintptr_t)src % type->element_bytes != 0)
-        src = memcpy(aligned, src, (size_t)tile->num_elements * type->element_bytes);
-    accumulate(tile->accumulators, src, tile->num_elements);
+    accumulate(tile->accumulators, align_row(aligned, tile, type->element_bytes, src),
+               tile->num_elements);
 }
 
 static void tile_add(struct weft__tile *tile, const void *src)
@@ -168,6 +176,43 @@ static void row_sum_mixed(void *dst, const void *const *srcs, int32_t num_srcs,
     }
 }
 
+/* The rows' elements from `begin` on. */
+EACH_TILE void tile_add_weighted_rows(struct weft__tile *tile, weft_dtype dtype,
+                                      const void *const *rows, const float *weights,
+                                      int32_t num_rows, int64_t begin)
+{
+    _Alignas(LINE_BYTES) char aligned[WEFT__TILE_BYTES];
+    const size_t element_bytes = element_types[dtype]->element_bytes,
+                 offset_bytes = (size_t)begin * element_bytes;
+    for (int32_t i = 0; i < num_rows; i++) {
+        if (rows[i] == NULL)
+            continue;
+        prefetch(rows + i + 1, num_rows - i - 1, offset_bytes,
+                 (size_t)tile->num_elements * element_bytes);
+        add_weighted[dtype](
+            tile->accumulators,
+            align_row(aligned, tile, element_bytes, (const char *)rows[i] + offset_bytes),
+            weights == NULL ? 1.0f : weights[i], tile->num_elements);
+    }
+}
+
+static void row_weighted_sum(void *dst, const void *const *srcs, const float *weights,
+                             int32_t num_srcs, struct wp_weighted_sum sum, int64_t num_elements)
+{
+    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO};
+    const size_t element_bytes = element_types[sum.dst_dtype]->element_bytes;
+    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
+        struct weft__tile tile;
+        tile_begin(&tile, reduction, next_elements(num_elements, begin));
+        tile_add_weighted_rows(&tile, sum.src_dtype, srcs, weights, num_srcs, begin);
+        tile_store(&tile, (char *)dst + (size_t)begin * element_bytes);
+    }
+}
+
 extern const struct weft__row_functions VARIANT(weft__row_functions);
 const struct weft__row_functions VARIANT(weft__row_functions) = {
-    .reduce = row_reduce, .sum_mixed = row_sum_mixed, .tile = &tile_functions};
+    .reduce = row_reduce,
+    .sum_mixed = row_sum_mixed,
+    .weighted_sum = row_weighted_sum,
+    .tile = &tile_functions,
+};

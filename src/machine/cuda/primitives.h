@@ -303,5 +303,6 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
 #include "machine/cuda/rows.h"
 #include "machine/cuda/sum_mixed.h"
 #include "machine/cuda/tagged.h"
+#include "machine/cuda/weighted_sum.h"
 
 #endif

@@ -50,7 +50,13 @@ void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t n
 }
 
 /* A row reduction. */
+struct reduction;
+typedef void reduce_chunk_fn(const struct reduction *reduction, const void *const *dsts,
+                             const void *const *srcs, int64_t num_elements);
 struct reduction {
+    reduce_chunk_fn *reduce_chunk;
+    const void *how;      /* what that one is told */
+    const float *weights; /* if it has some */
     const void *const *dsts;
     int32_t num_dsts;
     uint64_t dst_bytes; /* of an element */
@@ -122,9 +128,8 @@ static void read_pointers(const void *const *pointers, int32_t num_pointers, con
     sim_check_access(pointers, (size_t)num_pointers * sizeof *pointers, SIM_READ, code);
 }
 
-/* Reads and writes the lane's chunks, and calls one of the two functions for each. */
-static void reduce_row(struct wp_warp *warp, const struct reduction *reduction,
-                       const struct wp_reduction *how, const struct wp_mixed_sum *mixed)
+/* Reads and writes the lane's chunks. */
+static void reduce_row(struct wp_warp *warp, const struct reduction *reduction)
 {
     const void *from[WP_WARP_POINTERS], *to[WP_WARP_POINTERS];
     read_pointers(reduction->srcs, reduction->num_srcs, reduction->code);
@@ -132,17 +137,18 @@ static void reduce_row(struct wp_warp *warp, const struct reduction *reduction,
          chunk = chunk_at(reduction, chunk.idx + WP_WARP_SIZE)) {
         read_chunk(reduction, chunk, from);
         begin_writing_chunk(reduction, chunk, to);
-        if (mixed != NULL)
-            weft__cpu_rows_of(WEFT__ROWS_BASE)
-                ->sum_mixed((void *)(uintptr_t)to[0], from, reduction->num_srcs, *mixed,
-                            (int64_t)chunk.num_elements);
-        else
-            weft__cpu_rows_of(WEFT__ROWS_BASE)
-                ->reduce(to, reduction->num_dsts, from, reduction->num_srcs, *how,
-                         (int64_t)chunk.num_elements);
+        reduction->reduce_chunk(reduction, to, from, (int64_t)chunk.num_elements);
     }
     sim_current()->num_row_operations++;
     sim_yield();
+}
+
+static void reduce_chunk(const struct reduction *reduction, const void *const *dsts,
+                         const void *const *srcs, int64_t num_elements)
+{
+    weft__cpu_rows_of(WEFT__ROWS_BASE)
+        ->reduce(dsts, reduction->num_dsts, srcs, reduction->num_srcs,
+                 *(const struct wp_reduction *)reduction->how, num_elements);
 }
 
 void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
@@ -150,7 +156,9 @@ void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t
                           int64_t num_elements, struct weft__sim_place place)
 {
     const uint64_t bytes = wp_dtype_bytes(how.dtype);
-    const struct reduction reduction = {.dsts = dsts,
+    const struct reduction reduction = {.reduce_chunk = reduce_chunk,
+                                        .how = &how,
+                                        .dsts = dsts,
                                         .num_dsts = num_dsts,
                                         .dst_bytes = bytes,
                                         .srcs = srcs,
@@ -162,7 +170,15 @@ void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t
                                         .code = __builtin_return_address(0)};
     sim_trace("reduce", place, num_dsts > 0 ? dsts[0] : NULL, (uint64_t)num_elements);
     read_pointers(dsts, num_dsts, reduction.code);
-    reduce_row(warp, &reduction, &how, NULL);
+    reduce_row(warp, &reduction);
+}
+
+static void sum_mixed_chunk(const struct reduction *reduction, const void *const *dsts,
+                            const void *const *srcs, int64_t num_elements)
+{
+    weft__cpu_rows_of(WEFT__ROWS_BASE)
+        ->sum_mixed((void *)(uintptr_t)dsts[0], srcs, reduction->num_srcs,
+                    *(const struct wp_mixed_sum *)reduction->how, num_elements);
 }
 
 void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
@@ -170,7 +186,9 @@ void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const 
                              struct weft__sim_place place)
 {
     const void *const dsts[] = {dst};
-    const struct reduction reduction = {.dsts = dsts,
+    const struct reduction reduction = {.reduce_chunk = sum_mixed_chunk,
+                                        .how = &sum,
+                                        .dsts = dsts,
                                         .num_dsts = 1,
                                         .dst_bytes = wp_dtype_bytes(sum.dst_dtype),
                                         .srcs = srcs,
@@ -181,5 +199,37 @@ void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const 
                                         .num_elements = (uint64_t)num_elements,
                                         .code = __builtin_return_address(0)};
     sim_trace("reduce", place, dst, (uint64_t)num_elements);
-    reduce_row(warp, &reduction, NULL, &sum);
+    reduce_row(warp, &reduction);
+}
+
+static void weighted_sum_chunk(const struct reduction *reduction, const void *const *dsts,
+                               const void *const *srcs, int64_t num_elements)
+{
+    weft__cpu_rows_of(WEFT__ROWS_BASE)
+        ->weighted_sum((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
+                       *(const struct wp_weighted_sum *)reduction->how, num_elements);
+}
+
+void weft__sim_row_weighted_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
+                                const float *weights, int32_t num_srcs, struct wp_weighted_sum sum,
+                                int64_t num_elements, struct weft__sim_place place)
+{
+    const void *const dsts[] = {dst};
+    const struct reduction reduction = {.reduce_chunk = weighted_sum_chunk,
+                                        .how = &sum,
+                                        .weights = weights,
+                                        .dsts = dsts,
+                                        .num_dsts = 1,
+                                        .dst_bytes = wp_dtype_bytes(sum.dst_dtype),
+                                        .srcs = srcs,
+                                        .num_srcs = num_srcs,
+                                        .num_first = num_srcs,
+                                        .first_bytes = wp_dtype_bytes(sum.src_dtype),
+                                        .rest_bytes = wp_dtype_bytes(sum.src_dtype),
+                                        .num_elements = (uint64_t)num_elements,
+                                        .code = __builtin_return_address(0)};
+    sim_trace("reduce", place, dst, (uint64_t)num_elements);
+    if (weights != NULL)
+        sim_check_access(weights, (size_t)num_srcs * sizeof *weights, SIM_READ, reduction.code);
+    reduce_row(warp, &reduction);
 }
