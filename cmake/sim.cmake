@@ -27,6 +27,7 @@ set(sim_sources
   machine/sim/packets.c
   machine/sim/policy.c
   machine/sim/primitives.c
+  machine/sim/quantise.c
   machine/sim/report.c
   machine/sim/rows.c
   machine/sim/scheduler.c

@@ -123,7 +123,8 @@ typedef enum weft_dtype {
     WEFT_FP32 = 5,
     WEFT_FP64 = 6,
     WEFT_UINT8 = 7,
-    WEFT_FP8_E4M3 = 8
+    WEFT_FP8_E4M3 = 8,
+    WEFT_INT8 = 9 /* of quantised rows alone */
 } weft_dtype;
 
 typedef enum weft_reduce_op {
@@ -645,7 +646,7 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
 /*
  * The operations: stream operations, collective. When one has finished on this rank, its output is
  * complete and its input may be overwritten. Any count is legal, 0 included; it is the same on all
- * ranks. dtype is any but WEFT_DTYPE_NONE. Pointers may have any alignment (16 bytes is fastest).
+ * ranks. dtype is any of WEFT_INT32 to WEFT_FP8_E4M3. Pointers may have any alignment (16 bytes is fastest).
  * Inputs and outputs are any memory that the machine accesses; in the heap, or registered, they are
  * reached directly; others, if large, are staged by a copy. Each rank may have them where it likes,
  * but if they are more than staging_bytes, either all ranks have them in such memory or none

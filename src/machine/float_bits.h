@@ -95,4 +95,15 @@ static inline uint8_t weft__fp8_of_float(float value)
     return (uint8_t)(magnitude > 0x7f800000u ? 0x7fu : sign | number);
 }
 
+/* To nearest even, at most 127 in magnitude; NaN becomes 0. */
+static inline int8_t weft__int8_of_float(float value)
+{
+    const float number = value == value ? value : 0.0f;
+    const float below = number > 127.0f ? 127.0f : number;
+    const float between = below < -127.0f ? -127.0f : below;
+    /* The last place of such numbers is 1, so the addition rounds; the low bits are those of the
+     * integer. */
+    return (int8_t)(uint8_t)weft__bits_of_float(between + 0x1.8p23f);
+}
+
 #endif

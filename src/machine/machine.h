@@ -57,10 +57,15 @@
  *                       wp_reduction says
  *   wp_row_sum_mixed  dst = the sum of the non-null srcs, in order, of types that struct wp_mixed_sum
  *                       says; dst may be one of the srcs that have its type
- *   wp_row_weighted_sum  dst = +0 + weights[0] * srcs[0] + weights[1] * srcs[1] + ... of the non-null
- *                       srcs, in order, of types that struct wp_weighted_sum says; dst is none of the
- *                       srcs. `weights` is memory of this rank, the warp or the block, and read when
- *                       the pointers are; NULL: all are 1
+ *   wp_row_weighted_sum  dst = +0 + weights[0] * srcs[0] + weights[1] * srcs[1] + ... of the
+ *                       non-null srcs, in order, of types that struct wp_weighted_sum says; dst is
+ *                       none of the srcs. `weights` is memory of this rank, the warp or the block,
+ *                       and read when the pointers are; NULL: all are 1
+ *   wp_row_quantise   a row of num_elements, which are whole groups, to each non-null dst, as
+ *                       struct wp_quantisation says: the elements there, the scales from dst +
+ *                       scales_offset on. For a part of a row, the caller moves src, the dsts and
+ *                       the offset
+ *   wp_row_dequantise  the way back: each element times its group's scale
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
  * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal or wp_fetch_add, before what that orders, or with
@@ -181,6 +186,39 @@ struct wp_weighted_sum {
     weft_dtype dst_dtype;
 };
 
+/* A scale is fp32, or that rounded up to a power of two, or the byte of that one's exponent. */
+enum wp_scale_kind {
+    WP_SCALE_FP32,
+    WP_SCALE_FP32_POWER_OF_TWO,
+    WP_SCALE_UE8M0 /* four bytes make a word: group 4w + b is byte b of word w */
+};
+
+/*
+ * Rows of bf16, fp16 or fp32 as rows of FP8 or INT8, whose groups of elements have a scale each.
+ * For wp_row_quantise dst_dtype is the narrow one, for wp_row_dequantise src_dtype.
+ *
+ * amax is the largest magnitude of the group's finite elements, 1e-4 at least. In fp32, with one
+ * rounding for each operation as written:
+ *
+ *                 scale              element
+ *   FP8           amax * (1 / 448)   x * (448 / amax), to nearest even; beyond 448, infinities too, 448
+ *                                    of its sign; NaN becomes the one of wp_reduction
+ *   INT8          amax / 127         x * (127 / amax), the same with 127; NaN becomes 0
+ *   power of two  the scale above,   x * (1 / scale)
+ *                 rounded up
+ *
+ * So zeros and subnormals make no scale of 0, and a group of numbers up to FLT_MAX none of infinity.
+ * The way back is element * scale in fp32, rounded to dst_dtype. It reads exponent bytes as exponents
+ * of fp32: 0 is 0, 255 infinity, which quantising never writes.
+ */
+struct wp_quantisation {
+    weft_dtype src_dtype;
+    weft_dtype dst_dtype;
+    enum wp_scale_kind scale;
+    int32_t group_elements;
+    int64_t scale_stride_bytes; /* from one word of scales to the next; 0: they lie side by side */
+};
+
 enum wp_status {
     WP_STATUS_OK = 0,
     WP_STATUS_FAILED = 1 /* the reason is in the launch's failure record */
@@ -240,6 +278,7 @@ WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype)
     switch (dtype) {
     case WEFT_UINT8:
     case WEFT_FP8_E4M3:
+    case WEFT_INT8:
         return 1;
     case WEFT_BF16:
     case WEFT_FP16:

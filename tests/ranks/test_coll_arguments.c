@@ -100,7 +100,8 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
     if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
         REFUSED(recv, NULL, "recv", "NULL", "") ||
         REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "allowed are WEFT_INT32 (1), ") ||
-        REFUSED(dtype, (weft_dtype)9, "dtype", "is 9", "WEFT_FP8_E4M3 (8)") ||
+        REFUSED(dtype, WEFT_INT8, "dtype", "WEFT_INT8 (9)", "WEFT_FP8_E4M3 (8)") ||
+        REFUSED(dtype, (weft_dtype)10, "dtype", "is 10", "WEFT_FP8_E4M3 (8)") ||
         REFUSED(dtype, WEFT_DTYPE_NONE, "dtype", "WEFT_DTYPE_NONE (0)", "WEFT_INT32 (1)") ||
         REFUSED(count, -1, "count", "-1", "0..") ||
         REFUSED(count, INT64_MAX / 2 + 1, "count", "4611686018427387904", "0.."))
@@ -174,7 +175,7 @@ TEST_ON_RANKS(all_to_all_v, RANKS_THREADS, NUM_RANKS)
     V_REFUSED(v.args.send, NULL, "send");
     V_REFUSED(v.args.recv, NULL, "recv");
     V_REFUSED(v.args.recv, seat.send.data, "overlap");
-    V_REFUSED(v.args.dtype, (weft_dtype)9, "dtype is 9, allowed are WEFT_INT32 (1), ");
+    V_REFUSED(v.args.dtype, WEFT_INT8, "dtype is WEFT_INT8 (9), allowed are WEFT_INT32 (1), ");
     V_REFUSED(v.args.send_counts, NULL, "send_counts");
     V_REFUSED(v.args.send_offsets, NULL, "send_offsets");
     V_REFUSED(v.args.recv_counts, NULL, "recv_counts");

@@ -45,6 +45,7 @@ struct job_args {
 #define wp_planted_stale_args        job_args
 #define wp_planted_row_read_args     job_args
 #define wp_planted_row_reduce_args   job_args
+#define wp_planted_row_quantise_args job_args
 #define wp_planted_row_sum_args      job_args
 #define wp_planted_row_weighted_args job_args
 #define wp_planted_row_source_args   job_args

@@ -128,6 +128,31 @@ WP_PROGRAM(planted_row_weighted, warp, args)
     return WP_STATUS_OK;
 }
 
+/* The same row as FP8 with a scale for each word, and back. */
+WP_PROGRAM(planted_row_quantise, warp, args)
+{
+    enum { GROUP = 4, SCALES_OFFSET = NUM_ELEMENTS };
+    uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
+    char *narrow = (char *)args->unwritten->slots; /* two of them */
+    const struct wp_quantisation there = {WEFT_BF16, WEFT_FP8_E4M3, WP_SCALE_FP32, GROUP, 0};
+    const struct wp_quantisation back = {WEFT_FP8_E4M3, WEFT_BF16, WP_SCALE_FP32, GROUP, 0};
+    const void **pointers = wp_warp_pointers(warp);
+    if (wp_lane_idx(warp) == 0) {
+        for (int32_t i = 0; i < JOB_SLOT_WORDS; i++)
+            src[i] = thrice[i];
+        pointers[0] = NULL;
+        pointers[1] = narrow;
+    }
+    wp_warp_sync(warp);
+    wp_row_quantise(warp, pointers, SCALES_OFFSET, 2, src, there, NUM_ELEMENTS);
+    sync_as(warp, args->form);
+    wp_row_dequantise(warp, dst, narrow, narrow + SCALES_OFFSET, back, NUM_ELEMENTS);
+    wp_block_sync(warp);
+    check_thrice(args, dst);
+    wp_warp_sync(warp);
+    return WP_STATUS_OK;
+}
+
 /* What is read is overwritten. */
 WP_PROGRAM(planted_row_source, warp, args)
 {

@@ -82,6 +82,8 @@ PLANTED(a_partial_sum_read_while_it_is_written_is_found, weft__sim_planted_row_s
         "the row operation may still be under way")
 PLANTED(a_weighted_sum_read_while_it_is_written_is_found, weft__sim_planted_row_weighted, 2, 1,
         "the row operation may still be under way")
+PLANTED(a_row_restored_while_it_is_quantised_is_found, weft__sim_planted_row_quantise, 2, 1,
+        "the row operation may still be under way")
 PLANTED(a_row_overwritten_while_it_is_read_is_found, weft__sim_planted_row_source, 1, 1,
         "the row operation may still be under way")
 PLANTED(a_row_told_of_while_it_is_written_is_found, weft__sim_planted_row_signal, 1, 1,

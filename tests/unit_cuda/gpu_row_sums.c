@@ -9,17 +9,19 @@
 #include "machine/cuda/launch_params.h"
 #include "row_sums.h"
 #include "unit/mixed_rows.h"
+#include "unit/quantised_rows.h"
 #include "unit/reduced_rows.h"
 #include "unit/weighted_rows.h"
 
 _Static_assert((int)ROW_SUMS_MAX_SRCS >= (int)MIXED_MAX_SRCS &&
                    (int)ROW_SUMS_MAX_SRCS >= (int)MAX_SRCS &&
-                   (int)ROW_SUMS_MAX_DSTS >= (int)MAX_DSTS,
+                   (int)ROW_SUMS_MAX_DSTS >= (int)MAX_DSTS &&
+                   (int)ROW_SUMS_MAX_DSTS >= (int)QUANTISED_MAX_DSTS,
                "rows that are drawn fit the arguments");
 
 extern const unsigned long long weft__fatbin_row_sums[];
 
-enum program { SUM, REDUCTION, COPYING, WEIGHTED_SUM, NUM_PROGRAMS };
+enum program { SUM, REDUCTION, COPYING, WEIGHTED_SUM, QUANTISING, DEQUANTISING, NUM_PROGRAMS };
 
 struct gpu {
     CUfunction functions[NUM_PROGRAMS];
@@ -30,6 +32,7 @@ static struct gpu gpu;
 static struct weighted_rows weighted;
 static struct mixed_rows *const rows = &weighted.rows;
 static struct rows reduced;
+static struct quantised_rows quantised;
 
 static void check_call(CUresult result, const char *call, int line)
 {
@@ -48,8 +51,9 @@ static int open_gpu(void **state)
     CUcontext context;
     CUlibrary library;
     CUkernel kernel;
-    static const char *const names[] = {"weft__cuda_row_sums", "weft__cuda_row_reduction",
-                                        "weft__cuda_row_copying", "weft__cuda_row_weighted"};
+    static const char *const names[] = {"weft__cuda_row_sums",       "weft__cuda_row_reduction",
+                                        "weft__cuda_row_copying",    "weft__cuda_row_weighted",
+                                        "weft__cuda_row_quantising", "weft__cuda_row_dequantising"};
     assert_non_null(weft__cuda_load());
     CHECK_CALL(weft__cu.device_get(&device, 0));
     CHECK_CALL(weft__cu.device_primary_ctx_retain(&context, device));
@@ -60,7 +64,8 @@ static int open_gpu(void **state)
         CHECK_CALL(weft__cu.library_get_kernel(&kernel, library, names[i]));
         CHECK_CALL(weft__cu.kernel_get_function(&gpu.functions[i], kernel));
     }
-    CHECK_CALL(weft__cu.mem_alloc(&gpu.memory, sizeof weighted + sizeof reduced));
+    CHECK_CALL(
+        weft__cu.mem_alloc(&gpu.memory, sizeof weighted + sizeof reduced + sizeof quantised));
     return 0;
 }
 
@@ -188,6 +193,53 @@ TEST(special_values_by_special_weights)
         weigh_special_values(&weighted, i % NUM_WEIGHTED_SUMS, i / NUM_WEIGHTED_SUMS);
         sum_weighted_on_gpu(WEIGHTS_SHARED);
         check_mixed_rows(rows);
+    }
+}
+
+/* ---------------------------------------------------------------- scales */
+
+static void *quantised_on_gpu(const void *byte)
+{
+    const uint64_t offset = (uint64_t)((const char *)byte - (const char *)&quantised);
+    return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
+}
+
+/* What has come is then in dst_memory. */
+static void quantise_on_gpu(enum program program, struct wp_quantisation how)
+{
+    struct wp_row_quantising_args args = {.scales_offset = quantised.scales_offset,
+                                          .num_dsts = quantised.num_dsts,
+                                          .src = quantised_on_gpu(quantised.src),
+                                          .how = how,
+                                          .num_elements = quantised.num_elements};
+    for (int32_t d = 0; d < quantised.num_dsts; d++)
+        args.dsts[d] = quantised_on_gpu(quantised.dsts[d]);
+    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)&quantised,
+                                     sizeof quantised, NULL));
+    launch(program, &args);
+    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)quantised.dst_memory,
+                                     (CUdeviceptr)(uintptr_t)quantised_on_gpu(quantised.dst_memory),
+                                     sizeof quantised.dst_memory, NULL));
+    CHECK_CALL(weft__cu.stream_synchronize(NULL));
+}
+
+TEST(quantised_rows_have_the_reference_bits)
+{
+    uint64_t random = 1;
+    for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
+        draw_quantised_rows(&quantised, i % NUM_QUANTISATIONS, &random);
+        quantise_on_gpu(QUANTISING, quantised.how);
+        check_quantised_rows(&quantised);
+    }
+}
+
+TEST(dequantised_rows_have_the_reference_bits)
+{
+    uint64_t random = 1;
+    for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
+        draw_dequantised_rows(&quantised, i % NUM_QUANTISATIONS, &random);
+        quantise_on_gpu(DEQUANTISING, reversed(quantised.how));
+        check_quantised_rows(&quantised);
     }
 }
 

@@ -63,3 +63,23 @@ WP_PROGRAM(row_copying, warp, args)
     wp_row_copy(warp, srcs + args->num_srcs, args->num_dsts, srcs[0], (uint64_t)args->num_elements);
     return WP_STATUS_OK;
 }
+
+WP_PROGRAM(row_quantising, warp, args)
+{
+    const void **dsts = wp_warp_pointers(warp);
+    for (int32_t i = wp_lane_idx(warp); i < args->num_dsts; i += WP_WARP_SIZE)
+        dsts[i] = args->dsts[i];
+    wp_warp_sync(warp);
+    wp_row_quantise(warp, dsts, args->scales_offset, args->num_dsts, args->src, args->how,
+                    args->num_elements);
+    return WP_STATUS_OK;
+}
+
+#define wp_row_dequantising_args wp_row_quantising_args
+WP_PROGRAM(row_dequantising, warp, args)
+{
+    const char *codes = (const char *)args->dsts[0];
+    wp_row_dequantise(warp, (void *)args->dsts[1], codes, codes + args->scales_offset, args->how,
+                      args->num_elements);
+    return WP_STATUS_OK;
+}

@@ -27,6 +27,16 @@ struct wp_row_weighted_args {
     int64_t num_elements;
 };
 
+/* Of quantising; and of the way back, where dsts[0] is the source. */
+struct wp_row_quantising_args {
+    const void *dsts[ROW_SUMS_MAX_DSTS];
+    int64_t scales_offset;
+    int32_t num_dsts;
+    const void *src;
+    struct wp_quantisation how;
+    int64_t num_elements;
+};
+
 /* Also of copies, which have one source and count bytes. */
 struct wp_row_reduction_args {
     const void *dsts[ROW_SUMS_MAX_DSTS];

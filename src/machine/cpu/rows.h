@@ -18,6 +18,7 @@ void weft__cpu_row_stream(void *dst, const void *src, uint64_t num_bytes);
 struct wp_reduction; /* machine/machine.h, which includes this file */
 struct wp_mixed_sum;
 struct wp_weighted_sum;
+struct wp_quantisation;
 
 typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
                                  int32_t num_srcs, struct wp_reduction reduction,
@@ -30,11 +31,20 @@ typedef void weft__row_weighted_sum_fn(void *dst, const void *const *srcs, const
                                        int32_t num_srcs, struct wp_weighted_sum sum,
                                        int64_t num_elements);
 
+typedef void weft__row_quantise_fn(const void *const *dsts, int64_t scales_offset, int32_t num_dsts,
+                                   const void *src, struct wp_quantisation how,
+                                   int64_t num_elements);
+
+typedef void weft__row_dequantise_fn(void *dst, const void *src, const void *scales,
+                                     struct wp_quantisation how, int64_t num_elements);
+
 /* In one instruction set: same bits in every one. */
 struct weft__row_functions {
     weft__row_reduce_fn *reduce;
     weft__row_sum_mixed_fn *sum_mixed;
     weft__row_weighted_sum_fn *weighted_sum;
+    weft__row_quantise_fn *quantise;
+    weft__row_dequantise_fn *dequantise;
     const struct weft__tile_functions *tile; /* tile.h */
 };
 

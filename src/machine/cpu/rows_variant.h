@@ -3,6 +3,7 @@
  * define VARIANT(name) as the name to give to what is not static. */
 #include <string.h>
 
+#include "machine/cpu/quantise.h"
 #include "machine/cpu/reduce_ops.h"
 #include "machine/cpu/rows.h"
 #include "machine/cpu/short_sums.h"
@@ -214,5 +215,7 @@ const struct weft__row_functions VARIANT(weft__row_functions) = {
     .reduce = row_reduce,
     .sum_mixed = row_sum_mixed,
     .weighted_sum = row_weighted_sum,
+    .quantise = row_quantise,
+    .dequantise = row_dequantise,
     .tile = &tile_functions,
 };

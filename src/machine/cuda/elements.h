@@ -49,10 +49,21 @@ template <typename Act> WP_FN void weft__cuda_with_element(weft_dtype dtype, Act
     case WEFT_UINT8:
         return act(uint8_t());
     case WEFT_FP8_E4M3:
+    case WEFT_INT8: /* is not reduced */
     case WEFT_DTYPE_NONE:
         break;
     }
     act(weft__cuda_fp8());
+}
+
+/* Calls `act` with an element of a type of two bytes, or of fp32. */
+template <typename Act> WP_FN void weft__cuda_with_wide_float(weft_dtype dtype, Act act)
+{
+    if (dtype == WEFT_BF16)
+        return act(__nv_bfloat16());
+    if (dtype == WEFT_FP16)
+        return act(__half());
+    act(float());
 }
 
 /* ------------------------------------------------------------------ from a 32-bit word */

@@ -296,8 +296,10 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
     weft__cuda_await_launch_before();
 }
 
+#include "machine/cuda/dequantise.h"
 #include "machine/cuda/packet_reduce.h"
 #include "machine/cuda/packets.h"
+#include "machine/cuda/quantise.h"
 #include "machine/cuda/reduce.h"
 #include "machine/cuda/remote.h"
 #include "machine/cuda/rows.h"

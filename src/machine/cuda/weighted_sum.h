@@ -15,16 +15,6 @@ struct weft__cuda_weighted {
     struct wp_weighted_sum sum;
 };
 
-/* Calls `act` with an element of the type. */
-template <typename Act> WP_FN void weft__cuda_with_wide_float(weft_dtype dtype, Act act)
-{
-    if (dtype == WEFT_BF16)
-        return act(__nv_bfloat16());
-    if (dtype == WEFT_FP16)
-        return act(__half());
-    act(float());
-}
-
 /* A product by 1 is exact. */
 WP_FN float weft__cuda_weight(const struct weft__cuda_weighted *rows, int32_t s)
 {

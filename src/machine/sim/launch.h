@@ -47,6 +47,14 @@ struct sim_lanes {
     int32_t num_fibers;
 };
 
+/* A lane's share of a row: chunks a warp apart, from this one on. Which ones is not the program's
+ * business, so it is the other lane's share the next time. */
+static inline uint64_t sim_row_turn(const struct wp_warp *warp)
+{
+    const uint32_t turn = sim_current()->num_row_operations;
+    return ((uint32_t)warp->lane_idx + turn) % WP_WARP_SIZE;
+}
+
 /* Called by a stream's fiber: runs the launch to its end. */
 weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *request,
                            struct wp_failure *failure);

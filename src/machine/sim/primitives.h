@@ -60,6 +60,12 @@ void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const 
 void weft__sim_row_weighted_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                                 const float *weights, int32_t num_srcs, struct wp_weighted_sum sum,
                                 int64_t num_elements, struct weft__sim_place place);
+void weft__sim_row_quantise(struct wp_warp *warp, const void *const *dsts, int64_t scales_offset,
+                            int32_t num_dsts, const void *src, struct wp_quantisation how,
+                            int64_t num_elements, struct weft__sim_place place);
+void weft__sim_row_dequantise(struct wp_warp *warp, void *dst, const void *src, const void *scales,
+                              struct wp_quantisation how, int64_t num_elements,
+                              struct weft__sim_place place);
 /* A row that is to be sent. */
 struct wp_packet_row {
     const void *src;
@@ -155,6 +161,11 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements)                 \
     weft__sim_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements,              \
                                WEFT__SIM_HERE)
+#define wp_row_quantise(warp, dsts, scales_offset, num_dsts, src, how, num_elements)               \
+    weft__sim_row_quantise(warp, dsts, scales_offset, num_dsts, src, how, num_elements,            \
+                           WEFT__SIM_HERE)
+#define wp_row_dequantise(warp, dst, src, scales, how, num_elements)                               \
+    weft__sim_row_dequantise(warp, dst, src, scales, how, num_elements, WEFT__SIM_HERE)
 #define wp_packets_load(warp, src, bytes) ((struct wp_packet_row){(((void)(warp)), (src)), (bytes)})
 #define wp_packets_send(warp, packets, to, row)                                                    \
     weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)

@@ -7,14 +7,6 @@
 
 #define ROW_CHUNK_BYTES ((uint64_t)16)
 
-/* A lane's share of a row: chunks a warp apart. Which ones is not the program's business, so it is
- * the other lane's share the next time. */
-static uint64_t first_chunk_idx(const struct wp_warp *warp)
-{
-    const uint32_t turn = sim_current()->num_row_operations;
-    return ((uint32_t)warp->lane_idx + turn) % WP_WARP_SIZE;
-}
-
 static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
 {
     const uint64_t num_left = row_bytes - offset;
@@ -25,7 +17,7 @@ static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
 static void copy_row(struct wp_warp *warp, char *dst, const char *src, uint64_t row_bytes,
                      const void *code)
 {
-    for (uint64_t i = first_chunk_idx(warp) * ROW_CHUNK_BYTES; i < row_bytes;
+    for (uint64_t i = sim_row_turn(warp) * ROW_CHUNK_BYTES; i < row_bytes;
          i += WP_WARP_SIZE * ROW_CHUNK_BYTES) {
         const size_t n = chunk_bytes(row_bytes, i);
         sim_check_access(src + i, n, SIM_ROW_READ, code);
@@ -133,7 +125,7 @@ static void reduce_row(struct wp_warp *warp, const struct reduction *reduction)
 {
     const void *from[WP_WARP_POINTERS], *to[WP_WARP_POINTERS];
     read_pointers(reduction->srcs, reduction->num_srcs, reduction->code);
-    for (struct chunk chunk = chunk_at(reduction, first_chunk_idx(warp)); chunk.num_elements > 0;
+    for (struct chunk chunk = chunk_at(reduction, sim_row_turn(warp)); chunk.num_elements > 0;
          chunk = chunk_at(reduction, chunk.idx + WP_WARP_SIZE)) {
         read_chunk(reduction, chunk, from);
         begin_writing_chunk(reduction, chunk, to);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows with scales on the cuda machine; part of primitives.h. Primitives of their own, so that
+ * programs without such rows do not hold their code. */
+#ifndef WEFT_MACHINE_CUDA_QUANTISE_H
+#define WEFT_MACHINE_CUDA_QUANTISE_H
+
+#include "machine/cuda/reduce.h"
+#include "machine/scales.h"
+
+/* ------------------------------------------------------------------ a lane's elements */
+
+/* Elements that a lane has side by side. */
+enum { WEFT__CUDA_OCTET = 8 };
+
+/* PER elements, an octet or one, as they lie in memory. */
+template <typename S, int PER> struct weft__cuda_wide {
+    weft__cuda_unit<16> units[sizeof(S) / 2];
+};
+template <typename S> struct weft__cuda_wide<S, 1> {
+    int4 element; /* in its low bytes */
+};
+
+template <typename S>
+WP_FN void weft__cuda_load_wide(weft__cuda_wide<S, 8> *wide, const void *row, int64_t i)
+{
+#pragma unroll
+    for (int u = 0; u < (int)sizeof(S) / 2; u++)
+        weft__cuda_load_unit(&wide->units[u], row, (uint32_t)i * (sizeof(S) / 2) + u);
+}
+template <typename S>
+WP_FN void weft__cuda_load_wide(weft__cuda_wide<S, 1> *wide, const void *row, int64_t i)
+{
+    wide->element = weft__cuda_load_element<S>(row, i);
+}
+
+template <typename S>
+WP_FN void weft__cuda_decode_wide(float (&values)[8], const weft__cuda_wide<S, 8> &wide)
+{
+#pragma unroll
+    for (int w = 0; w < (int)sizeof(S) * 2; w++)
+        weft__cuda_decode_word(values + w * (4 / sizeof(S)), wide.units[w / 4].words[w % 4], S());
+}
+template <typename S>
+WP_FN void weft__cuda_decode_wide(float (&values)[1], const weft__cuda_wide<S, 1> &wide)
+{
+    float all[2];
+    weft__cuda_decode_word(all, (uint32_t)wide.element.x, S());
+    values[0] = all[0];
+}
+
+template <typename S, int PER>
+WP_FN uint32_t weft__cuda_greatest_magnitude(const weft__cuda_wide<S, PER> &wide)
+{
+    float values[PER];
+    uint32_t greatest = 0;
+    weft__cuda_decode_wide<S>(values, wide);
+#pragma unroll
+    for (int i = 0; i < PER; i++)
+        greatest = max(greatest, weft__finite_magnitude(__float_as_uint(values[i])));
+    return greatest;
+}
+
+/* As weft__int8_of_float, in the low byte. */
+WP_FN uint32_t weft__cuda_int8_of_float(float value)
+{
+    const float number = isnan(value) ? 0.0f : value;
+    const float between = fmaxf(fminf(number, 127.0f), -127.0f);
+    return __float_as_uint(__fadd_rn(between, 0x1.8p23f)) & 0xffu;
+}
+
+/* The code of a value that has been multiplied. */
+WP_FN uint32_t weft__cuda_narrow(weft_dtype narrow, float value)
+{
+    return narrow == WEFT_INT8 ? weft__cuda_int8_of_float(value) : weft__cuda_fp8_of_float(value);
+}
+
+/* ------------------------------------------------------------------ quantise */
+
+struct weft__cuda_quantised {
+    const void *const *dsts;
+    int64_t scales_offset;
+    int32_t num_dsts;
+    const void *src;
+    struct wp_quantisation how;
+};
+
+template <typename S>
+WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_t i,
+                                  const weft__cuda_wide<S, 8> &wide, float multiplier)
+{
+    float values[8];
+    weft__cuda_unit<8> codes = {{0, 0}};
+    weft__cuda_decode_wide<S>(values, wide);
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        codes.words[k / 4] |=
+            weft__cuda_narrow(row->how.dst_dtype, __fmul_rn(values[k], multiplier))
+            << (8 * (k % 4));
+#pragma unroll 1
+    for (int32_t d = 0; d < row->num_dsts; d++) {
+        if (row->dsts[d] != NULL)
+            weft__cuda_store_unit((void *)row->dsts[d], (uint32_t)i, codes);
+    }
+}
+template <typename S>
+WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_t i,
+                                  const weft__cuda_wide<S, 1> &wide, float multiplier)
+{
+    float values[1];
+    weft__cuda_decode_wide<S>(values, wide);
+    const uint32_t code = weft__cuda_narrow(row->how.dst_dtype, __fmul_rn(values[0], multiplier));
+#pragma unroll 1
+    for (int32_t d = 0; d < row->num_dsts; d++) {
+        if (row->dsts[d] != NULL)
+            ((uint8_t *)row->dsts[d])[i] = (uint8_t)code;
+    }
+}
+
+WP_FN void weft__cuda_store_scale(const struct weft__cuda_quantised *row, int32_t d,
+                                  int64_t group_idx, uint32_t bits)
+{
+    char *dst = (char *)row->dsts[d];
+    if (dst == NULL)
+        return;
+    dst += row->scales_offset + weft__scale_offset(row->how, group_idx);
+    if (row->how.scale == WP_SCALE_UE8M0)
+        *(uint8_t *)dst = (uint8_t)(bits >> 23);
+    else
+        weft__cuda_store_element<float>(dst, 0, make_int4((int)bits, 0, 0, 0));
+}
+
+/* ------------------------------------------------------------------ groups of a part of a warp */
+
+/* How many lanes have a group, an octet each: 0 if not a power of two from 4 on. */
+WP_FN uint32_t weft__cuda_lanes_of_group(int32_t group_elements)
+{
+    const uint32_t lanes = (uint32_t)group_elements / WEFT__CUDA_OCTET;
+    const int fits = group_elements % WEFT__CUDA_OCTET == 0 && (lanes & (lanes - 1)) == 0;
+    return fits && lanes >= 4 && lanes <= WP_WARP_SIZE ? lanes : 0;
+}
+
+/* Of the groups of UNROLL rounds, whose scales the lanes of the groups have, each lane stores at
+ * most one: so they leave the GPU together. */
+template <int UNROLL>
+WP_FN void weft__cuda_store_scales(uint32_t lane_idx, const struct weft__cuda_quantised *row,
+                                   int64_t first_group, int64_t num_groups, uint32_t lanes,
+                                   const uint32_t (&bits)[UNROLL])
+{
+    const uint32_t per_round = WP_WARP_SIZE / lanes;
+    uint32_t own = 0;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        const uint32_t other =
+            __shfl_sync(0xffffffffu, bits[u], (int)(lane_idx % per_round * lanes));
+        own = lane_idx / per_round == (uint32_t)u ? other : own;
+    }
+    if (lane_idx >= per_round * UNROLL || first_group + lane_idx >= num_groups)
+        return;
+#pragma unroll 1
+    for (int32_t d = 0; d < row->num_dsts; d++)
+        weft__cuda_store_scale(row, d, first_group + lane_idx, own);
+}
+
+/* UNROLL octets a lane, whose loads are in flight together. All lanes take every step, since those
+ * of a group meet; lanes behind the row's end have nothing to store. */
+template <typename S>
+WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda_quantised *row,
+                                      uint32_t lanes, int64_t num_elements)
+{
+    enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
+    const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
+#pragma unroll 1
+    for (uint32_t first = 0; first < num_octets; first += STEP) {
+        weft__cuda_wide<S, 8> wide[UNROLL];
+        uint32_t bits[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const uint32_t i = first + u * WP_WARP_SIZE + lane_idx;
+            if (i < num_octets)
+                weft__cuda_load_wide<S>(&wide[u], row->src, i);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const uint32_t i = first + u * WP_WARP_SIZE + lane_idx;
+            uint32_t greatest = i < num_octets ? weft__cuda_greatest_magnitude<S, 8>(wide[u]) : 0;
+#pragma unroll 1
+            for (uint32_t distance = lanes / 2; distance > 0; distance /= 2)
+                greatest = max(greatest, __shfl_xor_sync(0xffffffffu, greatest, (int)distance));
+            const struct weft__scale scale =
+                weft__scale_of_group(greatest, row->how.dst_dtype, row->how.scale);
+            bits[u] = scale.bits;
+            if (i < num_octets)
+                weft__cuda_store_codes<S>(row, i, wide[u], scale.multiplier);
+        }
+        weft__cuda_store_scales<UNROLL>(lane_idx, row, first / lanes, num_octets / lanes, lanes,
+                                        bits);
+    }
+}
+
+/* ------------------------------------------------------------------ groups of any size */
+
+/* One after the other, by all lanes; each is read twice. */
+template <typename S, int PER>
+WP_FN void weft__cuda_quantise_groups(uint32_t lane_idx, const struct weft__cuda_quantised *row,
+                                      int64_t num_elements)
+{
+    const int64_t per_group = row->how.group_elements / PER;
+    const int64_t num_groups = num_elements / row->how.group_elements;
+#pragma unroll 1
+    for (int64_t group = 0; group < num_groups; group++) {
+        const int64_t first = group * per_group, end = first + per_group;
+        weft__cuda_wide<S, PER> wide;
+        uint32_t greatest = 0;
+#pragma unroll 1
+        for (int64_t i = first + lane_idx; i < end; i += WP_WARP_SIZE) {
+            weft__cuda_load_wide<S>(&wide, row->src, i);
+            greatest = max(greatest, weft__cuda_greatest_magnitude<S, PER>(wide));
+        }
+        const struct weft__scale scale = weft__scale_of_group(
+            __reduce_max_sync(0xffffffffu, greatest), row->how.dst_dtype, row->how.scale);
+#pragma unroll 1
+        for (int64_t i = first + lane_idx; i < end; i += WP_WARP_SIZE) {
+            weft__cuda_load_wide<S>(&wide, row->src, i);
+            weft__cuda_store_codes<S>(row, i, wide, scale.multiplier);
+        }
+#pragma unroll 1
+        for (int32_t d = (int32_t)lane_idx; d < row->num_dsts; d += WP_WARP_SIZE)
+            weft__cuda_store_scale(row, d, group, scale.bits);
+    }
+}
+
+/* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
+static inline __device__ __noinline__ void
+weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quantised row, int64_t num_elements)
+{
+    const int32_t group = row.how.group_elements;
+    const uint32_t lanes = weft__cuda_lanes_of_group(group);
+    /* Elements become at least half as wide. */
+    const uint32_t low_bits = weft__cuda_low_bits(lane_idx, row.dsts, row.num_dsts) * 2;
+    const int is_aligned = weft__cuda_unit_bytes(low_bits | (uint32_t)(uint64_t)row.src) == 16;
+    weft__cuda_with_wide_float(row.how.src_dtype, [&](auto element) {
+        if (is_aligned && lanes > 0)
+            weft__cuda_quantise_octets<decltype(element)>(lane_idx, &row, lanes, num_elements);
+        else if (is_aligned && group % WEFT__CUDA_OCTET == 0)
+            weft__cuda_quantise_groups<decltype(element), 8>(lane_idx, &row, num_elements);
+        else
+            weft__cuda_quantise_groups<decltype(element), 1>(lane_idx, &row, num_elements);
+    });
+}
+
+WP_FN void wp_row_quantise(struct wp_warp *warp, const void *const *dsts, int64_t scales_offset,
+                           int32_t num_dsts, const void *src, struct wp_quantisation how,
+                           int64_t num_elements)
+{
+    const struct weft__cuda_quantised row = {dsts, scales_offset, num_dsts, src, how};
+    weft__cuda_quantise((uint32_t)wp_lane_idx(warp), row, num_elements);
+}
+
+#endif

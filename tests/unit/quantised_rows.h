@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows that are to be quantised, and what must come out: by double arithmetic, whose products and
+ * quotients of floats round to float as if they were exact, and the rounding of tools/workload. */
+#ifndef TESTS_UNIT_QUANTISED_ROWS_H
+#define TESTS_UNIT_QUANTISED_ROWS_H
+
+#include <math.h>
+
+#include "row_reference.h"
+#include "row_values.h"
+
+enum {
+    QUANTISED_MAX_ELEMENTS = 2100,
+    QUANTISED_MAX_DSTS = 3,
+    QUANTISED_GUARD = 0x5a,
+    QUANTISED_GUARD_BYTES = 32,
+    QUANTISED_MAX_STRIDE = 12, /* of scales */
+    QUANTISED_ROW_BYTES = 27584,
+    NUM_QUANTISATIONS = 3 * 2 * 3,
+    QUANTISED_TRIALS = 60
+};
+_Static_assert(QUANTISED_ROW_BYTES % 64 == 0 &&
+                   QUANTISED_ROW_BYTES >= 2 * QUANTISED_GUARD_BYTES + 3 * 16 +
+                                              (1 + QUANTISED_MAX_STRIDE) * QUANTISED_MAX_ELEMENTS,
+               "rows are aligned, and have room for as many scales as elements");
+
+struct quantised_rows {
+    _Alignas(64) char src_memory[QUANTISED_ROW_BYTES];
+    _Alignas(64) char dst_memory[QUANTISED_MAX_DSTS][QUANTISED_ROW_BYTES];
+    char expected[QUANTISED_MAX_DSTS][QUANTISED_ROW_BYTES];
+    char *src;
+    const void *dsts[QUANTISED_MAX_DSTS];
+    int64_t scales_offset; /* from each dst */
+    int32_t num_dsts;
+    struct wp_quantisation how;
+    int64_t num_elements;
+};
+
+/* The types and kind of scale of number `idx`, below NUM_QUANTISATIONS. */
+static inline struct wp_quantisation numbered_quantisation(int idx)
+{
+    static const weft_dtype wide[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32};
+    static const weft_dtype narrow[] = {WEFT_FP8_E4M3, WEFT_INT8};
+    return (struct wp_quantisation){.src_dtype = wide[idx % 3],
+                                    .dst_dtype = narrow[idx / 3 % 2],
+                                    .scale = (enum wp_scale_kind)(idx / 6)};
+}
+
+/* ------------------------------------------------------------------ what must come out */
+
+struct reference_scale {
+    float scale;
+    float multiplier;
+};
+
+static inline struct reference_scale reference_scale(struct wp_quantisation how, const char *src,
+                                                     int64_t first)
+{
+    double amax = (double)1e-4f;
+    for (int64_t i = first; i < first + how.group_elements; i++) {
+        const double magnitude = fabs((double)element_load(how.src_dtype, src, i));
+        if (isfinite(magnitude) && magnitude > amax)
+            amax = magnitude;
+    }
+    struct reference_scale reference;
+    if (how.dst_dtype == WEFT_INT8)
+        reference = (struct reference_scale){(float)(amax / 127), (float)(127 / amax)};
+    else
+        reference =
+            (struct reference_scale){(float)(amax * (double)(1.0f / 448.0f)), (float)(448 / amax)};
+    if (how.scale != WP_SCALE_FP32) {
+        int exponent;
+        if (frexp((double)reference.scale, &exponent) == 0.5) /* is one already */
+            exponent--;
+        reference.scale = (float)ldexp(1, exponent);
+        reference.multiplier = (float)ldexp(1, -exponent);
+    }
+    return reference;
+}
+
+static inline void store_reference_code(weft_dtype narrow, char *codes, int64_t i, float value)
+{
+    if (narrow == WEFT_FP8_E4M3) {
+        element_store(WEFT_FP8_E4M3, codes, i, value);
+        return;
+    }
+    const double whole = isnan(value) ? 0 : nearbyint((double)value);
+    codes[i] = (char)(int)(fabs(whole) > 127 ? copysign(127, whole) : whole);
+}
+
+/* Where machine.h says that the scale of a group is. */
+static inline int64_t reference_offset(struct wp_quantisation how, int64_t group)
+{
+    const int64_t stride = how.scale_stride_bytes == 0 ? 4 : how.scale_stride_bytes;
+    return how.scale == WP_SCALE_UE8M0 ? group / 4 * stride + group % 4 : group * stride;
+}
+
+static inline void quantise_reference(struct wp_quantisation how, const char *src,
+                                      int64_t num_elements, char *codes, char *scales)
+{
+    for (int64_t first = 0; first < num_elements; first += how.group_elements) {
+        const struct reference_scale scale = reference_scale(how, src, first);
+        const uint8_t exponent = (uint8_t)(ilogb((double)scale.scale) + 127);
+        char *at = scales + reference_offset(how, first / how.group_elements);
+        if (how.scale == WP_SCALE_UE8M0)
+            memcpy(at, &exponent, 1);
+        else
+            memcpy(at, &scale.scale, sizeof scale.scale);
+        for (int64_t i = first; i < first + how.group_elements; i++) {
+            const double value = (double)element_load(how.src_dtype, src, i);
+            store_reference_code(how.dst_dtype, codes, i,
+                                 (float)(value * (double)scale.multiplier));
+        }
+    }
+}
+
+/* Of a quantised row in a dst, as the element that `how`'s narrow type and scale stand for. */
+static inline float dequantised_reference(struct wp_quantisation how, const char *codes,
+                                          const char *scales, int64_t i)
+{
+    const char *at = scales + reference_offset(how, i / how.group_elements);
+    float scale;
+    if (how.scale == WP_SCALE_UE8M0)
+        scale = (float)ldexp(1, *(const uint8_t *)at - 127);
+    else
+        memcpy(&scale, at, sizeof scale);
+    const double value = how.dst_dtype == WEFT_INT8 ? (double)((const int8_t *)codes)[i]
+                                                    : (double)element_load(WEFT_FP8_E4M3, codes, i);
+    return (float)(value * (double)scale);
+}
+
+static inline void expect_quantised(struct quantised_rows *rows)
+{
+    for (int32_t d = 0; d < QUANTISED_MAX_DSTS; d++) {
+        memset(rows->dst_memory[d], QUANTISED_GUARD, QUANTISED_ROW_BYTES);
+        memset(rows->expected[d], QUANTISED_GUARD, QUANTISED_ROW_BYTES);
+        if (d >= rows->num_dsts || rows->dsts[d] == NULL)
+            continue;
+        char *codes = rows->expected[d] + ((const char *)rows->dsts[d] - rows->dst_memory[d]);
+        quantise_reference(rows->how, rows->src, rows->num_elements, codes,
+                           codes + rows->scales_offset);
+    }
+}
+
+/* ------------------------------------------------------------------ what goes in */
+
+enum group_content {
+    CONTENT_ANY,
+    CONTENT_NEAR_ONE,
+    CONTENT_TINY,
+    CONTENT_NOT_FINITE,
+    NUM_CONTENTS
+};
+
+/* Groups of numbers alike, so that most codes are used; and of special ones. */
+static inline void fill_group(struct quantised_rows *rows, int64_t first, uint64_t *state)
+{
+    const weft_dtype dtype = rows->how.src_dtype;
+    const uint64_t num_bytes = wp_dtype_bytes(dtype);
+    const enum group_content content = (enum group_content)(next_random(state) % NUM_CONTENTS);
+    char *group = rows->src + (uint64_t)first * num_bytes;
+    fill_row(dtype, group, rows->how.group_elements, state);
+    for (int32_t i = 0; i < rows->how.group_elements && content != CONTENT_ANY; i++) {
+        const uint64_t random = next_random(state);
+        uint64_t bits = near_one(dtype, random << 16 ^ next_random(state));
+        if (content == CONTENT_TINY) /* zeros and a subnormal one, of both signs */
+            bits = special_value(dtype, (int)(random % 4));
+        if (content == CONTENT_NOT_FINITE && random % 4 == 0)
+            bits = special_value(dtype, 4 + (int)(random / 4 % 6));
+        memcpy(group + (uint64_t)i * num_bytes, &bits, num_bytes);
+    }
+}
+
+static inline char *draw_place(char *memory, int is_plain, uint64_t *state)
+{
+    return memory + QUANTISED_GUARD_BYTES + (is_plain ? 0 : next_random(state) % 16);
+}
+
+/* Half of the time all rows are aligned, for which a machine may have another way. */
+static inline void draw_quantised_rows(struct quantised_rows *rows, int idx, uint64_t *state)
+{
+    static const int32_t groups[] = {1,   2,   3,   8,   16,  24,  32,   64,
+                                     100, 128, 256, 384, 512, 640, 1032, 2048};
+    const int is_plain = next_random(state) % 2 == 0;
+    rows->how = numbered_quantisation(idx);
+    rows->how.group_elements = groups[next_random(state) % (sizeof groups / sizeof *groups)];
+    rows->how.scale_stride_bytes =
+        (int64_t)(next_random(state) % (QUANTISED_MAX_STRIDE / 4 + 1) * 4);
+    const int64_t most = QUANTISED_MAX_ELEMENTS / rows->how.group_elements;
+    rows->num_elements =
+        rows->how.group_elements *
+        (next_random(state) % 2 == 0 ? most : 1 + (int64_t)next_random(state) % most);
+    rows->src = draw_place(rows->src_memory, is_plain, state);
+    for (int64_t i = 0; i < rows->num_elements; i += rows->how.group_elements)
+        fill_group(rows, i, state);
+    rows->num_dsts = (int32_t)(next_random(state) % (QUANTISED_MAX_DSTS + 1));
+    for (int32_t d = 0; d < rows->num_dsts; d++)
+        rows->dsts[d] = !is_plain && next_random(state) % 4 == 0
+                            ? NULL
+                            : draw_place(rows->dst_memory[d], is_plain, state);
+    rows->scales_offset = (rows->num_elements + 15) / 16 * 16;
+    if (!is_plain)
+        rows->scales_offset += (int64_t)(next_random(state) % 16);
+    expect_quantised(rows);
+}
+
+/* What lies around the elements and the scales is as it was. */
+static inline void check_quantised_rows(const struct quantised_rows *rows)
+{
+    for (int32_t d = 0; d < QUANTISED_MAX_DSTS; d++) {
+        for (int64_t i = 0; i < QUANTISED_ROW_BYTES; i++) {
+            if (rows->dst_memory[d][i] != rows->expected[d][i])
+                fail_msg("dtype %d to %d, scale %d of %d elements, %d of %d rows of %lld, byte "
+                         "%lld, scales from %lld on: %x, not %x",
+                         rows->how.src_dtype, rows->how.dst_dtype, rows->how.scale,
+                         rows->how.group_elements, d, rows->num_dsts, (long long)rows->num_elements,
+                         (long long)i, (long long)rows->scales_offset,
+                         (uint8_t)rows->dst_memory[d][i], (uint8_t)rows->expected[d][i]);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the way back */
+
+/* `how` of the way back. */
+static inline struct wp_quantisation reversed(struct wp_quantisation how)
+{
+    const weft_dtype narrow = how.dst_dtype;
+    how.dst_dtype = how.src_dtype;
+    how.src_dtype = narrow;
+    return how;
+}
+
+/* Draws a row that dst 0 has quantised, of any codes, and where it goes: dst 1. Its scales are
+ * numbers, large and small. */
+static inline void draw_dequantised_rows(struct quantised_rows *rows, int idx, uint64_t *state)
+{
+    draw_quantised_rows(rows, idx, state);
+    const struct wp_quantisation how = rows->how;
+    const int is_plain = (uintptr_t)rows->src % 16 == 0;
+    char *codes = draw_place(rows->dst_memory[0], is_plain, state);
+    char *dst = draw_place(rows->dst_memory[1], is_plain, state);
+    rows->num_dsts = 2;
+    rows->dsts[0] = codes;
+    rows->dsts[1] = dst;
+    for (int64_t i = 0; i < rows->num_elements; i++)
+        codes[i] = (char)next_random(state);
+    for (int64_t i = 0; i < rows->num_elements / how.group_elements; i++) {
+        const uint32_t bits =
+            (uint32_t)(1 + next_random(state) % 254) << 23 | (uint32_t)next_random(state) >> 9;
+        const uint8_t exponent = (uint8_t)(bits >> 23);
+        char *at = codes + rows->scales_offset + reference_offset(how, i);
+        if (how.scale == WP_SCALE_UE8M0)
+            memcpy(at, &exponent, 1);
+        else
+            memcpy(at, &bits, sizeof bits);
+    }
+    memcpy(rows->expected, rows->dst_memory, sizeof rows->expected);
+    char *expected = rows->expected[1] + (dst - rows->dst_memory[1]);
+    for (int64_t i = 0; i < rows->num_elements; i++)
+        element_store(how.src_dtype, expected, i,
+                      dequantised_reference(how, codes, codes + rows->scales_offset, i));
+}
+
+#endif

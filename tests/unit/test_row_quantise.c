@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* Quantised rows on the cpu machine: every variant gives the bits of a slow reference. */
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness/cmocka.h"
+#include "machine/cpu/rows.h"
+#include "machine/float_bits.h"
+#include "quantised_rows.h"
+
+static void each_variant(void (*check)(const struct weft__row_functions *functions))
+{
+    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
+        const struct weft__row_functions *functions =
+            weft__cpu_rows_of((enum weft__row_variant)variant);
+        if (functions == NULL)
+            print_message("variant %d cannot run on this processor\n", variant);
+        else
+            check(functions);
+    }
+}
+
+static struct quantised_rows *new_rows(void)
+{
+    struct quantised_rows *rows = aligned_alloc(64, sizeof *rows);
+    assert_non_null(rows);
+    return rows;
+}
+
+static void check_drawn_rows(const struct weft__row_functions *functions)
+{
+    struct quantised_rows *rows = new_rows();
+    uint64_t state = 1;
+    for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
+        draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
+        functions->quantise(rows->dsts, rows->scales_offset, rows->num_dsts, rows->src, rows->how,
+                            rows->num_elements);
+        check_quantised_rows(rows);
+    }
+    free(rows);
+}
+
+TEST(every_variant_gives_the_reference_bits)
+{
+    each_variant(check_drawn_rows);
+}
+
+static void check_way_back(const struct weft__row_functions *functions)
+{
+    struct quantised_rows *rows = new_rows();
+    uint64_t state = 1;
+    for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
+        draw_dequantised_rows(rows, i % NUM_QUANTISATIONS, &state);
+        const char *codes = rows->dsts[0];
+        functions->dequantise((void *)(uintptr_t)rows->dsts[1], codes, codes + rows->scales_offset,
+                              reversed(rows->how), rows->num_elements);
+        check_quantised_rows(rows);
+    }
+    free(rows);
+}
+
+TEST(every_variant_gives_the_reference_bits_on_the_way_back)
+{
+    each_variant(check_way_back);
+}
+
+/* Two calls for the parts of a row do what one does for all of it. */
+static void check_parts(const struct weft__row_functions *functions)
+{
+    struct quantised_rows *rows = new_rows();
+    uint64_t state = 1;
+    for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
+        draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
+        const struct wp_quantisation how = rows->how;
+        /* Four scales of UE8M0 may share a word. */
+        const int64_t groups = rows->num_elements / how.group_elements / 2 / 4 * 4;
+        const int64_t first = groups * how.group_elements;
+        const void *dsts[QUANTISED_MAX_DSTS];
+        for (int32_t d = 0; d < rows->num_dsts; d++)
+            dsts[d] = rows->dsts[d] == NULL ? NULL : (const char *)rows->dsts[d] + first;
+        functions->quantise(dsts, rows->scales_offset - first + reference_offset(how, groups),
+                            rows->num_dsts,
+                            rows->src + (uint64_t)first * wp_dtype_bytes(how.src_dtype), how,
+                            rows->num_elements - first);
+        functions->quantise(rows->dsts, rows->scales_offset, rows->num_dsts, rows->src, how, first);
+        check_quantised_rows(rows);
+    }
+    free(rows);
+}
+
+TEST(parts_of_a_row)
+{
+    each_variant(check_parts);
+}
+
+/* ------------------------------------------------------------------ values, by hand */
+
+struct quantised_pair {
+    uint8_t codes[2];
+    float scale;
+};
+
+/* Of a group of two. */
+static struct quantised_pair quantise_pair(const struct weft__row_functions *functions,
+                                           weft_dtype narrow, enum wp_scale_kind kind, float a,
+                                           float b)
+{
+    const float src[] = {a, b};
+    struct quantised_pair pair = {{0, 0}, 0};
+    const void *dsts[] = {&pair};
+    const struct wp_quantisation how = {WEFT_FP32, narrow, kind, 2, 0};
+    functions->quantise(dsts, offsetof(struct quantised_pair, scale), 1, src, how, 2);
+    return pair;
+}
+
+static void check_values(const struct weft__row_functions *functions)
+{
+    static const struct {
+        weft_dtype narrow;
+        enum wp_scale_kind kind;
+        float a, b;
+        struct quantised_pair expected;
+    } cases[] = {
+        /* The greatest becomes 448, half of it 224. */
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, 3, -1.5f, {{0x7e, 0xf6}, 3 * (1.0f / 448.0f)}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, 448, 0, {{0x7e, 0x00}, 1}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32_POWER_OF_TWO, 448, 449, {{0x76, 0x76}, 2}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32_POWER_OF_TWO, 448, -0.0f, {{0x7e, 0x80}, 1}},
+        /* No scale is 0. */
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, 0, -0.0f, {{0x00, 0x80}, 1e-4f * (1.0f / 448.0f)}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, 0x1p-149f, 0, {{0x00, 0x00}, 1e-4f * (1.0f / 448.0f)}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32_POWER_OF_TWO, 0, 0, {{0x00, 0x00}, 0x1p-22f}},
+        {WEFT_INT8, WP_SCALE_FP32, 0, -0.0f, {{0, 0}, 1e-4f / 127}},
+        /* What is not finite does not count. */
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, 448, INFINITY, {{0x7e, 0x7e}, 1}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, 448, -INFINITY, {{0x7e, 0xfe}, 1}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, -448, NAN, {{0xfe, 0x7f}, 1}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, -448, -NAN, {{0xfe, 0x7f}, 1}},
+        {WEFT_INT8, WP_SCALE_FP32, 127, -INFINITY, {{127, 0x81}, 1}},
+        {WEFT_INT8, WP_SCALE_FP32, -127, NAN, {{0x81, 0}, 1}},
+        /* The greatest numbers have a scale, too. */
+        {WEFT_FP8_E4M3, WP_SCALE_FP32, FLT_MAX, -FLT_MAX, {{0x7e, 0xfe}, 0x1.249248p119f}},
+        {WEFT_FP8_E4M3, WP_SCALE_FP32_POWER_OF_TWO, FLT_MAX, 0, {{0x78, 0x00}, 0x1p120f}},
+        /* Halves go to the even neighbour. */
+        {WEFT_INT8, WP_SCALE_FP32, 127, 2.5f, {{127, 2}, 1}},
+        {WEFT_INT8, WP_SCALE_FP32, 127, -3.5f, {{127, 0xfc}, 1}},
+        {WEFT_INT8, WP_SCALE_FP32_POWER_OF_TWO, 128, 1, {{64, 0}, 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct quantised_pair pair =
+            quantise_pair(functions, cases[i].narrow, cases[i].kind, cases[i].a, cases[i].b);
+        if (pair.codes[0] != cases[i].expected.codes[0] ||
+            pair.codes[1] != cases[i].expected.codes[1] || pair.scale != cases[i].expected.scale)
+            fail_msg("case %zu: %x, %x and %a", i, pair.codes[0], pair.codes[1],
+                     (double)pair.scale);
+    }
+}
+
+TEST(values_by_hand)
+{
+    each_variant(check_values);
+}
+
+/* Quarters. */
+TEST(int8_conversion_rounds_to_nearest_even)
+{
+    for (int i = -4 * 130; i <= 4 * 130; i++) {
+        const double value = i / 4.0, whole = nearbyint(value);
+        const int expected = (int)(fabs(whole) > 127 ? copysign(127, whole) : whole);
+        assert_int_equal(weft__int8_of_float((float)value), expected);
+    }
+}
