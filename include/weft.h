@@ -1095,6 +1095,236 @@ typedef struct weft_ep_sizes {
 WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
                                          weft_ep_sizes *sizes);
 
+/* ---------------------------------------------------------------- low latency */
+
+/*
+ * Dispatch and combine of few tokens, as a decode step has them: one launch each, without layout,
+ * notify or a word between the ranks before the rows. Every rank has room in its heap for the rows
+ * of all others, so the number of tokens has a limit and rows have fixed places. A row goes once to
+ * each rank that has one of its experts, whatever the number of these. Everything that the
+ * operations keep is in memory of the machine: any sequence of them can be captured into graphs,
+ * and replayed. Ranks of one node (WEFT_ERROR_UNSUPPORTED).
+ *
+ * - Results. A dispatch makes a result on every rank, which lasts until this rank's combine of it
+ *   has been received, or weft_ll_release. A weft_ll has num_results of them at a time; one more is
+ *   WEFT_ERROR_INVALID_ARGUMENT, and in a graph, where the host cannot see it, a failure of the
+ *   communicator. Combine and release are about the oldest. Layers, and batches that overlap each
+ *   other, each have a weft_ll, or share one.
+ * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
+ *   WEFT_LL_RECEIVE, on the same stream or another. Between them nothing runs: no SM, no thread.
+ *   The receive phase comes when its data are needed; its arguments are those of the receive phase
+ *   alone. What is sent may be overwritten when the send phase has finished.
+ * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
+ *   to the bit on all machines, whatever the number of blocks and whenever rows come.
+ *
+ * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
+ * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
+ *
+ * Example ll: the step of a layer whose experts return their input.
+ *
+ *     enum { TOKENS = 4, HIDDEN = 8, TOPK = 2, EXPERTS = 16 };
+ *     int32_t rank = weft_comm_rank(comm);
+ *     weft_stream *stream;
+ *     CHECK(weft_stream_create(comm, &stream));
+ *     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+ *     ep_config.num_experts = EXPERTS;
+ *     weft_ep *ep;
+ *     CHECK(weft_ep_create(comm, &ep_config, &ep));
+ *     weft_ll_config ll_config = WEFT_INIT(weft_ll_config);
+ *     ll_config.max_tokens = TOKENS;
+ *     ll_config.num_topk = TOPK;
+ *     ll_config.hidden = HIDDEN;
+ *     ll_config.dtype = WEFT_FP32;
+ *     ll_config.layout = WEFT_LL_BY_EXPERT;
+ *     weft_ll *ll;
+ *     CHECK(weft_ll_create(ep, &ll_config, &ll));
+ *     weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+ *     CHECK(weft_ll_query_sizes(ep, &ll_config, &sizes));
+ *
+ *     float x[TOKENS][HIDDEN], weights[TOKENS][TOPK];
+ *     int32_t ids[TOKENS][TOPK];
+ *     for (int t = 0; t < TOKENS; t++) {
+ *         for (int k = 0; k < TOPK; k++) {
+ *             ids[t][k] = (5 * rank + 3 * t + 8 * k) % EXPERTS;
+ *             weights[t][k] = 0.5f;
+ *         }
+ *         for (int h = 0; h < HIDDEN; h++)
+ *             x[t][h] = (float)(t + 1);
+ *     }
+ *     void *tokens, *topk_idx, *topk_weights, *rows, *counts, *out;
+ *     CHECK(weft_memory_alloc(comm, sizeof x, &tokens));
+ *     CHECK(weft_memory_alloc(comm, sizeof ids, &topk_idx));
+ *     CHECK(weft_memory_alloc(comm, sizeof weights, &topk_weights));
+ *     CHECK(weft_memory_alloc(comm, sizeof x, &out));
+ *     CHECK(weft_memory_alloc(comm, sizes.rows_bytes, &rows)); // [local experts][capacity]
+ *     CHECK(weft_memory_alloc(comm, EXPERTS * sizeof(int32_t), &counts));
+ *     CHECK(weft_memory_copy(comm, tokens, x, sizeof x));
+ *     CHECK(weft_memory_copy(comm, topk_idx, ids, sizeof ids));
+ *     CHECK(weft_memory_copy(comm, topk_weights, weights, sizeof weights));
+ *
+ *     weft_ll_dispatch_args dispatch = WEFT_INIT(weft_ll_dispatch_args);
+ *     dispatch.num_tokens = TOKENS;
+ *     dispatch.x = tokens;
+ *     dispatch.index_type = WEFT_INT32;
+ *     dispatch.topk_idx = topk_idx;
+ *     dispatch.topk_weights = (const float *)topk_weights;
+ *     dispatch.rows = rows;
+ *     dispatch.num_rows_per_expert = (int32_t *)counts;
+ *     CHECK(weft_ll_dispatch(ll, &dispatch, stream));
+ *
+ *     weft_ll_combine_args combine = WEFT_INIT(weft_ll_combine_args);
+ *     combine.x = rows; // what the experts make of them
+ *     combine.out = out;
+ *     CHECK(weft_ll_combine(ll, &combine, stream));
+ *     CHECK(weft_stream_synchronize(stream));
+ *
+ *     CHECK(weft_memory_copy(comm, x, out, sizeof x));
+ *     EXPECT(x[3][0] == 4); // half of token 3 came back from each of two experts
+ *     CHECK(weft_ll_destroy(ll));
+ *     CHECK(weft_ep_destroy(ep));
+ *     CHECK(weft_memory_free(comm, tokens));
+ *     CHECK(weft_memory_free(comm, topk_idx));
+ *     CHECK(weft_memory_free(comm, topk_weights));
+ *     CHECK(weft_memory_free(comm, rows));
+ *     CHECK(weft_memory_free(comm, counts));
+ *     CHECK(weft_memory_free(comm, out));
+ *     CHECK(weft_stream_destroy(stream));
+ */
+typedef struct weft_ll weft_ll;
+
+/* Where rows are once they have been received. */
+typedef enum weft_ll_layout {
+    /* In the slots that they came to, [R][max_tokens], of which each source has filled the first
+     * ones; each row once, with its local experts and weights: weft_ll_query_slots. */
+    WEFT_LL_BY_RANK = 0,
+    /* In memory of the caller, [local experts][expert_capacity], each row for every expert that it
+     * is for, from the first one on. What grouped GEMMs want. */
+    WEFT_LL_BY_EXPERT = 1
+} weft_ll_layout;
+
+/* What combine sends back. */
+typedef enum weft_ll_answer {
+    /* Of each token, the sum of what this rank's experts have made of it: one row. */
+    WEFT_LL_ANSWER_SUMS = 0,
+    /* The row of each expert, so that the owner sums in ascending order of the choices, as [DeepEP
+     * 3] does. By expert only. */
+    WEFT_LL_ANSWER_ROWS = 1
+} weft_ll_answer;
+
+typedef struct weft_ll_config {
+    size_t size;
+    int64_t hidden;     /* elements of a row, 1 or more, at most 2^31-1 bytes */
+    int32_t max_tokens; /* most tokens that a rank has in a dispatch: 1..65535 */
+    int32_t num_topk;   /* 1..max_topk of the weft_ep */
+    weft_dtype dtype;   /* of tokens, and of what experts make of them: BF16, FP16 or FP32 */
+    weft_ll_layout layout;
+    int32_t expert_capacity; /* by expert: rows that there is room for. Those beyond are counted and
+                                not written, and count as 0 in combine. 0: R * max_tokens */
+    int32_t num_results;     /* 1 or 2 results at a time; 0: 2 */
+    weft_ll_answer answer;
+    weft_dtype answer_dtype; /* of what combine sends: BF16, FP16 or FP32; NONE: dtype */
+    int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
+    int32_t num_warps;  /* each rank as it likes */
+} weft_ll_config;
+
+typedef struct weft_ll_sizes {
+    size_t size;
+    uint64_t heap_bytes;   /* of each rank's heap: nearly all of it 2 * R * max_tokens rows and
+                              2 * max_tokens * num_topk answers (docs/low-latency.md) */
+    uint64_t memory_bytes; /* this rank's beside it */
+    uint64_t rows_bytes;   /* by expert: what weft_ll_dispatch_args.rows needs here; else 0 */
+    int32_t num_local_experts;
+    int32_t expert_capacity; /* as given, or chosen; by rank 0 */
+} weft_ll_sizes;
+
+/* Local: the memory that a weft_ll of this configuration has; num_blocks 0 counts as on this rank. */
+WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
+                                         weft_ll_sizes *sizes);
+
+/* Collective; every field except num_blocks and num_warps must be the same on all ranks
+ * (WEFT_ERROR_MISMATCH names the first that differs). Experts are placed as those of ep, to which
+ * the weft_ll belongs. */
+WEFT_API weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **ll);
+/* As weft_heap_free. */
+WEFT_API weft_result weft_ll_destroy(weft_ll *ll);
+
+/* Which phases of an operation: 0 is both. */
+typedef enum weft_ll_phases {
+    WEFT_LL_SEND_AND_RECEIVE = 0,
+    WEFT_LL_SEND = 1,
+    WEFT_LL_RECEIVE = 2
+} weft_ll_phases;
+
+/* What a phase that is left out would use is zero. */
+typedef struct weft_ll_dispatch_args {
+    size_t size;
+    weft_ll_phases phases;
+    /* To send. */
+    int32_t num_tokens;   /* N, 0..max_tokens, each rank its own */
+    const void *x;        /* [N][hidden] of dtype */
+    const void *topk_idx; /* [N][num_topk] experts; those outside 0..num_experts-1 are ignored */
+    const float *topk_weights; /* [N][num_topk], which the experts' ranks get; NULL: 1 */
+    weft_dtype index_type;     /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
+    int32_t reserved;          /* 0 */
+    /* To receive; all but rows are optional. C is expert_capacity, L the number of local experts. */
+    int32_t *num_rows_per_rank;   /* [R] rows that came from each source, each counted once */
+    void *rows;                   /* by expert: [L][C][hidden] of dtype; rows that nobody sent are
+                                      left as they are */
+    int32_t *num_rows_per_expert; /* by expert: [L], also of rows that there was no room for */
+    int32_t *src_tokens;          /* by expert: [L][C] index of the token at its source */
+    int64_t *row_ranges;          /* by expert: [L][R] rows of each source: their number in the low
+                                      32 bits, the first one in the high, as [DeepEP 3] has it */
+    int32_t *total_rows_per_expert; /* by expert: [L], to which num_rows_per_expert is added */
+} weft_ll_dispatch_args;
+
+/* Stream operation, collective: sends each token's row to the ranks of its experts. */
+WEFT_API weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args,
+                                      weft_stream *stream);
+
+/* Where rows are that have been received by rank, on the machine; all pointers are constant as long
+ * as the weft_ll exists. The row of index i from source s begins at
+ * x[h] + s * source_stride_bytes + i * row_stride_bytes, the other data of the row likewise. */
+typedef struct weft_ll_slots {
+    size_t size;
+    const void *x[2];             /* [hidden] of dtype, of half h; x[1] NULL: num_results is 1 */
+    const int32_t *experts[2];    /* [num_topk] the local id of each choice, -1 for others */
+    const float *topk_weights[2]; /* [num_topk] 0 where the id is -1 */
+    const int32_t *src_token[2];  /* [1] index of the token at its source */
+    uint64_t row_stride_bytes;
+    uint64_t source_stride_bytes;
+    const int32_t *half; /* [1] h of the result that was received last */
+} weft_ll_slots;
+
+/* WEFT_ERROR_INVALID_ARGUMENT by expert. */
+WEFT_API weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots);
+
+typedef struct weft_ll_combine_args {
+    size_t size;
+    weft_ll_phases phases;
+    int32_t keep; /* 1: the result stays, for another combine or weft_ll_release; to send */
+    /* To send: what the experts have made of the oldest result's rows, any memory of the machine. By
+     * expert [L][C][hidden], of which the rows that came are read. By rank [R][max_tokens][hidden],
+     * for each row what this rank's experts made of it, weights applied. */
+    const void *x;
+    uint64_t x_stride_bytes; /* between rows; 0: they are dense */
+    /* To receive. */
+    void *out;                 /* [N][hidden], N of the dispatch */
+    const float *topk_weights; /* [N][num_topk] with WEFT_LL_ANSWER_ROWS, or NULL: 1; else NULL */
+} weft_ll_combine_args;
+
+/* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and
+ * are rounded once at their end (nearest even; every NaN becomes the positive quiet NaN with all
+ * mantissa bits set). WEFT_LL_ANSWER_SUMS: each rank sums weight * row over its experts in ascending
+ * order of the choices, rounds to answer_dtype, and sends; out = the sum of what comes, in ascending
+ * rank order. WEFT_LL_ANSWER_ROWS: each rank sends the rows in answer_dtype; out = the sum of weight
+ * * row in ascending order of the choices. */
+WEFT_API weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *args,
+                                     weft_stream *stream);
+
+/* Stream operation, collective: ends the oldest result, which has been received and, if it was
+ * combined, kept. */
+WEFT_API weft_result weft_ll_release(weft_ll *ll, weft_stream *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -47,7 +47,7 @@ weft_result weft_arena_create(weft_comm *comm, uint64_t bytes, weft_arena **crea
     arena->comm = comm;
     arena->base = base;
     weft__ranges_init(&arena->ranges, bytes);
-    return weft__give_on_all(comm, WEFT__KIND_ARENA, arena, created);
+    return weft__give_on_all(comm, WEFT__KIND_ARENA, arena, comm, created);
 }
 
 void weft__arena_end(weft_arena *arena)

@@ -66,7 +66,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     weft_coll *created;
     weft__comm_enter(comm, WEFT__CALL_COLL_CREATE);
     WEFT__TRY(weft__coll_create(comm, &config, &created));
-    return weft__give_on_all(comm, WEFT__KIND_COLL, created, coll);
+    return weft__give_on_all(comm, WEFT__KIND_COLL, created, comm, coll);
 }
 
 weft_result weft_coll_destroy(weft_coll *coll)

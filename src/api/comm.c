@@ -40,7 +40,7 @@ static weft_result finish(weft_comm *created, weft_comm **comm)
 {
     weft_result result = weft__barrier_create(created);
     if (result == WEFT_OK)
-        return weft__give_on_all(created, WEFT__KIND_COMM, created, comm);
+        return weft__give_on_all(created, WEFT__KIND_COMM, created, NULL, comm);
     weft__comm_end(created);
     return result;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "coll/coll.h"
-#include "ep/ep.h"
+#include "ep/low_latency.h"
 
 /* On behalf of what belongs to it: that may be in use by operations that are not its own. */
 static void wait_for_operations(enum weft__kind kind, void *object)
@@ -59,6 +59,9 @@ static void end(enum weft__kind kind, void *object, const void *owner)
     case WEFT__KIND_HANDLE:
         weft__handle_destroy(object);
         break;
+    case WEFT__KIND_LL:
+        weft__ll_destroy(object);
+        break;
     case WEFT__KIND_STREAM:
         end_stream(object);
         break;
@@ -94,9 +97,9 @@ weft_result weft__give(enum weft__kind kind, void *object, const void *owner, vo
     return result;
 }
 
-weft_result weft__give_on_all(weft_comm *comm, enum weft__kind kind, void *object, void *out)
+weft_result weft__give_on_all(weft_comm *comm, enum weft__kind kind, void *object,
+                              const void *owner, void *out)
 {
-    const void *owner = kind == WEFT__KIND_COMM ? NULL : comm;
     const weft_result mine = weft__object_add(kind, object, owner);
     const weft_result result = weft__comm_agree(comm, mine, "keep what it has made");
     if (result == WEFT_OK) {

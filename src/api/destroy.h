@@ -13,8 +13,9 @@ void weft__destroy(enum weft__kind kind, void *object);
 /* Enters a new object in *out, or destroys it. */
 weft_result weft__give(enum weft__kind kind, void *object, const void *owner, void *out);
 
-/* Collective over comm, to which the object belongs, or which it is: the same on all ranks. */
-weft_result weft__give_on_all(weft_comm *comm, enum weft__kind kind, void *object, void *out);
+/* Collective over comm: the same on all ranks. */
+weft_result weft__give_on_all(weft_comm *comm, enum weft__kind kind, void *object,
+                              const void *owner, void *out);
 
 /* What the kinds that end in files of their own do when nothing belongs to the object any more. */
 void weft__comm_end(weft_comm *comm);

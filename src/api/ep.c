@@ -32,7 +32,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     weft_ep *created;
     weft__comm_enter(comm, WEFT__CALL_EP_CREATE);
     WEFT__TRY(weft__ep_create(comm, &config, &created));
-    return weft__give_on_all(comm, WEFT__KIND_EP, created, ep);
+    return weft__give_on_all(comm, WEFT__KIND_EP, created, comm, ep);
 }
 
 weft_result weft_ep_destroy(weft_ep *ep)

@@ -45,6 +45,7 @@ static const struct {
     [WEFT__KIND_CAPTURE] = {"weft_coll_record", "weft_coll_record_begin"},
     [WEFT__KIND_EP] = {"weft_ep", "weft_ep_create"},
     [WEFT__KIND_HANDLE] = {"weft_ep_handle", "weft_ep_handle_create"},
+    [WEFT__KIND_LL] = {"weft_ll", "weft_ll_create"},
     [WEFT__KIND_STREAM] = {"weft_stream", "weft_stream_create or weft_stream_wrap"},
     [WEFT__KIND_EVENT] = {"weft_event", "weft_event_create"},
     [WEFT__KIND_GRAPH] = {"weft_graph", "weft_graph_end"},

@@ -16,6 +16,7 @@ enum weft__kind {
     WEFT__KIND_CAPTURE,
     WEFT__KIND_EP,
     WEFT__KIND_HANDLE,
+    WEFT__KIND_LL,
     WEFT__KIND_STREAM, /* this and the following belong to nothing */
     WEFT__KIND_EVENT,
     WEFT__KIND_GRAPH,

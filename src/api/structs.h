@@ -32,7 +32,12 @@
     X(weft_ep_dispatch_args, num_blocks)                                                           \
     X(weft_ep_combine_args, reserved)                                                              \
     X(weft_ep_size_args, with_src_token)                                                           \
-    X(weft_ep_sizes, sum_bytes)
+    X(weft_ep_sizes, sum_bytes)                                                                    \
+    X(weft_ll_config, num_warps)                                                                   \
+    X(weft_ll_sizes, expert_capacity)                                                              \
+    X(weft_ll_dispatch_args, total_rows_per_expert)                                                \
+    X(weft_ll_slots, half)                                                                         \
+    X(weft_ll_combine_args, topk_weights)
 
 #define WEFT__STRUCT_ENUMERATOR(type, last) WEFT__STRUCT_##type,
 enum weft__struct { WEFT__STRUCTS(WEFT__STRUCT_ENUMERATOR) WEFT__NUM_STRUCTS };

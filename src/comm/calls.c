@@ -16,6 +16,7 @@ static const char *const names[WEFT__NUM_CALLS] = {
     [WEFT__CALL_CAPTURE_END] = "weft_coll_record_end",
     [WEFT__CALL_CAPTURE_DESTROY] = "weft_coll_record_destroy",
     [WEFT__CALL_EP_CREATE] = "weft_ep_create",
+    [WEFT__CALL_LL_CREATE] = "weft_ll_create",
 };
 
 const char *weft__call_name(int32_t call)

@@ -251,6 +251,8 @@ enum wp_failure_kind {
     WP_FAILURE_RANK_LEFT, /* the same, because it has destroyed its communicator */
     WP_FAILURE_BLOCK_SYNC, /* only some warps of a block called wp_block_sync: the program is wrong */
     WP_FAILURE_COMM,       /* the communicator had failed already */
+    WP_FAILURE_OUTSTANDING, /* there are not so many results of a weft_ll as the operation needs, or one
+                               too many: expected and seen */
     WP_FAILURE_MISMATCH /* site.rank's call differs in `field`: its value is seen, ours expected */
 };
 

@@ -53,6 +53,14 @@ static const struct name teams[] = {
     CONSTANT(WEFT_TEAM_RAIL),
 };
 
+static const struct name ll_layouts[] = {CONSTANT(WEFT_LL_BY_RANK), CONSTANT(WEFT_LL_BY_EXPERT)};
+
+static const struct name ll_answers[] = {CONSTANT(WEFT_LL_ANSWER_SUMS),
+                                         CONSTANT(WEFT_LL_ANSWER_ROWS)};
+
+static const struct name ll_phases[] = {CONSTANT(WEFT_LL_SEND_AND_RECEIVE), CONSTANT(WEFT_LL_SEND),
+                                        CONSTANT(WEFT_LL_RECEIVE)};
+
 #define TABLE(names)                                                                               \
     {                                                                                              \
         names, sizeof(names) / sizeof *(names)                                                     \
@@ -64,6 +72,8 @@ static const struct {
     [WEFT__ENUM_DTYPE] = TABLE(dtypes),           [WEFT__ENUM_REDUCE_OP] = TABLE(reduce_ops),
     [WEFT__ENUM_COLLECTIVE] = TABLE(collectives), [WEFT__ENUM_ALGORITHM] = TABLE(algorithms),
     [WEFT__ENUM_MACHINE] = TABLE(machines),       [WEFT__ENUM_TEAM] = TABLE(teams),
+    [WEFT__ENUM_LL_LAYOUT] = TABLE(ll_layouts),   [WEFT__ENUM_LL_ANSWER] = TABLE(ll_answers),
+    [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),
 };
 
 static struct name find(enum weft__enum kind, uint64_t value)

@@ -29,6 +29,9 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
     [WP_PROGRAM_mapped_access] = "a one-sided operation",
     [WP_PROGRAM_remote_access] = "a one-sided operation",
     [WP_PROGRAM_wait_until] = "weft_rma_wait_until",
+    [WP_PROGRAM_low_latency_dispatch] = "weft_ll_dispatch",
+    [WP_PROGRAM_low_latency_combine] = "weft_ll_combine",
+    [WP_PROGRAM_low_latency_release] = "weft_ll_release",
 };
 
 const char *weft__program_calls(const struct weft__program *program)

@@ -21,7 +21,10 @@
     X(copy)                                                                                        \
     X(mapped_access)                                                                               \
     X(remote_access)                                                                               \
-    X(wait_until)
+    X(wait_until)                                                                                  \
+    X(low_latency_dispatch)                                                                        \
+    X(low_latency_combine)                                                                         \
+    X(low_latency_release)
 
 #define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
 enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };

@@ -68,14 +68,20 @@ WP_FN struct wp_part wp_unit_part(const struct wp_share *share, int32_t unit)
     return part;
 }
 
-WP_FN struct wp_span wp_part_span(const struct wp_share *share, int32_t part, uint64_t row_bytes)
+/* Of a row, but for the last part that has some. */
+WP_FN uint64_t wp_part_bytes(const struct wp_share *share, uint64_t row_bytes)
 {
     /* What a warp of a GPU has under way at a time, when it reduces: less takes as long. */
     enum { STEP_BYTES = 2048 };
     const uint32_t num_steps = (uint32_t)((row_bytes + STEP_BYTES - 1) / STEP_BYTES);
     const uint32_t num_parts = (uint32_t)share->num_parts;
     /* Divided in 32 bits, which GPUs do in place. */
-    const uint64_t part_bytes = (uint64_t)((num_steps + num_parts - 1) / num_parts) * STEP_BYTES;
+    return (uint64_t)((num_steps + num_parts - 1) / num_parts) * STEP_BYTES;
+}
+
+WP_FN struct wp_span wp_part_span(const struct wp_share *share, int32_t part, uint64_t row_bytes)
+{
+    const uint64_t part_bytes = wp_part_bytes(share, row_bytes);
     return wp_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
 }
 

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep/low_latency.h"
+
+#include "api/destroy.h"
+#include "api/overlap.h"
+#include "api/structs.h"
+
+static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
+{
+    const int64_t num_ranks = ep->comm->num_ranks;
+    WEFT__TRY(
+        weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
+    WEFT__TRY(weft__check_range(config->hidden, 1, INT32_MAX / (int64_t)wp_dtype_bytes(WEFT_FP32),
+                                "hidden"));
+    WEFT__TRY(weft__check_range(config->max_tokens, 1, WEFT__LL_MAX_TOKENS, "max_tokens"));
+    WEFT__TRY(weft__check_range(config->num_topk, 1, ep->max_topk, "num_topk"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_LAYOUT, (int32_t)config->layout, WEFT_LL_BY_RANK,
+                               WEFT_LL_BY_EXPERT, "layout"));
+    WEFT__TRY(weft__check_range(config->expert_capacity, 0,
+                                INT32_MAX / weft__placement_max_local(&ep->placement),
+                                "expert_capacity"));
+    if (config->layout == WEFT_LL_BY_RANK)
+        WEFT__TRY(weft__check_unused((uint64_t)config->expert_capacity, "expert_capacity"));
+    else
+        WEFT__TRY(weft__check_range(
+            config->max_tokens, 1,
+            INT32_MAX / weft__placement_max_local(&ep->placement) / num_ranks, "max_tokens"));
+    WEFT__TRY(weft__check_range(config->num_results, 0, WP_NUM_HALVES, "num_results"));
+    WEFT__TRY(weft__check_enum(
+        WEFT__ENUM_LL_ANSWER, (int32_t)config->answer, WEFT_LL_ANSWER_SUMS,
+        config->layout == WEFT_LL_BY_RANK ? WEFT_LL_ANSWER_SUMS : WEFT_LL_ANSWER_ROWS, "answer"));
+    if (config->answer_dtype != WEFT_DTYPE_NONE)
+        WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->answer_dtype, WEFT_BF16,
+                                   WEFT_FP32, "answer_dtype"));
+    WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
+    return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
+}
+
+weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *user_config,
+                                weft_ll_sizes *sizes)
+{
+    weft_ll_config config;
+    weft_ll_sizes found;
+    WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
+    WEFT__TRY(WEFT__READ(weft_ll_config, &config, user_config, "config"));
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ll_sizes, sizes, "sizes"));
+    WEFT__TRY(check_config(ep, &config));
+    WEFT__TRY(weft__ll_query_sizes(ep, &config, &found));
+    WEFT__WRITE(weft_ll_sizes, sizes, &found);
+    return WEFT_OK;
+}
+
+weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *user_config, weft_ll **ll)
+{
+    weft_ll_config config;
+    WEFT__TRY(weft__check_may_wait(__func__));
+    WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
+    WEFT__TRY(weft__check_not_null(ll, "ll"));
+    WEFT__TRY(WEFT__READ(weft_ll_config, &config, user_config, "config"));
+    WEFT__TRY(check_config(ep, &config));
+    WEFT__TRY(weft__machine_check(ep->comm));
+    weft_ll *created;
+    weft__comm_enter(ep->comm, WEFT__CALL_LL_CREATE);
+    WEFT__TRY(weft__ll_create(ep, &config, &created));
+    return weft__give_on_all(ep->comm, WEFT__KIND_LL, created, ep, ll);
+}
+
+weft_result weft_ll_destroy(weft_ll *ll)
+{
+    WEFT__TRY(weft__check_may_wait(__func__));
+    WEFT__TRY(weft__object_check(WEFT__KIND_LL, ll, "ll"));
+    weft__destroy(WEFT__KIND_LL, ll);
+    return WEFT_OK;
+}
+
+weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
+{
+    weft_ll_slots found;
+    WEFT__TRY(weft__object_check(WEFT__KIND_LL, ll, "ll"));
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ll_slots, slots, "slots"));
+    if (ll->device.plan.is_by_expert)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: its layout is WEFT_LL_BY_EXPERT, whose rows are the caller's");
+    weft__ll_query_slots(ll, &found);
+    WEFT__WRITE(weft_ll_slots, slots, &found);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- operations */
+
+enum { MAX_EXTENTS = 12 };
+struct list {
+    weft_ll *ll;
+    struct weft__extent extents[MAX_EXTENTS];
+    int32_t num_extents;
+    weft_result result; /* of the first pointer that is not right */
+};
+
+/* An array of `count` elements that the machine accesses; NULL if it is optional. */
+static void add(struct list *list, const char *name, enum weft__extent_use use, const void *ptr,
+                uint64_t count, uint64_t element_bytes)
+{
+    weft_comm *comm = list->ll->ep->comm;
+    list->extents[list->num_extents++] = weft__extent_of(name, use, ptr, count, element_bytes);
+    if (list->result == WEFT_OK && ptr != NULL)
+        list->result = weft__machine_of(comm)->check_pointer(comm, ptr, name);
+}
+
+static weft_result check_list(const struct list *list)
+{
+    WEFT__TRY(list->result);
+    return weft__check_overlaps(list->extents, list->num_extents);
+}
+
+static weft_result check_operation(const weft_ll *ll, weft_stream *stream)
+{
+    WEFT__TRY(weft__object_check(WEFT__KIND_LL, ll, "ll"));
+    return weft__object_check(WEFT__KIND_STREAM, stream, "stream");
+}
+
+static weft_result check_phases(weft_ll_phases phases)
+{
+    return weft__check_enum(WEFT__ENUM_LL_PHASES, (int32_t)phases, WEFT_LL_SEND_AND_RECEIVE,
+                            WEFT_LL_RECEIVE, "phases");
+}
+
+static weft_result check_null(const void *ptr, const char *name)
+{
+    return ptr == NULL
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                             "%s is not NULL: this weft_ll, or phase, does not use it", name);
+}
+
+static weft_result check_sent_tokens(struct list *list, const weft_ll_dispatch_args *args)
+{
+    const struct wp_ll_plan *plan = &list->ll->device.plan;
+    const uint64_t num_tokens = (uint64_t)args->num_tokens, num_topk = (uint64_t)plan->num_topk;
+    WEFT__TRY(weft__check_range(args->num_tokens, 0, plan->max_tokens, "num_tokens"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->index_type, WEFT_INT32, WEFT_INT64,
+                               "index_type"));
+    WEFT__TRY(weft__check_array(args->x, args->num_tokens, "x"));
+    WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
+    add(list, "x", WEFT__EXTENT_READ, args->x, num_tokens,
+        (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
+    add(list, "topk_idx", WEFT__EXTENT_READ, args->topk_idx, num_tokens,
+        num_topk * wp_dtype_bytes(args->index_type));
+    add(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights, num_tokens,
+        num_topk * sizeof(float));
+    return WEFT_OK;
+}
+
+static weft_result check_no_tokens(const weft_ll_dispatch_args *args)
+{
+    WEFT__TRY(weft__check_unused((uint64_t)args->num_tokens, "num_tokens"));
+    WEFT__TRY(weft__check_unused((uint64_t)args->index_type, "index_type"));
+    WEFT__TRY(check_null(args->x, "x"));
+    WEFT__TRY(check_null(args->topk_idx, "topk_idx"));
+    return check_null(args->topk_weights, "topk_weights");
+}
+
+static weft_result check_outputs_by_expert(struct list *list, const weft_ll_dispatch_args *args)
+{
+    const weft_ep *ep = list->ll->ep;
+    const struct wp_ll_plan *plan = &list->ll->device.plan;
+    const uint64_t num_local = (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank);
+    const uint64_t num_rows = num_local * (uint64_t)plan->capacity;
+    WEFT__TRY(weft__check_array(args->rows, (int64_t)num_rows, "rows"));
+    add(list, "rows", WEFT__EXTENT_WRITTEN, args->rows, num_rows, plan->row_bytes);
+    add(list, "num_rows_per_expert", WEFT__EXTENT_WRITTEN, args->num_rows_per_expert, num_local,
+        sizeof *args->num_rows_per_expert);
+    add(list, "src_tokens", WEFT__EXTENT_WRITTEN, args->src_tokens, num_rows,
+        sizeof *args->src_tokens);
+    add(list, "row_ranges", WEFT__EXTENT_WRITTEN, args->row_ranges,
+        num_local * (uint64_t)ep->comm->num_ranks, sizeof *args->row_ranges);
+    add(list, "total_rows_per_expert", WEFT__EXTENT_WRITTEN, args->total_rows_per_expert, num_local,
+        sizeof *args->total_rows_per_expert);
+    return WEFT_OK;
+}
+
+static weft_result check_no_outputs_by_expert(const weft_ll_dispatch_args *args)
+{
+    WEFT__TRY(check_null(args->rows, "rows"));
+    WEFT__TRY(check_null(args->num_rows_per_expert, "num_rows_per_expert"));
+    WEFT__TRY(check_null(args->src_tokens, "src_tokens"));
+    WEFT__TRY(check_null(args->row_ranges, "row_ranges"));
+    return check_null(args->total_rows_per_expert, "total_rows_per_expert");
+}
+
+weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args,
+                             weft_stream *stream)
+{
+    weft_ll_dispatch_args args;
+    struct list list = {.ll = ll, .result = WEFT_OK};
+    WEFT__TRY(check_operation(ll, stream));
+    WEFT__TRY(WEFT__READ(weft_ll_dispatch_args, &args, user_args, "args"));
+    WEFT__TRY(check_phases(args.phases));
+    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
+    WEFT__TRY(args.phases == WEFT_LL_RECEIVE ? check_no_tokens(&args)
+                                             : check_sent_tokens(&list, &args));
+    WEFT__TRY(ll->device.plan.is_by_expert && args.phases != WEFT_LL_SEND
+                  ? check_outputs_by_expert(&list, &args)
+                  : check_no_outputs_by_expert(&args));
+    if (args.phases == WEFT_LL_SEND)
+        WEFT__TRY(check_null(args.num_rows_per_rank, "num_rows_per_rank"));
+    add(&list, "num_rows_per_rank", WEFT__EXTENT_WRITTEN, args.num_rows_per_rank,
+        (uint64_t)ll->ep->comm->num_ranks, sizeof *args.num_rows_per_rank);
+    WEFT__TRY(check_list(&list));
+    WEFT__TRY(weft__ll_check_dispatch(ll, args.phases));
+    return weft__ll_dispatch(ll, &args, stream);
+}
+
+/* The rows that combine reads: of all local experts, or of all slots. */
+static uint64_t num_answered_rows(const weft_ll *ll)
+{
+    const struct wp_ll_plan *plan = &ll->device.plan;
+    const weft_ep *ep = ll->ep;
+    if (!plan->is_by_expert)
+        return (uint64_t)ep->comm->num_ranks * (uint64_t)plan->max_tokens;
+    return (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank) *
+           (uint64_t)plan->capacity;
+}
+
+static weft_result check_answers(struct list *list, const weft_ll_combine_args *args)
+{
+    const struct wp_ll_plan *plan = &list->ll->device.plan;
+    const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
+    const uint64_t num_rows = num_answered_rows(list->ll);
+    if (args->x_stride_bytes != 0 && (args->x_stride_bytes < row_bytes ||
+                                      args->x_stride_bytes % wp_dtype_bytes(plan->dtype) != 0 ||
+                                      args->x_stride_bytes > INT64_MAX / (num_rows + 1)))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "x_stride_bytes is %llu, allowed are 0 and multiples of the dtype's "
+                           "bytes from a row's %llu on",
+                           (unsigned long long)args->x_stride_bytes, (unsigned long long)row_bytes);
+    WEFT__TRY(weft__check_array(args->x, (int64_t)num_rows, "x"));
+    add(list, "x", WEFT__EXTENT_READ, args->x, num_rows, row_bytes);
+    list->extents[list->num_extents - 1].stride_bytes = args->x_stride_bytes;
+    return WEFT_OK;
+}
+
+static weft_result check_sums(struct list *list, const weft_ll_combine_args *args)
+{
+    const struct wp_ll_plan *plan = &list->ll->device.plan;
+    const int32_t num_tokens = weft__ll_num_tokens(list->ll, args->phases);
+    WEFT__TRY(weft__check_array(args->out, num_tokens, "out"));
+    if (!plan->answers_are_rows)
+        WEFT__TRY(check_null(args->topk_weights, "topk_weights"));
+    add(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights, (uint64_t)num_tokens,
+        (uint64_t)plan->num_topk * sizeof(float));
+    add(list, "out", WEFT__EXTENT_WRITTEN, args->out, (uint64_t)num_tokens,
+        (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
+    return WEFT_OK;
+}
+
+weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, weft_stream *stream)
+{
+    weft_ll_combine_args args;
+    struct list list = {.ll = ll, .result = WEFT_OK};
+    WEFT__TRY(check_operation(ll, stream));
+    WEFT__TRY(WEFT__READ(weft_ll_combine_args, &args, user_args, "args"));
+    WEFT__TRY(check_phases(args.phases));
+    WEFT__TRY(weft__check_range(args.keep, 0, args.phases == WEFT_LL_RECEIVE ? 0 : 1, "keep"));
+    WEFT__TRY(weft__ll_check_combine(ll, args.phases));
+    if (args.phases == WEFT_LL_RECEIVE) {
+        WEFT__TRY(check_null(args.x, "x"));
+        WEFT__TRY(weft__check_unused(args.x_stride_bytes, "x_stride_bytes"));
+    } else {
+        WEFT__TRY(check_answers(&list, &args));
+    }
+    if (args.phases == WEFT_LL_SEND) {
+        WEFT__TRY(check_null(args.out, "out"));
+        WEFT__TRY(check_null(args.topk_weights, "topk_weights"));
+    } else {
+        WEFT__TRY(check_sums(&list, &args));
+    }
+    WEFT__TRY(check_list(&list));
+    return weft__ll_combine(ll, &args, stream);
+}
+
+weft_result weft_ll_release(weft_ll *ll, weft_stream *stream)
+{
+    WEFT__TRY(check_operation(ll, stream));
+    WEFT__TRY(weft__ll_check_release(ll));
+    return weft__ll_release(ll, stream);
+}

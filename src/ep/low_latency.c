@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* A weft_ll: its plan and its memory. */
+#include "ep/low_latency.h"
+
+#include <stdlib.h>
+
+/* ---------------------------------------------------------------- plan */
+
+static uint64_t aligned(uint64_t bytes, uint64_t alignment)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* Elements and what goes with them begin where whole packets do. */
+static struct wp_ll_slot plan_slot(const struct wp_ll_plan *plan)
+{
+    enum { PART = 16, SLOT = 128 };
+    const uint64_t choices_bytes = aligned((uint64_t)plan->num_topk * sizeof(int32_t), PART);
+    struct wp_ll_slot slot = {.scales_offset = aligned(plan->row_bytes, PART)};
+    slot.token_offset = slot.scales_offset + aligned(plan->scales_bytes, PART);
+    slot.experts_offset = slot.token_offset + PART;
+    slot.weights_offset = slot.experts_offset + choices_bytes;
+    slot.order_offset = slot.weights_offset + choices_bytes;
+    slot.bytes = aligned(slot.order_offset + (plan->is_by_expert ? choices_bytes : 0), SLOT);
+    return slot;
+}
+
+static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
+{
+    if (config->layout != WEFT_LL_BY_EXPERT)
+        return 0;
+    return config->expert_capacity > 0 ? config->expert_capacity
+                                       : ep->comm->num_ranks * config->max_tokens;
+}
+
+struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
+{
+    const weft_dtype answer_dtype =
+        config->answer_dtype == WEFT_DTYPE_NONE ? config->dtype : config->answer_dtype;
+    struct wp_ll_plan plan = {
+        .max_tokens = config->max_tokens,
+        .num_topk = config->num_topk,
+        .num_halves = config->num_results == 0 ? WP_NUM_HALVES : config->num_results,
+        .max_local_experts = weft__placement_max_local(&ep->placement),
+        .is_by_expert = config->layout == WEFT_LL_BY_EXPERT,
+        .answers_are_rows = config->answer == WEFT_LL_ANSWER_ROWS,
+        .capacity = chosen_capacity(ep, config),
+        .hidden = config->hidden,
+        .dtype = config->dtype,
+        .row_dtype = config->dtype,
+        .answer_dtype = answer_dtype,
+        .row_bytes = (uint64_t)config->hidden * wp_dtype_bytes(config->dtype),
+    };
+    plan.slot = plan_slot(&plan);
+    plan.answer_bytes = aligned((uint64_t)plan.hidden * wp_dtype_bytes(answer_dtype), 16);
+    return plan;
+}
+
+/* ---------------------------------------------------------------- memory of the rank */
+
+enum table {
+    TABLE_BLOCKS,
+    TABLE_CHOICES,
+    TABLE_ANSWERING,
+    TABLE_EXPERT_COUNTS,
+    TABLE_EXPERT_BASES,
+    TABLE_PACKED_ROWS,
+    TABLE_RECEIVED_HALF,
+    NUM_TABLES
+};
+
+struct places {
+    uint64_t offsets[NUM_TABLES + 1]; /* the last one: bytes of all */
+};
+
+static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    enum { TABLE = 128 };
+    const uint64_t blocks = (uint64_t)plan->num_blocks, ranks = (uint64_t)num_ranks;
+    const uint64_t halves = (uint64_t)plan->num_halves;
+    const uint64_t choices = (uint64_t)plan->max_tokens * (uint64_t)plan->num_topk;
+    const uint64_t experts = plan->is_by_expert ? ranks * (uint64_t)plan->max_local_experts : 0;
+    const uint64_t bytes[NUM_TABLES] = {
+        [TABLE_BLOCKS] = blocks * sizeof(struct wp_ll_block),
+        [TABLE_CHOICES] = blocks * choices * sizeof(struct wp_ll_choice),
+        [TABLE_ANSWERING] = halves * choices * sizeof(int32_t),
+        [TABLE_EXPERT_COUNTS] = experts * sizeof(int32_t),
+        [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
+        [TABLE_PACKED_ROWS] = plan->is_by_expert ? halves * ranks * choices * sizeof(int32_t) : 0,
+        [TABLE_RECEIVED_HALF] = sizeof(int32_t),
+    };
+    struct places places = {.offsets = {0}};
+    for (int i = 0; i < NUM_TABLES; i++)
+        places.offsets[i + 1] = places.offsets[i] + aligned(bytes[i], TABLE);
+    return places;
+}
+
+static weft_result allocate_tables(weft_ll *ll)
+{
+    weft_comm *comm = ll->ep->comm;
+    struct wp_low_latency *device = &ll->device;
+    const struct places places = place_tables(&device->plan, comm->num_ranks);
+    WEFT__TRY(weft__machine_of(comm)->alloc(comm, places.offsets[NUM_TABLES], &ll->tables));
+    char *at = ll->tables;
+    device->blocks = (void *)(at + places.offsets[TABLE_BLOCKS]);
+    device->choices = (void *)(at + places.offsets[TABLE_CHOICES]);
+    device->answering = (void *)(at + places.offsets[TABLE_ANSWERING]);
+    device->expert_counts = (void *)(at + places.offsets[TABLE_EXPERT_COUNTS]);
+    device->expert_bases = (void *)(at + places.offsets[TABLE_EXPERT_BASES]);
+    device->packed_rows = (void *)(at + places.offsets[TABLE_PACKED_ROWS]);
+    device->received_half = (void *)(at + places.offsets[TABLE_RECEIVED_HALF]);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- grid */
+
+/* By the tokens that there may be, since all launches have as many blocks. */
+static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *config,
+                                     const struct wp_ll_plan *plan)
+{
+    const struct weft__work work = {WEFT__WORK_FEW_ROWS, plan->max_tokens, plan->row_bytes};
+    struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, &work);
+    if (config->num_blocks > 0)
+        grid.num_blocks = config->num_blocks;
+    if (config->num_warps > 0)
+        grid.num_warps = config->num_warps;
+    return grid;
+}
+
+weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
+                                 weft_ll_sizes *sizes)
+{
+    const weft_comm *comm = ep->comm;
+    struct wp_ll_plan plan = weft__ll_plan(ep, config);
+    plan.num_blocks = choose_grid(ep, config, &plan).num_blocks;
+    const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
+    *sizes = (weft_ll_sizes){
+        .heap_bytes = wp_mailbox_bytes(comm->num_ranks, comm->num_ranks, plan.num_blocks) +
+                      wp_ll_area_bytes(&plan, comm->num_ranks),
+        .memory_bytes = place_tables(&plan, comm->num_ranks).offsets[NUM_TABLES],
+        .rows_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.row_bytes,
+        .num_local_experts = num_local,
+        .expert_capacity = plan.capacity,
+    };
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- creation */
+
+/* What the ranks must agree on. */
+struct terms {
+    int64_t values[9];
+    int64_t num_blocks; /* may differ: the fewest count */
+};
+static const char *const term_names[] = {"hidden",      "max_tokens", "num_topk",
+                                         "dtype",       "layout",     "expert_capacity",
+                                         "num_results", "answer",     "answer_dtype"};
+
+static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
+{
+    const struct terms *own = &all[comm->rank];
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        for (int i = 0; i < 9; i++)
+            if (all[rank].values[i] != own->values[i])
+                return weft__error(WEFT_ERROR_MISMATCH,
+                                   "ranks disagree on %s: %lld on this rank %d, %lld on rank %d",
+                                   term_names[i], (long long)own->values[i], comm->rank,
+                                   (long long)all[rank].values[i], rank);
+    return WEFT_OK;
+}
+
+static weft_result agree(weft_ll *ll, const weft_ll_config *config)
+{
+    weft_comm *comm = ll->ep->comm;
+    const struct wp_ll_plan *plan = &ll->device.plan;
+    const struct terms own = {{plan->hidden, plan->max_tokens, plan->num_topk, plan->dtype,
+                               config->layout, plan->capacity, plan->num_halves, config->answer,
+                               plan->answer_dtype},
+                              ll->grid.num_blocks};
+    weft_result result;
+    struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
+    if (all == NULL)
+        return result;
+    result = compare_terms(comm, all);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        if (all[rank].num_blocks < ll->grid.num_blocks)
+            ll->grid.num_blocks = (int32_t)all[rank].num_blocks;
+    ll->device.plan.num_blocks = ll->grid.num_blocks;
+    free(all);
+    return result;
+}
+
+static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
+{
+    weft_comm *comm = ll->ep->comm;
+    struct wp_low_latency *device = &ll->device;
+    device->plan = weft__ll_plan(ll->ep, config);
+    device->placement = ll->ep->placement.device;
+    ll->grid = choose_grid(ll->ep, config, &device->plan);
+    WEFT__TRY(agree(ll, config));
+    WEFT__TRY(weft__exchange_check_reach(comm, "low latency"));
+    WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));
+    WEFT__TRY(weft__exchange_create(comm, NULL, ll->grid.num_blocks,
+                                    wp_ll_area_bytes(&device->plan, comm->num_ranks),
+                                    &ll->exchange));
+    device->exchange = ll->exchange->device;
+    device->area_offset = weft__exchange_extra_offset(ll->exchange);
+    return WEFT_OK;
+}
+
+weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **out)
+{
+    weft_result result;
+    weft_ll *ll = weft__comm_calloc(ep->comm, sizeof *ll, "have a weft_ll", &result);
+    if (ll == NULL)
+        return result;
+    ll->ep = ep;
+    result = set_up(ll, config);
+    if (result != WEFT_OK) {
+        weft__ll_destroy(ll);
+        return result;
+    }
+    *out = ll;
+    return WEFT_OK;
+}
+
+void weft__ll_destroy(weft_ll *ll)
+{
+    weft_comm *comm = ll->ep->comm;
+    if (ll->exchange != NULL)
+        weft__exchange_wait(ll->exchange);
+    weft__exchange_destroy(ll->exchange);
+    weft__machine_of(comm)->free(comm, ll->tables);
+    free(ll);
+}
+
+void weft__ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
+{
+    const struct wp_ll_plan *plan = &ll->device.plan;
+    const int32_t num_ranks = ll->ep->comm->num_ranks;
+    const char *rows = weft__heap_bases(ll->ep->comm->heap)[ll->ep->comm->rank] +
+                       ll->device.area_offset + wp_ll_rows_offset(plan, num_ranks);
+    *slots = (weft_ll_slots){
+        .row_stride_bytes = plan->slot.bytes,
+        .source_stride_bytes = plan->slot.bytes * (uint64_t)plan->max_tokens,
+        .half = ll->device.received_half,
+    };
+    for (int32_t half = 0; half < plan->num_halves; half++) {
+        const char *first =
+            rows + (uint64_t)half * (uint64_t)num_ranks * slots->source_stride_bytes;
+        slots->x[half] = first;
+        slots->experts[half] = (const void *)(first + plan->slot.experts_offset);
+        slots->topk_weights[half] = (const void *)(first + plan->slot.weights_offset);
+        slots->src_token[half] = (const void *)(first + plan->slot.token_offset);
+    }
+}

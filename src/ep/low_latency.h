@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Host side of low latency: what the api layer calls after checking arguments. */
+#ifndef WEFT_EP_LOW_LATENCY_H
+#define WEFT_EP_LOW_LATENCY_H
+
+#include "ep/ep.h"
+#include "programs/low_latency.h"
+
+enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
+
+/* What has been issued, also into graphs: what the device counts when it runs. */
+struct weft__ll_issued {
+    int64_t rows_sent, rows_received, rows_answered, rows_ended;
+    int64_t answers_sent, answers_received;
+    int keeps[WP_NUM_HALVES];             /* whether the answers of a half let their result stay */
+    int32_t result_tokens[WP_NUM_HALVES]; /* this rank's, in the result of a half */
+    int32_t answer_tokens[WP_NUM_HALVES]; /* the same, that the answers of a half are to */
+};
+
+struct weft_ll {
+    weft_ep *ep;
+    struct weft__exchange *exchange; /* its extra bytes are the area */
+    struct wp_low_latency device;
+    struct weft__grid grid; /* of every launch */
+    void *tables;           /* what the device's pointers point into */
+    struct weft__ll_issued issued;
+};
+
+/* The plan of a configuration, without num_blocks, which ranks agree on. */
+struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config);
+weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
+                                 weft_ll_sizes *sizes);
+
+weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **ll);
+void weft__ll_destroy(weft_ll *ll);
+void weft__ll_query_slots(const weft_ll *ll, weft_ll_slots *slots);
+
+/* INVALID_ARGUMENT if there is one result too many or too few for the operation. */
+weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases);
+weft_result weft__ll_check_combine(const weft_ll *ll, weft_ll_phases phases);
+/* How many tokens the combine has, or answers, that will be received next. */
+int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases);
+weft_result weft__ll_check_release(const weft_ll *ll);
+
+weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream);
+weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft_stream *stream);
+weft_result weft__ll_release(weft_ll *ll, weft_stream *stream);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Turns the user's arguments into those of the low-latency programs, and launches them. */
+#include "ep/low_latency.h"
+#include "programs/low_latency_combine.h"
+#include "programs/low_latency_dispatch.h"
+#include "programs/low_latency_release.h"
+
+static int sends(weft_ll_phases phases)
+{
+    return phases != WEFT_LL_RECEIVE;
+}
+
+static int receives(weft_ll_phases phases)
+{
+    return phases != WEFT_LL_SEND;
+}
+
+static enum wp_ll_phase phases_of(weft_ll_phases phases)
+{
+    return phases == WEFT_LL_SEND_AND_RECEIVE ? WP_LL_BOTH : (enum wp_ll_phase)phases;
+}
+
+/* ---------------------------------------------------------------- what is outstanding */
+
+weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases)
+{
+    const struct weft__ll_issued *issued = &ll->issued;
+    const int32_t num_results = ll->device.plan.num_halves;
+    if (sends(phases) && issued->rows_sent - issued->rows_ended >= num_results)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: %d results are outstanding, which is all that it has: receive "
+                           "the combine of the oldest, or release it, first",
+                           num_results);
+    if (!sends(phases) && issued->rows_received >= issued->rows_sent)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: no dispatch has been sent that is not received yet");
+    return WEFT_OK;
+}
+
+weft_result weft__ll_check_combine(const weft_ll *ll, weft_ll_phases phases)
+{
+    const struct weft__ll_issued *issued = &ll->issued;
+    const int32_t num_results = ll->device.plan.num_halves;
+    if (sends(phases) && issued->rows_answered >= issued->rows_received)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: there is no result that has been received and not been combined");
+    if (sends(phases) && issued->answers_sent - issued->answers_received >= num_results)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: %d combines have been sent and not been received, which is all "
+                           "that it has",
+                           num_results);
+    if (!sends(phases) && issued->answers_received >= issued->answers_sent)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: no combine has been sent that is not received yet");
+    return WEFT_OK;
+}
+
+weft_result weft__ll_check_release(const weft_ll *ll)
+{
+    const struct weft__ll_issued *issued = &ll->issued;
+    if (issued->rows_answered >= issued->rows_received)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: there is no result that has been received and not been combined");
+    if (issued->answers_received < issued->answers_sent)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: a combine has been sent and not been received yet");
+    return WEFT_OK;
+}
+
+/* Of what comes after so many. */
+static uint64_t half_after(const weft_ll *ll, int64_t count)
+{
+    return wp_ll_half(&ll->device.plan, (uint64_t)count);
+}
+
+int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases)
+{
+    const struct weft__ll_issued *issued = &ll->issued;
+    return sends(phases) ? issued->result_tokens[half_after(ll, issued->rows_answered)]
+                         : issued->answer_tokens[half_after(ll, issued->answers_received)];
+}
+
+static void note_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args)
+{
+    struct weft__ll_issued *issued = &ll->issued;
+    if (sends(args->phases))
+        issued->result_tokens[half_after(ll, issued->rows_sent++)] = args->num_tokens;
+    issued->rows_received += receives(args->phases);
+}
+
+static void note_combine(weft_ll *ll, weft_ll_phases phases, int keeps)
+{
+    struct weft__ll_issued *issued = &ll->issued;
+    if (sends(phases)) {
+        const uint64_t half = half_after(ll, issued->answers_sent++);
+        issued->keeps[half] = keeps;
+        issued->answer_tokens[half] = issued->result_tokens[half_after(ll, issued->rows_answered)];
+        issued->rows_answered += !keeps;
+    }
+    if (receives(phases))
+        issued->rows_ended += !issued->keeps[half_after(ll, issued->answers_received++)];
+}
+
+/* ---------------------------------------------------------------- launches */
+
+weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)
+{
+    const struct wp_ll_plan *plan = &ll->device.plan;
+    const struct wp_low_latency_dispatch_args program_args = {
+        .ll = ll->device,
+        .phases = phases_of(args->phases),
+        .num_tokens = args->num_tokens,
+        .tokens = args->x,
+        .token_stride_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype),
+        .index_type = args->index_type,
+        .topk_idx = args->topk_idx,
+        .topk_weights = args->topk_weights,
+        .num_rows_per_rank = args->num_rows_per_rank,
+        .rows = args->rows,
+        .src_tokens = args->src_tokens,
+        .num_rows_per_expert = args->num_rows_per_expert,
+        .row_ranges = args->row_ranges,
+        .cumulative_rows = args->total_rows_per_expert,
+    };
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_dispatch, ll->grid,
+                                    &program_args, sizeof program_args));
+    note_dispatch(ll, args);
+    return WEFT_OK;
+}
+
+weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft_stream *stream)
+{
+    const struct wp_ll_plan *plan = &ll->device.plan;
+    const struct wp_low_latency_combine_args program_args = {
+        .ll = ll->device,
+        .phases = phases_of(args->phases),
+        .use = args->keep ? WP_LL_RESULT_STAYS : WP_LL_RESULT_ENDS,
+        .rows = args->x,
+        .row_stride_bytes = args->x_stride_bytes > 0
+                                ? args->x_stride_bytes
+                                : (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype),
+        .topk_weights = args->topk_weights,
+        .out = args->out,
+    };
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_combine, ll->grid,
+                                    &program_args, sizeof program_args));
+    note_combine(ll, args->phases, args->keep);
+    return WEFT_OK;
+}
+
+weft_result weft__ll_release(weft_ll *ll, weft_stream *stream)
+{
+    const struct wp_low_latency_release_args program_args = {.ll = ll->device};
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_release, ll->grid,
+                                    &program_args, sizeof program_args));
+    ll->issued.rows_answered++;
+    ll->issued.rows_ended++;
+    return WEFT_OK;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Low latency: dispatch and combine in one launch each, without layout, notify, or a word before the
+ * rows. Each rank has room for the rows of all others, so a sender needs no answer to know where a
+ * row goes: to slot [source rank][index], where index counts the source's tokens for that rank.
+ * Answers go to slot [token][choice] of the token's owner.
+ *
+ * Block b of every rank has the same part of the work: it sends tokens of the b-th share of its
+ * rank, takes what block b of the others has sent, and sends the answers to that. So blocks of one
+ * rank never wait for each other. Two words for every block of every other rank keep order, both
+ * ways in the same manner; their values are numbers of what was sent, which only grow:
+ *
+ *     arrived[mail][source][block]    the last that has come from there             (the source signals)
+ *     room[mail][target][block]       the last that the target needs no more there  (the target signals)
+ *
+ * Mail is rows or answers. Number n lies in half n % num_halves, and is sent when the target needs
+ * number n - num_halves no more: rows are needed until they have been answered, answers until they
+ * have been summed. So nothing that is still read is overwritten, whatever runs on whichever stream.
+ */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_H
+#define WEFT_PROGRAMS_LOW_LATENCY_H
+
+#include "programs/exchange.h"
+#include "programs/routing.h"
+#include "programs/share.h"
+
+enum wp_ll_mail { WP_LL_ROWS, WP_LL_ANSWERS, WP_LL_NUM_MAILS };
+
+enum wp_ll_phase { WP_LL_SEND = 1, WP_LL_RECEIVE = 2, WP_LL_BOTH = 3 };
+
+/* Whether a result is needed no more when it has been answered. */
+enum wp_ll_use { WP_LL_RESULT_ENDS, WP_LL_RESULT_STAYS };
+
+/* Where a choice of a token is: a rank, and one of its experts. */
+struct wp_ll_choice {
+    int32_t rank; /* -1: nowhere */
+    int32_t local_expert;
+};
+
+/* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
+struct wp_ll_range {
+    int32_t first;
+    int32_t num_rows;
+};
+
+/* What a block remembers from launch to launch; zero at first. Numbers are of the last one. */
+struct wp_ll_block {
+    uint64_t rows_sent;
+    uint64_t rows_received;
+    uint64_t rows_answered; /* the last result whose rows are not needed any more */
+    uint64_t rows_ended;    /* the same, and its answers have been received */
+    uint64_t answers_sent;
+    uint64_t answers_received;
+    uint64_t answered[WP_NUM_HALVES];   /* the result that answers of a half are to, */
+    enum wp_ll_use uses[WP_NUM_HALVES]; /* and whether it ends with them */
+    int32_t num_tokens[WP_NUM_HALVES];  /* of this rank, in the result of a half */
+};
+
+/* A row in its slot: elements, scales, then whence it comes and which experts it is for. */
+struct wp_ll_slot {
+    uint64_t scales_offset;
+    uint64_t token_offset;   /* int32_t: its index at the source */
+    uint64_t experts_offset; /* int32_t [num_topk], -1 where the choice is not here */
+    uint64_t weights_offset; /* float [num_topk] */
+    uint64_t
+        order_offset; /* int32_t [num_topk]: how many of the source's rows the expert has before */
+    uint64_t bytes;
+};
+
+struct wp_ll_plan { /* the same on all ranks */
+    int32_t max_tokens;
+    int32_t num_topk;
+    int32_t num_halves;
+    int32_t num_blocks;        /* of every launch */
+    int32_t max_local_experts; /* of any rank */
+    int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
+    int32_t answers_are_rows;  /* of each expert; else their sums */
+    int32_t capacity;          /* rows that an expert has room for, by expert */
+    int64_t hidden;
+    weft_dtype dtype;        /* of tokens, and of what comes back */
+    weft_dtype row_dtype;    /* of elements on their way there */
+    weft_dtype answer_dtype; /* and back */
+    uint64_t row_bytes;      /* of a row's elements */
+    uint64_t scales_bytes;
+    uint64_t answer_bytes; /* between slots of answers */
+    struct wp_ll_slot slot;
+};
+
+struct wp_low_latency {
+    struct wp_exchange exchange; /* numbers the launches, and is what reports name */
+    struct wp_ll_plan plan;
+    struct wp_placement placement;
+    uint64_t area_offset; /* in every heap, zero at first */
+    /* Of this rank: */
+    struct wp_ll_block *blocks;   /* [num_blocks] */
+    struct wp_ll_choice *choices; /* [num_blocks][max_tokens][num_topk] */
+    int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
+    int32_t *expert_counts; /* [num_ranks][max_local_experts] zero between launches */
+    int32_t *expert_bases;  /* [num_blocks][num_ranks][max_local_experts] */
+    int32_t *received_half; /* [1] of the result that was received last */
+    int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
+};
+
+/* ------------------------------------------------------------------ the area in each heap */
+
+WP_FN uint64_t wp_ll_align(uint64_t bytes)
+{
+    enum { ALIGNMENT = 128 };
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_NUM_WORDS };
+
+WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * (uint64_t)num_ranks *
+                       (uint64_t)plan->num_blocks * sizeof(uint64_t));
+}
+
+WP_FN uint64_t wp_ll_ranges_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
+                       (uint64_t)plan->num_blocks * sizeof(struct wp_ll_range));
+}
+
+/* As much as any machine needs, since the host's has allocated it. */
+WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align(((uint64_t)plan->max_local_experts + 2) * sizeof(uint64_t));
+}
+
+WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return plan->is_by_expert
+               ? (uint64_t)plan->num_halves * (uint64_t)num_ranks * wp_ll_head_bytes(plan)
+               : 0;
+}
+
+WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
+                       (uint64_t)plan->max_tokens * plan->slot.bytes);
+}
+
+WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->max_tokens *
+                       (uint64_t)plan->num_topk * plan->answer_bytes);
+}
+
+WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
+           wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
+           wp_ll_answers_bytes(plan);
+}
+
+WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
+{
+    return number % (uint64_t)plan->num_halves;
+}
+
+/* The area of `owner`. */
+WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
+{
+    return ll->exchange.bases[owner] + ll->area_offset;
+}
+
+/* In the area of `owner`: the word of a block of another rank. */
+WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum wp_ll_words words,
+                           enum wp_ll_mail mail, int32_t rank, int32_t block)
+{
+    const int64_t num_ranks = ll->exchange.num_ranks;
+    const int64_t idx =
+        ((words * (int64_t)WP_LL_NUM_MAILS + mail) * num_ranks + rank) * ll->plan.num_blocks +
+        block;
+    return (uint64_t *)(void *)wp_ll_area(ll, owner) + idx;
+}
+
+WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_t owner,
+                                         uint64_t number, int32_t source, int32_t block)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    char *ranges = wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks);
+    const uint64_t row = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
+    return (struct wp_ll_range *)(void *)ranges + row * (uint64_t)ll->plan.num_blocks + block;
+}
+
+/* How many selections of each of the owner's experts a source has: a tagged row. */
+WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                       int32_t source)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const uint64_t idx = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
+    return wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks) +
+           wp_ll_ranges_bytes(&ll->plan, num_ranks) + idx * wp_ll_head_bytes(&ll->plan);
+}
+
+/* Where rows begin in every area. */
+WP_FN uint64_t wp_ll_rows_offset(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
+           wp_ll_heads_bytes(plan, num_ranks);
+}
+
+WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                      int32_t source, int32_t row)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const uint64_t idx = (wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source) *
+                             (uint64_t)ll->plan.max_tokens +
+                         (uint64_t)row;
+    return wp_ll_area(ll, owner) + wp_ll_rows_offset(&ll->plan, num_ranks) +
+           idx * ll->plan.slot.bytes;
+}
+
+WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                         int32_t token, int32_t choice)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const uint64_t idx =
+        (wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token) *
+            (uint64_t)ll->plan.num_topk +
+        (uint64_t)choice;
+    return wp_ll_area(ll, owner) + wp_ll_rows_offset(&ll->plan, num_ranks) +
+           wp_ll_rows_bytes(&ll->plan, num_ranks) + idx * ll->plan.answer_bytes;
+}
+
+/* ------------------------------------------------------------------ memory of this rank */
+
+/* Who answers token's choices of a result: [num_topk]. */
+WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+{
+    const uint64_t row =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
+    return ll->answering + row * (uint64_t)ll->plan.num_topk;
+}
+
+/* Where the row of a source has been packed, by choice: [num_topk]. */
+WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                            int32_t row)
+{
+    const uint64_t rank_row =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
+    return ll->packed_rows +
+           (rank_row * (uint64_t)ll->plan.max_tokens + (uint64_t)row) * (uint64_t)ll->plan.num_topk;
+}
+
+/* The tokens of a block: [begin, end). */
+struct wp_ll_tokens {
+    int32_t begin;
+    int32_t end;
+};
+
+WP_FN struct wp_ll_tokens wp_ll_tokens_of(int32_t num_tokens, int32_t block, int32_t num_blocks)
+{
+    const struct wp_ll_tokens tokens = {(int32_t)((int64_t)num_tokens * block / num_blocks),
+                                        (int32_t)((int64_t)num_tokens * (block + 1) / num_blocks)};
+    return tokens;
+}
+
+/* ------------------------------------------------------------------ begin and end */
+
+struct wp_ll_run { /* what a warp knows */
+    struct wp_operation op;
+    const struct wp_low_latency *ll;
+    struct wp_ll_block block; /* as it will be after the launch */
+};
+
+/* As wp_operation_begin. */
+WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL), ll,
+                                  ll->blocks[wp_block_idx(warp)]};
+    return run;
+}
+
+/* As wp_operation_end; the warps of a block have the same status. */
+WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status status)
+{
+    struct wp_warp *warp = run->op.warp;
+    wp_operation_end(&run->op, status);
+    if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
+        run->ll->blocks[wp_block_idx(warp)] = run->block;
+    return status;
+}
+
+/* Warp-wide: an operation that does not fit what is outstanding. In graphs the host cannot see it. */
+WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, uint64_t seen)
+{
+    const struct wp_failure failure = {WP_FAILURE_OUTSTANDING,
+                                       wp_operation_site(&run->op, WP_PHASE_START, WP_NO_RANK), 0,
+                                       expected, seen};
+    return wp_fail(run->op.warp, &failure);
+}
+
+/* ------------------------------------------------------------------ arrived and room */
+
+/* Warp-wide: waits until the words of this block, of all ranks, are `at_least`. */
+WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_words words,
+                                     enum wp_ll_mail mail, uint64_t at_least)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank;
+    const enum wp_phase phase = words == WP_LL_ARRIVED ? WP_PHASE_DATA : WP_PHASE_FINISH;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
+         i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        const struct wp_wait_site site = wp_operation_site(&run->op, phase, rank);
+        status = wp_wait(warp, wp_ll_word(ll, own, words, mail, rank, wp_block_idx(warp)), at_least,
+                         &site);
+    }
+    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+    wp_warp_sync(warp); /* what one lane has acquired, all have */
+    return status;
+}
+
+/* Waits until all ranks have room for `number`. */
+WP_FN enum wp_status wp_ll_await_room(const struct wp_ll_run *run, enum wp_ll_mail mail,
+                                      uint64_t number)
+{
+    const uint64_t num_halves = (uint64_t)run->ll->plan.num_halves;
+    if (number <= num_halves)
+        return WP_STATUS_OK;
+    return wp_ll_await_all(run, WP_LL_ROOM, mail, number - num_halves);
+}
+
+/* By all warps of the block, when they are done with `number`: tells all ranks. */
+WP_FN void wp_ll_tell_all(const struct wp_ll_run *run, enum wp_ll_words words, enum wp_ll_mail mail,
+                          uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    wp_block_sync(warp);
+    if (wp_warp_idx(warp) != 0)
+        return;
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        wp_signal(warp, rank,
+                  wp_ll_word(ll, rank, words, mail, ll->exchange.rank, wp_block_idx(warp)), number);
+    }
+}
+
+/* ------------------------------------------------------------------ rows that have come */
+
+/* In memory of the warp: what a block of the i-th of some sources has sent. */
+WP_FN struct wp_ll_range *wp_ll_warp_ranges(struct wp_warp *warp)
+{
+    return (struct wp_ll_range *)wp_warp_shared(warp);
+}
+WP_STATIC_ASSERT(WP_WARP_SIZE * sizeof(struct wp_ll_range) <= WP_WARP_SHARED_BYTES,
+                 "a range for each lane");
+
+/* Warp-wide: reads the ranges of this block of the sources from the i-th on, one for each lane. */
+WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32_t i)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t mine = i + wp_lane_idx(warp);
+    wp_warp_sync(warp); /* those before have been used */
+    if (mine < ll->exchange.num_ranks)
+        wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = *wp_ll_range_of(
+            ll, ll->exchange.rank, number, wp_rank_after(&ll->exchange, mine), wp_block_idx(warp));
+    wp_warp_sync(warp);
+}
+
+/* In how many parts a block's warps share so many rows. */
+WP_FN struct wp_share wp_ll_share(struct wp_warp *warp, int32_t num_rows)
+{
+    return wp_share_rows(wp_num_warps(warp), num_rows, NULL);
+}
+
+/* As many rows as a block has of each source at most: what is taken and answered is shared so. */
+WP_FN struct wp_share wp_ll_share_of_sources(struct wp_warp *warp, const struct wp_ll_plan *plan)
+{
+    return wp_ll_share(warp, (plan->max_tokens + plan->num_blocks - 1) / plan->num_blocks);
+}
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * low_latency_combine: each rank sends, for each row that it has got, an answer to the row's owner:
+ * the sum of its experts' rows in ascending order of the choices, or each expert's row by itself.
+ * The owner sums what comes, ranks or choices in ascending order. Slots of answers are the token's
+ * choices, the first one of each rank for sums, so nobody needs to be told where an answer goes.
+ */
+#include "programs/low_latency_combine.h"
+
+/* ------------------------------------------------------------------ answer */
+
+struct answerer {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_combine_args *args;
+    uint64_t number; /* of the answers */
+    uint64_t result; /* that they answer */
+};
+
+/* A row that is answered. */
+struct asked_row {
+    int32_t source;
+    int32_t idx;
+    int32_t token;
+    const int32_t *experts; /* [num_topk] -1 where the choice is not here */
+    const float *weights;   /* [num_topk] */
+};
+
+WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source, int32_t idx)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
+    const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
+    const struct asked_row row = {source, idx,
+                                  *(const int32_t *)(const void *)(slot + at->token_offset),
+                                  (const int32_t *)(const void *)(slot + at->experts_offset),
+                                  (const float *)(const void *)(slot + at->weights_offset)};
+    return row;
+}
+
+/* The caller's row for choice k; NULL: there is none. */
+WP_FN const char *row_of_choice(const struct answerer *answerer, struct asked_row row, int32_t k)
+{
+    const struct wp_low_latency_combine_args *args = answerer->args;
+    const int32_t packed = wp_ll_packed(&args->ll, answerer->result, row.source, row.idx)[k];
+    return packed < 0 ? NULL : args->rows + (uint64_t)packed * args->row_stride_bytes;
+}
+
+WP_FN const char *row_of_rank(const struct answerer *answerer, struct asked_row row)
+{
+    const struct wp_low_latency_combine_args *args = answerer->args;
+    const uint64_t idx =
+        (uint64_t)row.source * (uint64_t)args->ll.plan.max_tokens + (uint64_t)row.idx;
+    return args->rows + idx * args->row_stride_bytes;
+}
+
+WP_FN int32_t first_choice(const int32_t *experts)
+{
+    int32_t k = 0;
+    while (experts[k] < 0) /* a row has come for one at least */
+        k++;
+    return k;
+}
+
+/* Elements [first, first + num_elements) of a row, or of the weighted sum of the warp's pointers. */
+WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, int32_t choice,
+                       const float *weights, int32_t num_srcs, struct wp_span span)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_ll_plan *plan = &ll->plan;
+    struct wp_warp *warp = answerer->run->op.warp;
+    const uint64_t first = span.begin / wp_dtype_bytes(plan->dtype);
+    char *dst = wp_ll_answer(ll, row.source, answerer->number, row.token, choice) +
+                first * wp_dtype_bytes(plan->answer_dtype);
+    const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype};
+    wp_row_weighted_sum(warp, dst, wp_warp_pointers(warp), weights, num_srcs, sum,
+                        (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype)));
+}
+
+/* The sum of all choices here; of rows that have stayed, the caller has summed them. */
+WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row,
+                           struct wp_span span)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
+    const int32_t num_srcs = plan->is_by_expert ? plan->num_topk : 1;
+    const void **srcs = wp_warp_pointers(warp);
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t k = wp_lane_idx(warp); k < num_srcs; k += WP_WARP_SIZE) {
+        const char *from =
+            plan->is_by_expert ? row_of_choice(answerer, row, k) : row_of_rank(answerer, row);
+        srcs[k] = from == NULL ? NULL : from + span.begin;
+    }
+    wp_warp_sync(warp);
+    send_answer(answerer, row, first_choice(row.experts), plan->is_by_expert ? row.weights : NULL,
+                num_srcs, span);
+}
+
+/* One answer for each choice; where its expert had no room, of zeros. */
+WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row row,
+                            struct wp_span span)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
+    const void **srcs = wp_warp_pointers(warp);
+    for (int32_t k = 0; k < plan->num_topk; k++) {
+        if (row.experts[k] < 0)
+            continue;
+        wp_warp_sync(warp);
+        if (wp_lane_idx(warp) == 0) {
+            const char *from = row_of_choice(answerer, row, k);
+            srcs[0] = from == NULL ? NULL : from + span.begin;
+        }
+        wp_warp_sync(warp);
+        send_answer(answerer, row, k, NULL, 1, span);
+    }
+}
+
+WP_FN void answer_rows(const struct answerer *answerer, int32_t source, struct wp_ll_range range,
+                       const struct wp_share *share)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
+    const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
+    for (int32_t unit = wp_warp_idx(warp); unit < range.num_rows * share->num_parts;
+         unit += wp_num_warps(warp)) {
+        const struct wp_part part = wp_unit_part(share, unit);
+        const struct wp_span span = wp_part_span(share, part.part, row_bytes);
+        const struct asked_row row = asked_row(answerer, source, range.first + part.token);
+        if (span.bytes == 0)
+            continue;
+        if (plan->answers_are_rows)
+            answer_by_choice(answerer, row, span);
+        else
+            answer_with_sum(answerer, row, span);
+    }
+}
+
+WP_FN void answer_all(const struct answerer *answerer)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_share share = wp_ll_share_of_sources(warp, &ll->plan);
+    for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
+        if (i % WP_WARP_SIZE == 0)
+            wp_ll_read_ranges(answerer->run, answerer->result, i);
+        answer_rows(answerer, wp_rank_after(&ll->exchange, i),
+                    wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE], &share);
+    }
+}
+
+WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    struct wp_ll_block *block = &run->block;
+    const struct answerer answerer = {run, args, block->answers_sent + 1, block->rows_answered + 1};
+    if (answerer.result > block->rows_received ||
+        answerer.number > block->answers_received + (uint64_t)plan->num_halves)
+        return wp_ll_fail(run, block->rows_received, answerer.result);
+    enum wp_status status = wp_ll_await_room(run, WP_LL_ANSWERS, answerer.number);
+    if (status == WP_STATUS_OK)
+        answer_all(&answerer);
+    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, answerer.number);
+    block->answers_sent = answerer.number;
+    block->answered[wp_ll_half(plan, answerer.number)] = answerer.result;
+    block->uses[wp_ll_half(plan, answerer.number)] = args->use;
+    if (args->use == WP_LL_RESULT_ENDS) {
+        wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ROWS, answerer.result);
+        block->rows_answered = answerer.result;
+    }
+    return WP_STATUS_OK;
+}
+
+/* ------------------------------------------------------------------ sum up */
+
+struct summer {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_combine_args *args;
+    uint64_t number;
+    uint64_t result;
+};
+
+/* Of a token's sums, how many come from ranks below that of choice k. */
+WP_FN int32_t num_ranks_below(const int32_t *answering, int32_t num_topk, int32_t k)
+{
+    int32_t num_below = 0;
+    for (int32_t other = 0; other < num_topk; other++)
+        num_below += answering[other] >= 0 && answering[other] < answering[k];
+    return num_below;
+}
+
+/* The token's answers in the order in which they are summed, the others NULL. */
+WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_span span)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_low_latency *ll = &summer->args->ll;
+    const int32_t num_topk = ll->plan.num_topk;
+    const int32_t *answering = wp_ll_answering(ll, summer->result, token);
+    const uint64_t begin =
+        span.begin / wp_dtype_bytes(ll->plan.dtype) * wp_dtype_bytes(ll->plan.answer_dtype);
+    const void **srcs = wp_warp_pointers(warp);
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
+        srcs[k] = NULL;
+    wp_warp_sync(warp);
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
+        const int32_t place =
+            ll->plan.answers_are_rows ? k : num_ranks_below(answering, num_topk, k);
+        if (answering[k] >= 0)
+            srcs[place] = wp_ll_answer(ll, ll->exchange.rank, summer->number, token, k) + begin;
+    }
+    wp_warp_sync(warp);
+}
+
+WP_FN void sum_token(const struct summer *summer, int32_t token, struct wp_span span)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_low_latency_combine_args *args = summer->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
+    const float *weights =
+        args->topk_weights == NULL ? NULL : args->topk_weights + (int64_t)token * plan->num_topk;
+    const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype};
+    find_answers(summer, token, span);
+    wp_row_weighted_sum(warp, args->out + (uint64_t)token * row_bytes + span.begin,
+                        wp_warp_pointers(warp), weights, plan->num_topk, sum,
+                        (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype)));
+}
+
+WP_FN void sum_tokens(const struct summer *summer)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_ll_plan *plan = &summer->args->ll.plan;
+    const int32_t num_tokens = summer->run->block.num_tokens[wp_ll_half(plan, summer->result)];
+    const struct wp_ll_tokens tokens =
+        wp_ll_tokens_of(num_tokens, wp_block_idx(warp), plan->num_blocks);
+    const struct wp_share share = wp_ll_share(warp, tokens.end - tokens.begin);
+    for (int32_t unit = wp_warp_idx(warp); unit < share.num_units; unit += wp_num_warps(warp)) {
+        const struct wp_part part = wp_unit_part(&share, unit);
+        const struct wp_span span =
+            wp_part_span(&share, part.part, (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
+        if (span.bytes > 0)
+            sum_token(summer, tokens.begin + part.token, span);
+    }
+}
+
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    struct wp_ll_block *block = &run->block;
+    const uint64_t number = block->answers_received + 1;
+    const struct summer summer = {run, args, number, block->answered[wp_ll_half(plan, number)]};
+    if (block->answers_received >= block->answers_sent)
+        return wp_ll_fail(run, block->answers_sent, number);
+    enum wp_status status = wp_ll_await_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, number);
+    if (status == WP_STATUS_OK) {
+        wp_admit_next(warp); /* all ranks have started */
+        sum_tokens(&summer);
+    }
+    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ANSWERS, number);
+    block->answers_received = number;
+    if (block->uses[wp_ll_half(plan, number)] == WP_LL_RESULT_ENDS)
+        block->rows_ended = summer.result;
+    return WP_STATUS_OK;
+}
+
+WP_PROGRAM(low_latency_combine, warp, args)
+{
+    struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
+    if (run.op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    enum wp_status status = WP_STATUS_OK;
+    if (args->phases & WP_LL_SEND)
+        status = send(&run, args);
+    if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
+        status = receive(&run, args);
+    return wp_ll_end(&run, status);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_COMBINE_H
+#define WEFT_PROGRAMS_LOW_LATENCY_COMBINE_H
+
+#include "programs/low_latency.h"
+
+struct wp_low_latency_combine_args {
+    struct wp_low_latency ll;
+    enum wp_ll_phase phases;
+    enum wp_ll_use use;
+    /* To send: rows of plan.dtype, [num_ranks][max_tokens] or [local experts][capacity]. */
+    const char *rows;
+    uint64_t row_stride_bytes;
+    /* To receive: */
+    const float *topk_weights; /* [num_tokens][num_topk], of answers by choice; NULL: 1 */
+    char *out;                 /* [num_tokens] rows of plan.dtype */
+};
+
+#endif

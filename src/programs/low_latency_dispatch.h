@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_DISPATCH_H
+#define WEFT_PROGRAMS_LOW_LATENCY_DISPATCH_H
+
+#include "programs/low_latency.h"
+
+struct wp_low_latency_dispatch_args {
+    struct wp_low_latency ll;
+    enum wp_ll_phase phases;
+    /* To send: */
+    int32_t num_tokens;
+    const char *tokens;
+    uint64_t token_stride_bytes;
+    weft_dtype index_type;
+    const void *topk_idx;      /* [num_tokens][num_topk] */
+    const float *topk_weights; /* the same, or NULL: 1 */
+    /* To receive: */
+    int32_t *num_rows_per_rank; /* [num_ranks], or NULL */
+    /* The same by expert; all may be NULL but the rows. */
+    char *rows; /* [local experts][capacity][row_bytes] */
+    char *scales;
+    uint64_t scale_bytes;                         /* of one */
+    int64_t scale_row_stride, scale_group_stride; /* in scales, between rows and between groups */
+    int64_t scale_expert_stride;
+    int32_t *src_tokens;          /* [local experts][capacity] */
+    int32_t *num_rows_per_expert; /* [local experts], also of those that there was no room for */
+    int64_t *row_ranges;          /* [local experts][num_ranks] count, and first row << 32 */
+    int32_t *cumulative_rows;     /* [local experts], added to */
+};
+
+#endif

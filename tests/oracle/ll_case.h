@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What low-latency dispatch and combine must give, without any protocol: inputs are pure functions of
+ * (case, step, rank, token), so each rank computes those of all others, and walks over them in the
+ * order that weft.h tells. Expert e returns its row times a factor of its own, so that a row which
+ * comes from another expert shows.
+ */
+#ifndef TESTS_LL_CASE_H
+#define TESTS_LL_CASE_H
+
+#include "weft.h"
+
+struct ll_case {
+    const char *name;
+    uint64_t seed;
+    int32_t num_ranks;
+    int32_t max_tokens;
+    int32_t num_topk;
+    int32_t num_experts;
+    int32_t
+        num_replicas; /* of each expert, on ranks one after the other; 0: the default placement */
+    int32_t hidden;
+    weft_dtype dtype;
+    weft_dtype answer_dtype;
+    weft_ll_layout layout;
+    weft_ll_answer answer;
+    int32_t expert_capacity;
+    int32_t num_results;
+    int32_t num_blocks, num_warps;
+    weft_dtype index_type;
+    int32_t without_weights;
+};
+
+/* A row that a rank gets, in the order in which it gets them: sources and tokens ascending. */
+struct ll_row {
+    int32_t source, token;
+    int32_t idx; /* among those of its source */
+};
+
+/* 0..max_tokens; every fourth rank has none in every third step. */
+int32_t ll_num_tokens(const struct ll_case *problem, int32_t step, int32_t rank);
+/* -1 now and then, and now and then a token chooses an expert twice. */
+int64_t ll_expert(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                  int32_t k);
+float ll_weight(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                int32_t k);
+void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                   void *elements);
+
+/* Where choice k is: a rank and its local expert; rank -1: nowhere. */
+struct ll_place {
+    int32_t rank, local_expert;
+};
+struct ll_place ll_place(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                         int32_t k);
+int32_t ll_num_local(const struct ll_case *problem, int32_t rank);
+int32_t ll_capacity(const struct ll_case *problem);
+/* The tables of weft_ep_config; NULL with the default placement. tests_free. */
+int32_t *ll_expert_ranks(const struct ll_case *problem);
+int32_t *ll_expert_offsets(const struct ll_case *problem);
+
+/* All rows that `rank` gets: [ll_most_rows]. Returns how many. */
+int32_t ll_most_rows(const struct ll_case *problem);
+int32_t ll_rows_of_rank(const struct ll_case *problem, int32_t step, int32_t rank,
+                        struct ll_row *rows);
+
+/* What expert `local_expert` of `rank` makes of the row in place. */
+void ll_run_expert(const struct ll_case *problem, int32_t rank, int32_t local_expert,
+                   void *elements);
+/* What this rank's experts make of a row together, as a caller by rank sums them: in ascending order
+ * of the choices, weights applied, in dtype. */
+void ll_run_experts(const struct ll_case *problem, int32_t step, int32_t rank, struct ll_row row,
+                    void *elements);
+
+/* What combine gives for a token of `rank`. */
+void ll_expect_combined(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                        void *elements);
+
+#endif
