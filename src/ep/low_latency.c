@@ -62,7 +62,7 @@ enum table {
     TABLE_BLOCKS,
     TABLE_CHOICES,
     TABLE_ANSWERING,
-    TABLE_EXPERT_COUNTS,
+    TABLE_COUNTERS,
     TABLE_EXPERT_BASES,
     TABLE_PACKED_ROWS,
     TABLE_RECEIVED_HALF,
@@ -84,7 +84,7 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_BLOCKS] = blocks * sizeof(struct wp_ll_block),
         [TABLE_CHOICES] = blocks * choices * sizeof(struct wp_ll_choice),
         [TABLE_ANSWERING] = halves * choices * sizeof(int32_t),
-        [TABLE_EXPERT_COUNTS] = experts * sizeof(int32_t),
+        [TABLE_COUNTERS] = blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t),
         [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
         [TABLE_PACKED_ROWS] = plan->is_by_expert ? halves * ranks * choices * sizeof(int32_t) : 0,
         [TABLE_RECEIVED_HALF] = sizeof(int32_t),
@@ -105,7 +105,7 @@ static weft_result allocate_tables(weft_ll *ll)
     device->blocks = (void *)(at + places.offsets[TABLE_BLOCKS]);
     device->choices = (void *)(at + places.offsets[TABLE_CHOICES]);
     device->answering = (void *)(at + places.offsets[TABLE_ANSWERING]);
-    device->expert_counts = (void *)(at + places.offsets[TABLE_EXPERT_COUNTS]);
+    device->counters = (void *)(at + places.offsets[TABLE_COUNTERS]);
     device->expert_bases = (void *)(at + places.offsets[TABLE_EXPERT_BASES]);
     device->packed_rows = (void *)(at + places.offsets[TABLE_PACKED_ROWS]);
     device->received_half = (void *)(at + places.offsets[TABLE_RECEIVED_HALF]);

@@ -31,10 +31,12 @@ enum wp_ll_phase { WP_LL_SEND = 1, WP_LL_RECEIVE = 2, WP_LL_BOTH = 3 };
 /* Whether a result is needed no more when it has been answered. */
 enum wp_ll_use { WP_LL_RESULT_ENDS, WP_LL_RESULT_STAYS };
 
-/* Where a choice of a token is: a rank, and one of its experts. */
+/* A choice of a token: a rank, and one of its experts. */
 struct wp_ll_choice {
     int32_t rank; /* -1: nowhere */
     int32_t local_expert;
+    int32_t row;   /* there; -1: a choice before is at the same rank */
+    int32_t order; /* by expert: selections of the expert before */
 };
 
 /* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
@@ -94,9 +96,9 @@ struct wp_low_latency {
     /* Of this rank: */
     struct wp_ll_block *blocks;   /* [num_blocks] */
     struct wp_ll_choice *choices; /* [num_blocks][max_tokens][num_topk] */
-    int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
-    int32_t *expert_counts; /* [num_ranks][max_local_experts] zero between launches */
-    int32_t *expert_bases;  /* [num_blocks][num_ranks][max_local_experts] */
+    int32_t *answering;    /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
+    int32_t *counters;     /* [num_blocks][wp_ll_num_counters] */
+    int32_t *expert_bases; /* [num_blocks][num_ranks][max_local_experts] */
     int32_t *received_half; /* [1] of the result that was received last */
     int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
 };
@@ -227,6 +229,12 @@ WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_
 }
 
 /* ------------------------------------------------------------------ memory of this rank */
+
+/* What a block counts: for each rank rows, twice, and selections of its experts. */
+WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return num_ranks * (2 + (plan->is_by_expert ? plan->max_local_experts : 0));
+}
 
 /* Who answers token's choices of a result: [num_topk]. */
 WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)

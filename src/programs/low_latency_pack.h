@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows that low-latency dispatch has brought: how many they are, and to where they are packed by
+ * expert. */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_PACK_H
+#define WEFT_PROGRAMS_LOW_LATENCY_PACK_H
+
+#include "programs/low_latency_routes.h"
+
+struct wp_ll_taker {
+    struct wp_ll_run *run;
+    const struct wp_low_latency_dispatch_args *args;
+    int32_t *bases; /* of this block: [num_ranks][max_local_experts] */
+    uint64_t number;
+};
+
+/* How many rows each source has sent, which the first block waits for if anybody wants to know. */
+WP_FN enum wp_status wp_ll_count_rows(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    if (wp_block_idx(warp) != 0 || taker->args->num_rows_per_rank == NULL)
+        return WP_STATUS_OK;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int32_t own = ll->exchange.rank;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
+         i += wp_num_warps(warp)) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        const struct wp_wait_site site = wp_operation_site(&taker->run->op, WP_PHASE_DATA, rank);
+        int32_t num_rows = 0, total;
+        for (int32_t block = wp_lane_idx(warp);
+             block < ll->plan.num_blocks && status == WP_STATUS_OK; block += WP_WARP_SIZE) {
+            status = wp_wait(warp, wp_ll_word(ll, own, WP_LL_ARRIVED, WP_LL_ROWS, rank, block),
+                             taker->number, &site);
+            if (status == WP_STATUS_OK)
+                num_rows += wp_ll_range_of(ll, own, taker->number, rank, block)->num_rows;
+        }
+        (void)wp_prefix_sum(warp, num_rows, &total);
+        status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+        if (status == WP_STATUS_OK && wp_lane_idx(warp) == 0)
+            taker->args->num_rows_per_rank[rank] = total;
+    }
+    return status;
+}
+
+/* By all warps: takes the heads of all sources. */
+WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
+         i += wp_num_warps(warp)) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        struct wp_wait_site site = wp_operation_site(&taker->run->op, WP_PHASE_DATA, rank);
+        site.sequence = taker->number; /* which the head carries */
+        status = wp_tagged_take(warp, wp_ll_head(ll, ll->exchange.rank, taker->number, rank),
+                                taker->bases + (int64_t)rank * ll->plan.max_local_experts,
+                                ll->plan.max_local_experts, &site);
+    }
+    return status;
+}
+
+/* Of an expert, by one lane of the first block: what the caller wants to know. */
+WP_FN void wp_ll_tell_expert(const struct wp_ll_taker *taker, int32_t expert, int32_t rank,
+                             int32_t first, int32_t num_rows)
+{
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    if (wp_block_idx(taker->run->op.warp) == 0 && args->row_ranges != NULL)
+        args->row_ranges[(int64_t)expert * args->ll.exchange.num_ranks + rank] =
+            (int64_t)((uint64_t)(uint32_t)first << 32 | (uint32_t)num_rows);
+}
+
+WP_FN void wp_ll_tell_expert_total(const struct wp_ll_taker *taker, int32_t expert,
+                                   int32_t num_rows)
+{
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    if (wp_block_idx(taker->run->op.warp) != 0)
+        return;
+    if (args->num_rows_per_expert != NULL)
+        args->num_rows_per_expert[expert] = num_rows;
+    if (args->cumulative_rows != NULL)
+        args->cumulative_rows[expert] += num_rows;
+}
+
+/* By all warps, when all have heads: counts become the rows at which the sources begin. */
+WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int64_t max_local = ll->plan.max_local_experts;
+    const int32_t own = ll->exchange.rank;
+    const int32_t num_local = ll->placement.rank_offsets[own + 1] - ll->placement.rank_offsets[own];
+    for (int32_t expert = wp_ll_thread_idx(warp); expert < num_local;
+         expert += wp_ll_num_threads(warp)) {
+        int32_t first = 0;
+        for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
+            int32_t *base = &taker->bases[rank * max_local + expert];
+            const int32_t num_rows = *base;
+            *base = first;
+            wp_ll_tell_expert(taker, expert, rank, first, num_rows);
+            first += num_rows;
+        }
+        wp_ll_tell_expert_total(taker, expert, first);
+    }
+    wp_block_sync(warp);
+}
+
+/* A row that has come. */
+struct wp_ll_taken_row {
+    int32_t source;
+    int32_t idx;
+    const char *slot;
+};
+
+/* Where the row goes for choice k, counted over all local experts; -1: nowhere. */
+WP_FN int64_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                               int32_t k)
+{
+    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    const int32_t expert =
+        ((const int32_t *)(const void *)(row.slot + plan->slot.experts_offset))[k];
+    if (expert < 0)
+        return -1;
+    const int32_t order = ((const int32_t *)(const void *)(row.slot + plan->slot.order_offset))[k];
+    const int32_t position =
+        taker->bases[(int64_t)row.source * plan->max_local_experts + expert] + order;
+    return position < plan->capacity ? (int64_t)expert * plan->capacity + position : -1;
+}
+
+/* Elements of the row, or a part of them, for all its choices here. */
+WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                               struct wp_span span)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const void **dsts = wp_warp_pointers(warp);
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
+        const int64_t packed = wp_ll_packed_row(taker, row, k);
+        dsts[k] = packed < 0 ? NULL : args->rows + (uint64_t)packed * plan->row_bytes + span.begin;
+    }
+    wp_warp_sync(warp);
+    wp_row_copy(warp, dsts, plan->num_topk, row.slot + span.begin, span.bytes);
+}
+
+WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                             int64_t packed)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const char *scales = row.slot + plan->slot.scales_offset;
+    const int64_t expert = packed / plan->capacity, position = packed % plan->capacity;
+    const int32_t num_scales = (int32_t)(plan->scales_bytes / args->scale_bytes);
+    const int64_t first = expert * args->scale_expert_stride + position * args->scale_row_stride;
+    for (int32_t i = wp_lane_idx(warp); i < num_scales; i += WP_WARP_SIZE) {
+        const int64_t at = first + i * args->scale_group_stride;
+        if (args->scale_bytes == sizeof(float))
+            ((float *)(void *)args->scales)[at] = ((const float *)(const void *)scales)[i];
+        else
+            args->scales[at] = scales[i];
+    }
+}
+
+/* All but the elements, by one warp. */
+WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    int32_t *packed_rows = wp_ll_packed(&args->ll, taker->number, row.source, row.idx);
+    const int32_t token = *(const int32_t *)(const void *)(row.slot + plan->slot.token_offset);
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
+        const int64_t packed = wp_ll_packed_row(taker, row, k);
+        packed_rows[k] = (int32_t)packed;
+        if (packed >= 0 && args->src_tokens != NULL)
+            args->src_tokens[packed] = token;
+    }
+    if (plan->scales_bytes == 0)
+        return;
+    for (int32_t k = 0; k < plan->num_topk; k++) {
+        const int64_t packed = wp_ll_packed_row(taker, row, k);
+        if (packed >= 0)
+            wp_ll_pack_scales(taker, row, packed);
+    }
+}
+
+/* The rows of this block of one source. */
+WP_FN void wp_ll_pack_rows(const struct wp_ll_taker *taker, int32_t source,
+                           struct wp_ll_range range, const struct wp_share *share)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    for (int32_t unit = wp_warp_idx(warp); unit < range.num_rows * share->num_parts;
+         unit += wp_num_warps(warp)) {
+        const struct wp_part part = wp_unit_part(share, unit);
+        const int32_t idx = range.first + part.token;
+        const struct wp_ll_taken_row row = {
+            source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx)};
+        const struct wp_span span = wp_part_span(share, part.part, ll->plan.row_bytes);
+        if (span.bytes > 0)
+            wp_ll_pack_elements(taker, row, span);
+        if (part.part == 0)
+            wp_ll_pack_rest(taker, row);
+    }
+}
+
+WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const struct wp_share share = wp_ll_share_of_sources(warp, &ll->plan);
+    for (int32_t i = 0; i < num_ranks; i++) {
+        if (i % WP_WARP_SIZE == 0)
+            wp_ll_read_ranges(taker->run, taker->number, i);
+        wp_ll_pack_rows(taker, wp_rank_after(&ll->exchange, i),
+                        wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE], &share);
+    }
+}
+
+#endif

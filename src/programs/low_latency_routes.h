@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the tokens of a block go in low-latency dispatch: to which ranks, into which of their slots,
+ * and how many selections of the same expert come before. */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_ROUTES_H
+#define WEFT_PROGRAMS_LOW_LATENCY_ROUTES_H
+
+#include "programs/low_latency_dispatch.h"
+
+/* Of a block: what the tokens before have taken; in the end, what those of the block have, too. */
+struct wp_ll_counters {
+    int32_t *firsts;  /* [num_ranks] rows before those of the block */
+    int32_t *rows;    /* [num_ranks] */
+    int32_t *experts; /* [num_ranks][max_local_experts] selections, by expert only */
+};
+
+struct wp_ll_sender {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_dispatch_args *args;
+    struct wp_ll_choice *choices; /* of this block: [tokens up to its last][num_topk] */
+    struct wp_ll_counters counters;
+    struct wp_ll_tokens tokens; /* of this block */
+    uint64_t number;
+};
+
+WP_FN int32_t wp_ll_thread_idx(struct wp_warp *warp)
+{
+    return wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
+}
+
+WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
+{
+    return wp_num_warps(warp) * WP_WARP_SIZE;
+}
+
+/* In memory of the block if there is room, behind the words of wp_block_max. */
+WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    enum { OFFSET = 128 };
+    const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);
+    const int fits = OFFSET + (uint64_t)num_counters * sizeof(int32_t) <= WP_BLOCK_SHARED_BYTES;
+    int32_t *firsts = fits ? (int32_t *)wp_block_shared(warp) + OFFSET / sizeof(int32_t)
+                           : ll->counters + (int64_t)wp_block_idx(warp) * num_counters;
+    const struct wp_ll_counters counters = {firsts, firsts + ll->exchange.num_ranks,
+                                            firsts + 2 * (int64_t)ll->exchange.num_ranks};
+    return counters;
+}
+
+WP_FN int32_t *wp_ll_expert_counter(const struct wp_ll_sender *sender,
+                                    const struct wp_ll_choice *choice)
+{
+    return sender->counters.experts +
+           (int64_t)choice->rank * sender->args->ll.plan.max_local_experts + choice->local_expert;
+}
+
+/* By all warps of the block: where the choices of its tokens, and of those before, are. */
+WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = sender->args;
+    const struct wp_placement *placement = &args->ll.placement;
+    const int32_t num_topk = args->ll.plan.num_topk;
+    for (int32_t i = wp_ll_thread_idx(warp); i < sender->tokens.end * num_topk;
+         i += wp_ll_num_threads(warp)) {
+        const int32_t entry =
+            wp_placement_entry(placement, wp_expert_id(args->topk_idx, args->index_type, i),
+                               args->ll.exchange.rank, i / num_topk);
+        struct wp_ll_choice choice = {-1, -1, -1, 0};
+        if (entry >= 0) {
+            choice.rank = placement->entry_ranks[entry];
+            choice.local_expert = placement->entry_local[entry];
+        }
+        sender->choices[i] = choice;
+    }
+}
+
+WP_FN struct wp_ll_choice *wp_ll_choices_of(const struct wp_ll_sender *sender, int32_t token)
+{
+    return sender->choices + (int64_t)token * sender->args->ll.plan.num_topk;
+}
+
+/* Whether no choice before k is at the same rank. */
+WP_FN int wp_ll_is_first_of_rank(const struct wp_ll_choice *choices, int32_t k)
+{
+    int is_first = choices[k].rank >= 0;
+    for (int32_t before = 0; before < k; before++)
+        is_first &= choices[before].rank != choices[k].rank;
+    return is_first;
+}
+
+/* By all warps: counts what the tokens before those of the block have. */
+WP_FN void wp_ll_count_before(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_ll_plan *plan = &sender->args->ll.plan;
+    const int32_t num_topk = plan->num_topk;
+    for (int32_t i = wp_ll_thread_idx(warp); i < sender->tokens.begin * num_topk;
+         i += wp_ll_num_threads(warp)) {
+        const struct wp_ll_choice *choices = wp_ll_choices_of(sender, i / num_topk);
+        const struct wp_ll_choice *choice = &choices[i % num_topk];
+        if (choice->rank < 0)
+            continue;
+        if (wp_ll_is_first_of_rank(choices, i % num_topk))
+            wp_add_relaxed(&sender->counters.rows[choice->rank], 1);
+        if (plan->is_by_expert)
+            wp_add_relaxed(wp_ll_expert_counter(sender, choice), 1);
+    }
+}
+
+WP_FN int wp_ll_has_same_expert(const struct wp_ll_choice *a, const struct wp_ll_choice *b)
+{
+    return a->rank == b->rank && a->local_expert == b->local_expert;
+}
+
+/* How many of the choices [begin, end) have the expert of choice k. */
+WP_FN int32_t wp_ll_count_same_expert(const struct wp_ll_choice *choices, int32_t k, int32_t begin,
+                                      int32_t end)
+{
+    int32_t num_same = 0;
+    for (int32_t other = begin; other < end; other++)
+        num_same += wp_ll_has_same_expert(&choices[other], &choices[k]);
+    return num_same;
+}
+
+/* By one warp: gives the choices of a token their rows and orders. */
+WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_ll_plan *plan = &sender->args->ll.plan;
+    struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
+        if (wp_ll_is_first_of_rank(choices, k))
+            choices[k].row = sender->counters.rows[choices[k].rank];
+        if (plan->is_by_expert && choices[k].rank >= 0)
+            choices[k].order = *wp_ll_expert_counter(sender, &choices[k]) +
+                               wp_ll_count_same_expert(choices, k, 0, k);
+    }
+    wp_warp_sync(warp);
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
+        if (choices[k].row >= 0)
+            sender->counters.rows[choices[k].rank] = choices[k].row + 1;
+        if (plan->is_by_expert && choices[k].rank >= 0 &&
+            wp_ll_count_same_expert(choices, k, k + 1, plan->num_topk) == 0)
+            *wp_ll_expert_counter(sender, &choices[k]) = choices[k].order + 1;
+    }
+    wp_warp_sync(warp);
+}
+
+/* By all warps. Tokens are numbered one after the other, of which a block has few. */
+WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const int32_t num_counters = wp_ll_num_counters(&ll->plan, num_ranks);
+    for (int32_t i = wp_ll_thread_idx(warp); i < num_counters; i += wp_ll_num_threads(warp))
+        sender->counters.firsts[i] = 0;
+    wp_ll_find_choices(sender);
+    wp_block_sync(warp);
+    wp_ll_count_before(sender);
+    wp_block_sync(warp);
+    if (wp_warp_idx(warp) == 0) {
+        for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)
+            sender->counters.firsts[rank] = sender->counters.rows[rank];
+        wp_warp_sync(warp);
+        for (int32_t token = sender->tokens.begin; token < sender->tokens.end; token++)
+            wp_ll_number_token(sender, token);
+    }
+    wp_block_sync(warp);
+}
+
+#endif
