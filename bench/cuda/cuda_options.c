@@ -85,6 +85,10 @@ static const struct option_row option_table[] = {
      "0,8,10,12,16,24", AT(num_blocks), 0, MAX_SMS},
     {OPTION_INTEGER, "warps", "N", "Warps per block, 0: the library's choice", "0", AT(num_warps),
      0, 32},
+    {OPTION_FLAG, "low-latency", NULL,
+     "Instead of the other measurements: the low-latency operations, by rank and by expert, with "
+     "rows of the first of --rows",
+     NULL, AT(mode)},
     {OPTION_OTHER, "trace", "LIST",
      "Instead of the other measurements: every layer of MOETRACE files, whose tokens, top-k and "
      "experts it takes, with rows of the first of --rows and the first of --blocks",

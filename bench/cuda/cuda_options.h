@@ -17,6 +17,7 @@ struct row_format {
 };
 
 enum measure { MEASURE_ALL, MEASURE_PUSH, MEASURE_PULL, MEASURE_COPY };
+enum mode { MODE_NORMAL, MODE_LOW_LATENCY };
 enum output { OUTPUT_TABLE, OUTPUT_JSON };
 
 struct cuda_options {
@@ -26,6 +27,7 @@ struct cuda_options {
     struct option_list num_sms;
     struct option_list num_blocks; /* of weft; 0: its choice */
     int32_t num_warps;             /* the same */
+    enum mode mode;                /* of weft */
     int32_t num_traces;
     const char *traces[MAX_LISTED]; /* files of routing; none: the seeded gate's */
     int32_t num_formats;

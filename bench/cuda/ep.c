@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "ep_check.h"
+#include "ep_ll.h"
 #include "ep_trace.h"
 #include "report.h"
 #include "try.h"
@@ -140,6 +141,28 @@ static int measure_tokens(struct job *job, int32_t num_tokens, int32_t num_block
     return result;
 }
 
+static int measure_low_latency(struct job *job, int32_t num_tokens, int32_t num_blocks_listed)
+{
+    const struct ll_measuring measuring = {job->options, &job->rank, &job->timing, &job->report,
+                                           CALLS_PER_GRAPH};
+    return ll_measure(&measuring, num_tokens, num_blocks_listed, &job->num_wrong);
+}
+
+/* By what --tokens lists; the first has the whole list of blocks. */
+static int measure_all_tokens(struct job *job)
+{
+    const struct cuda_options *options = job->options;
+    for (int32_t i = 0; i < options->num_tokens.count; i++) {
+        const int32_t num_tokens = (int32_t)options->num_tokens.values[i];
+        const int32_t num_blocks_listed = i == 0 ? options->num_blocks.count : 1;
+        if (options->mode == MODE_LOW_LATENCY)
+            TRY(measure_low_latency(job, num_tokens, num_blocks_listed));
+        else
+            TRY(measure_tokens(job, num_tokens, num_blocks_listed));
+    }
+    return 0;
+}
+
 static int run(struct job *job)
 {
     const struct cuda_options *options = job->options;
@@ -159,9 +182,8 @@ static int run(struct job *job)
     const struct ep_tracing tracing = {options, &job->rank, &job->timing};
     for (int32_t i = 0; i < options->num_traces; i++)
         TRY(ep_trace_measure(&tracing, options->traces[i], &job->num_wrong));
-    for (int32_t i = 0; i < options->num_tokens.count && options->num_traces == 0; i++)
-        TRY(measure_tokens(job, (int32_t)options->num_tokens.values[i],
-                           i == 0 ? options->num_blocks.count : 1));
+    if (options->num_traces == 0)
+        TRY(measure_all_tokens(job));
     if (job->num_wrong == 0)
         return 0;
     if (job->rank.rank == 0)

@@ -11,9 +11,9 @@ static double gb_per_s(double bytes, double us)
 static void print_table(struct report *report, const struct measured *measured)
 {
     if (report->num_lines++ == 0)
-        printf("%-25s %7s %10s %-9s %4s %10s %10s %10s %10s %10s %6s\n", "figure", "tokens",
+        printf("%-27s %7s %10s %-17s %4s %10s %10s %10s %10s %10s %6s\n", "figure", "tokens",
                "bytes", "kernel", "SMs", "us", "us min", "us max", "GB/s", "NVLink", "wrong");
-    printf("%-25s %7d %10s %-9s %4d %10.2f %10.2f %10.2f %10.1f %10.1f %6lld\n", measured->name,
+    printf("%-27s %7d %10s %-17s %4d %10.2f %10.2f %10.2f %10.1f %10.1f %6lld\n", measured->name,
            measured->num_tokens, measured->rows, measured->kernel, measured->num_sms,
            measured->us.median, measured->us.min, measured->us.max,
            gb_per_s(measured->bytes.counted, measured->us.median),
@@ -34,11 +34,12 @@ static void print_json(const struct report *report, const struct measured *measu
     printf(", %s", measured->kernel);
     if (measured->num_sms != 0)
         printf(", %d SMs", measured->num_sms);
-    printf("\", \"num_ranks\": %d, \"num_tokens\": %d, \"bytes\": \"%s\", \"kernel\": \"%s\", "
+    printf("\", \"num_ranks\": %d, \"num_tokens\": %d, "
+           "\"num_experts\": %d, \"bytes\": \"%s\", \"kernel\": \"%s\", "
            "\"num_sms\": %d, \"us_min\": %.3f, \"us_max\": %.3f, \"gb_per_s\": %.2f, "
            "\"nvlink_gb_per_s\": %.2f, \"wrong\": %lld}\n",
-           report->num_ranks, measured->num_tokens, measured->rows, measured->kernel,
-           measured->num_sms, measured->us.min, measured->us.max,
+           report->num_ranks, measured->num_tokens, report->num_experts, measured->rows,
+           measured->kernel, measured->num_sms, measured->us.min, measured->us.max,
            gb_per_s(measured->bytes.counted, measured->us.median),
            gb_per_s(measured->bytes.over_nvlink, measured->us.median),
            (long long)measured->num_wrong);

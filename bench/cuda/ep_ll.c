@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_ll.h"
+
+#include "ll_batch.h"
+#include "try.h"
+
+/* What is timed leaves nothing behind that the next call would stumble over: a result has been combined
+ * or released. Combine by itself is of a result that stays, and that is released at the end. */
+struct operation {
+    const char *name;
+    int32_t num_parts;
+    struct ll_part parts[LL_MOST_PARTS];
+    int checked;
+    int num_rows_sent; /* per row of dispatch, as the bytes are counted */
+    int is_of_a_result_that_stays;
+};
+
+static const struct operation operations[] = {
+    {"weft_ll_dispatch_release_us",
+     2,
+     {{.operation = LL_DISPATCH}, {.operation = LL_RELEASE}},
+     LL_CHECK_ROWS,
+     1,
+     0},
+    {"weft_ll_combine_us", 1, {{.operation = LL_COMBINE_KEEPING}}, LL_CHECK_SUMS, 1, 1},
+    {"weft_ll_layer_us",
+     2,
+     {{.operation = LL_DISPATCH}, {.operation = LL_COMBINE}},
+     LL_CHECK_ROWS | LL_CHECK_SUMS,
+     2,
+     0},
+    {"weft_ll_layer_phases_us", /* four launches */
+     4,
+     {{LL_DISPATCH, WEFT_LL_SEND},
+      {LL_DISPATCH, WEFT_LL_RECEIVE},
+      {LL_COMBINE, WEFT_LL_SEND},
+      {LL_COMBINE, WEFT_LL_RECEIVE}},
+     LL_CHECK_ROWS | LL_CHECK_SUMS,
+     2,
+     0}};
+enum { NUM_OPERATIONS = sizeof(operations) / sizeof(operations[0]) };
+
+enum way { WAY_STREAM, WAY_GRAPH, NUM_WAYS };
+
+static const char *const kernel_names[][NUM_WAYS] = {
+    [WEFT_LL_BY_RANK] = {"stream, by rank", "graph, by rank"},
+    [WEFT_LL_BY_EXPERT] = {"stream, by expert", "graph, by expert"}};
+
+static struct measured describe(const struct ll_batch *batch, const struct operation *operation,
+                                enum way way)
+{
+    return (struct measured){
+        .name = operation->name,
+        .kernel = kernel_names[batch->layout][way],
+        .num_sms = batch->num_blocks,
+        .num_tokens = batch->plan->num_tokens,
+        .rows = batch->options->formats[0].text,
+        .bytes = routing_bytes(batch->plan, batch->row_bytes * operation->num_rows_sent)};
+}
+
+/* The result is checked of the very calls that are then timed, and again behind them. */
+static int measure_calls(const struct ll_measuring *measuring, struct ll_batch *batch,
+                         const struct operation *operation, struct calls *calls,
+                         struct measured *measured)
+{
+    cudaStream_t stream = measuring->rank->cuda_stream;
+    TRY(calls_enqueue(calls, stream));
+    TRY(ll_batch_check(batch, operation->checked, &measured->num_wrong));
+    TRY(timing_measure(measuring->timing, calls, &measured->us));
+    return ll_batch_check(batch, operation->checked, &measured->num_wrong);
+}
+
+static int measure_operation(const struct ll_measuring *measuring, struct ll_batch *batch,
+                             const struct operation *operation, enum way way, int64_t *num_wrong)
+{
+    struct ll_call call = {.batch = batch, .num_parts = operation->num_parts};
+    struct ll_call begin = {batch, 1, {{.operation = LL_DISPATCH}}};
+    struct ll_call end = {batch, 1, {{.operation = LL_RELEASE}}};
+    struct calls calls = {.enqueue = ll_call_enqueue,
+                          .argument = &call,
+                          .num_calls = way == WAY_GRAPH ? measuring->calls_per_graph : 1};
+    struct measured measured = describe(batch, operation, way);
+    for (int32_t i = 0; i < operation->num_parts; i++)
+        call.parts[i] = operation->parts[i];
+    TRY(ll_batch_prepare_check(batch));
+    if (operation->is_of_a_result_that_stays)
+        TRY(ll_call_enqueue(&begin));
+    int result = way == WAY_GRAPH ? calls_capture(&calls, measuring->rank->cuda_stream) : 0;
+    if (result == 0)
+        result = measure_calls(measuring, batch, operation, &calls, &measured);
+    calls_destroy(&calls);
+    TRY(result);
+    if (operation->is_of_a_result_that_stays)
+        TRY(ll_call_enqueue(&end));
+    *num_wrong += measured.num_wrong;
+    if (measuring->rank->rank == 0)
+        report_print(measuring->report, &measured);
+    return 0;
+}
+
+static int measure_batch(const struct ll_measuring *measuring, struct ll_batch *batch,
+                         int64_t *num_wrong)
+{
+    int result = ll_batch_open(batch);
+    for (int i = 0; i < NUM_OPERATIONS && result == 0; i++)
+        for (int way = WAY_STREAM; way < NUM_WAYS && result == 0; way++)
+            result = measure_operation(measuring, batch, &operations[i], (enum way)way, num_wrong);
+    if (result == 0)
+        result = gpu_rank_wait((void *)measuring->rank);
+    ll_batch_close(batch);
+    return result;
+}
+
+int ll_measure(const struct ll_measuring *measuring, int32_t num_tokens, int32_t num_blocks_listed,
+               int64_t *num_wrong)
+{
+    struct plan plan;
+    int result = 0;
+    TRY(routing_init(&plan, measuring->options, num_tokens, measuring->rank->num_ranks));
+    for (int32_t i = 0; i < num_blocks_listed && result == 0; i++) {
+        for (int layout = WEFT_LL_BY_RANK; layout <= WEFT_LL_BY_EXPERT && result == 0; layout++) {
+            struct ll_batch batch = {.options = measuring->options,
+                                     .rank = measuring->rank,
+                                     .plan = &plan,
+                                     .layout = (weft_ll_layout)layout,
+                                     .num_blocks =
+                                         (int32_t)measuring->options->num_blocks.values[i]};
+            result = measure_batch(measuring, &batch, num_wrong);
+        }
+    }
+    plan_destroy(&plan);
+    return result;
+}
