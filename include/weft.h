@@ -575,6 +575,57 @@ WEFT_API weft_result weft_rma_fence(weft_comm *comm, weft_stream *stream);
  * it may tell anybody. */
 WEFT_API weft_result weft_rma_quiet(weft_comm *comm, weft_stream *stream);
 
+/* ---------------------------------------------------------------- quantised rows */
+
+/* What is stored of a group's scale. */
+typedef enum weft_scale_kind {
+    WEFT_SCALE_FP32 = 0,
+    WEFT_SCALE_FP32_POWER_OF_TWO = 1, /* the same rounded up to a power of two */
+    WEFT_SCALE_UE8M0 = 2              /* the byte of that one's exponent */
+} weft_scale_kind;
+
+/*
+ * Rows of BF16, FP16 or FP32 as rows of FP8 or INT8, with one scale for each group of elements of a
+ * row: what inference kernels take, and what costs half of the links' time. No other rank takes
+ * part. All in fp32, with one rounding for each operation as written, where amax is the largest
+ * magnitude of the group's finite elements, 1e-4 at least [DeepEP 3]:
+ *
+ *     scale    FP8: amax * (1 / 448); INT8: amax / 127; of the other kinds that, rounded up to a
+ *              power of two
+ *     element  FP8: x * (448 / amax), INT8: x * (127 / amax), of the other kinds x * (1 / scale);
+ *              rounded to nearest even
+ *     back     element * scale, rounded to dtype
+ *
+ * Infinities become the largest element, 448 or 127, of their sign. NaN becomes the FP8 NaN with
+ * all bits set but the sign, INT8 0. So no scale is 0, infinite or NaN. The same bits on every
+ * machine.
+ */
+typedef struct weft_rows_args {
+    size_t size;
+    const void *src; /* quantise: of dtype, dequantise: of narrow_dtype; any alignment */
+    void *dst;       /* the other way round; rows lie side by side */
+    void *scales;    /* written by quantise, read by dequantise */
+    int64_t num_rows;
+    int64_t hidden;            /* elements of a row, at most 2^31-1 bytes */
+    int64_t group_elements;    /* that have one scale, a divisor of hidden; 0: all of the row */
+    uint64_t src_stride_bytes; /* between rows of src; 0: they lie side by side */
+    /* 0: each row's scales lie side by side, and so do these rows. Else scales lie by columns:
+     * those of a group, of all rows, side by side, and the columns this far apart, 4 bytes for each
+     * row at least. With UE8M0 a column is of words, whose four bytes are the row's next four
+     * groups. */
+    uint64_t scale_column_bytes;
+    weft_dtype dtype;        /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
+    weft_dtype narrow_dtype; /* WEFT_FP8_E4M3 or WEFT_INT8 */
+    weft_scale_kind scale;
+    int32_t reserved; /* 0 */
+} weft_rows_args;
+
+/* Stream operations. When one has finished, dst is complete and src may be overwritten. */
+WEFT_API weft_result weft_rows_quantise(weft_comm *comm, const weft_rows_args *args,
+                                        weft_stream *stream);
+WEFT_API weft_result weft_rows_dequantise(weft_comm *comm, const weft_rows_args *args,
+                                          weft_stream *stream);
+
 /* ---------------------------------------------------------------- collectives */
 
 /* What the collective operations of a communicator need: buffers, and the choice of algorithms. At
@@ -646,11 +697,12 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
 /*
  * The operations: stream operations, collective. When one has finished on this rank, its output is
  * complete and its input may be overwritten. Any count is legal, 0 included; it is the same on all
- * ranks. dtype is any of WEFT_INT32 to WEFT_FP8_E4M3. Pointers may have any alignment (16 bytes is fastest).
- * Inputs and outputs are any memory that the machine accesses; in the heap, or registered, they are
- * reached directly; others, if large, are staged by a copy. Each rank may have them where it likes,
- * but if they are more than staging_bytes, either all ranks have them in such memory or none
- * (WEFT_ERROR_MISMATCH). Input and output overlap in the in-place form that each function names.
+ * ranks. dtype is any of WEFT_INT32 to WEFT_FP8_E4M3. Pointers may have any alignment (16 bytes is
+ * fastest). Inputs and outputs are any memory that the machine accesses; in the heap, or
+ * registered, they are reached directly; others, if large, are staged by a copy. Each rank may have
+ * them where it likes, but if they are more than staging_bytes, either all ranks have them in such
+ * memory or none (WEFT_ERROR_MISMATCH). Input and output overlap in the in-place form that each
+ * function names.
  *
  * If calls do not fit together (operation, count, dtype, op, root), all ranks get
  * WEFT_ERROR_MISMATCH, whose message names two that differ: at once, or, where a rank's own part

@@ -64,7 +64,7 @@
  *   wp_row_quantise   a row of num_elements, which are whole groups, to each non-null dst, as
  *                       struct wp_quantisation says: the elements there, the scales from dst +
  *                       scales_offset on. For a part of a row, the caller moves src, the dsts and
- *                       the offset
+ *                       the offset (wp_scale_offset)
  *   wp_row_dequantise  the way back: each element times its group's scale
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
@@ -188,9 +188,10 @@ struct wp_weighted_sum {
 
 /* A scale is fp32, or that rounded up to a power of two, or the byte of that one's exponent. */
 enum wp_scale_kind {
-    WP_SCALE_FP32,
-    WP_SCALE_FP32_POWER_OF_TWO,
-    WP_SCALE_UE8M0 /* four bytes make a word: group 4w + b is byte b of word w */
+    WP_SCALE_FP32 = WEFT_SCALE_FP32,
+    WP_SCALE_FP32_POWER_OF_TWO = WEFT_SCALE_FP32_POWER_OF_TWO,
+    /* Four bytes make a word: group 4w + b is byte b of word w. */
+    WP_SCALE_UE8M0 = WEFT_SCALE_UE8M0
 };
 
 /*
@@ -265,6 +266,8 @@ struct wp_failure {
 };
 
 #include "primitives.h"
+
+#include "machine/scales.h"
 
 /* Bytes, and behind them an add of 1 to a word, by which the target hears of them; nobody else asks. */
 WP_FN struct wp_access wp_counted_put(int32_t rank, uint64_t source, uint64_t target,

@@ -59,8 +59,8 @@ WP_FN uint64_t weft__scale_bytes(enum wp_scale_kind kind)
     return kind == WP_SCALE_UE8M0 ? 1 : sizeof(float);
 }
 
-/* Where the scale of group `idx` is, from that of the row's first one on. */
-WP_FN int64_t weft__scale_offset(struct wp_quantisation q, int64_t idx)
+/* For programs, too: where the scale of group `idx` is, from that of the row's first one on. */
+WP_FN int64_t wp_scale_offset(struct wp_quantisation q, int64_t idx)
 {
     const int64_t stride =
         q.scale_stride_bytes == 0 ? (int64_t)sizeof(float) : q.scale_stride_bytes;

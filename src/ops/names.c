@@ -61,6 +61,12 @@ static const struct name ll_answers[] = {CONSTANT(WEFT_LL_ANSWER_SUMS),
 static const struct name ll_phases[] = {CONSTANT(WEFT_LL_SEND_AND_RECEIVE), CONSTANT(WEFT_LL_SEND),
                                         CONSTANT(WEFT_LL_RECEIVE)};
 
+static const struct name scales[] = {
+    CONSTANT(WEFT_SCALE_FP32),
+    CONSTANT(WEFT_SCALE_FP32_POWER_OF_TWO),
+    CONSTANT(WEFT_SCALE_UE8M0),
+};
+
 #define TABLE(names)                                                                               \
     {                                                                                              \
         names, sizeof(names) / sizeof *(names)                                                     \
@@ -73,7 +79,7 @@ static const struct {
     [WEFT__ENUM_COLLECTIVE] = TABLE(collectives), [WEFT__ENUM_ALGORITHM] = TABLE(algorithms),
     [WEFT__ENUM_MACHINE] = TABLE(machines),       [WEFT__ENUM_TEAM] = TABLE(teams),
     [WEFT__ENUM_LL_LAYOUT] = TABLE(ll_layouts),   [WEFT__ENUM_LL_ANSWER] = TABLE(ll_answers),
-    [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),
+    [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),    [WEFT__ENUM_SCALE] = TABLE(scales),
 };
 
 static struct name find(enum weft__enum kind, uint64_t value)

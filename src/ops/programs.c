@@ -26,6 +26,7 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
     [WP_PROGRAM_direct_push] =
         "weft_coll_all_gather, weft_coll_all_to_all, its _v or weft_coll_broadcast",
     [WP_PROGRAM_copy] = "a collective's copy of staged memory",
+    [WP_PROGRAM_quantise] = "weft_rows_quantise or weft_rows_dequantise",
     [WP_PROGRAM_mapped_access] = "a one-sided operation",
     [WP_PROGRAM_remote_access] = "a one-sided operation",
     [WP_PROGRAM_wait_until] = "weft_rma_wait_until",

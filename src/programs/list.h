@@ -19,6 +19,7 @@
     X(direct_reduce)                                                                               \
     X(direct_push)                                                                                 \
     X(copy)                                                                                        \
+    X(quantise)                                                                                    \
     X(mapped_access)                                                                               \
     X(remote_access)                                                                               \
     X(wait_until)                                                                                  \

@@ -75,6 +75,7 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_coll_config) coll_config;
     FUZZ_TAILED(weft_coll_args) coll_args;
     FUZZ_TAILED(weft_rma_args) rma;
+    FUZZ_TAILED(weft_rows_args) rows;
     weft_coll_choice choices[NUM_COLLECTIVES];
     FUZZ_TAILED(weft_coll_all_to_all_v_args) all_to_all_v;
     int64_t send_count, send_offset, recv_count, recv_offset; /* of the one rank */
@@ -124,6 +125,8 @@ extern const struct fuzz_target fuzz_coll_targets[];
 extern const int fuzz_num_coll_targets;
 extern const struct fuzz_target fuzz_one_sided_targets[];
 extern const int fuzz_num_one_sided_targets;
+extern const struct fuzz_target fuzz_rows_targets[];
+extern const int fuzz_num_rows_targets;
 extern const struct fuzz_target fuzz_base_targets[];
 extern const int fuzz_num_base_targets;
 extern const struct fuzz_target fuzz_host_targets[];

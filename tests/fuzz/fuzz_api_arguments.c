@@ -168,6 +168,7 @@ static const struct fuzz_target *any_target(struct rng *rng)
     } tables[] = {{fuzz_ep_targets, fuzz_num_ep_targets},
                   {fuzz_coll_targets, fuzz_num_coll_targets},
                   {fuzz_one_sided_targets, fuzz_num_one_sided_targets},
+                  {fuzz_rows_targets, fuzz_num_rows_targets},
                   {fuzz_base_targets, fuzz_num_base_targets},
                   {fuzz_host_targets, fuzz_num_host_targets}};
     enum { NUM_TABLES = sizeof tables / sizeof tables[0] };

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows that are to be quantised, and what must come out: by double arithmetic, whose products and
- * quotients of floats round to float as if they were exact, and the rounding of tools/workload. */
+/* Rows that are to be quantised, and what must come out. */
 #ifndef TESTS_UNIT_QUANTISED_ROWS_H
 #define TESTS_UNIT_QUANTISED_ROWS_H
 
-#include <math.h>
-
-#include "row_reference.h"
+#include "oracle/quantised.h"
 #include "row_values.h"
+#include "workload/elements.h"
 
 enum {
     QUANTISED_MAX_ELEMENTS = 2100,
@@ -48,96 +46,26 @@ static inline struct wp_quantisation numbered_quantisation(int idx)
 
 /* ------------------------------------------------------------------ what must come out */
 
-struct reference_scale {
-    float scale;
-    float multiplier;
-};
-
-static inline struct reference_scale reference_scale(struct wp_quantisation how, const char *src,
-                                                     int64_t first)
+static inline struct quantised_form form_of(struct wp_quantisation how)
 {
-    double amax = (double)1e-4f;
-    for (int64_t i = first; i < first + how.group_elements; i++) {
-        const double magnitude = fabs((double)element_load(how.src_dtype, src, i));
-        if (isfinite(magnitude) && magnitude > amax)
-            amax = magnitude;
-    }
-    struct reference_scale reference;
-    if (how.dst_dtype == WEFT_INT8)
-        reference = (struct reference_scale){(float)(amax / 127), (float)(127 / amax)};
-    else
-        reference =
-            (struct reference_scale){(float)(amax * (double)(1.0f / 448.0f)), (float)(448 / amax)};
-    if (how.scale != WP_SCALE_FP32) {
-        int exponent;
-        if (frexp((double)reference.scale, &exponent) == 0.5) /* is one already */
-            exponent--;
-        reference.scale = (float)ldexp(1, exponent);
-        reference.multiplier = (float)ldexp(1, -exponent);
-    }
-    return reference;
-}
-
-static inline void store_reference_code(weft_dtype narrow, char *codes, int64_t i, float value)
-{
-    if (narrow == WEFT_FP8_E4M3) {
-        element_store(WEFT_FP8_E4M3, codes, i, value);
-        return;
-    }
-    const double whole = isnan(value) ? 0 : nearbyint((double)value);
-    codes[i] = (char)(int)(fabs(whole) > 127 ? copysign(127, whole) : whole);
-}
-
-/* Where machine.h says that the scale of a group is. */
-static inline int64_t reference_offset(struct wp_quantisation how, int64_t group)
-{
-    const int64_t stride = how.scale_stride_bytes == 0 ? 4 : how.scale_stride_bytes;
-    return how.scale == WP_SCALE_UE8M0 ? group / 4 * stride + group % 4 : group * stride;
-}
-
-static inline void quantise_reference(struct wp_quantisation how, const char *src,
-                                      int64_t num_elements, char *codes, char *scales)
-{
-    for (int64_t first = 0; first < num_elements; first += how.group_elements) {
-        const struct reference_scale scale = reference_scale(how, src, first);
-        const uint8_t exponent = (uint8_t)(ilogb((double)scale.scale) + 127);
-        char *at = scales + reference_offset(how, first / how.group_elements);
-        if (how.scale == WP_SCALE_UE8M0)
-            memcpy(at, &exponent, 1);
-        else
-            memcpy(at, &scale.scale, sizeof scale.scale);
-        for (int64_t i = first; i < first + how.group_elements; i++) {
-            const double value = (double)element_load(how.src_dtype, src, i);
-            store_reference_code(how.dst_dtype, codes, i,
-                                 (float)(value * (double)scale.multiplier));
-        }
-    }
-}
-
-/* Of a quantised row in a dst, as the element that `how`'s narrow type and scale stand for. */
-static inline float dequantised_reference(struct wp_quantisation how, const char *codes,
-                                          const char *scales, int64_t i)
-{
-    const char *at = scales + reference_offset(how, i / how.group_elements);
-    float scale;
-    if (how.scale == WP_SCALE_UE8M0)
-        scale = (float)ldexp(1, *(const uint8_t *)at - 127);
-    else
-        memcpy(&scale, at, sizeof scale);
-    const double value = how.dst_dtype == WEFT_INT8 ? (double)((const int8_t *)codes)[i]
-                                                    : (double)element_load(WEFT_FP8_E4M3, codes, i);
-    return (float)(value * (double)scale);
+    return (struct quantised_form){.wide = how.src_dtype,
+                                   .narrow = how.dst_dtype,
+                                   .scale = (weft_scale_kind)how.scale,
+                                   .group_elements = how.group_elements,
+                                   .word_stride =
+                                       how.scale_stride_bytes == 0 ? 4 : how.scale_stride_bytes};
 }
 
 static inline void expect_quantised(struct quantised_rows *rows)
 {
+    const struct quantised_form form = form_of(rows->how);
     for (int32_t d = 0; d < QUANTISED_MAX_DSTS; d++) {
         memset(rows->dst_memory[d], QUANTISED_GUARD, QUANTISED_ROW_BYTES);
         memset(rows->expected[d], QUANTISED_GUARD, QUANTISED_ROW_BYTES);
         if (d >= rows->num_dsts || rows->dsts[d] == NULL)
             continue;
         char *codes = rows->expected[d] + ((const char *)rows->dsts[d] - rows->dst_memory[d]);
-        quantise_reference(rows->how, rows->src, rows->num_elements, codes,
+        quantised_make_row(&form, rows->src, rows->num_elements, codes,
                            codes + rows->scales_offset);
     }
 }
@@ -236,7 +164,7 @@ static inline struct wp_quantisation reversed(struct wp_quantisation how)
 static inline void draw_dequantised_rows(struct quantised_rows *rows, int idx, uint64_t *state)
 {
     draw_quantised_rows(rows, idx, state);
-    const struct wp_quantisation how = rows->how;
+    const struct quantised_form form = form_of(rows->how);
     const int is_plain = (uintptr_t)rows->src % 16 == 0;
     char *codes = draw_place(rows->dst_memory[0], is_plain, state);
     char *dst = draw_place(rows->dst_memory[1], is_plain, state);
@@ -245,12 +173,12 @@ static inline void draw_dequantised_rows(struct quantised_rows *rows, int idx, u
     rows->dsts[1] = dst;
     for (int64_t i = 0; i < rows->num_elements; i++)
         codes[i] = (char)next_random(state);
-    for (int64_t i = 0; i < rows->num_elements / how.group_elements; i++) {
+    for (int64_t i = 0; i < rows->num_elements / form.group_elements; i++) {
         const uint32_t bits =
             (uint32_t)(1 + next_random(state) % 254) << 23 | (uint32_t)next_random(state) >> 9;
         const uint8_t exponent = (uint8_t)(bits >> 23);
-        char *at = codes + rows->scales_offset + reference_offset(how, i);
-        if (how.scale == WP_SCALE_UE8M0)
+        char *at = codes + rows->scales_offset + quantised_scale_offset(&form, i);
+        if (form.scale == WEFT_SCALE_UE8M0)
             memcpy(at, &exponent, 1);
         else
             memcpy(at, &bits, sizeof bits);
@@ -258,8 +186,8 @@ static inline void draw_dequantised_rows(struct quantised_rows *rows, int idx, u
     memcpy(rows->expected, rows->dst_memory, sizeof rows->expected);
     char *expected = rows->expected[1] + (dst - rows->dst_memory[1]);
     for (int64_t i = 0; i < rows->num_elements; i++)
-        element_store(how.src_dtype, expected, i,
-                      dequantised_reference(how, codes, codes + rows->scales_offset, i));
+        element_store(form.wide, expected, i,
+                      quantised_number(&form, codes, codes + rows->scales_offset, i));
 }
 
 #endif

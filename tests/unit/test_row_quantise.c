@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Quantised rows on the cpu machine: every variant gives the bits of a slow reference. */
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -73,16 +74,17 @@ static void check_parts(const struct weft__row_functions *functions)
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
         const struct wp_quantisation how = rows->how;
+        const struct quantised_form form = form_of(how);
         /* Four scales of UE8M0 may share a word. */
         const int64_t groups = rows->num_elements / how.group_elements / 2 / 4 * 4;
         const int64_t first = groups * how.group_elements;
         const void *dsts[QUANTISED_MAX_DSTS];
         for (int32_t d = 0; d < rows->num_dsts; d++)
             dsts[d] = rows->dsts[d] == NULL ? NULL : (const char *)rows->dsts[d] + first;
-        functions->quantise(dsts, rows->scales_offset - first + reference_offset(how, groups),
-                            rows->num_dsts,
-                            rows->src + (uint64_t)first * wp_dtype_bytes(how.src_dtype), how,
-                            rows->num_elements - first);
+        functions->quantise(
+            dsts, rows->scales_offset - first + quantised_scale_offset(&form, groups),
+            rows->num_dsts, rows->src + (uint64_t)first * wp_dtype_bytes(how.src_dtype), how,
+            rows->num_elements - first);
         functions->quantise(rows->dsts, rows->scales_offset, rows->num_dsts, rows->src, how, first);
         check_quantised_rows(rows);
     }

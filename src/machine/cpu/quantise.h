@@ -108,7 +108,7 @@ static struct weft__scale scale_of_group(const struct quantised_row *row, const 
 static void store_scale(const struct quantised_row *row, int64_t group_idx, uint32_t bits)
 {
     const uint8_t exponent = (uint8_t)(bits >> 23);
-    const int64_t offset = row->scales_offset + weft__scale_offset(row->how, group_idx);
+    const int64_t offset = row->scales_offset + wp_scale_offset(row->how, group_idx);
     for (int32_t i = 0; i < row->num_dsts; i++) {
         char *dst = (char *)(uintptr_t)row->dsts[i];
         if (dst != NULL && row->how.scale == WP_SCALE_UE8M0)
@@ -148,7 +148,7 @@ static void row_quantise(const void *const *dsts, int64_t scales_offset, int32_t
 
 static float load_scale(const void *scales, struct wp_quantisation how, int64_t group_idx)
 {
-    const char *at = (const char *)scales + weft__scale_offset(how, group_idx);
+    const char *at = (const char *)scales + wp_scale_offset(how, group_idx);
     float scale;
     if (how.scale == WP_SCALE_UE8M0)
         return weft__float_of_bits((uint32_t) * (const uint8_t *)at << 23);

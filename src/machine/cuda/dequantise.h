@@ -14,7 +14,7 @@ struct weft__cuda_dequantised {
 
 WP_FN float weft__cuda_load_scale(const struct weft__cuda_dequantised *row, int64_t group_idx)
 {
-    const char *scale = (const char *)row->scales + weft__scale_offset(row->how, group_idx);
+    const char *scale = (const char *)row->scales + wp_scale_offset(row->how, group_idx);
     if (row->how.scale == WP_SCALE_UE8M0)
         return __uint_as_float((uint32_t) * (const uint8_t *)scale << 23);
     return __int_as_float(weft__cuda_load_element<float>(scale, 0).x);

@@ -122,7 +122,7 @@ WP_FN void weft__cuda_store_scale(const struct weft__cuda_quantised *row, int32_
     char *dst = (char *)row->dsts[d];
     if (dst == NULL)
         return;
-    dst += row->scales_offset + weft__scale_offset(row->how, group_idx);
+    dst += row->scales_offset + wp_scale_offset(row->how, group_idx);
     if (row->how.scale == WP_SCALE_UE8M0)
         *(uint8_t *)dst = (uint8_t)(bits >> 23);
     else

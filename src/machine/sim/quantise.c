@@ -22,7 +22,7 @@ void weft__sim_row_quantise(struct wp_warp *warp, const void *const *dsts, int64
     for (int64_t i = (int64_t)sim_row_turn(warp); i < num_elements / group; i += WP_WARP_SIZE) {
         const void *to[WP_WARP_POINTERS];
         const char *from = (const char *)src + (uint64_t)i * group_bytes;
-        const int64_t scale_offset = scales_offset + weft__scale_offset(how, i) - i * group;
+        const int64_t scale_offset = scales_offset + wp_scale_offset(how, i) - i * group;
         sim_check_access(from, group_bytes, SIM_ROW_READ, code);
         for (int32_t d = 0; d < num_dsts; d++) {
             char *dst = (char *)(uintptr_t)dsts[d];
@@ -49,7 +49,7 @@ void weft__sim_row_dequantise(struct wp_warp *warp, void *dst, const void *src, 
     for (int64_t i = (int64_t)sim_row_turn(warp); i < num_elements / group; i += WP_WARP_SIZE) {
         char *to = (char *)dst + (uint64_t)i * group_bytes;
         const char *from = (const char *)src + i * group;
-        const char *scale = (const char *)scales + weft__scale_offset(how, i);
+        const char *scale = (const char *)scales + wp_scale_offset(how, i);
         sim_check_access(from, (uint64_t)group, SIM_ROW_READ, code);
         sim_check_access(scale, weft__scale_bytes(how.scale), SIM_ROW_READ, code);
         begin_writing(to, group_bytes, code);
