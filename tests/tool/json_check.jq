@@ -5,10 +5,10 @@ def promised: {  # fields by what they must be
   ep: {
     "a number of things": "ranks nodes tokens hidden topk experts warps blocks iters
       bytes_logical bytes_remote checked_rows errors channels staging_slots staging_slot_bytes
-      net_bytes forwarded_rows",
+      net_bytes forwarded_rows phases graph_calls",
     "a number": "us_min us_median us_max gbps_logical gbps_remote net_gbps",
-    "a string": "op machine dtype wire",
-    "there": "ok net_engine"
+    "a string": "op machine dtype wire mode",
+    "there": "ok net_engine layout"
   },
   coll: {
     "a number of things": "ranks bytes count iters warmup blocks warps seed packet_bytes
@@ -65,11 +65,16 @@ def check_network($before):
       else empty end
     end;
 
+def operations: {
+  normal: ["layout", "notify", "dispatch", "combine", "layer"],
+  "low-latency": ["ll_dispatch", "ll_combine", "ll_layer"]
+};
+
 def check_ep($before):
   .op as $op
   | check_outcome,
-    must(any("layout", "notify", "dispatch", "combine", "layer"; . == $op);
-      "op is none that there is"),
+    must(any(operations[.mode][]?; . == $op); "op is none that there is in this mode"),
+    must((.mode == "low-latency") == (.layout != null); "layout is not that of low latency"),
     must(all($before[]; .op != $op); "op comes twice"),
     must(.bytes_remote <= .bytes_logical; "bytes_remote is more than bytes_logical"),
     check_network($before);

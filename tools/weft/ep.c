@@ -10,6 +10,7 @@
 #include "ep_measure.h"
 #include "ep_memory.h"
 #include "ep_options.h"
+#include "ep_query.h"
 #include "ep_report.h"
 #include "ep_routing.h"
 #include "job.h"
@@ -26,7 +27,7 @@ static int launch_itself(struct ep_options *options, char **argv)
     char *name = argv[0];
     weft_machine machine;
     if (job_choose_machine(name, options->machine, &machine) != 0 ||
-        ep_memory_check(name, options, machine) != 0)
+        (options->task == EP_TASK_RUN && ep_memory_check(name, options, machine) != 0))
         return STATUS_FAILURE;
     argv[0] = "ep";
     int status = job_launch(name, num_ranks, num_nodes, argv);
@@ -37,25 +38,36 @@ static int launch_itself(struct ep_options *options, char **argv)
 static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
 {
     const struct ep_options *options = report->options;
+    const int is_checked = options->check != EP_CHECK_NONE;
     struct ep_layer layer = {0};
     struct ep_routing routing;
     weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
     if (ep_routing_open(&routing, options, weft_comm_rank(comm),
-                        options->check == EP_CHECK_NONE ? EP_ROUTING_OWN : EP_ROUTING_ALL) == 0)
+                        is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN) == 0)
         result = ep_layer_open(&layer, comm, options, &routing);
+    if (result == WEFT_OK && is_checked && options->mode == EP_MODE_LOW_LATENCY)
+        result = ep_check(&layer, report->tallies); /* and again behind what is timed */
     if (result == WEFT_OK)
         result = ep_measure(&layer, report->figures);
     if (result == WEFT_OK)
         result = ep_measure_traffic(&layer, &report->traffic);
     if (result == WEFT_OK)
         result = ep_network_measure(&layer, &report->network);
-    if (result == WEFT_OK && options->check != EP_CHECK_NONE)
+    if (result == WEFT_OK && is_checked)
         result = ep_check(&layer, report->tallies);
     if (result != WEFT_OK)
         job_report_and_abort("weft ep", comm, result);
     ep_layer_close(&layer);
     ep_routing_close(&routing);
     return result;
+}
+
+static int query(weft_comm *comm, const struct ep_options *options)
+{
+    const weft_result result = ep_query(comm, options);
+    if (result != WEFT_OK)
+        job_report_and_abort("weft ep", comm, result);
+    return result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 
 static int work(weft_comm *comm, struct ep_options *options)
@@ -71,12 +83,14 @@ static int work(weft_comm *comm, struct ep_options *options)
     if (ep_options_resolve(options, weft_comm_num_ranks(comm), node.num_teams, error) != 0)
         return rank == 0 ? job_report_usage("weft ep", error) : STATUS_USAGE;
     ep_options_resolve_grid(options, weft_comm_machine(comm));
+    if (options->task == EP_TASK_QUERY)
+        return query(comm, options);
     struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
     if (measure_and_check(comm, &report) != WEFT_OK)
         return STATUS_FAILURE;
     if (rank == 0 && ep_report_print(&report) != 0)
         return STATUS_FAILURE;
-    return report.tallies[EP_LAYER].errors == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
+    return report.tallies[ep_whole_layer(options)].errors == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 
 static int join(struct ep_options *options)

@@ -18,7 +18,7 @@ static int64_t collect_recv_tokens(struct ep_verifier *verifier)
     return num_recv;
 }
 
-static weft_result verifier_open(struct ep_verifier *verifier, const struct ep_layer *layer,
+static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *layer,
                                  struct ep_tally tallies[EP_NUM_OPS])
 {
     const struct ep_routing *routing = layer->routing;
@@ -31,11 +31,12 @@ static weft_result verifier_open(struct ep_verifier *verifier, const struct ep_l
         .row = calloc(1, layer->options->row_bytes),
         .x = calloc(hidden, sizeof(float)),
         .y = calloc(hidden, sizeof(float)),
+        .answer = calloc(hidden, sizeof(float)),
         .partial = calloc(hidden, sizeof(float)),
         .sum = calloc(hidden, sizeof(float)),
     };
     if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->y ||
-        !verifier->partial || !verifier->sum)
+        !verifier->answer || !verifier->partial || !verifier->sum)
         return WEFT_ERROR_OUT_OF_MEMORY;
     verifier->num_recv = collect_recv_tokens(verifier);
     return ep_results_open(&verifier->results, layer, verifier->num_recv);
@@ -48,6 +49,7 @@ static void verifier_close(struct ep_verifier *verifier)
     free(verifier->row);
     free(verifier->x);
     free(verifier->y);
+    free(verifier->answer);
     free(verifier->partial);
     free(verifier->sum);
 }
@@ -71,30 +73,31 @@ void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, con
 static weft_result verify(struct ep_verifier *verifier)
 {
     const struct ep_options *options = verifier->layer->options;
+    if (options->mode == EP_MODE_LOW_LATENCY)
+        return ep_ll_verify(verifier);
     if (ep_verify_layout(verifier) != 0 || ep_verify_notify(verifier) != 0)
         return WEFT_ERROR_OUT_OF_MEMORY;
     ep_verify_dispatch(verifier);
     if (ep_op_exists(EP_COMBINE, options))
-        ep_verify_combine(verifier);
+        ep_verify_combine(verifier, EP_COMBINE);
     if (options->check == EP_CHECK_FULL &&
         weft_comm_machine(verifier->layer->comm) != WEFT_MACHINE_CPU)
         return ep_verify_machine(verifier);
     return WEFT_OK;
 }
 
-/* Over ranks, and over operations into EP_LAYER. */
-static weft_result sum_tallies(weft_comm *comm, struct ep_tally tallies[EP_NUM_OPS])
+/* Over ranks, and over operations into the layer. */
+static weft_result add_tallies(const struct ep_layer *layer, const struct ep_tally own[EP_NUM_OPS],
+                               struct ep_tally tallies[EP_NUM_OPS])
 {
-    const size_t bytes = EP_NUM_OPS * sizeof *tallies;
-    size_t num_ranks = (size_t)weft_comm_num_ranks(comm);
+    const size_t bytes = EP_NUM_OPS * sizeof *own, num_ranks = (size_t)layer->num_ranks;
     struct ep_tally *gathered = calloc(num_ranks, bytes);
     if (!gathered)
         return WEFT_ERROR_OUT_OF_MEMORY;
-    weft_result result = weft_host_all_gather(comm, tallies, bytes, gathered);
-    if (result == WEFT_OK)
-        memset(tallies, 0, bytes);
+    weft_result result = weft_host_all_gather(layer->comm, own, bytes, gathered);
     for (size_t i = 0; i < num_ranks * EP_NUM_OPS && result == WEFT_OK; i++) {
-        struct ep_tally *sums[] = {&tallies[i % EP_NUM_OPS], &tallies[EP_LAYER]};
+        struct ep_tally *sums[] = {&tallies[i % EP_NUM_OPS],
+                                   &tallies[ep_whole_layer(layer->options)]};
         for (int s = 0; s < 2; s++) {
             sums[s]->checked_rows += gathered[i].checked_rows;
             sums[s]->errors += gathered[i].errors;
@@ -107,14 +110,14 @@ static weft_result sum_tallies(weft_comm *comm, struct ep_tally tallies[EP_NUM_O
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS])
 {
     struct ep_verifier verifier;
-    memset(tallies, 0, EP_NUM_OPS * sizeof *tallies);
-    weft_result result = verifier_open(&verifier, layer, tallies);
-    if (result == WEFT_OK)
+    struct ep_tally own[EP_NUM_OPS] = {{0, 0}};
+    weft_result result = verifier_open(&verifier, layer, own);
+    if (result == WEFT_OK && layer->options->mode == EP_MODE_NORMAL)
         result = ep_pass(layer, &verifier.results);
     if (result == WEFT_OK)
         result = verify(&verifier);
     if (result == WEFT_OK)
-        result = sum_tallies(layer->comm, tallies);
+        result = add_tallies(layer, own, tallies);
     verifier_close(&verifier);
     return result;
 }

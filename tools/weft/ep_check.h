@@ -12,7 +12,7 @@ struct ep_tally {
     int64_t errors;       /* those that differed */
 };
 
-/* Collective. tallies are of all ranks together; EP_LAYER's are those of all operations. The first
+/* Collective. Adds to tallies what all ranks together have compared; those of the layer are those of all operations. The first
  * difference of each operation on each rank is told on standard error. The routing of all tokens
  * must be loaded. Overwrites the layer's buffers. */
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS]);

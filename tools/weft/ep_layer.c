@@ -3,14 +3,17 @@
 
 #include <stdlib.h>
 
-const char *const ep_op_names[EP_NUM_OPS] = {"layout", "notify", "dispatch", "combine", "layer"};
+#include "ep_ll.h"
+
+const char *const ep_op_names[EP_NUM_OPS] = {"layout", "notify",      "dispatch",   "combine",
+                                             "layer",  "ll_dispatch", "ll_combine", "ll_layer"};
 
 struct payload ep_layer_payload(const struct ep_layer *layer)
 {
     return (struct payload){layer->options->seed, layer->options->kind};
 }
 
-static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
+static weft_result open_ep(struct ep_layer *layer)
 {
     const struct ep_options *options = layer->options;
     weft_ep_config config = WEFT_INIT(weft_ep_config);
@@ -22,6 +25,13 @@ static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
     config.num_staging_slots = options->num_staging_slots;
     config.staging_slot_bytes = options->staging_slot_bytes;
     config.combine_wire = options->wire == EP_WIRE_FP32 ? WEFT_FP32 : 0;
+    weft_result result = weft_stream_create(layer->comm, &layer->stream);
+    return result == WEFT_OK ? weft_ep_create(layer->comm, &config, &layer->ep) : result;
+}
+
+static weft_result open_handle(struct ep_layer *layer, uint64_t *arena_bytes)
+{
+    const struct ep_options *options = layer->options;
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = layer->num_tokens;
     handle_config.num_topk = options->num_topk;
@@ -35,11 +45,7 @@ static weft_result open_objects(struct ep_layer *layer, uint64_t *arena_bytes)
     size_args.with_src_token = 1;
     weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
 
-    weft_result result = weft_stream_create(layer->comm, &layer->stream);
-    if (result == WEFT_OK)
-        result = weft_ep_create(layer->comm, &config, &layer->ep);
-    if (result == WEFT_OK)
-        result = weft_ep_handle_create(layer->ep, &handle_config, &layer->handle);
+    weft_result result = weft_ep_handle_create(layer->ep, &handle_config, &layer->handle);
     if (result == WEFT_OK)
         result = weft_ep_query_sizes(layer->ep, &size_args, &sizes);
     if (result == WEFT_OK) {
@@ -103,16 +109,15 @@ static weft_result alloc_own_buffers(struct ep_layer *layer)
     return result;
 }
 
-static weft_result fill_x(struct ep_layer *layer)
+weft_result ep_layer_fill_x(struct ep_layer *layer, const struct payload *payload)
 {
     const size_t num_tokens = (size_t)layer->num_tokens, row_bytes = layer->options->row_bytes;
     const int64_t first_token = layer->routing->first_tokens[layer->rank];
-    const struct payload payload = ep_layer_payload(layer);
     unsigned char *rows = malloc(num_tokens * row_bytes + 1);
     if (!rows)
         return WEFT_ERROR_OUT_OF_MEMORY;
     for (size_t t = 0; t < num_tokens; t++)
-        payload_fill_row(&payload, first_token + (int64_t)t, 0, rows + t * row_bytes, row_bytes);
+        payload_fill_row(payload, first_token + (int64_t)t, 0, rows + t * row_bytes, row_bytes);
     const weft_result result =
         weft_memory_copy(layer->comm, layer->x, rows, num_tokens * row_bytes);
     free(rows);
@@ -123,9 +128,10 @@ static weft_result open_own_buffers(struct ep_layer *layer)
 {
     const int64_t first_token = layer->routing->first_tokens[layer->rank];
     const size_t num_choices = (size_t)layer->num_tokens * (size_t)layer->options->num_topk;
+    const struct payload payload = ep_layer_payload(layer);
     weft_result result = alloc_own_buffers(layer);
     if (result == WEFT_OK)
-        result = fill_x(layer);
+        result = ep_layer_fill_x(layer, &payload);
     if (result == WEFT_OK)
         result = weft_memory_copy(layer->comm, layer->topk_idx,
                                   ep_routing_topk_idx(layer->routing, first_token),
@@ -137,11 +143,17 @@ static weft_result open_own_buffers(struct ep_layer *layer)
     return result;
 }
 
+static weft_result open_normal(struct ep_layer *layer)
+{
+    uint64_t arena_bytes;
+    weft_result result = open_handle(layer, &arena_bytes);
+    return result == WEFT_OK ? open_heap_buffers(layer, arena_bytes) : result;
+}
+
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
                           const struct ep_routing *routing)
 {
     weft_team_info node = WEFT_INIT(weft_team_info);
-    uint64_t arena_bytes;
     *layer = (struct ep_layer){
         .options = options,
         .routing = routing,
@@ -156,18 +168,19 @@ weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct 
     layer->num_nodes = node.num_teams;
     layer->num_tokens =
         (int32_t)(routing->first_tokens[layer->rank + 1] - routing->first_tokens[layer->rank]);
-    result = open_objects(layer, &arena_bytes);
+    result = open_ep(layer);
     if (result == WEFT_OK)
         result = open_intervals(layer);
     if (result == WEFT_OK)
         result = open_own_buffers(layer);
     if (result == WEFT_OK)
-        result = open_heap_buffers(layer, arena_bytes);
+        result = options->mode == EP_MODE_LOW_LATENCY ? ep_ll_open(layer) : open_normal(layer);
     return result;
 }
 
 void ep_layer_close(struct ep_layer *layer)
 {
+    ep_ll_close(layer);
     if (layer->stream)
         weft_stream_destroy(layer->stream);
     for (int op = 0; op < EP_NUM_OPS; op++) {
@@ -250,10 +263,31 @@ weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op)
         return enqueue_dispatch(layer);
     case EP_COMBINE:
         return enqueue_combine(layer);
+    case EP_LL_DISPATCH:
+    case EP_LL_COMBINE:
+    case EP_LL_LAYER:
+        return ep_ll_enqueue(layer, op);
     default:
         for (int part = EP_LAYOUT; part <= EP_COMBINE && result == WEFT_OK; part++)
             if (ep_op_exists(part, layer->options))
                 result = ep_layer_enqueue(layer, part);
         return result;
     }
+}
+
+int32_t ep_layer_calls(const struct ep_layer *layer)
+{
+    return layer->options->start == EP_START_GRAPH ? EP_LL_GRAPH_CALLS : 1;
+}
+
+weft_result ep_layer_prepare(struct ep_layer *layer, enum ep_op op)
+{
+    return op == EP_LL_COMBINE ? ep_ll_dispatch(layer) : WEFT_OK;
+}
+
+weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op)
+{
+    const int is_stream = layer->options->start == EP_START_STREAM;
+    const int leaves_result = op == EP_LL_COMBINE || (op == EP_LL_DISPATCH && is_stream);
+    return leaves_result ? weft_ll_release(layer->ll.ll, layer->stream) : WEFT_OK;
 }

@@ -7,19 +7,54 @@
 #include "ep_routing.h"
 #include "weft.h"
 
-enum ep_op { EP_LAYOUT, EP_NOTIFY, EP_DISPATCH, EP_COMBINE, EP_LAYER, EP_NUM_OPS };
+enum ep_op {
+    EP_LAYOUT,
+    EP_NOTIFY,
+    EP_DISPATCH,
+    EP_COMBINE,
+    EP_LAYER,
+    EP_LL_DISPATCH, /* of low latency, as the next two */
+    EP_LL_COMBINE,
+    EP_LL_LAYER,
+    EP_NUM_OPS
+};
 
 extern const char *const ep_op_names[EP_NUM_OPS];
 
-/* Opaque bytes cannot be summed. */
+/* Those of the mode; opaque bytes cannot be summed. */
 static inline int ep_op_exists(enum ep_op op, const struct ep_options *options)
 {
-    return op != EP_COMBINE || options->kind != WEFT_UINT8;
+    const enum ep_mode mode = op >= EP_LL_DISPATCH ? EP_MODE_LOW_LATENCY : EP_MODE_NORMAL;
+    return mode == options->mode && (op != EP_COMBINE || options->kind != WEFT_UINT8);
 }
+
+/* That of all others of the mode. */
+static inline enum ep_op ep_whole_layer(const struct ep_options *options)
+{
+    return options->mode == EP_MODE_LOW_LATENCY ? EP_LL_LAYER : EP_LAYER;
+}
+
+/* What an operation that moves rows moves per rank, the maximum over ranks. */
+struct ep_traffic {
+    uint64_t bytes_logical; /* rows that arrive at the rank (go back, in combine), own included */
+    uint64_t bytes_remote;  /* without the rank's own */
+};
 
 /* The events around an operation that is timed. */
 struct ep_interval {
     weft_event *start, *stop;
+};
+
+/* What only low latency has: see ep_ll.h. */
+struct ep_ll {
+    weft_ll *ll;
+    int32_t num_local_experts; /* L */
+    int32_t capacity;          /* C, rows of an expert, or of a source by rank */
+    weft_graph *graphs[EP_NUM_OPS];
+    unsigned char *rows; /* by expert: [L][C][row_bytes] */
+    unsigned char *y;    /* what combine sends: rows, or by rank [R][C][row_bytes] */
+    int32_t *rank_counts, *expert_counts, *src_tokens; /* as weft_ll_dispatch_args has them */
+    int64_t *ranges;
 };
 
 struct ep_layer {
@@ -32,9 +67,10 @@ struct ep_layer {
     int32_t capacity;   /* rows that can arrive here at worst: no operation waits on the host */
     weft_stream *stream;
     weft_ep *ep;
-    weft_ep_handle *handle;
+    weft_ep_handle *handle; /* this and the arena: not in low latency */
     weft_arena *arena;
     struct ep_interval intervals[EP_NUM_OPS];
+    struct ep_ll ll;
 
     /* Memory of the machine, which the host must not touch. */
     unsigned char *x;           /* [N][row_bytes] */
@@ -64,5 +100,13 @@ void ep_layer_close(struct ep_layer *layer);
 /* Enqueues the operation; EP_LAYER: all that exist, one after the other. Combine sums the rows as
  * they lie in recv_x. */
 weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op);
+/* How many operations that is. */
+int32_t ep_layer_calls(const struct ep_layer *layer);
+/* What must come before and after it, and is no part of it. */
+weft_result ep_layer_prepare(struct ep_layer *layer, enum ep_op op);
+weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op);
+
+/* Fills x with the rows of a payload; those that dispatch is to carry have the layer's. */
+weft_result ep_layer_fill_x(struct ep_layer *layer, const struct payload *payload);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ep_ll.h"
 #include "workload/progress.h"
 #include "workload/slowest.h"
 
@@ -11,13 +12,17 @@
 static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op)
 {
     const struct ep_interval *interval = &layer->intervals[op];
-    weft_result result = weft_comm_barrier(layer->comm, layer->stream);
+    weft_result result = ep_layer_prepare(layer, op);
+    if (result == WEFT_OK)
+        result = weft_comm_barrier(layer->comm, layer->stream);
     if (result == WEFT_OK)
         result = weft_event_record(interval->start, layer->stream);
     if (result == WEFT_OK)
         result = ep_layer_enqueue(layer, op);
     if (result == WEFT_OK)
         result = weft_event_record(interval->stop, layer->stream);
+    if (result == WEFT_OK)
+        result = ep_layer_finish(layer, op);
     return result;
 }
 
@@ -50,7 +55,7 @@ static weft_result run_iterations(struct ep_layer *layer, double *samples)
         result = run_iteration(layer, us);
         int32_t iteration = step - options->num_warmup;
         for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++)
-            samples[(int64_t)op * options->num_iters + iteration] = us[op];
+            samples[(int64_t)op * options->num_iters + iteration] = us[op] / ep_layer_calls(layer);
         progress_update(&progress, step + 1);
     }
     progress_end(&progress);
@@ -72,20 +77,31 @@ weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS
     return result;
 }
 
-weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
+/* Of the last dispatch. */
+static weft_result count_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    if (layer->options->mode == EP_MODE_LOW_LATENCY)
+        return ep_ll_count_traffic(layer, traffic);
     weft_result result = weft_ep_wait_counts(layer->handle, &counts);
+    if (result != WEFT_OK)
+        return result;
+    const uint64_t num_recv = (uint64_t)counts.num_recv_tokens;
+    const uint64_t num_own = (uint64_t)counts.num_recv_per_rank[layer->rank];
+    *traffic = (struct ep_traffic){num_recv * layer->options->row_bytes,
+                                   (num_recv - num_own) * layer->options->row_bytes};
+    return WEFT_OK;
+}
+
+weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
+{
+    struct ep_traffic own = {0, 0};
+    weft_result result = count_traffic(layer, &own);
     struct ep_traffic *of_ranks = calloc((size_t)layer->num_ranks, sizeof *of_ranks);
     if (!of_ranks)
         return WEFT_ERROR_OUT_OF_MEMORY;
-    if (result == WEFT_OK) {
-        uint64_t num_recv = (uint64_t)counts.num_recv_tokens;
-        uint64_t num_own = (uint64_t)counts.num_recv_per_rank[layer->rank];
-        struct ep_traffic own = {num_recv * layer->options->row_bytes,
-                                 (num_recv - num_own) * layer->options->row_bytes};
+    if (result == WEFT_OK)
         result = weft_host_all_gather(layer->comm, &own, sizeof own, of_ranks);
-    }
     *traffic = (struct ep_traffic){0, 0};
     for (int32_t r = 0; r < layer->num_ranks && result == WEFT_OK; r++) {
         if (of_ranks[r].bytes_logical > traffic->bytes_logical)

@@ -6,11 +6,23 @@
 static const double gib = 1 << 30;
 static const double told_from_bytes = 1 << 30;
 
+/* Rows and answers of two results in the heap, x, out, and what combine sends: of rows by expert as
+ * many as arrive, though there is room for more, which nobody touches. */
+static double low_latency_bytes(const struct ep_options *options)
+{
+    const double tokens = options->num_tokens, ranks = options->num_ranks;
+    const double rows = 2 * ranks + 2 * options->num_topk + 2;
+    const double answered = options->ll_layout == WEFT_LL_BY_RANK ? ranks : options->num_topk;
+    return tokens * (rows + answered) * (double)options->row_bytes;
+}
+
 /* In doubles, which nothing overflows. */
 static double layer_bytes(const struct ep_options *options)
 {
     const double tokens = options->num_tokens, ranks = options->num_ranks;
     const double row = (double)options->row_bytes, choice = sizeof(int32_t) + sizeof(float);
+    if (options->mode == EP_MODE_LOW_LATENCY)
+        return low_latency_bytes(options);
     const double own = tokens * (2 * row + options->num_topk * choice + ranks);
     const double received = tokens * ranks * (row + options->num_topk * choice + sizeof(int32_t));
     return own + received;

@@ -13,11 +13,14 @@
 enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };
 enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EXPERTS = 256 };
+enum { DEFAULT_LL_TOKENS = 128, MAX_LL_TOKENS = UINT16_MAX, MAX_PHASES = 2 };
 
 static const char documentation[] =
     "Runs one mixture-of-experts layer: times layout, notify, dispatch, combine, and all of them "
     "as one sequence, then checks results against a computation that exchanges nothing. Starts "
-    "its own ranks, unless it is itself a rank of a job."
+    "its own ranks, unless it is itself a rank of a job. With --mode low-latency the operations "
+    "are "
+    "ll_dispatch, ll_combine, and both as one sequence, ll_layer."
     "\vThe exit status is 0 only if every call succeeded and every check passed, 1 otherwise, 2 "
     "for a wrong argument.";
 
@@ -69,10 +72,41 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
                    options->trace->num_layers - 1, options->trace_path);
 }
 
+static void refuse_without_mode(const struct ep_options *options, struct argp_state *state)
+{
+    if (options->ll_layout != EP_NOT_GIVEN)
+        argp_error(state, "--layout: needs --mode low-latency");
+    if (options->num_phases != EP_NOT_GIVEN)
+        argp_error(state, "--phases %d: needs --mode low-latency", options->num_phases);
+    if (options->task == EP_TASK_QUERY)
+        argp_error(state, "--query: needs --mode low-latency");
+    if (options->start == EP_START_GRAPH)
+        argp_error(state, "--graph: needs --mode low-latency");
+}
+
+static void finish_mode(struct ep_options *options, struct argp_state *state)
+{
+    if (options->mode == EP_MODE_NORMAL) {
+        refuse_without_mode(options, state);
+        return;
+    }
+    if (options->kind == WEFT_UINT8)
+        argp_error(state, "--dtype %s: must be bf16, fp16 or fp32 with --mode low-latency",
+                   options->dtype);
+    if (options->num_tokens > MAX_LL_TOKENS)
+        argp_error(state, "--tokens %d: must be 0 to %d with --mode low-latency",
+                   options->num_tokens, MAX_LL_TOKENS);
+    if (options->ll_layout == EP_NOT_GIVEN)
+        options->ll_layout = WEFT_LL_BY_EXPERT;
+    if (options->num_phases == EP_NOT_GIVEN)
+        options->num_phases = 1;
+}
+
 static void finish(void *input, struct argp_state *state)
 {
     struct ep_options *options = input;
     finish_row(options, state);
+    finish_mode(options, state);
     if (options->trace_path)
         finish_trace(options, state);
     else if (options->layer != EP_NOT_GIVEN)
@@ -83,6 +117,8 @@ static void finish(void *input, struct argp_state *state)
         options->skew = 0;
 }
 
+static const char *const modes[] = {"normal", "low-latency", NULL};
+static const char *const ll_layouts[] = {"rank", "expert", NULL}; /* by weft_ll_layout */
 static const char *const wires[] = {"dtype", "fp32", NULL};
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
@@ -100,7 +136,8 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "timeout-ms", "MS", "Deadline of every wait for another rank (30000)", NULL,
      AT(timeout_ms), 1, MAX_TIMEOUT_MS},
     {OPTION_GROUP, .doc = "The layer:"},
-    {OPTION_INTEGER, "tokens", "N", "Tokens per rank (512)", NULL, AT(num_tokens), 0, MAX_TOKENS},
+    {OPTION_INTEGER, "tokens", "N", "Tokens per rank (512; 128 with --mode low-latency)", NULL,
+     AT(num_tokens), 0, MAX_TOKENS},
     {OPTION_INTEGER, "hidden", "H", "Elements per token (7168)", NULL, AT(hidden), 1, INT32_MAX},
     {OPTION_INTEGER, "topk", "K", "Experts that a token chooses (8)", NULL, AT(num_topk), 1,
      WEFT_MAX_TOPK},
@@ -109,6 +146,15 @@ static const struct option_row option_table[] = {
      "bf16, fp16, fp32, or bytes:N for rows of N opaque bytes, which are dispatched and not "
      "combined",
      "bf16", .parse = parse_dtype},
+    {OPTION_CHOICE, "mode", "MODE",
+     "normal, or low-latency: dispatch and combine of few tokens, in one launch each", "normal",
+     AT(mode), .choices = modes},
+    {OPTION_CHOICE, "layout", "LAYOUT",
+     "Of low latency: rows by rank, as they come, or packed by expert (expert)", NULL,
+     AT(ll_layout), .choices = ll_layouts},
+    {OPTION_INTEGER, "phases", "N",
+     "Of low latency: 1 launch for an operation, or 2, to send and to receive (1)", NULL,
+     AT(num_phases), 1, MAX_PHASES},
     {OPTION_GROUP, .doc = "Its routing:"},
     {OPTION_REAL, "skew", "X",
      "Spread of the experts' popularity in the gate that routes: 0 none, 0.5 to 0.75 as in real "
@@ -143,6 +189,11 @@ static const struct option_row option_table[] = {
     {OPTION_CHOICE, "check", "MODE",
      "full: every row; sample: all counts, and 64 rows of each rank and operation; none", "sample",
      AT(check), .choices = check_modes},
+    {OPTION_FLAG, "graph", NULL,
+     "Of low latency: time graphs of 20 operations; of ll_dispatch each with a release", NULL,
+     AT(start)},
+    {OPTION_FLAG, "query", NULL,
+     "Of low latency: run nothing, only print the memory that it would have", NULL, AT(task)},
     {OPTION_FLAG, "json", NULL, "Print one JSON object per line and operation", NULL, AT(format)},
     {0}};
 
@@ -160,6 +211,8 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .num_blocks = EP_NOT_GIVEN,
         .num_warps = EP_NOT_GIVEN,
         .skew = EP_NOT_GIVEN,
+        .ll_layout = EP_NOT_GIVEN,
+        .num_phases = EP_NOT_GIVEN,
     };
     options_parse(&set, options, argc, argv);
 }
@@ -207,7 +260,8 @@ static int resolve_trace(struct ep_options *options, char error[EP_ERROR_BYTES])
 static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
 {
     if (options->num_tokens == EP_NOT_GIVEN)
-        options->num_tokens = DEFAULT_TOKENS;
+        options->num_tokens =
+            options->mode == EP_MODE_LOW_LATENCY ? DEFAULT_LL_TOKENS : DEFAULT_TOKENS;
     if (options->num_experts == EP_NOT_GIVEN)
         options->num_experts = DEFAULT_EXPERTS;
     if (options->num_topk == EP_NOT_GIVEN)

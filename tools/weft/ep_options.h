@@ -13,6 +13,9 @@
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
 /* What combine's sums of nodes are rounded to on the network. */
 enum ep_wire { EP_WIRE_DTYPE, EP_WIRE_FP32 };
+enum ep_mode { EP_MODE_NORMAL, EP_MODE_LOW_LATENCY };
+enum ep_start { EP_START_STREAM, EP_START_GRAPH };
+enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
 
 enum { EP_NOT_GIVEN = -1, EP_ERROR_BYTES = 256 };
@@ -41,6 +44,11 @@ struct ep_options {
     enum ep_wire wire;
     uint64_t seed;
     double skew;
+    enum ep_mode mode;
+    int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as num_phases */
+    int32_t num_phases;
+    enum ep_start start;
+    enum ep_task task;
     enum ep_check_mode check;
     enum ep_format format;
     int32_t timeout_ms; /* 0: the library's */

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "ep_ll.h"
 #include "workload/output.h"
 
 static const char *machine_name(const struct ep_report *report)
@@ -16,12 +17,27 @@ static const char *machine_name(const struct ep_report *report)
 static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op op)
 {
     uint64_t num_passes = 0;
-    if (op == EP_DISPATCH || op == EP_COMBINE)
+    if (op == EP_DISPATCH || op == EP_COMBINE || op == EP_LL_DISPATCH || op == EP_LL_COMBINE)
         num_passes = 1;
+    else if (op == EP_LL_LAYER)
+        num_passes = 2;
     else if (op == EP_LAYER)
         num_passes = 1 + (uint64_t)ep_op_exists(EP_COMBINE, report->options);
     return (struct ep_traffic){num_passes * report->traffic.bytes_logical,
                                num_passes * report->traffic.bytes_remote};
+}
+
+/* NULL: the normal mode has none. */
+static const char *layout_name(const struct ep_options *options)
+{
+    if (options->mode == EP_MODE_NORMAL)
+        return NULL;
+    return options->ll_layout == WEFT_LL_BY_RANK ? "rank" : "expert";
+}
+
+static int32_t graph_calls(const struct ep_options *options)
+{
+    return options->start == EP_START_GRAPH ? EP_LL_GRAPH_CALLS : 0;
 }
 
 static int is_network(const struct ep_report *report)
@@ -42,21 +58,23 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     const struct ep_network *network = &report->network;
     struct ep_traffic traffic = traffic_of(report, op);
     json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, s:I,"
+        "{s:s, s:s, s:s, s:s?, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, s:I,"
         " s:i, s:i, s:s, s:i, s:i, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:s?, s:I,"
         " s:f, s:I, s:I, s:I, s:b}",
-        "op", ep_op_names[op], "machine", machine_name(report), "ranks", options->num_ranks,
-        "nodes", options->num_nodes, "tokens", options->num_tokens, "hidden", options->hidden,
-        "topk", options->num_topk, "experts", options->num_experts, "dtype", options->dtype,
-        "trace", options->trace_path, "trace_layer", options->layer, "skew", options->skew, "seed",
-        (json_int_t)options->seed, "blocks", options->num_blocks, "warps", options->num_warps,
-        "wire", ep_wire_name(options), "channels", options->num_channels, "staging_slots",
-        options->num_staging_slots, "staging_slot_bytes", (json_int_t)options->staging_slot_bytes,
-        "warmup", options->num_warmup, "iters", options->num_iters, "us_min", us->min, "us_median",
-        us->median, "us_max", us->max, "bytes_logical", (json_int_t)traffic.bytes_logical,
-        "bytes_remote", (json_int_t)traffic.bytes_remote, "gbps_logical",
-        gbps(traffic.bytes_logical, us->median), "gbps_remote",
-        gbps(traffic.bytes_remote, us->median), "net_engine",
+        "op", ep_op_names[op], "machine", machine_name(report), "mode",
+        options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
+        "phases", options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
+        graph_calls(options), "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens",
+        options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
+        options->num_experts, "dtype", options->dtype, "trace", options->trace_path, "trace_layer",
+        options->layer, "skew", options->skew, "seed", (json_int_t)options->seed, "blocks",
+        options->num_blocks, "warps", options->num_warps, "wire", ep_wire_name(options), "channels",
+        options->num_channels, "staging_slots", options->num_staging_slots, "staging_slot_bytes",
+        (json_int_t)options->staging_slot_bytes, "warmup", options->num_warmup, "iters",
+        options->num_iters, "us_min", us->min, "us_median", us->median, "us_max", us->max,
+        "bytes_logical", (json_int_t)traffic.bytes_logical, "bytes_remote",
+        (json_int_t)traffic.bytes_remote, "gbps_logical", gbps(traffic.bytes_logical, us->median),
+        "gbps_remote", gbps(traffic.bytes_remote, us->median), "net_engine",
         is_network(report) ? network->engine : NULL, "net_bytes", (json_int_t)network->bytes[op],
         "net_gbps", gbps(network->of_rank[op], us->median), "forwarded_rows",
         (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally->checked_rows,
@@ -103,6 +121,10 @@ static void print_heading(const struct ep_report *report)
     else
         printf("routing: gate, skew %g, seed %llu\n", options->skew,
                (unsigned long long)options->seed);
+    if (options->mode == EP_MODE_LOW_LATENCY)
+        printf("low latency, by %s, %d phase%s, %s\n", layout_name(options), options->num_phases,
+               options->num_phases == 1 ? "" : "s",
+               options->start == EP_START_GRAPH ? "in graphs of 20 operations" : "in the stream");
     printf("%d iterations after %d, ", options->num_iters, options->num_warmup);
     print_count(options->num_blocks, "block");
     printf(" of ");
@@ -110,10 +132,10 @@ static void print_heading(const struct ep_report *report)
     printf("; microseconds, the slowest rank's; GB/s of the rank with most rows\n");
     if (is_network(report))
         print_network(report);
-    printf("\n%-9s %11s %11s %11s %8s %8s ", "", "min", "median", "max", "logical", "remote");
+    printf("\n%-11s %11s %11s %11s %8s %8s ", "", "min", "median", "max", "logical", "remote");
     if (is_network(report))
         printf("%8s %12s %9s ", "network", "network", "forwarded");
-    printf(" check\n%-9s %11s %11s %11s %8s %8s ", "operation", "us", "us", "us", "GB/s", "GB/s");
+    printf(" check\n%-11s %11s %11s %11s %8s %8s ", "operation", "us", "us", "us", "GB/s", "GB/s");
     if (is_network(report))
         printf("%8s %12s %9s", "GB/s", "bytes", "rows");
     printf("\n");
@@ -134,7 +156,7 @@ static void print_row(const struct ep_report *report, enum ep_op op)
     const struct figures *us = &report->figures[op];
     const struct ep_tally *tally = &report->tallies[op];
     struct ep_traffic traffic = traffic_of(report, op);
-    printf("%-9s %11.1f %11.1f %11.1f ", ep_op_names[op], us->min, us->median, us->max);
+    printf("%-11s %11.1f %11.1f %11.1f ", ep_op_names[op], us->min, us->median, us->max);
     if (op == EP_LAYOUT || op == EP_NOTIFY)
         printf("%8s %8s ", "-", "-");
     else

@@ -7,13 +7,13 @@
 #include "ep_pass.h"
 
 struct ep_verifier {
-    const struct ep_layer *layer;
+    struct ep_layer *layer;
     struct ep_results results; /* of the pass that is verified */
     struct ep_tally *tallies;  /* [EP_NUM_OPS], of this rank */
     int64_t *recv_tokens;      /* [num_recv] the global tokens of the rows of this rank, in order */
     int64_t num_recv;
-    unsigned char *row;           /* one row, for what is expected */
-    float *x, *y, *partial, *sum; /* one row each, in fp32 */
+    unsigned char *row;                    /* one row, for what is expected */
+    float *x, *y, *answer, *partial, *sum; /* one row each, in fp32 */
 };
 
 /* Counts one compared row (or count); tells the first difference of the operation. */
@@ -24,7 +24,14 @@ void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, con
 int ep_verify_layout(struct ep_verifier *verifier);
 int ep_verify_notify(struct ep_verifier *verifier);
 void ep_verify_dispatch(struct ep_verifier *verifier);
-void ep_verify_combine(struct ep_verifier *verifier);
+void ep_verify_combine(struct ep_verifier *verifier, enum ep_op op);
+
+/* Of num_rows rows, which are compared: a sample in ascending order, of this size; all of a full check. */
+int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows);
+int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index);
+
+/* Collective. A pass of low latency, whose results are verified. */
+weft_result ep_ll_verify(struct ep_verifier *verifier);
 
 /* Collective. Runs the same pass on a communicator of its own on machine cpu, and compares all bytes
  * of the results. */

@@ -9,16 +9,16 @@
 
 enum { SAMPLE_ROWS = 64 };
 
-static int64_t sample_size(const struct ep_verifier *verifier, int64_t num_rows)
+int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows)
 {
     int is_full = verifier->layer->options->check == EP_CHECK_FULL || num_rows < SAMPLE_ROWS;
     return is_full ? num_rows : SAMPLE_ROWS;
 }
 
 /* Member `index` of the sample of 0..num_rows-1: one of each of sample_size equal parts. */
-static int64_t sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index)
+int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index)
 {
-    int64_t size = sample_size(verifier, num_rows);
+    int64_t size = ep_sample_size(verifier, num_rows);
     int64_t begin = num_rows * index / size, end = num_rows * (index + 1) / size;
     uint64_t random = rng_key(verifier->layer->options->seed, (uint64_t)index);
     return begin + (int64_t)(random % (uint64_t)(end - begin));
@@ -76,9 +76,9 @@ static void verify_recv_row(struct ep_verifier *verifier, int64_t row)
 void ep_verify_dispatch(struct ep_verifier *verifier)
 {
     const struct ep_layer *layer = verifier->layer;
-    int64_t num_sampled = sample_size(verifier, verifier->num_recv);
+    int64_t num_sampled = ep_sample_size(verifier, verifier->num_recv);
     for (int64_t i = 0; i < num_sampled; i++)
-        verify_recv_row(verifier, sample_row(verifier, verifier->num_recv, i));
+        verify_recv_row(verifier, ep_sample_row(verifier, verifier->num_recv, i));
     int64_t num_topk = layer->options->num_topk;
     int is_equal = 1;
     for (int64_t i = verifier->num_recv * num_topk; i < layer->capacity * num_topk; i++)
@@ -87,20 +87,52 @@ void ep_verify_dispatch(struct ep_verifier *verifier)
         ep_tally_row(verifier, EP_DISPATCH, 0, "topk_idx is not -1 after the last row");
 }
 
-/* What rank `r` answers, as a row of the payload's format. */
-static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
+/* What a rank answers that sums before it rounds once: one row, scaled by all its experts at once. */
+static void answer_scaled(struct ep_verifier *verifier, int64_t token, int32_t r)
 {
     const struct ep_layer *layer = verifier->layer;
     const struct ep_routing *routing = layer->routing;
     const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
     const float *topk_weights = ep_routing_topk_weights(routing, token);
-    size_t hidden = (size_t)layer->options->hidden;
     float scale = 0;
     for (int32_t k = 0; k < routing->num_topk; k++)
         if (routing->expert_rank[topk_idx[k]] == r)
             scale += topk_weights[k] * ep_expert_factor(topk_idx[k]);
-    ep_scale_row(layer->options->kind, hidden, scale, verifier->x, verifier->y, verifier->row);
-    for (size_t h = 0; h < hidden; h++)
+    ep_scale_row(layer->options->kind, (size_t)layer->options->hidden, scale, verifier->x,
+                 verifier->y, verifier->row);
+}
+
+/* The same of a rank whose experts have a row each, which weft weighs and sums. */
+static void answer_weighed(struct ep_verifier *verifier, int64_t token, int32_t r)
+{
+    const struct ep_layer *layer = verifier->layer;
+    const struct ep_routing *routing = layer->routing;
+    const weft_dtype kind = layer->options->kind;
+    const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
+    const float *topk_weights = ep_routing_topk_weights(routing, token);
+    const size_t hidden = (size_t)layer->options->hidden;
+    memset(verifier->answer, 0, hidden * sizeof(float));
+    for (int32_t k = 0; k < routing->num_topk; k++) {
+        if (routing->expert_rank[topk_idx[k]] != r)
+            continue;
+        ep_scale_row(kind, hidden, ep_expert_factor(topk_idx[k]), verifier->x, verifier->y,
+                     verifier->row);
+        for (size_t h = 0; h < hidden; h++)
+            verifier->answer[h] += topk_weights[k] * verifier->y[h];
+    }
+    elements_from_fp32(kind, verifier->answer, hidden, verifier->row);
+    elements_to_fp32(kind, verifier->row, hidden, verifier->y);
+}
+
+/* What rank `r` answers, as a row of the payload's format. */
+static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
+{
+    const struct ep_options *options = verifier->layer->options;
+    if (options->mode == EP_MODE_LOW_LATENCY && options->ll_layout == WEFT_LL_BY_EXPERT)
+        answer_weighed(verifier, token, r);
+    else
+        answer_scaled(verifier, token, r);
+    for (size_t h = 0; h < (size_t)options->hidden; h++)
         verifier->partial[h] += verifier->y[h];
 }
 
@@ -137,16 +169,16 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
     elements_from_fp32(payload.dtype, verifier->sum, hidden, verifier->row);
 }
 
-void ep_verify_combine(struct ep_verifier *verifier)
+void ep_verify_combine(struct ep_verifier *verifier, enum ep_op op)
 {
     const struct ep_layer *layer = verifier->layer;
     size_t row_bytes = layer->options->row_bytes;
-    int64_t num_sampled = sample_size(verifier, layer->num_tokens);
+    int64_t num_sampled = ep_sample_size(verifier, layer->num_tokens);
     for (int64_t i = 0; i < num_sampled; i++) {
-        int64_t own_token = sample_row(verifier, layer->num_tokens, i);
+        int64_t own_token = ep_sample_row(verifier, layer->num_tokens, i);
         const unsigned char *out = verifier->results.out + (size_t)own_token * row_bytes;
         combine_token(verifier, layer->routing->first_tokens[layer->rank] + own_token);
-        ep_tally_row(verifier, EP_COMBINE, memcmp(out, verifier->row, row_bytes) == 0,
-                     "row of token %lld", (long long)own_token);
+        ep_tally_row(verifier, op, memcmp(out, verifier->row, row_bytes) == 0, "row of token %lld",
+                     (long long)own_token);
     }
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_ll.h"
+
+#include <stdlib.h>
+
+static int is_by_expert(const struct ep_layer *layer)
+{
+    return layer->options->ll_layout == WEFT_LL_BY_EXPERT;
+}
+
+weft_ll_config ep_ll_config(const struct ep_options *options)
+{
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    config.hidden = options->hidden;
+    config.max_tokens = options->num_tokens > 0 ? options->num_tokens : 1;
+    config.num_topk = options->num_topk;
+    config.dtype = options->kind;
+    config.layout = (weft_ll_layout)options->ll_layout;
+    config.num_blocks = options->num_blocks;
+    config.num_warps = options->num_warps;
+    return config;
+}
+
+static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *sizes)
+{
+    struct ep_ll *ll = &layer->ll;
+    const size_t num_ranks = (size_t)layer->num_ranks, num_local = (size_t)ll->num_local_experts;
+    const size_t num_rows = is_by_expert(layer) ? num_local * (size_t)ll->capacity : 0;
+    const size_t y_bytes = num_ranks * (size_t)ll->capacity * layer->options->row_bytes;
+    const struct {
+        void **buffer;
+        size_t bytes;
+    } list[] = {
+        {(void **)&ll->rows, sizes->rows_bytes},
+        {(void **)&ll->y, is_by_expert(layer) ? 0 : y_bytes},
+        {(void **)&ll->rank_counts, num_ranks * sizeof(int32_t)},
+        {(void **)&ll->expert_counts, num_local * sizeof(int32_t)},
+        {(void **)&ll->src_tokens, num_rows * sizeof(int32_t)},
+        {(void **)&ll->ranges, num_local * num_ranks * sizeof(int64_t)},
+    };
+    weft_result result = WEFT_OK;
+    for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
+        if (list[i].bytes > 0)
+            result = weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer);
+    return result;
+}
+
+static weft_result enqueue_once(struct ep_layer *layer, enum ep_op op)
+{
+    weft_result result = WEFT_OK;
+    if (op != EP_LL_COMBINE)
+        result = ep_ll_dispatch(layer);
+    if (op != EP_LL_DISPATCH && result == WEFT_OK)
+        result = ep_ll_combine(layer, op);
+    return result;
+}
+
+static weft_result record(struct ep_layer *layer, enum ep_op op)
+{
+    weft_result result = weft_graph_begin(layer->stream);
+    if (result != WEFT_OK)
+        return result;
+    for (int i = 0; i < EP_LL_GRAPH_CALLS && result == WEFT_OK; i++) {
+        result = enqueue_once(layer, op);
+        if (op == EP_LL_DISPATCH && result == WEFT_OK)
+            result = weft_ll_release(layer->ll.ll, layer->stream);
+    }
+    const weft_result ended = weft_graph_end(layer->stream, &layer->ll.graphs[op]);
+    return result == WEFT_OK ? ended : result;
+}
+
+static weft_result record_graphs(struct ep_layer *layer)
+{
+    weft_result result = WEFT_OK;
+    for (int op = EP_LL_DISPATCH; op <= EP_LL_LAYER && result == WEFT_OK; op++) {
+        result = ep_layer_prepare(layer, (enum ep_op)op);
+        if (result == WEFT_OK)
+            result = record(layer, (enum ep_op)op);
+        if (result == WEFT_OK)
+            result = ep_layer_finish(layer, (enum ep_op)op);
+    }
+    return result;
+}
+
+weft_result ep_ll_open(struct ep_layer *layer)
+{
+    const weft_ll_config config = ep_ll_config(layer->options);
+    weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+    struct ep_ll *ll = &layer->ll;
+    weft_result result = weft_ll_query_sizes(layer->ep, &config, &sizes);
+    ll->num_local_experts = sizes.num_local_experts;
+    ll->capacity = is_by_expert(layer) ? sizes.expert_capacity : config.max_tokens;
+    if (result == WEFT_OK)
+        result = weft_ll_create(layer->ep, &config, &ll->ll);
+    if (result == WEFT_OK)
+        result = alloc_buffers(layer, &sizes);
+    if (result == WEFT_OK && layer->options->start == EP_START_GRAPH)
+        result = record_graphs(layer);
+    return result;
+}
+
+void ep_ll_close(struct ep_layer *layer)
+{
+    struct ep_ll *ll = &layer->ll;
+    for (int op = 0; op < EP_NUM_OPS; op++)
+        if (ll->graphs[op])
+            weft_graph_destroy(ll->graphs[op]);
+    if (ll->ll)
+        weft_ll_destroy(ll->ll);
+    void *const buffers[] = {ll->rows,          ll->y,          ll->rank_counts,
+                             ll->expert_counts, ll->src_tokens, ll->ranges};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (buffers[i])
+            weft_memory_free(layer->comm, buffers[i]);
+}
+
+/* ---------------------------------------------------------------- operations */
+
+static weft_result dispatch(struct ep_layer *layer, weft_ll_phases phases)
+{
+    weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
+    args.phases = phases;
+    if (phases != WEFT_LL_RECEIVE) {
+        args.num_tokens = layer->num_tokens;
+        args.x = layer->x;
+        args.index_type = WEFT_INT32;
+        args.topk_idx = layer->topk_idx;
+        args.topk_weights = layer->topk_weights;
+    }
+    if (phases != WEFT_LL_SEND)
+        args.num_rows_per_rank = layer->ll.rank_counts;
+    if (phases != WEFT_LL_SEND && is_by_expert(layer)) {
+        args.rows = layer->ll.rows;
+        args.num_rows_per_expert = layer->ll.expert_counts;
+        args.src_tokens = layer->ll.src_tokens;
+        args.row_ranges = layer->ll.ranges;
+    }
+    return weft_ll_dispatch(layer->ll.ll, &args, layer->stream);
+}
+
+static weft_result combine(struct ep_layer *layer, enum ep_op op, weft_ll_phases phases)
+{
+    weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
+    args.phases = phases;
+    if (phases != WEFT_LL_RECEIVE) {
+        args.keep = op == EP_LL_COMBINE;
+        args.x = is_by_expert(layer) ? layer->ll.rows : layer->ll.y;
+    }
+    if (phases != WEFT_LL_SEND)
+        args.out = layer->out;
+    return weft_ll_combine(layer->ll.ll, &args, layer->stream);
+}
+
+weft_result ep_ll_dispatch(struct ep_layer *layer)
+{
+    if (layer->options->num_phases == 1)
+        return dispatch(layer, WEFT_LL_SEND_AND_RECEIVE);
+    const weft_result result = dispatch(layer, WEFT_LL_SEND);
+    return result == WEFT_OK ? dispatch(layer, WEFT_LL_RECEIVE) : result;
+}
+
+weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op)
+{
+    if (layer->options->num_phases == 1)
+        return combine(layer, op, WEFT_LL_SEND_AND_RECEIVE);
+    const weft_result result = combine(layer, op, WEFT_LL_SEND);
+    return result == WEFT_OK ? combine(layer, op, WEFT_LL_RECEIVE) : result;
+}
+
+weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op)
+{
+    if (layer->options->start == EP_START_GRAPH)
+        return weft_graph_launch(layer->ll.graphs[op], layer->stream);
+    return enqueue_once(layer, op);
+}
+
+weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
+{
+    const size_t num_ranks = (size_t)layer->num_ranks;
+    const uint64_t row_bytes = layer->options->row_bytes;
+    int32_t *counts = calloc(num_ranks, sizeof *counts);
+    if (!counts)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    const weft_result result =
+        weft_memory_copy(layer->comm, counts, layer->ll.rank_counts, num_ranks * sizeof *counts);
+    *traffic = (struct ep_traffic){0, 0};
+    for (int32_t rank = 0; rank < layer->num_ranks && result == WEFT_OK; rank++) {
+        traffic->bytes_logical += (uint64_t)counts[rank] * row_bytes;
+        traffic->bytes_remote += rank == layer->rank ? 0 : (uint64_t)counts[rank] * row_bytes;
+    }
+    free(counts);
+    return result;
+}

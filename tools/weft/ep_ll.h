@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* The part of a layer that is low latency. */
+#ifndef WEFT_TOOL_EP_LL_H
+#define WEFT_TOOL_EP_LL_H
+
+#include "ep_layer.h"
+
+enum { EP_LL_GRAPH_CALLS = 20 };
+
+/* What the options ask for. */
+weft_ll_config ep_ll_config(const struct ep_options *options);
+
+/* Collective; of a layer that has its weft_ep. Close also after a failure. */
+weft_result ep_ll_open(struct ep_layer *layer);
+void ep_ll_close(struct ep_layer *layer);
+
+/* Enqueues an operation, or the graph of it. EP_LL_COMBINE keeps its result, so that it can come
+ * again; a graph of EP_LL_DISPATCH releases each of its results. */
+weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op);
+
+/* Single calls, in as many phases as the options ask for. A combine by EP_LL_LAYER ends the result. */
+weft_result ep_ll_dispatch(struct ep_layer *layer);
+weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op);
+
+/* What came with the last dispatch. */
+weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
+
+#endif

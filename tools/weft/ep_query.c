@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep_query.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ep_ll.h"
+#include "workload/output.h"
+
+static weft_result query(weft_comm *comm, const struct ep_options *options, weft_ll_sizes *sizes)
+{
+    const weft_ll_config config = ep_ll_config(options);
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    weft_ep *ep;
+    ep_config.num_experts = options->num_experts;
+    ep_config.max_topk = options->num_topk;
+    weft_result result = weft_ep_create(comm, &ep_config, &ep);
+    if (result != WEFT_OK)
+        return result;
+    result = weft_ll_query_sizes(ep, &config, sizes);
+    weft_ep_destroy(ep);
+    return result;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static weft_result take_largest(weft_comm *comm, weft_ll_sizes *sizes)
+{
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    weft_ll_sizes *all = calloc((size_t)num_ranks, sizeof *all);
+    if (!all)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    const weft_result result = weft_host_all_gather(comm, sizes, sizeof *sizes, all);
+    for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++) {
+        sizes->heap_bytes = larger(sizes->heap_bytes, all[rank].heap_bytes);
+        sizes->memory_bytes = larger(sizes->memory_bytes, all[rank].memory_bytes);
+        sizes->rows_bytes = larger(sizes->rows_bytes, all[rank].rows_bytes);
+        if (all[rank].num_local_experts > sizes->num_local_experts)
+            sizes->num_local_experts = all[rank].num_local_experts;
+    }
+    free(all);
+    return result;
+}
+
+static const char *layout_name(const struct ep_options *options)
+{
+    return options->ll_layout == WEFT_LL_BY_RANK ? "rank" : "expert";
+}
+
+static int print_json(const struct ep_options *options, const weft_ll_sizes *sizes)
+{
+    json_t *object = json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:i, s:i}", "ranks", options->num_ranks,
+        "tokens", options->num_tokens, "hidden", options->hidden, "topk", options->num_topk,
+        "experts", options->num_experts, "dtype", options->dtype, "layout", layout_name(options),
+        "heap_bytes", (json_int_t)sizes->heap_bytes, "memory_bytes",
+        (json_int_t)sizes->memory_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
+        "local_experts", sizes->num_local_experts, "expert_capacity", sizes->expert_capacity);
+    if (!object)
+        return -1;
+    const int result = json_dumpf(object, stdout, JSON_COMPACT);
+    json_decref(object);
+    putchar('\n');
+    return result;
+}
+
+static void print_line(uint64_t bytes, const char *what)
+{
+    printf("%15llu bytes  %s\n", (unsigned long long)bytes, what);
+}
+
+static void print_table(const struct ep_options *options, const weft_ll_sizes *sizes)
+{
+    printf("%d ranks, at most %d tokens per rank, hidden %d, %s, top-%d of %d experts, by %s\n",
+           options->num_ranks, options->num_tokens, options->hidden, options->dtype,
+           options->num_topk, options->num_experts, layout_name(options));
+    print_line(sizes->heap_bytes, "of each rank's heap");
+    print_line(sizes->memory_bytes, "beside it");
+    if (options->ll_layout == WEFT_LL_BY_EXPERT) {
+        print_line(sizes->rows_bytes, "of the caller's, for the rows by expert:");
+        printf("%d local experts with room for %d rows each\n", sizes->num_local_experts,
+               sizes->expert_capacity);
+    }
+}
+
+weft_result ep_query(weft_comm *comm, const struct ep_options *options)
+{
+    weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+    weft_result result = query(comm, options, &sizes);
+    if (result == WEFT_OK)
+        result = take_largest(comm, &sizes);
+    if (result != WEFT_OK || weft_comm_rank(comm) != 0)
+        return result;
+    int printed = 0;
+    if (options->format == EP_FORMAT_JSON)
+        printed = print_json(options, &sizes);
+    else
+        print_table(options, &sizes);
+    return output_flush() != 0 || printed != 0 ? WEFT_ERROR_SYSTEM : WEFT_OK;
+}
