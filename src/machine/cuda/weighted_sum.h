@@ -23,45 +23,64 @@ WP_FN float weft__cuda_weight(const struct weft__cuda_weighted *rows, int32_t s)
 
 /* ------------------------------------------------------------------ several elements */
 
+/* The rows that are there, one after the other. */
+struct weft__cuda_weighted_row {
+    const void *row; /* NULL: there are no more */
+    float weight;
+};
+WP_FN struct weft__cuda_weighted_row weft__cuda_next_row(const struct weft__cuda_weighted *rows,
+                                                         int32_t *s)
+{
+    while (*s < rows->num_srcs && rows->srcs[*s] == NULL)
+        ++*s;
+    struct weft__cuda_weighted_row next = {NULL, 0.0f};
+    if (*s < rows->num_srcs) {
+        next.row = rows->srcs[*s];
+        next.weight = weft__cuda_weight(rows, *s);
+        ++*s;
+    }
+    return next;
+}
+
 /* A lane has units of PER elements each, as many as make 16 bytes of the wider type; UNROLL of
- * them, which lie a warp apart. The loads of several rows are in flight together: up to 64
- * registers. */
+ * them, which lie a warp apart. The loads of several rows are in flight together. No more of them
+ * than tokens have ranks, as a rule: code that is fetched for the first time takes as long as the
+ * rows do. */
 template <typename S, int PER, int UNROLL>
 WP_FN void weft__cuda_add_weighted(float (&sums)[UNROLL][PER],
                                    const struct weft__cuda_weighted *rows, uint32_t first_unit)
 {
-    enum { BYTES = PER * sizeof(S), PER_WORD = 4 / sizeof(S), AT_ONCE = 8 };
+    enum { BYTES = PER * sizeof(S), PER_WORD = 4 / sizeof(S), AT_ONCE = 4 };
+    int32_t s = 0;
 #pragma unroll 1
-    for (int32_t first = 0; first < rows->num_srcs; first += AT_ONCE) {
+    do {
         weft__cuda_unit<BYTES> units[AT_ONCE][UNROLL];
-        uint32_t present = 0;
+        struct weft__cuda_weighted_row next[AT_ONCE];
 #pragma unroll
-        for (int s = 0; s < AT_ONCE; s++) {
-            const void *row = first + s < rows->num_srcs ? rows->srcs[first + s] : NULL;
-            if (row == NULL)
+        for (int r = 0; r < AT_ONCE; r++) {
+            next[r] = weft__cuda_next_row(rows, &s);
+            if (next[r].row == NULL)
                 continue;
-            present |= 1u << s;
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
-                weft__cuda_load_unit(&units[s][u], row, first_unit + u * WP_WARP_SIZE);
+                weft__cuda_load_unit(&units[r][u], next[r].row, first_unit + u * WP_WARP_SIZE);
         }
 #pragma unroll
-        for (int s = 0; s < AT_ONCE; s++) {
-            if (!(present >> s & 1u))
+        for (int r = 0; r < AT_ONCE; r++) {
+            if (next[r].row == NULL)
                 continue;
-            const float weight = weft__cuda_weight(rows, first + s);
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
                 float values[PER];
 #pragma unroll
                 for (int w = 0; w < BYTES / 4; w++)
-                    weft__cuda_decode_word(values + w * PER_WORD, units[s][u].words[w], S());
+                    weft__cuda_decode_word(values + w * PER_WORD, units[r][u].words[w], S());
 #pragma unroll
                 for (int i = 0; i < PER; i++)
-                    sums[u][i] = __fadd_rn(sums[u][i], __fmul_rn(weight, values[i]));
+                    sums[u][i] = __fadd_rn(sums[u][i], __fmul_rn(next[r].weight, values[i]));
             }
         }
-    }
+    } while (s < rows->num_srcs);
 }
 
 template <typename D, int PER>
@@ -107,10 +126,12 @@ WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint
         weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
 }
 
-/* Returns how many elements that were. */
+/* Returns how many elements that were. Called, not inlined: together the types would need more
+ * registers than there are, and spill 600 bytes. */
 template <typename S, int PER>
-WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
-                                        int64_t num_elements)
+static __device__ __noinline__ int64_t
+weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
+                          int64_t num_elements)
 {
     enum { UNROLL = 32 / (PER * sizeof(S)), STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_units = (uint32_t)(num_elements / PER);
