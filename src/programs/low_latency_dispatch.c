@@ -43,6 +43,7 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     const uint64_t sent_begin = (uint64_t)first * wp_dtype_bytes(plan->row_dtype);
     const char *src = token_elements(sender, token, span);
     const void **dsts = wp_warp_pointers(warp);
+    wp_warp_sync(warp); /* those before have been used */
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
         char *slot = slot_of(sender, token, k);
         dsts[k] = slot == NULL ? NULL : slot + sent_begin;
