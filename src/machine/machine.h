@@ -33,6 +33,8 @@
  *   wp_signal         release store to a word of `rank`, which wakes it: what this warp wrote
  *                       before, or ordered before by syncs and acquires, is visible to whoever
  *                       waits for the word
+ *   wp_credit         wp_signal of room, for which nobody need wait: the last ones may come to memory that only
+ *                       its rank has freed yet, or to a rank that has left
  *   wp_wait           the only loop that spins: returns WP_STATUS_OK once *word >= at_least
  *                       (acquire, pairs with wp_signal), or another status when the deadline
  *                       passes, a rank dies, or the communicator is aborted. The program must then
@@ -68,7 +70,7 @@
  *   wp_row_dequantise  the way back: each element times its group's scale
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
- * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal or wp_fetch_add, before what that orders, or with
+ * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal, wp_credit or wp_fetch_add, before what that orders, or with
  * the launch; which part of a row is whose is the machine's choice, so that one lane's signal tells of all only after
  * a block sync.
  * wp_warp_sync and wp_add_acq_rel end nothing. The arrays of pointers (wp_warp_pointers) have
@@ -118,6 +120,7 @@
  *   wp_tagged_take      waits for the row of operation site->sequence, as wp_wait does, all lanes the same,
  *                         and copies it to memory of this rank. What the sender's rank did before its launch is
  *                         ordered before what the lanes do that have copied a part; before all after a sync
+ *   wp_tagged_take_relaxed  the same, ordering nothing
  *   wp_tagged_word      a word of a row that a warp of the block has taken, by one lane
  *
  * Launches: a launch begins with a fence, acquire and release, and ends with a release fence of all its
@@ -268,6 +271,11 @@ struct wp_failure {
 #include "primitives.h"
 
 #include "machine/scales.h"
+
+/* Only the sim has to tell them apart. */
+#ifndef wp_credit
+#define wp_credit(warp, rank, word, value) wp_signal(warp, rank, word, value)
+#endif
 
 /* Bytes, and behind them an add of 1 to a word, by which the target hears of them; nobody else asks. */
 WP_FN struct wp_access wp_counted_put(int32_t rank, uint64_t source, uint64_t target,

@@ -346,8 +346,11 @@ WP_FN void wp_ll_tell_all(const struct wp_ll_run *run, enum wp_ll_words words, e
         return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        wp_signal(warp, rank,
-                  wp_ll_word(ll, rank, words, mail, ll->exchange.rank, wp_block_idx(warp)), number);
+        uint64_t *word = wp_ll_word(ll, rank, words, mail, ll->exchange.rank, wp_block_idx(warp));
+        if (words == WP_LL_ARRIVED)
+            wp_signal(warp, rank, word, number);
+        else
+            wp_credit(warp, rank, word, number);
     }
 }
 

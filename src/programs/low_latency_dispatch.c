@@ -135,43 +135,19 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ heads */
 
-/* Warp-wide: nobody at the rank reads the head any more that this one goes over. */
-WP_FN enum wp_status await_head_room(const struct wp_ll_sender *sender, int32_t rank)
-{
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency *ll = &sender->args->ll;
-    const uint64_t num_halves = (uint64_t)ll->plan.num_halves;
-    const struct wp_wait_site site = wp_operation_site(&sender->run->op, WP_PHASE_FINISH, rank);
-    enum wp_status status = WP_STATUS_OK;
-    if (sender->number <= num_halves)
-        return status;
-    for (int32_t block = wp_lane_idx(warp); block < ll->plan.num_blocks && status == WP_STATUS_OK;
-         block += WP_WARP_SIZE)
-        status =
-            wp_wait(warp, wp_ll_word(ll, ll->exchange.rank, WP_LL_ROOM, WP_LL_ROWS, rank, block),
-                    sender->number - num_halves, &site);
-    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-    wp_warp_sync(warp);
-    return status;
-}
-
 /* By all warps of the last block, whose counters have all tokens: tells each rank the selections of
- * its experts. */
-WP_FN enum wp_status send_heads(const struct wp_ll_sender *sender)
+ * its experts. There is room for heads where there is room for this block's rows: other blocks of
+ * the rank have read the head before in a launch that ended before that room was told of. */
+WP_FN void send_heads(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_low_latency *ll = &sender->args->ll;
     const int32_t max_local = ll->plan.max_local_experts;
-    enum wp_status status = WP_STATUS_OK;
-    for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks && status == WP_STATUS_OK;
-         rank += wp_num_warps(warp)) {
-        status = await_head_room(sender, rank);
-        if (status == WP_STATUS_OK)
-            wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
-                           sender->counters.experts + (int64_t)rank * max_local, max_local,
-                           sender->number);
-    }
-    return status;
+    for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
+         rank += wp_num_warps(warp))
+        wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
+                       sender->counters.experts + (int64_t)rank * max_local, max_local,
+                       sender->number);
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
@@ -191,12 +167,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
     prefetch_first(&sender);
     wp_ll_find_routes(&sender);
-    enum wp_status status = WP_STATUS_OK;
-    if (plan->is_by_expert && block == plan->num_blocks - 1)
-        status = send_heads(&sender);
-    if (status == WP_STATUS_OK)
-        status = wp_ll_await_room(run, WP_LL_ROWS, sender.number);
+    enum wp_status status = wp_ll_await_room(run, WP_LL_ROWS, sender.number);
     if (status == WP_STATUS_OK) {
+        if (plan->is_by_expert && block == plan->num_blocks - 1)
+            send_heads(&sender);
         send_tokens(&sender);
         send_ranges(&sender);
     }

@@ -53,9 +53,10 @@ WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         struct wp_wait_site site = wp_operation_site(&taker->run->op, WP_PHASE_DATA, rank);
         site.sequence = taker->number; /* which the head carries */
-        status = wp_tagged_take(warp, wp_ll_head(ll, ll->exchange.rank, taker->number, rank),
-                                taker->bases + (int64_t)rank * ll->plan.max_local_experts,
-                                ll->plan.max_local_experts, &site);
+        status =
+            wp_tagged_take_relaxed(warp, wp_ll_head(ll, ll->exchange.rank, taker->number, rank),
+                                   taker->bases + (int64_t)rank * ll->plan.max_local_experts,
+                                   ll->plan.max_local_experts, &site);
     }
     return status;
 }

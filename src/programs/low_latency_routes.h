@@ -161,7 +161,6 @@ WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
     if (wp_warp_idx(warp) == 0) {
         for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)
             sender->counters.firsts[rank] = sender->counters.rows[rank];
-        wp_warp_sync(warp);
         for (int32_t token = sender->tokens.begin; token < sender->tokens.end; token++)
             wp_ll_number_token(sender, token);
     }

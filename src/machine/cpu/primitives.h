@@ -369,6 +369,8 @@ WP_FN enum wp_status wp_tagged_take(struct wp_warp *warp, const void *row, void 
     return status;
 }
 
+#define wp_tagged_take_relaxed wp_tagged_take
+
 WP_FN uint32_t wp_tagged_word(const void *row, int32_t word)
 {
     return ((const uint32_t *)((const uint64_t *)row + 1))[word];

@@ -45,14 +45,27 @@ WP_FN struct weft__cuda_packet weft__cuda_acquire_packet(const char *slot)
     return packet;
 }
 
+enum weft__cuda_order { WEFT__CUDA_RELAXED, WEFT__CUDA_ACQUIRE };
+
+WP_FN struct weft__cuda_packet weft__cuda_tagged_packet(const char *slot,
+                                                        enum weft__cuda_order order)
+{
+    struct weft__cuda_packet packet = {{0, 0}};
+    if (order == WEFT__CUDA_ACQUIRE)
+        return weft__cuda_acquire_packet(slot);
+    weft__cuda_load_packet(&packet, slot, 1);
+    return packet;
+}
+
 /* Waits for packet i. */
 WP_FN enum wp_status weft__cuda_await_tagged(struct wp_warp *warp, const void *row, int32_t i,
                                              const struct wp_wait_site *site,
+                                             enum weft__cuda_order order,
                                              struct weft__cuda_packet *packet)
 {
     struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
     for (;;) {
-        *packet = weft__cuda_acquire_packet((const char *)row + i * WP_PACKET_BYTES);
+        *packet = weft__cuda_tagged_packet((const char *)row + i * WP_PACKET_BYTES, order);
         if ((uint32_t)(packet->words[1] >> 32) == (uint32_t)site->sequence)
             return WP_STATUS_OK;
         if (patience.why != WP_FAILURE_NONE) {
@@ -64,15 +77,16 @@ WP_FN enum wp_status weft__cuda_await_tagged(struct wp_warp *warp, const void *r
     }
 }
 
-WP_FN enum wp_status wp_tagged_take(struct wp_warp *warp, const void *row, void *words,
-                                    int32_t num_words, const struct wp_wait_site *site)
+WP_FN enum wp_status weft__cuda_tagged_take(struct wp_warp *warp, const void *row, void *words,
+                                            int32_t num_words, const struct wp_wait_site *site,
+                                            enum weft__cuda_order order)
 {
     enum wp_status status = WP_STATUS_OK;
 #pragma unroll 1
     for (int32_t i = wp_lane_idx(warp);
          i * WEFT__CUDA_TAGGED_WORDS < num_words && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
         struct weft__cuda_packet packet = {{0, 0}};
-        status = weft__cuda_await_tagged(warp, row, i, site, &packet);
+        status = weft__cuda_await_tagged(warp, row, i, site, order, &packet);
         const uint32_t taken[] = {(uint32_t)packet.words[0], (uint32_t)(packet.words[0] >> 32),
                                   (uint32_t)packet.words[1]};
 #pragma unroll
@@ -83,6 +97,18 @@ WP_FN enum wp_status wp_tagged_take(struct wp_warp *warp, const void *row, void 
         }
     }
     return weft__cuda_same_status(status);
+}
+
+WP_FN enum wp_status wp_tagged_take(struct wp_warp *warp, const void *row, void *words,
+                                    int32_t num_words, const struct wp_wait_site *site)
+{
+    return weft__cuda_tagged_take(warp, row, words, num_words, site, WEFT__CUDA_ACQUIRE);
+}
+
+WP_FN enum wp_status wp_tagged_take_relaxed(struct wp_warp *warp, const void *row, void *words,
+                                            int32_t num_words, const struct wp_wait_site *site)
+{
+    return weft__cuda_tagged_take(warp, row, words, num_words, site, WEFT__CUDA_RELAXED);
 }
 
 WP_FN uint32_t wp_tagged_word(const void *row, int32_t word)

@@ -179,6 +179,16 @@ int32_t sim_heap_rank(const void *address, uint64_t *offset)
     return region != NULL ? region->rank : -1;
 }
 
+int sim_heap_is_left(const weft_comm *comm, int32_t rank, const void *word)
+{
+    uint64_t offset;
+    const weft_comm *target = comm->link->comms[rank];
+    const int is_in_heap = region_of(word, &offset) != NULL;
+    return target == NULL ||
+           (is_in_heap && !weft__ranges_contain(&target->heap->ranges, offset, sizeof(uint64_t)) &&
+            weft__ranges_contain(&comm->heap->ranges, offset, sizeof(uint64_t)));
+}
+
 int sim_heap_is_mapped(const void *address, int32_t world_rank)
 {
     uint64_t offset;

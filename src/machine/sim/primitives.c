@@ -153,14 +153,11 @@ int32_t weft__sim_load_relaxed(const int32_t *word)
     return *word;
 }
 
-void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
-                      struct weft__sim_place place)
+/* Returns what whoever sees the value acquires. */
+static struct sim_signal *signal(uint64_t *word, uint64_t value, struct weft__sim_place place,
+                                 int is_weakened, const void *code)
 {
-    (void)warp;
-    (void)rank;
-    const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
-    sim_yield();
-    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, code);
     if (!is_weakened)
         sim_rows_end(sim_current());
     struct sim_signal *signal = sim_signal_add(sim_word_of(word), value);
@@ -170,6 +167,31 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
     }
     *word = value;
     sim_trace("signal", place, word, value);
+    return signal;
+}
+
+void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                      struct weft__sim_place place)
+{
+    (void)warp;
+    (void)rank;
+    const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
+    sim_yield();
+    signal(word, value, place, is_weakened, __builtin_return_address(0));
+    sim_yield();
+}
+
+/* It cannot have been allocated again where only the target has freed it. */
+void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                      struct weft__sim_place place)
+{
+    const weft_comm *comm = warp->shared->launch->request->comm;
+    const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
+    sim_yield();
+    if (sim_heap_is_left(comm, rank, word))
+        sim_rows_end(sim_current());
+    else
+        signal(word, value, place, is_weakened, __builtin_return_address(0))->is_credit = 1;
     sim_yield();
 }
 

@@ -46,6 +46,8 @@ int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
 int32_t weft__sim_load_relaxed(const int32_t *word);
 void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
+void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                      struct weft__sim_place place);
 enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                               const struct wp_wait_site *site, struct weft__sim_place place);
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
@@ -94,6 +96,9 @@ void weft__sim_tagged_send(struct wp_warp *warp, int32_t rank, void *row, const 
 enum wp_status weft__sim_tagged_take(struct wp_warp *warp, const void *row, void *words,
                                      int32_t num_words, const struct wp_wait_site *site,
                                      struct weft__sim_place place);
+enum wp_status weft__sim_tagged_take_relaxed(struct wp_warp *warp, const void *row, void *words,
+                                             int32_t num_words, const struct wp_wait_site *site,
+                                             struct weft__sim_place place);
 uint32_t weft__sim_tagged_word(const void *row, int32_t word);
 
 enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
@@ -146,6 +151,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_add_relaxed(word, value)        weft__sim_add_relaxed(word, value)
 #define wp_load_relaxed(word)              weft__sim_load_relaxed(word)
 #define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
+#define wp_credit(warp, rank, word, value) weft__sim_credit(warp, rank, word, value, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
 #define wp_fail(warp, failure) weft__sim_fail(warp, failure)
@@ -183,6 +189,8 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
     weft__sim_tagged_send(warp, rank, row, words, num_words, sequence, WEFT__SIM_HERE)
 #define wp_tagged_take(warp, row, words, num_words, site)                                          \
     weft__sim_tagged_take(warp, row, words, num_words, site, WEFT__SIM_HERE)
+#define wp_tagged_take_relaxed(warp, row, words, num_words, site)                                  \
+    weft__sim_tagged_take_relaxed(warp, row, words, num_words, site, WEFT__SIM_HERE)
 #define wp_tagged_word(row, word) weft__sim_tagged_word(row, word)
 
 #endif

@@ -135,26 +135,43 @@ static enum wp_status take_packets(struct wp_warp *warp, const struct packet *pa
     return WP_STATUS_OK;
 }
 
+enum order { ORDER_NONE, ORDER_ACQUIRE };
+
 /* Lane 0, which alone acquires, and the lanes meet to hear of it; that orders nothing. */
-enum wp_status weft__sim_tagged_take(struct wp_warp *warp, const void *row, void *words,
-                                     int32_t num_words, const struct wp_wait_site *site,
-                                     struct weft__sim_place place)
+static enum wp_status take(struct wp_warp *warp, const void *row, void *words, int32_t num_words,
+                           const struct wp_wait_site *site, enum order order, const void *code)
 {
-    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
     enum wp_status status = WP_STATUS_OK;
-    sim_trace("take", place, row, site->sequence);
     if (warp->lane_idx == 0) {
-        status = take_packets(warp, row, words, num_words, site, __builtin_return_address(0));
+        status = take_packets(warp, row, words, num_words, site, code);
         struct row *taken = row_of(row);
         if (status == WP_STATUS_OK)
             note_reader(taken);
         if (status == WP_STATUS_OK && taken->released != NULL) {
             sim_clock_join(&warp->shared->launch->fences->taken, taken->released);
-            if (!is_weakened)
+            if (order == ORDER_ACQUIRE)
                 sim_acquire(taken->released);
         }
     }
     return weft__sim_ballot(warp, status != WP_STATUS_OK) != 0 ? WP_STATUS_FAILED : WP_STATUS_OK;
+}
+
+enum wp_status weft__sim_tagged_take(struct wp_warp *warp, const void *row, void *words,
+                                     int32_t num_words, const struct wp_wait_site *site,
+                                     struct weft__sim_place place)
+{
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
+    sim_trace("take", place, row, site->sequence);
+    return take(warp, row, words, num_words, site, is_weakened ? ORDER_NONE : ORDER_ACQUIRE,
+                __builtin_return_address(0));
+}
+
+enum wp_status weft__sim_tagged_take_relaxed(struct wp_warp *warp, const void *row, void *words,
+                                             int32_t num_words, const struct wp_wait_site *site,
+                                             struct weft__sim_place place)
+{
+    sim_trace("take", place, row, site->sequence);
+    return take(warp, row, words, num_words, site, ORDER_NONE, __builtin_return_address(0));
 }
 
 uint32_t weft__sim_tagged_word(const void *row, int32_t word)

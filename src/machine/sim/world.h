@@ -306,5 +306,7 @@ int32_t sim_heap_rank(const void *address, uint64_t *offset);
 /* Whether a rank of the run may access it: all that is in no heap, or in one that the rank has mapped
  * and keeps so until it destroys its own communicator, whatever the heap's owner does. */
 int sim_heap_is_mapped(const void *address, int32_t world_rank);
+/* Whether the word is in memory that rank, which may have left, has freed, and comm has not. */
+int sim_heap_is_left(const weft_comm *comm, int32_t rank, const void *word);
 
 #endif
