@@ -21,4 +21,7 @@ weft_result party_repeat(struct party *party, int32_t round,
 /* A round of combine (combine_rounds.c). */
 weft_result party_run_combine(struct party *party, int32_t round);
 
+/* A round of low latency (ll_rounds.c). */
+weft_result party_run_ll(struct party *party, int32_t round);
+
 #endif

@@ -219,6 +219,8 @@ weft_result party_open(struct party *party)
         PARTY_TRY(weft_stream_create(party->comm, &party->stream));
         return create_coll(party);
     }
+    if (party->shape->op == SCENARIO_LL)
+        return party_open_ll(party);
     PARTY_TRY(alloc_heap_arrays(party));
     PARTY_TRY(alloc_local(party));
     PARTY_TRY(weft_stream_create(party->comm, &party->stream));
@@ -249,6 +251,8 @@ void party_close(struct party *party)
         expect_destroyed(party, "stream", weft_stream_destroy(party->stream));
     if (party->second_stream != NULL)
         expect_destroyed(party, "second stream", weft_stream_destroy(party->second_stream));
+    if (party->ll != NULL)
+        expect_destroyed(party, "weft_ll", weft_ll_destroy(party->ll));
     for (int32_t i = 0; i < 2; i++) {
         if (party->handles[i] != NULL)
             expect_destroyed(party, "handle", weft_ep_handle_destroy(party->handles[i]));

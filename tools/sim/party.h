@@ -38,6 +38,20 @@ struct rows {
     int32_t *src_token; /* [capacity] */
 };
 
+/* Of a result of low latency, local to the rank. */
+struct ll_arrays {
+    void *tokens;        /* [max_tokens][hidden] */
+    int32_t *topk_idx;   /* [max_tokens][num_topk] */
+    float *weights;      /* the same, for dispatch */
+    float *weights_back; /* and for combine */
+    void *rows;          /* by expert: [local experts][capacity][hidden] */
+    int32_t *src_tokens;
+    int32_t *rank_counts, *expert_counts;
+    int64_t *ranges;
+    void *answers[LL_MAX_COMBINES]; /* what combine reads */
+    void *out[LL_MAX_COMBINES];     /* [max_tokens][hidden] */
+};
+
 /* An array of each kind of memory, and beside it what it should hold. */
 struct coll_arrays {
     char *memory[2]; /* by enum coll_memory */
@@ -50,7 +64,7 @@ struct party {
     int32_t rank;
     weft_comm *comm;
     weft_stream *stream;
-    weft_stream *second_stream; /* of collectives, or NULL */
+    weft_stream *second_stream; /* of collectives and low latency, or NULL */
     weft_coll *coll;
     struct coll_arrays coll_arrays[PARTY_NUM_COLL_ARRAYS];
     size_t coll_array_bytes;
@@ -71,12 +85,19 @@ struct party {
     int32_t *selections;      /* [num_experts] */
     int32_t *tokens_per_rank, *tokens_per_node, *tokens_per_expert;
     uint8_t *is_token_in_rank;
+    weft_ll *ll;
+    struct ll_arrays ll_arrays[LL_MAX_RESULTS];
+    int32_t *ll_totals; /* [local experts] of all results */
+    struct rng ll_rng;  /* what this rank decides by itself */
 };
 
 /* The objects and buffers for shape->op. On failure too, party_close must follow. */
 weft_result party_open(struct party *party);
 /* Destroys what there is; complains when a guard was overwritten. */
 void party_close(struct party *party);
+
+/* The same for low latency (ll_rounds.c). */
+weft_result party_open_ll(struct party *party);
 
 /* Local array i of collectives, which other ranks then access. */
 weft_result party_register(struct party *party, int32_t i);

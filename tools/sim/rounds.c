@@ -403,6 +403,7 @@ weft_result party_run(struct party *party)
         [SCENARIO_ALL_GATHER] = party_run_calls,
         [SCENARIO_ALL_TO_ALL] = party_run_calls,
         [SCENARIO_BROADCAST] = party_run_calls,
+        [SCENARIO_LL] = party_run_ll,
     };
     for (int32_t round = 0; round < party->shape->num_rounds; round++)
         PARTY_TRY(run_round[party->shape->op](party, round));

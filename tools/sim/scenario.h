@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One operation of the library in a job of a few ranks, run on the sim machine: several rounds on one
- * weft_ep or weft_coll, of a shape drawn from the seed, with all results compared with what every rank can
+ * weft_ep, weft_ll or weft_coll, of a shape drawn from the seed, with all results compared with what every rank can
  * compute alone from the seed.
  */
 #ifndef WEFT_SIM_SCENARIO_H
@@ -24,6 +24,7 @@ enum scenario_op {
     SCENARIO_ALL_GATHER,
     SCENARIO_ALL_TO_ALL,
     SCENARIO_BROADCAST,
+    SCENARIO_LL, /* low latency: dispatch, combine and release of a weft_ll */
     NUM_SCENARIO_OPS
 };
 
@@ -31,7 +32,7 @@ extern const char *const scenario_op_names[NUM_SCENARIO_OPS];
 
 static inline int scenario_is_collective(enum scenario_op op)
 {
-    return op >= SCENARIO_ALL_REDUCE;
+    return op >= SCENARIO_ALL_REDUCE && op <= SCENARIO_BROADCAST;
 }
 
 /* Whether there may be several nodes, whose ranks do not have each other's memory mapped. */

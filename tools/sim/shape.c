@@ -103,7 +103,8 @@ static int32_t draw(struct rng *rng, int32_t min, int32_t max)
 /* layout is local: with one rank fewer of its syncs stand in for each other */
 static int32_t min_ranks(const struct scenario_request *request)
 {
-    const int may_be_alone = request->op == SCENARIO_LAYOUT || scenario_is_collective(request->op);
+    const int may_be_alone = request->op == SCENARIO_LAYOUT || request->op == SCENARIO_LL ||
+                             scenario_is_collective(request->op);
     return may_be_alone && request->fault == WEFT__SIM_NO_FAULT ? 1 : 2;
 }
 
@@ -211,6 +212,17 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
     shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
 }
 
+static void draw_ll(struct shape *shape, struct rng *rng)
+{
+    const int32_t max_hidden =
+        SCENARIO_ROW_BYTES / (int32_t)(shape->combine_dtype == WEFT_FP32 ? sizeof(float) : 2);
+    if (shape->max_tokens == 0) /* of a weft_ll 1 at least */
+        shape->max_tokens = 1;
+    ll_draw_terms(&shape->ll_terms, rng, max_hidden);
+    for (int32_t round = 0; round < shape->num_rounds; round++)
+        ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
+}
+
 /* By numbers of its own, so that the others stay as they were. */
 static void draw_options(struct shape *shape)
 {
@@ -251,6 +263,8 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     shape->num_planes = draw(&rng, 0, 2);
     if (scenario_is_collective(request->op))
         draw_calls(shape, &rng, request);
+    if (request->op == SCENARIO_LL)
+        draw_ll(shape, &rng);
 }
 
 void shape_without_rank(struct shape *shape)

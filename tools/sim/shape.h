@@ -5,6 +5,7 @@
 #define WEFT_SIM_SHAPE_H
 
 #include "coll_call.h"
+#include "ll_script.h"
 
 enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1, SHAPE_MAX_CALLS = 3 };
 
@@ -17,8 +18,9 @@ struct shape {
     int32_t num_topk;
     int32_t expert_alignment;
     int32_t num_rounds;
-    int32_t num_repeats; /* of dispatch and combine, and the calls of collectives, in a round; not
-                            synchronised in between */
+    int32_t
+        num_repeats; /* of dispatch and combine, the calls of collectives, and the results of low
+                            latency, in a round; not synchronised in between */
     weft_dtype combine_dtype; /* FP32 or BF16 */
     int32_t num_biases;
     int wants_node_counts; /* of layout */
@@ -40,6 +42,8 @@ struct shape {
     int32_t capacity; /* more rows than any rank gets in any round */
     struct coll_terms coll_terms;
     struct coll_call calls[SCENARIO_MAX_ROUNDS][SHAPE_MAX_CALLS];
+    struct ll_terms ll_terms;
+    struct ll_script ll_scripts[SCENARIO_MAX_ROUNDS];
 };
 
 /* For collectives 1 to 5 ranks; else 1 to 4 nodes of 1 to 4 ranks, 2 to 8 in all (for layout also 1), but now and then up

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT */
+/* The rounds of low latency: the moves of the script, and what must have come of them whenever the host
+ * waits. */
+#include <string.h>
+
+#include "ep_rounds.h"
+#include "ll_values.h"
+#include "workload/elements.h"
+
+static struct ll_token token_of(const struct party *party, int32_t round, int32_t result,
+                                int32_t index)
+{
+    return (struct ll_token){round, result, party->rank, index};
+}
+
+static int is_by_expert(const struct party *party)
+{
+    return party->shape->ll_terms.layout == WEFT_LL_BY_EXPERT;
+}
+
+/* Rows that combine reads, and by expert dispatch delivers. */
+static size_t num_places(const struct party *party)
+{
+    const struct shape *shape = party->shape;
+    return is_by_expert(party)
+               ? (size_t)ll_num_local(shape, party->rank) * (size_t)ll_capacity(shape)
+               : (size_t)shape->num_ranks * (size_t)shape->max_tokens;
+}
+
+/* ---------------------------------------------------------------- objects */
+
+static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
+{
+    const struct shape *shape = party->shape;
+    const size_t num_tokens = (size_t)shape->max_tokens, num_rows = num_places(party);
+    const size_t num_choices = num_tokens * (size_t)shape->num_topk;
+    const size_t num_local = (size_t)ll_num_local(shape, party->rank);
+    const struct {
+        void *at;
+        size_t num_bytes;
+    } blocks[] = {
+        {&arrays->tokens, num_tokens * ll_row_bytes(shape)},
+        {&arrays->topk_idx, num_choices * sizeof(int32_t)},
+        {&arrays->weights, num_choices * sizeof(float)},
+        {&arrays->weights_back, num_choices * sizeof(float)},
+        {&arrays->rows, num_rows * ll_row_bytes(shape)},
+        {&arrays->src_tokens, num_rows * sizeof(int32_t)},
+        {&arrays->rank_counts, (size_t)shape->num_ranks * sizeof(int32_t)},
+        {&arrays->expert_counts, num_local * sizeof(int32_t)},
+        {&arrays->ranges, num_local * (size_t)shape->num_ranks * sizeof(int64_t)},
+        {&arrays->answers[0], num_rows * ll_row_bytes(shape)},
+        {&arrays->answers[1], num_rows * ll_row_bytes(shape)},
+        {&arrays->out[0], num_tokens * ll_row_bytes(shape)},
+        {&arrays->out[1], num_tokens * ll_row_bytes(shape)},
+    };
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        void *block = guarded_alloc(&party->scenario->memory, blocks[i].num_bytes);
+        if (block == NULL)
+            return WEFT_ERROR_OUT_OF_MEMORY;
+        memcpy(blocks[i].at, &block, sizeof block);
+    }
+    return WEFT_OK;
+}
+
+weft_result party_open_ll(struct party *party)
+{
+    const struct shape *shape = party->shape;
+    const struct ll_terms *terms = &shape->ll_terms;
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    ep_config.num_experts = shape->num_experts;
+    config.hidden = terms->hidden;
+    config.max_tokens = shape->max_tokens;
+    config.num_topk = shape->num_topk;
+    config.dtype = shape->combine_dtype;
+    config.layout = terms->layout;
+    config.expert_capacity = terms->expert_capacity;
+    config.num_results = terms->num_results;
+    config.answer = terms->answer;
+    config.answer_dtype = terms->answer_dtype;
+    config.num_blocks = shape->num_blocks[party->rank];
+    config.num_warps = shape->num_warps[party->rank];
+    for (int32_t i = 0; i < shape->num_repeats; i++)
+        PARTY_TRY(alloc_result(party, &party->ll_arrays[i]));
+    party->ll_totals = guarded_alloc(&party->scenario->memory,
+                                     (size_t)ll_num_local(shape, party->rank) * sizeof(int32_t));
+    if (party->ll_totals == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    party->ll_rng.state = rng_key(rng_key(shape->seed, shape->op), (uint64_t)party->rank);
+    PARTY_TRY(weft_stream_create(party->comm, &party->stream));
+    PARTY_TRY(weft_stream_create(party->comm, &party->second_stream));
+    PARTY_TRY(weft_ep_create(party->comm, &ep_config, &party->ep));
+    return weft_ll_create(party->ep, &config, &party->ll);
+}
+
+/* ---------------------------------------------------------------- inputs */
+
+enum { JUNK = 0x7f }; /* each byte of what nobody may read any more: large numbers */
+
+static void spoil(void *array, size_t num_bytes)
+{
+    weft__sim_host_writes(array, num_bytes);
+    memset(array, JUNK, num_bytes);
+}
+
+static void fill_tokens(struct party *party, int32_t round, int32_t result)
+{
+    const struct shape *shape = party->shape;
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const int32_t num_tokens = shape->num_tokens[round][party->rank];
+    const int32_t hidden = shape->ll_terms.hidden, num_topk = shape->num_topk;
+    const size_t num_choices = (size_t)(num_tokens * num_topk);
+    weft__sim_host_writes(arrays->tokens, (size_t)num_tokens * ll_row_bytes(shape));
+    weft__sim_host_writes(arrays->topk_idx, num_choices * sizeof(int32_t));
+    weft__sim_host_writes(arrays->weights, num_choices * sizeof(float));
+    weft__sim_host_writes(arrays->weights_back, num_choices * sizeof(float));
+    for (int32_t i = 0; i < num_tokens * hidden; i++)
+        element_store(shape->combine_dtype, arrays->tokens, i,
+                      ll_element(shape, token_of(party, round, result, i / hidden), i % hidden));
+    for (int32_t i = 0; i < num_tokens * num_topk; i++) {
+        const struct ll_token token = token_of(party, round, result, i / num_topk);
+        arrays->topk_idx[i] = shape->experts[round][party->rank][i / num_topk][i % num_topk];
+        arrays->weights[i] = arrays->weights_back[i] = ll_weight(shape, token, i % num_topk);
+    }
+}
+
+static void put_answer(struct party *party, void *answers, int64_t place, struct ll_token token,
+                       int32_t k)
+{
+    const struct shape *shape = party->shape;
+    const int32_t hidden = shape->ll_terms.hidden;
+    for (int32_t i = 0; i < hidden; i++)
+        element_store(shape->combine_dtype, answers, place * hidden + i,
+                      is_by_expert(party) ? ll_answer(shape, token, k, i)
+                                          : ll_answer_of_rank(shape, token, party->rank, i));
+}
+
+/* Where the row of choice k is in what this rank has received; -1: not here. */
+static int64_t place_of(const struct party *party, struct ll_token token, int32_t k)
+{
+    const struct shape *shape = party->shape;
+    if (ll_rank_of(shape, token, k) != party->rank)
+        return -1;
+    if (!is_by_expert(party))
+        return (int64_t)token.source * shape->max_tokens + ll_row(shape, token, party->rank);
+    const int32_t position = ll_position(shape, token, k);
+    const int32_t capacity = ll_capacity(shape);
+    return position < capacity ? (int64_t)ll_local_expert(shape, token, k) * capacity + position
+                               : -1;
+}
+
+static void fill_answers(struct party *party, int32_t round, int32_t result, int32_t combine)
+{
+    const struct shape *shape = party->shape;
+    void *answers = party->ll_arrays[result].answers[combine];
+    spoil(answers, num_places(party) * ll_row_bytes(shape));
+    for (int32_t source = 0; source < shape->num_ranks; source++) {
+        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++) {
+            const struct ll_token token = {round, result, source, index};
+            for (int32_t k = 0; k < shape->num_topk; k++) {
+                const int64_t place = place_of(party, token, k);
+                if (place >= 0)
+                    put_answer(party, answers, place, token, k);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- moves */
+
+static int coin(struct party *party)
+{
+    return (int)rng_below(&party->ll_rng, 2);
+}
+
+/* Any: the operations of a weft_ll keep their order. */
+static weft_stream *some_stream(struct party *party)
+{
+    return coin(party) ? party->stream : party->second_stream;
+}
+
+static weft_result dispatch(struct party *party, int32_t round, int32_t result,
+                            weft_ll_phases phases)
+{
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
+    args.phases = phases;
+    if (phases != WEFT_LL_RECEIVE) {
+        fill_tokens(party, round, result);
+        args.num_tokens = party->shape->num_tokens[round][party->rank];
+        args.x = arrays->tokens;
+        args.topk_idx = arrays->topk_idx;
+        args.index_type = WEFT_INT32;
+        args.topk_weights = party->shape->ll_terms.has_weights ? arrays->weights : NULL;
+    }
+    if (phases != WEFT_LL_SEND)
+        args.num_rows_per_rank = arrays->rank_counts;
+    if (phases != WEFT_LL_SEND && is_by_expert(party)) {
+        spoil(arrays->rows, num_places(party) * ll_row_bytes(party->shape));
+        args.rows = arrays->rows;
+        args.num_rows_per_expert = arrays->expert_counts;
+        args.src_tokens = arrays->src_tokens;
+        args.row_ranges = arrays->ranges;
+        args.total_rows_per_expert = party->ll_totals;
+    }
+    return weft_ll_dispatch(party->ll, &args, some_stream(party));
+}
+
+static weft_result combine(struct party *party, int32_t round, const struct ll_move *move,
+                           weft_ll_phases phases)
+{
+    const struct shape *shape = party->shape;
+    const struct ll_arrays *arrays = &party->ll_arrays[move->result];
+    weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
+    args.phases = phases;
+    if (phases != WEFT_LL_RECEIVE) {
+        fill_answers(party, round, move->result, move->combine);
+        args.x = arrays->answers[move->combine];
+        args.keep = move->keeps;
+    }
+    if (phases != WEFT_LL_SEND) {
+        spoil(arrays->out[move->combine], (size_t)shape->max_tokens * ll_row_bytes(shape));
+        args.out = arrays->out[move->combine];
+        if (shape->ll_terms.answer == WEFT_LL_ANSWER_ROWS && shape->ll_terms.has_weights)
+            args.topk_weights = arrays->weights_back;
+    }
+    return weft_ll_combine(party->ll, &args, some_stream(party));
+}
+
+static weft_result enqueue(struct party *party, int32_t round, const struct ll_move *move,
+                           int is_joined)
+{
+    switch (move->step) {
+    case LL_SEND_ROWS:
+        return dispatch(party, round, move->result,
+                        is_joined ? WEFT_LL_SEND_AND_RECEIVE : WEFT_LL_SEND);
+    case LL_RECEIVE_ROWS:
+        return dispatch(party, round, move->result, WEFT_LL_RECEIVE);
+    case LL_SEND_ANSWERS:
+        return combine(party, round, move, is_joined ? WEFT_LL_SEND_AND_RECEIVE : WEFT_LL_SEND);
+    case LL_RECEIVE_ANSWERS:
+        return combine(party, round, move, WEFT_LL_RECEIVE);
+    case LL_RELEASE:
+        break;
+    }
+    return weft_ll_release(party->ll, some_stream(party));
+}
+
+/* ---------------------------------------------------------------- what has come */
+
+static void spoil_tokens(struct party *party, int32_t result)
+{
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const size_t num_tokens = (size_t)party->shape->max_tokens;
+    const size_t num_choices = num_tokens * (size_t)party->shape->num_topk;
+    spoil(arrays->tokens, num_tokens * ll_row_bytes(party->shape));
+    spoil(arrays->topk_idx, num_choices * sizeof(int32_t));
+    spoil(arrays->weights, num_choices * sizeof(float));
+}
+
+static void check_rank_counts(struct party *party, int32_t round, int32_t result)
+{
+    const int32_t *counts = party->ll_arrays[result].rank_counts;
+    weft__sim_host_reads(counts, (size_t)party->shape->num_ranks * sizeof *counts);
+    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++)
+        party_expect(party, "num_rows_per_rank", rank, counts[rank],
+                     shape_rows_from(party->shape, round, rank, party->rank));
+}
+
+static void check_row(struct party *party, const void *row, struct ll_token token)
+{
+    weft__sim_host_reads(row, ll_row_bytes(party->shape));
+    for (int32_t i = 0; i < party->shape->ll_terms.hidden; i++)
+        party_expect(party, "row element", i, element_load(party->shape->combine_dtype, row, i),
+                     ll_element(party->shape, token, i));
+}
+
+static void check_slot(struct party *party, const weft_ll_slots *slots, int32_t half,
+                       struct ll_token token)
+{
+    const struct shape *shape = party->shape;
+    const size_t choices_bytes = (size_t)shape->num_topk * sizeof(int32_t);
+    const uint64_t at = (uint64_t)token.source * slots->source_stride_bytes +
+                        (uint64_t)ll_row(shape, token, party->rank) * slots->row_stride_bytes;
+    const int32_t *experts = (const void *)((const char *)slots->experts[half] + at);
+    const float *weights = (const void *)((const char *)slots->topk_weights[half] + at);
+    const int32_t *index = (const void *)((const char *)slots->src_token[half] + at);
+    weft__sim_host_reads(experts, choices_bytes);
+    weft__sim_host_reads(weights, choices_bytes);
+    weft__sim_host_reads(index, sizeof *index);
+    check_row(party, (const char *)slots->x[half] + at, token);
+    party_expect(party, "src_token", token.index, *index, token.index);
+    for (int32_t k = 0; k < shape->num_topk; k++) {
+        const int is_here = ll_rank_of(shape, token, k) == party->rank;
+        party_expect(party, "experts", k, experts[k],
+                     is_here ? ll_local_expert(shape, token, k) : -1);
+        party_expect(party, "topk_weights", k, weights[k],
+                     is_here ? ll_weight(shape, token, k) : 0);
+    }
+}
+
+/* The result that came last is in half *slots.half; the ones before it took turns. */
+static int32_t half_of(const struct party *party, const weft_ll_slots *slots, int32_t num_later)
+{
+    weft__sim_host_reads(slots->half, sizeof *slots->half);
+    return (*slots->half + num_later) % party->shape->ll_terms.num_results;
+}
+
+static void check_slots(struct party *party, int32_t round, int32_t result, int32_t num_later)
+{
+    const struct shape *shape = party->shape;
+    weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
+    if (weft_ll_query_slots(party->ll, &slots) != WEFT_OK) {
+        party_complain(party, "slots: %s", weft_last_error());
+        return;
+    }
+    const int32_t half = half_of(party, &slots, num_later);
+    for (int32_t source = 0; source < shape->num_ranks; source++)
+        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
+            if (shape_goes_to(shape, round, source, index, party->rank))
+                check_slot(party, &slots, half, (struct ll_token){round, result, source, index});
+}
+
+static int32_t selections_from(const struct shape *shape, int32_t round, int32_t source,
+                               int32_t expert)
+{
+    int32_t num_selections = 0;
+    for (int32_t token = 0; token < shape->num_tokens[round][source]; token++)
+        for (int32_t k = 0; k < shape->num_topk; k++)
+            num_selections += shape->experts[round][source][token][k] == expert;
+    return num_selections;
+}
+
+static void check_expert(struct party *party, int32_t round, int32_t result, int32_t local)
+{
+    const struct shape *shape = party->shape;
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const int32_t expert = shape_first_expert(shape, party->rank) + local;
+    int32_t first = 0;
+    for (int32_t source = 0; source < shape->num_ranks; source++) {
+        const int32_t i = local * shape->num_ranks + source;
+        const int32_t num_rows = selections_from(shape, round, source, expert);
+        party_expect(party, "rows of row_ranges", i, (double)(arrays->ranges[i] & UINT32_MAX),
+                     num_rows);
+        party_expect(party, "first of row_ranges", i, (double)(arrays->ranges[i] >> 32), first);
+        first += num_rows;
+    }
+    party_expect(party, "num_rows_per_expert", local, arrays->expert_counts[local], first);
+}
+
+static void check_packed(struct party *party, struct ll_token token)
+{
+    const struct ll_arrays *arrays = &party->ll_arrays[token.result];
+    for (int32_t k = 0; k < party->shape->num_topk; k++) {
+        const int64_t place = place_of(party, token, k);
+        if (place < 0)
+            continue;
+        weft__sim_host_reads(&arrays->src_tokens[place], sizeof(int32_t));
+        party_expect(party, "src_tokens", (int32_t)place, arrays->src_tokens[place], token.index);
+        check_row(party, (const char *)arrays->rows + (size_t)place * ll_row_bytes(party->shape),
+                  token);
+    }
+}
+
+static void check_experts(struct party *party, int32_t round, int32_t result)
+{
+    const struct shape *shape = party->shape;
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const size_t num_local = (size_t)ll_num_local(shape, party->rank);
+    weft__sim_host_reads(arrays->expert_counts, num_local * sizeof(int32_t));
+    weft__sim_host_reads(arrays->ranges, num_local * (size_t)shape->num_ranks * sizeof(int64_t));
+    for (int32_t local = 0; local < (int32_t)num_local; local++)
+        check_expert(party, round, result, local);
+    for (int32_t source = 0; source < shape->num_ranks; source++)
+        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
+            check_packed(party, (struct ll_token){round, result, source, index});
+}
+
+static void check_combined(struct party *party, int32_t round, const struct ll_move *move)
+{
+    const struct shape *shape = party->shape;
+    const void *out = party->ll_arrays[move->result].out[move->combine];
+    const int32_t num_tokens = shape->num_tokens[round][party->rank];
+    const int32_t hidden = shape->ll_terms.hidden;
+    weft__sim_host_reads(out, (size_t)num_tokens * ll_row_bytes(shape));
+    for (int32_t i = 0; i < num_tokens * hidden; i++)
+        party_expect(
+            party, "out", i, element_load(shape->combine_dtype, out, i),
+            ll_combined(shape, token_of(party, round, move->result, i / hidden), i % hidden));
+}
+
+/* Of all results until now, each of which adds. */
+static void check_totals(struct party *party, int32_t round)
+{
+    const struct shape *shape = party->shape;
+    const int32_t num_local = ll_num_local(shape, party->rank);
+    weft__sim_host_reads(party->ll_totals, (size_t)num_local * sizeof(int32_t));
+    for (int32_t local = 0; local < num_local && is_by_expert(party); local++) {
+        const int32_t expert = shape_first_expert(shape, party->rank) + local;
+        int32_t total = 0;
+        for (int32_t i = 0; i <= round; i++)
+            total += shape->num_repeats * shape_selections(shape, i, expert);
+        party_expect(party, "total_rows_per_expert", local, party->ll_totals[local], total);
+    }
+}
+
+/* ---------------------------------------------------------------- rounds */
+
+/* The moves that have been enqueued since the host has waited last: [begin, end). */
+struct ll_span {
+    const struct ll_move *moves;
+    int32_t begin, end;
+};
+
+/* By rank: rows of result `result` may be overwritten by others when it has been answered or released. */
+static int ends_in(const struct ll_span *span, int32_t result)
+{
+    int ends = 0;
+    for (int32_t i = span->begin; i < span->end; i++) {
+        const struct ll_move *move = &span->moves[i];
+        const int is_last =
+            (move->step == LL_SEND_ANSWERS && !move->keeps) || move->step == LL_RELEASE;
+        ends |= is_last && move->result == result;
+    }
+    return ends;
+}
+
+static int32_t num_received_after(const struct ll_span *span, int32_t i)
+{
+    int32_t num_received = 0;
+    for (i++; i < span->end; i++)
+        num_received += span->moves[i].step == LL_RECEIVE_ROWS;
+    return num_received;
+}
+
+static void check_received(struct party *party, int32_t round, const struct ll_span *span,
+                           int32_t i)
+{
+    const int32_t result = span->moves[i].result;
+    check_rank_counts(party, round, result);
+    if (is_by_expert(party))
+        check_experts(party, round, result);
+    else if (!ends_in(span, result))
+        check_slots(party, round, result, num_received_after(span, i));
+}
+
+/* What phases promise when they have finished. */
+static weft_result await(struct party *party, int32_t round, const struct ll_span *span)
+{
+    PARTY_TRY(party_synchronize(party));
+    for (int32_t i = span->begin; i < span->end; i++) {
+        const struct ll_move *move = &span->moves[i];
+        if (move->step == LL_SEND_ROWS)
+            spoil_tokens(party, move->result);
+        else if (move->step == LL_RECEIVE_ROWS)
+            check_received(party, round, span, i);
+        else if (move->step == LL_SEND_ANSWERS)
+            spoil(party->ll_arrays[move->result].answers[move->combine],
+                  num_places(party) * ll_row_bytes(party->shape));
+        else if (move->step == LL_RECEIVE_ANSWERS)
+            check_combined(party, round, move);
+    }
+    return WEFT_OK;
+}
+
+weft_result party_run_ll(struct party *party, int32_t round)
+{
+    const struct ll_script *script = &party->shape->ll_scripts[round];
+    struct ll_span span = {script->moves, 0, 0};
+    while (span.end < script->num_moves) {
+        const struct ll_move *move = &script->moves[span.end];
+        const int is_joined = move->may_join && coin(party);
+        PARTY_TRY(enqueue(party, round, move, is_joined));
+        span.end += is_joined ? 2 : 1;
+        if (!coin(party) && span.end < script->num_moves)
+            continue;
+        PARTY_TRY(await(party, round, &span));
+        span.begin = span.end;
+    }
+    check_totals(party, round);
+    return WEFT_OK;
+}
