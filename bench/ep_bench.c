@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "ep_setup.h"
+#include "ll_setup.h"
 #include "spans.h"
 
 static void print_figure(const struct bench *bench, const char *name, double value,
@@ -155,6 +156,59 @@ static weft_result measure_latency(struct bench *bench)
     return WEFT_OK;
 }
 
+/* A decode step: by low latency in both layouts, and by the normal operations. */
+static struct ll_bench by_rank, by_expert;
+
+static weft_result enqueue_by_rank(struct bench *bench)
+{
+    (void)bench;
+    return ll_bench_step(&by_rank);
+}
+
+static weft_result enqueue_by_expert(struct bench *bench)
+{
+    (void)bench;
+    return ll_bench_step(&by_expert);
+}
+
+static weft_result check_step(struct ll_bench *ll)
+{
+    int64_t num_errors;
+    TRY(ll_bench_check(ll, &num_errors));
+    if (num_errors == 0)
+        return WEFT_OK;
+    fprintf(stderr, "ep_bench: %lld rows of low latency are wrong\n", (long long)num_errors);
+    return WEFT_ERROR_MISMATCH;
+}
+
+static weft_result time_decode(struct bench *bench)
+{
+    enum { NORMAL, BY_RANK, BY_EXPERT, NUM_STEPS };
+    step_fn *const steps[NUM_STEPS] = {enqueue_layer, enqueue_by_rank, enqueue_by_expert};
+    struct figures us[NUM_STEPS];
+    TRY(ll_bench_init(&by_rank, bench, WEFT_LL_BY_RANK));
+    TRY(ll_bench_init(&by_expert, bench, WEFT_LL_BY_EXPERT));
+    TRY(check_step(&by_rank));
+    TRY(check_step(&by_expert));
+    TRY(measure_steps(bench, steps, NUM_STEPS, us));
+    print_figure(bench, "normal_step_us", us[NORMAL].median, "us");
+    print_figure(bench, "ll_step_us", us[BY_RANK].median, "us");
+    print_figure(bench, "ll_step_by_expert_us", us[BY_EXPERT].median, "us");
+    print_figure(bench, "ll_step_vs_normal", us[BY_RANK].median / us[NORMAL].median,
+                 "ratio of times");
+    print_figure(bench, "ll_step_by_expert_vs_normal", us[BY_EXPERT].median / us[NORMAL].median,
+                 "ratio of times");
+    return WEFT_OK;
+}
+
+static weft_result measure_decode(struct bench *bench)
+{
+    const weft_result result = time_decode(bench);
+    ll_bench_destroy(&by_rank);
+    ll_bench_destroy(&by_expert);
+    return result;
+}
+
 /* GB/s of rows that leave a node, and the bytes of a message, for the engine to be compared with. */
 static weft_result measure_rail(struct bench *bench)
 {
@@ -217,11 +271,10 @@ static weft_result measure_idle(struct bench *bench)
 /* One dispatch and combine, checked, before anything is measured. */
 static weft_result run(struct bench *bench)
 {
-    static weft_result (*const measures[])(struct bench *) = {[MEASURE_ROWS] = measure_rows,
-                                                              [MEASURE_LAYER] = measure_layer,
-                                                              [MEASURE_LATENCY] = measure_latency,
-                                                              [MEASURE_IDLE] = measure_idle,
-                                                              [MEASURE_RAIL] = measure_rail};
+    static weft_result (*const measures[])(struct bench *) = {
+        [MEASURE_ROWS] = measure_rows,       [MEASURE_LAYER] = measure_layer,
+        [MEASURE_LATENCY] = measure_latency, [MEASURE_DECODE] = measure_decode,
+        [MEASURE_IDLE] = measure_idle,       [MEASURE_RAIL] = measure_rail};
     TRY(bench_init(bench));
     if (bench->options.measure == MEASURE_ROWS && bench->num_nodes > 1) {
         fprintf(stderr,

@@ -141,10 +141,8 @@ weft_result bench_combine(struct bench *bench)
     return weft_ep_combine(bench->handle, &args, bench->stream);
 }
 
-weft_result bench_check(struct bench *bench, int64_t *num_errors)
+weft_result bench_sum_errors(const struct bench *bench, int64_t own, int64_t *num_errors)
 {
-    int64_t own = plan_check_received(&bench->plan, bench->rank, bench->recv);
-    own += plan_check_combined(&bench->plan, bench->rank, bench->num_nodes, bench->out);
     int64_t *all = malloc((size_t)bench->num_ranks * sizeof(*all));
     if (all == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -154,4 +152,11 @@ weft_result bench_check(struct bench *bench, int64_t *num_errors)
         *num_errors += all[rank];
     free(all);
     return result;
+}
+
+weft_result bench_check(struct bench *bench, int64_t *num_errors)
+{
+    int64_t own = plan_check_received(&bench->plan, bench->rank, bench->recv);
+    own += plan_check_combined(&bench->plan, bench->rank, bench->num_nodes, bench->out);
+    return bench_sum_errors(bench, own, num_errors);
 }

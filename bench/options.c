@@ -4,17 +4,21 @@
 #include "weft.h"
 #include "workload/options.h"
 
-static const char *const measure_names[] = {
-    [MEASURE_ROWS] = "rows", [MEASURE_LAYER] = "layer", [MEASURE_LATENCY] = "latency",
-    [MEASURE_IDLE] = "idle", [MEASURE_RAIL] = "rail",   NULL};
+static const char *const measure_names[] = {[MEASURE_ROWS] = "rows",
+                                            [MEASURE_LAYER] = "layer",
+                                            [MEASURE_LATENCY] = "latency",
+                                            [MEASURE_DECODE] = "decode",
+                                            [MEASURE_IDLE] = "idle",
+                                            [MEASURE_RAIL] = "rail",
+                                            NULL};
 
 enum { MAX_SIZE = 1 << 20 };
 
 #define AT(member) OPTION_AT(struct bench_options, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_CHOICE, "measure", "WHAT", "rows, layer, latency, idle or rail", "rows", AT(measure),
-     .choices = measure_names},
+    {OPTION_CHOICE, "measure", "WHAT", "rows, layer, latency, decode, idle or rail", "rows",
+     AT(measure), .choices = measure_names},
     {OPTION_INTEGER, "tokens", "N", "Tokens per rank", "512", AT(num_tokens), 0, MAX_SIZE},
     {OPTION_INTEGER, "hidden", "N", "bf16 elements per row", "7168", AT(hidden), 1, MAX_SIZE},
     {OPTION_INTEGER, "topk", "N", "Experts that a token chooses", "8", AT(num_topk), 1,

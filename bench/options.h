@@ -9,6 +9,7 @@ enum bench_measure {
     MEASURE_ROWS,    /* dispatch and combine, each against plain memcpy */
     MEASURE_LAYER,   /* layout, notify, dispatch and combine of one layer */
     MEASURE_LATENCY, /* one dispatch among many in a row */
+    MEASURE_DECODE,  /* one step of low latency, by rank and by expert, against the normal one */
     MEASURE_IDLE,    /* processor time while waiting for a rank */
     MEASURE_RAIL /* what crosses between nodes alone: every token goes to the own partner there */
 };

@@ -93,6 +93,44 @@ int plan_init_for_partners(struct plan *plan, const struct bench_options *option
     return 0;
 }
 
+static const int32_t *choices_of(const struct plan *plan, int32_t source, int32_t token)
+{
+    return plan->topk_idx + ((int64_t)source * plan->num_tokens + token) * plan->num_topk;
+}
+
+int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert)
+{
+    const int32_t *choices = choices_of(plan, source, token);
+    for (int32_t k = 0; k < plan->num_topk; k++)
+        if (choices[k] == expert)
+            return 1;
+    return 0;
+}
+
+static void split_weights(const struct plan *plan, const int32_t *choices, int32_t rank,
+                          float *weights)
+{
+    float left = 1.0f, *last = NULL;
+    for (int32_t k = 0; k < plan->num_topk; k++) {
+        if (choices[k] < plan_first_expert(plan, rank) ||
+            choices[k] >= plan_first_expert(plan, rank + 1))
+            continue;
+        left /= 2;
+        weights[k] = left;
+        last = &weights[k];
+    }
+    if (last != NULL)
+        *last *= 2;
+}
+
+void plan_split_weights(const struct plan *plan, int32_t source, float *weights)
+{
+    for (int32_t token = 0; token < plan->num_tokens; token++)
+        for (int32_t rank = 0; rank < plan->num_ranks; rank++)
+            split_weights(plan, choices_of(plan, source, token), rank,
+                          weights + (int64_t)token * plan->num_topk);
+}
+
 /* What rank `rank` has; a token more than it has is there, without experts, when others have one. */
 static void read_tokens(struct plan *plan, const struct trace *trace, int32_t layer, int32_t rank)
 {
@@ -130,16 +168,27 @@ void plan_destroy(struct plan *plan)
     *plan = (struct plan){0};
 }
 
-static void fill_row(const struct plan *plan, int32_t source, int32_t token, void *row)
+void plan_fill_row(const struct plan *plan, int32_t source, int32_t token, void *row)
 {
     payload_fill_row(&plan->payload, (int64_t)source * plan->num_tokens + token, 0, row,
                      plan->row_bytes);
 }
 
+int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const void *row)
+{
+    char *expected = malloc(plan->row_bytes);
+    if (expected == NULL)
+        return 0;
+    plan_fill_row(plan, source, token, expected);
+    const int is_equal = memcmp(row, expected, plan->row_bytes) == 0;
+    free(expected);
+    return is_equal;
+}
+
 void plan_fill(const struct plan *plan, int32_t source, void *x)
 {
     for (int32_t token = 0; token < plan->num_tokens; token++)
-        fill_row(plan, source, token, (char *)x + (size_t)token * plan->row_bytes);
+        plan_fill_row(plan, source, token, (char *)x + (size_t)token * plan->row_bytes);
 }
 
 int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *received)
@@ -153,7 +202,7 @@ int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *r
             const int32_t row = plan_row(plan, source, token, rank);
             if (row == PLAN_NO_ROW)
                 continue;
-            fill_row(plan, source, token, expected);
+            plan_fill_row(plan, source, token, expected);
             const char *seen = (const char *)received + (size_t)row * plan->row_bytes;
             num_wrong += memcmp(seen, expected, plan->row_bytes) != 0;
         }
@@ -203,7 +252,7 @@ int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_n
     for (int32_t token = 0; token < plan->num_tokens && num_wrong >= 0; token++) {
         sums.total = x + hidden;
         sums.node = x + 2 * hidden;
-        fill_row(plan, rank, token, sums.row);
+        plan_fill_row(plan, rank, token, sums.row);
         elements_to_fp32(WEFT_BF16, sums.row, hidden, x);
         add_nodes(plan, rank, token, num_nodes, x, &sums);
         const char *seen = (const char *)combined + (size_t)token * plan->row_bytes;

@@ -49,6 +49,21 @@ static inline int32_t plan_most_recv(const struct plan *plan)
     return most;
 }
 
+/* A rank has the experts from its first one up to that of rank + 1. */
+static inline int32_t plan_first_expert(const struct plan *plan, int32_t rank)
+{
+    return (int32_t)((int64_t)plan->num_experts * rank / plan->num_ranks);
+}
+int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert);
+
+/* [num_tokens][num_topk] weights of a rank's tokens, for experts that return their input: those of the
+ * experts of one rank are powers of two whose sum is 1, so that what a rank sums is the row itself, if
+ * it has added each of them with its weight. */
+void plan_split_weights(const struct plan *plan, int32_t source, float *weights);
+
+void plan_fill_row(const struct plan *plan, int32_t source, int32_t token, void *row);
+/* Also 0 when memory is short. */
+int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const void *row);
 /* x[num_tokens] of rank `source`. */
 void plan_fill(const struct plan *plan, int32_t source, void *x);
 

@@ -7,27 +7,15 @@
 
 /* ---------------------------------------------------------------- what comes here */
 
-static int32_t first_expert(const struct plan *plan, int32_t rank)
-{
-    return (int32_t)((int64_t)plan->num_experts * rank / plan->num_ranks);
-}
-
-static int chooses(const struct plan *plan, int64_t token, int32_t expert)
-{
-    const int32_t *choices = plan->topk_idx + token * plan->num_topk;
-    for (int32_t k = 0; k < plan->num_topk; k++)
-        if (choices[k] == expert)
-            return 1;
-    return 0;
-}
-
 /* Whether a token, numbered over all ranks, is in a run. */
 static int is_in_run(const struct ll_batch *batch, int64_t token, int32_t run)
 {
     const struct plan *plan = batch->plan;
     const int32_t rank = batch->rank->rank;
     if (batch->layout == WEFT_LL_BY_EXPERT)
-        return chooses(plan, token, first_expert(plan, rank) + run);
+        return plan_chooses(plan, (int32_t)(token / plan->num_tokens),
+                            (int32_t)(token % plan->num_tokens),
+                            plan_first_expert(plan, rank) + run);
     return token / plan->num_tokens == run &&
            plan->rows[token * plan->num_ranks + rank] != PLAN_NO_ROW;
 }
@@ -53,8 +41,9 @@ static int open_runs(struct ll_batch *batch)
     const int32_t rank = batch->rank->rank, num_tokens = plan->num_ranks * plan->num_tokens;
     const int is_by_expert = batch->layout == WEFT_LL_BY_EXPERT;
     const int64_t rows_per_run = is_by_expert ? num_tokens : plan->num_tokens;
-    batch->num_runs =
-        is_by_expert ? first_expert(plan, rank + 1) - first_expert(plan, rank) : plan->num_ranks;
+    batch->num_runs = is_by_expert
+                          ? plan_first_expert(plan, rank + 1) - plan_first_expert(plan, rank)
+                          : plan->num_ranks;
     batch->num_places = batch->num_runs * rows_per_run;
     batch->runs = calloc((size_t)batch->num_runs, sizeof *batch->runs);
     int32_t *numbers = malloc(((size_t)num_tokens * (size_t)plan->num_topk + 1) * sizeof *numbers);
@@ -74,24 +63,6 @@ static int open_runs(struct ll_batch *batch)
 
 /* ---------------------------------------------------------------- memory */
 
-/* A rank's weights of a token are powers of two whose sum is 1, so that the rank's sum of equal rows
- * is that row, if each has been added with its weight. */
-static void weigh(const struct plan *plan, int64_t token, float *weights)
-{
-    const int32_t *choices = plan->topk_idx + token * plan->num_topk;
-    for (int32_t rank = 0; rank < plan->num_ranks; rank++) {
-        float left = 1.0f, *last = NULL;
-        for (int32_t k = 0; k < plan->num_topk; k++) {
-            if (choices[k] < first_expert(plan, rank) || choices[k] >= first_expert(plan, rank + 1))
-                continue;
-            weights[k] = left /= 2;
-            last = &weights[k];
-        }
-        if (last != NULL)
-            *last *= 2;
-    }
-}
-
 /* Ids in 64 bits, as tensor libraries have them. */
 static int upload_choices(struct ll_batch *batch)
 {
@@ -104,8 +75,7 @@ static int upload_choices(struct ll_batch *batch)
     if (ids != NULL && weights != NULL) {
         for (size_t i = 0; i < num_choices; i++)
             ids[i] = plan->topk_idx[(size_t)first_token * (size_t)plan->num_topk + i];
-        for (int32_t token = 0; token < plan->num_tokens; token++)
-            weigh(plan, first_token + token, weights + (int64_t)token * plan->num_topk);
+        plan_split_weights(plan, batch->rank->rank, weights);
         result = device_upload(&batch->memory, ids, num_choices * sizeof *ids,
                                (void **)&batch->topk_idx);
         if (result == 0)
