@@ -18,9 +18,16 @@ static uint64_t draw(const struct ll_case *problem, enum draw what, int32_t step
     return rng_key(key, (uint64_t)idx);
 }
 
+static int64_t routing_idx(const struct ll_case *problem, int32_t rank, int32_t token, int32_t k)
+{
+    return ((int64_t)rank * problem->max_tokens + token) * problem->num_topk + k;
+}
+
 int32_t ll_num_tokens(const struct ll_case *problem, int32_t step, int32_t rank)
 {
-    if (rank % 4 == 1 && step % 3 == 1)
+    if (problem->routing != NULL)
+        return problem->routing->num_tokens[rank];
+    if (problem->without_tokens || (rank % 4 == 1 && step % 3 == 1))
         return 0;
     if (step == 0)
         return problem->max_tokens;
@@ -31,6 +38,8 @@ int32_t ll_num_tokens(const struct ll_case *problem, int32_t step, int32_t rank)
 int64_t ll_expert(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                   int32_t k)
 {
+    if (problem->routing != NULL)
+        return problem->routing->experts[routing_idx(problem, rank, token, k)];
     const int64_t idx = (int64_t)token * problem->num_topk + k;
     const uint64_t bits = draw(problem, DRAW_EXPERT, step, rank, idx);
     if (bits % 11 == 0)
@@ -43,6 +52,8 @@ int64_t ll_expert(const struct ll_case *problem, int32_t step, int32_t rank, int
 
 float ll_weight(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token, int32_t k)
 {
+    if (problem->routing != NULL)
+        return problem->routing->weights[routing_idx(problem, rank, token, k)];
     struct rng rng = {
         draw(problem, DRAW_WEIGHT, step, rank, (int64_t)token * problem->num_topk + k)};
     return problem->without_weights ? 1.0f : rng_uniform(&rng) - 0.25f;

@@ -10,6 +10,13 @@
 
 #include "weft.h"
 
+/* What tokens choose, of all steps: element [rank][token][k]. */
+struct ll_routing {
+    const int32_t *num_tokens; /* [num_ranks] */
+    const int32_t *experts;    /* [num_ranks][max_tokens][num_topk] */
+    const float *weights;      /* the same */
+};
+
 struct ll_case {
     const char *name;
     uint64_t seed;
@@ -29,6 +36,8 @@ struct ll_case {
     int32_t num_blocks, num_warps;
     weft_dtype index_type;
     int32_t without_weights;
+    int32_t without_tokens;           /* on all ranks */
+    const struct ll_routing *routing; /* NULL: drawn from the seed */
 };
 
 /* A row that a rank gets, in the order in which it gets them: sources and tokens ascending. */

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Real routing: every layer of the traces of a real model. They are read from WEFT_TRACE_DIR, or
  * from beside the source tree; without them the test is skipped. */
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
-#include "workload/trace.h"
-
-static const char *const names[] = {"dsv2lite-esft-intent.trace", "dsv2lite-esft-law.trace",
-                                    "dsv2lite-esft-translation.trace"};
-enum { NUM_TRACES = 3, SKIPPED = 77 };
-
-static void trace_path(int which, char *path, size_t path_bytes)
-{
-    const char *folder = getenv("WEFT_TRACE_DIR");
-    snprintf(path, path_bytes, "%s/%s", folder != NULL ? folder : WEFT_TRACE_DIR_DEFAULT,
-             names[which]);
-}
+#include "oracle/traces.h"
 
 static struct ep_oracle_tokens rank_tokens(const struct trace *trace, int32_t layer, int32_t rank,
                                            int32_t num_ranks)
@@ -80,12 +66,7 @@ static int run_layers(struct ranks_context *context)
 
 static void run_trace(int which, int32_t num_ranks)
 {
-    char path[4096];
-    char error[TRACE_ERROR_BYTES];
-    trace_path(which, path, sizeof path);
-    struct trace *trace = trace_open(path, error);
-    if (trace == NULL)
-        fail_msg("%s", error);
+    struct trace *trace = traces_open(which);
     struct layers layers = {.num_layers = tests_grid_size(trace->num_layers, 2)};
     layers.worlds = tests_alloc((size_t)layers.num_layers * sizeof *layers.worlds);
     for (int32_t layer = 0; layer < layers.num_layers; layer++)
@@ -111,13 +92,5 @@ TEST(on_8_ranks)
 
 int main(void)
 {
-    char path[4096];
-    for (int which = 0; which < NUM_TRACES; which++) {
-        trace_path(which, path, sizeof path);
-        if (access(path, R_OK) != 0) {
-            printf("skipped: there is no %s (set WEFT_TRACE_DIR)\n", path);
-            return SKIPPED;
-        }
-    }
-    return tests_run(NULL, NULL);
+    return traces_main();
 }

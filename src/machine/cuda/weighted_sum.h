@@ -129,9 +129,8 @@ WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint
 /* Returns how many elements that were. Called, not inlined: together the types would need more
  * registers than there are, and spill 600 bytes. */
 template <typename S, int PER>
-static __device__ __noinline__ int64_t
-weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
-                          int64_t num_elements)
+static __device__ __noinline__ int64_t weft__cuda_weighted_units(
+    uint32_t lane_idx, const struct weft__cuda_weighted *rows, int64_t num_elements)
 {
     enum { UNROLL = 32 / (PER * sizeof(S)), STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_units = (uint32_t)(num_elements / PER);

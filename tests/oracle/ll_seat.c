@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle/ll_seat.h"
+
+#include "harness/memory.h"
+#include "workload/elements.h"
+
+int ll_seat_is_by_expert(const struct ll_seat *seat)
+{
+    return seat->problem->layout == WEFT_LL_BY_EXPERT;
+}
+
+static int open_step(struct ll_seat *seat, struct ll_step *step)
+{
+    const struct ll_case *problem = seat->problem;
+    const uint64_t num_tokens = (uint64_t)problem->max_tokens;
+    const uint64_t choices = num_tokens * (uint64_t)problem->num_topk;
+    const uint64_t num_local = (uint64_t)ll_num_local(problem, seat->context->rank);
+    const uint64_t num_rows = num_local * (uint64_t)ll_capacity(problem);
+    const struct {
+        void *pointer;
+        uint64_t bytes;
+    } blocks[] = {
+        {&step->tokens, num_tokens * seat->row_bytes},
+        {&step->out, num_tokens * seat->row_bytes},
+        {&step->topk_idx, choices * sizeof(int64_t)},
+        {&step->weights, choices * sizeof(float)},
+        {&step->rows, seat->rows_bytes},
+        {&step->rank_counts, (uint64_t)problem->num_ranks * sizeof(int32_t)},
+        {&step->expert_counts, num_local * sizeof(int32_t)},
+        {&step->totals, num_local * sizeof(int32_t)},
+        {&step->src_tokens, num_rows * sizeof(int32_t)},
+        {&step->ranges, num_local * (uint64_t)problem->num_ranks * sizeof(int64_t)},
+    };
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        RANK_CHECK_OK(seat->context,
+                      weft_memory_alloc(seat->comm, blocks[i].bytes, blocks[i].pointer));
+    return 0;
+}
+
+int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const struct ll_case *problem,
+                 const weft_comm_config *comm_config)
+{
+    *seat = (struct ll_seat){.context = context, .problem = problem};
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    ep_config.num_experts = problem->num_experts;
+    ep_config.expert_offsets = ll_expert_offsets(problem);
+    ep_config.expert_ranks = ll_expert_ranks(problem);
+    config.hidden = problem->hidden;
+    config.max_tokens = problem->max_tokens;
+    config.num_topk = problem->num_topk;
+    config.dtype = problem->dtype;
+    config.layout = problem->layout;
+    config.expert_capacity = problem->expert_capacity;
+    config.num_results = problem->num_results;
+    config.answer = problem->answer;
+    config.answer_dtype = problem->answer_dtype;
+    config.num_blocks = problem->num_blocks;
+    config.num_warps = problem->num_warps;
+    RANK_CHECK_OK(context, ranks_comm_create(context, comm_config, &seat->comm));
+    RANK_CHECK_OK(context, weft_stream_create(seat->comm, &seat->stream));
+    RANK_CHECK_OK(context, weft_ep_create(seat->comm, &ep_config, &seat->ep));
+    RANK_CHECK_OK(context, weft_ll_create(seat->ep, &config, &seat->ll));
+    tests_free(ep_config.expert_offsets);
+    tests_free(ep_config.expert_ranks);
+    seat->row_bytes = (uint64_t)problem->hidden * dtype_bytes(problem->dtype);
+    seat->rows_bytes = seat->row_bytes * (uint64_t)ll_most_rows(problem);
+    if (ll_seat_is_by_expert(seat))
+        seat->rows_bytes = seat->row_bytes * (uint64_t)ll_capacity(problem) *
+                           (uint64_t)ll_num_local(problem, context->rank);
+    seat->expected = tests_alloc((size_t)ll_most_rows(problem) * sizeof *seat->expected);
+    return open_step(seat, &seat->steps[0]) || open_step(seat, &seat->steps[1]);
+}
+
+int ll_seat_close(struct ll_seat *seat)
+{
+    (void)weft_stream_synchronize(seat->stream);
+    RANK_CHECK_OK(seat->context, weft_comm_destroy(seat->comm));
+    RANK_CHECK_OK(seat->context, weft_stream_destroy(seat->stream));
+    tests_free(seat->expected);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- dispatch */
+
+int ll_fill_step(struct ll_seat *seat, int32_t step)
+{
+    const struct ll_case *problem = seat->problem;
+    const struct ll_step *at = &seat->steps[step % 2];
+    const int32_t rank = seat->context->rank, num_topk = problem->num_topk;
+    const int32_t num_tokens = ll_num_tokens(problem, step, rank);
+    const size_t choices = (size_t)num_tokens * (size_t)num_topk;
+    char *tokens = tests_alloc((size_t)num_tokens * seat->row_bytes + 1);
+    int64_t *ids = tests_alloc(choices * sizeof *ids + 1);
+    float *weights = tests_alloc(choices * sizeof *weights + 1);
+    for (int32_t token = 0; token < num_tokens; token++)
+        ll_fill_token(problem, step, rank, token, tokens + (size_t)token * seat->row_bytes);
+    for (int32_t i = 0; i < num_tokens * num_topk; i++) {
+        const int64_t id = ll_expert(problem, step, rank, i / num_topk, i % num_topk);
+        if (problem->index_type == WEFT_INT64)
+            ids[i] = id;
+        else
+            ((int32_t *)ids)[i] = (int32_t)id;
+        weights[i] = ll_weight(problem, step, rank, i / num_topk, i % num_topk);
+    }
+    RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, at->tokens, tokens,
+                                                  (size_t)num_tokens * seat->row_bytes));
+    RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, at->topk_idx, ids,
+                                                  choices * dtype_bytes(problem->index_type)));
+    RANK_CHECK_OK(seat->context,
+                  weft_memory_copy(seat->comm, at->weights, weights, choices * sizeof *weights));
+    tests_free(tokens);
+    tests_free(ids);
+    tests_free(weights);
+    return 0;
+}
+
+weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases phases)
+{
+    const struct ll_step *at = &seat->steps[step % 2];
+    weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
+    args.phases = phases;
+    if (phases != WEFT_LL_RECEIVE) {
+        args.num_tokens = ll_num_tokens(seat->problem, step, seat->context->rank);
+        args.x = at->tokens;
+        args.topk_idx = at->topk_idx;
+        args.index_type = seat->problem->index_type;
+        args.topk_weights = seat->problem->without_weights ? NULL : at->weights;
+    }
+    if (phases != WEFT_LL_SEND) {
+        args.num_rows_per_rank = at->rank_counts;
+        args.rows = ll_seat_is_by_expert(seat) ? at->rows : NULL;
+        args.num_rows_per_expert = ll_seat_is_by_expert(seat) ? at->expert_counts : NULL;
+        args.src_tokens = ll_seat_is_by_expert(seat) ? at->src_tokens : NULL;
+        args.row_ranges = ll_seat_is_by_expert(seat) ? at->ranges : NULL;
+        args.total_rows_per_expert = ll_seat_is_by_expert(seat) ? at->totals : NULL;
+    }
+    return weft_ll_dispatch(seat->ll, &args, seat->stream);
+}
+
+int ll_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases phases)
+{
+    RANK_CHECK_OK(seat->context, ll_issue_dispatch(seat, step, phases));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- combine */
+
+weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases,
+                             int32_t keep)
+{
+    const struct ll_step *at = &seat->steps[step % 2];
+    weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
+    args.phases = phases;
+    args.keep = keep;
+    if (phases != WEFT_LL_RECEIVE)
+        args.x = at->rows;
+    if (phases != WEFT_LL_SEND) {
+        args.out = at->out;
+        args.topk_weights = seat->problem->answer == WEFT_LL_ANSWER_ROWS ? at->weights : NULL;
+    }
+    return weft_ll_combine(seat->ll, &args, seat->stream);
+}
+
+int ll_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases, int32_t keep)
+{
+    RANK_CHECK_OK(seat->context, ll_issue_combine(seat, step, phases, keep));
+    return 0;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank of a low-latency case: its objects, its memory for two steps, which take turns, and its calls.
+ * What the functions find wrong is in context->failure; they return 0 or 1. */
+#ifndef TESTS_LL_SEAT_H
+#define TESTS_LL_SEAT_H
+
+#include "harness/ranks.h"
+#include "oracle/ll_case.h"
+
+struct ll_seat {
+    struct ranks_context *context;
+    const struct ll_case *problem;
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_ep *ep;
+    weft_ll *ll;
+    uint64_t row_bytes, rows_bytes; /* the latter of all rows of a result */
+    struct ll_row *expected;        /* rows of this rank, by source and token */
+    /* On the machine, of each of two steps: */
+    struct ll_step {
+        char *tokens, *rows, *out;
+        void *topk_idx;
+        float *weights;
+        int32_t *rank_counts, *expert_counts, *src_tokens, *totals;
+        int64_t *ranges;
+    } steps[2];
+};
+
+/* config may be NULL. */
+int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const struct ll_case *problem,
+                 const weft_comm_config *config);
+/* Waits for what is queued, whose errors must be known. */
+int ll_seat_close(struct ll_seat *seat);
+int ll_seat_is_by_expert(const struct ll_seat *seat);
+
+/* The rank's tokens of a step. */
+int ll_fill_step(struct ll_seat *seat, int32_t step);
+weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases phases);
+weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases,
+                             int32_t keep);
+/* The same, which must succeed. */
+int ll_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases phases);
+int ll_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases, int32_t keep);
+
+/* ll_check.c: waits; compares what dispatch has brought, and makes of it what combine is to send. */
+int ll_check_dispatched(struct ll_seat *seat, int32_t step);
+/* Waits, and compares what combine has given. */
+int ll_check_combined(struct ll_seat *seat, int32_t step);
+/* By expert: what has been added up in steps 0 .. num_steps - 1. */
+int ll_check_totals(struct ll_seat *seat, int32_t num_steps);
+
+#endif
