@@ -1275,8 +1275,14 @@ typedef struct weft_ll_config {
     int32_t num_results;     /* 1 or 2 results at a time; 0: 2 */
     weft_ll_answer answer;
     weft_dtype answer_dtype; /* of what combine sends: BF16, FP16 or FP32; NONE: dtype */
+    /* Rows are quantised on their way to the experts, to FP8_E4M3 or INT8 as weft_rows_quantise
+     * does it, and the experts get them so, with their scales; NONE: they stay as they are. */
+    weft_dtype narrow_dtype;
+    weft_scale_kind scale;
+    int32_t group_elements; /* as in weft_rows_args */
     int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
     int32_t num_warps;  /* each rank as it likes */
+    int32_t reserved;   /* 0 */
 } weft_ll_config;
 
 typedef struct weft_ll_sizes {
@@ -1285,6 +1291,7 @@ typedef struct weft_ll_sizes {
                               2 * max_tokens * num_topk answers (docs/low-latency.md) */
     uint64_t memory_bytes; /* this rank's beside it */
     uint64_t rows_bytes;   /* by expert: what weft_ll_dispatch_args.rows needs here; else 0 */
+    uint64_t scales_bytes; /* the same of its scales, if they lie by rows */
     int32_t num_local_experts;
     int32_t expert_capacity; /* as given, or chosen; by rank 0 */
 } weft_ll_sizes;
@@ -1319,9 +1326,14 @@ typedef struct weft_ll_dispatch_args {
     weft_dtype index_type;     /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
     int32_t reserved;          /* 0 */
     /* To receive; all but rows are optional. C is expert_capacity, L the number of local experts. */
-    int32_t *num_rows_per_rank;   /* [R] rows that came from each source, each counted once */
-    void *rows;                   /* by expert: [L][C][hidden] of dtype; rows that nobody sent are
-                                      left as they are */
+    int32_t *num_rows_per_rank; /* [R] rows that came from each source, each counted once */
+    /* By expert: [L][C][hidden] of narrow_dtype, or dtype; rows that nobody sent are left as they
+     * are. */
+    void *rows;
+    void *scales; /* by expert: [L][C] of each row's scales, if rows are quantised */
+    /* 0: a row's scales lie side by side. Else by columns, as in weft_rows_args, those of each
+     * expert behind each other. */
+    uint64_t scale_column_bytes;
     int32_t *num_rows_per_expert; /* by expert: [L], also of rows that there was no room for */
     int32_t *src_tokens;          /* by expert: [L][C] index of the token at its source */
     int64_t *row_ranges;          /* by expert: [L][R] rows of each source: their number in the low
@@ -1338,7 +1350,9 @@ WEFT_API weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *
  * x[h] + s * source_stride_bytes + i * row_stride_bytes, the other data of the row likewise. */
 typedef struct weft_ll_slots {
     size_t size;
-    const void *x[2];             /* [hidden] of dtype, of half h; x[1] NULL: num_results is 1 */
+    /* [hidden] of narrow_dtype, or dtype; of half h. x[1] NULL: num_results is 1. */
+    const void *x[2];
+    const void *scales[2];        /* the row's scales, side by side; NULL: it is not quantised */
     const int32_t *experts[2];    /* [num_topk] the local id of each choice, -1 for others */
     const float *topk_weights[2]; /* [num_topk] 0 where the id is -1 */
     const int32_t *src_token[2];  /* [1] index of the token at its source */

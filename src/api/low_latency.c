@@ -5,6 +5,24 @@
 #include "api/overlap.h"
 #include "api/structs.h"
 
+static weft_result check_quantisation(const weft_ll_config *config)
+{
+    if (config->narrow_dtype == WEFT_DTYPE_NONE) {
+        WEFT__TRY(weft__check_unused((uint64_t)config->scale, "scale"));
+        return weft__check_unused((uint64_t)config->group_elements, "group_elements");
+    }
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->narrow_dtype, WEFT_FP8_E4M3,
+                               WEFT_INT8, "narrow_dtype"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_SCALE, (int32_t)config->scale, WEFT_SCALE_FP32,
+                               WEFT_SCALE_UE8M0, "scale"));
+    WEFT__TRY(weft__check_range(config->group_elements, 0, config->hidden, "group_elements"));
+    if (config->group_elements > 0 && config->hidden % config->group_elements != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "group_elements is %d, must divide hidden, which is %lld",
+                           config->group_elements, (long long)config->hidden);
+    return WEFT_OK;
+}
+
 static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
 {
     const int64_t num_ranks = ep->comm->num_ranks;
@@ -32,7 +50,9 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
     if (config->answer_dtype != WEFT_DTYPE_NONE)
         WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->answer_dtype, WEFT_BF16,
                                    WEFT_FP32, "answer_dtype"));
+    WEFT__TRY(check_quantisation(config));
     WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
+    WEFT__TRY(weft__check_unused((uint64_t)config->reserved, "reserved"));
     return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
 }
 
@@ -159,6 +179,38 @@ static weft_result check_no_tokens(const weft_ll_dispatch_args *args)
     return check_null(args->topk_weights, "topk_weights");
 }
 
+/* Of num_rows rows of num_local experts. */
+static weft_result check_scales(struct list *list, const weft_ll_dispatch_args *args,
+                                uint64_t num_local)
+{
+    const struct wp_ll_plan *plan = &list->ll->device.plan;
+    const uint64_t capacity = (uint64_t)plan->capacity;
+    const uint64_t num_groups = (uint64_t)(plan->hidden / plan->quantisation.group_elements);
+    const uint64_t num_columns =
+        plan->quantisation.scale == WP_SCALE_UE8M0 ? (num_groups + 3) / 4 : num_groups;
+    if (!wp_ll_is_quantised(plan)) {
+        WEFT__TRY(weft__check_unused(args->scale_column_bytes, "scale_column_bytes"));
+        return check_null(args->scales, "scales");
+    }
+    WEFT__TRY(weft__check_array(args->scales, (int64_t)(num_local * capacity), "scales"));
+    if (args->scale_column_bytes == 0) {
+        add(list, "scales", WEFT__EXTENT_WRITTEN, args->scales, num_local * capacity,
+            plan->scales_bytes);
+        return WEFT_OK;
+    }
+    if (args->scale_column_bytes < capacity * sizeof(float) ||
+        args->scale_column_bytes % sizeof(float) != 0 ||
+        args->scale_column_bytes > INT64_MAX / (num_local * num_columns + 1))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "scale_column_bytes is %llu, allowed are 0 and multiples of 4 from %llu "
+                           "on, 4 for each row of an expert",
+                           (unsigned long long)args->scale_column_bytes,
+                           (unsigned long long)(capacity * sizeof(float)));
+    add(list, "scales", WEFT__EXTENT_WRITTEN, args->scales, num_local * num_columns,
+        args->scale_column_bytes);
+    return WEFT_OK;
+}
+
 static weft_result check_outputs_by_expert(struct list *list, const weft_ll_dispatch_args *args)
 {
     const weft_ep *ep = list->ll->ep;
@@ -167,6 +219,7 @@ static weft_result check_outputs_by_expert(struct list *list, const weft_ll_disp
     const uint64_t num_rows = num_local * (uint64_t)plan->capacity;
     WEFT__TRY(weft__check_array(args->rows, (int64_t)num_rows, "rows"));
     add(list, "rows", WEFT__EXTENT_WRITTEN, args->rows, num_rows, plan->row_bytes);
+    WEFT__TRY(check_scales(list, args, num_local));
     add(list, "num_rows_per_expert", WEFT__EXTENT_WRITTEN, args->num_rows_per_expert, num_local,
         sizeof *args->num_rows_per_expert);
     add(list, "src_tokens", WEFT__EXTENT_WRITTEN, args->src_tokens, num_rows,
@@ -181,6 +234,8 @@ static weft_result check_outputs_by_expert(struct list *list, const weft_ll_disp
 static weft_result check_no_outputs_by_expert(const weft_ll_dispatch_args *args)
 {
     WEFT__TRY(check_null(args->rows, "rows"));
+    WEFT__TRY(check_null(args->scales, "scales"));
+    WEFT__TRY(weft__check_unused(args->scale_column_bytes, "scale_column_bytes"));
     WEFT__TRY(check_null(args->num_rows_per_expert, "num_rows_per_expert"));
     WEFT__TRY(check_null(args->src_tokens, "src_tokens"));
     WEFT__TRY(check_null(args->row_ranges, "row_ranges"));

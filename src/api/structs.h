@@ -34,7 +34,7 @@
     X(weft_ep_combine_args, reserved)                                                              \
     X(weft_ep_size_args, with_src_token)                                                           \
     X(weft_ep_sizes, sum_bytes)                                                                    \
-    X(weft_ll_config, num_warps)                                                                   \
+    X(weft_ll_config, reserved)                                                                    \
     X(weft_ll_sizes, expert_capacity)                                                              \
     X(weft_ll_dispatch_args, total_rows_per_expert)                                                \
     X(weft_ll_slots, half)                                                                         \

@@ -25,6 +25,42 @@ static struct wp_ll_slot plan_slot(const struct wp_ll_plan *plan)
     return slot;
 }
 
+static struct wp_quantisation quantisation_of(const weft_ll_config *config)
+{
+    const struct wp_quantisation none = {
+        .src_dtype = config->dtype, .dst_dtype = config->dtype, .group_elements = 1};
+    const struct wp_quantisation quantisation = {.src_dtype = config->dtype,
+                                                 .dst_dtype = config->narrow_dtype,
+                                                 .scale = (enum wp_scale_kind)config->scale,
+                                                 .group_elements = config->group_elements > 0
+                                                                       ? config->group_elements
+                                                                       : (int32_t)config->hidden};
+    return config->narrow_dtype == WEFT_DTYPE_NONE ? none : quantisation;
+}
+
+/* Of a row, side by side. */
+static uint64_t scales_bytes(const weft_ll_config *config)
+{
+    const struct wp_quantisation quantisation = quantisation_of(config);
+    const uint64_t num_groups = (uint64_t)(config->hidden / quantisation.group_elements);
+    if (config->narrow_dtype == WEFT_DTYPE_NONE)
+        return 0;
+    return num_groups * (config->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
+}
+
+/* Whether warps can quantise parts of a row: each writes words of four exponent bytes. */
+static int parts_are_whole_words(const struct wp_ll_plan *plan)
+{
+    enum { GROUPS_OF_WORD = 4 };
+    const struct wp_share whole = {.num_parts = INT32_MAX};
+    const uint64_t word_bytes =
+        (uint64_t)plan->quantisation.group_elements * GROUPS_OF_WORD * wp_dtype_bytes(plan->dtype);
+    return !wp_ll_is_quantised(plan) ||
+           wp_part_bytes(&whole, (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)) %
+                   word_bytes ==
+               0;
+}
+
 static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
 {
     if (config->layout != WEFT_LL_BY_EXPERT)
@@ -47,10 +83,12 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
         .capacity = chosen_capacity(ep, config),
         .hidden = config->hidden,
         .dtype = config->dtype,
-        .row_dtype = config->dtype,
         .answer_dtype = answer_dtype,
-        .row_bytes = (uint64_t)config->hidden * wp_dtype_bytes(config->dtype),
+        .quantisation = quantisation_of(config),
     };
+    plan.row_bytes = (uint64_t)config->hidden * wp_dtype_bytes(plan.quantisation.dst_dtype);
+    plan.scales_bytes = scales_bytes(config);
+    plan.max_row_parts = parts_are_whole_words(&plan) ? INT32_MAX : 1;
     plan.slot = plan_slot(&plan);
     plan.answer_bytes = aligned((uint64_t)plan.hidden * wp_dtype_bytes(answer_dtype), 16);
     return plan;
@@ -139,6 +177,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
                       wp_ll_area_bytes(&plan, comm->num_ranks),
         .memory_bytes = place_tables(&plan, comm->num_ranks).offsets[NUM_TABLES],
         .rows_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.row_bytes,
+        .scales_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.scales_bytes,
         .num_local_experts = num_local,
         .expert_capacity = plan.capacity,
     };
@@ -148,19 +187,20 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 /* ---------------------------------------------------------------- creation */
 
 /* What the ranks must agree on. */
+enum { NUM_TERMS = 12 };
 struct terms {
-    int64_t values[9];
+    int64_t values[NUM_TERMS];
     int64_t num_blocks; /* may differ: the fewest count */
 };
-static const char *const term_names[] = {"hidden",      "max_tokens", "num_topk",
-                                         "dtype",       "layout",     "expert_capacity",
-                                         "num_results", "answer",     "answer_dtype"};
+static const char *const term_names[NUM_TERMS] = {
+    "hidden",      "max_tokens", "num_topk",     "dtype",        "layout", "expert_capacity",
+    "num_results", "answer",     "answer_dtype", "narrow_dtype", "scale",  "group_elements"};
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 {
     const struct terms *own = &all[comm->rank];
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        for (int i = 0; i < 9; i++)
+        for (int i = 0; i < NUM_TERMS; i++)
             if (all[rank].values[i] != own->values[i])
                 return weft__error(WEFT_ERROR_MISMATCH,
                                    "ranks disagree on %s: %lld on this rank %d, %lld on rank %d",
@@ -175,7 +215,8 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     const struct wp_ll_plan *plan = &ll->device.plan;
     const struct terms own = {{plan->hidden, plan->max_tokens, plan->num_topk, plan->dtype,
                                config->layout, plan->capacity, plan->num_halves, config->answer,
-                               plan->answer_dtype},
+                               plan->answer_dtype, config->narrow_dtype, config->scale,
+                               plan->quantisation.group_elements},
                               ll->grid.num_blocks};
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
@@ -249,6 +290,8 @@ void weft__ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
         const char *first =
             rows + (uint64_t)half * (uint64_t)num_ranks * slots->source_stride_bytes;
         slots->x[half] = first;
+        if (plan->scales_bytes > 0)
+            slots->scales[half] = first + plan->slot.scales_offset;
         slots->experts[half] = (const void *)(first + plan->slot.experts_offset);
         slots->topk_weights[half] = (const void *)(first + plan->slot.weights_offset);
         slots->src_token[half] = (const void *)(first + plan->slot.token_offset);

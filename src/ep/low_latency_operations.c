@@ -103,6 +103,25 @@ static void note_combine(weft_ll *ll, weft_ll_phases phases, int keeps)
 
 /* ---------------------------------------------------------------- launches */
 
+/* Where rows by expert have their scales. */
+static struct wp_ll_scales scales_of(const struct wp_ll_plan *plan,
+                                     const weft_ll_dispatch_args *args)
+{
+    const int is_byte = plan->quantisation.scale == WP_SCALE_UE8M0;
+    const int32_t num_groups = (int32_t)(plan->hidden / plan->quantisation.group_elements);
+    const int64_t column_words = (int64_t)(args->scale_column_bytes / sizeof(uint32_t));
+    const int32_t num_columns = is_byte ? (num_groups + 3) / 4 : num_groups;
+    const struct wp_ll_scales by_rows = {
+        args->scales, num_groups, is_byte ? 1 : sizeof(uint32_t),
+        num_groups,   1,          (int64_t)plan->capacity * num_groups};
+    const struct wp_ll_scales by_columns = {
+        args->scales, num_columns, sizeof(uint32_t), 1, column_words, num_columns * column_words};
+    const struct wp_ll_scales none = {.words = NULL};
+    if (args->scales == NULL)
+        return none;
+    return args->scale_column_bytes == 0 ? by_rows : by_columns;
+}
+
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
@@ -117,6 +136,7 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .topk_weights = args->topk_weights,
         .num_rows_per_rank = args->num_rows_per_rank,
         .rows = args->rows,
+        .scales = scales_of(plan, args),
         .src_tokens = args->src_tokens,
         .num_rows_per_expert = args->num_rows_per_expert,
         .row_ranges = args->row_ranges,

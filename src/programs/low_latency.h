@@ -80,9 +80,11 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t capacity;          /* rows that an expert has room for, by expert */
     int64_t hidden;
     weft_dtype dtype;        /* of tokens, and of what comes back */
-    weft_dtype row_dtype;    /* of elements on their way there */
-    weft_dtype answer_dtype; /* and back */
-    uint64_t row_bytes;      /* of a row's elements */
+    weft_dtype answer_dtype; /* on their way back */
+    /* On their way there, from dtype; the same dst_dtype: as they are. */
+    struct wp_quantisation quantisation;
+    int32_t max_row_parts; /* of a row that is sent: 1 where parts would cut words of scales */
+    uint64_t row_bytes;    /* of a row's elements */
     uint64_t scales_bytes;
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
@@ -375,6 +377,11 @@ WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32
         wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = *wp_ll_range_of(
             ll, ll->exchange.rank, number, wp_rank_after(&ll->exchange, mine), wp_block_idx(warp));
     wp_warp_sync(warp);
+}
+
+WP_FN int wp_ll_is_quantised(const struct wp_ll_plan *plan)
+{
+    return plan->quantisation.dst_dtype != plan->dtype;
 }
 
 /* In how many parts a block's warps share so many rows. */

@@ -40,7 +40,7 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     const struct wp_ll_plan *plan = &args->ll.plan;
     const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
     const int64_t first = (int64_t)(span.begin / element_bytes);
-    const uint64_t sent_begin = (uint64_t)first * wp_dtype_bytes(plan->row_dtype);
+    const uint64_t sent_begin = (uint64_t)first * wp_dtype_bytes(plan->quantisation.dst_dtype);
     const char *src = token_elements(sender, token, span);
     const void **dsts = wp_warp_pointers(warp);
     wp_warp_sync(warp); /* those before have been used */
@@ -49,7 +49,15 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
         dsts[k] = slot == NULL ? NULL : slot + sent_begin;
     }
     wp_warp_sync(warp);
-    wp_row_copy(warp, dsts, plan->num_topk, src, span.bytes);
+    if (!wp_ll_is_quantised(plan)) {
+        wp_row_copy(warp, dsts, plan->num_topk, src, span.bytes);
+        return;
+    }
+    const int64_t first_group = first / plan->quantisation.group_elements;
+    wp_row_quantise(warp, dsts,
+                    (int64_t)(plan->slot.scales_offset - sent_begin) +
+                        wp_scale_offset(plan->quantisation, first_group),
+                    plan->num_topk, src, plan->quantisation, (int64_t)(span.bytes / element_bytes));
 }
 
 /* What goes with the row: to slot j, about choice k. */
@@ -87,13 +95,20 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     }
 }
 
+WP_FN struct wp_share share_of_tokens(const struct wp_ll_sender *sender)
+{
+    const int32_t num_tokens = sender->tokens.end - sender->tokens.begin;
+    return sender->args->ll.plan.max_row_parts == 1 ? wp_share_rows(1, num_tokens, NULL)
+                                                    : wp_ll_share(sender->run->op.warp, num_tokens);
+}
+
 /* The part of the block's tokens that the warp sends first comes while it finds where to. */
 WP_FN void prefetch_first(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_ll_plan *plan = &sender->args->ll.plan;
-    const struct wp_share share = wp_ll_share(warp, sender->tokens.end - sender->tokens.begin);
-    if (wp_warp_idx(warp) >= share.num_units)
+    const struct wp_share share = share_of_tokens(sender);
+    if (wp_ll_is_quantised(plan) || wp_warp_idx(warp) >= share.num_units)
         return;
     const struct wp_part part = wp_unit_part(&share, wp_warp_idx(warp));
     const struct wp_span span =
@@ -108,7 +123,7 @@ WP_FN void send_tokens(const struct wp_ll_sender *sender)
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_ll_plan *plan = &sender->args->ll.plan;
     const uint64_t token_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
-    const struct wp_share share = wp_ll_share(warp, sender->tokens.end - sender->tokens.begin);
+    const struct wp_share share = share_of_tokens(sender);
     for (int32_t unit = wp_warp_idx(warp); unit < share.num_units; unit += wp_num_warps(warp)) {
         const struct wp_part part = wp_unit_part(&share, unit);
         const int32_t token = sender->tokens.begin + part.token;

@@ -149,18 +149,17 @@ WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken
                              int64_t packed)
 {
     struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency_dispatch_args *args = taker->args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const char *scales = row.slot + plan->slot.scales_offset;
-    const int64_t expert = packed / plan->capacity, position = packed % plan->capacity;
-    const int32_t num_scales = (int32_t)(plan->scales_bytes / args->scale_bytes);
-    const int64_t first = expert * args->scale_expert_stride + position * args->scale_row_stride;
-    for (int32_t i = wp_lane_idx(warp); i < num_scales; i += WP_WARP_SIZE) {
-        const int64_t at = first + i * args->scale_group_stride;
-        if (args->scale_bytes == sizeof(float))
-            ((float *)(void *)args->scales)[at] = ((const float *)(const void *)scales)[i];
+    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    const struct wp_ll_scales *to = &taker->args->scales;
+    const char *from = row.slot + plan->slot.scales_offset;
+    const int64_t first =
+        packed / plan->capacity * to->expert_stride + packed % plan->capacity * to->row_stride;
+    for (int32_t i = wp_lane_idx(warp); i < to->num_words; i += WP_WARP_SIZE) {
+        const int64_t at = first + i * to->word_stride;
+        if (to->word_bytes == sizeof(uint32_t))
+            ((uint32_t *)(void *)to->words)[at] = ((const uint32_t *)(const void *)from)[i];
         else
-            args->scales[at] = scales[i];
+            to->words[at] = from[i];
     }
 }
 
@@ -178,9 +177,7 @@ WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_r
         if (packed >= 0 && args->src_tokens != NULL)
             args->src_tokens[packed] = token;
     }
-    if (plan->scales_bytes == 0)
-        return;
-    for (int32_t k = 0; k < plan->num_topk; k++) {
+    for (int32_t k = 0; k < plan->num_topk && args->scales.num_words > 0; k++) {
         const int64_t packed = wp_ll_packed_row(taker, row, k);
         if (packed >= 0)
             wp_ll_pack_scales(taker, row, packed);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/memory.h"
+#include "oracle/quantised.h"
 #include "workload/elements.h"
 #include "workload/rng.h"
 
@@ -65,6 +66,54 @@ void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, in
     const struct element_source source = {draw(problem, DRAW_ELEMENTS, step, rank, 0),
                                           problem->dtype, ELEMENTS_NUMBERS};
     elements_fill(&source, token, 0, (uint64_t)problem->hidden, elements);
+}
+
+/* ---------------------------------------------------------------- quantised rows */
+
+static struct quantised_form form_of(const struct ll_case *problem, int64_t word_stride)
+{
+    return (struct quantised_form){problem->dtype, problem->narrow_dtype, problem->scale,
+                                   problem->group_elements, word_stride};
+}
+
+uint64_t ll_sent_bytes(const struct ll_case *problem)
+{
+    const uint64_t element_bytes =
+        problem->narrow_dtype == WEFT_DTYPE_NONE ? dtype_bytes(problem->dtype) : 1;
+    return (uint64_t)problem->hidden * element_bytes;
+}
+
+int32_t ll_num_groups(const struct ll_case *problem)
+{
+    return problem->narrow_dtype == WEFT_DTYPE_NONE ? 0 : problem->hidden / problem->group_elements;
+}
+
+void ll_fill_sent(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                  char *elements, char *scales, int64_t word_stride)
+{
+    const struct quantised_form form = form_of(problem, word_stride);
+    char *wide = tests_alloc((size_t)problem->hidden * dtype_bytes(problem->dtype));
+    ll_fill_token(problem, step, rank, token, wide);
+    if (problem->narrow_dtype == WEFT_DTYPE_NONE)
+        memcpy(elements, wide, ll_sent_bytes(problem));
+    else
+        quantised_make_row(&form, wide, problem->hidden, elements, scales);
+    tests_free(wide);
+}
+
+void ll_fill_input(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                   void *elements)
+{
+    const struct quantised_form form = form_of(problem, sizeof(float));
+    char *sent = tests_alloc(ll_sent_bytes(problem));
+    char *scales = tests_alloc((size_t)(ll_num_groups(problem) + 4) * sizeof(float));
+    ll_fill_sent(problem, step, rank, token, sent, scales, sizeof(float));
+    if (problem->narrow_dtype == WEFT_DTYPE_NONE)
+        memcpy(elements, sent, ll_sent_bytes(problem));
+    for (int32_t i = 0; i < problem->hidden && problem->narrow_dtype != WEFT_DTYPE_NONE; i++)
+        element_store(problem->dtype, elements, i, quantised_number(&form, sent, scales, i));
+    tests_free(scales);
+    tests_free(sent);
 }
 
 /* ---------------------------------------------------------------- placement */
@@ -193,7 +242,7 @@ static void sum_choices(const struct ll_case *problem, int32_t step, struct ll_r
         const float weight = ll_weight(problem, step, row.source, row.token, k);
         if (place.rank != rank || !has_room[k])
             continue;
-        ll_fill_token(problem, step, row.source, row.token, elements);
+        ll_fill_input(problem, step, row.source, row.token, elements);
         ll_run_expert(problem, rank, place.local_expert, elements);
         for (size_t i = 0; i < hidden; i++) {
             const float product = element_load(problem->dtype, elements, (int64_t)i) * weight;
@@ -269,7 +318,7 @@ static void add_choice(const struct ll_case *problem, int32_t step, struct ll_ro
     const size_t hidden = (size_t)problem->hidden;
     void *elements = tests_alloc(hidden * dtype_bytes(problem->dtype));
     float *answer = tests_alloc(hidden * sizeof *answer);
-    ll_fill_token(problem, step, row.source, row.token, elements);
+    ll_fill_input(problem, step, row.source, row.token, elements);
     ll_run_expert(problem, place.rank, place.local_expert, elements);
     elements_to_fp32(problem->dtype, elements, hidden, answer);
     add_answer(problem, answer, ll_weight(problem, step, row.source, row.token, k), sum);

@@ -38,6 +38,10 @@ struct ll_case {
     int32_t without_weights;
     int32_t without_tokens;           /* on all ranks */
     const struct ll_routing *routing; /* NULL: drawn from the seed */
+    weft_dtype narrow_dtype;          /* NONE: rows are not quantised */
+    weft_scale_kind scale;
+    int32_t group_elements;
+    int32_t scale_columns; /* by expert: scales lie by columns, with a gap of so many rows */
 };
 
 /* A row that a rank gets, in the order in which it gets them: sources and tokens ascending. */
@@ -54,6 +58,16 @@ int64_t ll_expert(const struct ll_case *problem, int32_t step, int32_t rank, int
 float ll_weight(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                 int32_t k);
 void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                   void *elements);
+
+/* Bytes of a row as its experts get it, and of its scales. */
+uint64_t ll_sent_bytes(const struct ll_case *problem);
+int32_t ll_num_groups(const struct ll_case *problem);
+/* The row as its experts get it; its scales lie word_stride bytes apart (quantised.h). */
+void ll_fill_sent(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
+                  char *elements, char *scales, int64_t word_stride);
+/* The same as they compute with it: in dtype. */
+void ll_fill_input(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                    void *elements);
 
 /* Where choice k is: a rank and its local expert; rank -1: nowhere. */

@@ -3,7 +3,42 @@
 
 #include "harness/memory.h"
 #include "oracle/ll_seat.h"
+#include "oracle/quantised.h"
 #include "workload/elements.h"
+
+/* The row and its scales on the machine are what its experts must get. */
+static int check_sent(struct ll_seat *seat, int32_t step, struct ll_row row, const char *elements,
+                      const char *scales, int64_t word_stride)
+{
+    const struct ll_case *problem = seat->problem;
+    const struct quantised_form form = {problem->dtype, problem->narrow_dtype, problem->scale,
+                                        problem->group_elements, word_stride};
+    const struct quantised_form close = {problem->dtype, problem->narrow_dtype, problem->scale,
+                                         problem->group_elements, sizeof(float)};
+    const uint64_t scale_bytes = problem->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float);
+    char *found = tests_alloc(seat->sent_bytes), *expected = tests_alloc(seat->sent_bytes);
+    char *expected_scales = tests_alloc((size_t)(ll_num_groups(problem) + 4) * sizeof(float));
+    ll_fill_sent(problem, step, row.source, row.token, expected, expected_scales, sizeof(float));
+    RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, found, elements, seat->sent_bytes));
+    RANK_CHECK(seat->context, memcmp(found, expected, seat->sent_bytes) == 0,
+               "step %d: row %d of rank %d, token %d, has other elements", step, row.idx,
+               row.source, row.token);
+    for (int32_t group = 0; group < ll_num_groups(problem); group++) {
+        char scale[sizeof(float)];
+        RANK_CHECK_OK(seat->context,
+                      weft_memory_copy(seat->comm, scale,
+                                       scales + quantised_scale_offset(&form, group), scale_bytes));
+        RANK_CHECK(seat->context,
+                   memcmp(scale, expected_scales + quantised_scale_offset(&close, group),
+                          scale_bytes) == 0,
+                   "step %d: row %d of rank %d, token %d: group %d has another scale", step,
+                   row.idx, row.source, row.token, group);
+    }
+    tests_free(expected_scales);
+    tests_free(expected);
+    tests_free(found);
+    return 0;
+}
 
 /* ---------------------------------------------------------------- by rank */
 
@@ -17,10 +52,10 @@ static int check_slot(struct ll_seat *seat, int32_t step, const weft_ll_slots *s
                             (uint64_t)row.idx * slots->row_stride_bytes;
     int32_t experts[WEFT_MAX_TOPK], token;
     float weights[WEFT_MAX_TOPK];
-    char *found = tests_alloc(seat->row_bytes);
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, found, (const char *)slots->x[half] + offset,
-                                   seat->row_bytes));
+    if (check_sent(seat, step, row, (const char *)slots->x[half] + offset,
+                   slots->scales[half] == NULL ? NULL : (const char *)slots->scales[half] + offset,
+                   sizeof(float)))
+        return 1;
     RANK_CHECK_OK(seat->context,
                   weft_memory_copy(seat->comm, experts, (const char *)slots->experts[half] + offset,
                                    num_topk * sizeof *experts));
@@ -30,10 +65,9 @@ static int check_slot(struct ll_seat *seat, int32_t step, const weft_ll_slots *s
     RANK_CHECK_OK(seat->context,
                   weft_memory_copy(seat->comm, &token,
                                    (const char *)slots->src_token[half] + offset, sizeof token));
-    ll_fill_token(problem, step, row.source, row.token, answer);
-    RANK_CHECK(seat->context, token == row.token && memcmp(found, answer, seat->row_bytes) == 0,
-               "step %d: row %d of rank %d is token %d, or has other elements; expected %d", step,
-               row.idx, row.source, token, row.token);
+    RANK_CHECK(seat->context, token == row.token,
+               "step %d: row %d of rank %d is token %d, expected %d", step, row.idx, row.source,
+               token, row.token);
     for (int32_t k = 0; k < problem->num_topk; k++) {
         const struct ll_place place = ll_place(problem, step, row.source, row.token, k);
         const int is_here = place.rank == seat->context->rank;
@@ -44,7 +78,6 @@ static int check_slot(struct ll_seat *seat, int32_t step, const weft_ll_slots *s
                    row.source, k, experts[k], (double)weights[k]);
     }
     ll_run_experts(problem, step, seat->context->rank, row, answer);
-    tests_free(found);
     return 0;
 }
 
@@ -63,7 +96,7 @@ static int run_by_rank(struct ll_seat *seat, int32_t step, int32_t num_rows)
         if (check_slot(seat, step, &slots, half, row, answer))
             return 1;
         RANK_CHECK_OK(seat->context,
-                      weft_memory_copy(seat->comm, at->rows + place * seat->row_bytes, answer,
+                      weft_memory_copy(seat->comm, at->answers + place * seat->row_bytes, answer,
                                        seat->row_bytes));
     }
     tests_free(answer);
@@ -77,27 +110,41 @@ struct packed { /* of an expert, on the host */
     int32_t firsts[RANKS_MAX], counts[RANKS_MAX]; /* by source */
 };
 
+/* Where the first scale of a packed row is, and the distance of the next word. */
+static const char *packed_scales(const struct ll_seat *seat, const struct ll_step *at,
+                                 int64_t place, int64_t *word_stride)
+{
+    const int64_t capacity = ll_capacity(seat->problem);
+    const int64_t num_groups = ll_num_groups(seat->problem);
+    const int64_t num_columns =
+        seat->problem->scale == WEFT_SCALE_UE8M0 ? (num_groups + 3) / 4 : num_groups;
+    *word_stride = seat->column_bytes > 0 ? (int64_t)seat->column_bytes : (int64_t)sizeof(float);
+    if (seat->column_bytes == 0)
+        return at->scales + place * (int64_t)ll_seat_scale_bytes(seat);
+    return at->scales + place / capacity * num_columns * (int64_t)seat->column_bytes +
+           place % capacity * (int64_t)sizeof(float);
+}
+
 static int check_packed_row(struct ll_seat *seat, int32_t step, int64_t place, int32_t expert,
                             struct ll_row row, char *elements)
 {
     const struct ll_step *at = &seat->steps[step % 2];
+    int64_t word_stride;
     int32_t token;
-    char *found = tests_alloc(seat->row_bytes);
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, found, at->rows + (uint64_t)place * seat->row_bytes,
-                                   seat->row_bytes));
+    const char *scales = packed_scales(seat, at, place, &word_stride);
     RANK_CHECK_OK(seat->context,
                   weft_memory_copy(seat->comm, &token, &at->src_tokens[place], sizeof token));
-    ll_fill_token(seat->problem, step, row.source, row.token, elements);
-    RANK_CHECK(seat->context, token == row.token && memcmp(found, elements, seat->row_bytes) == 0,
-               "step %d: row %lld of expert %d is token %d, or has other elements; expected token "
-               "%d of rank %d",
-               step, (long long)place, expert, token, row.token, row.source);
+    RANK_CHECK(seat->context, token == row.token,
+               "step %d: row %lld of expert %d is token %d, expected token %d of rank %d", step,
+               (long long)place, expert, token, row.token, row.source);
+    if (check_sent(seat, step, row, at->rows + (uint64_t)place * seat->sent_bytes, scales,
+                   word_stride))
+        return 1;
+    ll_fill_input(seat->problem, step, row.source, row.token, elements);
     ll_run_expert(seat->problem, seat->context->rank, expert, elements);
     RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, at->rows + (uint64_t)place * seat->row_bytes,
+                  weft_memory_copy(seat->comm, at->answers + (uint64_t)place * seat->row_bytes,
                                    elements, seat->row_bytes));
-    tests_free(found);
     return 0;
 }
 

@@ -9,6 +9,14 @@ int ll_seat_is_by_expert(const struct ll_seat *seat)
     return seat->problem->layout == WEFT_LL_BY_EXPERT;
 }
 
+uint64_t ll_seat_scale_bytes(const struct ll_seat *seat)
+{
+    const uint64_t num_groups = (uint64_t)ll_num_groups(seat->problem);
+    if (seat->column_bytes > 0)
+        return 2 * num_groups * sizeof(float);
+    return num_groups * (seat->problem->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
+}
+
 static int open_step(struct ll_seat *seat, struct ll_step *step)
 {
     const struct ll_case *problem = seat->problem;
@@ -24,7 +32,9 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->out, num_tokens * seat->row_bytes},
         {&step->topk_idx, choices * sizeof(int64_t)},
         {&step->weights, choices * sizeof(float)},
-        {&step->rows, seat->rows_bytes},
+        {&step->rows, seat->num_rows * seat->sent_bytes},
+        {&step->scales, seat->num_rows * ll_seat_scale_bytes(seat)},
+        {&step->answers, seat->num_rows * seat->row_bytes},
         {&step->rank_counts, (uint64_t)problem->num_ranks * sizeof(int32_t)},
         {&step->expert_counts, num_local * sizeof(int32_t)},
         {&step->totals, num_local * sizeof(int32_t)},
@@ -55,6 +65,9 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
     config.num_results = problem->num_results;
     config.answer = problem->answer;
     config.answer_dtype = problem->answer_dtype;
+    config.narrow_dtype = problem->narrow_dtype;
+    config.scale = problem->scale;
+    config.group_elements = problem->group_elements;
     config.num_blocks = problem->num_blocks;
     config.num_warps = problem->num_warps;
     RANK_CHECK_OK(context, ranks_comm_create(context, comm_config, &seat->comm));
@@ -64,10 +77,14 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
     tests_free(ep_config.expert_offsets);
     tests_free(ep_config.expert_ranks);
     seat->row_bytes = (uint64_t)problem->hidden * dtype_bytes(problem->dtype);
-    seat->rows_bytes = seat->row_bytes * (uint64_t)ll_most_rows(problem);
+    seat->sent_bytes = ll_sent_bytes(problem);
+    seat->num_rows = (uint64_t)ll_most_rows(problem);
     if (ll_seat_is_by_expert(seat))
-        seat->rows_bytes = seat->row_bytes * (uint64_t)ll_capacity(problem) *
-                           (uint64_t)ll_num_local(problem, context->rank);
+        seat->num_rows =
+            (uint64_t)ll_capacity(problem) * (uint64_t)ll_num_local(problem, context->rank);
+    if (problem->scale_columns > 0)
+        seat->column_bytes =
+            (uint64_t)(ll_capacity(problem) + problem->scale_columns) * sizeof(float);
     seat->expected = tests_alloc((size_t)ll_most_rows(problem) * sizeof *seat->expected);
     return open_step(seat, &seat->steps[0]) || open_step(seat, &seat->steps[1]);
 }
@@ -130,6 +147,9 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
     if (phases != WEFT_LL_SEND) {
         args.num_rows_per_rank = at->rank_counts;
         args.rows = ll_seat_is_by_expert(seat) ? at->rows : NULL;
+        args.scales =
+            ll_seat_is_by_expert(seat) && ll_num_groups(seat->problem) > 0 ? at->scales : NULL;
+        args.scale_column_bytes = seat->column_bytes;
         args.num_rows_per_expert = ll_seat_is_by_expert(seat) ? at->expert_counts : NULL;
         args.src_tokens = ll_seat_is_by_expert(seat) ? at->src_tokens : NULL;
         args.row_ranges = ll_seat_is_by_expert(seat) ? at->ranges : NULL;
@@ -154,7 +174,7 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
     args.phases = phases;
     args.keep = keep;
     if (phases != WEFT_LL_RECEIVE)
-        args.x = at->rows;
+        args.x = at->answers;
     if (phases != WEFT_LL_SEND) {
         args.out = at->out;
         args.topk_weights = seat->problem->answer == WEFT_LL_ANSWER_ROWS ? at->weights : NULL;

@@ -14,11 +14,13 @@ struct ll_seat {
     weft_stream *stream;
     weft_ep *ep;
     weft_ll *ll;
-    uint64_t row_bytes, rows_bytes; /* the latter of all rows of a result */
+    uint64_t row_bytes, sent_bytes; /* of a row of dtype, and as experts get it */
+    uint64_t num_rows;              /* of a result */
+    uint64_t column_bytes;          /* of scales; 0: they lie by rows */
     struct ll_row *expected;        /* rows of this rank, by source and token */
     /* On the machine, of each of two steps: */
     struct ll_step {
-        char *tokens, *rows, *out;
+        char *tokens, *rows, *scales, *answers, *out;
         void *topk_idx;
         float *weights;
         int32_t *rank_counts, *expert_counts, *src_tokens, *totals;
@@ -31,6 +33,8 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
                  const weft_comm_config *config);
 /* Waits for what is queued, whose errors must be known. */
 int ll_seat_close(struct ll_seat *seat);
+/* Of a row's scales; by columns with what lies between. */
+uint64_t ll_seat_scale_bytes(const struct ll_seat *seat);
 int ll_seat_is_by_expert(const struct ll_seat *seat);
 
 /* The rank's tokens of a step. */
