@@ -165,6 +165,13 @@ static int check_buffers(struct coll_rank *self, const struct plan *plan, struct
     return 0;
 }
 
+/* Ranks that are threads have one CUDA context on a GPU that they share, and a thread that launches
+ * into a full queue keeps the others out: so nobody may be far ahead of a rank that has not begun. */
+static int threads_share_a_gpu(const struct ranks_context *context)
+{
+    return tests_on_cuda() && tests_num_devices() < context->num_ranks;
+}
+
 static int run_chain(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
@@ -183,6 +190,8 @@ static int run_chain(struct ranks_context *context)
     for (int idx = 0; idx < tests_grid_size(NUM_STEPS, 40); idx++) {
         const struct step step = step_of(plan->seed, idx, plan->setup);
         RANK_CHECK_OK(context, issue(&self, plan, &step, buffers));
+        if (threads_share_a_gpu(context) && idx % 20 == 19)
+            RANK_CHECK_OK(context, weft_stream_synchronize(self.base.stream));
     }
     RANK_CHECK_OK(context, weft_stream_synchronize(self.base.stream));
     return check_buffers(&self, plan, buffers) || coll_rank_close(&self);
