@@ -101,7 +101,7 @@ static void open_batch(struct batch *batch, weft_comm *comm, uint64_t rows_bytes
         weights[t][0] = 0.25f;
         weights[t][1] = 0.75f;
     }
-    CHECK(weft_memory_alloc(comm, TOKENS * HIDDEN * sizeof(float), &batch->x));
+    CHECK(weft_memory_alloc(comm, sizeof(float[TOKENS][HIDDEN]), &batch->x));
     CHECK(weft_memory_alloc(comm, sizeof ids, &batch->topk_idx));
     CHECK(weft_memory_alloc(comm, sizeof weights, &batch->topk_weights));
     CHECK(weft_memory_alloc(comm, rows_bytes, &batch->rows));
