@@ -4,6 +4,14 @@
 
 #include "programs/low_latency.h"
 
+/* Where scales of rows go, by expert. */
+struct wp_ll_scales {
+    char *words;
+    int32_t num_words; /* of a row; 0: there are none */
+    int32_t word_bytes;
+    int64_t row_stride, word_stride, expert_stride; /* in words */
+};
+
 struct wp_low_latency_dispatch_args {
     struct wp_low_latency ll;
     enum wp_ll_phase phases;
@@ -18,12 +26,7 @@ struct wp_low_latency_dispatch_args {
     int32_t *num_rows_per_rank; /* [num_ranks], or NULL */
     /* The same by expert; all may be NULL but the rows. */
     char *rows; /* [local experts][capacity][row_bytes] */
-    struct wp_ll_scales {
-        char *words;
-        int32_t num_words; /* of a row; 0: there are none */
-        int32_t word_bytes;
-        int64_t row_stride, word_stride, expert_stride; /* in words */
-    } scales;
+    struct wp_ll_scales scales;
     int32_t *src_tokens;          /* [local experts][capacity] */
     int32_t *num_rows_per_expert; /* [local experts], also of those that there was no room for */
     int64_t *row_ranges;          /* [local experts][num_ranks] count, and first row << 32 */
