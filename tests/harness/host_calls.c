@@ -107,6 +107,22 @@ static void destroy_ep(struct host_scene *scene)
     weft_ep_destroy(scene->made.ep);
 }
 
+static weft_result create_ll(struct host_scene *scene)
+{
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    config.hidden = 4;
+    config.max_tokens = 2;
+    config.num_topk = 1;
+    config.dtype = WEFT_FP32;
+    config.layout = WEFT_LL_BY_EXPERT;
+    return weft_ll_create(scene->ep, &config, &scene->made.ll);
+}
+
+static void destroy_ll(struct host_scene *scene)
+{
+    weft_ll_destroy(scene->made.ll);
+}
+
 const struct host_call host_calls[NUM_HOST_CALLS] = {
     {"weft_comm_split", split, destroy_child, HOST_CALL_ANYWHERE},
     {"weft_comm_split_strided", split_team, destroy_child, HOST_CALL_ANYWHERE},
@@ -121,6 +137,7 @@ const struct host_call host_calls[NUM_HOST_CALLS] = {
     {"weft_coll_record_end", end_capture, NULL, HOST_CALL_OF_ONE_NODE},
     {"weft_coll_record_destroy", destroy_capture, NULL, HOST_CALL_OF_ONE_NODE},
     {"weft_ep_create", create_ep, destroy_ep, HOST_CALL_ANYWHERE},
+    {"weft_ll_create", create_ll, destroy_ll, HOST_CALL_OF_ONE_NODE},
 };
 
 int host_scene_begin(struct ranks_context *context, struct host_scene *scene)

@@ -5,16 +5,19 @@
 
 #include "harness/ranks.h"
 
-/* What the calls are made with; each rank has its own. Between nodes there is no weft_coll. */
+/* What the calls are made with; each rank has its own. Between nodes there is no weft_coll, nor a
+ * weft_ep that is the scene's. */
 struct host_scene {
     weft_comm *comm;
     weft_coll *coll;
+    weft_ep *ep;               /* with it */
     weft_coll_record *capture; /* begun before each call */
     union {
         weft_comm *child;
         weft_arena *arena;
         weft_coll *coll;
         weft_ep *ep;
+        weft_ll *ll;
         void *ptr;
     } made;
     char memory[64]; /* to be registered */
@@ -29,7 +32,7 @@ struct host_call {
     enum { HOST_CALL_ANYWHERE, HOST_CALL_OF_ONE_NODE } where;
 };
 
-enum { NUM_HOST_CALLS = 13 };
+enum { NUM_HOST_CALLS = 14 };
 extern const struct host_call host_calls[NUM_HOST_CALLS];
 
 /* Collective, around each call: what it needs, and nothing of which is left. 0 = done. */

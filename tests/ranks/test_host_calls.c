@@ -12,15 +12,19 @@ enum { NUM_RANKS = 3 };
 static int open_scene(struct ranks_context *context, struct host_scene *scene)
 {
     weft_coll_config config = WEFT_INIT(weft_coll_config);
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     memset(scene, 0, sizeof *scene);
+    ep_config.num_experts = 8;
     config.staging_bytes = 4096;
     RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &scene->comm));
     RANK_CHECK_OK(context, weft_coll_create(scene->comm, &config, &scene->coll));
+    RANK_CHECK_OK(context, weft_ep_create(scene->comm, &ep_config, &scene->ep));
     return 0;
 }
 
 static int close_scene(struct ranks_context *context, struct host_scene *scene)
 {
+    RANK_CHECK_OK(context, weft_ep_destroy(scene->ep));
     RANK_CHECK_OK(context, weft_coll_destroy(scene->coll));
     RANK_CHECK_OK(context, weft_comm_destroy(scene->comm));
     return 0;

@@ -7,11 +7,11 @@
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 2, NUM_TOKENS = 8, NUM_TOPK = 2, COUNT = 3000, HEAP_BYTES = 32 << 10 };
-enum { ROW_BYTES = 64, CAPACITY = NUM_RANKS * NUM_TOKENS };
+enum { ROW_BYTES = 64, CAPACITY = NUM_RANKS * NUM_TOKENS, LL_HIDDEN = 4 };
 
-enum kind { COMM, CHILD, STREAM, EVENT, ARENA, COLL, CAPTURE, EP, HANDLE, MEMORY, NUM_KINDS };
-static const char *const arguments[NUM_KINDS] = {"comm", "comm",   "stream", "event",  "arena",
-                                                 "coll", "record", "ep",     "handle", "ptr"};
+enum kind { COMM, CHILD, STREAM, EVENT, ARENA, COLL, CAPTURE, EP, HANDLE, LL, MEMORY, NUM_KINDS };
+static const char *const arguments[NUM_KINDS] = {
+    "comm", "comm", "stream", "event", "arena", "coll", "record", "ep", "handle", "ll", "ptr"};
 
 /* One object of each kind. */
 struct world {
@@ -23,6 +23,7 @@ struct world {
     weft_coll_record *capture;
     weft_ep *ep;
     weft_ep_handle *handle;
+    weft_ll *ll;
     char *memory; /* inputs and outputs that are not in the heap */
     char *heap;
 };
@@ -32,11 +33,16 @@ static int open_objects(struct ranks_context *context, struct world *world, uint
     weft_comm_config comm = WEFT_INIT(weft_comm_config);
     weft_ep_config ep = WEFT_INIT(weft_ep_config);
     weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
+    weft_ll_config ll = WEFT_INIT(weft_ll_config);
     void *memory;
     comm.timeout_ms = timeout_ms;
     ep.num_experts = 4;
     handle.max_tokens = NUM_TOKENS;
     handle.num_topk = NUM_TOPK;
+    ll.max_tokens = NUM_TOKENS;
+    ll.num_topk = NUM_TOPK;
+    ll.hidden = LL_HIDDEN;
+    ll.dtype = WEFT_FP32;
     RANK_CHECK_OK(context, ranks_comm_create(context, &comm, &world->comm));
     RANK_CHECK_OK(context, weft_comm_split(world->comm, 0, 0, &comm, &world->child));
     RANK_CHECK_OK(context, weft_stream_create(world->comm, &world->stream));
@@ -46,10 +52,27 @@ static int open_objects(struct ranks_context *context, struct world *world, uint
     RANK_CHECK_OK(context, weft_coll_record_begin(world->coll, &world->capture));
     RANK_CHECK_OK(context, weft_ep_create(world->comm, &ep, &world->ep));
     RANK_CHECK_OK(context, weft_ep_handle_create(world->ep, &handle, &world->handle));
+    RANK_CHECK_OK(context, weft_ll_create(world->ep, &ll, &world->ll));
     RANK_CHECK_OK(context, weft_memory_alloc(world->comm, HEAP_BYTES, &memory));
     world->memory = memory;
     RANK_CHECK_OK(context, weft_heap_alloc(world->comm, HEAP_BYTES, &memory));
     world->heap = memory;
+    return 0;
+}
+
+/* Of tokens, choices and answers that are all zeroes. */
+static int queue_low_latency(struct ranks_context *context, const struct world *world)
+{
+    weft_ll_dispatch_args dispatch = WEFT_INIT(weft_ll_dispatch_args);
+    weft_ll_combine_args combine = WEFT_INIT(weft_ll_combine_args);
+    dispatch.num_tokens = NUM_TOKENS;
+    dispatch.x = world->memory;
+    dispatch.index_type = WEFT_INT64;
+    dispatch.topk_idx = world->memory;
+    combine.x = world->memory;
+    combine.out = world->memory + (30 << 10);
+    RANK_CHECK_OK(context, weft_ll_dispatch(world->ll, &dispatch, world->stream));
+    RANK_CHECK_OK(context, weft_ll_combine(world->ll, &combine, world->stream));
     return 0;
 }
 
@@ -77,6 +100,8 @@ static int queue_work(struct ranks_context *context, const struct world *world)
     RANK_CHECK_OK(context, weft_ep_layout(world->handle, &layout, world->stream));
     RANK_CHECK_OK(context, weft_ep_notify(world->handle, world->stream));
     RANK_CHECK_OK(context, weft_ep_dispatch(world->handle, &dispatch, world->stream));
+    if (queue_low_latency(context, world))
+        return 1;
     RANK_CHECK_OK(context, weft_rma_put(world->comm,
                                         WEFT_ARGS(weft_rma_args, .dst = world->heap + 8192,
                                                   .src = world->heap + 16384, .bytes = 4096,
@@ -109,6 +134,8 @@ static weft_result destroy(struct world *world, enum kind kind)
         return weft_ep_destroy(world->ep);
     case HANDLE:
         return weft_ep_handle_destroy(world->handle);
+    case LL:
+        return weft_ll_destroy(world->ll);
     default:
         return weft_memory_free(world->comm, world->memory);
     }
@@ -120,7 +147,7 @@ static int belongs_to(enum kind kind, enum kind owner)
     static const enum kind owners[NUM_KINDS] = {
         [COMM] = NUM_KINDS, [CHILD] = NUM_KINDS, [STREAM] = NUM_KINDS, [EVENT] = NUM_KINDS,
         [ARENA] = COMM,     [COLL] = COMM,       [CAPTURE] = COLL,     [EP] = COMM,
-        [HANDLE] = EP,      [MEMORY] = COMM};
+        [HANDLE] = EP,      [LL] = EP,           [MEMORY] = COMM};
     while (kind != NUM_KINDS && kind != owner)
         kind = owners[kind];
     return kind == owner;
@@ -436,11 +463,29 @@ static int call_ep(struct ranks_context *context, const struct world *gone)
     return 0;
 }
 
+static int call_ll(struct ranks_context *context, const struct world *gone)
+{
+    weft_ll *ll = gone->ll, *created;
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+    weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
+    weft_ll_dispatch_args dispatch = WEFT_INIT(weft_ll_dispatch_args);
+    weft_ll_combine_args combine = WEFT_INIT(weft_ll_combine_args);
+    GONE(weft_ll_create(gone->ep, &config, &created), "ep");
+    GONE(weft_ll_query_sizes(gone->ep, &config, &sizes), "ep");
+    GONE(weft_ll_query_slots(ll, &slots), "ll");
+    GONE(weft_ll_dispatch(ll, &dispatch, gone->stream), "ll");
+    GONE(weft_ll_combine(ll, &combine, gone->stream), "ll");
+    GONE(weft_ll_release(ll, gone->stream), "ll");
+    GONE(weft_ll_destroy(ll), "ll");
+    return 0;
+}
+
 static int call_all(struct ranks_context *context, const struct world *gone)
 {
     return call_comm(context, gone->comm) || call_streams(context, gone->stream, gone->event) ||
            call_on_stream(context, gone->comm, gone->stream, "comm") || call_coll(context, gone) ||
-           call_ep(context, gone);
+           call_ep(context, gone) || call_ll(context, gone);
 }
 
 /* Addresses of no object: of memory that is not mapped, of the stack, crooked ones, of other kinds. */
@@ -451,7 +496,7 @@ static int call_with_strangers(struct ranks_context *context, const struct world
                                (void *)(uintptr_t)UINTPTR_MAX, alive->memory};
     for (size_t i = 0; i < sizeof strangers / sizeof strangers[0]; i++) {
         void *const s = strangers[i];
-        const struct world strange = {s, s, s, s, s, s, s, s, s, s, s};
+        const struct world strange = {s, s, s, s, s, s, s, s, s, s, s, s};
         if (call_all(context, &strange) != 0)
             return 1;
         if (s != alive->memory)
@@ -462,6 +507,7 @@ static int call_with_strangers(struct ranks_context *context, const struct world
                                 .event = (void *)alive->comm,
                                 .arena = (void *)alive->coll,
                                 .coll = (void *)alive->ep,
+                                .ll = (void *)alive->handle,
                                 .capture = (void *)alive->coll,
                                 .ep = (void *)alive->handle,
                                 .handle = (void *)alive->arena};

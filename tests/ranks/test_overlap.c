@@ -217,6 +217,85 @@ static int refuse_combines(struct ranks_context *context, const struct layer *la
     return 0;
 }
 
+/* ---------------------------------------------------------------- low latency */
+
+/* By expert; each array is at a place of its own. */
+struct decode {
+    weft_ll *ll;
+    weft_ll_dispatch_args dispatch;
+    weft_ll_combine_args combine;
+};
+
+static void fill_decode(struct decode *decode, const struct layer *layer)
+{
+    char *heap = layer->heap;
+    decode->dispatch = (weft_ll_dispatch_args)WEFT_INIT(weft_ll_dispatch_args);
+    decode->dispatch.num_tokens = NUM_TOKENS;
+    decode->dispatch.x = layer->other;
+    decode->dispatch.topk_idx = layer->topk_idx;
+    decode->dispatch.topk_weights = (void *)(layer->other + 1024);
+    decode->dispatch.index_type = WEFT_INT64;
+    decode->dispatch.rows = heap;
+    decode->dispatch.num_rows_per_rank = (void *)(heap + 4096);
+    decode->dispatch.num_rows_per_expert = (void *)(heap + 5120);
+    decode->dispatch.src_tokens = (void *)(heap + 6144);
+    decode->dispatch.row_ranges = (void *)(heap + 7168);
+    decode->dispatch.total_rows_per_expert = (void *)(heap + 8192);
+    decode->combine = (weft_ll_combine_args)WEFT_INIT(weft_ll_combine_args);
+    decode->combine.x = heap;
+    decode->combine.out = layer->other;
+    decode->combine.topk_weights = (void *)(layer->other + 1024);
+}
+
+#define DECODE_OVERLAPS(operation, field, wrong, one, two)                                         \
+    do {                                                                                           \
+        fill_decode(&decode, layer);                                                               \
+        decode.operation.field = (void *)(uintptr_t)(wrong);                                       \
+        CHECK_OVERLAP(weft_ll_##operation(decode.ll, &decode.operation, layer->stream), one, two); \
+    } while (0)
+
+static int refuse_decodes(struct ranks_context *context, const struct layer *layer)
+{
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    const weft_ll_dispatch_args *args;
+    struct decode decode;
+    char *other = layer->other;
+    config.hidden = HIDDEN;
+    config.max_tokens = NUM_TOKENS;
+    config.num_topk = NUM_TOPK;
+    config.dtype = WEFT_FP32;
+    config.layout = WEFT_LL_BY_EXPERT;
+    config.expert_capacity = CAPACITY;
+    config.answer = WEFT_LL_ANSWER_ROWS;
+    RANK_CHECK_OK(context, weft_ll_create(layer->ep, &config, &decode.ll));
+    args = &decode.dispatch;
+    DECODE_OVERLAPS(dispatch, rows, other, "rows", "x");
+    DECODE_OVERLAPS(dispatch, rows, other + NUM_TOKENS * ROW_BYTES - 4, "rows", "x");
+    DECODE_OVERLAPS(dispatch, num_rows_per_expert, layer->topk_idx, "num_rows_per_expert",
+                    "topk_idx");
+    DECODE_OVERLAPS(dispatch, src_tokens, other + 1024, "src_tokens", "topk_weights");
+    DECODE_OVERLAPS(dispatch, row_ranges, args->rows, "rows", "row_ranges");
+    DECODE_OVERLAPS(dispatch, total_rows_per_expert, args->num_rows_per_expert,
+                    "num_rows_per_expert", "total_rows_per_expert");
+    DECODE_OVERLAPS(dispatch, num_rows_per_rank, args->src_tokens, "src_tokens",
+                    "num_rows_per_rank");
+    fill_decode(&decode, layer);
+    RANK_CHECK_OK(context, weft_ll_dispatch(decode.ll, &decode.dispatch, layer->stream));
+    DECODE_OVERLAPS(combine, out, layer->heap, "out", "x");
+    DECODE_OVERLAPS(combine, out, layer->heap + CAPACITY * ROW_BYTES - 4, "out", "x");
+    DECODE_OVERLAPS(combine, out, other + 1024 - 4, "out", "topk_weights");
+    /* Rows that are far apart: the last one begins in the output. */
+    fill_decode(&decode, layer);
+    decode.combine.x_stride_bytes = (uint64_t)2 * ROW_BYTES;
+    decode.combine.out = layer->heap + (CAPACITY - 1) * 2 * ROW_BYTES;
+    CHECK_OVERLAP(weft_ll_combine(decode.ll, &decode.combine, layer->stream), "out", "x");
+    decode.combine.out = layer->heap + 2 * CAPACITY * ROW_BYTES;
+    RANK_CHECK_OK(context, weft_ll_combine(decode.ll, &decode.combine, layer->stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    RANK_CHECK_OK(context, weft_ll_destroy(decode.ll));
+    return 0;
+}
+
 /* ---------------------------------------------------------------- others */
 
 static int refuse_regions(struct ranks_context *context, const struct layer *layer)
@@ -307,8 +386,8 @@ TEST_ON_RANKS(overlaps_are_refused_with_both_names, RANKS_THREADS, NUM_RANKS)
         return 1;
     if (refuse_layouts(context, &layer) != 0 || refuse_dispatches(context, &layer) != 0 ||
         accept_neighbours(context, &layer) != 0 || refuse_combines(context, &layer) != 0 ||
-        refuse_regions(context, &layer) != 0 || refuse_one_sided(context, &layer) != 0 ||
-        refuse_gathers(context, &layer) != 0)
+        refuse_decodes(context, &layer) != 0 || refuse_regions(context, &layer) != 0 ||
+        refuse_one_sided(context, &layer) != 0 || refuse_gathers(context, &layer) != 0)
         return 1;
     return close_layer(context, &layer);
 }

@@ -127,9 +127,13 @@ static int fail_each_allocation(struct ranks_context *context)
 {
     const weft_comm_config config = *(const weft_comm_config *)context->argument;
     struct host_scene scene = {.comm = NULL};
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    ep_config.num_experts = 8;
     RANK_CHECK_OK(context, ranks_comm_create(context, &config, &scene.comm));
-    if (config.num_nodes == 0)
+    if (config.num_nodes == 0) {
         RANK_CHECK_OK(context, weft_coll_create(scene.comm, NULL, &scene.coll));
+        RANK_CHECK_OK(context, weft_ep_create(scene.comm, &ep_config, &scene.ep));
+    }
     for (int i = 0; i < NUM_HOST_CALLS; i++) {
         int has_failed = host_calls[i].where == HOST_CALL_ANYWHERE || scene.coll != NULL;
         for (int32_t n = 0; has_failed && n < MAX_ALLOCATIONS; n++)
@@ -137,8 +141,10 @@ static int fail_each_allocation(struct ranks_context *context)
                 return 1;
         RANK_CHECK(context, !has_failed, "%s", host_calls[i].name);
     }
-    if (scene.coll != NULL)
+    if (scene.coll != NULL) {
+        RANK_CHECK_OK(context, weft_ep_destroy(scene.ep));
         RANK_CHECK_OK(context, weft_coll_destroy(scene.coll));
+    }
     RANK_CHECK_OK(context, weft_comm_destroy(scene.comm));
     return 0;
 }

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT */
+/* What low latency refuses, by name: arguments, operations for which there is no result or one too many, and
+ * ranks that disagree. */
+#include "harness/cmocka.h"
+#include "harness/machine.h"
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 2, TOKENS = 4, TOPK = 2, EXPERTS = 6, HIDDEN = 16, CAPACITY = 8 };
+enum { LOCAL_EXPERTS = EXPERTS / NUM_RANKS };
+
+struct scene {
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_ep *ep;
+    weft_ll *by_rank, *by_expert;
+    float *x;    /* [TOKENS][HIDDEN] */
+    float *rows; /* [LOCAL_EXPERTS][CAPACITY][HIDDEN], or [NUM_RANKS][TOKENS][HIDDEN] */
+    float *out;
+    float *weights;
+    int32_t *topk_idx;
+    int32_t *numbers; /* what dispatch counts */
+};
+
+#define REFUSED(call, text) RANK_CHECK_ERROR(context, call, WEFT_ERROR_INVALID_ARGUMENT, text)
+
+static weft_ll_config config_of(weft_ll_layout layout)
+{
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    config.hidden = HIDDEN;
+    config.max_tokens = TOKENS;
+    config.num_topk = TOPK;
+    config.dtype = WEFT_FP32;
+    config.layout = layout;
+    config.expert_capacity = layout == WEFT_LL_BY_EXPERT ? CAPACITY : 0;
+    return config;
+}
+
+static int open_scene(struct ranks_context *context, struct scene *scene)
+{
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    const weft_ll_config by_rank = config_of(WEFT_LL_BY_RANK);
+    weft_ll_config by_expert = config_of(WEFT_LL_BY_EXPERT);
+    const uint64_t rows_bytes = (uint64_t)LOCAL_EXPERTS * CAPACITY * HIDDEN * sizeof(float);
+    const struct {
+        void *at;
+        uint64_t bytes;
+    } blocks[] = {{&scene->x, TOKENS * HIDDEN * sizeof(float)},
+                  {&scene->rows, rows_bytes},
+                  {&scene->out, TOKENS * HIDDEN * sizeof(float)},
+                  {&scene->weights, TOKENS * TOPK * sizeof(float)},
+                  {&scene->topk_idx, TOKENS * TOPK * sizeof(int32_t)},
+                  {&scene->numbers, 4096}};
+    ep_config.num_experts = EXPERTS;
+    ep_config.max_topk = TOPK;
+    by_expert.answer = WEFT_LL_ANSWER_ROWS;
+    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &scene->comm));
+    RANK_CHECK_OK(context, weft_stream_create(scene->comm, &scene->stream));
+    RANK_CHECK_OK(context, weft_ep_create(scene->comm, &ep_config, &scene->ep));
+    RANK_CHECK_OK(context, weft_ll_create(scene->ep, &by_rank, &scene->by_rank));
+    RANK_CHECK_OK(context, weft_ll_create(scene->ep, &by_expert, &scene->by_expert));
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        RANK_CHECK_OK(context, weft_memory_alloc(scene->comm, blocks[i].bytes, blocks[i].at));
+    return 0;
+}
+
+static int close_scene(struct ranks_context *context, struct scene *scene)
+{
+    RANK_CHECK_OK(context, weft_stream_synchronize(scene->stream));
+    RANK_CHECK_OK(context, weft_comm_destroy(scene->comm));
+    RANK_CHECK_OK(context, weft_stream_destroy(scene->stream));
+    return 0;
+}
+
+static weft_ll_dispatch_args dispatch_args(const struct scene *scene, const weft_ll *ll,
+                                           weft_ll_phases phases)
+{
+    weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
+    args.phases = phases;
+    if (phases != WEFT_LL_RECEIVE) {
+        args.num_tokens = TOKENS;
+        args.x = scene->x;
+        args.topk_idx = scene->topk_idx;
+        args.topk_weights = scene->weights;
+        args.index_type = WEFT_INT32;
+    }
+    if (phases != WEFT_LL_SEND)
+        args.num_rows_per_rank = scene->numbers;
+    if (phases != WEFT_LL_SEND && ll == scene->by_expert) {
+        args.rows = scene->rows;
+        args.num_rows_per_expert = scene->numbers + 16;
+        args.src_tokens = scene->numbers + 32;
+        args.row_ranges = (int64_t *)(void *)(scene->numbers + 128);
+        args.total_rows_per_expert = scene->numbers + 256;
+    }
+    return args;
+}
+
+static weft_ll_combine_args combine_args(const struct scene *scene, const weft_ll *ll,
+                                         weft_ll_phases phases)
+{
+    weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
+    args.phases = phases;
+    if (phases != WEFT_LL_RECEIVE)
+        args.x = scene->rows;
+    if (phases != WEFT_LL_SEND) {
+        args.out = scene->out;
+        args.topk_weights = ll == scene->by_expert ? scene->weights : NULL;
+    }
+    return args;
+}
+
+static weft_result dispatch(const struct scene *scene, weft_ll *ll, weft_ll_phases phases)
+{
+    const weft_ll_dispatch_args args = dispatch_args(scene, ll, phases);
+    return weft_ll_dispatch(ll, &args, scene->stream);
+}
+
+static weft_result combine(const struct scene *scene, weft_ll *ll, weft_ll_phases phases,
+                           int32_t keep)
+{
+    weft_ll_combine_args args = combine_args(scene, ll, phases);
+    args.keep = keep;
+    return weft_ll_combine(ll, &args, scene->stream);
+}
+
+/* ---------------------------------------------------------------- configurations */
+
+#define CONFIG_REFUSED(layout, field, value, text)                                                 \
+    do {                                                                                           \
+        weft_ll_config config = config_of(layout);                                                 \
+        config.field = value;                                                                      \
+        REFUSED(weft_ll_query_sizes(scene.ep, &config, &sizes), text);                             \
+        REFUSED(weft_ll_create(scene.ep, &config, &ll), text);                                     \
+    } while (0)
+
+TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
+{
+    weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+    weft_ll *ll;
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, size, 7, "size");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, hidden, 0, "hidden");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, hidden, -1, "hidden");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, hidden, INT32_MAX / 4 + 1, "hidden");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, max_tokens, 0, "max_tokens");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, max_tokens, 65536, "max_tokens");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, num_topk, 0, "num_topk");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, num_topk, TOPK + 1, "num_topk");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, dtype, WEFT_DTYPE_NONE, "dtype");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, dtype, WEFT_INT32, "dtype");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, dtype, WEFT_FP64, "dtype");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, layout, (weft_ll_layout)2, "layout");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, expert_capacity, 1, "expert_capacity");
+    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, expert_capacity, -1, "expert_capacity");
+    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, expert_capacity, INT32_MAX, "expert_capacity");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, num_results, -1, "num_results");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, num_results, 3, "num_results");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, WEFT_LL_ANSWER_ROWS, "answer");
+    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, answer, (weft_ll_answer)2, "answer");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, answer_dtype, WEFT_INT64, "answer_dtype");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, num_blocks, -1, "num_blocks");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, num_warps, -1, "num_warps");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, num_warps, 33, "num_warps");
+    /* By expert, rows are counted in 32 bits. */
+    weft_ep_config many = WEFT_INIT(weft_ep_config);
+    many.num_experts = 100000;
+    RANK_CHECK_OK(context, weft_ep_create(scene.comm, &many, &scene.ep));
+    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, max_tokens, 30000, "max_tokens");
+    REFUSED(weft_ll_create(scene.ep, NULL, &ll), "config");
+    REFUSED(weft_ll_create(NULL, NULL, &ll), "ep is");
+    REFUSED(weft_ll_query_sizes(scene.ep, NULL, &sizes), "config");
+    const weft_ll_config good = config_of(WEFT_LL_BY_RANK);
+    REFUSED(weft_ll_create(scene.ep, &good, NULL), "ll");
+    REFUSED(weft_ll_query_sizes(scene.ep, &good, NULL), "sizes");
+    sizes.size = 3;
+    REFUSED(weft_ll_query_sizes(scene.ep, &good, &sizes), "size");
+    return close_scene(context, &scene);
+}
+
+#define DISAGREEMENT(layout, field, value, name)                                                   \
+    do {                                                                                           \
+        weft_ll_config config = config_of(layout);                                                 \
+        if (context->rank == 1)                                                                    \
+            config.field = value;                                                                  \
+        RANK_CHECK_ERROR(context, weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,     \
+                         "ranks disagree on " name ":");                                           \
+    } while (0)
+
+TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
+{
+    weft_ll *ll;
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    DISAGREEMENT(WEFT_LL_BY_RANK, hidden, HIDDEN + 1, "hidden");
+    DISAGREEMENT(WEFT_LL_BY_RANK, max_tokens, TOKENS + 1, "max_tokens");
+    DISAGREEMENT(WEFT_LL_BY_RANK, num_topk, 1, "num_topk");
+    DISAGREEMENT(WEFT_LL_BY_RANK, dtype, WEFT_BF16, "dtype");
+    DISAGREEMENT(WEFT_LL_BY_EXPERT, expert_capacity, CAPACITY + 1, "expert_capacity");
+    DISAGREEMENT(WEFT_LL_BY_RANK, num_results, 1, "num_results");
+    DISAGREEMENT(WEFT_LL_BY_EXPERT, answer, WEFT_LL_ANSWER_ROWS, "answer");
+    DISAGREEMENT(WEFT_LL_BY_RANK, answer_dtype, WEFT_BF16, "answer_dtype");
+    weft_ll_config config = config_of(context->rank == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
+    RANK_CHECK_ERROR(context, weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,
+                     "ranks disagree on layout:");
+    /* What each rank may have as it likes. */
+    config = config_of(WEFT_LL_BY_RANK);
+    config.num_blocks = 1 + context->rank;
+    config.num_warps = 2 - context->rank;
+    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &ll));
+    RANK_CHECK_OK(context, dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+    RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0));
+    return close_scene(context, &scene);
+}
+
+/* The heap has grown by what was told, but for the ends of its blocks. */
+TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, NUM_RANKS)
+{
+    enum { HEAP_BLOCK = 256 };
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    for (int i = 0; i < 4; i++) {
+        weft_ll_config config = config_of(i % 2 == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
+        weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+        weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
+        weft_ll *ll;
+        config.num_results = 1 + i / 2;
+        config.max_tokens = 100 + i;
+        RANK_CHECK_OK(context, weft_ll_query_sizes(scene.ep, &config, &sizes));
+        RANK_CHECK_OK(context, weft_heap_query(scene.comm, &before));
+        RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &ll));
+        RANK_CHECK_OK(context, weft_heap_query(scene.comm, &after));
+        const uint64_t grown = after.used_bytes - before.used_bytes;
+        RANK_CHECK(context, grown >= sizes.heap_bytes && grown < sizes.heap_bytes + HEAP_BLOCK,
+                   "%llu bytes of the heap, not %llu", (unsigned long long)grown,
+                   (unsigned long long)sizes.heap_bytes);
+        const int is_by_expert = config.layout == WEFT_LL_BY_EXPERT;
+        RANK_CHECK(context,
+                   sizes.num_local_experts == LOCAL_EXPERTS &&
+                       sizes.expert_capacity == (is_by_expert ? CAPACITY : 0) &&
+                       sizes.rows_bytes ==
+                           (is_by_expert ? LOCAL_EXPERTS * CAPACITY * HIDDEN * 4u : 0u),
+                   "%d experts, %d rows each, %llu bytes", sizes.num_local_experts,
+                   sizes.expert_capacity, (unsigned long long)sizes.rows_bytes);
+        RANK_CHECK_OK(context, weft_ll_destroy(ll));
+        RANK_CHECK_OK(context, weft_heap_query(scene.comm, &after));
+        RANK_CHECK(context, after.used_bytes == before.used_bytes, "%llu bytes are left",
+                   (unsigned long long)(after.used_bytes - before.used_bytes));
+    }
+    return close_scene(context, &scene);
+}
+
+/* ---------------------------------------------------------------- arguments of dispatch */
+
+#define DISPATCH_REFUSED(ll, phases, field, value, text)                                           \
+    do {                                                                                           \
+        weft_ll_dispatch_args args = dispatch_args(&scene, ll, phases);                            \
+        args.field = value;                                                                        \
+        REFUSED(weft_ll_dispatch(ll, &args, scene.stream), text);                                  \
+    } while (0)
+
+TEST_ON_RANKS(arguments_of_dispatch_are_refused, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    weft_ll *by_rank = scene.by_rank, *by_expert = scene.by_expert;
+    const weft_ll_dispatch_args good = dispatch_args(&scene, by_rank, WEFT_LL_SEND_AND_RECEIVE);
+    REFUSED(weft_ll_dispatch(NULL, &good, scene.stream), "ll is");
+    REFUSED(weft_ll_dispatch(by_rank, &good, NULL), "stream is");
+    REFUSED(weft_ll_dispatch(by_rank, NULL, scene.stream), "args");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, size, 5, "size");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, phases, (weft_ll_phases)3, "phases");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, phases, (weft_ll_phases)-1, "phases");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, num_tokens, TOKENS + 1, "num_tokens");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, num_tokens, -1, "num_tokens");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, x, NULL, "x is");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, topk_idx, NULL, "topk_idx");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, index_type, WEFT_DTYPE_NONE, "index_type");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, index_type, WEFT_FP32, "index_type");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, num_rows_per_rank, scene.numbers, "num_rows_per_rank");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, rows, scene.rows, "rows");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, num_rows_per_expert, scene.numbers + 99,
+                     "num_rows_per_expert");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, src_tokens, scene.numbers + 99,
+                     "src_tokens");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, row_ranges, (int64_t *)(void *)scene.rows,
+                     "row_ranges");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, total_rows_per_expert, scene.numbers + 99,
+                     "total_rows_per_expert");
+    DISPATCH_REFUSED(by_expert, WEFT_LL_SEND, rows, scene.rows, "rows");
+    DISPATCH_REFUSED(by_expert, WEFT_LL_SEND_AND_RECEIVE, rows, NULL, "rows");
+    RANK_CHECK_OK(context, dispatch(&scene, by_expert, WEFT_LL_SEND));
+    DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, num_tokens, 1, "num_tokens");
+    DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, x, scene.x, "x is");
+    DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, topk_idx, scene.topk_idx, "topk_idx");
+    DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, topk_weights, scene.weights, "topk_weights");
+    DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, index_type, WEFT_INT32, "index_type");
+    DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, rows, NULL, "rows");
+    RANK_CHECK_OK(context, dispatch(&scene, by_expert, WEFT_LL_RECEIVE));
+    return close_scene(context, &scene);
+}
+
+/* ---------------------------------------------------------------- arguments of combine */
+
+#define COMBINE_REFUSED(ll, phases, field, value, text)                                            \
+    do {                                                                                           \
+        weft_ll_combine_args args = combine_args(&scene, ll, phases);                              \
+        args.field = value;                                                                        \
+        REFUSED(weft_ll_combine(ll, &args, scene.stream), text);                                   \
+    } while (0)
+
+TEST_ON_RANKS(arguments_of_combine_are_refused, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    weft_ll *by_rank = scene.by_rank, *by_expert = scene.by_expert;
+    RANK_CHECK_OK(context, dispatch(&scene, by_rank, WEFT_LL_SEND_AND_RECEIVE));
+    RANK_CHECK_OK(context, dispatch(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE));
+    const weft_ll_combine_args good = combine_args(&scene, by_rank, WEFT_LL_SEND_AND_RECEIVE);
+    REFUSED(weft_ll_combine(NULL, &good, scene.stream), "ll is");
+    REFUSED(weft_ll_combine(by_rank, &good, NULL), "stream is");
+    REFUSED(weft_ll_combine(by_rank, NULL, scene.stream), "args");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, size, 5, "size");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, phases, (weft_ll_phases)3, "phases");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, keep, 2, "keep");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, keep, -1, "keep");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, x, NULL, "x is");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, x_stride_bytes, 4 * HIDDEN - 4, "x_stride_bytes");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, x_stride_bytes, 4 * HIDDEN + 2, "x_stride_bytes");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, x_stride_bytes, UINT64_MAX - 3, "x_stride_bytes");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, out, scene.out, "out");
+    COMBINE_REFUSED(by_expert, WEFT_LL_SEND, topk_weights, scene.weights, "topk_weights");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, out, NULL, "out");
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, topk_weights, scene.weights, "topk_weights");
+    RANK_CHECK_OK(context, combine(&scene, by_rank, WEFT_LL_SEND, 0));
+    COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, keep, 1, "keep");
+    COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, x, scene.rows, "x is");
+    COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, x_stride_bytes, 4 * HIDDEN, "x_stride_bytes");
+    COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, out, NULL, "out");
+    RANK_CHECK_OK(context, combine(&scene, by_rank, WEFT_LL_RECEIVE, 0));
+    RANK_CHECK_OK(context, combine(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE, 0));
+    REFUSED(weft_ll_release(NULL, scene.stream), "ll is");
+    REFUSED(weft_ll_release(by_rank, NULL), "stream is");
+    REFUSED(weft_ll_destroy(NULL), "ll is");
+    return close_scene(context, &scene);
+}
+
+TEST_ON_RANKS(questions_about_slots_are_refused, RANKS_THREADS, NUM_RANKS)
+{
+    weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    REFUSED(weft_ll_query_slots(NULL, &slots), "ll is");
+    REFUSED(weft_ll_query_slots(scene.by_rank, NULL), "slots");
+    REFUSED(weft_ll_query_slots(scene.by_expert, &slots), "WEFT_LL_BY_EXPERT");
+    slots.size = 3;
+    REFUSED(weft_ll_query_slots(scene.by_rank, &slots), "size");
+    return close_scene(context, &scene);
+}
+
+/* ---------------------------------------------------------------- what is outstanding */
+
+static int refuse_without_results(struct ranks_context *context, const struct scene *scene,
+                                  weft_ll *ll)
+{
+    REFUSED(combine(scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0), "no result");
+    REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "no result");
+    REFUSED(combine(scene, ll, WEFT_LL_RECEIVE, 0), "no combine has been sent");
+    REFUSED(weft_ll_release(ll, scene->stream), "no result");
+    REFUSED(dispatch(scene, ll, WEFT_LL_RECEIVE), "no dispatch has been sent");
+    return 0;
+}
+
+/* A result that was sent and not received is none yet, but counts among those that there may be. */
+static int refuse_more_results(struct ranks_context *context, const struct scene *scene,
+                               weft_ll *ll)
+{
+    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND));
+    REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "no result");
+    REFUSED(weft_ll_release(ll, scene->stream), "no result");
+    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND));
+    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
+    REFUSED(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE), "2 results are outstanding");
+    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_RECEIVE));
+    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_RECEIVE));
+    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
+    /* An answered result ends when its answers have been received. */
+    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_SEND, 0));
+    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
+    REFUSED(weft_ll_release(ll, scene->stream), "a combine has been sent and not been received");
+    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_SEND, 1));
+    REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "2 combines have been sent");
+    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_RECEIVE, 0));
+    REFUSED(weft_ll_release(ll, scene->stream), "a combine has been sent and not been received");
+    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_RECEIVE, 0));
+    /* The one that was kept is there until it is released. */
+    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
+    RANK_CHECK_OK(context, weft_ll_release(ll, scene->stream));
+    RANK_CHECK_OK(context, weft_ll_release(ll, scene->stream));
+    return 0;
+}
+
+TEST_ON_RANKS(one_result_too_few_or_too_many_is_refused, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    weft_ll *const both[] = {scene.by_rank, scene.by_expert};
+    for (int i = 0; i < 2; i++)
+        for (int round = 0; round < 2; round++)
+            if (refuse_without_results(context, &scene, both[i]) ||
+                refuse_more_results(context, &scene, both[i]))
+                return 1;
+    return close_scene(context, &scene);
+}
+
+TEST_ON_RANKS(one_result_at_a_time, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    weft_ll_config config = config_of(WEFT_LL_BY_EXPERT);
+    weft_ll *ll;
+    if (open_scene(context, &scene))
+        return 1;
+    config.num_results = 1;
+    config.answer = WEFT_LL_ANSWER_ROWS;
+    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &ll));
+    scene.by_expert = ll;
+    for (int i = 0; i < 3; i++) {
+        RANK_CHECK_OK(context, dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+        REFUSED(dispatch(&scene, ll, WEFT_LL_SEND), "1 results are outstanding");
+        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND, 1));
+        REFUSED(combine(&scene, ll, WEFT_LL_SEND, 1), "1 combines have been sent");
+        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_RECEIVE, 0));
+        RANK_CHECK_OK(context, weft_ll_release(ll, scene.stream));
+    }
+    return close_scene(context, &scene);
+}
