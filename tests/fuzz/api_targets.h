@@ -34,8 +34,10 @@ struct fuzz_arguments {
     weft_event *own_event;
     weft_arena *own_arena;
     weft_ep *own_ep;
-    weft_ep_handle *empty_handle; /* for layout */
-    weft_ep_handle *ready_handle; /* laid out with FUZZ_MAX_TOKENS tokens, and notified */
+    weft_ep_handle *empty_handle;   /* for layout */
+    weft_ep_handle *ready_handle;   /* laid out with FUZZ_MAX_TOKENS tokens, and notified */
+    weft_ll *ll_by_rank, *empty_ll; /* without a result; the latter by expert */
+    weft_ll *ready_ll;              /* the same, with one */
     weft_coll *own_coll;
     char *arena_memory; /* enough for all outputs */
     char *arena_end;    /* of the heap block around it */
@@ -51,6 +53,7 @@ struct fuzz_arguments {
     weft_arena *arena;
     weft_ep *ep;
     weft_ep_handle *handle;
+    weft_ll *ll;
     weft_coll *coll;
     const void *send;
     void *recv;
@@ -72,6 +75,9 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_ep_dispatch_args) dispatch;
     FUZZ_TAILED(weft_ep_combine_args) combine;
     FUZZ_TAILED(weft_ep_size_args) sizes;
+    FUZZ_TAILED(weft_ll_config) ll_config;
+    FUZZ_TAILED(weft_ll_dispatch_args) ll_dispatch;
+    FUZZ_TAILED(weft_ll_combine_args) ll_combine;
     FUZZ_TAILED(weft_coll_config) coll_config;
     FUZZ_TAILED(weft_coll_args) coll_args;
     FUZZ_TAILED(weft_rma_args) rma;
@@ -121,6 +127,8 @@ struct fuzz_target {
 
 extern const struct fuzz_target fuzz_ep_targets[];
 extern const int fuzz_num_ep_targets;
+extern const struct fuzz_target fuzz_ll_targets[];
+extern const int fuzz_num_ll_targets;
 extern const struct fuzz_target fuzz_coll_targets[];
 extern const int fuzz_num_coll_targets;
 extern const struct fuzz_target fuzz_one_sided_targets[];
@@ -131,6 +139,9 @@ extern const struct fuzz_target fuzz_base_targets[];
 extern const int fuzz_num_base_targets;
 extern const struct fuzz_target fuzz_host_targets[];
 extern const int fuzz_num_host_targets;
+
+/* The objects of theirs that stay, when there is a weft_ep. 0 = done. */
+int fuzz_set_up_ll(struct ranks_context *context, struct fuzz_arguments *arguments);
 
 /* What targets do after a call of theirs, where it is no more. */
 weft_result fuzz_nothing_to_undo(struct fuzz_arguments *arguments);

@@ -48,7 +48,7 @@ static int set_up_ep(struct ranks_context *context, struct fuzz_arguments *a)
     RANK_CHECK_OK(context, weft_ep_layout(a->ready_handle, &layout, a->own_stream));
     RANK_CHECK_OK(context, weft_ep_notify(a->ready_handle, a->own_stream));
     RANK_CHECK_OK(context, weft_stream_synchronize(a->own_stream));
-    return 0;
+    return fuzz_set_up_ll(context, a);
 }
 
 static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
@@ -166,6 +166,7 @@ static const struct fuzz_target *any_target(struct rng *rng)
         const struct fuzz_target *targets;
         int num_targets;
     } tables[] = {{fuzz_ep_targets, fuzz_num_ep_targets},
+                  {fuzz_ll_targets, fuzz_num_ll_targets},
                   {fuzz_coll_targets, fuzz_num_coll_targets},
                   {fuzz_one_sided_targets, fuzz_num_one_sided_targets},
                   {fuzz_rows_targets, fuzz_num_rows_targets},

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+#include "api_targets.h"
+
+enum { HIDDEN = 8, CAPACITY = 6, ROWS_BYTES = FUZZ_EXPERTS * CAPACITY * HIDDEN * 4 };
+
+static int coin(struct rng *rng)
+{
+    return (int)rng_below(rng, 2);
+}
+
+/* ---------------------------------------------------------------- create */
+
+static void fill_config(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_ll_config *config = &a->ll_config.known;
+    FUZZ_FILL_SIZE(a, ll_config, rng);
+    a->ep = a->own_ep;
+    a->out = &a->created;
+    config->hidden = 1 + (int64_t)rng_below(rng, 100);
+    config->max_tokens = 1 + (int32_t)rng_below(rng, 50);
+    config->num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
+    config->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
+    config->layout = WEFT_LL_BY_EXPERT;
+    config->expert_capacity = (int32_t)rng_below(rng, 100);
+    config->num_results = (int32_t)rng_below(rng, 3);
+    config->answer = (weft_ll_answer)coin(rng);
+    config->answer_dtype = coin(rng) ? WEFT_DTYPE_NONE : WEFT_FP16;
+    config->num_blocks = (int32_t)rng_below(rng, 4);
+    config->num_warps = (int32_t)rng_below(rng, 33);
+}
+
+static void fill_config_to_query(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_config(a, rng);
+    fuzz_fill_output(a);
+}
+
+FUZZ_CALL(call_create, weft_ll_create(a->ep, a->config, a->out))
+FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
+FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
+
+#define CONFIG_MUTATIONS                                                                           \
+    FUZZ_POINTERS("ep", ep, FUZZ_NULL), FUZZ_POINTERS("config", config, FUZZ_NULL),                \
+        FUZZ_SIZES(weft_ll_config, ll_config),                                                     \
+        FUZZ_NUMBERS(FUZZ_INT64, "hidden", ll_config.known.hidden, 0, -1, INT32_MAX, INT64_MIN),   \
+        FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", ll_config.known.max_tokens, 0, -1, 65536,           \
+                     INT32_MAX),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "num_topk", ll_config.known.num_topk, 0, -1, FUZZ_TOPK + 1,       \
+                     INT32_MAX),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "dtype", ll_config.known.dtype, 0, WEFT_INT64, WEFT_FP64,         \
+                     INT32_MIN),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "layout", ll_config.known.layout, -1, 2, INT32_MAX),              \
+        FUZZ_NUMBERS(FUZZ_INT32, "expert_capacity", ll_config.known.expert_capacity, -1,           \
+                     INT32_MAX, INT32_MIN),                                                        \
+        FUZZ_NUMBERS(FUZZ_INT32, "num_results", ll_config.known.num_results, -1, 3, INT32_MAX),    \
+        FUZZ_NUMBERS(FUZZ_INT32, "answer", ll_config.known.answer, -1, 2, INT32_MAX),              \
+        FUZZ_NUMBERS(FUZZ_INT32, "answer_dtype", ll_config.known.answer_dtype, -1, WEFT_INT32,     \
+                     WEFT_FP64, INT32_MAX),                                                        \
+        FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
+        FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
+
+static const struct fuzz_mutation create_mutations[] = {CONFIG_MUTATIONS,
+                                                        FUZZ_POINTERS("ll", out, FUZZ_NULL)};
+static const struct fuzz_mutation sizes_mutations[] = {
+    CONFIG_MUTATIONS, FUZZ_POINTERS("sizes", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES};
+
+/* ---------------------------------------------------------------- dispatch */
+
+static void fill_send(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_ll_dispatch_args *args = &a->ll_dispatch.known;
+    args->num_tokens = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
+    args->x = a->outside;
+    args->topk_idx = a->topk_idx;
+    args->topk_weights = coin(rng) ? a->topk_weights : NULL;
+    args->index_type = WEFT_INT64;
+}
+
+static void fill_outputs(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_ll_dispatch_args *args = &a->ll_dispatch.known;
+    int32_t *numbers = (int32_t *)(void *)(a->arena_memory + ROWS_BYTES);
+    args->rows = a->arena_memory;
+    args->num_rows_per_rank = coin(rng) ? numbers : NULL;
+    args->num_rows_per_expert = coin(rng) ? numbers + 16 : NULL;
+    args->src_tokens = coin(rng) ? numbers + 32 : NULL;
+    args->row_ranges = coin(rng) ? (int64_t *)(void *)(numbers + 128) : NULL;
+    args->total_rows_per_expert = coin(rng) ? numbers + 256 : NULL;
+}
+
+static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
+{
+    FUZZ_FILL_SIZE(a, ll_dispatch, rng);
+    a->ll = a->empty_ll;
+    a->stream = a->own_stream;
+    fill_send(a, rng);
+    fill_outputs(a, rng);
+}
+
+FUZZ_CALL(call_dispatch, weft_ll_dispatch(a->ll, a->config, a->stream))
+
+static weft_result undo_dispatch(struct fuzz_arguments *a)
+{
+    const weft_result result = weft_ll_release(a->empty_ll, a->own_stream);
+    return result == WEFT_OK ? fuzz_wait_for_stream(a) : result;
+}
+
+static const struct fuzz_mutation dispatch_mutations[] = {
+    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_ll_dispatch_args, ll_dispatch),
+    FUZZ_NUMBERS(FUZZ_INT32, "phases", ll_dispatch.known.phases, -1, 3, INT32_MAX),
+    /* Which does not use what is there. */
+    FUZZ_NUMBERS(FUZZ_INT32, "is not NULL|num_tokens", ll_dispatch.known.phases, WEFT_LL_RECEIVE),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_tokens", ll_dispatch.known.num_tokens, -1, FUZZ_MAX_TOKENS + 1,
+                 INT32_MAX, INT32_MIN),
+    FUZZ_POINTERS("x", ll_dispatch.known.x, FUZZ_NULL),
+    FUZZ_POINTERS("topk_idx", ll_dispatch.known.topk_idx, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "index_type", ll_dispatch.known.index_type, -1, WEFT_DTYPE_NONE,
+                 WEFT_FP32, INT32_MAX),
+    FUZZ_POINTERS("rows", ll_dispatch.known.rows, FUZZ_NULL, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("num_rows_per_expert", ll_dispatch.known.num_rows_per_expert, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("src_tokens", ll_dispatch.known.src_tokens, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("row_ranges", ll_dispatch.known.row_ranges, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("total_rows_per_expert", ll_dispatch.known.total_rows_per_expert, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("num_rows_per_rank", ll_dispatch.known.num_rows_per_rank, FUZZ_OUTSIDE),
+};
+
+/* ---------------------------------------------------------------- combine, release, slots */
+
+/* The result stays for the next call. */
+static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_ll_combine_args *args = &a->ll_combine.known;
+    FUZZ_FILL_SIZE(a, ll_combine, rng);
+    a->ll = a->ready_ll;
+    a->stream = a->own_stream;
+    args->keep = 1;
+    args->x = a->arena_memory;
+    args->x_stride_bytes = coin(rng) ? 0 : sizeof(float) * (HIDDEN + rng_below(rng, 8));
+    args->out = a->result_memory;
+    args->topk_weights = coin(rng) ? a->topk_weights : NULL;
+}
+
+FUZZ_CALL(call_combine, weft_ll_combine(a->ll, a->config, a->stream))
+
+static const struct fuzz_mutation combine_mutations[] = {
+    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_ll_combine_args, ll_combine),
+    FUZZ_NUMBERS(FUZZ_INT32, "phases", ll_combine.known.phases, -1, 3, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.phases, WEFT_LL_RECEIVE),
+    FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.keep, -1, 2, INT32_MAX, INT32_MIN),
+    FUZZ_POINTERS("x", ll_combine.known.x, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "x_stride_bytes", ll_combine.known.x_stride_bytes, 1, 31, -4,
+                 INT64_MIN),
+    FUZZ_POINTERS("out", ll_combine.known.out, FUZZ_NULL),
+};
+
+/* With a result to end. */
+static void fill_release(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_dispatch(a, rng);
+    (void)weft_ll_dispatch(a->ll, a->config, a->stream);
+}
+
+static weft_result call_release(struct fuzz_arguments *a)
+{
+    const weft_result result = weft_ll_release(a->ll, a->stream);
+    if (result != WEFT_OK) /* the result is no other call's */
+        (void)weft_ll_release(a->empty_ll, a->own_stream);
+    const weft_result waited = fuzz_wait_for_stream(a);
+    return result == WEFT_OK ? waited : result;
+}
+
+static void fill_slots(struct fuzz_arguments *a, struct rng *rng)
+{
+    (void)rng;
+    a->ll = a->ll_by_rank;
+    fuzz_fill_output(a);
+}
+
+FUZZ_CALL(call_slots, weft_ll_query_slots(a->ll, a->out))
+
+static const struct fuzz_mutation release_mutations[] = {
+    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+};
+static const struct fuzz_mutation slots_mutations[] = {
+    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
+    FUZZ_POINTERS("slots", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES,
+};
+
+/* ---------------------------------------------------------------- the objects that stay */
+
+int fuzz_set_up_ll(struct ranks_context *context, struct fuzz_arguments *a)
+{
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    struct rng rng = {1};
+    config.hidden = HIDDEN;
+    config.max_tokens = FUZZ_MAX_TOKENS;
+    config.num_topk = FUZZ_TOPK;
+    config.dtype = WEFT_FP32;
+    RANK_CHECK_OK(context, weft_ll_create(a->own_ep, &config, &a->ll_by_rank));
+    config.layout = WEFT_LL_BY_EXPERT;
+    config.expert_capacity = CAPACITY;
+    config.answer = WEFT_LL_ANSWER_ROWS;
+    RANK_CHECK_OK(context, weft_ll_create(a->own_ep, &config, &a->empty_ll));
+    RANK_CHECK_OK(context, weft_ll_create(a->own_ep, &config, &a->ready_ll));
+    fill_dispatch(a, &rng);
+    RANK_CHECK_OK(context, weft_ll_dispatch(a->ready_ll, a->config, a->own_stream));
+    RANK_CHECK_OK(context, weft_stream_synchronize(a->own_stream));
+    return 0;
+}
+
+const struct fuzz_target fuzz_ll_targets[] = {
+    FUZZ_TARGET("weft_ll_create", fill_config, call_create, undo_create, create_mutations),
+    FUZZ_TARGET("weft_ll_query_sizes", fill_config_to_query, call_sizes, fuzz_nothing_to_undo,
+                sizes_mutations),
+    FUZZ_TARGET("weft_ll_dispatch", fill_dispatch, call_dispatch, undo_dispatch,
+                dispatch_mutations),
+    FUZZ_TARGET("weft_ll_combine", fill_combine, call_combine, fuzz_wait_for_stream,
+                combine_mutations),
+    FUZZ_TARGET("weft_ll_release", fill_release, call_release, fuzz_nothing_to_undo,
+                release_mutations),
+    FUZZ_TARGET("weft_ll_query_slots", fill_slots, call_slots, fuzz_nothing_to_undo,
+                slots_mutations),
+};
+const int fuzz_num_ll_targets = sizeof fuzz_ll_targets / sizeof fuzz_ll_targets[0];
