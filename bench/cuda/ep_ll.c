@@ -8,36 +8,25 @@
  * or released. Combine by itself is of a result that stays, and that is released at the end. */
 struct operation {
     const char *name;
+    int checked;
+    int num_sent[2]; /* rows for each that dispatch sends: by dispatch, and by combine */
+    int is_of_a_result_that_stays;
     int32_t num_parts;
     struct ll_part parts[LL_MOST_PARTS];
-    int checked;
-    int num_rows_sent; /* per row of dispatch, as the bytes are counted */
-    int is_of_a_result_that_stays;
 };
 
 static const struct operation operations[] = {
-    {"weft_ll_dispatch_release_us",
-     2,
-     {{.operation = LL_DISPATCH}, {.operation = LL_RELEASE}},
-     LL_CHECK_ROWS,
-     1,
-     0},
-    {"weft_ll_combine_us", 1, {{.operation = LL_COMBINE_KEEPING}}, LL_CHECK_SUMS, 1, 1},
-    {"weft_ll_layer_us",
-     2,
-     {{.operation = LL_DISPATCH}, {.operation = LL_COMBINE}},
-     LL_CHECK_ROWS | LL_CHECK_SUMS,
-     2,
-     0},
-    {"weft_ll_layer_phases_us", /* four launches */
-     4,
-     {{LL_DISPATCH, WEFT_LL_SEND},
-      {LL_DISPATCH, WEFT_LL_RECEIVE},
-      {LL_COMBINE, WEFT_LL_SEND},
-      {LL_COMBINE, WEFT_LL_RECEIVE}},
-     LL_CHECK_ROWS | LL_CHECK_SUMS,
-     2,
-     0}};
+    {"weft_ll_dispatch_release_us", LL_CHECK_ROWS, .num_sent = {1, 0}, .num_parts = 2,
+     .parts = {{.operation = LL_DISPATCH}, {.operation = LL_RELEASE}}},
+    {"weft_ll_combine_us", LL_CHECK_SUMS, .num_sent = {0, 1}, .is_of_a_result_that_stays = 1,
+     .num_parts = 1, .parts = {{.operation = LL_COMBINE_KEEPING}}},
+    {"weft_ll_layer_us", LL_CHECK_ROWS | LL_CHECK_SUMS, .num_sent = {1, 1}, .num_parts = 2,
+     .parts = {{.operation = LL_DISPATCH}, {.operation = LL_COMBINE}}},
+    {"weft_ll_layer_phases_us", LL_CHECK_ROWS | LL_CHECK_SUMS, .num_sent = {1, 1}, .num_parts = 4,
+     .parts = {{LL_DISPATCH, WEFT_LL_SEND},
+               {LL_DISPATCH, WEFT_LL_RECEIVE},
+               {LL_COMBINE, WEFT_LL_SEND},
+               {LL_COMBINE, WEFT_LL_RECEIVE}}}};
 enum { NUM_OPERATIONS = sizeof(operations) / sizeof(operations[0]) };
 
 enum way { WAY_STREAM, WAY_GRAPH, NUM_WAYS };
@@ -54,8 +43,10 @@ static struct measured describe(const struct ll_batch *batch, const struct opera
         .kernel = kernel_names[batch->layout][way],
         .num_sms = batch->num_blocks,
         .num_tokens = batch->plan->num_tokens,
-        .rows = batch->options->formats[0].text,
-        .bytes = routing_bytes(batch->plan, batch->row_bytes * operation->num_rows_sent)};
+        .rows = batch->narrow_dtype == WEFT_DTYPE_NONE ? batch->options->formats[0].text : "fp8",
+        .bytes = routing_bytes(batch->plan, operation->num_sent[0] *
+                                                    (batch->narrow_bytes + batch->scales_bytes) +
+                                                operation->num_sent[1] * batch->row_bytes)};
 }
 
 /* The result is checked of the very calls that are then timed, and again behind them. */
@@ -98,17 +89,49 @@ static int measure_operation(const struct ll_measuring *measuring, struct ll_bat
     return 0;
 }
 
+/* Combine is the same whatever dispatch has sent. */
+static int is_wanted(const struct ll_batch *batch, const struct operation *operation)
+{
+    return batch->narrow_dtype == WEFT_DTYPE_NONE || (operation->checked & LL_CHECK_ROWS);
+}
+
+static int measure_ways(const struct ll_measuring *measuring, struct ll_batch *batch,
+                        const struct operation *operation, int64_t *num_wrong)
+{
+    TRY(measure_operation(measuring, batch, operation, WAY_STREAM, num_wrong));
+    return measure_operation(measuring, batch, operation, WAY_GRAPH, num_wrong);
+}
+
 static int measure_batch(const struct ll_measuring *measuring, struct ll_batch *batch,
                          int64_t *num_wrong)
 {
     int result = ll_batch_open(batch);
     for (int i = 0; i < NUM_OPERATIONS && result == 0; i++)
-        for (int way = WAY_STREAM; way < NUM_WAYS && result == 0; way++)
-            result = measure_operation(measuring, batch, &operations[i], (enum way)way, num_wrong);
+        if (is_wanted(batch, &operations[i]))
+            result = measure_ways(measuring, batch, &operations[i], num_wrong);
     if (result == 0)
         result = gpu_rank_wait((void *)measuring->rank);
     ll_batch_close(batch);
     return result;
+}
+
+/* Both layouts, with rows as they are, and in FP8 if they consist of whole groups. */
+static int measure_forms(const struct ll_measuring *measuring, const struct plan *plan,
+                         int32_t num_blocks, int64_t *num_wrong)
+{
+    static const weft_dtype narrow_dtypes[] = {WEFT_DTYPE_NONE, WEFT_FP8_E4M3};
+    const int32_t row_bytes = measuring->options->formats[0].row_bytes[0];
+    const int num_dtypes = row_bytes % (LL_GROUP_ELEMENTS * (int)sizeof(uint16_t)) == 0 ? 2 : 1;
+    for (int i = 0; i < 2 * num_dtypes; i++) {
+        struct ll_batch batch = {.options = measuring->options,
+                                 .rank = measuring->rank,
+                                 .plan = plan,
+                                 .layout = (weft_ll_layout)(i % 2),
+                                 .narrow_dtype = narrow_dtypes[i / 2],
+                                 .num_blocks = num_blocks};
+        TRY(measure_batch(measuring, &batch, num_wrong));
+    }
+    return 0;
 }
 
 int ll_measure(const struct ll_measuring *measuring, int32_t num_tokens, int32_t num_blocks_listed,
@@ -117,17 +140,9 @@ int ll_measure(const struct ll_measuring *measuring, int32_t num_tokens, int32_t
     struct plan plan;
     int result = 0;
     TRY(routing_init(&plan, measuring->options, num_tokens, measuring->rank->num_ranks));
-    for (int32_t i = 0; i < num_blocks_listed && result == 0; i++) {
-        for (int layout = WEFT_LL_BY_RANK; layout <= WEFT_LL_BY_EXPERT && result == 0; layout++) {
-            struct ll_batch batch = {.options = measuring->options,
-                                     .rank = measuring->rank,
-                                     .plan = &plan,
-                                     .layout = (weft_ll_layout)layout,
-                                     .num_blocks =
-                                         (int32_t)measuring->options->num_blocks.values[i]};
-            result = measure_batch(measuring, &batch, num_wrong);
-        }
-    }
+    for (int32_t i = 0; i < num_blocks_listed && result == 0; i++)
+        result = measure_forms(measuring, &plan, (int32_t)measuring->options->num_blocks.values[i],
+                               num_wrong);
     plan_destroy(&plan);
     return result;
 }

@@ -131,7 +131,11 @@ static int alloc_memory(struct ll_batch *batch)
     TRY(alloc_pattern(batch, &batch->answered));
     TRY(device_alloc(memory, (size_t)batch->num_places * row_bytes, (void **)&batch->answers));
     if (batch->layout == WEFT_LL_BY_EXPERT)
-        TRY(device_alloc(memory, (size_t)batch->num_places * row_bytes, (void **)&batch->rows));
+        TRY(device_alloc(memory, (size_t)batch->num_places * (size_t)batch->narrow_bytes,
+                         (void **)&batch->rows));
+    if (batch->layout == WEFT_LL_BY_EXPERT && batch->scales_bytes > 0)
+        TRY(device_alloc(memory, (size_t)batch->num_places * (size_t)batch->scales_bytes,
+                         (void **)&batch->scales));
     TRY(device_alloc(memory, (size_t)batch->num_runs * sizeof(int32_t), (void **)&batch->counts));
     batch->sums = (struct token_rows){.rank = batch->rank->rank,
                                       .num_ranks = plan->num_ranks,
@@ -151,13 +155,19 @@ int ll_batch_open(struct ll_batch *batch)
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     batch->row_bytes = batch->options->formats[0].row_bytes[0];
+    const int32_t hidden = batch->row_bytes / (int32_t)sizeof(uint16_t);
+    const int is_narrow = batch->narrow_dtype != WEFT_DTYPE_NONE;
+    batch->narrow_bytes = is_narrow ? hidden : batch->row_bytes;
+    batch->scales_bytes = is_narrow ? hidden / LL_GROUP_ELEMENTS * (int32_t)sizeof(float) : 0;
     ep_config.num_experts = plan->num_experts;
     ep_config.max_topk = plan->num_topk;
-    config.hidden = batch->row_bytes / (int64_t)sizeof(uint16_t);
+    config.hidden = hidden;
     config.max_tokens = plan->num_tokens;
     config.num_topk = plan->num_topk;
     config.dtype = WEFT_BF16;
     config.layout = batch->layout;
+    config.narrow_dtype = batch->narrow_dtype; /* its scales are WEFT_SCALE_FP32 */
+    config.group_elements = is_narrow ? LL_GROUP_ELEMENTS : 0;
     config.num_blocks = batch->num_blocks;
     config.num_warps = batch->options->num_warps;
     WEFT_TRY(weft_ep_create(batch->rank->comm, &ep_config, &batch->ep));
@@ -190,6 +200,7 @@ static weft_result dispatch(struct ll_batch *batch, weft_ll_phases phases)
     }
     if (phases != WEFT_LL_SEND) {
         args.rows = batch->rows;
+        args.scales = batch->scales;
         if (batch->layout == WEFT_LL_BY_EXPERT)
             args.num_rows_per_expert = batch->counts;
         else

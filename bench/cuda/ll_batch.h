@@ -26,25 +26,30 @@ struct ll_run {
     int32_t num_rows;
 };
 
+enum { LL_GROUP_ELEMENTS = 128 }; /* that have one scale */
+
 struct ll_batch {
     /* Set before ll_batch_open. */
     const struct cuda_options *options;
     const struct gpu_rank *rank;
     const struct plan *plan;
     weft_ll_layout layout;
-    int32_t num_blocks; /* 0: the library's choice */
+    weft_dtype narrow_dtype; /* of rows on their way; NONE: BF16, as they are */
+    int32_t num_blocks;      /* 0: the library's choice */
 
     weft_ep *ep;
     weft_ll *ll;
     struct device_memory memory;
     struct row_tables tables;
-    int32_t row_bytes;
-    int32_t num_runs;    /* of what comes here: one of each source, or of each local expert */
-    struct ll_run *runs; /* in memory of [R][max tokens] rows, or [local experts][capacity] */
-    int64_t num_places;  /* rows in such memory */
+    int32_t row_bytes;    /* in BF16 */
+    int32_t narrow_bytes; /* of a row on its way, without its scales */
+    int32_t scales_bytes; /* 0: it has none */
+    int32_t num_runs;     /* of what comes here: one of each source, or of each local expert */
+    struct ll_run *runs;  /* in memory of [R][max tokens] rows, or [local experts][capacity] */
+    int64_t num_places;   /* rows in such memory */
     int64_t *topk_idx;
     float *topk_weights;
-    char *rows;              /* by expert: where dispatch packs rows */
+    char *rows, *scales;     /* by expert: where dispatch packs them */
     char *answers;           /* what combine sends */
     int32_t *counts;         /* of the runs, as dispatch gives them */
     struct pattern tokens;   /* what dispatch sends */
