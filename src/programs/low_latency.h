@@ -358,12 +358,15 @@ WP_FN void wp_ll_tell_all(const struct wp_ll_run *run, enum wp_ll_words words, e
 
 /* ------------------------------------------------------------------ rows that have come */
 
-/* In memory of the warp: what a block of the i-th of some sources has sent. */
+/* In memory of the warp: what a block of the i-th of some sources has sent. Behind what is found out
+ * about each choice of a row. */
+enum { WP_LL_RANGES_OFFSET = WEFT_MAX_TOPK * sizeof(int32_t) };
 WP_FN struct wp_ll_range *wp_ll_warp_ranges(struct wp_warp *warp)
 {
-    return (struct wp_ll_range *)wp_warp_shared(warp);
+    return (struct wp_ll_range *)((char *)wp_warp_shared(warp) + WP_LL_RANGES_OFFSET);
 }
-WP_STATIC_ASSERT(WP_WARP_SIZE * sizeof(struct wp_ll_range) <= WP_WARP_SHARED_BYTES,
+WP_STATIC_ASSERT(WP_LL_RANGES_OFFSET + WP_WARP_SIZE * sizeof(struct wp_ll_range) <=
+                     WP_WARP_SHARED_BYTES,
                  "a range for each lane");
 
 /* Warp-wide: reads the ranges of this block of the sources from the i-th on, one for each lane. */

@@ -76,23 +76,42 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
                         (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype)));
 }
 
-/* The sum of all choices here; of rows that have stayed, the caller has summed them. */
+/* The caller has summed the rows of this rank's experts: they are sent as they are. */
+WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row,
+                           struct wp_span span)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const void **pointers = wp_warp_pointers(warp);
+    const char *from = row_of_rank(answerer, row) + span.begin;
+    const int32_t choice = first_choice(row.experts);
+    wp_warp_sync(warp); /* those before have been used */
+    if (wp_lane_idx(warp) == 0)
+        pointers[0] =
+            ll->plan.answer_dtype != ll->plan.dtype
+                ? from
+                : wp_ll_answer(ll, row.source, answerer->number, row.token, choice) + span.begin;
+    wp_warp_sync(warp);
+    if (ll->plan.answer_dtype == ll->plan.dtype)
+        wp_row_copy(warp, pointers, 1, from, span.bytes);
+    else
+        send_answer(answerer, row, choice, NULL, 1, span);
+}
+
+/* The sum of all choices here. */
 WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row,
                            struct wp_span span)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_ll_plan *plan = &answerer->args->ll.plan;
-    const int32_t num_srcs = plan->is_by_expert ? plan->num_topk : 1;
     const void **srcs = wp_warp_pointers(warp);
     wp_warp_sync(warp); /* those before have been used */
-    for (int32_t k = wp_lane_idx(warp); k < num_srcs; k += WP_WARP_SIZE) {
-        const char *from =
-            plan->is_by_expert ? row_of_choice(answerer, row, k) : row_of_rank(answerer, row);
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
+        const char *from = row_of_choice(answerer, row, k);
         srcs[k] = from == NULL ? NULL : from + span.begin;
     }
     wp_warp_sync(warp);
-    send_answer(answerer, row, first_choice(row.experts), plan->is_by_expert ? row.weights : NULL,
-                num_srcs, span);
+    send_answer(answerer, row, first_choice(row.experts), row.weights, plan->num_topk, span);
 }
 
 /* One answer for each choice; where its expert had no room, of zeros. */
@@ -128,7 +147,9 @@ WP_FN void answer_rows(const struct answerer *answerer, int32_t source, struct w
         const struct asked_row row = asked_row(answerer, source, range.first + part.token);
         if (span.bytes == 0)
             continue;
-        if (plan->answers_are_rows)
+        if (!plan->is_by_expert)
+            answer_with_row(answerer, row, span);
+        else if (plan->answers_are_rows)
             answer_by_choice(answerer, row, span);
         else
             answer_with_sum(answerer, row, span);
@@ -223,11 +244,12 @@ WP_FN void sum_token(const struct summer *summer, int32_t token, struct wp_span 
     const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
     const float *weights =
         args->topk_weights == NULL ? NULL : args->topk_weights + (int64_t)token * plan->num_topk;
+    char *out = args->out + (uint64_t)token * row_bytes + span.begin;
+    const int64_t num_elements = (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype));
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype};
     find_answers(summer, token, span);
-    wp_row_weighted_sum(warp, args->out + (uint64_t)token * row_bytes + span.begin,
-                        wp_warp_pointers(warp), weights, plan->num_topk, sum,
-                        (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype)));
+    wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, plan->num_topk, sum,
+                        num_elements);
 }
 
 WP_FN void sum_tokens(const struct summer *summer)

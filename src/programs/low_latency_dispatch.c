@@ -170,13 +170,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const int32_t block = wp_block_idx(warp);
-    const struct wp_ll_sender sender = {run,
-                                        args,
-                                        args->ll.choices +
-                                            (int64_t)block * plan->max_tokens * plan->num_topk,
-                                        wp_ll_counters_of(warp, &args->ll),
-                                        wp_ll_tokens_of(args->num_tokens, block, plan->num_blocks),
-                                        run->block.rows_sent + 1};
+    const struct wp_ll_sender sender = wp_ll_sender_of(run, args, run->block.rows_sent + 1);
     const uint64_t num_outstanding = run->block.rows_sent - run->block.rows_ended;
     if (num_outstanding >= (uint64_t)plan->num_halves)
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
@@ -214,9 +208,11 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const int64_t num_bases = (int64_t)args->ll.exchange.num_ranks * plan->max_local_experts;
-    const struct wp_ll_taker taker = {run, args,
-                                      args->ll.expert_bases + wp_block_idx(warp) * num_bases,
-                                      run->block.rows_received + 1};
+    const struct wp_ll_taker taker = {
+        run, args,
+        (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_bases * sizeof(int32_t),
+                              args->ll.expert_bases + wp_block_idx(warp) * num_bases),
+        run->block.rows_received + 1};
     if (taker.number > run->block.rows_sent)
         return wp_ll_fail(run, run->block.rows_sent, taker.number);
     enum wp_status status = plan->is_by_expert ? prepare_packing(&taker) : WP_STATUS_OK;

@@ -113,19 +113,35 @@ struct wp_ll_taken_row {
     const char *slot;
 };
 
-/* Where the row goes for choice k, counted over all local experts; -1: nowhere. */
-WP_FN int64_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+/* In memory of the warp: where the row goes for each choice, counted over all local experts; -1:
+ * nowhere. */
+WP_FN int32_t *wp_ll_packed_rows(struct wp_warp *warp)
+{
+    return (int32_t *)wp_warp_shared(warp);
+}
+WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(int32_t) <= WP_LL_RANGES_OFFSET, "one for each choice");
+
+WP_FN int32_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
                                int32_t k)
 {
     const struct wp_ll_plan *plan = &taker->args->ll.plan;
     const int32_t expert =
         ((const int32_t *)(const void *)(row.slot + plan->slot.experts_offset))[k];
+    const int32_t order = ((const int32_t *)(const void *)(row.slot + plan->slot.order_offset))[k];
     if (expert < 0)
         return -1;
-    const int32_t order = ((const int32_t *)(const void *)(row.slot + plan->slot.order_offset))[k];
     const int32_t position =
         taker->bases[(int64_t)row.source * plan->max_local_experts + expert] + order;
-    return position < plan->capacity ? (int64_t)expert * plan->capacity + position : -1;
+    return position < plan->capacity ? expert * plan->capacity + position : -1;
+}
+
+/* Of a row that has elements, so that the sync before they are copied orders the lanes. */
+WP_FN void wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    wp_warp_sync(warp); /* those before have been used, and the pointers */
+    for (int32_t k = wp_lane_idx(warp); k < taker->args->ll.plan.num_topk; k += WP_WARP_SIZE)
+        wp_ll_packed_rows(warp)[k] = wp_ll_packed_row(taker, row, k);
 }
 
 /* Elements of the row, or a part of them, for all its choices here. */
@@ -136,26 +152,26 @@ WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_tak
     const struct wp_low_latency_dispatch_args *args = taker->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const void **dsts = wp_warp_pointers(warp);
-    wp_warp_sync(warp); /* those before have been used */
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        const int64_t packed = wp_ll_packed_row(taker, row, k);
+        const int32_t packed = wp_ll_packed_rows(warp)[k];
         dsts[k] = packed < 0 ? NULL : args->rows + (uint64_t)packed * plan->row_bytes + span.begin;
     }
     wp_warp_sync(warp);
     wp_row_copy(warp, dsts, plan->num_topk, row.slot + span.begin, span.bytes);
 }
 
-WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                             int64_t packed)
+/* Word i of the row's scales, for all its choices here. */
+WP_FN void wp_ll_pack_scale(const struct wp_ll_taker *taker, struct wp_ll_taken_row row, int32_t i)
 {
-    struct wp_warp *warp = taker->run->op.warp;
     const struct wp_ll_plan *plan = &taker->args->ll.plan;
     const struct wp_ll_scales *to = &taker->args->scales;
     const char *from = row.slot + plan->slot.scales_offset;
-    const int64_t first =
-        packed / plan->capacity * to->expert_stride + packed % plan->capacity * to->row_stride;
-    for (int32_t i = wp_lane_idx(warp); i < to->num_words; i += WP_WARP_SIZE) {
-        const int64_t at = first + i * to->word_stride;
+    for (int32_t k = 0; k < plan->num_topk; k++) {
+        const int32_t packed = wp_ll_packed_rows(taker->run->op.warp)[k];
+        if (packed < 0)
+            continue;
+        const int64_t at = packed / plan->capacity * to->expert_stride +
+                           packed % plan->capacity * to->row_stride + i * to->word_stride;
         if (to->word_bytes == sizeof(uint32_t))
             ((uint32_t *)(void *)to->words)[at] = ((const uint32_t *)(const void *)from)[i];
         else
@@ -169,19 +185,16 @@ WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_r
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = taker->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    int32_t *packed_rows = wp_ll_packed(&args->ll, taker->number, row.source, row.idx);
+    int32_t *kept = wp_ll_packed(&args->ll, taker->number, row.source, row.idx);
     const int32_t token = *(const int32_t *)(const void *)(row.slot + plan->slot.token_offset);
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        const int64_t packed = wp_ll_packed_row(taker, row, k);
-        packed_rows[k] = (int32_t)packed;
+        const int32_t packed = wp_ll_packed_rows(warp)[k];
+        kept[k] = packed;
         if (packed >= 0 && args->src_tokens != NULL)
             args->src_tokens[packed] = token;
     }
-    for (int32_t k = 0; k < plan->num_topk && args->scales.num_words > 0; k++) {
-        const int64_t packed = wp_ll_packed_row(taker, row, k);
-        if (packed >= 0)
-            wp_ll_pack_scales(taker, row, packed);
-    }
+    for (int32_t i = wp_lane_idx(warp); i < args->scales.num_words; i += WP_WARP_SIZE)
+        wp_ll_pack_scale(taker, row, i);
 }
 
 /* The rows of this block of one source. */
@@ -197,8 +210,10 @@ WP_FN void wp_ll_pack_rows(const struct wp_ll_taker *taker, int32_t source,
         const struct wp_ll_taken_row row = {
             source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx)};
         const struct wp_span span = wp_part_span(share, part.part, ll->plan.row_bytes);
-        if (span.bytes > 0)
-            wp_ll_pack_elements(taker, row, span);
+        if (span.bytes == 0)
+            continue;
+        wp_ll_find_packed(taker, row);
+        wp_ll_pack_elements(taker, row, span);
         if (part.part == 0)
             wp_ll_pack_rest(taker, row);
     }

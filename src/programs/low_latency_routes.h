@@ -16,7 +16,8 @@ struct wp_ll_counters {
 struct wp_ll_sender {
     const struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
-    struct wp_ll_choice *choices; /* of this block: [tokens up to its last][num_topk] */
+    struct wp_ll_choice *before; /* [tokens before those of the block][num_topk] */
+    struct wp_ll_choice *own;    /* [tokens of the block][num_topk] */
     struct wp_ll_counters counters;
     struct wp_ll_tokens tokens; /* of this block */
     uint64_t number;
@@ -32,17 +33,54 @@ WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
     return wp_num_warps(warp) * WP_WARP_SIZE;
 }
 
-/* In memory of the block if there is room, behind the words of wp_block_max. */
-WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct wp_low_latency *ll)
+/* Memory of the block, behind the words of wp_block_max, where there is room; else `far`. */
+WP_FN void *wp_ll_near(struct wp_warp *warp, uint64_t offset, uint64_t bytes, void *far)
 {
     enum { OFFSET = 128 };
+    return OFFSET + offset + bytes <= WP_BLOCK_SHARED_BYTES
+               ? (char *)wp_block_shared(warp) + OFFSET + offset
+               : (char *)far;
+}
+
+WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
     const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);
-    const int fits = OFFSET + (uint64_t)num_counters * sizeof(int32_t) <= WP_BLOCK_SHARED_BYTES;
-    int32_t *firsts = fits ? (int32_t *)wp_block_shared(warp) + OFFSET / sizeof(int32_t)
-                           : ll->counters + (int64_t)wp_block_idx(warp) * num_counters;
+    int32_t *firsts =
+        (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_counters * sizeof(int32_t),
+                              ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
     const struct wp_ll_counters counters = {firsts, firsts + ll->exchange.num_ranks,
                                             firsts + 2 * (int64_t)ll->exchange.num_ranks};
     return counters;
+}
+
+/* What a block sends as `number`: [tokens.begin, tokens.end). */
+WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
+                                          const struct wp_low_latency_dispatch_args *args,
+                                          uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const int32_t block = wp_block_idx(warp);
+    const struct wp_ll_tokens tokens = wp_ll_tokens_of(args->num_tokens, block, plan->num_blocks);
+    struct wp_ll_choice *choices =
+        args->ll.choices + (int64_t)block * plan->max_tokens * plan->num_topk;
+    const uint64_t counters_bytes = wp_ll_align(
+        (uint64_t)wp_ll_num_counters(plan, args->ll.exchange.num_ranks) * sizeof(int32_t));
+    const int32_t num_own = (tokens.end - tokens.begin) * plan->num_topk;
+    struct wp_ll_choice *own =
+        (struct wp_ll_choice *)wp_ll_near(warp, counters_bytes, (uint64_t)num_own * sizeof *own,
+                                          choices + (int64_t)tokens.begin * plan->num_topk);
+    const struct wp_ll_sender sender = {
+        run, args, choices, own, wp_ll_counters_of(warp, &args->ll), tokens, number};
+    return sender;
+}
+
+WP_FN struct wp_ll_choice *wp_ll_choices_of(const struct wp_ll_sender *sender, int32_t token)
+{
+    const int64_t num_topk = sender->args->ll.plan.num_topk;
+    const int32_t begin = sender->tokens.begin;
+    return token < begin ? sender->before + token * num_topk
+                         : sender->own + (token - begin) * num_topk;
 }
 
 WP_FN int32_t *wp_ll_expert_counter(const struct wp_ll_sender *sender,
@@ -69,13 +107,8 @@ WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender)
             choice.rank = placement->entry_ranks[entry];
             choice.local_expert = placement->entry_local[entry];
         }
-        sender->choices[i] = choice;
+        wp_ll_choices_of(sender, i / num_topk)[i % num_topk] = choice;
     }
-}
-
-WP_FN struct wp_ll_choice *wp_ll_choices_of(const struct wp_ll_sender *sender, int32_t token)
-{
-    return sender->choices + (int64_t)token * sender->args->ll.plan.num_topk;
 }
 
 /* Whether no choice before k is at the same rank. */
