@@ -51,8 +51,9 @@ struct ep_ll {
     int32_t num_local_experts; /* L */
     int32_t capacity;          /* C, rows of an expert, or of a source by rank */
     weft_graph *graphs[EP_NUM_OPS];
-    unsigned char *rows; /* by expert: [L][C][row_bytes] */
-    unsigned char *y;    /* what combine sends: rows, or by rank [R][C][row_bytes] */
+    unsigned char *rows;   /* by expert: [L][C][ep_ll_element_bytes] */
+    unsigned char *scales; /* and [L][C][ep_ll_scale_bytes], if there are any */
+    unsigned char *y;      /* what combine sends: the rows, or [L][C][row_bytes], [R][C] by rank */
     int32_t *rank_counts, *expert_counts, *src_tokens; /* as weft_ll_dispatch_args has them */
     int64_t *ranges;
 };

@@ -8,6 +8,18 @@ static int is_by_expert(const struct ep_layer *layer)
     return layer->options->ll_layout == WEFT_LL_BY_EXPERT;
 }
 
+weft_rows_args ep_ll_rows_args(const struct ep_options *options)
+{
+    weft_rows_args args = WEFT_INIT(weft_rows_args);
+    const enum ep_ll_format format = options->ll_format;
+    args.hidden = options->hidden;
+    args.group_elements = EP_LL_GROUP_ELEMENTS;
+    args.dtype = options->kind;
+    args.narrow_dtype = format == EP_LL_FORMAT_INT8 ? WEFT_INT8 : WEFT_FP8_E4M3;
+    args.scale = format == EP_LL_FORMAT_UE8M0 ? WEFT_SCALE_UE8M0 : WEFT_SCALE_FP32;
+    return args;
+}
+
 weft_ll_config ep_ll_config(const struct ep_options *options)
 {
     weft_ll_config config = WEFT_INIT(weft_ll_config);
@@ -16,9 +28,21 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     config.num_topk = options->num_topk;
     config.dtype = options->kind;
     config.layout = (weft_ll_layout)options->ll_layout;
+    if (options->ll_format != EP_LL_FORMAT_DTYPE) {
+        const weft_rows_args rows = ep_ll_rows_args(options);
+        config.narrow_dtype = rows.narrow_dtype;
+        config.scale = rows.scale;
+        config.group_elements = (int32_t)rows.group_elements;
+    }
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
     return config;
+}
+
+/* Combine sends the rows where they came, if they can hold what experts make of them. */
+static int y_is_rows(const struct ep_layer *layer)
+{
+    return is_by_expert(layer) && layer->options->ll_format == EP_LL_FORMAT_DTYPE;
 }
 
 static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *sizes)
@@ -26,13 +50,14 @@ static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *si
     struct ep_ll *ll = &layer->ll;
     const size_t num_ranks = (size_t)layer->num_ranks, num_local = (size_t)ll->num_local_experts;
     const size_t num_rows = is_by_expert(layer) ? num_local * (size_t)ll->capacity : 0;
-    const size_t y_bytes = num_ranks * (size_t)ll->capacity * layer->options->row_bytes;
+    const size_t num_y = is_by_expert(layer) ? num_rows : num_ranks * (size_t)ll->capacity;
     const struct {
         void **buffer;
         size_t bytes;
     } list[] = {
         {(void **)&ll->rows, sizes->rows_bytes},
-        {(void **)&ll->y, is_by_expert(layer) ? 0 : y_bytes},
+        {(void **)&ll->scales, sizes->scales_bytes},
+        {(void **)&ll->y, y_is_rows(layer) ? 0 : num_y * layer->options->row_bytes},
         {(void **)&ll->rank_counts, num_ranks * sizeof(int32_t)},
         {(void **)&ll->expert_counts, num_local * sizeof(int32_t)},
         {(void **)&ll->src_tokens, num_rows * sizeof(int32_t)},
@@ -42,6 +67,8 @@ static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *si
     for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
         if (list[i].bytes > 0)
             result = weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer);
+    if (y_is_rows(layer))
+        ll->y = ll->rows;
     return result;
 }
 
@@ -107,8 +134,9 @@ void ep_ll_close(struct ep_layer *layer)
             weft_graph_destroy(ll->graphs[op]);
     if (ll->ll)
         weft_ll_destroy(ll->ll);
-    void *const buffers[] = {ll->rows,          ll->y,          ll->rank_counts,
-                             ll->expert_counts, ll->src_tokens, ll->ranges};
+    void *const buffers[] = {ll->rows,        ll->scales,        y_is_rows(layer) ? NULL : ll->y,
+                             ll->rank_counts, ll->expert_counts, ll->src_tokens,
+                             ll->ranges};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i])
             weft_memory_free(layer->comm, buffers[i]);
@@ -131,6 +159,7 @@ static weft_result dispatch(struct ep_layer *layer, weft_ll_phases phases)
         args.num_rows_per_rank = layer->ll.rank_counts;
     if (phases != WEFT_LL_SEND && is_by_expert(layer)) {
         args.rows = layer->ll.rows;
+        args.scales = layer->ll.scales;
         args.num_rows_per_expert = layer->ll.expert_counts;
         args.src_tokens = layer->ll.src_tokens;
         args.row_ranges = layer->ll.ranges;
@@ -144,7 +173,7 @@ static weft_result combine(struct ep_layer *layer, enum ep_op op, weft_ll_phases
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
         args.keep = op == EP_LL_COMBINE;
-        args.x = is_by_expert(layer) ? layer->ll.rows : layer->ll.y;
+        args.x = layer->ll.y;
     }
     if (phases != WEFT_LL_SEND)
         args.out = layer->out;

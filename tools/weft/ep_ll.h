@@ -7,6 +7,9 @@
 
 enum { EP_LL_GRAPH_CALLS = 20 };
 
+/* How rows are quantised, of a format that does it. */
+weft_rows_args ep_ll_rows_args(const struct ep_options *options);
+
 /* What the options ask for. */
 weft_ll_config ep_ll_config(const struct ep_options *options);
 

@@ -62,7 +62,7 @@ static int list_rows(struct pass *pass)
     const int32_t num_lists = is_by_expert(pass) ? layer->ll.num_local_experts : layer->num_ranks;
     const size_t most = (size_t)pass->verifier->num_recv * (size_t)layer->options->num_topk;
     pass->rows = calloc(most + 1, sizeof *pass->rows);
-    pass->row = calloc(1, layer->options->row_bytes);
+    pass->row = calloc(1, layer->options->row_bytes + ep_ll_scale_bytes(layer->options));
     if (!pass->rows || !pass->row)
         return -1;
     for (int32_t of = 0; of < num_lists; of++)
@@ -80,11 +80,14 @@ static int64_t place_of(const struct pass *pass, const struct expected_row *row)
     return list * layer->ll.capacity + row->idx;
 }
 
+static int is_quantised(const struct pass *pass)
+{
+    return pass->layer->options->ll_format != EP_LL_FORMAT_DTYPE;
+}
+
 static unsigned char *answer_at(const struct pass *pass, const struct expected_row *row)
 {
-    const struct ep_ll *ll = &pass->layer->ll;
-    return (is_by_expert(pass) ? ll->rows : ll->y) +
-           (size_t)place_of(pass, row) * pass->layer->options->row_bytes;
+    return pass->layer->ll.y + (size_t)place_of(pass, row) * pass->layer->options->row_bytes;
 }
 
 static uint64_t slot_offset(const struct pass *pass, const struct expected_row *row)
@@ -113,6 +116,22 @@ static weft_result spoil_slots(struct pass *pass)
     return result == WEFT_OK ? ep_layer_fill_x(layer, &payload) : result;
 }
 
+static weft_result spoil_row(const struct pass *pass, const struct expected_row *row)
+{
+    const struct ep_layer *layer = pass->layer;
+    const size_t place = (size_t)place_of(pass, row);
+    const size_t element_bytes = ep_ll_element_bytes(layer->options);
+    const size_t scale_bytes = ep_ll_scale_bytes(layer->options);
+    if (!is_by_expert(pass))
+        return WEFT_OK; /* it is in a slot */
+    const weft_result result = weft_memory_copy(layer->comm, layer->ll.rows + place * element_bytes,
+                                                pass->row, element_bytes);
+    return result != WEFT_OK || scale_bytes == 0
+               ? result
+               : weft_memory_copy(layer->comm, layer->ll.scales + place * scale_bytes, pass->row,
+                                  scale_bytes);
+}
+
 static weft_result spoil(struct pass *pass)
 {
     const int garbage = 0xa5;
@@ -121,8 +140,7 @@ static weft_result spoil(struct pass *pass)
     weft_result result = spoil_slots(pass);
     memset(pass->row, garbage, row_bytes);
     for (int64_t i = 0; i < pass->num_rows && result == WEFT_OK; i++)
-        result =
-            weft_memory_copy(layer->comm, answer_at(pass, &pass->rows[i]), pass->row, row_bytes);
+        result = spoil_row(pass, &pass->rows[i]);
     for (int64_t t = 0; t < layer->num_tokens && result == WEFT_OK; t++)
         result =
             weft_memory_copy(layer->comm, layer->out + (size_t)t * row_bytes, pass->row, row_bytes);
@@ -220,13 +238,31 @@ static weft_result read_slot(struct pass *pass, const struct expected_row *row, 
     return result;
 }
 
+/* Copies a row as it came, elements and then scales. */
+static weft_result read_elements(struct pass *pass, const struct expected_row *row)
+{
+    const struct ep_layer *layer = pass->layer;
+    const size_t element_bytes = ep_ll_element_bytes(layer->options);
+    const size_t scale_bytes = ep_ll_scale_bytes(layer->options);
+    const char *elements, *scales;
+    if (is_by_expert(pass)) {
+        elements = (char *)layer->ll.rows + (size_t)place_of(pass, row) * element_bytes;
+        scales = (char *)layer->ll.scales + (size_t)place_of(pass, row) * scale_bytes;
+    } else {
+        elements = (const char *)pass->slots.x[pass->half] + slot_offset(pass, row);
+        scales = (const char *)pass->slots.scales[pass->half] + slot_offset(pass, row);
+    }
+    const weft_result result = weft_memory_copy(layer->comm, pass->row, elements, element_bytes);
+    return result != WEFT_OK || scale_bytes == 0
+               ? result
+               : weft_memory_copy(layer->comm, pass->row + element_bytes, scales, scale_bytes);
+}
+
 /* A row as it came; *scale is what its experts multiply it by. */
 static weft_result read_row(struct pass *pass, const struct expected_row *row, float *scale,
                             int *is_right)
 {
     const struct ep_layer *layer = pass->layer;
-    const size_t row_bytes = layer->options->row_bytes;
-    const unsigned char *x = answer_at(pass, row);
     int32_t token;
     weft_result result;
     *is_right = 1;
@@ -235,21 +271,32 @@ static weft_result read_row(struct pass *pass, const struct expected_row *row, f
         result = weft_memory_copy(layer->comm, &token, &layer->ll.src_tokens[place_of(pass, row)],
                                   sizeof token);
     } else {
-        x = (const unsigned char *)pass->slots.x[pass->half] + slot_offset(pass, row);
         result = read_slot(pass, row, &token, scale, is_right);
     }
     *is_right &= token == row->token - layer->routing->first_tokens[row->source];
-    return result == WEFT_OK ? weft_memory_copy(layer->comm, pass->row, x, row_bytes) : result;
+    return result == WEFT_OK ? read_elements(pass, row) : result;
+}
+
+/* Whether elements and scales are those that the token must have. */
+static int row_is_equal(const struct pass *pass, const struct expected_row *row)
+{
+    const struct ep_verifier *verifier = pass->verifier;
+    const struct ep_options *options = pass->layer->options;
+    const size_t element_bytes = ep_ll_element_bytes(options);
+    const size_t scale_bytes = ep_ll_scale_bytes(options);
+    const size_t idx = (size_t)(row->token - pass->layer->routing->loaded_begin);
+    if (is_quantised(pass))
+        return memcmp(pass->row, verifier->quantised.elements + idx * element_bytes,
+                      element_bytes) == 0 &&
+               memcmp(pass->row + element_bytes, verifier->quantised.scales + idx * scale_bytes,
+                      scale_bytes) == 0;
+    ep_verify_fill_row(verifier, row->token, verifier->row);
+    return memcmp(pass->row, verifier->row, element_bytes) == 0;
 }
 
 static void verify_row(struct pass *pass, const struct expected_row *row, int is_right)
 {
-    struct ep_verifier *verifier = pass->verifier;
-    const struct payload payload = ep_layer_payload(pass->layer);
-    const size_t row_bytes = pass->layer->options->row_bytes;
-    payload_fill_row(&payload, row->token, 0, verifier->row, row_bytes);
-    ep_tally_row(verifier, EP_LL_DISPATCH,
-                 is_right && memcmp(pass->row, verifier->row, row_bytes) == 0,
+    ep_tally_row(pass->verifier, EP_LL_DISPATCH, is_right && row_is_equal(pass, row),
                  "%s %d of rank %d, expert %d (token %lld)",
                  is_right ? "payload of row" : "src_token, experts or weights of row", row->idx,
                  row->source, row->expert, (long long)row->token);
@@ -263,7 +310,8 @@ static weft_result run_experts(struct pass *pass)
     struct ep_verifier *verifier = pass->verifier;
     const struct ep_options *options = pass->layer->options;
     const size_t hidden = (size_t)options->hidden;
-    const int64_t num_sampled = ep_sample_size(verifier, pass->num_rows);
+    const int64_t num_sampled =
+        is_quantised(pass) ? pass->num_rows : ep_sample_size(verifier, pass->num_rows);
     weft_result result = WEFT_OK;
     for (int64_t i = 0, sample = 0; i < pass->num_rows && result == WEFT_OK; i++) {
         const struct expected_row *row = &pass->rows[i];
@@ -272,10 +320,13 @@ static weft_result run_experts(struct pass *pass)
         result = read_row(pass, row, &scale, &is_right);
         if (result != WEFT_OK)
             return result;
-        if (sample < num_sampled && i == ep_sample_row(verifier, pass->num_rows, sample)) {
+        if (num_sampled == pass->num_rows ||
+            (sample < num_sampled && i == ep_sample_row(verifier, pass->num_rows, sample))) {
             verify_row(pass, row, is_right);
             sample++;
         }
+        if (is_quantised(pass)) /* and therefore compared with what this stands for */
+            ep_verify_fill_row(verifier, row->token, pass->row);
         elements_to_fp32(options->kind, pass->row, hidden, verifier->y);
         ep_scale_row(options->kind, hidden, scale, verifier->y, verifier->y, pass->row);
         result = weft_memory_copy(pass->layer->comm, answer_at(pass, row), pass->row,

@@ -14,6 +14,16 @@ enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
 /* What combine's sums of nodes are rounded to on the network. */
 enum ep_wire { EP_WIRE_DTYPE, EP_WIRE_FP32 };
 enum ep_mode { EP_MODE_NORMAL, EP_MODE_LOW_LATENCY };
+/* Of rows on their way to experts: as they are, or quantised, in groups of elements that have a scale. */
+enum ep_ll_format {
+    EP_LL_FORMAT_DTYPE,
+    EP_LL_FORMAT_FP8,
+    EP_LL_FORMAT_UE8M0,
+    EP_LL_FORMAT_INT8,
+    EP_LL_NUM_FORMATS
+};
+enum { EP_LL_GROUP_ELEMENTS = 128 };
+extern const char *const ep_ll_format_names[]; /* NULL behind the last */
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
@@ -47,6 +57,7 @@ struct ep_options {
     enum ep_mode mode;
     int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as num_phases */
     int32_t num_phases;
+    enum ep_ll_format ll_format;
     enum ep_start start;
     enum ep_task task;
     enum ep_check_mode check;
@@ -63,6 +74,10 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
                        char error[EP_ERROR_BYTES]);
 /* And once the machine is known. */
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
+
+/* The bytes of a row on its way in low latency: elements, then scales; these are 0 of EP_LL_FORMAT_DTYPE. */
+uint64_t ep_ll_element_bytes(const struct ep_options *options);
+uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 
 /* What the sums on the network are made of, as the reports name it. */
 const char *ep_wire_name(const struct ep_options *options);

@@ -38,6 +38,7 @@ static weft_result take_largest(weft_comm *comm, weft_ll_sizes *sizes)
     for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++) {
         sizes->heap_bytes = larger(sizes->heap_bytes, all[rank].heap_bytes);
         sizes->memory_bytes = larger(sizes->memory_bytes, all[rank].memory_bytes);
+        sizes->scales_bytes = larger(sizes->scales_bytes, all[rank].scales_bytes);
         sizes->rows_bytes = larger(sizes->rows_bytes, all[rank].rows_bytes);
         if (all[rank].num_local_experts > sizes->num_local_experts)
             sizes->num_local_experts = all[rank].num_local_experts;
@@ -54,12 +55,14 @@ static const char *layout_name(const struct ep_options *options)
 static int print_json(const struct ep_options *options, const weft_ll_sizes *sizes)
 {
     json_t *object = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:i, s:i}", "ranks", options->num_ranks,
-        "tokens", options->num_tokens, "hidden", options->hidden, "topk", options->num_topk,
-        "experts", options->num_experts, "dtype", options->dtype, "layout", layout_name(options),
-        "heap_bytes", (json_int_t)sizes->heap_bytes, "memory_bytes",
-        (json_int_t)sizes->memory_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
-        "local_experts", sizes->num_local_experts, "expert_capacity", sizes->expert_capacity);
+        "{s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i}", "ranks",
+        options->num_ranks, "tokens", options->num_tokens, "hidden", options->hidden, "topk",
+        options->num_topk, "experts", options->num_experts, "dtype", options->dtype, "layout",
+        layout_name(options), "format", ep_ll_format_names[options->ll_format], "heap_bytes",
+        (json_int_t)sizes->heap_bytes, "memory_bytes", (json_int_t)sizes->memory_bytes,
+        "rows_bytes", (json_int_t)sizes->rows_bytes, "scales_bytes",
+        (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
+        "expert_capacity", sizes->expert_capacity);
     if (!object)
         return -1;
     const int result = json_dumpf(object, stdout, JSON_COMPACT);
@@ -75,13 +78,17 @@ static void print_line(uint64_t bytes, const char *what)
 
 static void print_table(const struct ep_options *options, const weft_ll_sizes *sizes)
 {
-    printf("%d ranks, at most %d tokens per rank, hidden %d, %s, top-%d of %d experts, by %s\n",
+    printf("%d ranks, at most %d tokens per rank, hidden %d, %s, top-%d of %d experts, by %s, "
+           "rows in %s\n",
            options->num_ranks, options->num_tokens, options->hidden, options->dtype,
-           options->num_topk, options->num_experts, layout_name(options));
+           options->num_topk, options->num_experts, layout_name(options),
+           options->ll_format == EP_LL_FORMAT_DTYPE ? options->dtype
+                                                    : ep_ll_format_names[options->ll_format]);
     print_line(sizes->heap_bytes, "of each rank's heap");
     print_line(sizes->memory_bytes, "beside it");
     if (options->ll_layout == WEFT_LL_BY_EXPERT) {
-        print_line(sizes->rows_bytes, "of the caller's, for the rows by expert:");
+        print_line(sizes->rows_bytes + sizes->scales_bytes,
+                   "of the caller's, for the rows by expert:");
         printf("%d local experts with room for %d rows each\n", sizes->num_local_experts,
                sizes->expert_capacity);
     }

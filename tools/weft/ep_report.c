@@ -23,6 +23,14 @@ static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op o
         num_passes = 2;
     else if (op == EP_LAYER)
         num_passes = 1 + (uint64_t)ep_op_exists(EP_COMBINE, report->options);
+    if (op == EP_LL_DISPATCH || op == EP_LL_LAYER) { /* what it sends may be shorter */
+        const struct ep_options *options = report->options;
+        const uint64_t sent = ep_ll_element_bytes(options) + ep_ll_scale_bytes(options);
+        const uint64_t rows = report->traffic.bytes_logical / options->row_bytes;
+        const uint64_t remote_rows = report->traffic.bytes_remote / options->row_bytes;
+        const uint64_t bytes = sent + (num_passes - 1) * options->row_bytes;
+        return (struct ep_traffic){rows * bytes, remote_rows * bytes};
+    }
     return (struct ep_traffic){num_passes * report->traffic.bytes_logical,
                                num_passes * report->traffic.bytes_remote};
 }
@@ -58,12 +66,14 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     const struct ep_network *network = &report->network;
     struct ep_traffic traffic = traffic_of(report, op);
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, s:I,"
+        "{s:s, s:s, s:s, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, "
+        "s:I,"
         " s:i, s:i, s:s, s:i, s:i, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:s?, s:I,"
         " s:f, s:I, s:I, s:I, s:b}",
         "op", ep_op_names[op], "machine", machine_name(report), "mode",
         options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
-        "phases", options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
+        "format", ep_ll_format_names[options->ll_format], "phases",
+        options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
         graph_calls(options), "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens",
         options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
         options->num_experts, "dtype", options->dtype, "trace", options->trace_path, "trace_layer",
@@ -122,8 +132,10 @@ static void print_heading(const struct ep_report *report)
         printf("routing: gate, skew %g, seed %llu\n", options->skew,
                (unsigned long long)options->seed);
     if (options->mode == EP_MODE_LOW_LATENCY)
-        printf("low latency, by %s, %d phase%s, %s\n", layout_name(options), options->num_phases,
-               options->num_phases == 1 ? "" : "s",
+        printf("low latency, by %s, rows in %s, %d phase%s, %s\n", layout_name(options),
+               options->ll_format == EP_LL_FORMAT_DTYPE ? options->dtype
+                                                        : ep_ll_format_names[options->ll_format],
+               options->num_phases, options->num_phases == 1 ? "" : "s",
                options->start == EP_START_GRAPH ? "in graphs of 20 operations" : "in the stream");
     printf("%d iterations after %d, ", options->num_iters, options->num_warmup);
     print_count(options->num_blocks, "block");

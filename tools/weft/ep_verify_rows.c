@@ -87,6 +87,20 @@ void ep_verify_dispatch(struct ep_verifier *verifier)
         ep_tally_row(verifier, EP_DISPATCH, 0, "topk_idx is not -1 after the last row");
 }
 
+void ep_verify_fill_row(const struct ep_verifier *verifier, int64_t token, unsigned char *row)
+{
+    const struct ep_layer *layer = verifier->layer;
+    const struct payload payload = ep_layer_payload(layer);
+    const size_t row_bytes = layer->options->row_bytes;
+    if (verifier->quantised.rows == NULL)
+        payload_fill_row(&payload, token, 0, row, row_bytes);
+    else
+        memcpy(row,
+               verifier->quantised.rows +
+                   (size_t)(token - layer->routing->loaded_begin) * row_bytes,
+               row_bytes);
+}
+
 /* What a rank answers that sums before it rounds once: one row, scaled by all its experts at once. */
 static void answer_scaled(struct ep_verifier *verifier, int64_t token, int32_t r)
 {
@@ -158,7 +172,7 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
     const struct ep_layer *layer = verifier->layer;
     struct payload payload = ep_layer_payload(layer);
     size_t hidden = (size_t)layer->options->hidden;
-    payload_fill_row(&payload, token, 0, verifier->row, layer->options->row_bytes);
+    ep_verify_fill_row(verifier, token, verifier->row);
     elements_to_fp32(payload.dtype, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
     for (int32_t node = 0; node < layer->num_nodes; node++) {
