@@ -23,6 +23,7 @@ set(sim_sources
   machine/sim/heap.c
   machine/sim/instrument.c
   machine/sim/launch.c
+  machine/sim/log_rows.c
   machine/sim/memory.c
   machine/sim/packets.c
   machine/sim/policy.c

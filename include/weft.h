@@ -124,7 +124,8 @@ typedef enum weft_dtype {
     WEFT_FP64 = 6,
     WEFT_UINT8 = 7,
     WEFT_FP8_E4M3 = 8,
-    WEFT_INT8 = 9 /* of quantised rows alone */
+    WEFT_INT8 = 9,      /* of quantised rows alone */
+    WEFT_LOG_10BIT = 64 /* the same: groups of 128 elements, each a sign and a logarithm */
 } weft_dtype;
 
 typedef enum weft_reduce_op {
@@ -599,12 +600,30 @@ typedef enum weft_scale_kind {
  * Infinities become the largest element, 448 or 127, of their sign. NaN becomes the FP8 NaN with
  * all bits set but the sign, INT8 0. So no scale is 0, infinite or NaN. The same bits on every
  * machine.
+ *
+ * Or as rows of WEFT_LOG_10BIT, whose groups of 128 elements have 164 bytes and no scales beside:
+ * for each element a sign and a code from 0 to 511, for each group a header, whose halves `high`
+ * and `low` are upper halves of floats: of a number not less than the greatest magnitude of the
+ * group's finite elements (but finite), and of one not greater than the least that is not 0, or
+ * 32 powers of two below `high` if that is more. Floats grow with their bits, as if these were
+ * logarithms with a straight line between powers of two. With the steps of
+ *
+ *     step = (high - low) * 65536 / 510, cut to an integer
+ *
+ * code c from 1 on is the float with the bits low * 65536 + (c - 1) * step, and an element becomes
+ * the nearest one, but 0 if it is less than half of the least. Code 0 is 0; with the sign, NaN, as
+ * which infinities come back, too. Four groups, or those that are left at the end of a row, make a
+ * block: the codes' low bytes of all, then 32 bytes for each group, of which byte i has the codes'
+ * ninth bits and, above them, signs of elements i, i + 32, i + 64 and i + 96, from the lowest bits
+ * on; then the headers. Near halves between two codes rounding in fp32 decides, the same way on
+ * every machine (src/machine/log_format.h). DeepEP's logfmt has proper logarithms, else the same
+ * codes, and leaves blocks with an element of 1 or more as they are.
  */
 typedef struct weft_rows_args {
     size_t size;
     const void *src; /* quantise: of dtype, dequantise: of narrow_dtype; any alignment */
     void *dst;       /* the other way round; rows lie side by side */
-    void *scales;    /* written by quantise, read by dequantise */
+    void *scales;    /* written by quantise, read by dequantise; WEFT_LOG_10BIT: NULL */
     int64_t num_rows;
     int64_t hidden;            /* elements of a row, at most 2^31-1 bytes */
     int64_t group_elements;    /* that have one scale, a divisor of hidden; 0: all of the row */
@@ -615,7 +634,7 @@ typedef struct weft_rows_args {
      * groups. */
     uint64_t scale_column_bytes;
     weft_dtype dtype;        /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    weft_dtype narrow_dtype; /* WEFT_FP8_E4M3 or WEFT_INT8 */
+    weft_dtype narrow_dtype; /* WEFT_FP8_E4M3, WEFT_INT8 or WEFT_LOG_10BIT */
     weft_scale_kind scale;
     int32_t reserved; /* 0 */
 } weft_rows_args;

@@ -68,6 +68,11 @@
  *                       scales_offset on. For a part of a row, the caller moves src, the dsts and
  *                       the offset (wp_scale_offset)
  *   wp_row_dequantise  the way back: each element times its group's scale
+ *   wp_row_log_encode  a row of bf16, fp16 or fp32 as one of WEFT_LOG_10BIT, to each non-null dst;
+ *                       num_elements are whole groups. A part of a row is whole blocks of
+ *                       WP_LOG_BLOCK_ELEMENTS, or the row's end (log_format.h)
+ *   wp_row_log_sum    wp_row_weighted_sum of such rows, to bf16, fp16 or fp32; of one row without
+ *                       weights it is the way back
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
  * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal, wp_credit or wp_fetch_add, before what that orders, or with
@@ -270,6 +275,7 @@ struct wp_failure {
 
 #include "primitives.h"
 
+#include "machine/log_format.h"
 #include "machine/scales.h"
 
 /* Only the sim has to tell them apart. */
@@ -302,6 +308,7 @@ WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype)
     case WEFT_INT64:
     case WEFT_FP64:
     case WEFT_DTYPE_NONE:
+    case WEFT_LOG_10BIT: /* wp_log_row_bytes */
         break;
     }
     return 8;

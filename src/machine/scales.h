@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The scales of quantised rows (struct wp_quantisation in machine.h): one arithmetic for all
- * machines. */
+/* The scales of quantised rows (struct wp_quantisation): one arithmetic for all machines. Part of
+ * machine.h. */
 #ifndef WEFT_MACHINE_SCALES_H
 #define WEFT_MACHINE_SCALES_H
 
 #include <stdint.h>
 #include <string.h>
-
-#include "machine/machine.h"
 
 /* Of a group. */
 struct weft__scale {

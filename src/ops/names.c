@@ -14,9 +14,9 @@ struct name {
 #define CONSTANT_AND_WORD(constant, word) [constant] = {#constant, word}
 
 static const struct name dtypes[] = {
-    CONSTANT(WEFT_DTYPE_NONE), CONSTANT(WEFT_INT32), CONSTANT(WEFT_INT64), CONSTANT(WEFT_BF16),
-    CONSTANT(WEFT_FP16),       CONSTANT(WEFT_FP32),  CONSTANT(WEFT_FP64),  CONSTANT(WEFT_UINT8),
-    CONSTANT(WEFT_FP8_E4M3),   CONSTANT(WEFT_INT8),
+    CONSTANT(WEFT_DTYPE_NONE), CONSTANT(WEFT_INT32), CONSTANT(WEFT_INT64),     CONSTANT(WEFT_BF16),
+    CONSTANT(WEFT_FP16),       CONSTANT(WEFT_FP32),  CONSTANT(WEFT_FP64),      CONSTANT(WEFT_UINT8),
+    CONSTANT(WEFT_FP8_E4M3),   CONSTANT(WEFT_INT8),  CONSTANT(WEFT_LOG_10BIT),
 };
 
 static const struct name reduce_ops[] = {
@@ -85,7 +85,9 @@ static const struct {
 static struct name find(enum weft__enum kind, uint64_t value)
 {
     static const struct name unknown = {"?", "?"};
-    return value < tables[kind].num_names ? tables[kind].names[value] : unknown;
+    if (value >= tables[kind].num_names || tables[kind].names[value].constant == NULL)
+        return unknown;
+    return tables[kind].names[value];
 }
 
 const char *weft__constant_name(enum weft__enum kind, int64_t value)

@@ -4,6 +4,12 @@
 
 #include "programs/block.h"
 
+WP_FN uint64_t bytes_of(weft_dtype dtype, int64_t num_elements)
+{
+    return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(num_elements)
+                                   : (uint64_t)num_elements * wp_dtype_bytes(dtype);
+}
+
 /* A part of a row. */
 struct wp_scaled_part {
     const char *src;
@@ -19,24 +25,45 @@ WP_FN struct wp_scaled_part find_part(const struct wp_quantise_args *args, int64
     const int64_t first = unit % args->num_parts * args->part_elements;
     const int64_t rest = first < args->num_elements ? args->num_elements - first : 0;
     const struct wp_scaled_part part = {
-        args->src + row * args->src_stride_bytes + (uint64_t)first * wp_dtype_bytes(how.src_dtype),
-        args->dst + row * args->dst_stride_bytes + (uint64_t)first * wp_dtype_bytes(how.dst_dtype),
-        args->scales + row * args->scales_stride_bytes +
-            wp_scale_offset(how, first / how.group_elements),
+        args->src + row * args->src_stride_bytes + bytes_of(how.src_dtype, first),
+        args->dst + row * args->dst_stride_bytes + bytes_of(how.dst_dtype, first),
+        args->scales == NULL ? NULL
+                             : args->scales + row * args->scales_stride_bytes +
+                                   wp_scale_offset(how, first / how.group_elements),
         rest < args->part_elements ? rest : args->part_elements};
     return part;
 }
 
-WP_FN void quantise_part(struct wp_warp *warp, const struct wp_quantise_args *args,
+/* As row operations take it. */
+WP_FN const void **put_pointer(struct wp_warp *warp, const void *pointer)
+{
+    const void **pointers = wp_warp_pointers(warp);
+    wp_warp_sync(warp); /* the previous one has been used */
+    if (wp_lane_idx(warp) == 0)
+        pointers[0] = pointer;
+    wp_warp_sync(warp);
+    return pointers;
+}
+
+WP_FN void quantise_part(struct wp_warp *warp, struct wp_quantisation how,
                          struct wp_scaled_part part)
 {
-    const void **dsts = wp_warp_pointers(warp);
-    wp_warp_sync(warp); /* the previous pointer has been used */
-    if (wp_lane_idx(warp) == 0)
-        dsts[0] = part.dst;
-    wp_warp_sync(warp);
-    wp_row_quantise(warp, dsts, (int64_t)((uint64_t)part.scales - (uint64_t)part.dst), 1, part.src,
-                    args->how, part.num_elements);
+    const void **dsts = put_pointer(warp, part.dst);
+    if (how.dst_dtype == WEFT_LOG_10BIT)
+        wp_row_log_encode(warp, dsts, 1, part.src, how.src_dtype, part.num_elements);
+    else
+        wp_row_quantise(warp, dsts, (int64_t)((uint64_t)part.scales - (uint64_t)part.dst), 1,
+                        part.src, how, part.num_elements);
+}
+
+WP_FN void dequantise_part(struct wp_warp *warp, struct wp_quantisation how,
+                           struct wp_scaled_part part)
+{
+    if (how.src_dtype == WEFT_LOG_10BIT)
+        wp_row_log_sum(warp, part.dst, put_pointer(warp, part.src), NULL, 1, how.dst_dtype,
+                       part.num_elements);
+    else
+        wp_row_dequantise(warp, part.dst, part.src, part.scales, how, part.num_elements);
 }
 
 WP_PROGRAM(quantise, warp, args)
@@ -47,9 +74,9 @@ WP_PROGRAM(quantise, warp, args)
     for (int64_t unit = wp_launch_warp_idx(warp); unit < num_units; unit += num_warps) {
         const struct wp_scaled_part part = find_part(args, unit);
         if (args->direction == WP_QUANTISE)
-            quantise_part(warp, args, part);
+            quantise_part(warp, args->how, part);
         else
-            wp_row_dequantise(warp, part.dst, part.src, part.scales, args->how, part.num_elements);
+            dequantise_part(warp, args->how, part);
     }
     return WP_STATUS_OK;
 }

@@ -37,6 +37,16 @@ struct wp_row_quantising_args {
     int64_t num_elements;
 };
 
+/* Of encoding, whose rows are the dsts; and of sums, whose wide row is the dst. */
+struct wp_row_log_args {
+    const void *rows[ROW_SUMS_MAX_SRCS];
+    int32_t num_rows;
+    void *wide;
+    const float *weights;
+    weft_dtype dtype;
+    int64_t num_elements;
+};
+
 /* Also of copies, which have one source and count bytes. */
 struct wp_row_reduction_args {
     const void *dsts[ROW_SUMS_MAX_DSTS];

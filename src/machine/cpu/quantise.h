@@ -6,7 +6,7 @@
 
 #include "machine/cpu/reduce_ops.h"
 #include "machine/cpu/tile.h"
-#include "machine/scales.h"
+#include "machine/machine.h"
 
 /* ------------------------------------------------------------------ elements of a tile */
 

@@ -3,6 +3,7 @@
  * define VARIANT(name) as the name to give to what is not static. */
 #include <string.h>
 
+#include "machine/cpu/log_rows.h"
 #include "machine/cpu/quantise.h"
 #include "machine/cpu/reduce_ops.h"
 #include "machine/cpu/rows.h"
@@ -224,6 +225,38 @@ static void row_weighted_sum(void *dst, const void *const *srcs, const float *we
     }
 }
 
+/* The groups of a tile, of a row that begins at `row`. */
+static void tile_add_log_row(struct weft__tile *tile, const char *row, int64_t row_elements,
+                             float weight, int64_t begin)
+{
+    const int64_t first = begin / LOG_GROUP, num_groups = tile->num_elements / LOG_GROUP;
+    for (int64_t i = 0; i < num_groups; i++) {
+        uint32_t numbers[LOG_GROUP];
+        struct log_group group;
+        load_log_group(&group, row, weft__log_place_of(first + i, row_elements / LOG_GROUP));
+        decode_group(numbers, &group);
+        add_weighted_fp32(tile->accumulators + (size_t)i * sizeof numbers, numbers, weight,
+                          LOG_GROUP);
+    }
+}
+
+static void row_log_sum(void *dst, const void *const *srcs, const float *weights, int32_t num_srcs,
+                        weft_dtype dst_dtype, int64_t num_elements)
+{
+    const struct wp_reduction reduction = {dst_dtype, WP_REDUCTION_SUM_FROM_ZERO};
+    const size_t element_bytes = element_types[dst_dtype]->element_bytes;
+    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
+        struct weft__tile tile;
+        tile_begin(&tile, reduction, next_elements(num_elements, begin));
+        for (int32_t i = 0; i < num_srcs; i++) {
+            if (srcs[i] != NULL)
+                tile_add_log_row(&tile, srcs[i], num_elements, weights == NULL ? 1.0f : weights[i],
+                                 begin);
+        }
+        tile_store(&tile, (char *)dst + (size_t)begin * element_bytes);
+    }
+}
+
 extern const struct weft__row_functions VARIANT(weft__row_functions);
 const struct weft__row_functions VARIANT(weft__row_functions) = {
     .reduce = row_reduce,
@@ -231,5 +264,7 @@ const struct weft__row_functions VARIANT(weft__row_functions) = {
     .weighted_sum = row_weighted_sum,
     .quantise = row_quantise,
     .dequantise = row_dequantise,
+    .log_encode = row_log_encode,
+    .log_sum = row_log_sum,
     .tile = &tile_functions,
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows with scales: asynchronous as all row operations, in groups that the lanes take turns in. */
 #include "machine/cpu/rows.h"
-#include "machine/scales.h"
 #include "machine/sim/launch.h"
 
 static void begin_writing(char *to, uint64_t num_bytes, const void *code)

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows of WEFT_LOG_10BIT on the cuda machine; part of primitives.h. Primitives of their own, so
+ * that programs without such rows do not hold their code. */
+#ifndef WEFT_MACHINE_CUDA_LOG_ROWS_H
+#define WEFT_MACHINE_CUDA_LOG_ROWS_H
+
+#include "machine/cuda/dequantise.h"
+#include "machine/log_format.h"
+
+/* ------------------------------------------------------------------ eight elements of a lane */
+
+enum { WEFT__CUDA_LOG_LANES = WP_LOG_GROUP_ELEMENTS / WEFT__CUDA_OCTET /* that have a group */ };
+
+/* Words at any address. */
+template <int WORDS> WP_FN void weft__cuda_load_bytes(uint32_t (&words)[WORDS], const void *src)
+{
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        const uint8_t *bytes = (const uint8_t *)src + 4 * w;
+        words[w] = bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+                   (uint32_t)bytes[3] << 24;
+    }
+}
+template <int WORDS> WP_FN void weft__cuda_store_bytes(void *dst, const uint32_t (&words)[WORDS])
+{
+#pragma unroll
+    for (int b = 0; b < 4 * WORDS; b++)
+        ((uint8_t *)dst)[b] = (uint8_t)(words[b / 4] >> (8 * (b % 4)));
+}
+
+template <int BYTES>
+WP_FN void weft__cuda_load_at(weft__cuda_unit<BYTES> *unit, const void *src, int is_aligned)
+{
+    if (is_aligned)
+        weft__cuda_load_unit(unit, src, 0);
+    else
+        weft__cuda_load_bytes(unit->words, src);
+}
+template <int BYTES>
+WP_FN void weft__cuda_store_at(void *dst, weft__cuda_unit<BYTES> unit, int is_aligned)
+{
+    if (is_aligned)
+        weft__cuda_store_unit(dst, 0, unit);
+    else
+        weft__cuda_store_bytes(dst, unit.words);
+}
+
+/* What an octet's lane has of a row. Its high bits are two of each of these eight bytes, which it
+ * shares with three other lanes of the group. */
+struct weft__cuda_log_octet {
+    weft__cuda_unit<8> low, high;
+    weft__cuda_unit<4> header;
+};
+
+WP_FN uint32_t weft__cuda_log_shift(uint32_t octet)
+{
+    return octet % WEFT__CUDA_LOG_LANES / 4 * 2;
+}
+
+/* Where these are; the header is where the group's is. */
+WP_FN struct weft__log_place weft__cuda_log_place(uint32_t octet, uint32_t num_octets)
+{
+    const uint32_t lane = octet % WEFT__CUDA_LOG_LANES;
+    struct weft__log_place place =
+        weft__log_place_of(octet / WEFT__CUDA_LOG_LANES, num_octets / WEFT__CUDA_LOG_LANES);
+    place.low += lane * 8;
+    place.high += lane % 4 * 8;
+    return place;
+}
+
+/* ------------------------------------------------------------------ encode */
+
+struct weft__cuda_log_encoded {
+    const void *const *dsts;
+    int32_t num_dsts;
+    const void *src;
+    weft_dtype src_dtype;
+    int is_aligned; /* the dsts and the source */
+};
+
+/* Of the lanes that have the group. */
+WP_FN uint32_t weft__cuda_log_header(const float (&values)[8], int is_there)
+{
+    uint32_t least = 0x7fffffffu, greatest = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const uint32_t magnitude =
+            is_there ? weft__finite_magnitude(__float_as_uint(values[i])) : 0;
+        least = magnitude != 0 && magnitude < least ? magnitude : least;
+        greatest = max(greatest, magnitude);
+    }
+#pragma unroll
+    for (int distance = WEFT__CUDA_LOG_LANES / 2; distance > 0; distance /= 2) {
+        least = min(least, __shfl_xor_sync(0xffffffffu, least, distance));
+        greatest = max(greatest, __shfl_xor_sync(0xffffffffu, greatest, distance));
+    }
+    return greatest == 0 ? 0 : weft__log_header(least, greatest);
+}
+
+WP_FN void weft__cuda_log_codes(struct weft__cuda_log_octet *codes, const float (&values)[8],
+                                uint32_t octet, int is_there)
+{
+    codes->header.words[0] = weft__cuda_log_header(values, is_there);
+    const struct weft__log_range range = weft__log_range_of(codes->header.words[0]);
+    codes->low = weft__cuda_unit<8>{{0, 0}};
+    codes->high = weft__cuda_unit<8>{{0, 0}};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const uint32_t code = is_there ? weft__log_code(__float_as_uint(values[i]), range) : 0;
+        codes->low.words[i / 4] |= (code & 0xffu) << (8 * (i % 4));
+        codes->high.words[i / 4] |= code >> 8 << (8 * (i % 4) + weft__cuda_log_shift(octet));
+    }
+    /* Those of the four lanes whose elements are 32 apart. */
+#pragma unroll
+    for (int w = 0; w < 2; w++) {
+        codes->high.words[w] |= __shfl_xor_sync(0xffffffffu, codes->high.words[w], 4);
+        codes->high.words[w] |= __shfl_xor_sync(0xffffffffu, codes->high.words[w], 8);
+    }
+}
+
+WP_FN void weft__cuda_store_log(const struct weft__cuda_log_encoded *row,
+                                const struct weft__cuda_log_octet *codes, uint32_t octet,
+                                uint32_t num_octets)
+{
+    const struct weft__log_place place = weft__cuda_log_place(octet, num_octets);
+    const uint32_t lane = octet % WEFT__CUDA_LOG_LANES;
+#pragma unroll 1
+    for (int32_t d = 0; d < row->num_dsts; d++) {
+        char *dst = (char *)row->dsts[d];
+        if (dst == NULL)
+            continue;
+        weft__cuda_store_at(dst + place.low, codes->low, row->is_aligned);
+        if (lane < 4)
+            weft__cuda_store_at(dst + place.high, codes->high, row->is_aligned);
+        if (lane == 0)
+            weft__cuda_store_at(dst + place.header, codes->header, row->is_aligned);
+    }
+}
+
+template <typename S>
+WP_FN void weft__cuda_load_octet(weft__cuda_wide<S, 8> *wide, const void *row, uint32_t octet,
+                                 int is_aligned)
+{
+    enum { UNITS = sizeof(S) / 2 };
+#pragma unroll
+    for (int u = 0; u < UNITS; u++)
+        weft__cuda_load_at(&wide->units[u], (const char *)row + ((uint64_t)octet * UNITS + u) * 16,
+                           is_aligned);
+}
+
+/* All lanes take every step, since those of a group meet. */
+template <typename S>
+WP_FN void weft__cuda_encode_octets(uint32_t lane_idx, const struct weft__cuda_log_encoded *row,
+                                    uint32_t num_octets)
+{
+    enum { UNROLL = 2, STEP = WP_WARP_SIZE * UNROLL };
+#pragma unroll 1
+    for (uint32_t first = lane_idx; first - lane_idx < num_octets; first += STEP) {
+        weft__cuda_wide<S, 8> wide[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (first + u * WP_WARP_SIZE < num_octets)
+                weft__cuda_load_octet<S>(&wide[u], row->src, first + u * WP_WARP_SIZE,
+                                         row->is_aligned);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const uint32_t octet = first + u * WP_WARP_SIZE;
+            struct weft__cuda_log_octet codes;
+            float values[8];
+            weft__cuda_decode_wide<S>(values, wide[u]);
+            weft__cuda_log_codes(&codes, values, octet, octet < num_octets);
+            if (octet < num_octets)
+                weft__cuda_store_log(row, &codes, octet, num_octets);
+        }
+    }
+}
+
+/* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
+static inline __device__ __noinline__ void
+weft__cuda_log_encode(uint32_t lane_idx, struct weft__cuda_log_encoded row, int64_t num_elements)
+{
+    const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
+    /* The dsts have parts of 8 bytes. */
+    row.is_aligned =
+        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, row.dsts, row.num_dsts) * 2 |
+                              (uint32_t)(uint64_t)row.src) == 16;
+    weft__cuda_with_wide_float(row.src_dtype, [&](auto element) {
+        weft__cuda_encode_octets<decltype(element)>(lane_idx, &row, num_octets);
+    });
+}
+
+WP_FN void wp_row_log_encode(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                             const void *src, weft_dtype src_dtype, int64_t num_elements)
+{
+    const struct weft__cuda_log_encoded row = {dsts, num_dsts, src, src_dtype, 0};
+    weft__cuda_log_encode((uint32_t)wp_lane_idx(warp), row, num_elements);
+}
+
+/* ------------------------------------------------------------------ sums */
+
+struct weft__cuda_log_sum {
+    void *dst;
+    const void *const *srcs;
+    const float *weights; /* NULL: all are 1 */
+    int32_t num_srcs;
+    weft_dtype dst_dtype;
+    int is_aligned; /* the sources and dst */
+};
+
+WP_FN void weft__cuda_add_log(float (&sums)[8], const struct weft__cuda_log_octet &codes,
+                              float weight, uint32_t octet)
+{
+    const struct weft__log_range range = weft__log_range_of(codes.header.words[0]);
+    const uint32_t shift = weft__cuda_log_shift(octet);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const uint32_t low = codes.low.words[i / 4] >> (8 * (i % 4)) & 0xffu;
+        const uint32_t high = codes.high.words[i / 4] >> (8 * (i % 4) + shift) & 3u;
+        const float number = __uint_as_float(weft__log_number(high << 8 | low, range));
+        sums[i] = __fadd_rn(sums[i], __fmul_rn(weight, number));
+    }
+}
+
+/* The loads of several rows are in flight together. */
+WP_FN void weft__cuda_sum_log_octet(float (&sums)[8], const struct weft__cuda_log_sum *sum,
+                                    uint32_t octet, uint32_t num_octets)
+{
+    enum { AT_ONCE = 8 };
+    const struct weft__log_place place = weft__cuda_log_place(octet, num_octets);
+#pragma unroll 1
+    for (int32_t first = 0; first < sum->num_srcs; first += AT_ONCE) {
+        struct weft__cuda_log_octet codes[AT_ONCE];
+        uint32_t present = 0;
+#pragma unroll
+        for (int s = 0; s < AT_ONCE; s++) {
+            const char *row =
+                (const char *)(first + s < sum->num_srcs ? sum->srcs[first + s] : NULL);
+            if (row == NULL)
+                continue;
+            present |= 1u << s;
+            weft__cuda_load_at(&codes[s].low, row + place.low, sum->is_aligned);
+            weft__cuda_load_at(&codes[s].high, row + place.high, sum->is_aligned);
+            weft__cuda_load_at(&codes[s].header, row + place.header, sum->is_aligned);
+        }
+#pragma unroll
+        for (int s = 0; s < AT_ONCE; s++) {
+            if (present >> s & 1u)
+                weft__cuda_add_log(sums, codes[s],
+                                   sum->weights == NULL ? 1.0f : sum->weights[first + s], octet);
+        }
+    }
+}
+
+template <typename D>
+WP_FN void weft__cuda_store_octet(const struct weft__cuda_log_sum *sum, uint32_t octet,
+                                  const float (&values)[8])
+{
+    enum { UNITS = sizeof(D) / 2, PER_WORD = 4 / sizeof(D) };
+    char *dst = (char *)sum->dst + (uint64_t)octet * UNITS * 16;
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        weft__cuda_unit<16> unit;
+#pragma unroll
+        for (int w = 0; w < 4; w++)
+            unit.words[w] = weft__cuda_encode_word(values + (4 * u + w) * PER_WORD, D());
+        weft__cuda_store_at(dst + 16 * u, unit, sum->is_aligned);
+    }
+}
+
+/* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
+static inline __device__ __noinline__ void
+weft__cuda_sum_log(uint32_t lane_idx, struct weft__cuda_log_sum sum, int64_t num_elements)
+{
+    const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
+    sum.is_aligned =
+        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, sum.srcs, sum.num_srcs) * 2 |
+                              (uint32_t)(uint64_t)sum.dst) == 16;
+#pragma unroll 1
+    for (uint32_t octet = lane_idx; octet < num_octets; octet += WP_WARP_SIZE) {
+        float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        weft__cuda_sum_log_octet(sums, &sum, octet, num_octets);
+        weft__cuda_with_wide_float(sum.dst_dtype, [&](auto element) {
+            weft__cuda_store_octet<decltype(element)>(&sum, octet, sums);
+        });
+    }
+}
+
+WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
+                          const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
+                          int64_t num_elements)
+{
+    const struct weft__cuda_log_sum sum = {dst, srcs, weights, num_srcs, dst_dtype, 0};
+    weft__cuda_sum_log((uint32_t)wp_lane_idx(warp), sum, num_elements);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows of WEFT_LOG_10BIT: asynchronous as all row operations, in blocks that the lanes take turns
+ * in. */
+#include "machine/cpu/rows.h"
+#include "machine/sim/launch.h"
+
+/* A part of a row that one lane does. */
+struct block {
+    int64_t num_elements;
+    uint64_t log_offset, log_bytes;
+    uint64_t wide_offset, wide_bytes;
+};
+
+static struct block block_at(int64_t idx, int64_t num_elements, weft_dtype wide)
+{
+    const int64_t first = idx * WP_LOG_BLOCK_ELEMENTS, rest = num_elements - first;
+    const int64_t n = rest < WP_LOG_BLOCK_ELEMENTS ? rest : WP_LOG_BLOCK_ELEMENTS;
+    return (struct block){n, wp_log_row_bytes(first), wp_log_row_bytes(n),
+                          (uint64_t)first * wp_dtype_bytes(wide),
+                          (uint64_t)n * wp_dtype_bytes(wide)};
+}
+
+static int64_t num_blocks_of(int64_t num_elements)
+{
+    return (num_elements + WP_LOG_BLOCK_ELEMENTS - 1) / WP_LOG_BLOCK_ELEMENTS;
+}
+
+static void begin_writing(char *to, uint64_t num_bytes, const void *code)
+{
+    sim_check_access(to, num_bytes, SIM_ROW_WRITE, code);
+    sim_store_begin(to, num_bytes, SIM_ROW_STORE);
+}
+
+void weft__sim_row_log_encode(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                              const void *src, weft_dtype src_dtype, int64_t num_elements,
+                              struct weft__sim_place place)
+{
+    const void *code = __builtin_return_address(0);
+    sim_trace("encode", place, src, (uint64_t)num_elements);
+    sim_check_access(dsts, (size_t)num_dsts * sizeof *dsts, SIM_READ, code);
+    for (int64_t i = (int64_t)sim_row_turn(warp); i < num_blocks_of(num_elements);
+         i += WP_WARP_SIZE) {
+        const void *to[WP_WARP_POINTERS];
+        const struct block block = block_at(i, num_elements, src_dtype);
+        const char *from = (const char *)src + block.wide_offset;
+        sim_check_access(from, block.wide_bytes, SIM_ROW_READ, code);
+        for (int32_t d = 0; d < num_dsts; d++) {
+            char *dst = (char *)(uintptr_t)dsts[d];
+            to[d] = dst == NULL ? NULL : dst + block.log_offset;
+            if (dst != NULL)
+                begin_writing(dst + block.log_offset, block.log_bytes, code);
+        }
+        weft__cpu_rows_of(WEFT__ROWS_BASE)
+            ->log_encode(to, num_dsts, from, src_dtype, block.num_elements);
+    }
+    sim_current()->num_row_operations++;
+    sim_yield();
+}
+
+void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
+                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
+                           int64_t num_elements, struct weft__sim_place place)
+{
+    const void *code = __builtin_return_address(0);
+    sim_trace("reduce", place, dst, (uint64_t)num_elements);
+    sim_check_access(srcs, (size_t)num_srcs * sizeof *srcs, SIM_READ, code);
+    if (weights != NULL)
+        sim_check_access(weights, (size_t)num_srcs * sizeof *weights, SIM_READ, code);
+    for (int64_t i = (int64_t)sim_row_turn(warp); i < num_blocks_of(num_elements);
+         i += WP_WARP_SIZE) {
+        const void *from[WP_WARP_POINTERS];
+        const struct block block = block_at(i, num_elements, dst_dtype);
+        char *to = (char *)dst + block.wide_offset;
+        for (int32_t s = 0; s < num_srcs; s++) {
+            from[s] = srcs[s] == NULL ? NULL : (const char *)srcs[s] + block.log_offset;
+            if (srcs[s] != NULL)
+                sim_check_access(from[s], block.log_bytes, SIM_ROW_READ, code);
+        }
+        begin_writing(to, block.wide_bytes, code);
+        weft__cpu_rows_of(WEFT__ROWS_BASE)
+            ->log_sum(to, from, weights, num_srcs, dst_dtype, block.num_elements);
+    }
+    sim_current()->num_row_operations++;
+    sim_yield();
+}

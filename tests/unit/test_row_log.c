@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows of WEFT_LOG_10BIT on the cpu machine: every variant gives the bits of the oracle. */
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness/cmocka.h"
+#include "logarithmic_rows.h"
+#include "machine/cpu/rows.h"
+#include "machine/machine.h"
+
+static void each_variant(void (*check)(const struct weft__row_functions *functions))
+{
+    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
+        const struct weft__row_functions *functions =
+            weft__cpu_rows_of((enum weft__row_variant)variant);
+        if (functions == NULL)
+            print_message("variant %d cannot run on this processor\n", variant);
+        else
+            check(functions);
+    }
+}
+
+static struct logarithmic_rows *new_rows(void)
+{
+    struct logarithmic_rows *rows = aligned_alloc(64, sizeof *rows);
+    assert_non_null(rows);
+    return rows;
+}
+
+static void check_encoding(const struct weft__row_functions *functions)
+{
+    struct logarithmic_rows *rows = new_rows();
+    uint64_t state = 1;
+    for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
+        draw_encoded_rows(rows, i, &state);
+        functions->log_encode(rows->rows, rows->num_rows, rows->wide, rows->dtype,
+                              rows->num_elements);
+        check_log_rows(rows);
+    }
+    free(rows);
+}
+
+TEST(every_variant_encodes_as_the_oracle)
+{
+    each_variant(check_encoding);
+}
+
+static void check_sums(const struct weft__row_functions *functions)
+{
+    struct logarithmic_rows *rows = new_rows();
+    uint64_t state = 1;
+    for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
+        draw_log_sum(rows, i, &state);
+        functions->log_sum(rows->wide, rows->rows, rows->weights, rows->num_rows, rows->dtype,
+                           rows->num_elements);
+        check_log_rows(rows);
+    }
+    free(rows);
+}
+
+TEST(every_variant_sums_as_the_oracle)
+{
+    each_variant(check_sums);
+}
+
+/* Blocks of a row by themselves are the row. */
+TEST(parts_of_a_row)
+{
+    struct logarithmic_rows *rows = new_rows();
+    uint64_t random = 1;
+    for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
+        draw_encoded_rows(rows, i, &random);
+        for (int64_t first = 0; first < rows->num_elements; first += WP_LOG_BLOCK_ELEMENTS) {
+            const int64_t rest = rows->num_elements - first;
+            const void *dsts[LOG_MAX_ROWS];
+            for (int32_t d = 0; d < rows->num_rows; d++)
+                dsts[d] = rows->rows[d] == NULL
+                              ? NULL
+                              : (const char *)rows->rows[d] + wp_log_row_bytes(first);
+            weft__cpu_rows()->log_encode(
+                dsts, rows->num_rows, rows->wide + (uint64_t)first * wp_dtype_bytes(rows->dtype),
+                rows->dtype, rest < WP_LOG_BLOCK_ELEMENTS ? rest : WP_LOG_BLOCK_ELEMENTS);
+        }
+        check_log_rows(rows);
+    }
+    free(rows);
+}
+
+/* ------------------------------------------------------------------ values, by hand */
+
+static void there_and_back(const float *values, float *back)
+{
+    char row[LOGARITHMIC_GROUP_BYTES];
+    const void *place = row;
+    weft__cpu_rows()->log_encode(&place, 1, values, WEFT_FP32, LOGARITHMIC_GROUP);
+    weft__cpu_rows()->log_sum(back, &place, NULL, 1, WEFT_FP32, LOGARITHMIC_GROUP);
+}
+
+TEST(values_by_hand)
+{
+    float values[LOGARITHMIC_GROUP] = {1, -2, 0, -0.0f, NAN, INFINITY, -INFINITY, 1.5f, 0.5f};
+    float back[LOGARITHMIC_GROUP];
+    there_and_back(values, back);
+    assert_true(back[0] > 0.998f && back[0] < 1.002f);
+    assert_true(back[1] < -1.998f && back[1] >= -2);
+    assert_true(back[2] == 0 && !signbit(back[3]) && back[3] == 0);
+    assert_true(isnan(back[4]) && isnan(back[5]) && isnan(back[6]));
+    assert_true(back[8] == 0.5f); /* the least is exact */
+    /* What is 2^32 times less than the greatest is none or the least. */
+    const float spread[LOGARITHMIC_GROUP] = {0x1p30f, 0x1p-2f, 0x1p-3f, 0x0.8p-3f, 0x1p-40f};
+    there_and_back(spread, back);
+    assert_true(back[0] > 0x0.fffp30f && back[0] <= 0x1p30f && back[1] == 0x1p-2f);
+    assert_true(back[2] == 0x1p-2f && back[3] == 0 && back[4] == 0);
+    /* One magnitude alone is exact in bf16, and the greatest one stays finite. */
+    const float alone[LOGARITHMIC_GROUP] = {-3, 3, 0};
+    there_and_back(alone, back);
+    assert_true(back[0] == -3 && back[1] == 3 && back[2] == 0);
+    const float great[LOGARITHMIC_GROUP] = {FLT_MAX, -FLT_MAX, 1e30f};
+    there_and_back(great, back);
+    assert_true(back[0] > 3.3e38f && isfinite(back[0]) && back[1] == -back[0]);
+}
+
+/* A step is a part of 510 of the powers of two from the least to the greatest. */
+TEST(errors_are_small)
+{
+    float values[LOGARITHMIC_GROUP], back[LOGARITHMIC_GROUP];
+    uint64_t random = 1;
+    for (int i = 0; i < LOGARITHMIC_GROUP; i++)
+        values[i] = ldexpf(1 + (float)(next_random(&random) % 1000) / 1000, -(i % 10));
+    there_and_back(values, back);
+    for (int i = 0; i < LOGARITHMIC_GROUP; i++)
+        assert_true(fabsf(back[i] - values[i]) <= values[i] * (11.0f / 510 / 2));
+}
