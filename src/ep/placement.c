@@ -144,6 +144,7 @@ weft_result weft__placement_create(struct weft__placement *placement, const weft
     placement->host = (struct wp_placement){
         .num_experts = config->num_experts,
         .num_ranks = num_ranks,
+        .is_even = !has_table && (int64_t)config->num_experts * num_ranks <= INT32_MAX,
         .expert_offsets = placement->expert_offsets,
         .entry_ranks = placement->entry_ranks,
         .entry_local = placement->entry_local,

@@ -306,7 +306,8 @@ WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, 
 
 /* ------------------------------------------------------------------ arrived and room */
 
-/* Warp-wide: waits until the words of this block, of all ranks, are `at_least`. */
+/* Warp-wide: waits until the words of this block, of all ranks, are `at_least`. Each lane has acquired
+ * what some ranks did: the lanes meet before they touch rows, anyway. */
 WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_words words,
                                      enum wp_ll_mail mail, uint64_t at_least)
 {
@@ -322,9 +323,7 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
         status = wp_wait(warp, wp_ll_word(ll, own, words, mail, rank, wp_block_idx(warp)), at_least,
                          &site);
     }
-    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-    wp_warp_sync(warp); /* what one lane has acquired, all have */
-    return status;
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
 /* Waits until all ranks have room for `number`. */

@@ -169,23 +169,22 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const int32_t block = wp_block_idx(warp);
     const struct wp_ll_sender sender = wp_ll_sender_of(run, args, run->block.rows_sent + 1);
     const uint64_t num_outstanding = run->block.rows_sent - run->block.rows_ended;
+    enum wp_status status = WP_STATUS_OK;
     if (num_outstanding >= (uint64_t)plan->num_halves)
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
     prefetch_first(&sender);
+    if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find routes */
+        status = wp_ll_await_room(run, WP_LL_ROWS, sender.number);
     wp_ll_find_routes(&sender);
-    enum wp_status status = wp_ll_await_room(run, WP_LL_ROWS, sender.number);
-    if (status == WP_STATUS_OK) {
-        if (plan->is_by_expert && block == plan->num_blocks - 1)
-            send_heads(&sender);
-        send_tokens(&sender);
-        send_ranges(&sender);
-    }
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
+    if (plan->is_by_expert && wp_block_idx(warp) == plan->num_blocks - 1)
+        send_heads(&sender);
+    send_tokens(&sender);
+    send_ranges(&sender);
     wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ROWS, sender.number);
     run->block.rows_sent = sender.number;
     run->block.num_tokens[wp_ll_half(plan, sender.number)] = args->num_tokens;

@@ -95,18 +95,13 @@ WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = sender->args;
-    const struct wp_placement *placement = &args->ll.placement;
     const int32_t num_topk = args->ll.plan.num_topk;
     for (int32_t i = wp_ll_thread_idx(warp); i < sender->tokens.end * num_topk;
          i += wp_ll_num_threads(warp)) {
-        const int32_t entry =
-            wp_placement_entry(placement, wp_expert_id(args->topk_idx, args->index_type, i),
-                               args->ll.exchange.rank, i / num_topk);
-        struct wp_ll_choice choice = {-1, -1, -1, 0};
-        if (entry >= 0) {
-            choice.rank = placement->entry_ranks[entry];
-            choice.local_expert = placement->entry_local[entry];
-        }
+        const struct wp_place_of_expert place =
+            wp_place_expert(&args->ll.placement, wp_expert_id(args->topk_idx, args->index_type, i),
+                            args->ll.exchange.rank, i / num_topk);
+        const struct wp_ll_choice choice = {place.rank, place.local_expert, -1, 0};
         wp_ll_choices_of(sender, i / num_topk)[i % num_topk] = choice;
     }
 }
@@ -178,7 +173,8 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
     wp_warp_sync(warp);
 }
 
-/* By all warps. Tokens are numbered one after the other, of which a block has few. */
+/* By all warps, which meet afterwards. Tokens are numbered one after the other, of which a block has
+ * few. */
 WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -197,7 +193,6 @@ WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
         for (int32_t token = sender->tokens.begin; token < sender->tokens.end; token++)
             wp_ll_number_token(sender, token);
     }
-    wp_block_sync(warp);
 }
 
 #endif

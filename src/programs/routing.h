@@ -18,6 +18,9 @@
 struct wp_placement { /* where the experts are; entry: one replica of one expert */
     int32_t num_experts;
     int32_t num_ranks;
+    int32_t
+        is_even; /* rank r has the experts [num_experts*r/R, num_experts*(r+1)/R), and num_experts
+                        * R fits 31 bits: the tables say the same, but are far */
     const int32_t *expert_offsets; /* [num_experts + 1] entries of expert e: [e] .. [e + 1] */
     const int32_t *entry_ranks;    /* [num_entries] */
     const int32_t *entry_local;    /* [num_entries] local expert id at that rank */
@@ -98,6 +101,33 @@ WP_FN int32_t wp_placement_entry(const struct wp_placement *placement, int64_t e
     if (num_replicas == 1)
         return begin;
     return begin + (int32_t)(((int64_t)source_rank + token) % num_replicas);
+}
+
+/* Where an expert is. */
+struct wp_place_of_expert {
+    int32_t rank; /* -1: nowhere */
+    int32_t local_expert;
+};
+
+/* The same as a place, by arithmetic where that does. */
+WP_FN struct wp_place_of_expert wp_place_expert(const struct wp_placement *placement,
+                                                int64_t expert, int32_t source_rank, int32_t token)
+{
+    struct wp_place_of_expert place = {-1, -1};
+    if (placement->is_even && expert >= 0 && expert < placement->num_experts) {
+        const uint32_t num_experts = (uint32_t)placement->num_experts;
+        const uint32_t num_ranks = (uint32_t)placement->num_ranks, e = (uint32_t)expert;
+        const uint32_t rank = ((e + 1) * num_ranks - 1) / num_experts;
+        place.rank = (int32_t)rank;
+        place.local_expert = (int32_t)(e - num_experts * rank / num_ranks);
+        return place;
+    }
+    const int32_t entry = wp_placement_entry(placement, expert, source_rank, token);
+    if (entry >= 0) {
+        place.rank = placement->entry_ranks[entry];
+        place.local_expert = placement->entry_local[entry];
+    }
+    return place;
 }
 
 WP_FN const struct wp_route *wp_token_routes(const struct wp_routing *routing, int32_t token)
