@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ep_rounds.h"
-#include "ll_values.h"
+#include "ll_results.h"
 #include "workload/elements.h"
 
 static struct ll_token token_of(const struct party *party, int32_t round, int32_t result,
@@ -13,26 +13,12 @@ static struct ll_token token_of(const struct party *party, int32_t round, int32_
     return (struct ll_token){round, result, party->rank, index};
 }
 
-static int is_by_expert(const struct party *party)
-{
-    return party->shape->ll_terms.layout == WEFT_LL_BY_EXPERT;
-}
-
-/* Rows that combine reads, and by expert dispatch delivers. */
-static size_t num_places(const struct party *party)
-{
-    const struct shape *shape = party->shape;
-    return is_by_expert(party)
-               ? (size_t)ll_num_local(shape, party->rank) * (size_t)ll_capacity(shape)
-               : (size_t)shape->num_ranks * (size_t)shape->max_tokens;
-}
-
 /* ---------------------------------------------------------------- objects */
 
 static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
 {
     const struct shape *shape = party->shape;
-    const size_t num_tokens = (size_t)shape->max_tokens, num_rows = num_places(party);
+    const size_t num_tokens = (size_t)shape->max_tokens, num_rows = ll_num_places(party);
     const size_t num_choices = num_tokens * (size_t)shape->num_topk;
     const size_t num_local = (size_t)ll_num_local(shape, party->rank);
     const struct {
@@ -43,7 +29,8 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
         {&arrays->topk_idx, num_choices * sizeof(int32_t)},
         {&arrays->weights, num_choices * sizeof(float)},
         {&arrays->weights_back, num_choices * sizeof(float)},
-        {&arrays->rows, num_rows * ll_row_bytes(shape)},
+        {&arrays->rows, num_rows * ll_sent_bytes(shape)},
+        {&arrays->scales, ll_scales_bytes(party)},
         {&arrays->src_tokens, num_rows * sizeof(int32_t)},
         {&arrays->rank_counts, (size_t)shape->num_ranks * sizeof(int32_t)},
         {&arrays->expert_counts, num_local * sizeof(int32_t)},
@@ -78,6 +65,9 @@ weft_result party_open_ll(struct party *party)
     config.num_results = terms->num_results;
     config.answer = terms->answer;
     config.answer_dtype = terms->answer_dtype;
+    config.narrow_dtype = terms->narrow_dtype;
+    config.scale = terms->scale;
+    config.group_elements = terms->group_elements;
     config.num_blocks = shape->num_blocks[party->rank];
     config.num_warps = shape->num_warps[party->rank];
     for (int32_t i = 0; i < shape->num_repeats; i++)
@@ -131,34 +121,20 @@ static void put_answer(struct party *party, void *answers, int64_t place, struct
     const int32_t hidden = shape->ll_terms.hidden;
     for (int32_t i = 0; i < hidden; i++)
         element_store(shape->combine_dtype, answers, place * hidden + i,
-                      is_by_expert(party) ? ll_answer(shape, token, k, i)
-                                          : ll_answer_of_rank(shape, token, party->rank, i));
-}
-
-/* Where the row of choice k is in what this rank has received; -1: not here. */
-static int64_t place_of(const struct party *party, struct ll_token token, int32_t k)
-{
-    const struct shape *shape = party->shape;
-    if (ll_rank_of(shape, token, k) != party->rank)
-        return -1;
-    if (!is_by_expert(party))
-        return (int64_t)token.source * shape->max_tokens + ll_row(shape, token, party->rank);
-    const int32_t position = ll_position(shape, token, k);
-    const int32_t capacity = ll_capacity(shape);
-    return position < capacity ? (int64_t)ll_local_expert(shape, token, k) * capacity + position
-                               : -1;
+                      ll_is_by_expert(party) ? ll_answer(shape, token, k, i)
+                                             : ll_answer_of_rank(shape, token, party->rank, i));
 }
 
 static void fill_answers(struct party *party, int32_t round, int32_t result, int32_t combine)
 {
     const struct shape *shape = party->shape;
     void *answers = party->ll_arrays[result].answers[combine];
-    spoil(answers, num_places(party) * ll_row_bytes(shape));
+    spoil(answers, ll_num_places(party) * ll_row_bytes(shape));
     for (int32_t source = 0; source < shape->num_ranks; source++) {
         for (int32_t index = 0; index < shape->num_tokens[round][source]; index++) {
             const struct ll_token token = {round, result, source, index};
             for (int32_t k = 0; k < shape->num_topk; k++) {
-                const int64_t place = place_of(party, token, k);
+                const int64_t place = ll_place_of(party, token, k);
                 if (place >= 0)
                     put_answer(party, answers, place, token, k);
             }
@@ -195,9 +171,13 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
     }
     if (phases != WEFT_LL_SEND)
         args.num_rows_per_rank = arrays->rank_counts;
-    if (phases != WEFT_LL_SEND && is_by_expert(party)) {
-        spoil(arrays->rows, num_places(party) * ll_row_bytes(party->shape));
+    if (phases != WEFT_LL_SEND && ll_is_by_expert(party)) {
+        spoil(arrays->rows, ll_num_places(party) * ll_sent_bytes(party->shape));
         args.rows = arrays->rows;
+        if (ll_num_groups(party->shape) > 0) {
+            args.scales = arrays->scales;
+            args.scale_column_bytes = ll_column_bytes(party);
+        }
         args.num_rows_per_expert = arrays->expert_counts;
         args.src_tokens = arrays->src_tokens;
         args.row_ranges = arrays->ranges;
@@ -246,8 +226,6 @@ static weft_result enqueue(struct party *party, int32_t round, const struct ll_m
     return weft_ll_release(party->ll, some_stream(party));
 }
 
-/* ---------------------------------------------------------------- what has come */
-
 static void spoil_tokens(struct party *party, int32_t result)
 {
     const struct ll_arrays *arrays = &party->ll_arrays[result];
@@ -256,152 +234,6 @@ static void spoil_tokens(struct party *party, int32_t result)
     spoil(arrays->tokens, num_tokens * ll_row_bytes(party->shape));
     spoil(arrays->topk_idx, num_choices * sizeof(int32_t));
     spoil(arrays->weights, num_choices * sizeof(float));
-}
-
-static void check_rank_counts(struct party *party, int32_t round, int32_t result)
-{
-    const int32_t *counts = party->ll_arrays[result].rank_counts;
-    weft__sim_host_reads(counts, (size_t)party->shape->num_ranks * sizeof *counts);
-    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++)
-        party_expect(party, "num_rows_per_rank", rank, counts[rank],
-                     shape_rows_from(party->shape, round, rank, party->rank));
-}
-
-static void check_row(struct party *party, const void *row, struct ll_token token)
-{
-    weft__sim_host_reads(row, ll_row_bytes(party->shape));
-    for (int32_t i = 0; i < party->shape->ll_terms.hidden; i++)
-        party_expect(party, "row element", i, element_load(party->shape->combine_dtype, row, i),
-                     ll_element(party->shape, token, i));
-}
-
-static void check_slot(struct party *party, const weft_ll_slots *slots, int32_t half,
-                       struct ll_token token)
-{
-    const struct shape *shape = party->shape;
-    const size_t choices_bytes = (size_t)shape->num_topk * sizeof(int32_t);
-    const uint64_t at = (uint64_t)token.source * slots->source_stride_bytes +
-                        (uint64_t)ll_row(shape, token, party->rank) * slots->row_stride_bytes;
-    const int32_t *experts = (const void *)((const char *)slots->experts[half] + at);
-    const float *weights = (const void *)((const char *)slots->topk_weights[half] + at);
-    const int32_t *index = (const void *)((const char *)slots->src_token[half] + at);
-    weft__sim_host_reads(experts, choices_bytes);
-    weft__sim_host_reads(weights, choices_bytes);
-    weft__sim_host_reads(index, sizeof *index);
-    check_row(party, (const char *)slots->x[half] + at, token);
-    party_expect(party, "src_token", token.index, *index, token.index);
-    for (int32_t k = 0; k < shape->num_topk; k++) {
-        const int is_here = ll_rank_of(shape, token, k) == party->rank;
-        party_expect(party, "experts", k, experts[k],
-                     is_here ? ll_local_expert(shape, token, k) : -1);
-        party_expect(party, "topk_weights", k, weights[k],
-                     is_here ? ll_weight(shape, token, k) : 0);
-    }
-}
-
-/* The result that came last is in half *slots.half; the ones before it took turns. */
-static int32_t half_of(const struct party *party, const weft_ll_slots *slots, int32_t num_later)
-{
-    weft__sim_host_reads(slots->half, sizeof *slots->half);
-    return (*slots->half + num_later) % party->shape->ll_terms.num_results;
-}
-
-static void check_slots(struct party *party, int32_t round, int32_t result, int32_t num_later)
-{
-    const struct shape *shape = party->shape;
-    weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
-    if (weft_ll_query_slots(party->ll, &slots) != WEFT_OK) {
-        party_complain(party, "slots: %s", weft_last_error());
-        return;
-    }
-    const int32_t half = half_of(party, &slots, num_later);
-    for (int32_t source = 0; source < shape->num_ranks; source++)
-        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
-            if (shape_goes_to(shape, round, source, index, party->rank))
-                check_slot(party, &slots, half, (struct ll_token){round, result, source, index});
-}
-
-static int32_t selections_from(const struct shape *shape, int32_t round, int32_t source,
-                               int32_t expert)
-{
-    int32_t num_selections = 0;
-    for (int32_t token = 0; token < shape->num_tokens[round][source]; token++)
-        for (int32_t k = 0; k < shape->num_topk; k++)
-            num_selections += shape->experts[round][source][token][k] == expert;
-    return num_selections;
-}
-
-static void check_expert(struct party *party, int32_t round, int32_t result, int32_t local)
-{
-    const struct shape *shape = party->shape;
-    const struct ll_arrays *arrays = &party->ll_arrays[result];
-    const int32_t expert = shape_first_expert(shape, party->rank) + local;
-    int32_t first = 0;
-    for (int32_t source = 0; source < shape->num_ranks; source++) {
-        const int32_t i = local * shape->num_ranks + source;
-        const int32_t num_rows = selections_from(shape, round, source, expert);
-        party_expect(party, "rows of row_ranges", i, (double)(arrays->ranges[i] & UINT32_MAX),
-                     num_rows);
-        party_expect(party, "first of row_ranges", i, (double)(arrays->ranges[i] >> 32), first);
-        first += num_rows;
-    }
-    party_expect(party, "num_rows_per_expert", local, arrays->expert_counts[local], first);
-}
-
-static void check_packed(struct party *party, struct ll_token token)
-{
-    const struct ll_arrays *arrays = &party->ll_arrays[token.result];
-    for (int32_t k = 0; k < party->shape->num_topk; k++) {
-        const int64_t place = place_of(party, token, k);
-        if (place < 0)
-            continue;
-        weft__sim_host_reads(&arrays->src_tokens[place], sizeof(int32_t));
-        party_expect(party, "src_tokens", (int32_t)place, arrays->src_tokens[place], token.index);
-        check_row(party, (const char *)arrays->rows + (size_t)place * ll_row_bytes(party->shape),
-                  token);
-    }
-}
-
-static void check_experts(struct party *party, int32_t round, int32_t result)
-{
-    const struct shape *shape = party->shape;
-    const struct ll_arrays *arrays = &party->ll_arrays[result];
-    const size_t num_local = (size_t)ll_num_local(shape, party->rank);
-    weft__sim_host_reads(arrays->expert_counts, num_local * sizeof(int32_t));
-    weft__sim_host_reads(arrays->ranges, num_local * (size_t)shape->num_ranks * sizeof(int64_t));
-    for (int32_t local = 0; local < (int32_t)num_local; local++)
-        check_expert(party, round, result, local);
-    for (int32_t source = 0; source < shape->num_ranks; source++)
-        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
-            check_packed(party, (struct ll_token){round, result, source, index});
-}
-
-static void check_combined(struct party *party, int32_t round, const struct ll_move *move)
-{
-    const struct shape *shape = party->shape;
-    const void *out = party->ll_arrays[move->result].out[move->combine];
-    const int32_t num_tokens = shape->num_tokens[round][party->rank];
-    const int32_t hidden = shape->ll_terms.hidden;
-    weft__sim_host_reads(out, (size_t)num_tokens * ll_row_bytes(shape));
-    for (int32_t i = 0; i < num_tokens * hidden; i++)
-        party_expect(
-            party, "out", i, element_load(shape->combine_dtype, out, i),
-            ll_combined(shape, token_of(party, round, move->result, i / hidden), i % hidden));
-}
-
-/* Of all results until now, each of which adds. */
-static void check_totals(struct party *party, int32_t round)
-{
-    const struct shape *shape = party->shape;
-    const int32_t num_local = ll_num_local(shape, party->rank);
-    weft__sim_host_reads(party->ll_totals, (size_t)num_local * sizeof(int32_t));
-    for (int32_t local = 0; local < num_local && is_by_expert(party); local++) {
-        const int32_t expert = shape_first_expert(shape, party->rank) + local;
-        int32_t total = 0;
-        for (int32_t i = 0; i <= round; i++)
-            total += shape->num_repeats * shape_selections(shape, i, expert);
-        party_expect(party, "total_rows_per_expert", local, party->ll_totals[local], total);
-    }
 }
 
 /* ---------------------------------------------------------------- rounds */
@@ -437,11 +269,11 @@ static void check_received(struct party *party, int32_t round, const struct ll_s
                            int32_t i)
 {
     const int32_t result = span->moves[i].result;
-    check_rank_counts(party, round, result);
-    if (is_by_expert(party))
-        check_experts(party, round, result);
+    ll_check_rank_counts(party, round, result);
+    if (ll_is_by_expert(party))
+        ll_check_experts(party, round, result);
     else if (!ends_in(span, result))
-        check_slots(party, round, result, num_received_after(span, i));
+        ll_check_slots(party, round, result, num_received_after(span, i));
 }
 
 /* What phases promise when they have finished. */
@@ -456,9 +288,9 @@ static weft_result await(struct party *party, int32_t round, const struct ll_spa
             check_received(party, round, span, i);
         else if (move->step == LL_SEND_ANSWERS)
             spoil(party->ll_arrays[move->result].answers[move->combine],
-                  num_places(party) * ll_row_bytes(party->shape));
+                  ll_num_places(party) * ll_row_bytes(party->shape));
         else if (move->step == LL_RECEIVE_ANSWERS)
-            check_combined(party, round, move);
+            ll_check_combined(party, round, move);
     }
     return WEFT_OK;
 }
@@ -477,6 +309,6 @@ weft_result party_run_ll(struct party *party, int32_t round)
         PARTY_TRY(await(party, round, &span));
         span.begin = span.end;
     }
-    check_totals(party, round);
+    ll_check_totals(party, round);
     return WEFT_OK;
 }

@@ -8,6 +8,18 @@ static int32_t draw(struct rng *rng, int32_t min, int32_t max)
     return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
 }
 
+static void draw_quantisation(struct ll_terms *terms, struct rng *rng)
+{
+    if (draw(rng, 0, 1) == 0)
+        return;
+    terms->narrow_dtype = draw(rng, 0, 1) ? WEFT_FP8_E4M3 : WEFT_INT8;
+    terms->scale = (weft_scale_kind)draw(rng, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0);
+    do
+        terms->group_elements = draw(rng, 1, terms->hidden);
+    while (terms->hidden % terms->group_elements != 0);
+    terms->has_columns = draw(rng, 0, 1);
+}
+
 void ll_draw_terms(struct ll_terms *terms, struct rng *rng, int32_t max_hidden)
 {
     static const weft_dtype answer_dtypes[] = {WEFT_DTYPE_NONE, WEFT_BF16, WEFT_FP32};
@@ -21,6 +33,7 @@ void ll_draw_terms(struct ll_terms *terms, struct rng *rng, int32_t max_hidden)
         .num_results = draw(rng, 1, LL_MAX_RESULTS),
         .has_weights = draw(rng, 0, 1),
     };
+    draw_quantisation(terms, rng);
 }
 
 /* ---------------------------------------------------------------- the order of a round */

@@ -22,6 +22,10 @@ struct ll_terms {
     int32_t expert_capacity; /* 0: room for all */
     int32_t num_results;     /* at a time */
     int32_t has_weights;
+    weft_dtype narrow_dtype; /* of rows on their way to the experts, or NONE */
+    weft_scale_kind scale;
+    int32_t group_elements;
+    int32_t has_columns; /* by expert: scales lie by columns */
 };
 
 enum ll_step { LL_SEND_ROWS, LL_RECEIVE_ROWS, LL_SEND_ANSWERS, LL_RECEIVE_ANSWERS, LL_RELEASE };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ll_values.h"
 
+#include <math.h>
+
 #include "workload/elements.h"
 
 enum { RANK_FACTOR = 3, EXPERT_FACTOR = 5 }; /* what an answer tells of whence it comes */
@@ -103,6 +105,68 @@ float ll_answer(const struct shape *shape, struct ll_token token, int32_t k, int
                    ll_element(shape, token, i) +
                        (float)(1 + RANK_FACTOR * rank + EXPERT_FACTOR * expert));
 }
+
+/* ---------------------------------------------------------------- quantised rows */
+
+weft_dtype ll_sent_dtype(const struct shape *shape)
+{
+    const weft_dtype narrow = shape->ll_terms.narrow_dtype;
+    return narrow == WEFT_DTYPE_NONE ? shape->combine_dtype : narrow;
+}
+
+size_t ll_sent_bytes(const struct shape *shape)
+{
+    const int is_narrow = shape->ll_terms.narrow_dtype != WEFT_DTYPE_NONE;
+    return (size_t)shape->ll_terms.hidden * (is_narrow ? 1 : dtype_bytes(shape->combine_dtype));
+}
+
+int32_t ll_num_groups(const struct shape *shape)
+{
+    const struct ll_terms *terms = &shape->ll_terms;
+    return terms->narrow_dtype == WEFT_DTYPE_NONE ? 0 : terms->hidden / terms->group_elements;
+}
+
+/* Elements are 1 or more, so that the least amax does not matter. */
+static float largest(const struct shape *shape, struct ll_token token, int32_t group)
+{
+    const int32_t first = group * shape->ll_terms.group_elements;
+    float amax = 0;
+    for (int32_t i = first; i < first + shape->ll_terms.group_elements; i++)
+        amax = fmaxf(amax, ll_element(shape, token, i));
+    return amax;
+}
+
+static float power_of_two_from(float value)
+{
+    int exponent;
+    const float mantissa = frexpf(value, &exponent);
+    return ldexpf(1, mantissa > 0.5f ? exponent : exponent - 1);
+}
+
+float ll_scale(const struct shape *shape, struct ll_token token, int32_t group)
+{
+    const struct ll_terms *terms = &shape->ll_terms;
+    const float amax = largest(shape, token, group);
+    const float inverse = 1 / 448.0f;
+    const float scale = terms->narrow_dtype == WEFT_INT8 ? amax / 127 : amax * inverse;
+    return terms->scale == WEFT_SCALE_FP32 ? scale : power_of_two_from(scale);
+}
+
+float ll_sent_element(const struct shape *shape, struct ll_token token, int32_t i)
+{
+    const struct ll_terms *terms = &shape->ll_terms;
+    const float value = ll_element(shape, token, i);
+    if (terms->narrow_dtype == WEFT_DTYPE_NONE)
+        return value;
+    const int32_t group = i / terms->group_elements;
+    const float most = terms->narrow_dtype == WEFT_INT8 ? 127 : 448;
+    const float factor = terms->scale == WEFT_SCALE_FP32 ? most / largest(shape, token, group)
+                                                         : 1 / ll_scale(shape, token, group);
+    return terms->narrow_dtype == WEFT_INT8 ? rintf(value * factor)
+                                            : rounded(WEFT_FP8_E4M3, value * factor);
+}
+
+/* ---------------------------------------------------------------- answers */
 
 static int has_room(const struct shape *shape, struct ll_token token, int32_t k)
 {

@@ -25,6 +25,13 @@ int32_t ll_position(const struct shape *shape, struct ll_token token, int32_t k)
 /* How many of the source's tokens before it go to the rank. */
 int32_t ll_row(const struct shape *shape, struct ll_token token, int32_t rank);
 
+/* Rows as they are sent: element i, which is quantised or not, its bytes, and the scale of a group, a number. */
+size_t ll_sent_bytes(const struct shape *shape);
+int32_t ll_num_groups(const struct shape *shape); /* 0: rows are not quantised */
+weft_dtype ll_sent_dtype(const struct shape *shape);
+float ll_sent_element(const struct shape *shape, struct ll_token token, int32_t i);
+float ll_scale(const struct shape *shape, struct ll_token token, int32_t group);
+
 /* Element i of the token; of what the expert of choice k makes of it; of what those of a rank make of it
  * together, as a caller sums them; and of what combine gives. */
 float ll_element(const struct shape *shape, struct ll_token token, int32_t i);

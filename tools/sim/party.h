@@ -44,7 +44,8 @@ struct ll_arrays {
     int32_t *topk_idx;   /* [max_tokens][num_topk] */
     float *weights;      /* the same, for dispatch */
     float *weights_back; /* and for combine */
-    void *rows;          /* by expert: [local experts][capacity][hidden] */
+    char *rows;          /* by expert: [local experts][capacity][hidden] */
+    char *scales;        /* of these rows */
     int32_t *src_tokens;
     int32_t *rank_counts, *expert_counts;
     int64_t *ranges;

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "ll_results.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "workload/elements.h"
+
+/* ---------------------------------------------------------------- places */
+
+int ll_is_by_expert(const struct party *party)
+{
+    return party->shape->ll_terms.layout == WEFT_LL_BY_EXPERT;
+}
+
+size_t ll_num_places(const struct party *party)
+{
+    const struct shape *shape = party->shape;
+    return ll_is_by_expert(party)
+               ? (size_t)ll_num_local(shape, party->rank) * (size_t)ll_capacity(shape)
+               : (size_t)shape->num_ranks * (size_t)shape->max_tokens;
+}
+
+int64_t ll_place_of(const struct party *party, struct ll_token token, int32_t k)
+{
+    const struct shape *shape = party->shape;
+    if (ll_rank_of(shape, token, k) != party->rank)
+        return -1;
+    if (!ll_is_by_expert(party))
+        return (int64_t)token.source * shape->max_tokens + ll_row(shape, token, party->rank);
+    const int32_t position = ll_position(shape, token, k);
+    const int32_t capacity = ll_capacity(shape);
+    return position < capacity ? (int64_t)ll_local_expert(shape, token, k) * capacity + position
+                               : -1;
+}
+
+/* ---------------------------------------------------------------- scales by expert */
+
+enum { SPARE_ROWS = 3, WORD_BYTES = sizeof(float) };
+
+static int are_bytes(const struct party *party)
+{
+    return party->shape->ll_terms.scale == WEFT_SCALE_UE8M0;
+}
+
+size_t ll_column_bytes(const struct party *party)
+{
+    const struct ll_terms *terms = &party->shape->ll_terms;
+    const int has_columns = terms->has_columns && ll_is_by_expert(party);
+    return has_columns ? ((size_t)ll_capacity(party->shape) + SPARE_ROWS) * WORD_BYTES : 0;
+}
+
+static size_t num_columns(const struct party *party)
+{
+    const size_t num_groups = (size_t)ll_num_groups(party->shape);
+    return are_bytes(party) ? (num_groups + WORD_BYTES - 1) / WORD_BYTES : num_groups;
+}
+
+size_t ll_scales_bytes(const struct party *party)
+{
+    const size_t num_local = (size_t)ll_num_local(party->shape, party->rank);
+    const size_t row_bytes =
+        (size_t)ll_num_groups(party->shape) * (are_bytes(party) ? 1 : (size_t)WORD_BYTES);
+    return ll_column_bytes(party) > 0 ? num_local * num_columns(party) * ll_column_bytes(party)
+                                      : ll_num_places(party) * row_bytes;
+}
+
+/* Of the row at a place, from its first scale: where the scale of a group is, side by side or by columns. */
+static size_t scale_at(const struct party *party, int32_t group, size_t word_stride)
+{
+    if (!are_bytes(party))
+        return (size_t)group * word_stride;
+    return (size_t)(group / WORD_BYTES) * word_stride + (size_t)(group % WORD_BYTES);
+}
+
+static const char *scales_of_place(const struct party *party, const char *scales, int64_t place)
+{
+    const int64_t capacity = ll_capacity(party->shape);
+    const size_t expert = (size_t)(place / capacity), position = (size_t)(place % capacity);
+    if (ll_column_bytes(party) == 0)
+        return scales + (size_t)place * (size_t)ll_num_groups(party->shape) *
+                            (are_bytes(party) ? 1 : (size_t)WORD_BYTES);
+    return scales + expert * num_columns(party) * ll_column_bytes(party) + position * WORD_BYTES;
+}
+
+/* ---------------------------------------------------------------- what has come */
+
+void ll_check_rank_counts(struct party *party, int32_t round, int32_t result)
+{
+    const int32_t *counts = party->ll_arrays[result].rank_counts;
+    weft__sim_host_reads(counts, (size_t)party->shape->num_ranks * sizeof *counts);
+    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++)
+        party_expect(party, "num_rows_per_rank", rank, counts[rank],
+                     shape_rows_from(party->shape, round, rank, party->rank));
+}
+
+static float sent_load(const struct party *party, const void *row, int32_t i)
+{
+    const weft_dtype dtype = ll_sent_dtype(party->shape);
+    return dtype == WEFT_INT8 ? (float)((const int8_t *)row)[i] : element_load(dtype, row, i);
+}
+
+static float scale_load(const struct party *party, const char *scale)
+{
+    float value;
+    if (are_bytes(party))
+        return ldexpf(1, (int)*(const uint8_t *)scale - 127);
+    memcpy(&value, scale, sizeof value);
+    return value;
+}
+
+static void check_row(struct party *party, const void *row, struct ll_token token)
+{
+    weft__sim_host_reads(row, ll_sent_bytes(party->shape));
+    for (int32_t i = 0; i < party->shape->ll_terms.hidden; i++)
+        party_expect(party, "row element", i, sent_load(party, row, i),
+                     ll_sent_element(party->shape, token, i));
+}
+
+static void check_scales(struct party *party, const char *scales, size_t word_stride,
+                         struct ll_token token)
+{
+    for (int32_t group = 0; group < ll_num_groups(party->shape); group++) {
+        const char *scale = scales + scale_at(party, group, word_stride);
+        weft__sim_host_reads(scale, are_bytes(party) ? 1 : WORD_BYTES);
+        party_expect(party, "scale", group, scale_load(party, scale),
+                     ll_scale(party->shape, token, group));
+    }
+}
+
+static void check_slot(struct party *party, const weft_ll_slots *slots, int32_t half,
+                       struct ll_token token)
+{
+    const struct shape *shape = party->shape;
+    const size_t choices_bytes = (size_t)shape->num_topk * sizeof(int32_t);
+    const uint64_t at = (uint64_t)token.source * slots->source_stride_bytes +
+                        (uint64_t)ll_row(shape, token, party->rank) * slots->row_stride_bytes;
+    const int32_t *experts = (const void *)((const char *)slots->experts[half] + at);
+    const float *weights = (const void *)((const char *)slots->topk_weights[half] + at);
+    const int32_t *index = (const void *)((const char *)slots->src_token[half] + at);
+    weft__sim_host_reads(experts, choices_bytes);
+    weft__sim_host_reads(weights, choices_bytes);
+    weft__sim_host_reads(index, sizeof *index);
+    check_row(party, (const char *)slots->x[half] + at, token);
+    if (slots->scales[half] != NULL)
+        check_scales(party, (const char *)slots->scales[half] + at, WORD_BYTES, token);
+    party_expect(party, "scales", 0, slots->scales[half] != NULL, ll_num_groups(shape) > 0);
+    party_expect(party, "src_token", token.index, *index, token.index);
+    for (int32_t k = 0; k < shape->num_topk; k++) {
+        const int is_here = ll_rank_of(shape, token, k) == party->rank;
+        party_expect(party, "experts", k, experts[k],
+                     is_here ? ll_local_expert(shape, token, k) : -1);
+        party_expect(party, "topk_weights", k, weights[k],
+                     is_here ? ll_weight(shape, token, k) : 0);
+    }
+}
+
+/* The result that came last is in half *slots.half; the ones before it took turns. */
+static int32_t half_of(const struct party *party, const weft_ll_slots *slots, int32_t num_later)
+{
+    weft__sim_host_reads(slots->half, sizeof *slots->half);
+    return (*slots->half + num_later) % party->shape->ll_terms.num_results;
+}
+
+void ll_check_slots(struct party *party, int32_t round, int32_t result, int32_t num_later)
+{
+    const struct shape *shape = party->shape;
+    weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
+    if (weft_ll_query_slots(party->ll, &slots) != WEFT_OK) {
+        party_complain(party, "slots: %s", weft_last_error());
+        return;
+    }
+    const int32_t half = half_of(party, &slots, num_later);
+    for (int32_t source = 0; source < shape->num_ranks; source++)
+        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
+            if (shape_goes_to(shape, round, source, index, party->rank))
+                check_slot(party, &slots, half, (struct ll_token){round, result, source, index});
+}
+
+static int32_t selections_from(const struct shape *shape, int32_t round, int32_t source,
+                               int32_t expert)
+{
+    int32_t num_selections = 0;
+    for (int32_t token = 0; token < shape->num_tokens[round][source]; token++)
+        for (int32_t k = 0; k < shape->num_topk; k++)
+            num_selections += shape->experts[round][source][token][k] == expert;
+    return num_selections;
+}
+
+static void check_expert(struct party *party, int32_t round, int32_t result, int32_t local)
+{
+    const struct shape *shape = party->shape;
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const int32_t expert = shape_first_expert(shape, party->rank) + local;
+    int32_t first = 0;
+    for (int32_t source = 0; source < shape->num_ranks; source++) {
+        const int32_t i = local * shape->num_ranks + source;
+        const int32_t num_rows = selections_from(shape, round, source, expert);
+        party_expect(party, "rows of row_ranges", i, (double)(arrays->ranges[i] & UINT32_MAX),
+                     num_rows);
+        party_expect(party, "first of row_ranges", i, (double)(arrays->ranges[i] >> 32), first);
+        first += num_rows;
+    }
+    party_expect(party, "num_rows_per_expert", local, arrays->expert_counts[local], first);
+}
+
+static void check_packed(struct party *party, struct ll_token token)
+{
+    const struct ll_arrays *arrays = &party->ll_arrays[token.result];
+    for (int32_t k = 0; k < party->shape->num_topk; k++) {
+        const int64_t place = ll_place_of(party, token, k);
+        if (place < 0)
+            continue;
+        weft__sim_host_reads(&arrays->src_tokens[place], sizeof(int32_t));
+        party_expect(party, "src_tokens", (int32_t)place, arrays->src_tokens[place], token.index);
+        check_row(party, arrays->rows + (size_t)place * ll_sent_bytes(party->shape), token);
+        check_scales(party, scales_of_place(party, arrays->scales, place),
+                     ll_column_bytes(party) > 0 ? ll_column_bytes(party) : (size_t)WORD_BYTES,
+                     token);
+    }
+}
+
+void ll_check_experts(struct party *party, int32_t round, int32_t result)
+{
+    const struct shape *shape = party->shape;
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const size_t num_local = (size_t)ll_num_local(shape, party->rank);
+    weft__sim_host_reads(arrays->expert_counts, num_local * sizeof(int32_t));
+    weft__sim_host_reads(arrays->ranges, num_local * (size_t)shape->num_ranks * sizeof(int64_t));
+    for (int32_t local = 0; local < (int32_t)num_local; local++)
+        check_expert(party, round, result, local);
+    for (int32_t source = 0; source < shape->num_ranks; source++)
+        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
+            check_packed(party, (struct ll_token){round, result, source, index});
+}
+
+void ll_check_combined(struct party *party, int32_t round, const struct ll_move *move)
+{
+    const struct shape *shape = party->shape;
+    const void *out = party->ll_arrays[move->result].out[move->combine];
+    const int32_t num_tokens = shape->num_tokens[round][party->rank];
+    const int32_t hidden = shape->ll_terms.hidden;
+    weft__sim_host_reads(out, (size_t)num_tokens * ll_row_bytes(shape));
+    for (int32_t i = 0; i < num_tokens * hidden; i++)
+        party_expect(party, "out", i, element_load(shape->combine_dtype, out, i),
+                     ll_combined(shape,
+                                 (struct ll_token){round, move->result, party->rank, i / hidden},
+                                 i % hidden));
+}
+
+/* Of all results until now, each of which adds. */
+void ll_check_totals(struct party *party, int32_t round)
+{
+    const struct shape *shape = party->shape;
+    const int32_t num_local = ll_num_local(shape, party->rank);
+    weft__sim_host_reads(party->ll_totals, (size_t)num_local * sizeof(int32_t));
+    for (int32_t local = 0; local < num_local && ll_is_by_expert(party); local++) {
+        const int32_t expert = shape_first_expert(shape, party->rank) + local;
+        int32_t total = 0;
+        for (int32_t i = 0; i <= round; i++)
+            total += shape->num_repeats * shape_selections(shape, i, expert);
+        party_expect(party, "total_rows_per_expert", local, party->ll_totals[local], total);
+    }
+}
