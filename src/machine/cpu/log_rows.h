@@ -15,16 +15,24 @@ struct log_group {
     uint32_t header;
 };
 
+/* Of the finite numbers that are not 0, of which there is one. As a maximum, of how far they are
+ * below infinity, it is vectorised. */
+static uint32_t least_magnitude(const float *values, int64_t n)
+{
+    const int32_t infinity = 0x7f800000;
+    int32_t farthest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t magnitude = (int32_t)(weft__bits_of_float(values[i]) & 0x7fffffffu);
+        const int32_t distance = magnitude == 0 ? 0 : infinity - magnitude;
+        farthest = distance > farthest ? distance : farthest;
+    }
+    return (uint32_t)(infinity - farthest);
+}
+
 static uint32_t log_header_of(const float *values)
 {
-    int32_t least = INT32_MAX, greatest = 0; /* signed, for which SSE2 has comparisons */
-    for (int i = 0; i < LOG_GROUP; i++) {
-        const int32_t magnitude = (int32_t)weft__finite_magnitude(weft__bits_of_float(values[i]));
-        const int32_t counted = magnitude == 0 ? INT32_MAX : magnitude;
-        least = counted < least ? counted : least;
-        greatest = magnitude > greatest ? magnitude : greatest;
-    }
-    return greatest == 0 ? 0 : weft__log_header((uint32_t)least, (uint32_t)greatest);
+    const uint32_t greatest = greatest_magnitude(values, LOG_GROUP);
+    return greatest == 0 ? 0 : weft__log_header(least_magnitude(values, LOG_GROUP), greatest);
 }
 
 static void encode_group(struct log_group *group, const float *values)
