@@ -13,6 +13,7 @@ static weft_result create(struct ll_bench *ll)
     config.max_tokens = options->num_tokens;
     config.num_topk = options->num_topk;
     config.dtype = WEFT_BF16;
+    config.num_results = 1; /* a step combines its result before the next one; less memory, too */
     config.layout = ll->layout;
     TRY(weft_ll_query_sizes(ll->bench->ep, &config, &sizes));
     ll->num_local_experts = sizes.num_local_experts;
