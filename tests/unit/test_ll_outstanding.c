@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations of low latency for which there is no result, or one too many, and that the host has let pass, as
+ * in graphs, whose replays it does not see: the programs refuse them, and nothing is overwritten. */
+#include "ep/low_latency.h"
+#include "harness/cmocka.h"
+#include "harness/ranks.h"
+
+enum { TOKENS = 2, HIDDEN = 4, TOPK = 1 };
+
+struct scene {
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_ll *ll;
+    float *x;
+    int32_t *topk_idx;
+};
+
+enum step { SEND_ROWS, RECEIVE_ROWS, SEND_ANSWERS, KEEP, RECEIVE_ANSWERS, RELEASE, END };
+
+struct sequence {
+    enum step steps[8]; /* up to END; the last one is wrong */
+    const char *call;   /* which is refused */
+};
+
+/* Steps that end with one that is wrong. */
+static const struct sequence sequences[] = {
+    {{RECEIVE_ROWS, END}, "weft_ll_dispatch"},
+    {{SEND_ROWS, RECEIVE_ROWS, RECEIVE_ROWS, END}, "weft_ll_dispatch"},
+    {{SEND_ROWS, SEND_ROWS, SEND_ROWS, END}, "weft_ll_dispatch"},
+    {{SEND_ROWS, SEND_ROWS, RECEIVE_ROWS, SEND_ANSWERS, SEND_ROWS, END}, "weft_ll_dispatch"},
+    {{SEND_ROWS, SEND_ROWS, RECEIVE_ROWS, KEEP, RECEIVE_ANSWERS, SEND_ROWS, END},
+     "weft_ll_dispatch"},
+    {{SEND_ANSWERS, END}, "weft_ll_combine"},
+    {{SEND_ROWS, SEND_ANSWERS, END}, "weft_ll_combine"},
+    {{SEND_ROWS, RECEIVE_ROWS, SEND_ANSWERS, SEND_ANSWERS, END}, "weft_ll_combine"},
+    {{SEND_ROWS, RECEIVE_ROWS, KEEP, KEEP, KEEP, END}, "weft_ll_combine"},
+    {{RECEIVE_ANSWERS, END}, "weft_ll_combine"},
+    {{SEND_ROWS, RECEIVE_ROWS, KEEP, RECEIVE_ANSWERS, RECEIVE_ANSWERS, END}, "weft_ll_combine"},
+    {{RELEASE, END}, "weft_ll_release"},
+    {{SEND_ROWS, RELEASE, END}, "weft_ll_release"},
+    {{SEND_ROWS, RECEIVE_ROWS, KEEP, RELEASE, END}, "weft_ll_release"},
+    {{SEND_ROWS, RECEIVE_ROWS, RELEASE, RELEASE, END}, "weft_ll_release"},
+};
+enum { NUM_SEQUENCES = sizeof sequences / sizeof *sequences };
+
+static int open_scene(struct ranks_context *context, struct scene *scene)
+{
+    weft_comm_config comm_config = WEFT_INIT(weft_comm_config);
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    weft_ep *ep;
+    void *memory;
+    weft_unique_id id;
+    comm_config.timeout_ms = 1000;
+    ep_config.num_experts = 1;
+    config.hidden = HIDDEN;
+    config.max_tokens = TOKENS;
+    config.num_topk = TOPK;
+    config.dtype = WEFT_FP32;
+    RANK_CHECK_OK(context, weft_unique_id_create(&id));
+    RANK_CHECK_OK(context, weft_comm_create(&id, 0, 1, &comm_config, &scene->comm));
+    RANK_CHECK_OK(context, weft_stream_create(scene->comm, &scene->stream));
+    RANK_CHECK_OK(context, weft_ep_create(scene->comm, &ep_config, &ep));
+    RANK_CHECK_OK(context, weft_ll_create(ep, &config, &scene->ll));
+    RANK_CHECK_OK(context, weft_memory_alloc(scene->comm, 4096, &memory));
+    scene->x = memory;
+    RANK_CHECK_OK(context, weft_memory_alloc(scene->comm, 4096, &memory));
+    scene->topk_idx = memory; /* of zeroes */
+    return 0;
+}
+
+static weft_result issue_rows(const struct scene *scene, enum step step)
+{
+    weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
+    args.phases = step == SEND_ROWS ? WEFT_LL_SEND : WEFT_LL_RECEIVE;
+    if (step == SEND_ROWS) {
+        args.num_tokens = TOKENS;
+        args.x = scene->x;
+        args.topk_idx = scene->topk_idx;
+        args.index_type = WEFT_INT32;
+    }
+    return weft_ll_dispatch(scene->ll, &args, scene->stream);
+}
+
+static weft_result issue_answers(const struct scene *scene, enum step step)
+{
+    weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
+    args.phases = step == RECEIVE_ANSWERS ? WEFT_LL_RECEIVE : WEFT_LL_SEND;
+    args.keep = step == KEEP;
+    if (step == RECEIVE_ANSWERS)
+        args.out = scene->x + 512;
+    else
+        args.x = scene->x;
+    return weft_ll_combine(scene->ll, &args, scene->stream);
+}
+
+/* What the host believes lets any of them pass. */
+static weft_result issue(const struct scene *scene, enum step step)
+{
+    struct weft__ll_issued *issued = &scene->ll->issued;
+    *issued = (struct weft__ll_issued){.rows_sent = 2, .rows_received = 1, .rows_ended = 2};
+    issued->answers_sent = step == RECEIVE_ANSWERS;
+    if (step == RELEASE)
+        return weft_ll_release(scene->ll, scene->stream);
+    return step <= RECEIVE_ROWS ? issue_rows(scene, step) : issue_answers(scene, step);
+}
+
+static int run_sequence(struct ranks_context *context, const struct sequence *sequence)
+{
+    struct scene scene;
+    weft_result result = WEFT_OK;
+    if (open_scene(context, &scene))
+        return 1;
+    for (int i = 0; sequence->steps[i] != END; i++) {
+        const int is_wrong = sequence->steps[i + 1] == END;
+        RANK_CHECK_OK(context, issue(&scene, sequence->steps[i]));
+        result = weft_stream_synchronize(scene.stream);
+        RANK_CHECK(context, is_wrong || result == WEFT_OK, "step %d: %s", i, weft_last_error());
+    }
+    RANK_CHECK(context, result == WEFT_ERROR_INVALID_ARGUMENT, "\"%s\": %s",
+               weft_result_string(result), weft_last_error());
+    RANK_CHECK(context,
+               strncmp(weft_last_error(), sequence->call, strlen(sequence->call)) == 0 &&
+                   strstr(weft_last_error(), "in a graph") != NULL,
+               "%s", weft_last_error());
+    RANK_CHECK_OK(context, weft_comm_destroy(scene.comm));
+    RANK_CHECK_OK(context, weft_stream_destroy(scene.stream));
+    return 0;
+}
+
+TEST_ON_RANKS(programs_refuse_what_the_host_has_not_seen, RANKS_THREADS, 1)
+{
+    for (int i = 0; i < NUM_SEQUENCES; i++) {
+        struct ranks_context of_one = *context;
+        RANK_CHECK(context, run_sequence(&of_one, &sequences[i]) == 0, "sequence %d: %.900s", i,
+                   of_one.failure);
+    }
+    return 0;
+}
