@@ -25,6 +25,11 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
     config->num_results = (int32_t)rng_below(rng, 3);
     config->answer = (weft_ll_answer)coin(rng);
     config->answer_dtype = coin(rng) ? WEFT_DTYPE_NONE : WEFT_FP16;
+    if (coin(rng)) {
+        config->narrow_dtype = coin(rng) ? WEFT_FP8_E4M3 : WEFT_INT8;
+        config->scale = (weft_scale_kind)rng_below(rng, 3);
+        config->group_elements = coin(rng) ? 0 : (int32_t)config->hidden;
+    }
     config->num_blocks = (int32_t)rng_below(rng, 4);
     config->num_warps = (int32_t)rng_below(rng, 33);
 }
@@ -56,6 +61,12 @@ FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
         FUZZ_NUMBERS(FUZZ_INT32, "answer", ll_config.known.answer, -1, 2, INT32_MAX),              \
         FUZZ_NUMBERS(FUZZ_INT32, "answer_dtype", ll_config.known.answer_dtype, -1, WEFT_INT32,     \
                      WEFT_FP64, INT32_MAX),                                                        \
+        FUZZ_NUMBERS(FUZZ_INT32, "narrow_dtype", ll_config.known.narrow_dtype, -1, WEFT_BF16,      \
+                     WEFT_FP64, INT32_MAX),                                                        \
+        FUZZ_NUMBERS(FUZZ_INT32, "scale", ll_config.known.scale, -1, 3, INT32_MAX),                \
+        FUZZ_NUMBERS(FUZZ_INT32, "group_elements|hidden", ll_config.known.group_elements, -1, 101, \
+                     INT32_MIN),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "reserved", ll_config.known.reserved, 1, -1),                     \
         FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
         FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
 
@@ -120,6 +131,10 @@ static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "index_type", ll_dispatch.known.index_type, -1, WEFT_DTYPE_NONE,
                  WEFT_FP32, INT32_MAX),
     FUZZ_POINTERS("rows", ll_dispatch.known.rows, FUZZ_NULL, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("scales", ll_dispatch.known.scales, FUZZ_OUTSIDE),
+    FUZZ_NUMBERS(FUZZ_INT64, "scale_column_bytes", ll_dispatch.known.scale_column_bytes, 4, 1024,
+                 -1),
+    FUZZ_NUMBERS(FUZZ_INT32, "reserved", ll_dispatch.known.reserved, 1, -1),
     FUZZ_POINTERS("num_rows_per_expert", ll_dispatch.known.num_rows_per_expert, FUZZ_OUTSIDE),
     FUZZ_POINTERS("src_tokens", ll_dispatch.known.src_tokens, FUZZ_OUTSIDE),
     FUZZ_POINTERS("row_ranges", ll_dispatch.known.row_ranges, FUZZ_OUTSIDE),

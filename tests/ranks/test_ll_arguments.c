@@ -123,11 +123,30 @@ static weft_result combine(const struct scene *scene, weft_ll *ll, weft_ll_phase
     return weft_ll_combine(ll, &args, scene->stream);
 }
 
+static weft_ll_config quantised_config(weft_ll_layout layout)
+{
+    weft_ll_config config = config_of(layout);
+    config.narrow_dtype = WEFT_FP8_E4M3;
+    config.scale = WEFT_SCALE_UE8M0;
+    config.group_elements = HIDDEN / 4;
+    if (layout == WEFT_LL_BY_EXPERT)
+        config.answer = WEFT_LL_ANSWER_ROWS;
+    return config;
+}
+
 /* ---------------------------------------------------------------- configurations */
 
 #define CONFIG_REFUSED(layout, field, value, text)                                                 \
     do {                                                                                           \
         weft_ll_config config = config_of(layout);                                                 \
+        config.field = value;                                                                      \
+        REFUSED(weft_ll_query_sizes(scene.ep, &config, &sizes), text);                             \
+        REFUSED(weft_ll_create(scene.ep, &config, &ll), text);                                     \
+    } while (0)
+
+#define QUANTISED_REFUSED(field, value, text)                                                      \
+    do {                                                                                           \
+        weft_ll_config config = quantised_config(WEFT_LL_BY_RANK);                                 \
         config.field = value;                                                                      \
         REFUSED(weft_ll_query_sizes(scene.ep, &config, &sizes), text);                             \
         REFUSED(weft_ll_create(scene.ep, &config, &ll), text);                                     \
@@ -163,6 +182,15 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_blocks, -1, "num_blocks");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_warps, -1, "num_warps");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_warps, 33, "num_warps");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, reserved, 1, "reserved");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, narrow_dtype, WEFT_BF16, "narrow_dtype");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, scale, WEFT_SCALE_UE8M0, "scale");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, HIDDEN, "group_elements");
+    QUANTISED_REFUSED(scale, (weft_scale_kind)3, "scale");
+    QUANTISED_REFUSED(scale, (weft_scale_kind)-1, "scale");
+    QUANTISED_REFUSED(group_elements, -1, "group_elements");
+    QUANTISED_REFUSED(group_elements, 3, "group_elements is 3, must divide hidden");
+    QUANTISED_REFUSED(group_elements, 2 * HIDDEN, "group_elements");
     /* By expert, rows are counted in 32 bits. */
     weft_ep_config many = WEFT_INIT(weft_ep_config);
     many.num_experts = 100000;
@@ -180,8 +208,10 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
 }
 
 #define DISAGREEMENT(layout, field, value, name)                                                   \
+    CONFIGS_DISAGREE(config_of(layout), field, value, name)
+#define CONFIGS_DISAGREE(common, field, value, name)                                               \
     do {                                                                                           \
-        weft_ll_config config = config_of(layout);                                                 \
+        weft_ll_config config = common;                                                            \
         if (context->rank == 1)                                                                    \
             config.field = value;                                                                  \
         RANK_CHECK_ERROR(context, weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,     \
@@ -190,6 +220,7 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
 
 TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
 {
+    const weft_ll_config quantised = quantised_config(WEFT_LL_BY_EXPERT);
     weft_ll *ll;
     struct scene scene;
     if (open_scene(context, &scene))
@@ -202,6 +233,9 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
     DISAGREEMENT(WEFT_LL_BY_RANK, num_results, 1, "num_results");
     DISAGREEMENT(WEFT_LL_BY_EXPERT, answer, WEFT_LL_ANSWER_ROWS, "answer");
     DISAGREEMENT(WEFT_LL_BY_RANK, answer_dtype, WEFT_BF16, "answer_dtype");
+    CONFIGS_DISAGREE(quantised, narrow_dtype, WEFT_INT8, "narrow_dtype");
+    CONFIGS_DISAGREE(quantised, scale, WEFT_SCALE_FP32, "scale");
+    CONFIGS_DISAGREE(quantised, group_elements, 1, "group_elements");
     weft_ll_config config = config_of(context->rank == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
     RANK_CHECK_ERROR(context, weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,
                      "ranks disagree on layout:");
@@ -301,6 +335,40 @@ TEST_ON_RANKS(arguments_of_dispatch_are_refused, RANKS_THREADS, NUM_RANKS)
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, index_type, WEFT_INT32, "index_type");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, rows, NULL, "rows");
     RANK_CHECK_OK(context, dispatch(&scene, by_expert, WEFT_LL_RECEIVE));
+    return close_scene(context, &scene);
+}
+
+/* Scales where rows have some, and by expert. */
+TEST_ON_RANKS(arguments_for_scales_are_refused, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    const weft_ll_config config = quantised_config(WEFT_LL_BY_EXPERT);
+    char *scales = (char *)scene.out;
+    weft_ll *plain = scene.by_expert, *quantised;
+    DISPATCH_REFUSED(plain, WEFT_LL_SEND_AND_RECEIVE, scales, scales, "scales");
+    DISPATCH_REFUSED(plain, WEFT_LL_SEND_AND_RECEIVE, scale_column_bytes, 4 * CAPACITY,
+                     "scale_column_bytes");
+    DISPATCH_REFUSED(scene.by_rank, WEFT_LL_SEND_AND_RECEIVE, scales, scales, "scales");
+    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &quantised));
+    scene.by_expert = quantised;
+    DISPATCH_REFUSED(quantised, WEFT_LL_SEND_AND_RECEIVE, scales, NULL, "scales");
+    DISPATCH_REFUSED(quantised, WEFT_LL_SEND_AND_RECEIVE, scales, scene.rows, "scales");
+    DISPATCH_REFUSED(quantised, WEFT_LL_SEND, scales, scales, "scales");
+    DISPATCH_REFUSED(quantised, WEFT_LL_SEND, scale_column_bytes, 4 * CAPACITY,
+                     "scale_column_bytes");
+    weft_ll_dispatch_args args = dispatch_args(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE);
+    args.scales = scales;
+    args.scale_column_bytes = 4 * CAPACITY - 4;
+    REFUSED(weft_ll_dispatch(quantised, &args, scene.stream), "scale_column_bytes");
+    args.scale_column_bytes = 4 * CAPACITY + 2;
+    REFUSED(weft_ll_dispatch(quantised, &args, scene.stream), "scale_column_bytes");
+    args.scale_column_bytes = UINT64_MAX - 3;
+    REFUSED(weft_ll_dispatch(quantised, &args, scene.stream), "scale_column_bytes");
+    args.scale_column_bytes = 4 * CAPACITY;
+    RANK_CHECK_OK(context, weft_ll_dispatch(quantised, &args, scene.stream));
+    RANK_CHECK_OK(context, combine(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE, 0));
     return close_scene(context, &scene);
 }
 
