@@ -280,7 +280,10 @@ struct wp_failure {
 
 /* Only the sim has to tell them apart. */
 #ifndef wp_credit
-#define wp_credit(warp, rank, word, value) wp_signal(warp, rank, word, value)
+WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
+{
+    wp_signal(warp, rank, word, value);
+}
 #endif
 
 /* Bytes, and behind them an add of 1 to a word, by which the target hears of them; nobody else asks. */

@@ -136,20 +136,26 @@ static weft_ll_config quantised_config(weft_ll_layout layout)
 
 /* ---------------------------------------------------------------- configurations */
 
-#define CONFIG_REFUSED(layout, field, value, text)                                                 \
-    do {                                                                                           \
-        weft_ll_config config = config_of(layout);                                                 \
-        config.field = value;                                                                      \
-        REFUSED(weft_ll_query_sizes(scene.ep, &config, &sizes), text);                             \
-        REFUSED(weft_ll_create(scene.ep, &config, &ll), text);                                     \
-    } while (0)
+static int refuse_config(struct ranks_context *context, const struct scene *scene,
+                         const weft_ll_config *config, const char *text)
+{
+    weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+    weft_ll *ll;
+    REFUSED(weft_ll_query_sizes(scene->ep, config, &sizes), text);
+    REFUSED(weft_ll_create(scene->ep, config, &ll), text);
+    return 0;
+}
 
+#define CONFIG_REFUSED(layout, field, value, text)                                                 \
+    CHANGE_REFUSED(config_of(layout), field, value, text)
 #define QUANTISED_REFUSED(field, value, text)                                                      \
+    CHANGE_REFUSED(quantised_config(WEFT_LL_BY_RANK), field, value, text)
+#define CHANGE_REFUSED(right, field, value, text)                                                  \
     do {                                                                                           \
-        weft_ll_config config = quantised_config(WEFT_LL_BY_RANK);                                 \
+        weft_ll_config config = right;                                                             \
         config.field = value;                                                                      \
-        REFUSED(weft_ll_query_sizes(scene.ep, &config, &sizes), text);                             \
-        REFUSED(weft_ll_create(scene.ep, &config, &ll), text);                                     \
+        if (refuse_config(context, &scene, &config, text))                                         \
+            return 1;                                                                              \
     } while (0)
 
 TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)

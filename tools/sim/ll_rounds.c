@@ -99,7 +99,7 @@ static void fill_tokens(struct party *party, int32_t round, int32_t result)
     const struct ll_arrays *arrays = &party->ll_arrays[result];
     const int32_t num_tokens = shape->num_tokens[round][party->rank];
     const int32_t hidden = shape->ll_terms.hidden, num_topk = shape->num_topk;
-    const size_t num_choices = (size_t)(num_tokens * num_topk);
+    const size_t num_choices = (size_t)num_tokens * (size_t)num_topk;
     weft__sim_host_writes(arrays->tokens, (size_t)num_tokens * ll_row_bytes(shape));
     weft__sim_host_writes(arrays->topk_idx, num_choices * sizeof(int32_t));
     weft__sim_host_writes(arrays->weights, num_choices * sizeof(float));
