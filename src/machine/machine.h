@@ -278,14 +278,6 @@ struct wp_failure {
 #include "machine/log_format.h"
 #include "machine/scales.h"
 
-/* Only the sim has to tell them apart. */
-#ifndef wp_credit
-WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
-{
-    wp_signal(warp, rank, word, value);
-}
-#endif
-
 /* Bytes, and behind them an add of 1 to a word, by which the target hears of them; nobody else asks. */
 WP_FN struct wp_access wp_counted_put(int32_t rank, uint64_t source, uint64_t target,
                                       uint64_t num_bytes, uint64_t word)

@@ -201,6 +201,12 @@ WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     weft__cpu_ring(warp, rank, word, 1);
 }
 
+/* As a signal: only the sim has to tell them apart. */
+WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
+{
+    wp_signal(warp, rank, word, value);
+}
+
 WP_FN uint64_t wp_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     weft__cpu_order_row_stores();

@@ -197,6 +197,12 @@ WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
+/* As a signal: only the sim has to tell them apart. */
+WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
+{
+    wp_signal(warp, rank, word, value);
+}
+
 WP_FN uint64_t wp_fetch_add(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t add)
 {
     uint64_t before;
