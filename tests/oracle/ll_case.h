@@ -35,6 +35,7 @@ struct ll_case {
     int32_t num_results;
     int32_t num_blocks, num_warps;
     weft_dtype index_type;
+    int32_t answer_gap; /* elements between the rows that combine reads */
     int32_t without_weights;
     int32_t without_tokens;           /* on all ranks */
     const struct ll_routing *routing; /* NULL: drawn from the seed */

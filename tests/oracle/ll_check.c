@@ -96,8 +96,8 @@ static int run_by_rank(struct ll_seat *seat, int32_t step, int32_t num_rows)
         if (check_slot(seat, step, &slots, half, row, answer))
             return 1;
         RANK_CHECK_OK(seat->context,
-                      weft_memory_copy(seat->comm, at->answers + place * seat->row_bytes, answer,
-                                       seat->row_bytes));
+                      weft_memory_copy(seat->comm, at->answers + place * seat->answer_stride,
+                                       answer, seat->row_bytes));
     }
     tests_free(answer);
     return 0;
@@ -143,7 +143,7 @@ static int check_packed_row(struct ll_seat *seat, int32_t step, int64_t place, i
     ll_fill_input(seat->problem, step, row.source, row.token, elements);
     ll_run_expert(seat->problem, seat->context->rank, expert, elements);
     RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, at->answers + (uint64_t)place * seat->row_bytes,
+                  weft_memory_copy(seat->comm, at->answers + (uint64_t)place * seat->answer_stride,
                                    elements, seat->row_bytes));
     return 0;
 }

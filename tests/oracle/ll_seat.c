@@ -34,7 +34,7 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->weights, choices * sizeof(float)},
         {&step->rows, seat->num_rows * seat->sent_bytes},
         {&step->scales, seat->num_rows * ll_seat_scale_bytes(seat)},
-        {&step->answers, seat->num_rows * seat->row_bytes},
+        {&step->answers, seat->num_rows * seat->answer_stride},
         {&step->rank_counts, (uint64_t)problem->num_ranks * sizeof(int32_t)},
         {&step->expert_counts, num_local * sizeof(int32_t)},
         {&step->totals, num_local * sizeof(int32_t)},
@@ -77,6 +77,8 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
     tests_free(ep_config.expert_offsets);
     tests_free(ep_config.expert_ranks);
     seat->row_bytes = (uint64_t)problem->hidden * dtype_bytes(problem->dtype);
+    seat->answer_stride =
+        seat->row_bytes + (uint64_t)problem->answer_gap * dtype_bytes(problem->dtype);
     seat->sent_bytes = ll_sent_bytes(problem);
     seat->num_rows = (uint64_t)ll_most_rows(problem);
     if (ll_seat_is_by_expert(seat))
@@ -173,8 +175,10 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
     weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
     args.phases = phases;
     args.keep = keep;
-    if (phases != WEFT_LL_RECEIVE)
+    if (phases != WEFT_LL_RECEIVE) {
         args.x = at->answers;
+        args.x_stride_bytes = seat->problem->answer_gap > 0 ? seat->answer_stride : 0;
+    }
     if (phases != WEFT_LL_SEND) {
         args.out = at->out;
         args.topk_weights = seat->problem->answer == WEFT_LL_ANSWER_ROWS ? at->weights : NULL;

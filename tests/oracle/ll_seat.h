@@ -14,6 +14,7 @@ struct ll_seat {
     weft_stream *stream;
     weft_ep *ep;
     weft_ll *ll;
+    uint64_t answer_stride;         /* between rows that combine reads */
     uint64_t row_bytes, sent_bytes; /* of a row of dtype, and as experts get it */
     uint64_t num_rows;              /* of a result */
     uint64_t column_bytes;          /* of scales; 0: they lie by rows */
