@@ -1182,9 +1182,10 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  *   communicator. Combine and release are about the oldest. Layers, and batches that overlap each
  *   other, each have a weft_ll, or share one.
  * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
- *   WEFT_LL_RECEIVE, on the same stream or another. Between them nothing runs: no SM, no thread.
- *   The receive phase comes when its data are needed; its arguments are those of the receive phase
- *   alone. What is sent may be overwritten when the send phase has finished.
+ *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes. Between them nothing
+ *   runs: no SM, no thread. The receive phase comes when its data are needed; its arguments are
+ *   those of the receive phase alone. What is sent may be overwritten when the send phase has
+ *   finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
  *   to the bit on all machines, whatever the number of blocks and whenever rows come.
  *
