@@ -2,8 +2,6 @@
 #include "ll_script.h"
 
 enum { FEW_ROWS = 4 };
-/* Rows that several warps share, each with some 2 KiB. */
-enum { LONG_ROWS_ONE_IN = 16, LONG_ROW = 100 };
 
 static int32_t draw(struct rng *rng, int32_t min, int32_t max)
 {
@@ -22,18 +20,12 @@ static void draw_quantisation(struct ll_terms *terms, struct rng *rng)
     terms->has_columns = draw(rng, 0, 1);
 }
 
-static int32_t draw_hidden(struct rng *rng, int32_t max_hidden)
-{
-    return draw(rng, 1, LONG_ROWS_ONE_IN) == 1 ? draw(rng, 1, LONG_ROW * max_hidden)
-                                               : draw(rng, 1, max_hidden);
-}
-
 void ll_draw_terms(struct ll_terms *terms, struct rng *rng, int32_t max_hidden)
 {
     static const weft_dtype answer_dtypes[] = {WEFT_DTYPE_NONE, WEFT_BF16, WEFT_FP32};
     const int is_by_expert = draw(rng, 0, 2) > 0;
     *terms = (struct ll_terms){.layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK};
-    terms->hidden = draw_hidden(rng, max_hidden);
+    terms->hidden = draw(rng, 1, max_hidden);
     if (is_by_expert) {
         terms->answer = (weft_ll_answer)draw(rng, WEFT_LL_ANSWER_SUMS, WEFT_LL_ANSWER_ROWS);
         if (draw(rng, 0, 1))
