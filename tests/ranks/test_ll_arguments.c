@@ -495,6 +495,35 @@ TEST_ON_RANKS(one_result_too_few_or_too_many_is_refused, RANKS_THREADS, NUM_RANK
     return close_scene(context, &scene);
 }
 
+/* Whether there must be an output is told by the tokens of the result that is next. */
+TEST_ON_RANKS(outputs_are_those_of_the_oldest_result, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    weft_ll *ll = scene.by_rank;
+    weft_ll_dispatch_args none = dispatch_args(&scene, ll, WEFT_LL_SEND_AND_RECEIVE);
+    weft_ll_combine_args receive = combine_args(&scene, ll, WEFT_LL_RECEIVE);
+    none.num_tokens = 0;
+    receive.out = NULL;
+    for (int empty = 0; empty < 2; empty++) {
+        for (int i = 0; i < 2; i++)
+            RANK_CHECK_OK(context, i == empty ? weft_ll_dispatch(ll, &none, scene.stream)
+                                              : dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND, 0));
+        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND, 0));
+        for (int i = 0; i < 2; i++) {
+            if (i == empty) {
+                RANK_CHECK_OK(context, weft_ll_combine(ll, &receive, scene.stream));
+                continue;
+            }
+            REFUSED(weft_ll_combine(ll, &receive, scene.stream), "out");
+            RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_RECEIVE, 0));
+        }
+    }
+    return close_scene(context, &scene);
+}
+
 TEST_ON_RANKS(one_result_at_a_time, RANKS_THREADS, NUM_RANKS)
 {
     struct scene scene;
