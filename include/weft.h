@@ -1294,7 +1294,9 @@ typedef struct weft_ll_config {
                                 not written, and count as 0 in combine. 0: R * max_tokens */
     int32_t num_results;     /* 1 or 2 results at a time; 0: 2 */
     weft_ll_answer answer;
-    weft_dtype answer_dtype; /* of what combine sends: BF16, FP16 or FP32; NONE: dtype */
+    /* Of what combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128; sums are
+     * rounded to dtype before); NONE: dtype. */
+    weft_dtype answer_dtype;
     /* Rows are quantised on their way to the experts, to FP8_E4M3 or INT8 as weft_rows_quantise
      * does it, and the experts get them so, with their scales; NONE: they stay as they are. */
     weft_dtype narrow_dtype;

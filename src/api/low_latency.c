@@ -47,7 +47,12 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
     WEFT__TRY(weft__check_enum(
         WEFT__ENUM_LL_ANSWER, (int32_t)config->answer, WEFT_LL_ANSWER_SUMS,
         config->layout == WEFT_LL_BY_RANK ? WEFT_LL_ANSWER_SUMS : WEFT_LL_ANSWER_ROWS, "answer"));
-    if (config->answer_dtype != WEFT_DTYPE_NONE)
+    if (config->answer_dtype == WEFT_LOG_10BIT && config->hidden % WP_LOG_GROUP_ELEMENTS != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "hidden is %lld, must be a multiple of %d where answer_dtype is "
+                           "WEFT_LOG_10BIT",
+                           (long long)config->hidden, WP_LOG_GROUP_ELEMENTS);
+    if (config->answer_dtype != WEFT_DTYPE_NONE && config->answer_dtype != WEFT_LOG_10BIT)
         WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->answer_dtype, WEFT_BF16,
                                    WEFT_FP32, "answer_dtype"));
     WEFT__TRY(check_quantisation(config));

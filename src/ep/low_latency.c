@@ -90,7 +90,7 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
     plan.scales_bytes = scales_bytes(config);
     plan.max_row_parts = parts_are_whole_words(&plan) ? INT32_MAX : 1;
     plan.slot = plan_slot(&plan);
-    plan.answer_bytes = aligned((uint64_t)plan.hidden * wp_dtype_bytes(answer_dtype), 16);
+    plan.answer_bytes = aligned(wp_ll_answer_bytes(&plan, plan.hidden), 16);
     return plan;
 }
 
@@ -103,6 +103,7 @@ enum table {
     TABLE_COUNTERS,
     TABLE_EXPERT_BASES,
     TABLE_PACKED_ROWS,
+    TABLE_SUMS,
     TABLE_RECEIVED_HALF,
     NUM_TABLES
 };
@@ -111,7 +112,8 @@ struct places {
     uint64_t offsets[NUM_TABLES + 1]; /* the last one: bytes of all */
 };
 
-static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ranks)
+static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ranks,
+                                  int32_t num_warps)
 {
     enum { TABLE = 128 };
     const uint64_t blocks = (uint64_t)plan->num_blocks, ranks = (uint64_t)num_ranks;
@@ -125,6 +127,10 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_COUNTERS] = blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t),
         [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
         [TABLE_PACKED_ROWS] = plan->is_by_expert ? halves * ranks * choices * sizeof(int32_t) : 0,
+        [TABLE_SUMS] = plan->answer_dtype == WEFT_LOG_10BIT
+                           ? blocks * (uint64_t)num_warps * (uint64_t)plan->hidden *
+                                 wp_dtype_bytes(plan->dtype)
+                           : 0,
         [TABLE_RECEIVED_HALF] = sizeof(int32_t),
     };
     struct places places = {.offsets = {0}};
@@ -137,7 +143,7 @@ static weft_result allocate_tables(weft_ll *ll)
 {
     weft_comm *comm = ll->ep->comm;
     struct wp_low_latency *device = &ll->device;
-    const struct places places = place_tables(&device->plan, comm->num_ranks);
+    const struct places places = place_tables(&device->plan, comm->num_ranks, ll->grid.num_warps);
     WEFT__TRY(weft__machine_of(comm)->alloc(comm, places.offsets[NUM_TABLES], &ll->tables));
     char *at = ll->tables;
     device->blocks = (void *)(at + places.offsets[TABLE_BLOCKS]);
@@ -146,6 +152,7 @@ static weft_result allocate_tables(weft_ll *ll)
     device->counters = (void *)(at + places.offsets[TABLE_COUNTERS]);
     device->expert_bases = (void *)(at + places.offsets[TABLE_EXPERT_BASES]);
     device->packed_rows = (void *)(at + places.offsets[TABLE_PACKED_ROWS]);
+    device->sums = at + places.offsets[TABLE_SUMS];
     device->received_half = (void *)(at + places.offsets[TABLE_RECEIVED_HALF]);
     return WEFT_OK;
 }
@@ -170,12 +177,13 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 {
     const weft_comm *comm = ep->comm;
     struct wp_ll_plan plan = weft__ll_plan(ep, config);
-    plan.num_blocks = choose_grid(ep, config, &plan).num_blocks;
+    const struct weft__grid grid = choose_grid(ep, config, &plan);
+    plan.num_blocks = grid.num_blocks;
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
     *sizes = (weft_ll_sizes){
         .heap_bytes = wp_mailbox_bytes(comm->num_ranks, comm->num_ranks, plan.num_blocks) +
                       wp_ll_area_bytes(&plan, comm->num_ranks),
-        .memory_bytes = place_tables(&plan, comm->num_ranks).offsets[NUM_TABLES],
+        .memory_bytes = place_tables(&plan, comm->num_ranks, grid.num_warps).offsets[NUM_TABLES],
         .rows_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.row_bytes,
         .scales_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.scales_bytes,
         .num_local_experts = num_local,

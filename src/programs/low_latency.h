@@ -101,6 +101,7 @@ struct wp_low_latency {
     int32_t *answering;    /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
     int32_t *counters;     /* [num_blocks][wp_ll_num_counters] */
     int32_t *expert_bases; /* [num_blocks][num_ranks][max_local_experts] */
+    char *sums;            /* [num_blocks][num_warps] rows of plan.dtype that become logarithms */
     int32_t *received_half; /* [1] of the result that was received last */
     int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
 };
@@ -162,6 +163,14 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
 WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
 {
     return number % (uint64_t)plan->num_halves;
+}
+
+/* Bytes of an answer's first elements. */
+WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_elements)
+{
+    return plan->answer_dtype == WEFT_LOG_10BIT
+               ? wp_log_row_bytes(num_elements)
+               : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
 }
 
 /* The area of `owner`. */

@@ -61,19 +61,56 @@ WP_FN int32_t first_choice(const int32_t *experts)
     return k;
 }
 
-/* Elements [first, first + num_elements) of a row, or of the weighted sum of the warp's pointers. */
+/* The weighted sum of the warp's pointers, in memory of the warp's own, as its first pointer. */
+WP_FN void sum_here(const struct answerer *answerer, const float *weights, int32_t num_srcs,
+                    int64_t num_elements)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_weighted_sum sum = {ll->plan.dtype, ll->plan.dtype};
+    char *here = ll->sums + (uint64_t)wp_launch_warp_idx(warp) * (uint64_t)ll->plan.hidden *
+                                wp_dtype_bytes(ll->plan.dtype);
+    wp_row_sync(warp); /* the row before has been read */
+    wp_row_weighted_sum(warp, here, wp_warp_pointers(warp), weights, num_srcs, sum, num_elements);
+    wp_row_sync(warp); /* the sum is there, and the pointers have been used */
+    if (wp_lane_idx(warp) == 0)
+        wp_warp_pointers(warp)[0] = here;
+    wp_warp_sync(warp);
+}
+
+/* The row of the warp's first pointer as logarithms; of no row, or of several, their sum. */
+WP_FN void send_logarithms(const struct answerer *answerer, char *dst, const float *weights,
+                           int32_t num_srcs, int64_t num_elements)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const void **pointers = wp_warp_pointers(warp);
+    if (num_srcs > 1 || weights != NULL || pointers[0] == NULL)
+        sum_here(answerer, weights, num_srcs, num_elements);
+    const void *from = pointers[0];
+    wp_warp_sync(warp); /* all lanes have read it */
+    if (wp_lane_idx(warp) == 0)
+        pointers[0] = dst;
+    wp_warp_sync(warp);
+    wp_row_log_encode(warp, pointers, 1, from, answerer->args->ll.plan.dtype, num_elements);
+}
+
+/* Part `span` of a row, or of the weighted sum of the warp's pointers. */
 WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, int32_t choice,
                        const float *weights, int32_t num_srcs, struct wp_span span)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_ll_plan *plan = &ll->plan;
     struct wp_warp *warp = answerer->run->op.warp;
-    const uint64_t first = span.begin / wp_dtype_bytes(plan->dtype);
+    const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
+    const int64_t num_elements = (int64_t)(span.bytes / element_bytes);
     char *dst = wp_ll_answer(ll, row.source, answerer->number, row.token, choice) +
-                first * wp_dtype_bytes(plan->answer_dtype);
+                wp_ll_answer_bytes(plan, (int64_t)(span.begin / element_bytes));
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype};
-    wp_row_weighted_sum(warp, dst, wp_warp_pointers(warp), weights, num_srcs, sum,
-                        (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype)));
+    if (plan->answer_dtype == WEFT_LOG_10BIT)
+        send_logarithms(answerer, dst, weights, num_srcs, num_elements);
+    else
+        wp_row_weighted_sum(warp, dst, wp_warp_pointers(warp), weights, num_srcs, sum,
+                            num_elements);
 }
 
 /* The caller has summed the rows of this rank's experts: they are sent as they are. */
@@ -221,7 +258,7 @@ WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_sp
     const int32_t num_topk = ll->plan.num_topk;
     const int32_t *answering = wp_ll_answering(ll, summer->result, token);
     const uint64_t begin =
-        span.begin / wp_dtype_bytes(ll->plan.dtype) * wp_dtype_bytes(ll->plan.answer_dtype);
+        wp_ll_answer_bytes(&ll->plan, (int64_t)(span.begin / wp_dtype_bytes(ll->plan.dtype)));
     const void **srcs = wp_warp_pointers(warp);
     wp_warp_sync(warp); /* those before have been used */
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
@@ -248,8 +285,12 @@ WP_FN void sum_token(const struct summer *summer, int32_t token, struct wp_span 
     const int64_t num_elements = (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype));
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype};
     find_answers(summer, token, span);
-    wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, plan->num_topk, sum,
-                        num_elements);
+    if (plan->answer_dtype == WEFT_LOG_10BIT)
+        wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, plan->num_topk, plan->dtype,
+                       num_elements);
+    else
+        wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, plan->num_topk, sum,
+                            num_elements);
 }
 
 WP_FN void sum_tokens(const struct summer *summer)
