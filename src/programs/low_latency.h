@@ -45,17 +45,26 @@ struct wp_ll_range {
     int32_t num_rows;
 };
 
-/* What a block remembers from launch to launch; zero at first. Numbers are of the last one. */
-struct wp_ll_block {
+/* What a block has done, by numbers of the last one; zero at first. */
+struct wp_ll_numbers {
     uint64_t rows_sent;
     uint64_t rows_received;
     uint64_t rows_answered; /* the last result whose rows are not needed any more */
     uint64_t rows_ended;    /* the same, and its answers have been received */
     uint64_t answers_sent;
     uint64_t answers_received;
-    uint64_t answered[WP_NUM_HALVES];   /* the result that answers of a half are to, */
-    enum wp_ll_use uses[WP_NUM_HALVES]; /* and whether it ends with them */
-    int32_t num_tokens[WP_NUM_HALVES];  /* of this rank, in the result of a half */
+};
+
+struct wp_ll_half {
+    int32_t num_tokens; /* of this rank, in the result of this half */
+    enum wp_ll_use use; /* whether the answers of this half end a result, */
+    uint64_t answered;  /* and which */
+};
+
+/* What a block remembers from launch to launch. */
+struct wp_ll_block {
+    struct wp_ll_numbers numbers;
+    struct wp_ll_half halves[WP_NUM_HALVES];
 };
 
 /* A row in its slot: elements, scales, then whence it comes and which experts it is for. */
@@ -162,7 +171,7 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
 
 WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
 {
-    return number % (uint64_t)plan->num_halves;
+    return number & (uint64_t)(plan->num_halves - 1); /* of one or two */
 }
 
 /* Bytes of an answer's first elements. */
@@ -273,8 +282,10 @@ struct wp_ll_tokens {
 
 WP_FN struct wp_ll_tokens wp_ll_tokens_of(int32_t num_tokens, int32_t block, int32_t num_blocks)
 {
-    const struct wp_ll_tokens tokens = {(int32_t)((int64_t)num_tokens * block / num_blocks),
-                                        (int32_t)((int64_t)num_tokens * (block + 1) / num_blocks)};
+    /* Divided in 32 bits, which GPUs do in place: neither number has more than 16. */
+    const uint32_t all = (uint32_t)num_tokens, blocks = (uint32_t)num_blocks;
+    const struct wp_ll_tokens tokens = {(int32_t)(all * (uint32_t)block / blocks),
+                                        (int32_t)(all * ((uint32_t)block + 1) / blocks)};
     return tokens;
 }
 
@@ -283,14 +294,16 @@ WP_FN struct wp_ll_tokens wp_ll_tokens_of(int32_t num_tokens, int32_t block, int
 struct wp_ll_run { /* what a warp knows */
     struct wp_operation op;
     const struct wp_low_latency *ll;
-    struct wp_ll_block block; /* as it will be after the launch */
+    struct wp_ll_block *block;
+    struct wp_ll_numbers numbers; /* as they will be after the launch */
 };
 
 /* As wp_operation_begin. */
 WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL), ll,
-                                  ll->blocks[wp_block_idx(warp)]};
+    struct wp_ll_block *block = &ll->blocks[wp_block_idx(warp)];
+    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL), ll, block,
+                                  block->numbers};
     return run;
 }
 
@@ -300,7 +313,7 @@ WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status statu
     struct wp_warp *warp = run->op.warp;
     wp_operation_end(&run->op, status);
     if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
-        run->ll->blocks[wp_block_idx(warp)] = run->block;
+        run->block->numbers = run->numbers;
     return status;
 }
 
@@ -333,6 +346,23 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
                          &site);
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* By one warp: of a half, for later launches, and for this one once its block has met. */
+WP_FN void wp_ll_remember_tokens(const struct wp_ll_run *run, uint64_t number, int32_t num_tokens)
+{
+    if (wp_warp_idx(run->op.warp) == 0 && wp_lane_idx(run->op.warp) == 0)
+        run->block->halves[wp_ll_half(&run->ll->plan, number)].num_tokens = num_tokens;
+}
+
+WP_FN void wp_ll_remember_answers(const struct wp_ll_run *run, uint64_t number, uint64_t result,
+                                  enum wp_ll_use use)
+{
+    struct wp_ll_half *half = &run->block->halves[wp_ll_half(&run->ll->plan, number)];
+    if (wp_warp_idx(run->op.warp) == 0 && wp_lane_idx(run->op.warp) == 0) {
+        half->answered = result;
+        half->use = use;
+    }
 }
 
 /* Waits until all ranks have room for `number`. */

@@ -102,9 +102,9 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
     const struct wp_ll_plan *plan = &ll->plan;
     struct wp_warp *warp = answerer->run->op.warp;
     const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
-    const int64_t num_elements = (int64_t)(span.bytes / element_bytes);
+    const int64_t num_elements = (int64_t)((uint32_t)span.bytes / (uint32_t)element_bytes);
     char *dst = wp_ll_answer(ll, row.source, answerer->number, row.token, choice) +
-                wp_ll_answer_bytes(plan, (int64_t)(span.begin / element_bytes));
+                wp_ll_answer_bytes(plan, (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes));
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
         send_logarithms(answerer, dst, weights, num_srcs, num_elements);
@@ -210,24 +210,24 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    struct wp_ll_block *block = &run->block;
-    const struct answerer answerer = {run, args, block->answers_sent + 1, block->rows_answered + 1};
-    if (answerer.result > block->rows_received ||
-        answerer.number > block->answers_received + (uint64_t)plan->num_halves)
-        return wp_ll_fail(run, block->rows_received, answerer.result);
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const struct answerer answerer = {run, args, numbers->answers_sent + 1,
+                                      numbers->rows_answered + 1};
+    if (answerer.result > numbers->rows_received ||
+        answerer.number > numbers->answers_received + (uint64_t)plan->num_halves)
+        return wp_ll_fail(run, numbers->rows_received, answerer.result);
     enum wp_status status = wp_ll_await_room(run, WP_LL_ANSWERS, answerer.number);
     if (status == WP_STATUS_OK)
         answer_all(&answerer);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
+    wp_ll_remember_answers(run, answerer.number, answerer.result, args->use);
     wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, answerer.number);
-    block->answers_sent = answerer.number;
-    block->answered[wp_ll_half(plan, answerer.number)] = answerer.result;
-    block->uses[wp_ll_half(plan, answerer.number)] = args->use;
+    numbers->answers_sent = answerer.number;
     if (args->use == WP_LL_RESULT_ENDS) {
         wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ROWS, answerer.result);
-        block->rows_answered = answerer.result;
+        numbers->rows_answered = answerer.result;
     }
     return WP_STATUS_OK;
 }
@@ -257,8 +257,8 @@ WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_sp
     const struct wp_low_latency *ll = &summer->args->ll;
     const int32_t num_topk = ll->plan.num_topk;
     const int32_t *answering = wp_ll_answering(ll, summer->result, token);
-    const uint64_t begin =
-        wp_ll_answer_bytes(&ll->plan, (int64_t)(span.begin / wp_dtype_bytes(ll->plan.dtype)));
+    const uint64_t begin = wp_ll_answer_bytes(
+        &ll->plan, (int64_t)((uint32_t)span.begin / (uint32_t)wp_dtype_bytes(ll->plan.dtype)));
     const void **srcs = wp_warp_pointers(warp);
     wp_warp_sync(warp); /* those before have been used */
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
@@ -282,7 +282,8 @@ WP_FN void sum_token(const struct summer *summer, int32_t token, struct wp_span 
     const float *weights =
         args->topk_weights == NULL ? NULL : args->topk_weights + (int64_t)token * plan->num_topk;
     char *out = args->out + (uint64_t)token * row_bytes + span.begin;
-    const int64_t num_elements = (int64_t)(span.bytes / wp_dtype_bytes(plan->dtype));
+    const int64_t num_elements =
+        (int64_t)((uint32_t)span.bytes / (uint32_t)wp_dtype_bytes(plan->dtype));
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype};
     find_answers(summer, token, span);
     if (plan->answer_dtype == WEFT_LOG_10BIT)
@@ -297,7 +298,8 @@ WP_FN void sum_tokens(const struct summer *summer)
 {
     struct wp_warp *warp = summer->run->op.warp;
     const struct wp_ll_plan *plan = &summer->args->ll.plan;
-    const int32_t num_tokens = summer->run->block.num_tokens[wp_ll_half(plan, summer->result)];
+    const int32_t num_tokens =
+        summer->run->block->halves[wp_ll_half(plan, summer->result)].num_tokens;
     const struct wp_ll_tokens tokens =
         wp_ll_tokens_of(num_tokens, wp_block_idx(warp), plan->num_blocks);
     const struct wp_share share = wp_ll_share(warp, tokens.end - tokens.begin);
@@ -314,11 +316,12 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    struct wp_ll_block *block = &run->block;
-    const uint64_t number = block->answers_received + 1;
-    const struct summer summer = {run, args, number, block->answered[wp_ll_half(plan, number)]};
-    if (block->answers_received >= block->answers_sent)
-        return wp_ll_fail(run, block->answers_sent, number);
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const uint64_t number = numbers->answers_received + 1;
+    const struct summer summer = {run, args, number,
+                                  run->block->halves[wp_ll_half(plan, number)].answered};
+    if (numbers->answers_received >= numbers->answers_sent)
+        return wp_ll_fail(run, numbers->answers_sent, number);
     enum wp_status status = wp_ll_await_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, number);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
@@ -328,9 +331,9 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ANSWERS, number);
-    block->answers_received = number;
-    if (block->uses[wp_ll_half(plan, number)] == WP_LL_RESULT_ENDS)
-        block->rows_ended = summer.result;
+    numbers->answers_received = number;
+    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS)
+        numbers->rows_ended = summer.result;
     return WP_STATUS_OK;
 }
 

@@ -39,7 +39,7 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     const struct wp_low_latency_dispatch_args *args = sender->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
-    const int64_t first = (int64_t)(span.begin / element_bytes);
+    const int64_t first = (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes);
     const uint64_t sent_begin = (uint64_t)first * wp_dtype_bytes(plan->quantisation.dst_dtype);
     const char *src = token_elements(sender, token, span);
     const void **dsts = wp_warp_pointers(warp);
@@ -53,11 +53,12 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
         wp_row_copy(warp, dsts, plan->num_topk, src, span.bytes);
         return;
     }
-    const int64_t first_group = first / plan->quantisation.group_elements;
+    const int64_t first_group = (int32_t)first / plan->quantisation.group_elements;
     wp_row_quantise(warp, dsts,
                     (int64_t)(plan->slot.scales_offset - sent_begin) +
                         wp_scale_offset(plan->quantisation, first_group),
-                    plan->num_topk, src, plan->quantisation, (int64_t)(span.bytes / element_bytes));
+                    plan->num_topk, src, plan->quantisation,
+                    (int64_t)((uint32_t)span.bytes / (uint32_t)element_bytes));
 }
 
 /* What goes with the row: to slot j, about choice k. */
@@ -169,8 +170,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_sender sender = wp_ll_sender_of(run, args, run->block.rows_sent + 1);
-    const uint64_t num_outstanding = run->block.rows_sent - run->block.rows_ended;
+    const struct wp_ll_sender sender = wp_ll_sender_of(run, args, run->numbers.rows_sent + 1);
+    const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
     enum wp_status status = WP_STATUS_OK;
     if (num_outstanding >= (uint64_t)plan->num_halves)
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
@@ -185,9 +186,9 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         send_heads(&sender);
     send_tokens(&sender);
     send_ranges(&sender);
+    wp_ll_remember_tokens(run, sender.number, args->num_tokens);
     wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ROWS, sender.number);
-    run->block.rows_sent = sender.number;
-    run->block.num_tokens[wp_ll_half(plan, sender.number)] = args->num_tokens;
+    run->numbers.rows_sent = sender.number;
     return WP_STATUS_OK;
 }
 
@@ -211,9 +212,9 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         run, args,
         (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_bases * sizeof(int32_t),
                               args->ll.expert_bases + wp_block_idx(warp) * num_bases),
-        run->block.rows_received + 1};
-    if (taker.number > run->block.rows_sent)
-        return wp_ll_fail(run, run->block.rows_sent, taker.number);
+        run->numbers.rows_received + 1};
+    if (taker.number > run->numbers.rows_sent)
+        return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
     enum wp_status status = plan->is_by_expert ? prepare_packing(&taker) : WP_STATUS_OK;
     if (status == WP_STATUS_OK)
         status = wp_ll_await_all(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
@@ -226,7 +227,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     status = (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
-    run->block.rows_received = taker.number;
+    run->numbers.rows_received = taker.number;
     if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
         *args->ll.received_half = (int32_t)wp_ll_half(plan, taker.number);
     return WP_STATUS_OK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/memory.h"
+#include "oracle/logarithmic.h"
 #include "oracle/quantised.h"
 #include "workload/elements.h"
 #include "workload/rng.h"
@@ -284,13 +285,31 @@ static void find_room(const struct ll_case *problem, int32_t step, int32_t rank,
     }
 }
 
-/* Adds one row in the answers' type to the token's sum. */
-static void add_answer(const struct ll_case *problem, const float *answer, float weight, float *sum)
+/* The row as the answers' type keeps it. Logarithms are those of a row of dtype. */
+static void round_answer(const struct ll_case *problem, float *answer)
 {
+    const size_t hidden = (size_t)problem->hidden;
+    const weft_dtype dtype =
+        problem->answer_dtype == WEFT_LOG_10BIT ? problem->dtype : problem->answer_dtype;
+    char *row = tests_alloc(hidden * dtype_bytes(dtype));
+    elements_from_fp32(dtype, answer, hidden, row);
+    elements_to_fp32(dtype, row, hidden, answer);
+    if (problem->answer_dtype == WEFT_LOG_10BIT) {
+        uint8_t *logarithms = tests_alloc(hidden / LOGARITHMIC_GROUP * LOGARITHMIC_GROUP_BYTES + 1);
+        logarithmic_make_row(dtype, row, problem->hidden, logarithms);
+        for (int32_t i = 0; i < problem->hidden; i++)
+            answer[i] = logarithmic_number(logarithms, problem->hidden, i);
+        tests_free(logarithms);
+    }
+    tests_free(row);
+}
+
+/* Adds one row in the answers' type to the token's sum. */
+static void add_answer(const struct ll_case *problem, float *answer, float weight, float *sum)
+{
+    round_answer(problem, answer);
     for (int32_t i = 0; i < problem->hidden; i++) {
-        uint32_t stored = 0;
-        element_store(problem->answer_dtype, &stored, 0, answer[i]);
-        const float product = element_load(problem->answer_dtype, &stored, 0) * weight;
+        const float product = answer[i] * weight;
         sum[i] += product;
     }
 }
