@@ -203,14 +203,14 @@ static weft_result check_scales(struct list *list, const weft_ll_dispatch_args *
             plan->scales_bytes);
         return WEFT_OK;
     }
-    if (args->scale_column_bytes < capacity * sizeof(float) ||
-        args->scale_column_bytes % sizeof(float) != 0 ||
+    const uint64_t least_bytes = capacity * sizeof(float);
+    if (args->scale_column_bytes < least_bytes || args->scale_column_bytes % sizeof(float) != 0 ||
         args->scale_column_bytes > INT64_MAX / (num_local * num_columns + 1))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "scale_column_bytes is %llu, allowed are 0 and multiples of 4 from %llu "
                            "on, 4 for each row of an expert",
                            (unsigned long long)args->scale_column_bytes,
-                           (unsigned long long)(capacity * sizeof(float)));
+                           (unsigned long long)least_bytes);
     add(list, "scales", WEFT__EXTENT_WRITTEN, args->scales, num_local * num_columns,
         args->scale_column_bytes);
     return WEFT_OK;

@@ -431,6 +431,15 @@ WP_FN struct wp_share wp_ll_share(struct wp_warp *warp, int32_t num_rows)
     return wp_share_rows(wp_num_warps(warp), num_rows, NULL);
 }
 
+/* The warp's first unit of a source, where those of the sources before were num_before: the warps go
+ * on where these ended. */
+WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp, int32_t num_before)
+{
+    const int32_t num_warps = wp_num_warps(warp);
+    const int32_t first = wp_warp_idx(warp) - num_before % num_warps;
+    return first < 0 ? first + num_warps : first;
+}
+
 /* As many rows as a block has of each source at most: what is taken and answered is shared so. */
 WP_FN struct wp_share wp_ll_share_of_sources(struct wp_warp *warp, const struct wp_ll_plan *plan)
 {

@@ -172,18 +172,18 @@ WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row ro
 }
 
 WP_FN void answer_rows(const struct answerer *answerer, int32_t source, struct wp_ll_range range,
-                       const struct wp_share *share)
+                       const struct wp_share *share, int32_t num_before)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_ll_plan *plan = &answerer->args->ll.plan;
     const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
-    for (int32_t unit = wp_warp_idx(warp); unit < range.num_rows * share->num_parts;
-         unit += wp_num_warps(warp)) {
+    for (int32_t unit = wp_ll_first_unit(warp, num_before);
+         unit < range.num_rows * share->num_parts; unit += wp_num_warps(warp)) {
         const struct wp_part part = wp_unit_part(share, unit);
         const struct wp_span span = wp_part_span(share, part.part, row_bytes);
-        const struct asked_row row = asked_row(answerer, source, range.first + part.token);
         if (span.bytes == 0)
             continue;
+        const struct asked_row row = asked_row(answerer, source, range.first + part.token);
         if (!plan->is_by_expert)
             answer_with_row(answerer, row, span);
         else if (plan->answers_are_rows)
@@ -198,11 +198,13 @@ WP_FN void answer_all(const struct answerer *answerer)
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_share share = wp_ll_share_of_sources(warp, &ll->plan);
+    int32_t num_units = 0;
     for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
         if (i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(answerer->run, answerer->result, i);
-        answer_rows(answerer, wp_rank_after(&ll->exchange, i),
-                    wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE], &share);
+        const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
+        answer_rows(answerer, wp_rank_after(&ll->exchange, i), range, &share, num_units);
+        num_units += range.num_rows * share.num_parts;
     }
 }
 

@@ -199,12 +199,13 @@ WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_r
 
 /* The rows of this block of one source. */
 WP_FN void wp_ll_pack_rows(const struct wp_ll_taker *taker, int32_t source,
-                           struct wp_ll_range range, const struct wp_share *share)
+                           struct wp_ll_range range, const struct wp_share *share,
+                           int32_t num_before)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    for (int32_t unit = wp_warp_idx(warp); unit < range.num_rows * share->num_parts;
-         unit += wp_num_warps(warp)) {
+    for (int32_t unit = wp_ll_first_unit(warp, num_before);
+         unit < range.num_rows * share->num_parts; unit += wp_num_warps(warp)) {
         const struct wp_part part = wp_unit_part(share, unit);
         const int32_t idx = range.first + part.token;
         const struct wp_ll_taken_row row = {
@@ -225,11 +226,13 @@ WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
     const struct wp_low_latency *ll = &taker->args->ll;
     const int32_t num_ranks = ll->exchange.num_ranks;
     const struct wp_share share = wp_ll_share_of_sources(warp, &ll->plan);
+    int32_t num_units = 0;
     for (int32_t i = 0; i < num_ranks; i++) {
         if (i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(taker->run, taker->number, i);
-        wp_ll_pack_rows(taker, wp_rank_after(&ll->exchange, i),
-                        wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE], &share);
+        const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
+        wp_ll_pack_rows(taker, wp_rank_after(&ll->exchange, i), range, &share, num_units);
+        num_units += range.num_rows * share.num_parts;
     }
 }
 
