@@ -126,7 +126,7 @@ struct weft__machine {
     /* The reverse of mapping a block of another rank. */
     void (*close_block)(weft_comm *comm, const struct weft__block *block);
 
-    /* For longer or fewer rows it has no more warps than for shorter or more rows. */
+    /* It has most warps for many rows of one byte. */
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on
