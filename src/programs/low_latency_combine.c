@@ -227,10 +227,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     wp_ll_remember_answers(run, answerer.number, answerer.result, args->use);
     wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
-    if (args->use == WP_LL_RESULT_ENDS) {
-        wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ROWS, answerer.result);
+    if (args->use == WP_LL_RESULT_ENDS)
         numbers->rows_answered = answerer.result;
-    }
     return WP_STATUS_OK;
 }
 
@@ -334,8 +332,10 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         return status;
     wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ANSWERS, number);
     numbers->answers_received = number;
-    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS)
+    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS) {
+        wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ROWS, summer.result);
         numbers->rows_ended = summer.result;
+    }
     return WP_STATUS_OK;
 }
 

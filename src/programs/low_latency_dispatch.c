@@ -131,7 +131,7 @@ WP_FN void send_tokens(const struct wp_ll_sender *sender)
         const struct wp_span span = wp_part_span(&share, part.part, token_bytes);
         if (span.bytes > 0)
             send_elements(sender, token, span);
-        if (part.part == 0)
+        if (part.part == share.num_parts - 1) /* which has least elements, or none */
             send_choices(sender, token);
     }
 }

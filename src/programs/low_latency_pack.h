@@ -13,33 +13,27 @@ struct wp_ll_taker {
     uint64_t number;
 };
 
-/* How many rows each source has sent, which the first block waits for if anybody wants to know. */
+/* How many rows each source has sent, which the first block finds out if anybody wants to know: the
+ * rows of a source's last block are its last. */
 WP_FN enum wp_status wp_ll_count_rows(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int32_t own = ll->exchange.rank, last = ll->plan.num_blocks - 1;
+    enum wp_status status = WP_STATUS_OK;
     if (wp_block_idx(warp) != 0 || taker->args->num_rows_per_rank == NULL)
         return WP_STATUS_OK;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    const int32_t own = ll->exchange.rank;
-    enum wp_status status = WP_STATUS_OK;
-    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
-         i += wp_num_warps(warp)) {
-        const int32_t rank = wp_rank_after(&ll->exchange, i);
+    for (int32_t rank = wp_ll_thread_idx(warp);
+         rank < ll->exchange.num_ranks && status == WP_STATUS_OK; rank += wp_ll_num_threads(warp)) {
         const struct wp_wait_site site = wp_operation_site(&taker->run->op, WP_PHASE_DATA, rank);
-        int32_t num_rows = 0, total;
-        for (int32_t block = wp_lane_idx(warp);
-             block < ll->plan.num_blocks && status == WP_STATUS_OK; block += WP_WARP_SIZE) {
-            status = wp_wait(warp, wp_ll_word(ll, own, WP_LL_ARRIVED, WP_LL_ROWS, rank, block),
-                             taker->number, &site);
-            if (status == WP_STATUS_OK)
-                num_rows += wp_ll_range_of(ll, own, taker->number, rank, block)->num_rows;
-        }
-        (void)wp_prefix_sum(warp, num_rows, &total);
-        status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-        if (status == WP_STATUS_OK && wp_lane_idx(warp) == 0)
-            taker->args->num_rows_per_rank[rank] = total;
+        status = wp_wait(warp, wp_ll_word(ll, own, WP_LL_ARRIVED, WP_LL_ROWS, rank, last),
+                         taker->number, &site);
+        if (status != WP_STATUS_OK)
+            break;
+        const struct wp_ll_range *range = wp_ll_range_of(ll, own, taker->number, rank, last);
+        taker->args->num_rows_per_rank[rank] = range->first + range->num_rows;
     }
-    return status;
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
 /* By all warps: takes the heads of all sources. */
