@@ -91,14 +91,14 @@ static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_
                                .num_warps = NUM_WARPS};
 }
 
-/* A block for every two tokens, as far as half of the GPU goes. Its warps share their rows, so that a
- * slot need not hold a whole one: what they leave of the SM's memory is cache. */
+/* A block for every token, as far as half of the GPU goes. Its warps share their rows, so that a slot
+ * need not hold a whole one: what they leave of the SM's memory is cache. Measured on 2x H200, a step
+ * of 64 tokens by expert takes 60.5 us with 32 blocks, 47.1 with 64. */
 static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
                                            const struct weft__work *work)
 {
-    enum { NUM_WARPS = 16, TOKENS_PER_BLOCK = 2, PARTS = NUM_WARPS / TOKENS_PER_BLOCK };
-    const int64_t num_blocks = (work->num_tokens + TOKENS_PER_BLOCK - 1) / TOKENS_PER_BLOCK;
-    struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, num_blocks, 1),
+    enum { NUM_WARPS = 16, PARTS = 8 /* of a row: programs/share.h */ };
+    struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, work->num_tokens, 1),
                               .num_warps = NUM_WARPS};
     if (cuda->compute_capability >= 90)
         grid.copied_row_bytes = (uint32_t)((work->row_bytes + PARTS - 1) / PARTS);
