@@ -43,6 +43,11 @@ function least(key, value) {
         }
         next
     }
+    if (name ~ /^weft_ll_/) { # of low latency, the kernel is also the layout
+        if (field("num_experts") == 256 && field("num_sms") == 0)
+            ll[name " " field("kernel") " " (/by expert/ ? "expert" : "rank") " " shape] = field("value")
+        next
+    }
     us[name " " field("kernel") " " field("num_sms") " " shape] = field("value")
     gbps[name " " field("kernel") " " field("num_sms") " " shape] = field("gb_per_s")
     if (name ~ /^(push|pull_sum)_rows_us$/) {
@@ -151,6 +156,36 @@ function collectives_table(    i, n, op, label, line, rule) {
     }
 }
 
+# A decode step, in graphs; below, the normal operations for the same tokens.
+function decode_row(label, name, layout, row,    i, line) {
+    line = "| " label " |"
+    for (i = 1; i <= 4; i++)
+        line = line " " rounded(ll["weft_ll_" name "_us graph " layout " " decode_tokens[i] " " row]) " |"
+    print line
+}
+
+function normal_row(label, name, row,    i, line) {
+    line = "| " label " |"
+    for (i = 1; i <= 4; i++) line = line " " weft(name, "graph", 0, decode_tokens[i] " " row) " |"
+    print line
+}
+
+function decode_table() {
+    split("1 8 64 128", decode_tokens, " ")
+    print "| us | 1 token | 8 | 64 | 128 |"
+    print "| --- | --- | --- | --- | --- |"
+    decode_row("by rank: dispatch and release", "dispatch_release", "rank", 14336)
+    decode_row("combine", "combine", "rank", 14336)
+    decode_row("step", "layer", "rank", 14336)
+    decode_row("step with rows of FP8", "layer", "rank", "fp8")
+    decode_row("by expert: dispatch and release", "dispatch_release", "expert", 14336)
+    decode_row("combine", "combine", "expert", 14336)
+    decode_row("step", "layer", "expert", 14336)
+    decode_row("step with rows of FP8", "layer", "expert", "fp8")
+    normal_row("normal: layout, notify, dispatch", "dispatch_capacity", 14336)
+    normal_row("combine", "combine", 14336)
+}
+
 # Microseconds, or milliseconds where they are many.
 function with_unit(value, unit) {
     return unit == "us" && value + 0 >= 10000 ? rounded(value / 1000) " ms" : rounded(value) " " unit
@@ -230,5 +265,6 @@ END {
     else if (kind == "collectives") collectives_table()
     else if (kind == "cpu") cpu_table()
     else if (kind == "hosts") hosts_table()
+    else if (kind == "decode") decode_table()
     else { print "no table " kind >"/dev/stderr"; exit 1 }
 }
