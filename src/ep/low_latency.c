@@ -69,7 +69,8 @@ static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
                                        : ep->comm->num_ranks * config->max_tokens;
 }
 
-struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
+/* Without num_blocks, on which ranks agree. */
+static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config)
 {
     const weft_dtype answer_dtype =
         config->answer_dtype == WEFT_DTYPE_NONE ? config->dtype : config->answer_dtype;
@@ -176,7 +177,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
                                  weft_ll_sizes *sizes)
 {
     const weft_comm *comm = ep->comm;
-    struct wp_ll_plan plan = weft__ll_plan(ep, config);
+    struct wp_ll_plan plan = plan_of(ep, config);
     const struct weft__grid grid = choose_grid(ep, config, &plan);
     plan.num_blocks = grid.num_blocks;
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
@@ -243,7 +244,7 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
     struct wp_low_latency *device = &ll->device;
-    device->plan = weft__ll_plan(ll->ep, config);
+    device->plan = plan_of(ll->ep, config);
     device->placement = ll->ep->placement.device;
     ll->grid = choose_grid(ll->ep, config, &device->plan);
     WEFT__TRY(agree(ll, config));

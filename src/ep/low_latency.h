@@ -26,8 +26,6 @@ struct weft_ll {
     struct weft__ll_issued issued;
 };
 
-/* The plan of a configuration, without num_blocks, which ranks agree on. */
-struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config);
 weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                  weft_ll_sizes *sizes);
 

@@ -14,8 +14,8 @@
  *     room[mail][target][block]       the last that the target needs no more there  (the target signals)
  *
  * Mail is rows or answers. Number n lies in half n % num_halves, and is sent when the target needs
- * number n - num_halves no more: rows are needed until they have been answered, answers until they
- * have been summed. So nothing that is still read is overwritten, whatever runs on whichever stream.
+ * number n - num_halves no more: rows are needed until the answers that end their result have been
+ * received, or it is released, answers until they have been summed. So nothing that is still read is overwritten, whatever runs on whichever stream.
  */
 #ifndef WEFT_PROGRAMS_LOW_LATENCY_H
 #define WEFT_PROGRAMS_LOW_LATENCY_H
@@ -49,8 +49,8 @@ struct wp_ll_range {
 struct wp_ll_numbers {
     uint64_t rows_sent;
     uint64_t rows_received;
-    uint64_t rows_answered; /* the last result whose rows are not needed any more */
-    uint64_t rows_ended;    /* the same, and its answers have been received */
+    uint64_t rows_answered; /* the last result that has been answered for the last time */
+    uint64_t rows_ended;    /* the same, and this rank has received its answers */
     uint64_t answers_sent;
     uint64_t answers_received;
 };
