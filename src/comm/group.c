@@ -51,6 +51,11 @@ static void broadcast_body(struct weft__group *group, enum weft__frame_type type
     weft__message_release(message);
 }
 
+void weft__group_tell_state(struct weft__group *group, const struct weft__rank_state_notice *notice)
+{
+    broadcast_body(group, WEFT__FRAME_RANK_STATE, notice, sizeof(*notice));
+}
+
 struct weft__failure_notice weft__group_failure(weft_result result, int32_t rank,
                                                 const char *format, ...)
 {
@@ -156,7 +161,8 @@ static void finish_gather(struct weft__group *group)
 static int32_t find_departed(const struct weft__group *group)
 {
     for (int32_t rank = 0; rank < group->num_ranks; rank++)
-        if (group->members[rank].presence == WEFT__LEFT &&
+        if ((group->members[rank].presence == WEFT__LEFT ||
+             group->members[rank].presence == WEFT__DEAD) &&
             group->members[rank].num_gathered < group->gather.sequence)
             return rank;
     return -1;
@@ -167,8 +173,13 @@ static void fail_if_departed(struct weft__group *group)
     int32_t departed = group->gather.num_in > 0 ? find_departed(group) : -1;
     if (departed < 0)
         return;
-    struct weft__failure_notice notice = weft__group_failure(
-        WEFT_ERROR_RANK_FAILED, departed, "rank %d has left the communicator", departed);
+    const struct weft__member *member = &group->members[departed];
+    struct weft__failure_notice notice =
+        member->presence == WEFT__LEFT
+            ? weft__group_failure(WEFT_ERROR_RANK_FAILED, departed,
+                                  "rank %d has left the communicator", departed)
+            : weft__group_failure(WEFT_ERROR_RANK_FAILED, departed, "rank %d died (pid %d)",
+                                  departed, member->hello.identity.pid);
     weft__group_fail(group, &notice);
 }
 
@@ -212,8 +223,8 @@ static void remove_member(struct weft__client *client, enum weft__presence prese
                                                                              : WEFT__RANK_DEAD,
                                              .pid = member->hello.identity.pid};
     if (group->phase == WEFT__GROUP_MET)
-        broadcast_body(group, WEFT__FRAME_RANK_STATE, &notice, sizeof(notice));
-    if (group->phase == WEFT__GROUP_MET && presence == WEFT__LEFT)
+        weft__group_tell_state(group, &notice);
+    if (group->phase == WEFT__GROUP_MET)
         fail_if_departed(group);
     if (group->phase != WEFT__GROUP_MEETING)
         return;

@@ -3,6 +3,7 @@
  * meet and do nothing else. */
 #include "comm/group_internal.h"
 #include "comm/log.h"
+#include "comm/status.h"
 #include "comm/thread.h"
 
 void weft__group_start_heartbeats(struct weft__group *group)
@@ -18,11 +19,13 @@ void weft__group_start_heartbeats(struct weft__group *group)
 static void lose_silent(struct weft__group *group, int32_t rank)
 {
     const struct weft__hello *hello = &group->members[rank].hello;
-    struct weft__failure_notice notice = weft__group_failure(
-        WEFT_ERROR_RANK_FAILED, rank,
-        "rank %d (pid %d) has shown no sign of life for %u ms: it is stopped, or cut off", rank,
-        hello->identity.pid, hello->heartbeat_ms);
-    weft__group_fail(group, &notice); /* before the word that it is gone: the first reason counts */
+    const struct weft__rank_state_notice notice = {.rank = rank,
+                                                   .state = WEFT__RANK_DEAD,
+                                                   .pid = hello->identity.pid,
+                                                   .silent_ms = hello->heartbeat_ms};
+    /* Also to the rank itself, should it wake up. Before the word that it is lost: the first reason
+     * counts. */
+    weft__group_tell_state(group, &notice);
     group->members[rank].client->state = WEFT__CLIENT_BROKEN;
 }
 

@@ -61,6 +61,10 @@ void weft__group_tick_heartbeats(struct weft__group *group, int64_t now_ns);
 int64_t weft__group_heartbeat_deadline_ns(const struct weft__group *group);
 
 /* Whether the rank has not come to the meeting, or then to the all-gather under way. */
+/* Tells all members of a rank that has left, or is lost. */
+void weft__group_tell_state(struct weft__group *group,
+                            const struct weft__rank_state_notice *notice);
+
 int weft__group_is_missing(const struct weft__group *group, int32_t rank);
 
 /* group_questions.c: frames of a member; WEFT__WIRE_GARBAGE if they make no sense. */

@@ -40,6 +40,19 @@ static enum weft__wire_result take_gathered(struct weft__link *link,
     return verdict;
 }
 
+/* If it is this one, which was stopped and goes on, its communicator has failed in any case: the others
+ * go on without it. */
+static void lose_silent_rank(struct weft__link *link, const struct weft__rank_state_notice *notice)
+{
+    char why[128];
+    snprintf(why, sizeof why,
+             "rank %d (pid %d) has shown no sign of life for %u ms: it is stopped, or cut off",
+             notice->rank, notice->pid, notice->silent_ms);
+    if (notice->rank == link->rank)
+        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, notice->rank, "%s", why);
+    weft__status_lose_rank(link->status, notice->rank, "%s", why);
+}
+
 static enum weft__wire_result take_rank_state(struct weft__link *link,
                                               const struct weft__frame *frame)
 {
@@ -49,10 +62,13 @@ static enum weft__wire_result take_rank_state(struct weft__link *link,
     memcpy(&notice, frame->body, sizeof(notice));
     if (notice.rank < 0 || notice.rank >= link->num_ranks)
         return WEFT__WIRE_GARBAGE;
-    weft__status_set_rank(link->status, notice.rank, (enum weft__rank_state)notice.state);
-    if (notice.state == WEFT__RANK_DEAD)
-        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, notice.rank,
-                          "rank %d died (pid %d)", notice.rank, notice.pid);
+    if (notice.state != WEFT__RANK_DEAD)
+        weft__status_set_rank(link->status, notice.rank, (enum weft__rank_state)notice.state);
+    else if (notice.silent_ms == 0)
+        weft__status_lose_rank(link->status, notice.rank, "rank %d died (pid %d)", notice.rank,
+                               notice.pid);
+    else
+        lose_silent_rank(link, &notice);
     return WEFT__WIRE_OK;
 }
 
@@ -121,30 +137,29 @@ enum loss { SERVER_DIED, SERVER_SILENT };
 /* The rank, in whose process the rendezvous is, is gone with it. */
 static void lose_rank_of_server(struct weft__link *link, int32_t rank, enum loss loss)
 {
-    weft__status_set_rank(link->status, rank, WEFT__RANK_DEAD);
     if (loss == SERVER_DIED)
-        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, rank,
-                          "rank %d died (pid %d), and with it the rendezvous", rank,
-                          link->server.pid);
+        weft__status_lose_rank(link->status, rank,
+                               "rank %d died (pid %d), and with it the rendezvous", rank,
+                               link->server.pid);
     else
-        weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, rank,
-                          "rank %d (pid %d), and with it the rendezvous, has shown no sign of life "
-                          "for %u ms: it is stopped, or cut off",
-                          rank, link->server.pid, link->heartbeat.limit_ms);
+        weft__status_lose_rank(link->status, rank,
+                               "rank %d (pid %d), and with it the rendezvous, has shown no sign of "
+                               "life for %u ms: it is stopped, or cut off",
+                               rank, link->server.pid, link->heartbeat.limit_ms);
 }
 
 /* The rendezvous is gone: with a rank, if it lived in the process of one. */
 static void lose_server(struct weft__link *link, enum loss loss)
 {
-    int num_left = 0;
+    int num_gone = 0;
     for (int32_t rank = 0; rank < link->num_ranks; rank++) {
         if (!weft__identity_is_same_process(&link->table[rank], &link->server))
             continue;
-        if (atomic_load(&link->status->rank_states[rank]) == WEFT__RANK_ALIVE) {
+        if (!weft__status_rank_is_gone(link->status, rank))
             lose_rank_of_server(link, rank, loss);
+        num_gone++;
+        if (atomic_load(&link->status->result) != WEFT_OK)
             return;
-        }
-        num_left++;
     }
     char how[80] = "is gone", place[32];
     weft__identity_find_host(&link->server, link->table, link->num_ranks, place, sizeof(place));
@@ -152,7 +167,7 @@ static void lose_server(struct weft__link *link, enum loss loss)
         snprintf(how, sizeof(how), "has shown no sign of life for %u ms: it is stopped, or cut off",
                  link->heartbeat.limit_ms);
     /* Which of the two hosts is cut off cannot be told from here: no rank is the culprit. */
-    if (num_left == 0)
+    if (num_gone == 0)
         weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, -1,
                           "the rendezvous at %s, port %u (pid %d%s) %s", link->point->address,
                           link->point->port, link->server.pid, place, how);

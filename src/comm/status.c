@@ -83,6 +83,19 @@ void weft__status_await_told(struct weft__status *status, int64_t timeout_ns)
     pthread_mutex_unlock(&status->mutex);
 }
 
+/* The failure comes first: who sees that the rank is gone finds out why. */
+void weft__status_lose_rank(struct weft__status *status, int32_t rank, const char *format, ...)
+{
+    char message[sizeof status->message];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (atomic_load(&status->num_tolerant) == 0)
+        weft__status_fail(status, WEFT_ERROR_RANK_FAILED, rank, "%s", message);
+    weft__status_set_rank(status, rank, WEFT__RANK_DEAD);
+}
+
 void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft__rank_state state)
 {
     pthread_mutex_lock(&status->mutex);

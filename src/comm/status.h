@@ -18,6 +18,7 @@ enum weft__rank_state {
 
 struct weft__status {
     _Atomic int32_t result;       /* weft_result: WEFT_OK, then for good the first failure */
+    _Atomic int32_t num_tolerant; /* objects that go on without a rank that has died */
     _Atomic uint8_t *rank_states; /* [num_ranks] enum weft__rank_state */
     int32_t num_ranks;
     int32_t failed_rank; /* culprit of the first failure or -1; stable once result is set */
@@ -42,6 +43,15 @@ void weft__status_hear(struct weft__status *status, weft_result result, int32_t 
                        const char *message);
 /* Waits up to timeout_ns until the rendezvous has told this rank of a failure. */
 void weft__status_await_told(struct weft__status *status, int64_t timeout_ns);
+
+/* A rank has died: the communicator's failure, unless it has objects that go on without. */
+void weft__status_lose_rank(struct weft__status *status, int32_t rank, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Whether the rank has left or died: it signals nothing more, but what it signalled stands. */
+static inline int weft__status_rank_is_gone(const struct weft__status *status, int32_t rank)
+{
+    return atomic_load(&status->rank_states[rank]) != WEFT__RANK_ALIVE;
+}
 
 void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft__rank_state state);
 

@@ -77,6 +77,8 @@ struct weft__rank_state_notice {
     int32_t rank;
     int32_t state; /* enum weft__rank_state */
     int32_t pid;
+    uint32_t
+        silent_ms; /* WEFT__RANK_DEAD: taken for dead since it was silent for so long; 0: it died */
 };
 
 struct weft__failure_notice {

@@ -38,7 +38,8 @@
  *   wp_wait           the only loop that spins: returns WP_STATUS_OK once *word >= at_least
  *                       (acquire, pairs with wp_signal), or another status when the deadline
  *                       passes, a rank dies, or the communicator is aborted. The program must then
- *                       return that status from all warps of the block without another wait.
+ *                       return that status from all warps of the block without another wait, unless
+ *                       it is WP_STATUS_ABSENT, which site->absent_after_ms allows: then it goes on.
  *                       `word` is memory of this rank; site->rank may be WP_NO_RANK
  *   wp_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of wp_signal and
  *                       an acquire. Returns the value before
@@ -228,9 +229,11 @@ struct wp_quantisation {
     int64_t scale_stride_bytes; /* from one word of scales to the next; 0: they lie side by side */
 };
 
+/* Of several, the greatest counts. */
 enum wp_status {
     WP_STATUS_OK = 0,
-    WP_STATUS_FAILED = 1 /* the reason is in the launch's failure record */
+    WP_STATUS_ABSENT = 1, /* of a wait whose site allows it: what was awaited has not come */
+    WP_STATUS_FAILED = 2  /* the reason is in the launch's failure record */
 };
 
 /* Which wait, for the report of one that fails. */
@@ -252,12 +255,15 @@ struct wp_wait_site {
     uint64_t sequence; /* number of the operation among those of its exchange */
     uint64_t
         exchange; /* which: its mailbox's offset in every heap, or the place of a word, never 0 */
+    /* 0: the wait fails when the communicator's deadline passes, or the rank is gone. Else it is
+     * WP_STATUS_ABSENT when so many milliseconds have passed, or the rank is gone. */
+    uint32_t absent_after_ms;
 };
 
 enum wp_failure_kind {
     WP_FAILURE_NONE = 0,
     WP_FAILURE_TIMEOUT,   /* site.rank did not signal: expected and seen are the word's values */
-    WP_FAILURE_RANK_LEFT, /* the same, because it has destroyed its communicator */
+    WP_FAILURE_RANK_GONE, /* the same, because it has destroyed its communicator, or died */
     WP_FAILURE_BLOCK_SYNC, /* only some warps of a block called wp_block_sync: the program is wrong */
     WP_FAILURE_COMM,       /* the communicator had failed already */
     WP_FAILURE_OUTSTANDING, /* there are not so many results of a weft_ll as the operation needs, or one

@@ -27,17 +27,24 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
                                          [WP_PHASE_FINISH] = "finish",
                                          [WP_PHASE_DATA] = "send",
                                          [WP_PHASE_ACCESS] = "answer an access to its heap"};
-    const int has_left = failure->kind == WP_FAILURE_RANK_LEFT;
+    const int is_gone = failure->kind == WP_FAILURE_RANK_GONE;
     struct weft__culprit culprit;
     char why[64];
-    if (has_left)
+    if (is_gone && atomic_load(&comm->status.rank_states[site->rank]) == WEFT__RANK_DEAD) {
+        weft__status_fail(&comm->status, WEFT_ERROR_RANK_FAILED, site->rank,
+                          "%s #%llu: rank %d waited for rank %d to %s, which has died",
+                          weft__program_calls(program), (unsigned long long)site->sequence,
+                          comm->rank, site->rank, phases[site->phase]);
+        return;
+    }
+    if (is_gone)
         snprintf(why, sizeof why, "which has left the communicator");
     else
         snprintf(why, sizeof why, "which did not within %u ms", comm->timeout_ms);
     weft__comm_find_culprit(comm, &direct, &culprit);
     /* A rank that gave up and left only waited for the culprit, like this one. */
     const int is_loss =
-        culprit.state == WEFT__CULPRIT_LEFT || (has_left && culprit.state == WEFT__CULPRIT_UNKNOWN);
+        culprit.state == WEFT__CULPRIT_LEFT || (is_gone && culprit.state == WEFT__CULPRIT_UNKNOWN);
     weft__status_fail(&comm->status, is_loss ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_TIMEOUT,
                       culprit.rank, "%s #%llu: rank %d waited for rank %d to %s, %s; %s",
                       weft__program_calls(program), (unsigned long long)site->sequence, comm->rank,

@@ -8,13 +8,15 @@
 
 static const struct weft__grid one_warp = {.num_blocks = 1, .num_warps = 1};
 
-/* On all machines a rank that has left takes nothing any more, also where its memory is still mapped. */
+/* On all machines a rank that is gone takes nothing any more, also where its memory is still mapped. */
 static weft_result check_rank(weft_comm *comm, int32_t rank)
 {
     WEFT__TRY(weft__status_check(&comm->status));
-    if (atomic_load(&comm->status.rank_states[rank]) != WEFT__RANK_LEFT)
+    if (!weft__status_rank_is_gone(&comm->status, rank))
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d has left the communicator", rank);
+    const int has_left = atomic_load(&comm->status.rank_states[rank]) == WEFT__RANK_LEFT;
+    return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d %s", rank,
+                       has_left ? "has left the communicator" : "has died");
 }
 
 /* ---------------------------------------------------------------- accesses */

@@ -225,7 +225,7 @@ WP_FN struct wp_message *wp_operation_message(const struct wp_operation *op, int
 WP_FN struct wp_wait_site wp_operation_site(const struct wp_operation *op, enum wp_phase phase,
                                             int32_t rank)
 {
-    const struct wp_wait_site site = {phase, rank, op->sequence, op->exchange->mailbox_offset};
+    const struct wp_wait_site site = {phase, rank, op->sequence, op->exchange->mailbox_offset, 0};
     return site;
 }
 
@@ -288,7 +288,7 @@ WP_FN void wp_operation_tell(const struct wp_operation *op)
 WP_FN enum wp_status wp_operation_meet(const struct wp_operation *op)
 {
     const struct wp_exchange *exchange = op->exchange;
-    struct wp_failure mismatch = {WP_FAILURE_NONE, {WP_PHASE_START, 0, 0, 0}, 0, 0, 0};
+    struct wp_failure mismatch = {WP_FAILURE_NONE, {WP_PHASE_START, 0, 0, 0, 0}, 0, 0, 0};
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = wp_warp_idx(op->warp);
          i < exchange->num_members && status == WP_STATUS_OK && mismatch.kind == WP_FAILURE_NONE;

@@ -45,7 +45,7 @@ WP_FN enum wp_status wp_access_remote(struct wp_warp *warp, const struct wp_acce
     const uint64_t number = wp_remote_post(warp, &awaited);
     const int is_add_alone = access->operation == WP_ACCESS_PUT_SIGNAL && access->num_bytes == 0;
     const struct wp_wait_site site = {WP_PHASE_ACCESS, access->rank, number,
-                                      access->num_bytes > 0 ? access->target : access->word};
+                                      access->num_bytes > 0 ? access->target : access->word, 0};
     return is_add_alone ? WP_STATUS_OK : wp_await_access(warp, number, &site);
 }
 
@@ -73,7 +73,7 @@ WP_FN enum wp_status wp_quiet(struct wp_warp *warp, const struct wp_heaps *heaps
         num_flushes++;
     }
     /* Its number is the last. */
-    const struct wp_wait_site site = {WP_PHASE_FLUSH, WP_NO_RANK, number, 1};
+    const struct wp_wait_site site = {WP_PHASE_FLUSH, WP_NO_RANK, number, 1, 0};
     return num_flushes > 0 ? wp_await_access(warp, number, &site) : WP_STATUS_OK;
 }
 

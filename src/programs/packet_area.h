@@ -178,7 +178,8 @@ WP_FN enum wp_status wp_header_check(struct wp_warp *warp, const struct wp_packe
     const struct wp_call_head *call = &expected->call;
     if (status != WP_STATUS_OK || (words[0] == call->kind && words[1] == call->num_bytes))
         return status;
-    const struct wp_wait_site site = {WP_PHASE_START, rank, packets->sequence, packets->exchange};
+    const struct wp_wait_site site = {WP_PHASE_START, rank, packets->sequence, packets->exchange,
+                                      0};
     const struct wp_call_head seen = {words[0], words[1]};
     return wp_call_head_fail(warp, site, call, &seen);
 }

@@ -4,7 +4,7 @@
 
 WP_PROGRAM(wait_until, warp, args)
 {
-    const struct wp_wait_site site = {WP_PHASE_WORD, WP_NO_RANK, args->at_least, args->place};
+    const struct wp_wait_site site = {WP_PHASE_WORD, WP_NO_RANK, args->at_least, args->place, 0};
     /* By each lane: pairs with the release of whoever adds. */
     return wp_wait(warp, args->word, args->at_least, &site);
 }

@@ -69,7 +69,7 @@ extern const int row_copy_line;
 WP_FN enum wp_status job_wait(struct wp_warp *warp, const struct job_args *args,
                               const uint64_t *word, uint64_t value)
 {
-    const struct wp_wait_site site = {WP_PHASE_START, 1 - args->rank, args->sequence, 0};
+    const struct wp_wait_site site = {WP_PHASE_START, 1 - args->rank, args->sequence, 0, 0};
     return wp_wait(warp, word, value, &site);
 }
 

@@ -22,7 +22,7 @@ WP_FN void check_letter(struct wp_warp *warp, const struct access_args *args,
 
 WP_FN enum wp_status await_word(struct wp_warp *warp, const uint64_t *word, int32_t from)
 {
-    const struct wp_wait_site site = {WP_PHASE_DATA, from, 1, 1};
+    const struct wp_wait_site site = {WP_PHASE_DATA, from, 1, 1, 0};
     return (enum wp_status)wp_max_u32(warp, (uint32_t)wp_wait(warp, word, 1, &site));
 }
 

@@ -134,7 +134,7 @@ WP_FN enum wp_status tell_all(struct wp_warp *warp, const struct packet_args *ar
         wp_signal(warp, rank, &args->areas[rank]->taken[args->rank], args->sequence);
     enum wp_status status = WP_STATUS_OK;
     for (int32_t rank = 0; rank < PACKET_RANKS && wp_lane_idx(warp) == 0; rank++) {
-        const struct wp_wait_site site = {WP_PHASE_FINISH, rank, args->sequence, 1};
+        const struct wp_wait_site site = {WP_PHASE_FINISH, rank, args->sequence, 1, 0};
         if (status == WP_STATUS_OK)
             status = wp_wait(warp, &args->areas[args->rank]->taken[rank], args->sequence, &site);
     }

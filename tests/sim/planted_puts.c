@@ -22,7 +22,7 @@ WP_FN enum wp_status await(struct wp_warp *warp, const struct put_args *args, in
                            const uint64_t *word, uint64_t at_least)
 {
     const struct wp_wait_site site = {WP_PHASE_DATA, rank_on(args, node),
-                                      (uint64_t)args->launch + 1, 1};
+                                      (uint64_t)args->launch + 1, 1, 0};
     return wp_ballot(warp, wp_wait(warp, word, at_least, &site) != WP_STATUS_OK) != 0
                ? WP_STATUS_FAILED
                : WP_STATUS_OK;

@@ -9,7 +9,7 @@ WP_FN enum wp_status exchange_rows(struct wp_warp *warp, const struct job_args *
                                    uint64_t parity)
 {
     const uint32_t sent[NUM_WORDS] = {(uint32_t)args->sequence, (uint32_t)args->rank, 7};
-    const struct wp_wait_site site = {WP_PHASE_START, 1 - args->rank, args->sequence, 0};
+    const struct wp_wait_site site = {WP_PHASE_START, 1 - args->rank, args->sequence, 0, 0};
     uint32_t *taken = (uint32_t *)wp_block_shared(warp);
     wp_tagged_send(warp, 1 - args->rank, &args->other->slots[0][2 * parity], sent, NUM_WORDS,
                    args->sequence);

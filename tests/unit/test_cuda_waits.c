@@ -43,7 +43,7 @@ uint64_t weft__cuda_load_acquire(const uint64_t *polled)
     if (world.now_ns > 100 * (uint64_t)TIMEOUT_NS)
         fail_msg("it polls long after its deadline");
     pinned.board.comm_has_failed = world.now_ns >= world.fails_ns;
-    pinned.board.rank_has_left[3] = world.now_ns >= world.leaves_ns;
+    pinned.board.rank_is_gone[3] = world.now_ns >= world.leaves_ns;
     return world.value - (world.now_ns < world.comes_ns);
 }
 
@@ -126,7 +126,7 @@ TEST(a_full_queue_ends_with_its_communicator)
     launch = launch_at(never, TAKEN);
     world.leaves_ns = TIMEOUT_NS / 3;
     assert_null(await_slot(&launch));
-    assert_failed(WP_FAILURE_RANK_LEFT, TIMEOUT_NS / 3);
+    assert_failed(WP_FAILURE_RANK_GONE, TIMEOUT_NS / 3);
 }
 
 /* ---------------------------------------------------------------- any word */
@@ -165,6 +165,29 @@ TEST(what_came_before_a_rank_left_counts)
         assert_int_equal(await_word(&launch, &warp, &site), WP_STATUS_OK);
         assert_int_equal(world.num_failures, 0);
     }
+}
+
+/* Where absence is allowed nothing fails but the communicator; a deadline of the site's own counts. */
+TEST(a_wait_may_end_without_its_word)
+{
+    enum { SHORT_NS = TIMEOUT_NS, LONG_MS = 3 };
+    struct wp_warp warp;
+    struct wp_wait_site lenient = site;
+    lenient.absent_after_ms = LONG_MS;
+    struct weft__cuda_launch launch = launch_at(never, 7);
+    assert_int_equal(await_word(&launch, &warp, &lenient), WP_STATUS_ABSENT);
+    assert_in_range(world.now_ns, LONG_MS * SHORT_NS, LONG_MS * SHORT_NS + 2 * LOOK_NS);
+    launch = launch_at(2 * TIMEOUT_NS, 7);
+    assert_int_equal(await_word(&launch, &warp, &lenient), WP_STATUS_OK);
+    launch = launch_at(never, 7);
+    world.leaves_ns = TIMEOUT_NS / 3;
+    assert_int_equal(await_word(&launch, &warp, &lenient), WP_STATUS_ABSENT);
+    assert_in_range(world.now_ns, TIMEOUT_NS / 3, TIMEOUT_NS / 3 + 2 * LOOK_NS);
+    assert_int_equal(world.num_failures, 0);
+    launch = launch_at(never, 7);
+    world.fails_ns = TIMEOUT_NS / 2;
+    assert_int_equal(await_word(&launch, &warp, &lenient), WP_STATUS_FAILED);
+    assert_failed(WP_FAILURE_COMM, TIMEOUT_NS / 2);
 }
 
 /* Who waits for nobody in particular is not told that somebody has left, and tells nobody. */

@@ -90,7 +90,7 @@ TEST(block_sync_waits_for_all_warps_of_the_block)
     assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
 }
 
-static const struct wp_wait_site site_of_rank_0 = {WP_PHASE_START, 0, 1, 0};
+static const struct wp_wait_site site_of_rank_0 = {WP_PHASE_START, 0, 1, 0, 0};
 
 /* Block 0 waits for what the last block signals, so all must be able to take turns. */
 static enum wp_status wait_for_last_block(struct wp_warp *warp, const void *untyped)

@@ -38,7 +38,7 @@ static unsigned char value_at(int32_t from, int32_t row, uint64_t byte)
 static enum wp_status send_row(struct wp_warp *warp, const struct ring_args *args, int32_t row)
 {
     const int32_t slot = row % NUM_SLOTS;
-    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset, 0};
     if (wp_wait(warp, &args->area->num_credits[slot], (uint64_t)(row / NUM_SLOTS), &site) !=
         WP_STATUS_OK)
         return WP_STATUS_FAILED;
@@ -56,7 +56,7 @@ static enum wp_status send_row(struct wp_warp *warp, const struct ring_args *arg
 static enum wp_status receive_row(struct wp_warp *warp, const struct ring_args *args, int32_t row)
 {
     const int32_t slot = row % NUM_SLOTS;
-    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset, 0};
     if (wp_wait(warp, &args->area->num_arrived[slot], (uint64_t)(row / NUM_SLOTS) + 1, &site) !=
         WP_STATUS_OK)
         return WP_STATUS_FAILED;
@@ -72,7 +72,7 @@ static enum wp_status receive_row(struct wp_warp *warp, const struct ring_args *
 /* Until the partner has read all rows: before that the slots must not be freed. */
 static enum wp_status await_all_credits(struct wp_warp *warp, const struct ring_args *args)
 {
-    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset, 0};
     enum wp_status status = WP_STATUS_OK;
     for (int32_t slot = 0; slot < NUM_SLOTS && status == WP_STATUS_OK; slot++)
         status = wp_wait(warp, &args->area->num_credits[slot], NUM_ROWS / NUM_SLOTS, &site);
@@ -95,7 +95,7 @@ static enum wp_status pass_rows(struct wp_warp *warp, const void *untyped)
 static enum wp_status put_wrongly(struct wp_warp *warp, const void *untyped)
 {
     const struct ring_args *args = untyped;
-    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset, 0};
     if (args->wrong.add != 0)
         wp_remote_post(warp, &args->wrong);
     return wp_wait(warp, &args->area->num_arrived[0], UINT64_MAX, &site);
@@ -105,7 +105,7 @@ static enum wp_status put_wrongly(struct wp_warp *warp, const void *untyped)
 static enum wp_status await_after_a_failure(struct wp_warp *warp, const void *untyped)
 {
     const struct ring_args *args = untyped;
-    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset};
+    const struct wp_wait_site site = {WP_PHASE_DATA, args->partner, 1, args->area_offset, 0};
     const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = args->partner};
     const uint64_t number = wp_remote_post(warp, &flush);
     *args->num_wrong += wp_remote_await(warp, number, &site) != WP_STATUS_OK;

@@ -4,54 +4,12 @@
  * scheduler resumes only fibers whose word has come. When none can go on, the thread polls (polling.h),
  * then sleeps on the rank's doorbell.
  */
-#include "machine/cpu/launch.h"
-
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/thread.h"
-#include "machine/cpu/net_driver.h"
-#include "machine/cpu/polling.h"
-#include "machine/fiber.h"
-
-struct weft__cpu_block {
-    uint32_t num_arrived;
-    uint64_t num_syncs; /* waited for by the warps of the block that arrived early */
-    _Alignas(16) char shared[WP_BLOCK_SHARED_BYTES];
-};
-
-struct warp_fiber {
-    struct wp_warp warp;
-    struct weft__fiber *fiber;
-    enum { FIBER_READY, FIBER_WAITING, FIBER_DONE } state;
-    const uint64_t *word; /* while waiting: goes on when *word >= at_least */
-    uint64_t at_least;
-    const struct wp_wait_site *site; /* NULL for a block sync */
-    enum wp_status wait_status;
-};
-
-struct weft__cpu_runner {
-    struct warp_fiber **fibers;
-    struct weft__cpu_block *blocks;
-    int32_t num_fibers;
-    int32_t num_blocks;
-    enum weft__cores cores;
-    struct weft__polling polling;
-};
-
-struct weft__cpu_launch {
-    const struct weft__launch *launch;
-    struct weft__cpu_runner *runner;
-    char *const *heap_bases;
-    struct weft__net_driver net;
-    int32_t num_warp_fibers;
-    int32_t num_live;
-    struct wp_failure failure; /* of the first warp that failed */
-    /* Told to others who ask, while the thread sleeps; one for each rank. */
-    struct weft__wait_entry waits[WEFT__MAX_LISTED_WAITS];
-    int32_t num_told;
-};
+#include "machine/cpu/launch_internal.h"
 
 static void destroy_fibers(struct weft__cpu_runner *runner)
 {
@@ -64,12 +22,12 @@ static void destroy_fibers(struct weft__cpu_runner *runner)
 
 /* ------------------------------------------------------------------ called by the programs */
 
-static struct warp_fiber *fiber_of(struct wp_warp *warp)
+static struct weft__cpu_fiber *fiber_of(struct wp_warp *warp)
 {
-    return (struct warp_fiber *)(void *)warp; /* the warp is its first member */
+    return (struct weft__cpu_fiber *)(void *)warp; /* the warp is its first member */
 }
 
-static void wait_for_word(struct warp_fiber *fiber, const uint64_t *word, uint64_t at_least,
+static void wait_for_word(struct weft__cpu_fiber *fiber, const uint64_t *word, uint64_t at_least,
                           const struct wp_wait_site *site)
 {
     fiber->word = word;
@@ -129,7 +87,7 @@ weft_comm *weft__cpu_comm_of(const struct wp_warp *warp)
 enum wp_status weft__cpu_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                               const struct wp_wait_site *site)
 {
-    struct warp_fiber *fiber = fiber_of(warp);
+    struct weft__cpu_fiber *fiber = fiber_of(warp);
     wait_for_word(fiber, word, at_least, site);
     return fiber->wait_status;
 }
@@ -143,7 +101,7 @@ enum wp_status weft__cpu_fail(struct wp_warp *warp, const struct wp_failure *fai
 
 static void run_warp(void *argument)
 {
-    struct warp_fiber *fiber = argument;
+    struct weft__cpu_fiber *fiber = argument;
     const struct weft__launch *launch = fiber->warp.launch->launch;
     (void)launch->program->run(&fiber->warp, launch->args);
     fiber->state = FIBER_DONE;
@@ -152,15 +110,7 @@ static void run_warp(void *argument)
 
 /* ------------------------------------------------------------------ scheduling */
 
-static int can_go_on(struct warp_fiber *fiber)
-{
-    if (fiber->state == FIBER_READY)
-        return 1;
-    return fiber->state == FIBER_WAITING &&
-           __atomic_load_n(fiber->word, __ATOMIC_ACQUIRE) >= fiber->at_least;
-}
-
-static void resume(struct warp_fiber *fiber, enum wp_status wait_status)
+static void resume(struct weft__cpu_fiber *fiber, enum wp_status wait_status)
 {
     fiber->state = FIBER_READY;
     fiber->wait_status = wait_status;
@@ -172,8 +122,8 @@ static int run_ready_fibers(struct weft__cpu_launch *run)
 {
     int any = 0;
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
-        struct warp_fiber *fiber = run->runner->fibers[i];
-        if (can_go_on(fiber)) {
+        struct weft__cpu_fiber *fiber = run->runner->fibers[i];
+        if (weft__cpu_can_go_on(fiber)) {
             any = 1;
             resume(fiber, WP_STATUS_OK);
         }
@@ -181,80 +131,21 @@ static int run_ready_fibers(struct weft__cpu_launch *run)
     return any;
 }
 
-static int any_can_go_on(struct weft__cpu_launch *run)
+/* The fibers whose words are absent go on. */
+static void resume_those_that_give_up(struct weft__cpu_launch *run)
 {
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
-        if (can_go_on(run->runner->fibers[i]))
-            return 1;
+        if (run->runner->fibers[i]->state == FIBER_GIVES_UP)
+            resume(run->runner->fibers[i], WP_STATUS_ABSENT);
     }
-    return 0;
-}
-
-static struct warp_fiber *first_waiting_for_rank(struct weft__cpu_launch *run)
-{
-    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
-        struct warp_fiber *fiber = run->runner->fibers[i];
-        if (fiber->state == FIBER_WAITING && fiber->site != NULL)
-            return fiber;
-    }
-    return NULL;
-}
-
-static struct wp_failure describe_wait(const struct warp_fiber *fiber, enum wp_failure_kind kind)
-{
-    struct wp_failure failure = {.kind = kind};
-    if (fiber != NULL) {
-        failure.site = *fiber->site;
-        failure.expected = fiber->at_least;
-        failure.seen = __atomic_load_n(fiber->word, __ATOMIC_ACQUIRE);
-    }
-    return failure;
-}
-
-/* A rank that has left signals nothing more, but what it signalled before leaving stands: so its
- * state is read first, the word after it. */
-static struct warp_fiber *waiting_for_left_rank(struct weft__cpu_launch *run)
-{
-    const struct weft__status *status = &run->launch->comm->status;
-    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
-        struct warp_fiber *fiber = run->runner->fibers[i];
-        if (fiber->state == FIBER_WAITING && fiber->site != NULL &&
-            fiber->site->rank != WP_NO_RANK &&
-            atomic_load(&status->rank_states[fiber->site->rank]) == WEFT__RANK_LEFT &&
-            !can_go_on(fiber))
-            return fiber;
-    }
-    return NULL;
-}
-
-/* Whether the waits must end, with the reason in run->failure. */
-static int check_failure(struct weft__cpu_launch *run, int64_t deadline_ns)
-{
-    if (run->failure.kind != WP_FAILURE_NONE)
-        return 1;
-    if (atomic_load(&run->launch->comm->status.result) != WEFT_OK) {
-        run->failure = describe_wait(first_waiting_for_rank(run), WP_FAILURE_COMM);
-        return 1;
-    }
-    struct warp_fiber *left = waiting_for_left_rank(run);
-    if (left != NULL) {
-        run->failure = describe_wait(left, WP_FAILURE_RANK_LEFT);
-        return 1;
-    }
-    if (weft__now_ns() < deadline_ns || any_can_go_on(run))
-        return 0;
-    const struct warp_fiber *waiting = first_waiting_for_rank(run);
-    run->failure =
-        describe_wait(waiting, waiting != NULL ? WP_FAILURE_TIMEOUT : WP_FAILURE_BLOCK_SYNC);
-    return 1;
 }
 
 static int fail_waits(struct weft__cpu_launch *run)
 {
     int any = 0;
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
-        struct warp_fiber *fiber = run->runner->fibers[i];
-        if (fiber->state == FIBER_WAITING && fiber->site != NULL) {
+        struct weft__cpu_fiber *fiber = run->runner->fibers[i];
+        if (weft__cpu_waits_for_rank(fiber)) {
             any = 1;
             resume(fiber, WP_STATUS_FAILED);
         }
@@ -277,10 +168,10 @@ static void end_all_waits(struct weft__cpu_launch *run)
 static int is_word_there(void *argument)
 {
     struct weft__cpu_launch *run = argument;
-    if (any_can_go_on(run))
+    if (weft__cpu_any_can_go_on(run))
         return 1;
     weft__net_driver_poll(&run->net);
-    return any_can_go_on(run);
+    return weft__cpu_any_can_go_on(run);
 }
 
 /* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD; so it is of words that
@@ -289,8 +180,8 @@ static uint64_t awaited_word(struct weft__cpu_launch *run)
 {
     const uint64_t *word = NULL;
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
-        const struct warp_fiber *fiber = run->runner->fibers[i];
-        if (fiber->state != FIBER_WAITING || fiber->site == NULL)
+        const struct weft__cpu_fiber *fiber = run->runner->fibers[i];
+        if (!weft__cpu_waits_for_rank(fiber))
             continue;
         if (word != NULL && word != fiber->word)
             return WEFT__ANY_WORD;
@@ -316,9 +207,9 @@ static void tell_waits(struct weft__cpu_launch *run)
     if (run->num_told > 0)
         return;
     for (int32_t i = 0; i < run->num_warp_fibers && run->num_told < WEFT__MAX_LISTED_WAITS; i++) {
-        const struct warp_fiber *fiber = run->runner->fibers[i];
-        if (fiber->state != FIBER_WAITING || fiber->site == NULL ||
-            fiber->site->rank == WP_NO_RANK || is_told(run, fiber->site->rank))
+        const struct weft__cpu_fiber *fiber = run->runner->fibers[i];
+        if (!weft__cpu_waits_for_rank(fiber) || fiber->site->rank == WP_NO_RANK ||
+            is_told(run, fiber->site->rank))
             continue;
         struct weft__wait_entry *entry = &run->waits[run->num_told++];
         entry->wait =
@@ -337,7 +228,7 @@ static void untell_waits(struct weft__cpu_launch *run)
 }
 
 /* Returns when a fiber may go on or the waits may have to end. */
-static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
+static void idle(struct weft__cpu_launch *run, int64_t since_ns)
 {
     const struct weft__condition condition = {is_word_there, run};
     if (weft__poll(&run->runner->polling, run->runner->cores, condition))
@@ -346,26 +237,42 @@ static void idle(struct weft__cpu_launch *run, int64_t deadline_ns)
     tell_waits(run);
     struct weft__doorbell *bell = weft__heap_bell(run->heap_bases[run->launch->comm->rank]);
     const uint32_t prepared = weft__doorbell_prepare(bell, awaited_word(run));
-    if (any_can_go_on(run) || check_failure(run, deadline_ns))
+    if (weft__cpu_any_can_go_on(run) || weft__cpu_end_one_wait(run, since_ns))
         weft__doorbell_cancel(bell);
     else
-        weft__doorbell_sleep(bell, prepared, deadline_ns - weft__now_ns());
+        weft__doorbell_sleep(bell, prepared,
+                             weft__cpu_first_deadline(run, since_ns) - weft__now_ns());
 }
 
+static int has_ended_a_wait(const struct weft__cpu_launch *run)
+{
+    int gives_up = 0;
+    for (int32_t i = 0; i < run->num_warp_fibers; i++)
+        gives_up |= run->runner->fibers[i]->state == FIBER_GIVES_UP;
+    return gives_up || run->failure.kind != WP_FAILURE_NONE;
+}
+
+/* A fiber that has given up, and waits for the next rank in vain, has waited for that one as long. */
 static void run_fibers(struct weft__cpu_launch *run)
 {
-    const int64_t timeout_ns = (int64_t)run->launch->comm->timeout_ms * 1000000;
+    int64_t since_ns = 0; /* no fiber could go on, but those that have given up; 0: one can */
     while (run->num_live > 0) {
         const int was_one_ready = run_ready_fibers(run);
         weft__net_driver_send(&run->net);
-        if (was_one_ready)
+        if (was_one_ready) {
+            since_ns = 0;
             continue;
-        const int64_t deadline_ns = weft__now_ns() + timeout_ns;
-        while (!any_can_go_on(run) && !check_failure(run, deadline_ns))
-            idle(run, deadline_ns);
+        }
+        if (since_ns == 0)
+            since_ns = weft__now_ns();
+        while (!weft__cpu_any_can_go_on(run) && !has_ended_a_wait(run) &&
+               !weft__cpu_end_one_wait(run, since_ns))
+            idle(run, since_ns);
         untell_waits(run);
         if (run->failure.kind != WP_FAILURE_NONE)
             end_all_waits(run);
+        else
+            resume_those_that_give_up(run);
     }
 }
 
@@ -375,13 +282,13 @@ static weft_result grow_fibers(struct weft__cpu_runner *runner, int32_t num_fibe
 {
     if (num_fibers <= runner->num_fibers)
         return WEFT_OK;
-    struct warp_fiber **fibers =
+    struct weft__cpu_fiber **fibers =
         realloc(runner->fibers, (size_t)num_fibers * sizeof(*runner->fibers));
     if (fibers == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d warps", num_fibers);
     runner->fibers = fibers;
     while (runner->num_fibers < num_fibers) {
-        struct warp_fiber *fiber = calloc(1, sizeof *fiber);
+        struct weft__cpu_fiber *fiber = calloc(1, sizeof *fiber);
         if (fiber == NULL)
             return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a warp");
         const weft_result result = weft__fiber_create(&fiber->fiber, WEFT__FIBER_STACK_BYTES);
@@ -415,7 +322,7 @@ static void prepare_warps(struct weft__cpu_launch *run)
         run->runner->blocks[i].num_syncs = 0;
     }
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
-        struct warp_fiber *fiber = run->runner->fibers[i];
+        struct weft__cpu_fiber *fiber = run->runner->fibers[i];
         const int32_t block_idx = i / launch->grid.num_warps;
         fiber->warp.block_idx = block_idx;
         fiber->warp.num_blocks = launch->grid.num_blocks;

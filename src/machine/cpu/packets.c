@@ -99,7 +99,7 @@ static struct arrival arrival_from(struct wp_warp *warp, const struct wp_packets
                                    int32_t rank)
 {
     return (struct arrival){
-        warp, packets, {WP_PHASE_DATA, rank, packets->sequence, packets->exchange}};
+        warp, packets, {WP_PHASE_DATA, rank, packets->sequence, packets->exchange, 0}};
 }
 
 /* What is in the slot when a packet has come. The slot is empty afterwards. */

@@ -36,7 +36,7 @@ struct weft__cuda_board {
     uint32_t failure_is_told;
     uint32_t failed_program; /* program_idx of its launch */
     struct wp_failure failure;
-    uint8_t rank_has_left[]; /* [num_ranks], written by the host */
+    uint8_t rank_is_gone[]; /* [num_ranks], written by the host */
 };
 
 /* Rank and exchange of a wait in one word, so that they belong together. Exchanges are at heap

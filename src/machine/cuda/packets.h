@@ -129,7 +129,7 @@ WP_FN struct wp_wait_site weft__cuda_site_of(const struct wp_packets *packets,
                                              const struct weft__cuda_slots *slots, int s)
 {
     return {WP_PHASE_DATA, slots->rank + s * slots->ranks_apart, packets->sequence,
-            packets->exchange};
+            packets->exchange, 0};
 }
 
 /* Loads all slots that are wanted, again and again those that were empty. */
@@ -220,7 +220,7 @@ WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct 
 
 WP_FN enum wp_status weft__cuda_same_status(enum wp_status status)
 {
-    return __any_sync(0xffffffffu, status != WP_STATUS_OK) ? WP_STATUS_FAILED : WP_STATUS_OK;
+    return (enum wp_status)__reduce_max_sync(0xffffffffu, (uint32_t)status);
 }
 
 /* Packets first, first + WP_WARP_SIZE, ... of a row. */

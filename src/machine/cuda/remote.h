@@ -15,7 +15,7 @@ WP_FN uint64_t weft__cuda_post(struct wp_warp *warp, const struct wp_access *acc
 {
     const uint64_t number = atomicAdd(warp->launch->work_queue.num_reserved, 1ull);
     const struct wp_wait_site site = {WP_PHASE_ACCESS, access->rank, number,
-                                      access->num_bytes > 0 ? access->target : access->word};
+                                      access->num_bytes > 0 ? access->target : access->word, 0};
     struct wp_access *slot = weft__cuda_await_work_slot(warp, number, &site);
     if (slot == NULL)
         return number;

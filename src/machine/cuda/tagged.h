@@ -68,11 +68,9 @@ WP_FN enum wp_status weft__cuda_await_tagged(struct wp_warp *warp, const void *r
         *packet = weft__cuda_tagged_packet((const char *)row + i * WP_PACKET_BYTES, order);
         if ((uint32_t)(packet->words[1] >> 32) == (uint32_t)site->sequence)
             return WP_STATUS_OK;
-        if (patience.why != WP_FAILURE_NONE) {
-            const struct wp_failure failure = {patience.why, *site, 0, site->sequence,
-                                               packet->words[1] >> 32};
-            return wp_fail(warp, &failure);
-        }
+        if (patience.why != WP_FAILURE_NONE)
+            return weft__cuda_give_up(warp, site, patience.why, site->sequence,
+                                      packet->words[1] >> 32);
         weft__cuda_be_patient(warp, site, &patience);
     }
 }

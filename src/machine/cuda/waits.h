@@ -4,18 +4,23 @@
 #ifndef WEFT_MACHINE_CUDA_WAITS_H
 #define WEFT_MACHINE_CUDA_WAITS_H
 
+enum { WEFT__CUDA_NS_PER_MS = 1000000 };
+
 /* Whether a wait must end though its word has not come; `why` says so to the user. Memory of the host
  * is far, so this is asked only now and then. */
 WP_FN int weft__cuda_must_end(const struct wp_warp *warp, const struct wp_wait_site *site,
                               uint64_t start_ns, enum wp_failure_kind *why)
 {
     const struct weft__cuda_launch *launch = warp->launch;
+    const uint64_t timeout_ns = site->absent_after_ms > 0
+                                    ? (uint64_t)site->absent_after_ms * WEFT__CUDA_NS_PER_MS
+                                    : launch->timeout_ns;
     if (*(const volatile uint32_t *)&launch->board->comm_has_failed != 0)
         *why = WP_FAILURE_COMM;
     else if (site->rank != WP_NO_RANK &&
-             *(const volatile uint8_t *)&launch->board->rank_has_left[site->rank] != 0)
-        *why = WP_FAILURE_RANK_LEFT;
-    else if (weft__cuda_now_ns() - start_ns >= launch->timeout_ns)
+             *(const volatile uint8_t *)&launch->board->rank_is_gone[site->rank] != 0)
+        *why = WP_FAILURE_RANK_GONE;
+    else if (weft__cuda_now_ns() - start_ns >= timeout_ns)
         *why = WP_FAILURE_TIMEOUT;
     else
         return 0;
@@ -38,7 +43,7 @@ WP_FN void weft__cuda_publish_wait(const struct wp_warp *warp, const struct wp_w
 struct weft__cuda_patience {
     uint32_t num_polls;
     uint64_t start_ns; /* of its first look at the board: what comes soon needs no clock */
-    /* It must end. Decided before memory is polled for the last time: a rank that has left sends nothing
+    /* It must end. Decided before memory is polled for the last time: a rank that is gone sends nothing
      * more, but what it sent before stands. */
     enum wp_failure_kind why;
 };
@@ -56,6 +61,16 @@ WP_FN void weft__cuda_be_patient(const struct wp_warp *warp, const struct wp_wai
     (void)weft__cuda_must_end(warp, site, patience->start_ns, &patience->why);
 }
 
+/* What came in time is not there: absent, if the site allows it, else the launch fails. */
+WP_FN enum wp_status weft__cuda_give_up(struct wp_warp *warp, const struct wp_wait_site *site,
+                                        enum wp_failure_kind why, uint64_t expected, uint64_t seen)
+{
+    const struct wp_failure failure = {why, *site, 0, expected, seen};
+    if (site->absent_after_ms > 0 && why != WP_FAILURE_COMM)
+        return WP_STATUS_ABSENT;
+    return wp_fail(warp, &failure);
+}
+
 WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                              const struct wp_wait_site *site)
 {
@@ -66,10 +81,8 @@ WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_
             warp->has_acquired = 1;
             return WP_STATUS_OK;
         }
-        if (patience.why != WP_FAILURE_NONE) {
-            const struct wp_failure failure = {patience.why, *site, 0, at_least, seen};
-            return wp_fail(warp, &failure);
-        }
+        if (patience.why != WP_FAILURE_NONE)
+            return weft__cuda_give_up(warp, site, patience.why, at_least, seen);
         weft__cuda_be_patient(warp, site, &patience);
     }
 }

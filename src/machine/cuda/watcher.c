@@ -19,8 +19,8 @@ static void post_news(const weft_comm *comm)
     const struct weft__status *status = &comm->status;
     struct weft__cuda_board *board = weft__cuda_of(comm)->board;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (atomic_load(&status->rank_states[rank]) == WEFT__RANK_LEFT)
-            __atomic_store_n(&board->rank_has_left[rank], 1, __ATOMIC_RELEASE);
+        if (weft__status_rank_is_gone(status, rank))
+            __atomic_store_n(&board->rank_is_gone[rank], 1, __ATOMIC_RELEASE);
     }
     if (atomic_load(&status->result) != WEFT_OK)
         __atomic_store_n(&board->comm_has_failed, 1, __ATOMIC_RELEASE);

@@ -60,8 +60,7 @@ static weft_result set_topology(weft_comm *comm, int32_t num_nodes)
 
 static void note_death(weft_comm *comm, int32_t rank)
 {
-    weft__status_set_rank(&comm->status, rank, WEFT__RANK_DEAD);
-    weft__status_fail(&comm->status, WEFT_ERROR_RANK_FAILED, rank, "rank %d died", rank);
+    weft__status_lose_rank(&comm->status, rank, "rank %d died", rank);
 }
 
 /* Deaths from before this rank came. */

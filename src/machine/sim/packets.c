@@ -121,7 +121,7 @@ static enum wp_status load_stored(const struct call *call, const struct wp_wait_
 static enum wp_status take_one(const struct call *call, int32_t from, uint64_t slot, uint64_t *part)
 {
     const struct wp_packets *packets = call->packets;
-    const struct wp_wait_site site = {WP_PHASE_DATA, from, packets->sequence, packets->exchange};
+    const struct wp_wait_site site = {WP_PHASE_DATA, from, packets->sequence, packets->exchange, 0};
     const struct sim_packet awaited = packet_from(call, from);
     const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, call->code};
     uint64_t *word = slot_of(call, packets->rank, slot);

@@ -231,16 +231,15 @@ static int word_has_come(const struct word_wait *wait)
     return *wait->word >= wait->at_least;
 }
 
-static int rank_has_left(const struct word_wait *wait)
+static int rank_is_gone(const struct word_wait *wait)
 {
-    return wait->rank != WP_NO_RANK &&
-           atomic_load(&wait->comm->status.rank_states[wait->rank]) == WEFT__RANK_LEFT;
+    return wait->rank != WP_NO_RANK && weft__status_rank_is_gone(&wait->comm->status, wait->rank);
 }
 
 static int word_wait_is_over(struct sim_fiber *fiber)
 {
     const struct word_wait *wait = fiber->wait_argument;
-    return word_has_come(wait) || rank_has_left(wait) ||
+    return word_has_come(wait) || rank_is_gone(wait) ||
            atomic_load(&wait->comm->status.result) != WEFT_OK;
 }
 
@@ -248,7 +247,7 @@ static enum wp_failure_kind why_it_ended(const struct word_wait *wait)
 {
     if (atomic_load(&wait->comm->status.result) != WEFT_OK)
         return WP_FAILURE_COMM;
-    return rank_has_left(wait) ? WP_FAILURE_RANK_LEFT : WP_FAILURE_TIMEOUT;
+    return rank_is_gone(wait) ? WP_FAILURE_RANK_GONE : WP_FAILURE_TIMEOUT;
 }
 
 enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -259,12 +258,17 @@ enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at
     struct weft__wait_entry told = {.wait = {.rank = site->rank, .exchange = site->exchange}};
     if (site->rank != WP_NO_RANK)
         weft__waits_begin(&comm->waits, &told);
-    sim_wait_until(word_wait_is_over, &wait, comm->timeout_ms);
-    const int has_come = word_has_come(&wait);
+    sim_wait_until(word_wait_is_over, &wait,
+                   site->absent_after_ms > 0 ? site->absent_after_ms : comm->timeout_ms);
+    enum wp_status status = word_has_come(&wait) ? WP_STATUS_OK : WP_STATUS_FAILED;
+    if (status != WP_STATUS_OK && site->absent_after_ms > 0 &&
+        why_it_ended(&wait) != WP_FAILURE_COMM)
+        status = WP_STATUS_ABSENT;
     if (site->rank != WP_NO_RANK)
-        weft__waits_end(&comm->waits, &told, has_come ? WEFT__WAIT_CAME : WEFT__WAIT_FAILED);
-    if (has_come)
-        return WP_STATUS_OK;
+        weft__waits_end(&comm->waits, &told,
+                        status == WP_STATUS_FAILED ? WEFT__WAIT_FAILED : WEFT__WAIT_CAME);
+    if (status != WP_STATUS_FAILED)
+        return status;
     const struct wp_failure failure = {
         .kind = why_it_ended(&wait), .site = *site, .expected = at_least, .seen = *word};
     return weft__sim_fail(warp, &failure);
@@ -275,8 +279,9 @@ enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64
 {
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
     sim_trace("wait", place, word, at_least);
-    if (sim_await(warp, word, at_least, site) != WP_STATUS_OK)
-        return WP_STATUS_FAILED;
+    const enum wp_status status = sim_await(warp, word, at_least, site);
+    if (status != WP_STATUS_OK)
+        return status;
     sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
     struct sim_word *awaited = sim_word_of(word);
     const struct sim_signal *signal = sim_signal_see(awaited, at_least);

@@ -125,9 +125,12 @@ static enum wp_status take_packets(struct wp_warp *warp, const struct packet *pa
     for (int32_t first = 0; first < num_words; first += WEFT__SIM_TAGGED_WORDS) {
         const struct packet *packet = &packets[first / WEFT__SIM_TAGGED_WORDS];
         const uint64_t *tagged = (const uint64_t *)(const void *)packet + 1;
-        if (packet->tag != (uint32_t)site->sequence &&
-            sim_await(warp, tagged, site->sequence << TAG_SHIFT, site) != WP_STATUS_OK)
-            return WP_STATUS_FAILED;
+        const enum wp_status status =
+            packet->tag == (uint32_t)site->sequence
+                ? WP_STATUS_OK
+                : sim_await(warp, tagged, site->sequence << TAG_SHIFT, site);
+        if (status != WP_STATUS_OK)
+            return status;
         sim_check_access(packet, sizeof *packet, SIM_ATOMIC_READ, code);
         sim_store_begin(words + first, words_bytes(num_words, first), SIM_PLAIN_STORE);
         memcpy(words + first, packet->words, words_bytes(num_words, first));
@@ -153,7 +156,7 @@ static enum wp_status take(struct wp_warp *warp, const void *row, void *words, i
                 sim_acquire(taken->released);
         }
     }
-    return weft__sim_ballot(warp, status != WP_STATUS_OK) != 0 ? WP_STATUS_FAILED : WP_STATUS_OK;
+    return (enum wp_status)weft__sim_max_u32(warp, (uint32_t)status);
 }
 
 enum wp_status weft__sim_tagged_take(struct wp_warp *warp, const void *row, void *words,
