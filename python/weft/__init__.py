@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""weft carries the tokens of mixture-of-experts layers to their experts on other ranks and back,
+and sums, gathers and exchanges tensors. docs/python.md is the introduction.
+
+    import numpy as np, weft
+
+    with weft.Communicator.from_env() as comm:
+        x = np.full(1000, comm.rank, np.float32)
+        print(weft.Collectives(comm).all_reduce(x)[0])
+"""
+from . import one_sided, rows
+from .abi import (Algorithm, Collective, Dtype, LlAnswer, LlLayout, LlPhases, Machine, ReduceOp,
+                  Result, ScaleKind, Team)
+from .collectives import CollectiveRecord, Collectives
+from .communicator import (Arena, Communicator, query_device, query_machine, rendezvous_num_ranks,
+                           serve_rendezvous, unique_id, unique_id_at)
+from .expert_parallel import Counts, ExpertParallel, Handle, Layout, Received
+from .library import (AbortedError, CapacityError, Error, InvalidArgumentError, MismatchError,
+                      OutOfMemoryError, RankFailedError, UnsupportedError, WaitTimeoutError,
+                      version)
+from .low_latency import LowLatency, Rows, Slots
+from .streams import Event, Graph, Stream
+
+__version__ = ".".join(map(str, version()))
+
+__all__ = [
+    "AbortedError", "Algorithm", "Arena", "CapacityError", "Collective", "CollectiveRecord",
+    "Collectives", "Communicator", "Counts", "Dtype", "Error", "Event", "ExpertParallel", "Graph",
+    "Handle", "InvalidArgumentError", "Layout", "LlAnswer", "LlLayout", "LlPhases", "LowLatency",
+    "Machine", "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
+    "Result", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
+    "WaitTimeoutError", "one_sided", "query_device", "query_machine", "rendezvous_num_ranks",
+    "rows", "serve_rendezvous", "unique_id", "unique_id_at", "version",
+]

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""Arrays of other libraries as memory, and memory of weft as arrays.
+
+Operations take numpy arrays and PyTorch tensors, and whatever has __array_interface__ or
+__cuda_array_interface__. What weft allocates is an array of the library that its dtype is of:
+numpy.float32 gives numpy arrays, torch.bfloat16 tensors. Neither library is imported before it is
+needed.
+"""
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, NamedTuple
+
+from .abi import Dtype
+from .library import InvalidArgumentError
+from .objects import Native
+
+# Of numpy, of packages that extend it (ml_dtypes), and of PyTorch.
+_DTYPES = {"int32": Dtype.INT32, "int64": Dtype.INT64, "bfloat16": Dtype.BF16,
+           "float16": Dtype.FP16, "float32": Dtype.FP32, "float64": Dtype.FP64,
+           "uint8": Dtype.UINT8, "float8_e4m3fn": Dtype.FP8_E4M3, "int8": Dtype.INT8}
+INDEX_TYPES = {"int32": Dtype.INT32, "int64": Dtype.INT64}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_ITEM_BYTES = {"bfloat16": 2, "float8_e4m3fn": 1}
+# In numpy without ml_dtypes: the same bits.
+_NUMPY_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
+
+
+class View(NamedTuple):
+    """What an operation must know of an array."""
+
+    address: int | None  # None: the array is empty
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None  # in bytes; None: dense, row after row
+    dtype: str  # its name in numpy and PyTorch
+    item_bytes: int
+    is_on_gpu: bool  # or where a GPU reaches it
+    is_writable: bool
+
+    @property
+    def num_bytes(self) -> int:
+        return self.item_bytes * math.prod(self.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        return self.item_bytes * math.prod(self.shape[1:])
+
+
+def _is_tensor(array: Any) -> bool:
+    return "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor)
+
+
+def _dense_strides(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
+    strides = [item_bytes] * len(shape)
+    for i in range(len(shape) - 1, 0, -1):
+        strides[i - 1] = strides[i] * max(shape[i], 1)
+    return tuple(strides)
+
+
+def _view_of_tensor(tensor: Any, on_gpu: bool) -> View:
+    item_bytes = tensor.element_size()
+    strides = None if tensor.is_contiguous() else tuple(s * item_bytes for s in tensor.stride())
+    return View(tensor.data_ptr() or None, tuple(tensor.shape), strides,
+                str(tensor.dtype).removeprefix("torch."), item_bytes,
+                tensor.is_cuda or (on_gpu and tensor.is_pinned()), True)
+
+
+def _view_of_interface(interface: dict[str, Any], dtype: str, is_on_gpu: bool) -> View:
+    address, is_read_only = interface["data"]
+    shape = tuple(interface["shape"])
+    item_bytes = int(interface["typestr"][2:])
+    if interface["typestr"][0] == ">":
+        dtype = "big-endian " + dtype
+    strides = interface.get("strides")
+    if strides is not None and (0 in shape or tuple(strides) == _dense_strides(shape, item_bytes)):
+        strides = None
+    return View(address or None, shape, strides, dtype, item_bytes, is_on_gpu, not is_read_only)
+
+
+def view(array: Any, name: str, *, on_gpu: bool = False, writable: bool = False,
+         dense: bool = True) -> View:
+    """Looks at an argument `name`, which must be where the communicator's machine is."""
+    if _is_tensor(array):
+        seen = _view_of_tensor(array, on_gpu)
+    elif hasattr(array, "__array_interface__"):
+        seen = _view_of_interface(array.__array_interface__, str(array.dtype), False)
+    elif hasattr(array, "__cuda_array_interface__"):
+        seen = _view_of_interface(array.__cuda_array_interface__, str(array.dtype), True)
+    else:
+        raise InvalidArgumentError(f"{name} is of type {type(array).__name__}; allowed are numpy "
+                                   "arrays, tensors, and what has their interfaces")
+    if writable and not seen.is_writable:
+        raise InvalidArgumentError(f"{name} is read-only, but is an output")
+    if dense and seen.strides is not None:
+        raise InvalidArgumentError(f"{name} is not contiguous (in C order)")
+    if 0 in seen.shape:
+        return seen._replace(address=None)
+    if seen.is_on_gpu != on_gpu:
+        wanted = "on the GPU" if on_gpu else "in memory of the host"
+        raise InvalidArgumentError(f"{name} must be {wanted}, as the communicator's machine is")
+    return seen
+
+
+def check_rows(seen: View, name: str) -> None:
+    """[rows, columns], of which only a row must be dense."""
+    if len(seen.shape) != 2:
+        raise InvalidArgumentError(f"{name} has shape {seen.shape}; allowed is [rows, columns]")
+    if seen.strides and (seen.strides[1] != seen.item_bytes or seen.strides[0] < seen.row_bytes):
+        raise InvalidArgumentError(f"{name} has rows that are not contiguous")
+
+
+def require(seen: View, name: str, dtypes: tuple[str, ...], shape: tuple[int | None, ...]) -> None:
+    """Refuses another type or shape; no types and None stand for any. Where numpy lacks a type, its
+    bits will do."""
+    is_right_type = not dtypes or seen.dtype in dtypes or any(
+        seen.dtype == _NUMPY_BITS.get(dtype) for dtype in dtypes)
+    if is_right_type and len(seen.shape) == len(shape) and all(
+            wanted is None or wanted == size for wanted, size in zip(shape, seen.shape)):
+        return
+    sizes = ", ".join("any" if size is None else str(size) for size in shape)
+    raise InvalidArgumentError(f"{name} is {seen.dtype}{list(seen.shape)}; it must be "
+                               f"{' or '.join(dtypes) or 'an array'}[{sizes}]")
+
+
+def weft_dtype(seen: View, dtype: Any, name: str) -> Dtype:
+    """The type of an argument's elements: `dtype` if given, else its own."""
+    if dtype is None:
+        if seen.dtype not in _DTYPES:
+            raise InvalidArgumentError(f"{name} has elements of type {seen.dtype}; allowed are "
+                                       + ", ".join(_DTYPES))
+        return _DTYPES[seen.dtype]
+    of_elements = dtype_name(dtype)
+    if item_bytes(of_elements) != seen.item_bytes:
+        raise InvalidArgumentError(f"dtype is {of_elements}, but elements of {name} have "
+                                   f"{seen.item_bytes} bytes")
+    return _DTYPES[of_elements]
+
+
+def dtype_name(dtype: Any) -> str:
+    """"float32" of numpy.float32, torch.float32, Dtype.FP32, "float32"."""
+    if isinstance(dtype, Dtype):
+        name = _NAMES.get(dtype, dtype.name)
+    else:
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+        name = name.removeprefix("torch.")
+    if name not in _DTYPES and name not in ("uint16", "uint32", "uint64", "bool"):
+        raise InvalidArgumentError(f"dtype {name} is none of {', '.join(_DTYPES)}")
+    return name
+
+
+def dtype_value(name: str) -> Dtype:
+    return _DTYPES[name]
+
+
+def name_of(dtype: Dtype) -> str:
+    return _NAMES[dtype]
+
+
+def item_bytes(name: str) -> int:
+    if name in _ITEM_BYTES:
+        return _ITEM_BYTES[name]
+    return 1 if name == "bool" else int(name.removeprefix("u").strip("intfloa")) // 8
+
+
+def num_bytes(shape: tuple[int, ...], dtype: Any) -> int:
+    return item_bytes(dtype_name(dtype)) * math.prod(shape)
+
+
+class Block:
+    """Memory of a communicator as bytes, of which arrays are views. It keeps the communicator, and
+    gives what an arena allocated back when the last of its arrays goes."""
+
+    def __init__(self, comm: Native, address: int, shape: tuple[int, ...], is_on_gpu: bool, *,
+                 strides: tuple[int, ...] | None = None, free=None):
+        self._comm, self._free, self._address = comm, free, address
+        interface = {"data": (address, False), "shape": shape, "strides": strides,
+                     "typestr": "|u1", "version": 3}
+        if is_on_gpu:
+            self.__cuda_array_interface__ = interface
+        else:
+            self.__array_interface__ = interface
+        comm.add_array()
+
+    def __del__(self):
+        if self._free is not None:
+            self._free(self._address)
+        self._comm.remove_array()
+
+
+def as_array(block: Block, dtype: Any) -> Any:
+    """A block as an array of the library that dtype is of; its last dimension shrinks."""
+    is_on_gpu = hasattr(block, "__cuda_array_interface__")
+    if is_of_torch(dtype):
+        import torch
+
+        return torch.as_tensor(block, device="cuda" if is_on_gpu else "cpu").view(dtype)
+    if is_on_gpu:
+        raise InvalidArgumentError("memory of GPUs comes as tensors: give a dtype of torch")
+    import numpy
+
+    return numpy.asarray(block).view(numpy_dtype_of(dtype))
+
+
+def no_elements(shape: tuple[int, ...], dtype: Any, is_on_gpu: bool) -> Any:
+    """What weft allocates if there is nothing to allocate."""
+    if is_of_torch(dtype):
+        import torch
+
+        return torch.empty(shape, dtype=dtype, device="cuda" if is_on_gpu else "cpu")
+    import numpy
+
+    return numpy.empty(shape, numpy_dtype_of(dtype))
+
+
+def is_of_torch(dtype: Any) -> bool:
+    return type(dtype).__module__ == "torch"
+
+
+def numpy_dtype_of(dtype: Any) -> Any:
+    import numpy
+
+    name = dtype_name(dtype)
+    try:
+        return numpy.dtype(name)
+    except TypeError:
+        return numpy.dtype(_NUMPY_BITS[name])
+
+
+def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
+    """An array of the library and device of `like`, and its dtype if none is given: a name."""
+    if _is_tensor(like):
+        import torch
+
+        chosen = like.dtype if dtype is None else getattr(torch, dtype_name(dtype))
+        return torch.empty(shape, dtype=chosen, device=like.device)
+    if hasattr(like, "__cuda_array_interface__"):
+        raise InvalidArgumentError("outputs on GPUs are allocated for tensors; give the outputs")
+    import numpy
+
+    return numpy.empty(shape, like.dtype if dtype is None else numpy_dtype_of(dtype))
+
+
+def dtype_like(like: Any, name: str) -> Any:
+    """The dtype `name` of the library of `like`."""
+    if _is_tensor(like):
+        return getattr(sys.modules["torch"], name)
+    return name
+
+
+def as_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""Collectives: all-reduce, reduce-scatter, all-gather, all-to-all, broadcast."""
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from typing import Any, Iterator, Sequence
+
+from . import abi, arrays
+from .abi import Algorithm, Collective, ReduceOp
+from .communicator import Communicator
+from .library import InvalidArgumentError, lib
+from .objects import Native, Object
+from .streams import Stream
+
+
+class Collectives(Object):
+    """Buffers of a communicator's collectives, for operations one after another. Collective.
+
+    choices: algorithms that are pinned, {Collective.ALL_REDUCE: Algorithm.ONESHOT}; further
+    settings are those of weft_coll_config.
+
+    The operations take arrays of int32, int64, uint8, bfloat16, float16, float32, float64 or
+    float8_e4m3fn, of any size, the same on all ranks; dtype says what elements are where the array
+    cannot (BF16 in uint16). They return the output, which is allocated like the input if it is not
+    given. Sums have the same bits on every rank and machine. R is the number of ranks. Without a
+    stream they return when they are done.
+    """
+
+    def __init__(self, comm: Communicator, *, choices: dict[Collective, Algorithm] | None = None,
+                 **config: int):
+        pinned = [abi.CollChoice(collective=collective, algorithm=algorithm)
+                  for collective, algorithm in (choices or {}).items()]
+        listed = (abi.CollChoice * len(pinned))(*pinned)
+        settings = abi.CollConfig(choices=ctypes.addressof(listed) if pinned else None,
+                                  num_choices=len(pinned), **config)
+        made = ctypes.c_void_p()
+        comm.call(lib.weft_coll_create, comm._native.pointer(), ctypes.byref(settings),
+                  ctypes.byref(made))
+        self._native = Native("coll", made.value, comm._native, ends_when_dropped=False)
+        self.comm = comm
+
+    def all_reduce(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, *,
+                   dtype: Any = None, stream: Stream | None = None) -> Any:
+        """recv[...] = the reduction of all ranks' send[...]. In place: recv is send."""
+        return self._run(lib.weft_coll_all_reduce, send, recv, "same", stream, dtype, op=op)
+
+    def reduce_scatter(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, *,
+                       dtype: Any = None, stream: Stream | None = None) -> Any:
+        """recv[...] = this rank's row of the reduction of all ranks' send[R, ...]."""
+        return self._run(lib.weft_coll_reduce_scatter, send, recv, "row", stream, dtype, op=op)
+
+    def all_gather(self, send: Any, recv: Any = None, *, dtype: Any = None,
+                   stream: Stream | None = None) -> Any:
+        """recv[R, ...]: row r is rank r's send[...]. In place: send is this rank's row of recv."""
+        return self._run(lib.weft_coll_all_gather, send, recv, "rows", stream, dtype)
+
+    def all_to_all(self, send: Any, recv: Any = None, *, dtype: Any = None,
+                   stream: Stream | None = None) -> Any:
+        """recv[R, ...]: row r is this rank's row of rank r's send[R, ...]."""
+        return self._run(lib.weft_coll_all_to_all, send, recv, "same", stream, dtype)
+
+    def broadcast(self, array: Any, root: int = 0, *, dtype: Any = None,
+                  stream: Stream | None = None) -> Any:
+        """array[...] = rank root's array[...], in place."""
+        return self._run(lib.weft_coll_broadcast, array, array, "same", stream, dtype, root=root)
+
+    def _run(self, function, send: Any, recv: Any, form: str, stream: Stream | None, dtype: Any,
+             **fields: int) -> Any:
+        num_ranks = self.comm.num_ranks
+        sent = self.comm.view(send, "send")
+        is_scattered = form == "row" or function is lib.weft_coll_all_to_all
+        if is_scattered and (not sent.shape or sent.shape[0] != num_ranks):
+            raise InvalidArgumentError(f"send has shape {sent.shape}; its first dimension must be "
+                                       f"the number of ranks, {num_ranks}")
+        shape = {"same": sent.shape, "row": sent.shape[1:], "rows": (num_ranks, *sent.shape)}[form]
+        if recv is None:
+            recv = arrays.empty(shape, send)
+        received = self.comm.view(recv, "recv", writable=True)
+        if received.shape != shape or received.dtype != sent.dtype:
+            raise InvalidArgumentError(f"recv is {received.dtype}{list(received.shape)}; it must "
+                                       f"be {sent.dtype}{list(shape)}")
+        count = sent.num_bytes // sent.item_bytes // (num_ranks if is_scattered else 1)
+        args = abi.CollArgs(send=sent.address, recv=received.address, count=count,
+                            dtype=arrays.weft_dtype(sent, dtype, "send"), **fields)
+        self.comm.enqueue(function, self._native, args, stream, send, recv)
+        return recv
+
+    def all_to_all_v(self, send: Any, send_counts: Sequence[int], recv_counts: Sequence[int],
+                     recv: Any = None, *, dtype: Any = None, stream: Stream | None = None) -> Any:
+        """Sends send_counts[r] rows of send to rank r, one after another, and receives
+        recv_counts[r] from it. send [sum(send_counts), ...], recv [sum(recv_counts), ...]."""
+        sent = self.comm.view(send, "send")
+        shape = (sum(recv_counts), *sent.shape[1:])
+        if recv is None:
+            recv = arrays.empty(shape, send)
+        received = self.comm.view(recv, "recv", writable=True)
+        if len(send_counts) != self.comm.num_ranks or len(recv_counts) != self.comm.num_ranks:
+            raise InvalidArgumentError("send_counts and recv_counts need a number for each of the "
+                                       f"{self.comm.num_ranks} ranks")
+        if sent.shape[0] != sum(send_counts) or received.shape != shape or \
+                received.dtype != sent.dtype or min(*send_counts, *recv_counts) < 0:
+            raise InvalidArgumentError(
+                f"send is {sent.dtype}{list(sent.shape)} and recv {received.dtype}"
+                f"{list(received.shape)}; counts say {sum(send_counts)} and {sum(recv_counts)} "
+                "rows")
+        elements = sent.row_bytes // sent.item_bytes
+        tables = [_counts_and_offsets(counts, elements) for counts in (send_counts, recv_counts)]
+        args = abi.CollAllToAllVArgs(
+            send=sent.address, recv=received.address,
+            send_counts=ctypes.addressof(tables[0][0]), send_offsets=ctypes.addressof(tables[0][1]),
+            recv_counts=ctypes.addressof(tables[1][0]), recv_offsets=ctypes.addressof(tables[1][1]),
+            dtype=arrays.weft_dtype(sent, dtype, "send"))
+        self.comm.enqueue(lib.weft_coll_all_to_all_v, self._native, args, stream, send, recv)
+        return recv
+
+    def algorithm(self, collective: Collective, num_bytes: int) -> Algorithm:
+        """Which algorithm an operation of so many bytes would use."""
+        return Algorithm(lib.weft_coll_algorithm(self._native.pointer(), collective, num_bytes))
+
+    @contextmanager
+    def record(self) -> Iterator[CollectiveRecord]:
+        """Operations that streams under capture record meanwhile find their arrays where they are.
+        The streams' captures end inside; the graphs run after it. Collective, at its end."""
+        made = ctypes.c_void_p()
+        self.comm.call(lib.weft_coll_record_begin, self._native.pointer(), ctypes.byref(made),
+                       using=(self._native,))
+        record = CollectiveRecord(made.value, self)
+        yield record
+        self.comm.call(lib.weft_coll_record_end, record._native.pointer(), using=(self._native,))
+
+
+class CollectiveRecord(Object):
+    """What was recorded; destroy() is collective, when its graphs run no more on any rank."""
+
+    def __init__(self, address: int, coll: Collectives):
+        self._native = Native("coll_record", address, coll._native, ends_when_dropped=False)
+        self.coll = coll
+
+
+def _counts_and_offsets(counts: Sequence[int], elements: int):
+    array = ctypes.c_int64 * len(counts)
+    offsets = [elements * sum(counts[:r]) for r in range(len(counts))]
+    return array(*(elements * count for count in counts)), array(*offsets)

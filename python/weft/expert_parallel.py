@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: MIT
+"""Expert parallelism: layout, notify, dispatch and combine of tokens."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple, Sequence
+
+from . import abi, arrays
+from .communicator import Arena, Communicator
+from .library import InvalidArgumentError, check, lib
+from .objects import Native, Object, call
+from .streams import Mark, Stream
+
+
+class Counts(NamedTuple):
+    """What comes to this rank. L is the number of its experts."""
+
+    num_recv_tokens: int
+    num_recv_per_rank: list[int]  # [R] rows by source
+    num_recv_per_expert: list[int]  # [L] selections, rounded up to expert_alignment
+    max_recv_tokens: int  # the most rows of any rank
+    num_relayed_tokens: int
+
+
+class Layout(NamedTuple):
+    """Which tokens go where; arrays like topk_idx."""
+
+    num_tokens_per_rank: Any  # [R] int32, distinct tokens
+    num_tokens_per_node: Any  # [nodes] int32, distinct tokens
+    num_tokens_per_expert: Any  # [experts] int32, selections
+    is_token_in_rank: Any  # [N, R] uint8, 0 or 1
+
+
+class Received(NamedTuple):
+    """What a dispatch delivers, in (source rank, token) order. C is the capacity."""
+
+    planes: tuple[Any, ...]  # each [C, ...]
+    topk_idx: Any = None  # [C, K] local expert, or -1
+    topk_weights: Any = None  # [C, K] float32, 0 where topk_idx is -1
+    src_token: Any = None  # [C] int32, index of the token at its source
+
+    @property
+    def x(self) -> Any:
+        """The first plane."""
+        return self.planes[0]
+
+
+class ExpertParallel(Object):
+    """Experts of one or more layers, placed on the ranks of a communicator. Collective.
+
+    num_experts: spread evenly, unless expert_ranks says where each is: a sequence of the ranks of
+    each expert, more than one for replicas. Further settings are those of weft_ep_config.
+    """
+
+    def __init__(self, comm: Communicator, num_experts: int, *,
+                 expert_ranks: Sequence[Sequence[int]] | None = None, **config: int):
+        settings = abi.EpConfig(num_experts=num_experts, **config)
+        if expert_ranks is not None:
+            if len(expert_ranks) != num_experts:
+                raise InvalidArgumentError(
+                    f"expert_ranks has {len(expert_ranks)} elements, num_experts is {num_experts}")
+            offsets = (ctypes.c_int32 * (num_experts + 1))()
+            for expert, ranks in enumerate(expert_ranks):
+                offsets[expert + 1] = offsets[expert] + len(ranks)
+            flat = (ctypes.c_int32 * offsets[num_experts])(
+                *(rank for ranks in expert_ranks for rank in ranks))
+            settings.expert_offsets = ctypes.addressof(offsets)
+            settings.expert_ranks = ctypes.addressof(flat)
+        made = ctypes.c_void_p()
+        comm.call(lib.weft_ep_create, comm._native.pointer(), ctypes.byref(settings),
+                  ctypes.byref(made))
+        self._native = Native("ep", made.value, comm._native, ends_when_dropped=False)
+        self.comm = comm
+        self.num_experts = num_experts
+        self.num_nodes = 1 + max(comm.node(rank) for rank in range(comm.num_ranks))
+
+    def experts_of(self, rank: int) -> list[int]:
+        """The experts of a rank; element i has local id i."""
+        native = self._native.pointer()
+        return [lib.weft_ep_global_expert(native, rank, i)
+                for i in range(lib.weft_ep_num_local_experts(native, rank))]
+
+    def sizes(self, plane_row_bytes: Sequence[int], max_tokens_per_rank: int, num_topk: int, *,
+              index_dtype: Any = None, with_src_token: bool = False) -> abi.EpSizes:
+        """How much memory batches of a size need at worst. index_dtype: with top-k data, int32 or
+        int64."""
+        rows = (ctypes.c_uint64 * len(plane_row_bytes))(*plane_row_bytes)
+        index_type = 0 if index_dtype is None else \
+            arrays.INDEX_TYPES[arrays.dtype_name(index_dtype)]
+        args = abi.EpSizeArgs(
+            plane_row_bytes=ctypes.addressof(rows), num_planes=len(plane_row_bytes),
+            max_tokens_per_rank=max_tokens_per_rank, num_topk=num_topk, index_type=index_type,
+            with_topk=int(index_dtype is not None), with_src_token=int(with_src_token))
+        sizes = abi.EpSizes()
+        check(lib.weft_ep_query_sizes(self._native.pointer(), ctypes.byref(args),
+                                      ctypes.byref(sizes)))
+        return sizes
+
+    def handle(self, num_topk: int, *, max_tokens: int = 0, expert_alignment: int = 0,
+               num_experts: int = 0) -> Handle:
+        """A handle for batches of up to max_tokens tokens (0: any number), each of which chooses
+        num_topk experts."""
+        return Handle(self, num_topk, max_tokens, expert_alignment, num_experts)
+
+
+class Handle(Object):
+    """The routing of one batch. layout() and notify() fill it; dispatch() and combine() use it, any
+    number of times. N is the number of this rank's tokens, K num_topk, R the number of ranks."""
+
+    def __init__(self, ep: ExpertParallel, num_topk: int, max_tokens: int, expert_alignment: int,
+                 num_experts: int):
+        settings = abi.EpHandleConfig(max_tokens=max_tokens, num_topk=num_topk,
+                                      expert_alignment=expert_alignment, num_experts=num_experts)
+        made = ctypes.c_void_p()
+        ep.comm.call(lib.weft_ep_handle_create, ep._native.pointer(), ctypes.byref(settings),
+                     ctypes.byref(made), using=(ep._native,))
+        self._native = Native("ep_handle", made.value, ep._native)
+        self.ep = ep
+        self.num_topk = num_topk
+        self.num_experts = num_experts or ep.num_experts
+        self.num_tokens: int | None = None  # since layout()
+        self._notified: Mark | None = None
+
+    # ------------------------------------------------------------ routing
+
+    def layout(self, topk_idx: Any, stream: Stream | None = None, *,
+               with_tables: bool = False) -> Layout | None:
+        """Which token goes to which rank. topk_idx [N, K] of int32 or int64; ids that are no
+        expert's, as -1, are ignored. with_tables: returns the tables of Layout. Local."""
+        seen = self._topk(topk_idx, "topk_idx", ("int32", "int64"))
+        num_tokens = seen.shape[0]
+        args = abi.EpLayoutArgs(num_tokens=num_tokens, index_type=arrays.INDEX_TYPES[seen.dtype],
+                                topk_idx=seen.address)
+        tables = None
+        if with_tables:
+            num_ranks = self.ep.comm.num_ranks
+            tables = Layout(*(arrays.empty(shape, topk_idx, "int32") for shape in (
+                (num_ranks,), (self.ep.num_nodes,), (self.num_experts,))),
+                arrays.empty((num_tokens, num_ranks), topk_idx, "uint8"))
+            for field, array in tables._asdict().items():
+                setattr(args, field, self._view(array, field).address)
+        self._layout(args, stream, topk_idx, tables)
+        return tables
+
+    def layout_by_table(self, tokens_to_ranks: Any, selections_per_expert: Any,
+                        stream: Stream | None = None) -> None:
+        """The same by a table: tokens_to_ranks [N, R] of uint8 or bool, selections_per_expert
+        [experts] of int32. Local."""
+        num_ranks = self.ep.comm.num_ranks
+        table = self._view(tokens_to_ranks, "tokens_to_ranks")
+        selections = self._view(selections_per_expert, "selections_per_expert")
+        arrays.require(table, "tokens_to_ranks", ("uint8", "bool"), (None, num_ranks))
+        # with replicas there are more than experts
+        arrays.require(selections, "selections_per_expert", ("int32",), (None,))
+        if selections.shape[0] < self.num_experts:
+            raise InvalidArgumentError(f"selections_per_expert has {selections.shape[0]} elements; "
+                                       f"there are {self.num_experts} experts")
+        args = abi.EpLayoutArgs(num_tokens=table.shape[0], tokens_to_ranks=table.address,
+                                selections_per_expert=selections.address)
+        self._layout(args, stream, tokens_to_ranks, selections_per_expert)
+
+    def _layout(self, args: abi.EpLayoutArgs, stream: Stream | None, *used: Any) -> None:
+        self.num_tokens = None
+        self.ep.comm.enqueue(lib.weft_ep_layout, self._native, args, stream, *used)
+        self.num_tokens = args.num_tokens
+
+    def notify(self, stream: Stream | None = None) -> None:
+        """The ranks exchange counts; then every token has its rows. Collective."""
+        self.ep.comm.enqueue(lib.weft_ep_notify, self._native, None, stream)
+        self._notified = stream.mark() if stream else None
+
+    def wait_counts(self) -> Counts:
+        """Waits, on the host, for the last notify()."""
+        counts = abi.EpCounts()
+        call(lib.weft_ep_wait_counts, self._native.pointer(), ctypes.byref(counts),
+             using=(self._native,), comm=self.ep.comm._native)
+        if self._notified:
+            self._notified.passed()
+        return Counts(
+            counts.num_recv_tokens,
+            _ints(counts.num_recv_per_rank, self.ep.comm.num_ranks),
+            _ints(counts.num_recv_per_expert, counts.num_local_experts),
+            counts.max_recv_tokens, counts.num_relayed_tokens)
+
+    # ------------------------------------------------------------ rows
+
+    def dispatch(self, x: Any, out: Any = None, *, arena: Arena | None = None,
+                 capacity: int | None = None, topk_idx: Any = None, topk_weights: Any = None,
+                 recv_topk_idx: Any = None, recv_topk_weights: Any = None,
+                 recv_src_token: Any = None, with_src_token: bool = False, num_blocks: int = 0,
+                 stream: Stream | None = None) -> Received:
+        """Delivers every token's row once to each rank that has one of its experts. Collective.
+
+        x: [N, ...] of any type, or several such planes; a plane's rows may lie apart. Outputs are
+        arrays of the heap with `capacity` rows: given (out, for each plane, and recv_*), or
+        allocated in the arena. capacity: by default what the outputs have, or wait_counts() says.
+        topk_idx, topk_weights [N, K]: carried along, the first of int32 or int64, the second of
+        float32. with_src_token: allocates recv_src_token.
+        """
+        planes = x if isinstance(x, (tuple, list)) else (x,)
+        outs = (None,) * len(planes) if out is None else \
+            out if isinstance(out, (tuple, list)) else (out,)
+        if len(outs) != len(planes):
+            raise InvalidArgumentError(f"out has {len(outs)} planes, x has {len(planes)}")
+        if capacity is None:
+            given = [array for array in outs if array is not None]
+            capacity = given[0].shape[0] if given else self.wait_counts().num_recv_tokens
+
+        def output(array: Any, like: Any, tail: tuple[int, ...], dtype: str) -> Any:
+            if array is None:
+                if arena is None:
+                    raise InvalidArgumentError("out is not given; then arena must be")
+                array = arena.empty((capacity, *tail), arrays.dtype_like(like, dtype))
+            arrays.require(self._view(array, "output", writable=True), "output", (dtype,),
+                     (capacity, *tail))
+            return array
+
+        listed = (abi.Plane * len(planes))()
+        received = []
+        for i, (plane, array) in enumerate(zip(planes, outs)):
+            seen = self._rows(plane, f"x[{i}]", self.num_tokens)
+            received.append(output(array, plane, seen.shape[1:], seen.dtype))
+            listed[i] = abi.Plane(src=seen.address, dst=self._view(received[i], "out").address,
+                                  row_bytes=seen.row_bytes,
+                                  src_stride_bytes=seen.strides[0] if seen.strides else 0)
+        args = abi.EpDispatchArgs(planes=ctypes.addressof(listed), num_planes=len(planes),
+                                  capacity=capacity, num_blocks=num_blocks)
+        if topk_idx is not None:
+            seen = self._topk(topk_idx, "topk_idx", ("int32", "int64"), self.num_tokens)
+            recv_topk_idx = output(recv_topk_idx, topk_idx, (self.num_topk,), seen.dtype)
+            args.topk_idx, args.index_type = seen.address, arrays.INDEX_TYPES[seen.dtype]
+            args.recv_topk_idx = self._view(recv_topk_idx, "recv_topk_idx").address
+        if topk_weights is not None:
+            seen = self._topk(topk_weights, "topk_weights", ("float32",), self.num_tokens)
+            recv_topk_weights = output(recv_topk_weights, topk_weights, (self.num_topk,), "float32")
+            args.topk_weights = seen.address
+            args.recv_topk_weights = self._view(recv_topk_weights, "recv_topk_weights").address
+        if with_src_token or recv_src_token is not None:
+            recv_src_token = output(recv_src_token, planes[0] if planes else None, (), "int32")
+            args.recv_src_token = self._view(recv_src_token, "recv_src_token").address
+        result = Received(tuple(received), recv_topk_idx, recv_topk_weights, recv_src_token)
+        self.ep.comm.enqueue(lib.weft_ep_dispatch, self._native, args, stream, planes, topk_idx,
+                             topk_weights, result)
+        return result
+
+    def combine(self, x: Any, out: Any = None, *, bias: Sequence[Any] = (),
+                topk_weights: Any = None, out_topk_weights: Any = None, dtype: Any = None,
+                num_blocks: int = 0, stream: Stream | None = None) -> Any:
+        """The sum of each token's rows of all ranks. Collective.
+
+        x [C, hidden] of bfloat16, float16 or float32, in the heap: row i answers row i of the
+        dispatch. out [N, hidden], allocated like x if it is not given. bias: up to two arrays
+        [N, hidden] that are added. topk_weights [C, K] of float32, in the heap, are summed
+        likewise. Returns out, or (out, out_topk_weights) with topk_weights.
+        """
+        seen = self._view(x, "x")
+        arrays.require(seen, "x", (), (None, None))
+        shape = (self._known_tokens(), seen.shape[1])
+        if out is None:
+            out = arrays.empty(shape, x)
+        bias = tuple(array for array in bias if array is not None)
+        if len(bias) > 2:
+            raise InvalidArgumentError(f"bias has {len(bias)} arrays; at most 2 are allowed")
+        args = abi.EpCombineArgs(x=seen.address, hidden=seen.shape[1], capacity=seen.shape[0],
+                                 dtype=arrays.weft_dtype(seen, dtype, "x"), num_blocks=num_blocks)
+        for i, array in enumerate((out, *bias)):
+            name = "out" if i == 0 else f"bias[{i - 1}]"
+            other = self._view(array, name, writable=i == 0)
+            arrays.require(other, name, (seen.dtype,), shape)
+            if i == 0:
+                args.out = other.address
+            else:
+                args.bias[i - 1] = other.address
+        if topk_weights is not None:
+            weights = self._topk(topk_weights, "topk_weights", ("float32",), seen.shape[0])
+            if out_topk_weights is None:
+                out_topk_weights = arrays.empty((shape[0], self.num_topk), topk_weights)
+            sums = self._topk(out_topk_weights, "out_topk_weights", ("float32",), shape[0], True)
+            args.topk_weights, args.out_topk_weights = weights.address, sums.address
+        self.ep.comm.enqueue(lib.weft_ep_combine, self._native, args, stream, x, out, bias,
+                             topk_weights, out_topk_weights)
+        return out if topk_weights is None else (out, out_topk_weights)
+
+    def check(self) -> None:
+        """After the stream was synchronised: CapacityError, if a dispatch since the last notify()
+        had to drop rows meant for this rank."""
+        call(lib.weft_ep_check, self._native.pointer(), None, using=(self._native,))
+
+    # ------------------------------------------------------------ checks
+
+    def _view(self, array: Any, name: str, **wanted: bool) -> arrays.View:
+        return self.ep.comm.view(array, name, **wanted)
+
+    def _known_tokens(self) -> int:
+        if self.num_tokens is None:
+            raise InvalidArgumentError("the handle has no routing: layout() comes first")
+        return self.num_tokens
+
+    def _rows(self, array: Any, name: str, num_rows: int | None) -> arrays.View:
+        self._known_tokens()
+        seen = self._view(array, name, dense=False)
+        if not seen.shape or seen.shape[0] != num_rows:
+            raise InvalidArgumentError(
+                f"{name} has shape {seen.shape}; its first dimension must be {num_rows} tokens")
+        if seen.strides is not None:
+            arrays.check_rows(seen, name)
+        return seen
+
+    def _topk(self, array: Any, name: str, dtypes: tuple[str, ...], num_rows: int | None = None,
+              writable: bool = False) -> arrays.View:
+        seen = self._view(array, name, writable=writable)
+        arrays.require(seen, name, dtypes, (num_rows, self.num_topk))
+        return seen
+
+
+def _ints(address: int | None, count: int) -> list[int]:
+    return list((ctypes.c_int32 * count).from_address(address)) if count else []

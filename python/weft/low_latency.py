@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""Low latency: dispatch and combine of few tokens, in one launch each or in two phases."""
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from typing import Any, NamedTuple
+
+from . import abi, arrays
+from .abi import Dtype, LlAnswer, LlLayout, LlPhases, ScaleKind
+from .expert_parallel import ExpertParallel
+from .library import InvalidArgumentError, check, lib
+from .objects import Native, Object
+from .streams import Stream
+
+
+class Rows(NamedTuple):
+    """What a dispatch delivers. L is the number of local experts, C expert_capacity, R the number
+    of ranks. By rank only the first is there, and slots() has the rows."""
+
+    num_rows_per_rank: Any  # [R] int32, each row counted once
+    rows: Any = None  # [L, C, hidden]; rows that nobody sent are undefined
+    scales: Any = None  # [L, C, groups] float32 or uint8; of columns words of UE8M0 as int32
+    num_rows_per_expert: Any = None  # [L] int32, also of rows beyond C
+    src_tokens: Any = None  # [L, C] int32, index of the token at its source
+    row_ranges: Any = None  # [L, R] int64: number of a source's rows, and the first one << 32
+
+
+class Slots(NamedTuple):
+    """Where received rows are, by rank: row i of source s is [s, i]. half tells which of the two
+    results was received last; with one result there is one of each."""
+
+    half: Any  # [1] int32
+    x: tuple[Any, ...]  # [R, max_tokens, hidden]
+    scales: tuple[Any, ...]  # [R, max_tokens, groups], if rows are quantised
+    experts: tuple[Any, ...]  # [R, max_tokens, K] int32, local id or -1
+    topk_weights: tuple[Any, ...]  # [R, max_tokens, K] float32
+    src_token: tuple[Any, ...]  # [R, max_tokens, 1] int32
+
+
+class LowLatency(Object):
+    """Room for the rows of all ranks. Collective.
+
+    dtype: of tokens and of what experts make of them: bfloat16, float16 or float32. narrow: rows
+    are quantised on their way, with a scale for each `group` elements. Further settings are those
+    of weft_ll_config: expert_capacity, num_results, num_blocks, num_warps. K is num_topk.
+    """
+
+    def __init__(self, ep: ExpertParallel, hidden: int, max_tokens: int, num_topk: int, dtype: Any,
+                 *, layout: LlLayout = LlLayout.BY_EXPERT, answer: LlAnswer = LlAnswer.SUMS,
+                 answer_dtype: Dtype = Dtype.NONE, narrow: Dtype = Dtype.NONE,
+                 scale: ScaleKind = ScaleKind.FP32, group: int = 0, scale_columns: bool = False,
+                 **config: int):
+        self._dtype = arrays.dtype_name(dtype)
+        settings = abi.LlConfig(
+            hidden=hidden, max_tokens=max_tokens, num_topk=num_topk,
+            dtype=arrays.dtype_value(self._dtype), layout=layout, answer=answer,
+            answer_dtype=answer_dtype, narrow_dtype=narrow, scale=scale, group_elements=group,
+            **config)
+        made = ctypes.c_void_p()
+        ep.comm.call(lib.weft_ll_create, ep._native.pointer(), ctypes.byref(settings),
+                     ctypes.byref(made), using=(ep._native,))
+        self._native = Native("ll", made.value, ep._native, ends_when_dropped=False)
+        self.ep = ep
+        self.sizes = abi.LlSizes()
+        check(lib.weft_ll_query_sizes(ep._native.pointer(), ctypes.byref(settings),
+                                      ctypes.byref(self.sizes)))
+        self._config = settings
+        self._by_expert = layout == LlLayout.BY_EXPERT
+        self._row_dtype = self._dtype if narrow == Dtype.NONE else arrays.name_of(narrow)
+        self._scale_columns = scale_columns
+        self._tokens: deque[int] = deque()  # of the results that are not combined yet
+        self._like: Any = None
+
+    # ------------------------------------------------------------ dispatch
+
+    def dispatch(self, x: Any = None, topk_idx: Any = None, topk_weights: Any = None,
+                 out: Rows | None = None, *, phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
+                 total_rows_per_expert: Any = None, stream: Stream | None = None) -> Rows | None:
+        """Sends each token's row to the ranks of its experts. Collective.
+
+        To send: x [N, hidden], topk_idx [N, K] of int32 or int64, topk_weights [N, K] of float32,
+        without which they are 1. To receive: out, or it is allocated like x; and
+        total_rows_per_expert [L] of int32, to which counts are added. Returns out, None when only
+        sending.
+        """
+        args = abi.LlDispatchArgs(phases=phases)
+        if phases != LlPhases.RECEIVE:
+            self._send(args, x, topk_idx, topk_weights)
+        if phases != LlPhases.SEND:
+            out = self.empty_rows(self._like) if out is None else out
+            self._receive(args, out, total_rows_per_expert)
+        self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, x, topk_idx,
+                             topk_weights, out, total_rows_per_expert)
+        if phases != LlPhases.RECEIVE:
+            self._tokens.append(args.num_tokens)
+            self._like = x
+        return None if phases == LlPhases.SEND else out
+
+    def _send(self, args: abi.LlDispatchArgs, x: Any, topk_idx: Any, topk_weights: Any) -> None:
+        config, view = self._config, self.ep.comm.view
+        tokens, ids = view(x, "x"), view(topk_idx, "topk_idx")
+        arrays.require(tokens, "x", (self._dtype,), (None, config.hidden))
+        args.num_tokens = tokens.shape[0]
+        arrays.require(ids, "topk_idx", ("int32", "int64"), (args.num_tokens, config.num_topk))
+        args.x, args.topk_idx, args.index_type = \
+            tokens.address, ids.address, arrays.INDEX_TYPES[ids.dtype]
+        if topk_weights is not None:
+            args.topk_weights = self._weights(topk_weights, args.num_tokens)
+        if self._like is None:
+            self._like = x
+
+    def _receive(self, args: abi.LlDispatchArgs, out: Rows, total: Any) -> None:
+        for name, (shape, dtype) in self._shapes().items():
+            array = getattr(out, name)
+            if array is None and name != "rows":
+                continue
+            if name == "scales" and self._scale_columns:
+                array = array.swapaxes(1, 2)
+                args.scale_column_bytes = 4 * self.sizes.expert_capacity
+            setattr(args, name, self.ep.comm.address_of(array, f"out.{name}", (dtype,), shape,
+                                                        writable=True))
+        if total is not None:
+            args.total_rows_per_expert = self.ep.comm.address_of(
+                total, "total_rows_per_expert", ("int32",), (self.sizes.num_local_experts,),
+                writable=True)
+
+    def _weights(self, array: Any, num_tokens: int) -> int | None:
+        return self.ep.comm.address_of(array, "topk_weights", ("float32",),
+                                       (num_tokens, self._config.num_topk))
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Of the outputs as they lie in memory."""
+        num_ranks = self.ep.comm.num_ranks
+        shapes = {"num_rows_per_rank": ((num_ranks,), "int32")}
+        if self._by_expert:
+            experts, capacity = self.sizes.num_local_experts, self.sizes.expert_capacity
+            shapes |= {"rows": ((experts, capacity, self._config.hidden), self._row_dtype),
+                       "num_rows_per_expert": ((experts,), "int32"),
+                       "src_tokens": ((experts, capacity), "int32"),
+                       "row_ranges": ((experts, num_ranks), "int64")}
+            if self._config.narrow_dtype != Dtype.NONE:
+                shapes["scales"] = self._shape_of_scales(experts, capacity)
+        return shapes
+
+    def _shape_of_scales(self, experts: int, capacity: int) -> tuple[tuple[int, ...], str]:
+        groups, is_byte = self._num_groups(), self._config.scale == ScaleKind.UE8M0
+        if not self._scale_columns:
+            return (experts, capacity, groups), "uint8" if is_byte else "float32"
+        return (experts, (groups + 3) // 4 if is_byte else groups, capacity), \
+            "int32" if is_byte else "float32"
+
+    def _num_groups(self) -> int:
+        return self._config.hidden // (self._config.group_elements or self._config.hidden)
+
+    def empty_rows(self, like: Any) -> Rows:
+        """Arrays for a dispatch's outputs, of the library and device of `like`."""
+        made = {name: arrays.empty(shape, like, dtype)
+                for name, (shape, dtype) in self._shapes().items()}
+        if self._scale_columns and "scales" in made:
+            made["scales"] = made["scales"].swapaxes(1, 2)
+        return Rows(**made)
+
+    def slots(self, like: Any) -> Slots:
+        """Where rows are, by rank, as arrays of the library of `like`; the same ones every time."""
+        slots = abi.LlSlots()
+        check(lib.weft_ll_query_slots(self._native.pointer(), ctypes.byref(slots)))
+        comm, config = self.ep.comm, self._config
+        on_gpu = comm.is_on_gpu
+
+        def both(addresses: Any, count: int, dtype: str) -> tuple[Any, ...]:
+            shape = (comm.num_ranks, config.max_tokens, count * arrays.item_bytes(dtype))
+            strides = (slots.source_stride_bytes, slots.row_stride_bytes, 1)
+            return tuple(
+                arrays.as_array(arrays.Block(comm._native, address, shape, on_gpu, strides=strides),
+                                arrays.dtype_like(like, dtype))
+                for address in addresses if address)
+
+        scale_dtype = "uint8" if config.scale == ScaleKind.UE8M0 else "float32"
+        return Slots(
+            half=comm._array(slots.half, 4, (1,), arrays.dtype_like(like, "int32")),
+            x=both(slots.x, config.hidden, self._row_dtype),
+            scales=both(slots.scales, self._num_groups(), scale_dtype),
+            experts=both(slots.experts, config.num_topk, "int32"),
+            topk_weights=both(slots.topk_weights, config.num_topk, "float32"),
+            src_token=both(slots.src_token, 1, "int32"))
+
+    # ------------------------------------------------------------ combine
+
+    def combine(self, x: Any = None, out: Any = None, *, topk_weights: Any = None,
+                phases: LlPhases = LlPhases.SEND_AND_RECEIVE, keep: bool = False,
+                stream: Stream | None = None) -> Any:
+        """The sum of each token's rows of the oldest result, which it ends unless keep. Collective.
+
+        To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
+        [R, max_tokens, hidden], weights applied; rows may lie apart. To receive: out [N, hidden],
+        allocated if it is not given; and topk_weights [N, K] with LlAnswer.ROWS. Returns out, None
+        when only sending.
+        """
+        args = abi.LlCombineArgs(phases=phases)
+        if phases != LlPhases.RECEIVE:
+            args.keep = int(keep)
+            self._answer(args, x)
+        if phases != LlPhases.SEND:
+            num_tokens = self._tokens[0] if self._tokens else 0
+            shape = (num_tokens, self._config.hidden)
+            out = arrays.empty(shape, self._like, self._dtype) if out is None else out
+            args.out = self.ep.comm.address_of(out, "out", (self._dtype,), shape, writable=True)
+            if topk_weights is not None:
+                args.topk_weights = self._weights(topk_weights, num_tokens)
+        self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights)
+        if phases != LlPhases.RECEIVE:
+            self._keeps = keep
+        if phases != LlPhases.SEND and not self._keeps and self._tokens:
+            self._tokens.popleft()
+        return None if phases == LlPhases.SEND else out
+
+    _keeps = False
+
+    def _answer(self, args: abi.LlCombineArgs, x: Any) -> None:
+        leading = (self.sizes.num_local_experts, self.sizes.expert_capacity) if self._by_expert \
+            else (self.ep.comm.num_ranks, self._config.max_tokens)
+        seen = self.ep.comm.view(x, "x", dense=False)
+        arrays.require(seen, "x", (self._dtype,), (*leading, self._config.hidden))
+        args.x = seen.address
+        if seen.strides is not None:
+            args.x_stride_bytes = seen.strides[1]
+            if seen.strides[2] != seen.item_bytes or \
+                    seen.strides[0] != seen.strides[1] * leading[1] or \
+                    seen.strides[1] < seen.item_bytes * seen.shape[2]:
+                raise InvalidArgumentError(f"x has strides of {seen.strides} bytes; rows must be "
+                                           "contiguous, and all as far apart")
+
+    def release(self, stream: Stream | None = None) -> None:
+        """Ends the oldest result without a combine, or after one with keep. Collective."""
+        self.ep.comm.enqueue(lib.weft_ll_release, self._native, None, stream)
+        if self._tokens:
+            self._tokens.popleft()

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Quantised rows: rows of BF16, FP16 or FP32 as FP8, INT8 or 10-bit logarithms, and back."""
+from __future__ import annotations
+
+from typing import Any
+
+from . import abi, arrays
+from .abi import Dtype, ScaleKind
+from .communicator import Communicator
+from .library import InvalidArgumentError, lib
+from .streams import Stream
+
+_NARROW_NAMES = {Dtype.FP8_E4M3: "float8_e4m3fn", Dtype.INT8: "int8", Dtype.LOG_10BIT: "uint8"}
+LOG_GROUP_ELEMENTS, LOG_GROUP_BYTES = 128, 164
+
+
+def scale_shape(num_rows: int, hidden: int, group: int, scale: ScaleKind) -> tuple[tuple, str]:
+    """Shape and dtype of the scales of rows, side by side."""
+    return (num_rows, hidden // (group or hidden)), \
+        "uint8" if scale == ScaleKind.UE8M0 else "float32"
+
+
+def row_bytes(hidden: int, narrow: Dtype) -> int:
+    """Bytes of a quantised row."""
+    if narrow != Dtype.LOG_10BIT:
+        return hidden
+    return hidden // LOG_GROUP_ELEMENTS * LOG_GROUP_BYTES
+
+
+def quantise(comm: Communicator, src: Any, *, narrow: Dtype = Dtype.FP8_E4M3, group: int = 128,
+             scale: ScaleKind = ScaleKind.FP32, dtype: Any = None,
+             stream: Stream | None = None) -> tuple[Any, Any]:
+    """src [N, hidden], whose rows may lie apart -> (rows, scales).
+
+    rows [N, hidden] of float8_e4m3fn (uint8 in numpy without ml_dtypes) or int8, scales [N, hidden
+    / group] of float32, or uint8 with ScaleKind.UE8M0. group 0 is all of a row. With LOG_10BIT rows
+    are [N, hidden / 128 * 164] of uint8, and scales None.
+    """
+    seen = _rows(comm, src, "src")
+    num_rows, hidden = seen.shape
+    if hidden % (LOG_GROUP_ELEMENTS if narrow == Dtype.LOG_10BIT else group or hidden or 1):
+        raise InvalidArgumentError(f"src has {hidden} columns; they must be a multiple of "
+                                   f"{LOG_GROUP_ELEMENTS if narrow == Dtype.LOG_10BIT else group}")
+    rows = arrays.empty((num_rows, row_bytes(hidden, narrow)), src, _NARROW_NAMES[narrow])
+    scales = None
+    if narrow != Dtype.LOG_10BIT:
+        shape, name = scale_shape(num_rows, hidden, group, scale)
+        scales = arrays.empty(shape, src, name)
+    args = _args(comm, seen, dtype, "src", rows, scales, narrow, group, scale)
+    args.src, args.dst = seen.address, comm.view(rows, "rows").address
+    args.src_stride_bytes = seen.strides[0] if seen.strides else 0
+    comm.enqueue(lib.weft_rows_quantise, comm._native, args, stream, src, rows, scales)
+    return rows, scales
+
+
+def dequantise(comm: Communicator, rows: Any, scales: Any, out: Any, *,
+               narrow: Dtype = Dtype.FP8_E4M3, group: int = 128,
+               scale: ScaleKind = ScaleKind.FP32, dtype: Any = None,
+               stream: Stream | None = None) -> Any:
+    """The way back: fills out [N, hidden] of bfloat16, float16 or float32, and returns it."""
+    seen = comm.view(out, "out", writable=True)
+    given = _rows(comm, rows, "rows")
+    if len(seen.shape) != 2 or given.item_bytes != 1 or \
+            given.shape != (seen.shape[0], row_bytes(seen.shape[1], narrow)):
+        raise InvalidArgumentError(f"rows are {given.dtype}{list(given.shape)} and out is "
+                                   f"{seen.dtype}{list(seen.shape)}, which do not fit")
+    if narrow != Dtype.LOG_10BIT:
+        shape, name = scale_shape(*seen.shape, group, scale)
+        of_scales = comm.view(scales, "scales")
+        if of_scales.shape != shape or of_scales.item_bytes != (1 if name == "uint8" else 4):
+            raise InvalidArgumentError(f"scales are {of_scales.dtype}{list(of_scales.shape)}; they "
+                                       f"must be {name}{list(shape)}")
+    args = _args(comm, seen, dtype, "out", rows, scales, narrow, group, scale)
+    args.src, args.dst = given.address, seen.address
+    args.src_stride_bytes = given.strides[0] if given.strides else 0
+    comm.enqueue(lib.weft_rows_dequantise, comm._native, args, stream, rows, scales, out)
+    return out
+
+
+def _rows(comm: Communicator, array: Any, name: str) -> arrays.View:
+    seen = comm.view(array, name, dense=False)
+    arrays.check_rows(seen, name)
+    return seen
+
+
+def _args(comm: Communicator, wide: arrays.View, dtype: Any, name: str, rows: Any, scales: Any,
+          narrow: Dtype, group: int, scale: ScaleKind) -> abi.RowsArgs:
+    is_log = narrow == Dtype.LOG_10BIT
+    return abi.RowsArgs(scales=None if is_log else comm.view(scales, "scales").address,
+                        num_rows=wide.shape[0], hidden=wide.shape[1],
+                        group_elements=0 if is_log else group,
+                        dtype=arrays.weft_dtype(wide, dtype, name), narrow_dtype=narrow,
+                        scale=0 if is_log else scale)

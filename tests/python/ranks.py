@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""Runs a function on every rank, each a process of its own."""
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+
+import weft
+
+LIMIT_S = 120  # for a hang; what tests wait for has deadlines far below
+_processes = multiprocessing.get_context("fork")  # this process itself has no communicators
+
+
+def _serve(pipe) -> None:
+    pipe.send(weft.unique_id())
+    pipe.recv()
+
+
+def _be_rank(pipe, unique_id, rank, num_ranks, function, config) -> None:
+    try:
+        comm = weft.Communicator(unique_id, rank, num_ranks, **config)
+        result = function(comm)
+        comm.destroy()
+        pipe.send((True, result))
+    except BaseException:
+        pipe.send((False, traceback.format_exc()))
+
+
+def run(function, num_ranks: int = 2, **config) -> list:
+    """function(comm) on every rank; returns what it returned on each. Fails with the ranks'
+    tracebacks, and names the ranks that hang or died."""
+    config = {"machine": weft.Machine.CPU, "timeout_ms": 20000} | config
+    server_end, server_pipe = _processes.Pipe()
+    server = _processes.Process(target=_serve, args=(server_pipe,), daemon=True)
+    server.start()
+    unique_id = server_end.recv()
+    pipes, processes = [], []
+    for rank in range(num_ranks):
+        mine, theirs = _processes.Pipe()
+        process = _processes.Process(target=_be_rank, args=(
+            theirs, unique_id, rank, num_ranks, function, config), daemon=True)
+        process.start()
+        theirs.close()
+        pipes.append(mine)
+        processes.append(process)
+    try:
+        results = [_result_of(pipe, rank) for rank, pipe in enumerate(pipes)]
+    finally:
+        for process in [*processes, server]:
+            process.kill()
+            process.join()
+    failures = [f"rank {rank}: {what}" for rank, (is_good, what) in enumerate(results)
+                if not is_good]
+    assert not failures, "\n" + "\n".join(failures)
+    return [what for _, what in results]
+
+
+def _result_of(pipe, rank):
+    if not pipe.poll(LIMIT_S):
+        return False, "hangs"
+    try:
+        return pipe.recv()
+    except EOFError:
+        return False, "died"
+
+
+def launch(num_ranks: int, script: str, *options: str, **environment: str):
+    """A Python script as the ranks of `weft run`; returns the completed process."""
+    import subprocess
+    import sys
+
+    return subprocess.run(
+        [os.environ["WEFT_TOOL"], "run", "-n", str(num_ranks), *options, "--", sys.executable,
+         "-c", script], env=os.environ | environment, capture_output=True, text=True,
+        timeout=LIMIT_S, check=False)

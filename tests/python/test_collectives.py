@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Collectives against numpy."""
+import numpy as np
+import pytest
+import weft
+from oracle import reduce, rng
+from ranks import run
+
+DTYPES = [np.int32, np.int64, np.uint8, np.float16, np.float32, np.float64]
+
+
+def inputs(num_ranks, shape, dtype):
+    values = [rng(9, r).standard_normal(shape) * 8 for r in range(num_ranks)]
+    return [np.abs(v).astype(dtype) if dtype == np.uint8 else v.astype(dtype) for v in values]
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+def test_every_operation(num_ranks):
+    def operations(comm):
+        coll = weft.Collectives(comm)
+        rank = comm.rank
+        for dtype in DTYPES:
+            for op in ("SUM", "PROD", "MAX", "MIN"):
+                given = inputs(num_ranks, (5, 7), dtype)
+                with np.errstate(over="ignore"):
+                    expected = reduce(given, op)
+                got = coll.all_reduce(given[rank], op=weft.ReduceOp[op])
+                assert got.dtype == dtype and got.tobytes() == expected.tobytes(), (dtype, op)
+                in_place = given[rank].copy()
+                assert coll.all_reduce(in_place, in_place, weft.ReduceOp[op]) is in_place
+                assert in_place.tobytes() == expected.tobytes()
+            given = inputs(num_ranks, (num_ranks, 1000), dtype)
+            with np.errstate(over="ignore"):
+                scattered = reduce(given, "SUM")[rank]
+            assert coll.reduce_scatter(given[rank]).tobytes() == scattered.tobytes()
+            assert coll.all_gather(given[rank][0]).tolist() == [g[0].tolist() for g in given]
+            assert coll.all_to_all(given[rank]).tolist() == [g[rank].tolist() for g in given]
+            for root in range(num_ranks):
+                array = given[rank].copy()
+                coll.broadcast(array, root)
+                assert array.tolist() == given[root].tolist()
+
+    run(operations, num_ranks)
+
+
+def test_bits_of_bf16():
+    """BF16 in uint16 arrays: sums in fp32, rounded to nearest even."""
+    def sums(comm):
+        coll = weft.Collectives(comm)
+        words = [rng(3, r).integers(0x3f00, 0x4100, 500).astype(np.uint16) for r in range(2)]
+        floats = [(w.astype(np.uint32) << 16).view(np.float32) for w in words]
+        total = (floats[0] + floats[1]).view(np.uint32)
+        expected = ((total + 0x7fff + (total >> 16 & 1)) >> 16).astype(np.uint16)
+        got = coll.all_reduce(words[comm.rank], dtype=weft.Dtype.BF16)
+        assert got.tolist() == expected.tolist()
+        with pytest.raises(weft.InvalidArgumentError, match="elements of type uint16"):
+            coll.all_reduce(words[0])
+        with pytest.raises(weft.InvalidArgumentError, match="2 bytes"):
+            coll.all_reduce(words[0], dtype="float32")
+
+    run(sums, 2)
+
+
+def test_all_to_all_v():
+    def exchange(comm):
+        coll = weft.Collectives(comm)
+        counts = [[(3 * s + 2 * r) % 5 for r in range(3)] for s in range(3)]
+        rows = [[[100.0 * s + 10 * r + i, 0.5] for r in range(3) for i in range(counts[s][r])]
+                for s in range(3)]
+        sent = np.array(rows[comm.rank]).reshape(-1, 2)
+        received = coll.all_to_all_v(sent, counts[comm.rank],
+                                     [counts[s][comm.rank] for s in range(3)])
+        assert received.tolist() == [[100.0 * s + 10 * comm.rank + i, 0.5] for s in range(3)
+                                     for i in range(counts[s][comm.rank])]
+
+    run(exchange, 3)
+
+
+def test_algorithms():
+    def pinned(comm):
+        pushed = weft.Collectives(comm, choices={
+            weft.Collective.ALL_REDUCE: weft.Algorithm.TWOSHOT,
+            weft.Collective.ALL_GATHER: weft.Algorithm.PUSH})
+        assert pushed.algorithm(weft.Collective.ALL_REDUCE, 8) == weft.Algorithm.TWOSHOT
+        x = comm.heap_empty(3000, np.float32)
+        x[:] = comm.rank
+        assert (pushed.all_reduce(x) == 1).all()
+        pushed.destroy()
+
+    run(pinned, 2)
+
+
+def test_mismatch_carries_a_rank():
+    def differ(comm):
+        coll = weft.Collectives(comm)
+        with pytest.raises(weft.MismatchError) as caught:
+            coll.all_reduce(np.zeros(8 + comm.rank, np.float32))
+            coll.all_reduce(np.zeros(8, np.float32))
+        return caught.value.code.name, caught.value.rank
+
+    assert {code for code, _ in run(differ, 2)} == {"ERROR_MISMATCH"}
+
+
+def test_arguments():
+    def refused(comm):
+        coll = weft.Collectives(comm)
+        x = np.zeros((3, 4), np.float32)
+        read_only = x.copy()
+        read_only.flags.writeable = False
+        for call, message in (
+                (lambda: coll.reduce_scatter(x), "number of ranks, 2"),
+                (lambda: coll.all_reduce(x, x[:2]), r"must be float32\[3, 4\]"),
+                (lambda: coll.all_reduce(x, read_only), "recv is read-only"),
+                (lambda: coll.all_reduce(x.T), "send is not contiguous"),
+                (lambda: coll.all_reduce(x > 1), "elements of type bool"),
+                (lambda: coll.all_to_all_v(x, [1, 1], [1, 1]), "counts say 2 and 2 rows"),
+                (lambda: weft.Collectives(comm, staging_bytes=2**64), "staging_bytes is 18446"),
+                (lambda: weft.Collectives(comm, packet_byte=1), "no attribute 'packet_byte'")):
+            with pytest.raises((weft.InvalidArgumentError, AttributeError, OverflowError),
+                               match=message):
+                call()
+
+    run(refused, 2)

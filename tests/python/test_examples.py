@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+"""The example of docs/python.md is the file, word for word, and runs."""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.environ["WEFT_HEADER"]), os.pardir)
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_first_layer():
+    in_document = re.search(r"```python\n(.*?)```", read("docs", "python.md"), flags=re.S)[1]
+    in_example = re.search(r"# \[docs\]\n(.*?)# \[end\]", read("examples", "first_layer.py"),
+                           flags=re.S)[1]
+    assert in_document == in_example
+    done = subprocess.run(
+        [os.environ["WEFT_TOOL"], "run", "-n", "4", "--", sys.executable,
+         os.path.join(ROOT, "examples", "first_layer.py")],
+        capture_output=True, text=True, check=True)
+    assert len(re.findall(r"^\[[0-3]\] rank [0-3]: token 3 was 4 and is [48]$", done.stdout,
+                          flags=re.M)) == 4, done

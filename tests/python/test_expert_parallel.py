@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""Layout, notify, dispatch and combine, against the oracle."""
+import numpy as np
+import pytest
+import weft
+from oracle import Routing, even_placement, random_ids, rng
+from ranks import run
+
+SHAPES = [  # ranks, tokens of each, experts, top-k, hidden, nodes
+    (1, [5], 4, 2, 8, 1),
+    (2, [7, 4], 16, 4, 12, 1),
+    (3, [0, 9, 33], 7, 3, 5, 1),
+    (4, [1, 0, 17, 6], 64, 8, 128, 1),
+    (4, [9, 3, 9, 12], 12, 6, 32, 2),
+]
+
+
+def batch(shape, rank, dtype=np.int32):
+    num_ranks, tokens, experts, topk, hidden, _ = shape
+    ids = random_ids(1, rank, tokens[rank], topk, experts, dtype)
+    generator = rng(2, rank)
+    x = generator.standard_normal((tokens[rank], hidden)).astype(np.float32)
+    return ids, x, generator.random((tokens[rank], topk)).astype(np.float32)
+
+
+def batches(shape, dtype=np.int32):
+    return [batch(shape, rank, dtype) for rank in range(shape[0])]
+
+
+def check_rows(comm, routing, everybody, received):
+    order = routing.rows_of(comm.rank)
+    assert received.x.tolist() == [everybody[s][1][t].tolist() for s, t in order]
+    assert received.src_token.tolist() == [t for _, t in order]
+    local = [routing.local_ids(comm.rank, s, t) for s, t in order]
+    assert received.topk_idx.tolist() == local
+    weights = [[w if i >= 0 else 0 for w, i in zip(everybody[s][2][t].tolist(), ids)]
+               for (s, t), ids in zip(order, local)]
+    assert received.topk_weights.tolist() == weights
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_layer(shape, dtype):
+    num_ranks, tokens, experts, topk, hidden, nodes = shape
+    everybody = batches(shape, dtype)
+    routing = Routing([ids for ids, _, _ in everybody], even_placement(experts, num_ranks))
+
+    def layer(comm):
+        ids, x, weights = everybody[comm.rank]
+        ep = weft.ExpertParallel(comm, experts)
+        handle = ep.handle(topk, max_tokens=max(tokens))
+        arena = weft.Arena(comm, 1 << 20)
+        tables = handle.layout(ids, with_tables=True)
+        handle.notify()
+        counts = handle.wait_counts()
+        order = routing.rows_of(comm.rank)
+        assert counts.num_recv_tokens == len(order)
+        assert counts.num_recv_per_expert == routing.per_expert(comm.rank)
+        assert counts.num_recv_per_rank == [
+            sum(s == rank for s, _ in order) for rank in range(num_ranks)]
+        assert counts.max_recv_tokens == max(len(routing.rows_of(r)) for r in range(num_ranks))
+        routes = [routing.ranks_of(comm.rank, t) for t in range(len(ids))]
+        assert tables.is_token_in_rank.tolist() == [
+            [int(r in ranks) for r in range(num_ranks)] for ranks in routes]
+        assert tables.num_tokens_per_rank.tolist() == [
+            sum(r in ranks for ranks in routes) for r in range(num_ranks)]
+        assert tables.num_tokens_per_expert.tolist() == [
+            int((ids == e).sum()) for e in range(experts)]
+        assert tables.num_tokens_per_node.sum() >= tables.num_tokens_per_rank.max()
+
+        received = handle.dispatch(x, arena=arena, topk_idx=ids, topk_weights=weights,
+                                   with_src_token=True)
+        check_rows(comm, routing, everybody, received)
+
+        received.x[:] *= comm.rank + 1  # the experts
+        bias = [np.full_like(x, 0.25), x]
+        out, weight_sums = handle.combine(received.x, bias=bias,
+                                          topk_weights=received.topk_weights)
+        in_rank_order = {r: np.array([everybody[s][1][t] * np.float32(r + 1)
+                                      for s, t in routing.rows_of(r)]) for r in range(num_ranks)}
+        expected = routing.combined(comm.rank, in_rank_order, hidden, bias)
+        if nodes == 1:
+            assert out.tobytes() == expected.tobytes()
+        else:
+            np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
+        is_routed = (ids >= 0) & (ids < experts)
+        np.testing.assert_array_equal(weight_sums, np.where(is_routed, weights, 0))
+        handle.check()
+
+    run(layer, num_ranks, num_nodes=nodes)
+
+
+def test_planes_strides_and_types():
+    """Several planes, of any type, whose rows lie apart; outputs that are given; cached."""
+    def layer(comm):
+        ids = random_ids(3, comm.rank, 10, 2, 8)
+        everybody = [random_ids(3, r, 10, 2, 8) for r in range(comm.num_ranks)]
+        routing = Routing(everybody, even_placement(8, comm.num_ranks))
+        wide = np.arange(10 * 6).reshape(10, 6).astype(np.float64) + 1000 * comm.rank
+        narrow = (np.arange(10, dtype=np.uint8) + 100 * comm.rank).reshape(10, 1)
+        handle = weft.ExpertParallel(comm, 8).handle(2)
+        handle.layout(ids)
+        handle.notify()
+        capacity = 20
+        out = (comm.heap_empty((capacity, 3), np.float64), comm.heap_empty((capacity, 1), np.uint8))
+        for _ in range(2):
+            for array in out:
+                array[:] = 77
+            handle.dispatch((wide[:, :3], narrow), out, capacity=capacity)
+            order = routing.rows_of(comm.rank)
+            assert out[0][:len(order)].tolist() == [
+                [1000.0 * s + 6 * t + c for c in range(3)] for s, t in order]
+            assert out[1][:len(order), 0].tolist() == [100 * s + t for s, t in order]
+            assert (out[0][len(order):] == 77).all()
+
+    run(layer, 2)
+
+
+def test_replicas_and_tables():
+    placement = [[0, 1, 2], [1], [2, 0], [0]]
+
+    def layer(comm):
+        everybody = [random_ids(4, r, 11, 2, 4) for r in range(3)]
+        routing = Routing(everybody, placement)
+        ep = weft.ExpertParallel(comm, 4, expert_ranks=placement)
+        assert [ep.experts_of(r) for r in range(3)] == routing.experts_of
+        handle = ep.handle(2)
+        handle.layout(everybody[comm.rank])
+        handle.notify()
+        assert handle.wait_counts().num_recv_per_expert == routing.per_expert(comm.rank)
+
+        even = weft.ExpertParallel(comm, 6)
+        handle = even.handle(3, expert_alignment=4)
+        tables = [rng(5, r).random((8, 3)) < 0.5 for r in range(3)]
+        selections = [rng(6, r).integers(0, 9, 6).astype(np.int32) for r in range(3)]
+        handle.layout_by_table(tables[comm.rank], selections[comm.rank])
+        handle.notify()
+        counts = handle.wait_counts()
+        assert counts.num_recv_per_rank == [int(t[:, comm.rank].sum()) for t in tables]
+        mine = [2 * comm.rank, 2 * comm.rank + 1]
+        sums = [sum(int(s[e]) for s in selections) for e in mine]
+        assert counts.num_recv_per_expert == [(n + 3) // 4 * 4 for n in sums]
+        arena = weft.Arena(comm, 1 << 16)
+        x = np.arange(8, dtype=np.int32)[:, None] + 100 * comm.rank
+        rows = handle.dispatch(x, arena=arena).x
+        assert rows[:, 0].tolist() == [100 * s + t for s in range(3) for t in range(8)
+                                       if tables[s][t, comm.rank]]
+
+    run(layer, 3)
+
+
+def test_capacity_mode():
+    def layer(comm):
+        ids = np.zeros((5, 1), np.int64)  # all to rank 0
+        handle = weft.ExpertParallel(comm, 2).handle(1)
+        handle.layout(ids)
+        handle.notify()
+        out = comm.heap_empty((6, 4), np.float32)
+        x = np.full((5, 4), comm.rank + 1, np.float32)
+        stream = weft.Stream(comm)
+        received = handle.dispatch(x, out, topk_idx=ids, stream=stream,
+                                   recv_topk_idx=comm.heap_empty((6, 1), np.int64))
+        stream.synchronize()
+        if comm.rank == 0:
+            assert out[:, 0].tolist() == [1, 1, 1, 1, 1, 2]
+            with pytest.raises(weft.CapacityError, match="4"):
+                handle.check()
+        else:
+            assert (received.topk_idx == -1).all()
+            handle.check()
+        sums = handle.combine(out)
+        assert sums[:, 0].tolist() == ([1] * 5 if comm.rank == 0 else [2, 0, 0, 0, 0])
+
+    run(layer, 2)
+
+
+def test_streams_and_temporaries():
+    """Operations on a stream use arrays that nobody else keeps."""
+    def layer(comm):
+        ep = weft.ExpertParallel(comm, 8)
+        arena = weft.Arena(comm, 4 << 20)
+        stream = weft.Stream(comm)
+        handle = ep.handle(2)
+        for step in range(30):
+            def ids(step=step):
+                return random_ids(step, comm.rank, 50, 2, 8)
+
+            handle.layout(ids(), stream)
+            handle.notify(stream)
+            x = np.full((50, 64), step + 1, np.float32)
+            rows = handle.dispatch(x.copy(), arena=arena, stream=stream).x
+            out = handle.combine(rows, stream=stream)
+            del rows, x
+            np.ones((50, 64), np.float32)  # where the copy may have been
+            stream.synchronize()
+            num_ranks = [len({int(i) // 4 for i in row if i >= 0}) for row in ids()]
+            assert out[:, 5].tolist() == [(step + 1.0) * n for n in num_ranks]
+
+    run(layer, 2)
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda h, x, ids: h.layout(ids.astype(np.float32)), "topk_idx is float32"),
+    (lambda h, x, ids: h.layout(ids[:, :1].copy()), r"must be int32 or int64\[any, 2\]"),
+    (lambda h, x, ids: h.layout(ids[:, ::-1]), "not contiguous"),
+    (lambda h, x, ids: h.layout([[1, 2]]), "type list"),
+    (lambda h, x, ids: h.dispatch(x[:3], x), "first dimension must be 4"),
+    (lambda h, x, ids: h.dispatch(x), "arena must be"),
+    (lambda h, x, ids: h.dispatch(x, x[:, :7].copy()), "output is"),
+    (lambda h, x, ids: h.dispatch(x, x.copy()), "heap"),
+    (lambda h, x, ids: h.combine(x.astype(np.int32)), "dtype"),
+    (lambda h, x, ids: h.combine(x.astype(">f4")), "big-endian"),
+    (lambda h, x, ids: h.combine(x, np.empty((3, 8), np.float32)), r"float32\[4, 8\]"),
+    (lambda h, x, ids: h.combine(x, bias=[x, x, x]), "at most 2"),
+])
+def test_arguments(call, message):
+    def refused(comm):
+        handle = weft.ExpertParallel(comm, 4).handle(2)
+        with pytest.raises(weft.InvalidArgumentError, match="layout"):
+            handle.dispatch(np.zeros((4, 8), np.float32), np.zeros((4, 8), np.float32))
+        ids = np.array([[0, 1]] * 4)
+        handle.layout(ids)
+        handle.notify()
+        with pytest.raises(weft.InvalidArgumentError, match=message) as caught:
+            call(handle, np.zeros((4, 8), np.float32), ids)
+        assert caught.value.code == weft.Result.ERROR_INVALID_ARGUMENT
+
+    run(refused, 1)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""Decode steps against the oracle."""
+import numpy as np
+import pytest
+import weft
+from oracle import Routing, even_placement, random_ids, rng
+from ranks import run
+
+TOKENS, TOPK, EXPERTS, HIDDEN = 6, 3, 8, 256
+
+
+def batch(seed, num_ranks):
+    ids = [random_ids(seed, r, (3 * r + seed) % (TOKENS + 1), TOPK, EXPERTS, np.int64)
+           for r in range(num_ranks)]
+    x = [rng(seed, 50 + r).standard_normal((len(ids[r]), HIDDEN)).astype(np.float32)
+         for r in range(num_ranks)]
+    weights = [rng(seed, 90 + r).random((len(ids[r]), TOPK)).astype(np.float32)
+               for r in range(num_ranks)]
+    return Routing(ids, even_placement(EXPERTS, num_ranks)), x, weights
+
+
+def rows_of_experts(routing, rank):
+    """For each local expert the (source, token) of its rows."""
+    rows = [[] for _ in routing.experts_of[rank]]
+    for s, t in routing.rows_of(rank):
+        for local in routing.local_ids(rank, s, t):
+            if local >= 0:
+                rows[local].append((s, t))
+    return rows
+
+
+def check_rows(comm, routing, x, got):
+    for expert, rows in enumerate(rows_of_experts(routing, comm.rank)):
+        assert got.num_rows_per_expert[expert] == len(rows)
+        assert got.src_tokens[expert, :len(rows)].tolist() == [t for _, t in rows]
+        assert got.rows[expert, :len(rows)].tolist() == [x[s][t].tolist() for s, t in rows]
+        counts = [sum(s == r for s, _ in rows) for r in range(comm.num_ranks)]
+        assert (got.row_ranges[expert] & 0xffffffff).tolist() == counts
+    assert got.num_rows_per_rank.tolist() == [
+        sum(s == r for s, _ in routing.rows_of(comm.rank)) for r in range(comm.num_ranks)]
+
+
+def weighted_sums(routing, x, weights, rank):
+    """By rank, each summed over its choices in order; then over ranks."""
+    total = np.zeros_like(x[rank])
+    for token, row in enumerate(x[rank]):
+        for other in routing.ranks_of(rank, token):
+            part = np.zeros(HIDDEN, np.float32)
+            for k, local in enumerate(routing.local_ids(other, rank, token)):
+                if local >= 0:
+                    part += weights[rank][token, k] * row
+            total[token] += part
+    return total
+
+
+@pytest.mark.parametrize("phases", ["one", "two"])
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
+def test_by_expert(num_ranks, phases):
+    def steps(comm):
+        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
+        total = np.zeros(len(ll.ep.experts_of(comm.rank)), np.int32)
+        out = None
+        for step in range(5):
+            routing, x, weights = batch(step, num_ranks)
+            send = x[comm.rank], routing.ids[comm.rank], weights[comm.rank]
+            if phases == "one":
+                got = ll.dispatch(*send, out=out, total_rows_per_expert=total)
+            else:
+                assert ll.dispatch(*send, phases=weft.LlPhases.SEND) is None
+                got = ll.dispatch(phases=weft.LlPhases.RECEIVE, out=out,
+                                  total_rows_per_expert=total)
+            out = got  # of the next steps, too
+            check_rows(comm, routing, x, got)
+            before = sum(len(rows_of_experts(batch(s, num_ranks)[0], comm.rank)[0])
+                         for s in range(step + 1))
+            assert total[0] == before
+            if phases == "one":
+                sums = ll.combine(got.rows)
+            else:
+                ll.combine(got.rows, phases=weft.LlPhases.SEND)
+                sums = ll.combine(phases=weft.LlPhases.RECEIVE)
+            assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
+
+    run(steps, num_ranks)
+
+
+def test_two_results_and_release():
+    def overlap(comm):
+        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
+        first, second = batch(4, 2), batch(5, 2)
+        rows = []
+        for routing, x, weights in (first, second):
+            rows.append(ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank]))
+        with pytest.raises(weft.InvalidArgumentError):
+            ll.dispatch(first[1][comm.rank], first[0].ids[comm.rank])
+        check_rows(comm, first[0], first[1], rows[0])
+        for _ in range(2):
+            sums = ll.combine(rows[0].rows, keep=True)
+            assert sums.tobytes() == weighted_sums(*first, comm.rank).tobytes()
+        ll.release()
+        check_rows(comm, second[0], second[1], rows[1])
+        sums = ll.combine(rows[1].rows)
+        assert sums.tobytes() == weighted_sums(*second, comm.rank).tobytes()
+
+    run(overlap, 2)
+
+
+def test_by_rank():
+    def slots(comm):
+        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32,
+                             layout=weft.LlLayout.BY_RANK)
+        seen = ll.slots(np.empty(0))
+        for step in range(3):
+            routing, x, weights = batch(step, 3)
+            got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+            half = seen.half[0]
+            answers = np.full((3, TOKENS, HIDDEN), np.nan, np.float32)
+            for source in range(3):
+                tokens = [t for s, t in routing.rows_of(comm.rank) if s == source]
+                assert got.num_rows_per_rank[source] == len(tokens)
+                for i, t in enumerate(tokens):
+                    assert seen.x[half][source, i].tolist() == x[source][t].tolist()
+                    assert seen.src_token[half][source, i, 0] == t
+                    local = routing.local_ids(comm.rank, source, t)
+                    assert seen.experts[half][source, i].tolist() == local
+                    scale = sum(seen.topk_weights[half][source, i])
+                    answers[source, i] = seen.x[half][source, i] * scale
+            sums = ll.combine(answers)
+            np.testing.assert_allclose(sums, weighted_sums(routing, x, weights, comm.rank),
+                                       rtol=1e-5, atol=1e-5)
+
+    run(slots, 3)
+
+
+@pytest.mark.parametrize("scale", list(weft.ScaleKind))
+@pytest.mark.parametrize("columns", [False, True])
+def test_quantised(scale, columns):
+    """FP8 rows and scales are those that quantise() makes; answers by row, in order of choices."""
+    def step(comm):
+        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32,
+                             narrow=weft.Dtype.FP8_E4M3, group=64, scale=scale,
+                             scale_columns=columns, answer=weft.LlAnswer.ROWS)
+        routing, x, weights = batch(6, 2)
+        got = ll.dispatch(x[comm.rank], routing.ids[comm.rank])
+        answers = np.zeros((*got.rows.shape[:2], HIDDEN), np.float32)
+        for expert, rows in enumerate(rows_of_experts(routing, comm.rank)):
+            for i, (s, t) in enumerate(rows):
+                row, scales = weft.rows.quantise(comm, x[s][t:t + 1], group=64, scale=scale)
+                assert got.rows[expert, i].tolist() == row[0].tolist()
+                mine = got.scales[expert, i]
+                if columns and scale == weft.ScaleKind.UE8M0:
+                    mine = np.ascontiguousarray(mine).view(np.uint8)[:4]
+                assert mine.tolist() == scales[0].tolist()
+                answers[expert, i] = x[s][t]
+        sums = ll.combine(answers, topk_weights=weights[comm.rank])
+        expected = np.zeros_like(x[comm.rank])
+        for k in range(TOPK):
+            is_routed = routing.ids[comm.rank][:, k:k + 1] >= 0
+            expected += np.where(is_routed, weights[comm.rank][:, k:k + 1] * x[comm.rank], 0)
+        assert sums.tobytes() == expected.tobytes()
+
+    run(step, 2)
+
+
+def test_arguments():
+    def refused(comm):
+        ep = weft.ExpertParallel(comm, EXPERTS)
+        ll = weft.LowLatency(ep, HIDDEN, TOKENS, TOPK, np.float32)
+        x = np.zeros((2, HIDDEN), np.float32)
+        ids = np.zeros((2, TOPK), np.int32)
+        for call, message in (
+                (lambda: ll.dispatch(x.astype(np.float16), ids), "x is float16"),
+                (lambda: ll.dispatch(x, ids[:1]), r"topk_idx is int32\[1, 3\]"),
+                (lambda: ll.dispatch(np.zeros((7, HIDDEN), np.float32), ids), "topk_idx"),
+                (lambda: ll.combine(x), "x is float32"),
+                (lambda: weft.LowLatency(ep, HIDDEN, 0, TOPK, np.float32), "max_tokens")):
+            with pytest.raises(weft.InvalidArgumentError, match=message):
+                call()
+
+    run(refused, 1)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Communicators, the heap, arenas, registered memory."""
+import gc
+import pickle
+
+import numpy as np
+import pytest
+import weft
+from ranks import launch, run
+
+
+def test_communicator():
+    def look(comm):
+        assert comm.num_ranks == 4 and comm.machine == weft.Machine.CPU
+        assert [comm.node(r) for r in range(5)] == [0, 0, 1, 1, -1]
+        assert comm.team(weft.Team.LOCAL) == [comm.rank & 2, comm.rank | 1]
+        assert comm.team(weft.Team.RAIL) == [comm.rank & 1, 2 + (comm.rank & 1)]
+        assert comm.host_all_gather(bytes([65 + comm.rank])) == [b"A", b"B", b"C", b"D"]
+        comm.barrier()
+        odd = comm.split(comm.rank % 2 if comm.rank < 3 else -1, key=-comm.rank)
+        assert (odd is None) == (comm.rank == 3)
+        if odd:
+            assert odd.num_ranks == (2 if comm.rank % 2 == 0 else 1)
+            assert odd.parent_rank(0) == (2 if comm.rank % 2 == 0 else 1)
+            odd.destroy()
+        strided = comm.split_strided(0, 3, 2)
+        assert (strided is None) == (comm.rank in (1, 2))
+        assert comm.net().engine
+
+    run(look, 4, num_nodes=2)
+
+
+def test_from_env():
+    done = launch(3, "import weft\nwith weft.Communicator.from_env() as c:\n"
+                     "    print(c.rank, c.num_ranks)")
+    assert done.returncode == 0, done
+    assert sorted(done.stdout.splitlines()) == [f"[{r}] {r} 3" for r in range(3)]
+
+
+def test_heap():
+    def use(comm):
+        shared = comm.heap_empty((3, 5), np.int64)
+        shared[:] = comm.rank
+        comm.host_barrier()
+        other = comm.on_rank(shared, 1 - comm.rank)
+        assert other.shape == (3, 5) and (other == 1 - comm.rank).all()
+        comm.host_barrier()
+        assert comm.on_rank(np.zeros(3), 0) is None
+        assert comm.heap_empty(0, np.float32).shape == (0,)
+        used = comm.heap_info().used_bytes
+        comm.heap_free(shared)
+        assert comm.heap_info().used_bytes < used
+        for dtype, name in ((weft.Dtype.BF16, "uint16"), ("bfloat16", "uint16"),
+                            (weft.Dtype.FP8_E4M3, "uint8"), ("float16", "float16"),
+                            (np.dtype(np.int8), "int8"), (bool, "bool")):
+            assert comm.heap_empty(2, dtype).dtype == name
+        with pytest.raises(weft.InvalidArgumentError, match="complex64"):
+            comm.heap_empty(3, np.complex64)
+        with pytest.raises(weft.InvalidArgumentError):
+            comm.heap_free(np.zeros(3))
+
+    run(use, 2)
+
+
+def test_mismatch_of_sizes():
+    def differ(comm):
+        with pytest.raises(weft.MismatchError):
+            comm.heap_empty(3 + comm.rank, np.float64)
+        comm.check()  # it goes on
+
+    run(differ, 2)
+
+
+def test_arena():
+    def use(comm):
+        arena = weft.Arena(comm, 4096 * (comm.rank + 1))
+        part = None
+        for _ in range(100):  # what is dropped comes back
+            del part
+            array = arena.empty((30, 32), np.float32)
+            part = array[3:5]
+            del array
+            part[:] = 7
+        with pytest.raises(weft.OutOfMemoryError, match="free"):
+            arena.empty(4096 * (comm.rank + 1), np.uint8)
+        del part
+        assert arena.empty(4096 * (comm.rank + 1), np.uint8).nbytes == 4096 * (comm.rank + 1)
+        gone = arena.empty(5, np.int32)
+        arena.destroy()
+        gone[:] = 3
+        with pytest.raises(weft.InvalidArgumentError, match="arena has been destroyed"):
+            arena.empty(1, np.int8)
+
+    run(use, 2)
+
+
+def test_register():
+    def use(comm):
+        own = np.ones(5000, np.float32)
+        is_direct = comm.register(own if comm.rank == 0 else None)
+        assert isinstance(is_direct, bool)
+        weft.Collectives(comm).all_reduce(own, own)
+        assert (own == 2).all()
+        comm.unregister(own if comm.rank == 0 else None)
+
+    run(use, 2)
+
+
+def test_arrays_keep_the_communicator():
+    def use(comm):
+        array = comm.heap_empty(1 << 16, np.uint8)
+        native = comm._native
+        comm.destroy()
+        comm.destroy()
+        array[:] = 5  # still there
+        assert native.address is not None
+        for call in (comm.barrier, comm.host_barrier, lambda: comm.heap_empty(1, np.int8),
+                     lambda: weft.Stream(comm), lambda: weft.ExpertParallel(comm, 4)):
+            with pytest.raises(weft.InvalidArgumentError, match="comm has been destroyed"):
+                call()
+        view = array[5:7].view(np.int16)
+        del array
+        gc.collect()
+        assert view[0] == 0x505 and native.address is not None
+        del view
+        gc.collect()
+        assert native.address is None
+
+    run(use, 2)
+
+
+def test_errors_are_pickled():
+    error = weft.RankFailedError("rank 3 died", rank=3)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is weft.RankFailedError and str(copy) == "rank 3 died"
+    assert copy.rank == 3 and copy.code == weft.Result.ERROR_RANK_FAILED
+    assert isinstance(error, ConnectionError)
+
+
+def test_bad_ids():
+    for bad in (b"", b"x" * 127, "x" * 128):
+        with pytest.raises(weft.InvalidArgumentError, match="unique_id"):
+            weft.Communicator(bad, 0, 1)
+    with pytest.raises(weft.InvalidArgumentError, match="secret"):
+        weft.unique_id_at("localhost", 4700, "no secret")
+    assert len(weft.unique_id_at("localhost", 4700, "0123456789abcdef" * 2)) == 128

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""The package agrees with weft.h as the compiler sees it, and says so if the library does not."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from weft import abi
+
+HEADER = os.environ["WEFT_HEADER"]
+GENERATE = os.environ["WEFT_GENERATE_ABI"]
+CC = os.environ["WEFT_CC"]
+
+
+def c_name(name):
+    return "weft_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def compiled(tmp_path, source):
+    (tmp_path / "layout.c").write_text(
+        f'#include <stdio.h>\n#include "{HEADER}"\nint main(void) {{\n{source}\nreturn 0; }}\n')
+    subprocess.run([CC, "-o", tmp_path / "layout", tmp_path / "layout.c"], check=True)
+    return subprocess.run([tmp_path / "layout"], check=True, capture_output=True,
+                          text=True).stdout.splitlines()
+
+
+def test_structs(tmp_path):
+    source, expected = "", []
+    for name, struct in abi.STRUCTS.items():
+        source += f'printf("{name} %zu\\n", sizeof({name}));\n'
+        expected.append(f"{name} {abi.sizeof(struct)}")
+        for field, _ in struct._fields_:
+            source += (f'printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), '
+                       f'sizeof((({name} *)0)->{field}));\n')
+            place = getattr(struct, field)
+            expected.append(f"{name}.{field} {place.offset} {place.size}")
+    assert len(expected) > 150
+    assert compiled(tmp_path, source) == expected
+
+
+def test_enumerations(tmp_path):
+    with open(HEADER, encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    source, expected = "", []
+    for enum, body in re.findall(r"typedef enum (\w+) \{(.*?)\}", text, flags=re.S):
+        members = list(getattr(abi, "".join(w.capitalize() for w in enum.split("_")[1:])))
+        names = re.findall(r"WEFT_\w+", body)
+        assert len(names) == len(members), enum
+        for name, member in zip(names, members):
+            assert name.endswith(member.name)
+            source += f'printf("%d\\n", (int){name});\n'
+            expected.append(str(int(member)))
+    assert len(expected) > 40
+    assert compiled(tmp_path, source) == expected
+
+
+def test_functions():
+    """As many arguments as the header declares, and pointers where it has them."""
+    with open(HEADER, encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/|^#.*?$", "", file.read(), flags=re.S | re.M)
+    declared = re.findall(r"WEFT_API\s+([^;]*?)\b(weft_\w+)\((.*?)\);", text, flags=re.S)
+    assert sorted(name for _, name, _ in declared) == sorted(abi.FUNCTIONS)
+    for _, name, arguments in declared:
+        arguments = re.sub(r"void \(\*function\)\([^)]*\)", "void *function", arguments)
+        kinds = ["*" in argument for argument in arguments.split(",") if argument != "void"]
+        types = abi.FUNCTIONS[name][1]
+        assert [t in (abi.c_void_p, abi.c_char_p) for t in types] == kinds, name
+
+
+@pytest.mark.parametrize("line", [
+    "int weft_own(void);", "typedef struct weft_a { long b; } weft_a;",
+    "typedef enum weft_a { WEFT_A_B } weft_a;", "WEFT_API weft_unknown weft_own(void);"])
+def test_generator_refuses_what_it_does_not_know(tmp_path, line):
+    (tmp_path / "own.h").write_text(line + "\n")
+    done = subprocess.run([sys.executable, GENERATE, tmp_path / "own.h", tmp_path / "abi.py"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "generate_abi: does not" in done.stderr
+
+
+def python(script, **environment):
+    return subprocess.run([sys.executable, "-c", script], env=os.environ | environment,
+                          capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("source, message", [
+    ("unsigned weft_version(void) { return 305; }", "is weft 0.3.5; this package was made for 0.2"),
+    ("unsigned weft_version(void) { return 200; }", "lacks weft_"),
+    ("int other;", "cannot load its library"),
+])
+def test_other_library(tmp_path, source, message):
+    (tmp_path / "other.c").write_text(source)
+    library = tmp_path / "libother.so"
+    subprocess.run([CC, "-shared", "-fPIC", "-o", library, tmp_path / "other.c"], check=True)
+    done = python("import weft", WEFT_LIBRARY=str(library))
+    assert "ImportError" in done.stderr and message in done.stderr
+    done = python("import weft", WEFT_LIBRARY="/no/such/library.so")
+    assert "WEFT_LIBRARY can name another one" in done.stderr
+
+
+def test_import_loads_little():
+    done = python("import sys, weft\n"
+                  "assert not {'numpy', 'torch'} & set(sys.modules)\n"
+                  "assert 'libcuda' not in open('/proc/self/maps').read()\n"
+                  "assert weft.query_machine(weft.Machine.CPU).is_usable\n"
+                  "print(weft.__version__)")
+    assert done.stdout == f"{abi.VERSION_MAJOR}.{abi.VERSION_MINOR}.{abi.VERSION_PATCH}\n", done
