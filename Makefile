@@ -15,7 +15,7 @@ build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test test-cuda soak bench bench-hosts bench-cuda install format lint analyze sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda soak bench bench-hosts bench-cuda wheel install format lint analyze sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -53,6 +53,10 @@ bench-cuda: ## measure weft on NVIDIA GPUs, their limits, and NCCL; writes build
 	@scripts/setup build
 	@$(call build,release,) --target bench-cuda weft_tool
 	bench/run-cuda build
+
+wheel: ## the Python package as a wheel, with the library: build/wheel/weft-*.whl
+	@scripts/setup build wheel
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/wheel build $(CMAKE_FLAGS)
 
 install: all ## install below PREFIX (default /usr/local); DESTDIR is obeyed
 	cmake --install build --prefix $(PREFIX)
