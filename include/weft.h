@@ -1188,6 +1188,14 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  *   finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
  *   to the bit on all machines, whatever the number of blocks and whenever rows come.
+ * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that waited: from
+ *   then on it is neither sent to nor awaited, its experts add nothing, and it brings no rows; each
+ *   rank masks for itself. missing_ranks of every dispatch and combine tells who. In the result in which
+ *   a rank is found missing, its rows are counted as 0 per rank; by expert they may be counted where
+ *   their numbers came before them, with any contents. In that combine a token has either all that the
+ *   rank adds to it, or nothing. The death of a rank is not the communicator's failure as long as it has
+ *   a weft_ll with masks; other operations that wait for that rank fail. A masked rank that lives comes
+ *   back by weft_ll_unmask.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -1283,6 +1291,13 @@ typedef enum weft_ll_answer {
     WEFT_LL_ANSWER_ROWS = 1
 } weft_ll_answer;
 
+/* What becomes of a rank that is missing: whose rows, answers or room for more do not come in time, or
+ * that has died or left. */
+typedef enum weft_ll_on_missing {
+    WEFT_LL_FAIL = 0, /* the communicator fails, as everywhere */
+    WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above */
+} weft_ll_on_missing;
+
 typedef struct weft_ll_config {
     size_t size;
     int64_t hidden;     /* elements of a row, 1 or more, at most 2^31-1 bytes */
@@ -1305,6 +1320,10 @@ typedef struct weft_ll_config {
     int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
     int32_t num_warps;  /* each rank as it likes */
     int32_t reserved;   /* 0 */
+    weft_ll_on_missing on_missing;
+    /* WEFT_LL_MASK: the deadline of every wait of an operation; 0: the communicator's. Each rank as it
+     * likes. */
+    uint32_t missing_ms;
 } weft_ll_config;
 
 typedef struct weft_ll_sizes {
@@ -1361,6 +1380,8 @@ typedef struct weft_ll_dispatch_args {
     int64_t *row_ranges;          /* by expert: [L][R] rows of each source: their number in the low
                                       32 bits, the first one in the high, as [DeepEP 3] has it */
     int32_t *total_rows_per_expert; /* by expert: [L], to which num_rows_per_expert is added */
+    int32_t
+        *missing_ranks; /* WEFT_LL_MASK: [R] 1: masked, so that its rows are not there; else 0 */
 } weft_ll_dispatch_args;
 
 /* Stream operation, collective: sends each token's row to the ranks of its experts. */
@@ -1398,6 +1419,7 @@ typedef struct weft_ll_combine_args {
     /* To receive. */
     void *out;                 /* [N][hidden], N of the dispatch */
     const float *topk_weights; /* [N][num_topk] with WEFT_LL_ANSWER_ROWS, or NULL: 1; else NULL */
+    int32_t *missing_ranks;    /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; else 0 */
 } weft_ll_combine_args;
 
 /* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and
@@ -1412,6 +1434,22 @@ WEFT_API weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *ar
 /* Stream operation, collective: ends the oldest result, which has been received and, if it was
  * combined, kept. */
 WEFT_API weft_result weft_ll_release(weft_ll *ll, weft_stream *stream);
+
+/* The masks of a weft_ll with WEFT_LL_MASK: [R], in memory of the machine. All three are stream
+ * operations.
+ *
+ * Masks the ranks whose entry is not 0, beside those that are masked; the own entry does not count.
+ * Local. The entries are read when the operation runs, so that a captured one takes what is there then. */
+WEFT_API weft_result weft_ll_mask(weft_ll *ll, const int32_t *mask, weft_stream *stream);
+/* Writes 1 for each rank that is masked, and 0 for others. Local. */
+WEFT_API weft_result weft_ll_query_mask(weft_ll *ll, int32_t *mask, weft_stream *stream);
+/* Lets ranks come back. Collective among the ranks whose entry is 0, which all give the same mask and
+ * the same epoch; epochs grow from call to call, 1 or more, so that nobody is taken for one who called
+ * before. What each of them has sent and not received, and its results, are dropped: they begin anew,
+ * as with a new weft_ll. Who does not come within the deadline stays masked, and who does not take part
+ * is masked. Not in graphs. */
+WEFT_API weft_result weft_ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch,
+                                    weft_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -23,6 +23,17 @@ static weft_result check_quantisation(const weft_ll_config *config)
     return WEFT_OK;
 }
 
+static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)
+{
+    const int32_t each = config->answer == WEFT_LL_ANSWER_ROWS ? config->num_topk : 1;
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ON_MISSING, (int32_t)config->on_missing, WEFT_LL_FAIL,
+                               WEFT_LL_MASK, "on_missing"));
+    if (config->on_missing == WEFT_LL_FAIL)
+        return weft__check_unused(config->missing_ms, "missing_ms");
+    return weft__check_range(config->max_tokens, 1, INT32_MAX / ep->comm->num_ranks / each,
+                             "max_tokens");
+}
+
 static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
 {
     const int64_t num_ranks = ep->comm->num_ranks;
@@ -56,6 +67,7 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
         WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->answer_dtype, WEFT_BF16,
                                    WEFT_FP32, "answer_dtype"));
     WEFT__TRY(check_quantisation(config));
+    WEFT__TRY(check_masks(ep, config));
     WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_unused((uint64_t)config->reserved, "reserved"));
     return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
@@ -247,6 +259,17 @@ static weft_result check_no_outputs_by_expert(const weft_ll_dispatch_args *args)
     return check_null(args->total_rows_per_expert, "total_rows_per_expert");
 }
 
+/* NULL in a phase that does not receive, and without masks. */
+static weft_result check_missing(struct list *list, weft_ll_phases phases, int32_t *missing_ranks)
+{
+    const weft_ll *ll = list->ll;
+    if (phases == WEFT_LL_SEND || !wp_ll_has_masks(&ll->device.masks))
+        return check_null(missing_ranks, "missing_ranks");
+    add(list, "missing_ranks", WEFT__EXTENT_WRITTEN, missing_ranks,
+        (uint64_t)ll->ep->comm->num_ranks, sizeof *missing_ranks);
+    return WEFT_OK;
+}
+
 weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args,
                              weft_stream *stream)
 {
@@ -265,6 +288,7 @@ weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args
         WEFT__TRY(check_null(args.num_rows_per_rank, "num_rows_per_rank"));
     add(&list, "num_rows_per_rank", WEFT__EXTENT_WRITTEN, args.num_rows_per_rank,
         (uint64_t)ll->ep->comm->num_ranks, sizeof *args.num_rows_per_rank);
+    WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_list(&list));
     WEFT__TRY(weft__ll_check_dispatch(ll, args.phases));
     return weft__ll_dispatch(ll, &args, stream);
@@ -334,6 +358,7 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     } else {
         WEFT__TRY(check_sums(&list, &args));
     }
+    WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_list(&list));
     return weft__ll_combine(ll, &args, stream);
 }

@@ -34,11 +34,11 @@
     X(weft_ep_combine_args, reserved)                                                              \
     X(weft_ep_size_args, with_src_token)                                                           \
     X(weft_ep_sizes, sum_bytes)                                                                    \
-    X(weft_ll_config, reserved)                                                                    \
+    X(weft_ll_config, missing_ms)                                                                  \
     X(weft_ll_sizes, expert_capacity)                                                              \
-    X(weft_ll_dispatch_args, total_rows_per_expert)                                                \
+    X(weft_ll_dispatch_args, missing_ranks)                                                        \
     X(weft_ll_slots, half)                                                                         \
-    X(weft_ll_combine_args, topk_weights)
+    X(weft_ll_combine_args, missing_ranks)
 
 #define WEFT__STRUCT_ENUMERATOR(type, last) WEFT__STRUCT_##type,
 enum weft__struct { WEFT__STRUCTS(WEFT__STRUCT_ENUMERATOR) WEFT__NUM_STRUCTS };

@@ -69,6 +69,17 @@ static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
                                        : ep->comm->num_ranks * config->max_tokens;
 }
 
+static struct wp_ll_answer_slots answer_slots(const weft_ep *ep, const weft_ll_config *config)
+{
+    const int32_t num_ranks = ep->comm->num_ranks;
+    const int32_t num_tokens = config->max_tokens, num_topk = config->num_topk;
+    const int32_t each = config->answer == WEFT_LL_ANSWER_ROWS ? num_topk : 1; /* of a rank */
+    const struct wp_ll_answer_slots shared = {num_tokens * num_topk, 0, num_topk, 1};
+    const struct wp_ll_answer_slots apart = {num_ranks * num_tokens * each, num_tokens * each, each,
+                                             config->answer == WEFT_LL_ANSWER_ROWS};
+    return config->on_missing == WEFT_LL_MASK ? apart : shared;
+}
+
 /* Without num_blocks, on which ranks agree. */
 static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config)
 {
@@ -81,6 +92,7 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
         .max_local_experts = weft__placement_max_local(&ep->placement),
         .is_by_expert = config->layout == WEFT_LL_BY_EXPERT,
         .answers_are_rows = config->answer == WEFT_LL_ANSWER_ROWS,
+        .answer_slots = answer_slots(ep, config),
         .capacity = chosen_capacity(ep, config),
         .hidden = config->hidden,
         .dtype = config->dtype,
@@ -106,6 +118,10 @@ enum table {
     TABLE_PACKED_ROWS,
     TABLE_SUMS,
     TABLE_RECEIVED_HALF,
+    TABLE_MASK,
+    TABLE_MISSING,
+    TABLE_VERDICTS,
+    TABLE_BLOCKS_DONE,
     NUM_TABLES
 };
 
@@ -133,6 +149,10 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
                                  wp_dtype_bytes(plan->dtype)
                            : 0,
         [TABLE_RECEIVED_HALF] = sizeof(int32_t),
+        [TABLE_MASK] = ranks * sizeof(int32_t),
+        [TABLE_MISSING] = blocks * ranks * sizeof(int32_t),
+        [TABLE_VERDICTS] = ranks * sizeof(int32_t),
+        [TABLE_BLOCKS_DONE] = sizeof(uint32_t),
     };
     struct places places = {.offsets = {0}};
     for (int i = 0; i < NUM_TABLES; i++)
@@ -155,6 +175,10 @@ static weft_result allocate_tables(weft_ll *ll)
     device->packed_rows = (void *)(at + places.offsets[TABLE_PACKED_ROWS]);
     device->sums = at + places.offsets[TABLE_SUMS];
     device->received_half = (void *)(at + places.offsets[TABLE_RECEIVED_HALF]);
+    device->masks.mask = (void *)(at + places.offsets[TABLE_MASK]);
+    device->masks.missing = (void *)(at + places.offsets[TABLE_MISSING]);
+    device->masks.verdicts = (void *)(at + places.offsets[TABLE_VERDICTS]);
+    device->masks.num_blocks_done = (void *)(at + places.offsets[TABLE_BLOCKS_DONE]);
     return WEFT_OK;
 }
 
@@ -196,14 +220,15 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 /* ---------------------------------------------------------------- creation */
 
 /* What the ranks must agree on. */
-enum { NUM_TERMS = 12 };
+enum { NUM_TERMS = 13 };
 struct terms {
     int64_t values[NUM_TERMS];
     int64_t num_blocks; /* may differ: the fewest count */
 };
 static const char *const term_names[NUM_TERMS] = {
-    "hidden",      "max_tokens", "num_topk",     "dtype",        "layout", "expert_capacity",
-    "num_results", "answer",     "answer_dtype", "narrow_dtype", "scale",  "group_elements"};
+    "hidden",          "max_tokens",     "num_topk",  "dtype",        "layout",
+    "expert_capacity", "num_results",    "answer",    "answer_dtype", "narrow_dtype",
+    "scale",           "group_elements", "on_missing"};
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 {
@@ -225,7 +250,7 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     const struct terms own = {{plan->hidden, plan->max_tokens, plan->num_topk, plan->dtype,
                                config->layout, plan->capacity, plan->num_halves, config->answer,
                                plan->answer_dtype, config->narrow_dtype, config->scale,
-                               plan->quantisation.group_elements},
+                               plan->quantisation.group_elements, config->on_missing},
                               ll->grid.num_blocks};
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
@@ -240,6 +265,15 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     return result;
 }
 
+/* From now on the death of a rank is not the communicator's failure. */
+static void go_on_without_the_dead(weft_ll *ll, const weft_ll_config *config)
+{
+    weft_comm *comm = ll->ep->comm;
+    ll->device.masks.absent_after_ms =
+        config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
+    atomic_fetch_add(&comm->status.num_tolerant, 1);
+}
+
 static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
@@ -247,6 +281,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     device->plan = plan_of(ll->ep, config);
     device->placement = ll->ep->placement.device;
     ll->grid = choose_grid(ll->ep, config, &device->plan);
+    if (config->on_missing == WEFT_LL_MASK)
+        go_on_without_the_dead(ll, config);
     WEFT__TRY(agree(ll, config));
     WEFT__TRY(weft__exchange_check_reach(comm, "low latency"));
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));
@@ -279,6 +315,8 @@ void weft__ll_destroy(weft_ll *ll)
     weft_comm *comm = ll->ep->comm;
     if (ll->exchange != NULL)
         weft__exchange_wait(ll->exchange);
+    if (wp_ll_has_masks(&ll->device.masks))
+        atomic_fetch_sub(&comm->status.num_tolerant, 1);
     weft__exchange_destroy(ll->exchange);
     weft__machine_of(comm)->free(comm, ll->tables);
     free(ll);

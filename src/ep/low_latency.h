@@ -24,6 +24,7 @@ struct weft_ll {
     struct weft__grid grid; /* of every launch */
     void *tables;           /* what the device's pointers point into */
     struct weft__ll_issued issued;
+    uint64_t epoch; /* of the last weft_ll_unmask */
 };
 
 weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
@@ -43,5 +44,9 @@ weft_result weft__ll_check_release(const weft_ll *ll);
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream);
 weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft_stream *stream);
 weft_result weft__ll_release(weft_ll *ll, weft_stream *stream);
+
+/* With masks: `more` ranks are masked from now on, `mask` gets all; NULL: none, or not wanted. */
+weft_result weft__ll_mask(weft_ll *ll, const int32_t *more, int32_t *mask, weft_stream *stream);
+weft_result weft__ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream);
 
 #endif

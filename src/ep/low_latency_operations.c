@@ -3,7 +3,9 @@
 #include "ep/low_latency.h"
 #include "programs/low_latency_combine.h"
 #include "programs/low_latency_dispatch.h"
+#include "programs/low_latency_mask.h"
 #include "programs/low_latency_release.h"
+#include "programs/low_latency_unmask.h"
 
 static int sends(weft_ll_phases phases)
 {
@@ -135,6 +137,7 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .topk_idx = args->topk_idx,
         .topk_weights = args->topk_weights,
         .num_rows_per_rank = args->num_rows_per_rank,
+        .missing_ranks = args->missing_ranks,
         .rows = args->rows,
         .scales = scales_of(plan, args),
         .src_tokens = args->src_tokens,
@@ -161,6 +164,7 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
                                 : (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype),
         .topk_weights = args->topk_weights,
         .out = args->out,
+        .missing_ranks = args->missing_ranks,
     };
     WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_combine, ll->grid,
                                     &program_args, sizeof program_args));
@@ -175,5 +179,30 @@ weft_result weft__ll_release(weft_ll *ll, weft_stream *stream)
                                     &program_args, sizeof program_args));
     ll->issued.rows_answered++;
     ll->issued.rows_ended++;
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- masks */
+
+/* Enough for a word of each rank. */
+static const struct weft__grid one_warp = {.num_blocks = 1, .num_warps = 1};
+
+weft_result weft__ll_mask(weft_ll *ll, const int32_t *more, int32_t *mask, weft_stream *stream)
+{
+    const struct wp_low_latency_mask_args program_args = {
+        .ll = ll->device, .more = more, .mask = mask};
+    return weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_mask, one_warp,
+                                 &program_args, sizeof program_args);
+}
+
+/* What was outstanding is no more. */
+weft_result weft__ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream)
+{
+    const struct wp_low_latency_unmask_args program_args = {
+        .ll = ll->device, .mask = mask, .epoch = epoch};
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_unmask, ll->grid,
+                                    &program_args, sizeof program_args));
+    ll->issued = (struct weft__ll_issued){0};
+    ll->epoch = epoch;
     return WEFT_OK;
 }

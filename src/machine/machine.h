@@ -30,6 +30,8 @@
  *   wp_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
  *   wp_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
  *   wp_load_relaxed   what such a counter has, without order
+ *   wp_compare_swap_relaxed  gives a word of this rank a new value if it has the expected one;
+ *                       returns the value before. Orders nothing
  *   wp_signal         release store to a word of `rank`, which wakes it: what this warp wrote
  *                       before, or ordered before by syncs and acquires, is visible to whoever
  *                       waits for the word

@@ -61,6 +61,8 @@ static const struct name ll_answers[] = {CONSTANT(WEFT_LL_ANSWER_SUMS),
 static const struct name ll_phases[] = {CONSTANT(WEFT_LL_SEND_AND_RECEIVE), CONSTANT(WEFT_LL_SEND),
                                         CONSTANT(WEFT_LL_RECEIVE)};
 
+static const struct name ll_on_missing[] = {CONSTANT(WEFT_LL_FAIL), CONSTANT(WEFT_LL_MASK)};
+
 static const struct name scales[] = {
     CONSTANT(WEFT_SCALE_FP32),
     CONSTANT(WEFT_SCALE_FP32_POWER_OF_TWO),
@@ -75,11 +77,17 @@ static const struct {
     const struct name *names;
     size_t num_names;
 } tables[WEFT__NUM_ENUMS] = {
-    [WEFT__ENUM_DTYPE] = TABLE(dtypes),           [WEFT__ENUM_REDUCE_OP] = TABLE(reduce_ops),
-    [WEFT__ENUM_COLLECTIVE] = TABLE(collectives), [WEFT__ENUM_ALGORITHM] = TABLE(algorithms),
-    [WEFT__ENUM_MACHINE] = TABLE(machines),       [WEFT__ENUM_TEAM] = TABLE(teams),
-    [WEFT__ENUM_LL_LAYOUT] = TABLE(ll_layouts),   [WEFT__ENUM_LL_ANSWER] = TABLE(ll_answers),
-    [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),    [WEFT__ENUM_SCALE] = TABLE(scales),
+    [WEFT__ENUM_DTYPE] = TABLE(dtypes),
+    [WEFT__ENUM_REDUCE_OP] = TABLE(reduce_ops),
+    [WEFT__ENUM_COLLECTIVE] = TABLE(collectives),
+    [WEFT__ENUM_ALGORITHM] = TABLE(algorithms),
+    [WEFT__ENUM_MACHINE] = TABLE(machines),
+    [WEFT__ENUM_TEAM] = TABLE(teams),
+    [WEFT__ENUM_LL_LAYOUT] = TABLE(ll_layouts),
+    [WEFT__ENUM_LL_ANSWER] = TABLE(ll_answers),
+    [WEFT__ENUM_LL_ON_MISSING] = TABLE(ll_on_missing),
+    [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),
+    [WEFT__ENUM_SCALE] = TABLE(scales),
 };
 
 static struct name find(enum weft__enum kind, uint64_t value)

@@ -33,6 +33,8 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
     [WP_PROGRAM_low_latency_dispatch] = "weft_ll_dispatch",
     [WP_PROGRAM_low_latency_combine] = "weft_ll_combine",
     [WP_PROGRAM_low_latency_release] = "weft_ll_release",
+    [WP_PROGRAM_low_latency_mask] = "weft_ll_mask or weft_ll_query_mask",
+    [WP_PROGRAM_low_latency_unmask] = "weft_ll_unmask",
 };
 
 const char *weft__program_calls(const struct weft__program *program)

@@ -21,6 +21,7 @@
 #define WEFT_PROGRAMS_LOW_LATENCY_H
 
 #include "programs/exchange.h"
+#include "programs/low_latency_masks.h"
 #include "programs/routing.h"
 #include "programs/share.h"
 
@@ -78,6 +79,13 @@ struct wp_ll_slot {
     uint64_t bytes;
 };
 
+/* Where answers lie, in slots: one for each choice of a token. With masks each rank has its own, since
+ * one that was masked may still write. */
+struct wp_ll_answer_slots {
+    int32_t per_half;
+    int32_t rank_stride, token_stride, choice_stride;
+};
+
 struct wp_ll_plan { /* the same on all ranks */
     int32_t max_tokens;
     int32_t num_topk;
@@ -86,7 +94,8 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t max_local_experts; /* of any rank */
     int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
     int32_t answers_are_rows;  /* of each expert; else their sums */
-    int32_t capacity;          /* rows that an expert has room for, by expert */
+    struct wp_ll_answer_slots answer_slots;
+    int32_t capacity; /* rows that an expert has room for, by expert */
     int64_t hidden;
     weft_dtype dtype;        /* of tokens, and of what comes back */
     weft_dtype answer_dtype; /* on their way back */
@@ -113,6 +122,7 @@ struct wp_low_latency {
     char *sums;            /* [num_blocks][num_warps] rows of plan.dtype that become logarithms */
     int32_t *received_half; /* [1] of the result that was received last */
     int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
+    struct wp_ll_masks masks;
 };
 
 /* ------------------------------------------------------------------ the area in each heap */
@@ -123,7 +133,8 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_NUM_WORDS };
+/* The last only with masks: that a rank comes back, in two steps (low_latency_unmask.c). */
+enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_NUM_WORDS };
 
 WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
@@ -158,8 +169,8 @@ WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
 
 WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
 {
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->max_tokens *
-                       (uint64_t)plan->num_topk * plan->answer_bytes);
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
+                       plan->answer_bytes);
 }
 
 WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -236,14 +247,15 @@ WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t n
            idx * ll->plan.slot.bytes;
 }
 
+/* Of a choice, by the rank that answers it. */
 WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
-                         int32_t token, int32_t choice)
+                         int32_t answering, int32_t token, int32_t choice)
 {
     const int32_t num_ranks = ll->exchange.num_ranks;
-    const uint64_t idx =
-        (wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token) *
-            (uint64_t)ll->plan.num_topk +
-        (uint64_t)choice;
+    const struct wp_ll_answer_slots *slots = &ll->plan.answer_slots;
+    const uint64_t idx = wp_ll_half(&ll->plan, number) * (uint64_t)slots->per_half +
+                         (uint64_t)(answering * slots->rank_stride + token * slots->token_stride +
+                                    choice * slots->choice_stride);
     return wp_ll_area(ll, owner) + wp_ll_rows_offset(&ll->plan, num_ranks) +
            wp_ll_rows_bytes(&ll->plan, num_ranks) + idx * ll->plan.answer_bytes;
 }
@@ -328,24 +340,95 @@ WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, 
 
 /* ------------------------------------------------------------------ arrived and room */
 
+/* Where the launch waits for `rank`. */
+WP_FN struct wp_wait_site wp_ll_site(const struct wp_ll_run *run, enum wp_phase phase, int32_t rank)
+{
+    struct wp_wait_site site = wp_operation_site(&run->op, phase, rank);
+    site.absent_after_ms = run->ll->masks.absent_after_ms;
+    return site;
+}
+
+/* Waits for a word of `rank`, and masks the rank if it does not come. WP_STATUS_ABSENT: it is masked. */
+WP_FN enum wp_status wp_ll_await_word(const struct wp_ll_run *run, const uint64_t *word,
+                                      uint64_t at_least, const struct wp_wait_site *site)
+{
+    const struct wp_ll_masks *masks = &run->ll->masks;
+    if (wp_ll_is_masked(masks, site->rank))
+        return WP_STATUS_ABSENT;
+    const enum wp_status status = wp_wait(run->op.warp, word, at_least, site);
+    if (status == WP_STATUS_ABSENT)
+        wp_ll_mask_out(masks, site->rank);
+    return status;
+}
+
 /* Warp-wide: waits until the words of this block, of all ranks, are `at_least`. Each lane has acquired
- * what some ranks did: the lanes meet before they touch rows, anyway. */
+ * what some ranks did: the lanes meet before they touch rows, anyway. Masked ranks, and those that become
+ * so, are not awaited; `missing` tells who they are, unless NULL. */
 WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_words words,
-                                     enum wp_ll_mail mail, uint64_t at_least)
+                                     enum wp_ll_mail mail, uint64_t at_least, int32_t *missing)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank;
     const enum wp_phase phase = words == WP_LL_ARRIVED ? WP_PHASE_DATA : WP_PHASE_FINISH;
     enum wp_status status = WP_STATUS_OK;
+    if (at_least == 0 && missing == NULL)
+        return WP_STATUS_OK; /* nothing has been sent before */
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        const struct wp_wait_site site = wp_operation_site(&run->op, phase, rank);
-        status = wp_wait(warp, wp_ll_word(ll, own, words, mail, rank, wp_block_idx(warp)), at_least,
-                         &site);
+        struct wp_wait_site site = wp_ll_site(run, phase, rank);
+        if (words == WP_LL_ARRIVED && mail == WP_LL_ANSWERS)
+            site.absent_after_ms += site.absent_after_ms / 2;
+        status = wp_ll_await_word(run, wp_ll_word(ll, own, words, mail, rank, wp_block_idx(warp)),
+                                  at_least, &site);
+        if (missing != NULL && status != WP_STATUS_FAILED)
+            missing[rank] = status == WP_STATUS_ABSENT;
+        if (status == WP_STATUS_ABSENT)
+            status = WP_STATUS_OK; /* without it */
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* The ranks that this block goes on without: [num_ranks]. */
+WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
+{
+    return run->ll->masks.missing +
+           (int64_t)wp_block_idx(run->op.warp) * run->ll->exchange.num_ranks;
+}
+
+/* By all warps of the block: the same, each warp for itself. With masks the first one finds out for all
+ * who is missing. */
+WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
+                                       enum wp_ll_mail mail, uint64_t at_least)
+{
+    struct wp_warp *warp = run->op.warp;
+    enum wp_status status = WP_STATUS_OK;
+    if (!wp_ll_has_masks(&run->ll->masks))
+        return wp_ll_await_all(run, words, mail, at_least, NULL);
+    wp_block_sync(warp); /* what was missing before has been read */
+    if (wp_warp_idx(warp) == 0)
+        status = wp_ll_await_all(run, words, mail, at_least, wp_ll_missing(run));
+    return (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
+}
+
+/* By all warps of the blocks of a launch that receives, when they are done: the last block tells who is
+ * missing. What was counted of these may be there in part, and counts as nothing. */
+WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks,
+                              int32_t *num_rows_per_rank)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_masks *masks = &run->ll->masks;
+    if (!wp_ll_has_masks(masks) || !wp_is_last_block(warp, masks->num_blocks_done))
+        return;
+    for (int32_t rank = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
+         rank < run->ll->exchange.num_ranks; rank += wp_num_warps(warp) * WP_WARP_SIZE) {
+        const int is_masked = wp_ll_is_masked(masks, rank);
+        if (missing_ranks != NULL)
+            missing_ranks[rank] = is_masked;
+        if (num_rows_per_rank != NULL && is_masked)
+            num_rows_per_rank[rank] = 0;
+    }
 }
 
 /* By one warp: of a half, for later launches, and for this one once its block has met. */
@@ -365,14 +448,11 @@ WP_FN void wp_ll_remember_answers(const struct wp_ll_run *run, uint64_t number, 
     }
 }
 
-/* Waits until all ranks have room for `number`. */
-WP_FN enum wp_status wp_ll_await_room(const struct wp_ll_run *run, enum wp_ll_mail mail,
-                                      uint64_t number)
+/* What a rank must need no more before `number` can be sent. */
+WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
 {
     const uint64_t num_halves = (uint64_t)run->ll->plan.num_halves;
-    if (number <= num_halves)
-        return WP_STATUS_OK;
-    return wp_ll_await_all(run, WP_LL_ROOM, mail, number - num_halves);
+    return number > num_halves ? number - num_halves : 0;
 }
 
 /* By all warps of the block, when they are done with `number`: tells all ranks. */
@@ -387,6 +467,8 @@ WP_FN void wp_ll_tell_all(const struct wp_ll_run *run, enum wp_ll_words words, e
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         uint64_t *word = wp_ll_word(ll, rank, words, mail, ll->exchange.rank, wp_block_idx(warp));
+        if (wp_ll_is_masked(&ll->masks, rank))
+            continue;
         if (words == WP_LL_ARRIVED)
             wp_signal(warp, rank, word, number);
         else
@@ -413,10 +495,15 @@ WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t mine = i + wp_lane_idx(warp);
+    const struct wp_ll_range none = {0, 0};
     wp_warp_sync(warp); /* those before have been used */
-    if (mine < ll->exchange.num_ranks)
-        wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = *wp_ll_range_of(
-            ll, ll->exchange.rank, number, wp_rank_after(&ll->exchange, mine), wp_block_idx(warp));
+    if (mine < ll->exchange.num_ranks) {
+        const int32_t source = wp_rank_after(&ll->exchange, mine);
+        const int is_missing = wp_ll_has_masks(&ll->masks) && wp_ll_missing(run)[source] != 0;
+        wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] =
+            is_missing ? none
+                       : *wp_ll_range_of(ll, ll->exchange.rank, number, source, wp_block_idx(warp));
+    }
     wp_warp_sync(warp);
 }
 

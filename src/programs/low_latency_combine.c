@@ -103,8 +103,9 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
     struct wp_warp *warp = answerer->run->op.warp;
     const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
     const int64_t num_elements = (int64_t)((uint32_t)span.bytes / (uint32_t)element_bytes);
-    char *dst = wp_ll_answer(ll, row.source, answerer->number, row.token, choice) +
-                wp_ll_answer_bytes(plan, (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes));
+    char *dst =
+        wp_ll_answer(ll, row.source, answerer->number, ll->exchange.rank, row.token, choice) +
+        wp_ll_answer_bytes(plan, (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes));
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
         send_logarithms(answerer, dst, weights, num_srcs, num_elements);
@@ -124,10 +125,11 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
     const int32_t choice = first_choice(row.experts);
     wp_warp_sync(warp); /* those before have been used */
     if (wp_lane_idx(warp) == 0)
-        pointers[0] =
-            ll->plan.answer_dtype != ll->plan.dtype
-                ? from
-                : wp_ll_answer(ll, row.source, answerer->number, row.token, choice) + span.begin;
+        pointers[0] = ll->plan.answer_dtype != ll->plan.dtype
+                          ? from
+                          : wp_ll_answer(ll, row.source, answerer->number, ll->exchange.rank,
+                                         row.token, choice) +
+                                span.begin;
     wp_warp_sync(warp);
     if (ll->plan.answer_dtype == ll->plan.dtype)
         wp_row_copy(warp, pointers, 1, from, span.bytes);
@@ -218,7 +220,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (answerer.result > numbers->rows_received ||
         answerer.number > numbers->answers_received + (uint64_t)plan->num_halves)
         return wp_ll_fail(run, numbers->rows_received, answerer.result);
-    enum wp_status status = wp_ll_await_room(run, WP_LL_ANSWERS, answerer.number);
+    enum wp_status status = wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS,
+                                              wp_ll_number_before(run, answerer.number));
     if (status == WP_STATUS_OK)
         answer_all(&answerer);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
@@ -250,6 +253,13 @@ WP_FN int32_t num_ranks_below(const int32_t *answering, int32_t num_topk, int32_
     return num_below;
 }
 
+/* Whether the rank that answers a choice, if any does, has done so. */
+WP_FN int has_come(const struct summer *summer, int32_t answering)
+{
+    const int has_masks = wp_ll_has_masks(&summer->args->ll.masks);
+    return answering >= 0 && (!has_masks || wp_ll_missing(summer->run)[answering] == 0);
+}
+
 /* The token's answers in the order in which they are summed, the others NULL. */
 WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_span span)
 {
@@ -267,8 +277,9 @@ WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_sp
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
         const int32_t place =
             ll->plan.answers_are_rows ? k : num_ranks_below(answering, num_topk, k);
-        if (answering[k] >= 0)
-            srcs[place] = wp_ll_answer(ll, ll->exchange.rank, summer->number, token, k) + begin;
+        if (has_come(summer, answering[k]))
+            srcs[place] =
+                wp_ll_answer(ll, ll->exchange.rank, summer->number, answering[k], token, k) + begin;
     }
     wp_warp_sync(warp);
 }
@@ -322,7 +333,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
                                   run->block->halves[wp_ll_half(plan, number)].answered};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
-    enum wp_status status = wp_ll_await_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, number);
+    enum wp_status status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ANSWERS, number);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
         sum_tokens(&summer);
@@ -330,6 +341,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
+    wp_ll_tell_missing(run, args->missing_ranks, NULL);
     wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ANSWERS, number);
     numbers->answers_received = number;
     if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS) {

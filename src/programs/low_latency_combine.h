@@ -14,6 +14,7 @@ struct wp_low_latency_combine_args {
     /* To receive: */
     const float *topk_weights; /* [num_tokens][num_topk], of answers by choice; NULL: 1 */
     char *out;                 /* [num_tokens] rows of plan.dtype */
+    int32_t *missing_ranks;    /* [num_ranks], or NULL */
 };
 
 #endif

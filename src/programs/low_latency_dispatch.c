@@ -20,7 +20,7 @@ WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_choice *choice = &wp_ll_choices_of(sender, token)[k];
-    if (choice->row < 0)
+    if (choice->row < 0 || wp_ll_is_masked(&ll->masks, choice->rank))
         return NULL;
     return wp_ll_row(ll, choice->rank, sender->number, ll->exchange.rank, choice->row);
 }
@@ -92,7 +92,8 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
         send_choice(sender, token, i / num_topk, i % num_topk);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
         const int answers = ll->plan.answers_are_rows ? choices[k].rank >= 0 : choices[k].row >= 0;
-        answering[k] = answers ? choices[k].rank : -1;
+        answering[k] =
+            answers && !wp_ll_is_masked(&ll->masks, choices[k].rank) ? choices[k].rank : -1;
     }
 }
 
@@ -145,7 +146,9 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
          rank += wp_ll_num_threads(warp)) {
         const int32_t first = sender->counters.firsts[rank];
         const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
-        *wp_ll_range_of(ll, rank, sender->number, ll->exchange.rank, wp_block_idx(warp)) = range;
+        if (!wp_ll_is_masked(&ll->masks, rank))
+            *wp_ll_range_of(ll, rank, sender->number, ll->exchange.rank, wp_block_idx(warp)) =
+                range;
     }
 }
 
@@ -160,10 +163,13 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
     const struct wp_low_latency *ll = &sender->args->ll;
     const int32_t max_local = ll->plan.max_local_experts;
     for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
-         rank += wp_num_warps(warp))
+         rank += wp_num_warps(warp)) {
+        if (wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) != 0)
+            continue;
         wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
                        sender->counters.experts + (int64_t)rank * max_local, max_local,
                        sender->number);
+    }
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
@@ -177,7 +183,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
     prefetch_first(&sender);
     if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find routes */
-        status = wp_ll_await_room(run, WP_LL_ROWS, sender.number);
+        status = wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS,
+                                 wp_ll_number_before(run, sender.number), NULL);
     wp_ll_find_routes(&sender);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
@@ -217,7 +224,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
     enum wp_status status = plan->is_by_expert ? prepare_packing(&taker) : WP_STATUS_OK;
     if (status == WP_STATUS_OK)
-        status = wp_ll_await_all(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
+        status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
         if (plan->is_by_expert)
@@ -227,6 +234,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     status = (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
+    wp_ll_tell_missing(run, args->missing_ranks, args->num_rows_per_rank);
     run->numbers.rows_received = taker.number;
     if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
         *args->ll.received_half = (int32_t)wp_ll_half(plan, taker.number);

@@ -24,6 +24,7 @@ struct wp_low_latency_dispatch_args {
     const float *topk_weights; /* the same, or NULL: 1 */
     /* To receive: */
     int32_t *num_rows_per_rank; /* [num_ranks], or NULL */
+    int32_t *missing_ranks;     /* the same */
     /* The same by expert; all may be NULL but the rows. */
     char *rows; /* [local experts][capacity][row_bytes] */
     struct wp_ll_scales scales;

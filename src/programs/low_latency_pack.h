@@ -24,16 +24,67 @@ WP_FN enum wp_status wp_ll_count_rows(const struct wp_ll_taker *taker)
     if (wp_block_idx(warp) != 0 || taker->args->num_rows_per_rank == NULL)
         return WP_STATUS_OK;
     for (int32_t rank = wp_ll_thread_idx(warp);
-         rank < ll->exchange.num_ranks && status == WP_STATUS_OK; rank += wp_ll_num_threads(warp)) {
-        const struct wp_wait_site site = wp_operation_site(&taker->run->op, WP_PHASE_DATA, rank);
-        status = wp_wait(warp, wp_ll_word(ll, own, WP_LL_ARRIVED, WP_LL_ROWS, rank, last),
-                         taker->number, &site);
+         rank < ll->exchange.num_ranks && status != WP_STATUS_FAILED;
+         rank += wp_ll_num_threads(warp)) {
+        const struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
+        status =
+            wp_ll_await_word(taker->run, wp_ll_word(ll, own, WP_LL_ARRIVED, WP_LL_ROWS, rank, last),
+                             taker->number, &site);
         if (status != WP_STATUS_OK)
-            break;
+            continue;
         const struct wp_ll_range *range = wp_ll_range_of(ll, own, taker->number, rank, last);
         taker->args->num_rows_per_rank[rank] = range->first + range->num_rows;
     }
+    if (status == WP_STATUS_ABSENT)
+        status = WP_STATUS_OK; /* wp_ll_tell_missing */
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* Warp-wide, with masks, when the warp has the head of a rank or not: as the block that was first has
+ * found it. */
+WP_FN enum wp_status wp_ll_agree_on_head(const struct wp_ll_taker *taker,
+                                         const struct wp_wait_site *site, enum wp_status found,
+                                         int32_t *counts)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int32_t max_local = ll->plan.max_local_experts;
+    uint32_t is_there = 0;
+    if (wp_lane_idx(warp) == 0)
+        is_there = (uint32_t)wp_ll_decide_presence(&ll->masks, site->rank, taker->number,
+                                                   found == WP_STATUS_OK);
+    is_there = wp_max_u32(warp, is_there);
+    if (is_there && found == WP_STATUS_ABSENT) {
+        struct wp_wait_site there = *site;
+        there.absent_after_ms = 0;
+        return wp_tagged_take_relaxed(warp,
+                                      wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank),
+                                      counts, max_local, &there);
+    }
+    if (!is_there) {
+        wp_ll_mask_out(&ll->masks, site->rank);
+        for (int32_t i = wp_lane_idx(warp); i < max_local; i += WP_WARP_SIZE)
+            counts[i] = 0;
+    }
+    return WP_STATUS_OK;
+}
+
+/* Warp-wide: how many selections of each expert here a rank has. */
+WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    int32_t *counts = taker->bases + (int64_t)rank * ll->plan.max_local_experts;
+    struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
+    enum wp_status status = WP_STATUS_ABSENT;
+    site.sequence = taker->number; /* which the head carries */
+    if (wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) == 0)
+        status =
+            wp_tagged_take_relaxed(warp, wp_ll_head(ll, ll->exchange.rank, taker->number, rank),
+                                   counts, ll->plan.max_local_experts, &site);
+    return wp_ll_has_masks(&ll->masks) && status != WP_STATUS_FAILED
+               ? wp_ll_agree_on_head(taker, &site, status, counts)
+               : status;
 }
 
 /* By all warps: takes the heads of all sources. */
@@ -43,15 +94,8 @@ WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
     const struct wp_low_latency *ll = &taker->args->ll;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
-         i += wp_num_warps(warp)) {
-        const int32_t rank = wp_rank_after(&ll->exchange, i);
-        struct wp_wait_site site = wp_operation_site(&taker->run->op, WP_PHASE_DATA, rank);
-        site.sequence = taker->number; /* which the head carries */
-        status =
-            wp_tagged_take_relaxed(warp, wp_ll_head(ll, ll->exchange.rank, taker->number, rank),
-                                   taker->bases + (int64_t)rank * ll->plan.max_local_experts,
-                                   ll->plan.max_local_experts, &site);
-    }
+         i += wp_num_warps(warp))
+        status = wp_ll_take_head(taker, wp_rank_after(&ll->exchange, i));
     return status;
 }
 

@@ -136,6 +136,11 @@ static int has_expert(const struct ll_case *problem, int32_t rank, int32_t exper
     return 0;
 }
 
+int ll_are_cut(const struct ll_case *problem, int32_t a, int32_t b)
+{
+    return problem->cuts != NULL && (problem->cuts[a] >> b & 1) != 0;
+}
+
 static int32_t local_expert(const struct ll_case *problem, int32_t rank, int32_t expert)
 {
     int32_t num_before = 0;
@@ -162,6 +167,8 @@ struct ll_place ll_place(const struct ll_case *problem, int32_t step, int32_t ra
     for (int32_t owner = 0; problem->num_replicas == 0 && owner < problem->num_ranks; owner++)
         if (has_expert(problem, owner, (int32_t)expert))
             place.rank = owner;
+    if (ll_are_cut(problem, rank, place.rank))
+        return (struct ll_place){-1, -1};
     place.local_expert = local_expert(problem, place.rank, (int32_t)expert);
     return place;
 }

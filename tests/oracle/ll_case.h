@@ -43,7 +43,14 @@ struct ll_case {
     weft_scale_kind scale;
     int32_t group_elements;
     int32_t scale_columns; /* by expert: scales lie by columns, with a gap of so many rows */
+    weft_ll_on_missing on_missing;
+    uint32_t missing_ms;
+    const uint64_t
+        *cuts; /* [num_ranks] bit r: neither of the two does anything for the other; NULL: none */
 };
+
+/* Whether two ranks have masked each other. */
+int ll_are_cut(const struct ll_case *problem, int32_t a, int32_t b);
 
 /* A row that a rank gets, in the order in which it gets them: sources and tokens ascending. */
 struct ll_row {

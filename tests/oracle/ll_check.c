@@ -204,6 +204,22 @@ static int run_by_expert(struct ll_seat *seat, int32_t step, int32_t num_rows)
     return 0;
 }
 
+/* Who is cut off must be told as missing, and nobody else. */
+static int check_missing(struct ll_seat *seat, const char *call, const int32_t *told)
+{
+    int32_t missing[RANKS_MAX];
+    if (seat->problem->on_missing == WEFT_LL_FAIL)
+        return 0;
+    RANK_CHECK_OK(seat->context,
+                  weft_memory_copy(seat->comm, missing, told,
+                                   (uint64_t)seat->problem->num_ranks * sizeof *missing));
+    for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++)
+        RANK_CHECK(seat->context,
+                   missing[rank] == ll_are_cut(seat->problem, seat->context->rank, rank),
+                   "%s tells %d of rank %d", call, missing[rank], rank);
+    return 0;
+}
+
 int ll_check_dispatched(struct ll_seat *seat, int32_t step)
 {
     const struct ll_case *problem = seat->problem;
@@ -218,6 +234,8 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step)
     for (int32_t rank = 0; rank < problem->num_ranks; rank++)
         RANK_CHECK(seat->context, counts[rank] == expected[rank],
                    "step %d: %d rows of rank %d, not %d", step, counts[rank], rank, expected[rank]);
+    if (check_missing(seat, "dispatch", seat->steps[step % 2].missing[0]))
+        return 1;
     return ll_seat_is_by_expert(seat) ? run_by_expert(seat, step, num_rows)
                                       : run_by_rank(seat, step, num_rows);
 }
@@ -242,7 +260,7 @@ int ll_check_combined(struct ll_seat *seat, int32_t step)
     }
     tests_free(expected);
     tests_free(found);
-    return 0;
+    return check_missing(seat, "combine", seat->steps[step % 2].missing[1]);
 }
 
 /* ---------------------------------------------------------------- totals */

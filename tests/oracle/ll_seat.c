@@ -17,6 +17,11 @@ uint64_t ll_seat_scale_bytes(const struct ll_seat *seat)
     return num_groups * (seat->problem->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
 }
 
+static int problem_has_masks(const struct ll_seat *seat)
+{
+    return seat->problem->on_missing == WEFT_LL_MASK;
+}
+
 static int open_step(struct ll_seat *seat, struct ll_step *step)
 {
     const struct ll_case *problem = seat->problem;
@@ -40,6 +45,8 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->totals, num_local * sizeof(int32_t)},
         {&step->src_tokens, num_rows * sizeof(int32_t)},
         {&step->ranges, num_local * (uint64_t)problem->num_ranks * sizeof(int64_t)},
+        {&step->missing[0], (uint64_t)problem->num_ranks * sizeof(int32_t)},
+        {&step->missing[1], (uint64_t)problem->num_ranks * sizeof(int32_t)},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         RANK_CHECK_OK(seat->context,
@@ -70,6 +77,8 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
     config.group_elements = problem->group_elements;
     config.num_blocks = problem->num_blocks;
     config.num_warps = problem->num_warps;
+    config.on_missing = problem->on_missing;
+    config.missing_ms = problem->missing_ms;
     RANK_CHECK_OK(context, ranks_comm_create(context, comm_config, &seat->comm));
     RANK_CHECK_OK(context, weft_stream_create(seat->comm, &seat->stream));
     RANK_CHECK_OK(context, weft_ep_create(seat->comm, &ep_config, &seat->ep));
@@ -148,6 +157,7 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
     }
     if (phases != WEFT_LL_SEND) {
         args.num_rows_per_rank = at->rank_counts;
+        args.missing_ranks = problem_has_masks(seat) ? at->missing[0] : NULL;
         args.rows = ll_seat_is_by_expert(seat) ? at->rows : NULL;
         args.scales =
             ll_seat_is_by_expert(seat) && ll_num_groups(seat->problem) > 0 ? at->scales : NULL;
@@ -181,6 +191,7 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
     }
     if (phases != WEFT_LL_SEND) {
         args.out = at->out;
+        args.missing_ranks = problem_has_masks(seat) ? at->missing[1] : NULL;
         args.topk_weights = seat->problem->answer == WEFT_LL_ANSWER_ROWS ? at->weights : NULL;
     }
     return weft_ll_combine(seat->ll, &args, seat->stream);

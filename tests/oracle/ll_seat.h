@@ -26,6 +26,7 @@ struct ll_seat {
         float *weights;
         int32_t *rank_counts, *expert_counts, *src_tokens, *totals;
         int64_t *ranges;
+        int32_t *missing[2]; /* in dispatch and in combine */
     } steps[2];
 };
 

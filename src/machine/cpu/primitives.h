@@ -180,6 +180,12 @@ WP_FN int32_t wp_load_relaxed(const int32_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+WP_FN int32_t wp_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired)
+{
+    __atomic_compare_exchange_n(word, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return expected;
+}
+
 /* Before a release, which does not order the streaming stores of row copies. */
 WP_FN void weft__cpu_order_row_stores(void)
 {

@@ -190,6 +190,11 @@ WP_FN int32_t wp_load_relaxed(const int32_t *word)
     return value;
 }
 
+WP_FN int32_t wp_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired)
+{
+    return atomicCAS(word, expected, desired);
+}
+
 WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
     (void)rank; /* spins, needs no waking */

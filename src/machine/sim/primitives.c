@@ -153,6 +153,16 @@ int32_t weft__sim_load_relaxed(const int32_t *word)
     return *word;
 }
 
+int32_t weft__sim_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired)
+{
+    sim_yield();
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    const int32_t before = *word;
+    if (before == expected)
+        *word = desired;
+    return before;
+}
+
 /* Returns what whoever sees the value acquires. */
 static struct sim_signal *signal(uint64_t *word, uint64_t value, struct weft__sim_place place,
                                  int is_weakened, const void *code)

@@ -44,6 +44,7 @@ const void **weft__sim_warp_pointers(struct wp_warp *warp);
 uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
 int32_t weft__sim_load_relaxed(const int32_t *word);
+int32_t weft__sim_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired);
 void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
 void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
@@ -143,19 +144,21 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
     weft__sim_remote_await(warp, number, site, WEFT__SIM_HERE)
 #define wp_fetch_add(warp, rank, word, add)                                                        \
     ((void)(rank), weft__sim_fetch_add(warp, word, add, WEFT__SIM_HERE))
-#define wp_ballot(warp, predicate)         weft__sim_ballot(warp, predicate)
-#define wp_lanes_below(warp, ballot)       __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
-#define wp_popcount(ballot)                __builtin_popcount(ballot)
-#define wp_max_u32(warp, value)            weft__sim_max_u32(warp, value)
-#define wp_prefix_sum(warp, value, total)  weft__sim_prefix_sum(warp, value, total)
-#define wp_block_shared(warp)              weft__sim_block_shared(warp)
-#define wp_warp_shared(warp)               weft__sim_warp_shared(warp)
-#define wp_warp_pointers(warp)             weft__sim_warp_pointers(warp)
-#define wp_add_acq_rel(word, value)        weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
-#define wp_admit_next(warp)                ((void)(warp))
-#define wp_fence_launches(warp)            ((void)(warp))
-#define wp_add_relaxed(word, value)        weft__sim_add_relaxed(word, value)
-#define wp_load_relaxed(word)              weft__sim_load_relaxed(word)
+#define wp_ballot(warp, predicate)        weft__sim_ballot(warp, predicate)
+#define wp_lanes_below(warp, ballot)      __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
+#define wp_popcount(ballot)               __builtin_popcount(ballot)
+#define wp_max_u32(warp, value)           weft__sim_max_u32(warp, value)
+#define wp_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
+#define wp_block_shared(warp)             weft__sim_block_shared(warp)
+#define wp_warp_shared(warp)              weft__sim_warp_shared(warp)
+#define wp_warp_pointers(warp)            weft__sim_warp_pointers(warp)
+#define wp_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
+#define wp_admit_next(warp)               ((void)(warp))
+#define wp_fence_launches(warp)           ((void)(warp))
+#define wp_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
+#define wp_load_relaxed(word)             weft__sim_load_relaxed(word)
+#define wp_compare_swap_relaxed(word, expected, desired)                                           \
+    weft__sim_compare_swap_relaxed(word, expected, desired)
 #define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
 #define wp_credit(warp, rank, word, value) weft__sim_credit(warp, rank, word, value, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* Low latency without some of its ranks: who masks whom is drawn, pair by pair; what the others do for each other
+ * stays exact, to the bit, and masked ranks come back. */
+#include "harness/cmocka.h"
+#include "harness/machine.h"
+#include "harness/memory.h"
+#include "harness/ranks.h"
+#include "oracle/ll_seat.h"
+#include "workload/rng.h"
+
+enum { NUM_ROUNDS = 4, NUM_STEPS = 3, SHORT_MS = 100 };
+
+struct trial {
+    struct ll_case problem;
+    int in_phases;
+};
+
+/* ---------------------------------------------------------------- masks */
+
+/* The same on all ranks: each pair is cut with a chance of one in three. */
+static void draw_cuts(const struct ll_case *problem, uint64_t round, uint64_t *cuts)
+{
+    struct rng rng = {rng_key(problem->seed, round)};
+    for (int32_t rank = 0; rank < problem->num_ranks; rank++)
+        cuts[rank] = 0;
+    for (int32_t a = 0; a < problem->num_ranks; a++)
+        for (int32_t b = 0; b < a; b++)
+            if (rng_below(&rng, 3) == 0) {
+                cuts[a] |= (uint64_t)1 << b;
+                cuts[b] |= (uint64_t)1 << a;
+            }
+}
+
+/* On the machine; the seat's memory of step 0 holds it meanwhile. */
+static int set_mask(struct ll_seat *seat, uint64_t bits)
+{
+    int32_t mask[RANKS_MAX];
+    for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++)
+        mask[rank] = (int32_t)(bits >> rank & 1) * (rank + 7);
+    RANK_CHECK_OK(seat->context,
+                  weft_memory_copy(seat->comm, seat->steps[0].missing[0], mask,
+                                   (uint64_t)seat->problem->num_ranks * sizeof *mask));
+    return 0;
+}
+
+static int check_mask(struct ll_seat *seat, uint64_t bits)
+{
+    int32_t mask[RANKS_MAX];
+    RANK_CHECK_OK(seat->context,
+                  weft_ll_query_mask(seat->ll, seat->steps[0].missing[1], seat->stream));
+    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
+    RANK_CHECK_OK(seat->context,
+                  weft_memory_copy(seat->comm, mask, seat->steps[0].missing[1],
+                                   (uint64_t)seat->problem->num_ranks * sizeof *mask));
+    for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++)
+        RANK_CHECK(seat->context, mask[rank] == (int32_t)(bits >> rank & 1),
+                   "the mask of rank %d is %d", rank, mask[rank]);
+    return 0;
+}
+
+static int mask_ranks(struct ll_seat *seat, uint64_t bits)
+{
+    if (set_mask(seat, bits))
+        return 1;
+    RANK_CHECK_OK(seat->context, weft_ll_mask(seat->ll, seat->steps[0].missing[0], seat->stream));
+    return check_mask(seat, bits & ~((uint64_t)1 << seat->context->rank));
+}
+
+static int unmask_ranks(struct ll_seat *seat, uint64_t bits, uint64_t epoch)
+{
+    if (set_mask(seat, bits))
+        return 1;
+    RANK_CHECK_OK(seat->context,
+                  weft_ll_unmask(seat->ll, seat->steps[0].missing[0], epoch, seat->stream));
+    return check_mask(seat, bits);
+}
+
+/* ---------------------------------------------------------------- steps */
+
+static int run_step(struct ll_seat *seat, int32_t step, int in_phases)
+{
+    const weft_ll_phases first = in_phases ? WEFT_LL_SEND : WEFT_LL_SEND_AND_RECEIVE;
+    if (ll_fill_step(seat, step) || ll_dispatch(seat, step, first) ||
+        (in_phases && ll_dispatch(seat, step, WEFT_LL_RECEIVE)) ||
+        ll_check_dispatched(seat, step) || ll_combine(seat, step, first, 0) ||
+        (in_phases && ll_combine(seat, step, WEFT_LL_RECEIVE, 0)))
+        return 1;
+    return ll_check_combined(seat, step);
+}
+
+/* Each round has masks of its own, which all ranks set; before the next all come back, some in the middle of a step. */
+static int run_rounds(struct ranks_context *context)
+{
+    const struct trial *trial = context->argument;
+    struct ll_case problem = trial->problem;
+    uint64_t cuts[RANKS_MAX] = {0};
+    struct ll_seat seat;
+    problem.cuts = cuts;
+    if (ll_seat_open(&seat, context, &problem, NULL))
+        return 1;
+    for (uint64_t round = 0; round < NUM_ROUNDS; round++) {
+        if (round % 2 == 1 && (ll_fill_step(&seat, 0) || ll_dispatch(&seat, 0, WEFT_LL_SEND)))
+            return 1;
+        for (int32_t rank = 0; rank < problem.num_ranks; rank++)
+            cuts[rank] = 0;
+        if (round > 0 && unmask_ranks(&seat, 0, 3 * round))
+            return 1;
+        draw_cuts(&problem, round, cuts);
+        if (mask_ranks(&seat, cuts[context->rank]))
+            return 1;
+        for (int32_t step = 0; step < NUM_STEPS; step++)
+            if (run_step(&seat, step, trial->in_phases))
+                return 1;
+    }
+    return ll_seat_close(&seat);
+}
+
+static const struct ll_case cases[] = {
+    {.name = "by rank",
+     .num_ranks = 4,
+     .max_tokens = 7,
+     .num_topk = 3,
+     .num_experts = 8,
+     .hidden = 40,
+     .dtype = WEFT_BF16,
+     .answer_dtype = WEFT_BF16,
+     .num_blocks = 3,
+     .index_type = WEFT_INT32},
+    {.name = "by expert",
+     .num_ranks = 5,
+     .max_tokens = 9,
+     .num_topk = 4,
+     .num_experts = 11,
+     .hidden = 256,
+     .dtype = WEFT_BF16,
+     .answer_dtype = WEFT_FP32,
+     .layout = WEFT_LL_BY_EXPERT,
+     .num_blocks = 4,
+     .num_warps = 3,
+     .index_type = WEFT_INT64},
+    {.name = "rows of experts, few of which fit",
+     .num_ranks = 4,
+     .max_tokens = 6,
+     .num_topk = 4,
+     .num_experts = 6,
+     .hidden = 33,
+     .dtype = WEFT_FP16,
+     .answer_dtype = WEFT_FP16,
+     .layout = WEFT_LL_BY_EXPERT,
+     .answer = WEFT_LL_ANSWER_ROWS,
+     .expert_capacity = 5,
+     .num_results = 1,
+     .num_blocks = 2,
+     .index_type = WEFT_INT32},
+    {.name = "FP8 by expert",
+     .num_ranks = 3,
+     .max_tokens = 5,
+     .num_topk = 3,
+     .num_experts = 8,
+     .hidden = 512,
+     .dtype = WEFT_BF16,
+     .answer_dtype = WEFT_BF16,
+     .layout = WEFT_LL_BY_EXPERT,
+     .index_type = WEFT_INT64,
+     .num_blocks = 2,
+     .narrow_dtype = WEFT_FP8_E4M3,
+     .group_elements = 128,
+     .scale_columns = 1},
+};
+
+static void run(struct trial trial, rank_function function)
+{
+    trial.problem.on_missing = WEFT_LL_MASK;
+    const struct ranks_options options = {
+        .num_ranks = trial.problem.num_ranks, .deadline_s = 120, RANKS_ARGUMENT(&trial)};
+    if (ranks_run_with(&options, function) != 0)
+        fail_msg("%s, in phases %d, seed %llu", trial.problem.name, trial.in_phases,
+                 (unsigned long long)trial.problem.seed);
+}
+
+TEST(pairs_mask_each_other)
+{
+    for (uint64_t seed = 0; seed < 4; seed++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            struct trial trial = {cases[i], (int)(seed % 2)};
+            trial.problem.seed = 1 + seed;
+            run(trial, run_rounds);
+        }
+}
