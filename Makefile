@@ -15,7 +15,7 @@ build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test test-cuda soak bench bench-hosts bench-cuda wheel install format lint analyze sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel install format lint analyze sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -34,6 +34,12 @@ test-cuda: ## build, and run the tests on this machine's NVIDIA GPUs; writes bui
 	@scripts/setup build test
 	@$(call build,release,-DWEFT_TESTS=ON)
 	scripts/test-cuda build
+
+test-torch: ## the Python tests with PyTorch from PyPI, 6 GB, in build/torch
+	@scripts/setup build test
+	@$(call build,release,-DWEFT_TESTS=ON)
+	scripts/torch-environment build/torch
+	WEFT_TEST_PYTHON=$(CURDIR)/build/torch/bin/python ctest --preset release -L python -E wheel
 
 soak: all ## explore SCHEDULES (default 100000) schedules of every operation, from SEED (1) on
 	build/weft sim --op all --schedules $(SCHEDULES) --seed $(SEED)

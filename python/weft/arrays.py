@@ -190,16 +190,20 @@ class Block:
 
 def as_array(block: Block, dtype: Any) -> Any:
     """A block as an array of the library that dtype is of; its last dimension shrinks."""
-    is_on_gpu = hasattr(block, "__cuda_array_interface__")
+    if hasattr(block, "__cuda_array_interface__"):
+        if not is_of_torch(dtype):
+            raise InvalidArgumentError("memory of GPUs comes as tensors: give a dtype of torch")
+        import torch
+
+        return torch.as_tensor(block, device="cuda").view(dtype)
+    import numpy
+
+    array = numpy.asarray(block)
     if is_of_torch(dtype):
         import torch
 
-        return torch.as_tensor(block, device="cuda" if is_on_gpu else "cpu").view(dtype)
-    if is_on_gpu:
-        raise InvalidArgumentError("memory of GPUs comes as tensors: give a dtype of torch")
-    import numpy
-
-    return numpy.asarray(block).view(numpy_dtype_of(dtype))
+        return torch.from_numpy(array).view(dtype)
+    return array.view(numpy_dtype_of(dtype))
 
 
 def no_elements(shape: tuple[int, ...], dtype: Any, is_on_gpu: bool) -> Any:
@@ -211,6 +215,13 @@ def no_elements(shape: tuple[int, ...], dtype: Any, is_on_gpu: bool) -> Any:
     import numpy
 
     return numpy.empty(shape, numpy_dtype_of(dtype))
+
+
+def current_stream() -> int:
+    """PyTorch's, of the current device."""
+    import torch
+
+    return torch.cuda.current_stream().cuda_stream
 
 
 def is_of_torch(dtype: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from . import abi, arrays
 from .abi import Machine, Team
 from .library import InvalidArgumentError, check, lib
-from .objects import Native, Object, call
+from .objects import Native, Object, call, served_ids
 from .streams import Stream
 
 
@@ -19,6 +19,7 @@ def unique_id() -> bytes:
     process ends. Copy it to all ranks by any means."""
     made = abi.UniqueId()
     check(lib.weft_unique_id_create(ctypes.byref(made)))
+    served_ids.append(made)
     return bytes(made)
 
 
@@ -32,6 +33,7 @@ def unique_id_at(address: str, port: int, secret: str) -> bytes:
 def serve_rendezvous(unique_id: bytes) -> None:
     """Starts the rendezvous of an id from unique_id_at(), until this process ends."""
     check(lib.weft_rendezvous_serve(_id_of(unique_id)))
+    served_ids.append(abi.UniqueId.from_buffer_copy(unique_id))
 
 
 def rendezvous_num_ranks(unique_id: bytes) -> int:
@@ -162,21 +164,23 @@ class Communicator(Object):
 
     def enqueue(self, function, subject: Native, args: Any, stream: Stream | None,
                 *used: Any) -> None:
-        """Enqueues an operation and keeps what it uses. Without a stream: on this thread's own one,
-        and waits for it."""
-        on = self._own_stream() if stream is None else stream
+        """Enqueues an operation and keeps what it uses. Without a stream: on machine cuda on
+        PyTorch's current one, else on one of this thread's own, and waits for it."""
+        on = self._stream_of_thread() if stream is None else stream
         arguments = () if args is None else (ctypes.byref(args),)
         call(function, subject.pointer(), *arguments, on._native.pointer(),
              using=(subject, on._native), comm=self._native)
         on.last_comm = self._weak_native
         on.keep(subject, *used)
-        if stream is None:
+        if stream is None and not self.is_on_gpu:
             on.synchronize()
 
-    def _own_stream(self) -> Stream:
-        if not hasattr(self._streams, "own"):
-            self._streams.own = Stream(self)
-        return self._streams.own
+    def _stream_of_thread(self) -> Stream:
+        number = arrays.current_stream() if self.is_on_gpu else None
+        streams = vars(self._streams)
+        if number not in streams:
+            streams[number] = Stream(self, number)
+        return streams[number]
 
     def view(self, array: Any, name: str, **wanted: bool) -> arrays.View:
         return arrays.view(array, name, on_gpu=self.is_on_gpu, **wanted)
@@ -289,3 +293,14 @@ class Arena(Object):
                     lib.weft_arena_free(native.address, address)
 
         return self.comm._array(address.value, num_bytes, shape, dtype, free)
+
+    def place(self, array: Any) -> Any:
+        """The array itself if it is in the heap, else a copy from here that is: inputs of combine
+        must be in the heap."""
+        seen = self.comm.view(array, "array", dense=False)
+        if seen.strides is None and (seen.address is None or lib.weft_heap_ptr(
+                self.comm._native.pointer(), seen.address, self.comm.rank)):
+            return array
+        copy = self.empty(seen.shape, arrays.dtype_like(array, seen.dtype))
+        copy[...] = array
+        return copy

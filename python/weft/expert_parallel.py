@@ -197,51 +197,55 @@ class Handle(Object):
         topk_idx, topk_weights [N, K]: carried along, the first of int32 or int64, the second of
         float32. with_src_token: allocates recv_src_token.
         """
-        planes = x if isinstance(x, (tuple, list)) else (x,)
-        outs = (None,) * len(planes) if out is None else \
-            out if isinstance(out, (tuple, list)) else (out,)
-        if len(outs) != len(planes):
+        planes, outs = _as_tuple(x), _as_tuple(out)
+        if outs and len(outs) != len(planes):
             raise InvalidArgumentError(f"out has {len(outs)} planes, x has {len(planes)}")
         if capacity is None:
-            given = [array for array in outs if array is not None]
-            capacity = given[0].shape[0] if given else self.wait_counts().num_recv_tokens
-
-        def output(array: Any, like: Any, tail: tuple[int, ...], dtype: str) -> Any:
-            if array is None:
-                if arena is None:
-                    raise InvalidArgumentError("out is not given; then arena must be")
-                array = arena.empty((capacity, *tail), arrays.dtype_like(like, dtype))
-            arrays.require(self._view(array, "output", writable=True), "output", (dtype,),
-                     (capacity, *tail))
-            return array
-
+            capacity = outs[0].shape[0] if outs else self.wait_counts().num_recv_tokens
+        args = abi.EpDispatchArgs(capacity=capacity, num_blocks=num_blocks)
         listed = (abi.Plane * len(planes))()
-        received = []
-        for i, (plane, array) in enumerate(zip(planes, outs)):
-            seen = self._rows(plane, f"x[{i}]", self.num_tokens)
-            received.append(output(array, plane, seen.shape[1:], seen.dtype))
-            listed[i] = abi.Plane(src=seen.address, dst=self._view(received[i], "out").address,
-                                  row_bytes=seen.row_bytes,
-                                  src_stride_bytes=seen.strides[0] if seen.strides else 0)
-        args = abi.EpDispatchArgs(planes=ctypes.addressof(listed), num_planes=len(planes),
-                                  capacity=capacity, num_blocks=num_blocks)
-        if topk_idx is not None:
-            seen = self._topk(topk_idx, "topk_idx", ("int32", "int64"), self.num_tokens)
-            recv_topk_idx = output(recv_topk_idx, topk_idx, (self.num_topk,), seen.dtype)
-            args.topk_idx, args.index_type = seen.address, arrays.INDEX_TYPES[seen.dtype]
-            args.recv_topk_idx = self._view(recv_topk_idx, "recv_topk_idx").address
-        if topk_weights is not None:
-            seen = self._topk(topk_weights, "topk_weights", ("float32",), self.num_tokens)
-            recv_topk_weights = output(recv_topk_weights, topk_weights, (self.num_topk,), "float32")
-            args.topk_weights = seen.address
-            args.recv_topk_weights = self._view(recv_topk_weights, "recv_topk_weights").address
+        outs = self._planes(args, listed, planes, outs or (None,) * len(planes), arena)
+        carried = {"topk_idx": recv_topk_idx, "topk_weights": recv_topk_weights}
+        for name, sent, dtypes in (("topk_idx", topk_idx, ("int32", "int64")),
+                                   ("topk_weights", topk_weights, ("float32",))):
+            if sent is None:
+                continue
+            seen = self._topk(sent, name, dtypes, self._known_tokens())
+            carried[name] = self._output(args, "recv_" + name, carried[name], arena, sent,
+                                         (capacity, self.num_topk), seen.dtype)
+            setattr(args, name, seen.address)
+            if name == "topk_idx":
+                args.index_type = arrays.INDEX_TYPES[seen.dtype]
         if with_src_token or recv_src_token is not None:
-            recv_src_token = output(recv_src_token, planes[0] if planes else None, (), "int32")
-            args.recv_src_token = self._view(recv_src_token, "recv_src_token").address
-        result = Received(tuple(received), recv_topk_idx, recv_topk_weights, recv_src_token)
+            recv_src_token = self._output(args, "recv_src_token", recv_src_token, arena,
+                                          planes[0] if planes else None, (capacity,), "int32")
+        result = Received(outs, **carried, src_token=recv_src_token)
         self.ep.comm.enqueue(lib.weft_ep_dispatch, self._native, args, stream, planes, topk_idx,
                              topk_weights, result)
         return result
+
+    def _planes(self, args: abi.EpDispatchArgs, listed: ctypes.Array, planes: tuple[Any, ...],
+                outs: tuple[Any, ...], arena: Arena | None) -> tuple[Any, ...]:
+        """Fills the list of planes, which must live until the call; returns their outputs."""
+        received = []
+        for i, (plane, array) in enumerate(zip(planes, outs)):
+            seen = self._rows(plane, f"x[{i}]")
+            listed[i] = abi.Plane(row_bytes=seen.row_bytes, src=seen.address,
+                                  src_stride_bytes=seen.strides[0] if seen.strides else 0)
+            shape = (args.capacity, *seen.shape[1:])
+            received.append(self._output(listed[i], "dst", array, arena, plane, shape, seen.dtype))
+        args.planes, args.num_planes = ctypes.addressof(listed), len(planes)
+        return tuple(received)
+
+    def _output(self, args: Any, field: str, array: Any, arena: Arena | None, like: Any,
+                shape: tuple[int, ...], dtype: str) -> Any:
+        """Sets a field to an output: what is given, or from the arena, of the library of `like`."""
+        if array is None:
+            if arena is None:
+                raise InvalidArgumentError(f"no output for {field} is given; then arena must be")
+            array = arena.empty(shape, arrays.dtype_like(like, dtype))
+        setattr(args, field, self.ep.comm.address_of(array, field, (dtype,), shape, writable=True))
+        return array
 
     def combine(self, x: Any, out: Any = None, *, bias: Sequence[Any] = (),
                 topk_weights: Any = None, out_topk_weights: Any = None, dtype: Any = None,
@@ -296,12 +300,12 @@ class Handle(Object):
             raise InvalidArgumentError("the handle has no routing: layout() comes first")
         return self.num_tokens
 
-    def _rows(self, array: Any, name: str, num_rows: int | None) -> arrays.View:
-        self._known_tokens()
+    def _rows(self, array: Any, name: str) -> arrays.View:
+        num_tokens = self._known_tokens()
         seen = self._view(array, name, dense=False)
-        if not seen.shape or seen.shape[0] != num_rows:
+        if not seen.shape or seen.shape[0] != num_tokens:
             raise InvalidArgumentError(
-                f"{name} has shape {seen.shape}; its first dimension must be {num_rows} tokens")
+                f"{name} has shape {seen.shape}; its first dimension must be {num_tokens} tokens")
         if seen.strides is not None:
             arrays.check_rows(seen, name)
         return seen
@@ -311,6 +315,12 @@ class Handle(Object):
         seen = self._view(array, name, writable=writable)
         arrays.require(seen, name, dtypes, (num_rows, self.num_topk))
         return seen
+
+
+def _as_tuple(planes: Any) -> tuple[Any, ...]:
+    if planes is None:
+        return ()
+    return tuple(planes) if isinstance(planes, (tuple, list)) else (planes,)
 
 
 def _ints(address: int | None, count: int) -> list[int]:

@@ -15,9 +15,11 @@ Garbage collectors know no order, and libweft wants one, of which these rules ma
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import sys
 import threading
+import time
 import weakref
 
 from .library import Error, InvalidArgumentError, check, lib
@@ -119,6 +121,22 @@ def _end_all() -> None:
         except Error:
             pass
     _has_exited = True
+    if not has_failed:
+        _let_others_leave()
+
+
+served_ids: list[ctypes.Structure] = []  # of rendezvous in this process
+LEAVE_LIMIT_S = 30
+
+
+def _let_others_leave() -> None:
+    """Without their rendezvous ranks have no failure detector, so the process that serves it is the
+    last one, within bounds."""
+    deadline = time.monotonic() + LEAVE_LIMIT_S
+    for served in served_ids:
+        while lib.weft_rendezvous_num_ranks(ctypes.byref(served)) > 0 and \
+                time.monotonic() < deadline:
+            time.sleep(0.005)
 
 
 class Object:

@@ -39,7 +39,8 @@ class Stream(Object):
     synchronize(), by an event, or by Handle.wait_counts().
 
     native_stream: an existing cudaStream_t, 0 for the legacy default stream, which is wrapped;
-    without it the stream is a new one.
+    without it the stream is a new one. What runs on a wrapped stream is not kept: PyTorch's
+    allocator gives memory back in the order of streams.
     """
 
     def __init__(self, comm: Communicator, native_stream: int | None = None):
@@ -54,11 +55,13 @@ class Stream(Object):
         self.last_comm = weakref.ref(comm._native)  # whose failure its errors tell
         self._kept: deque[tuple[int, tuple[Any, ...]]] = deque()
         self._num_kept = 0
+        self._keeps = native_stream is None
 
     def keep(self, *used: Any) -> None:
         """Keeps objects until the stream has passed what is enqueued now."""
-        self._kept.append((self._num_kept, used))
-        self._num_kept += 1
+        if self._keeps:
+            self._kept.append((self._num_kept, used))
+            self._num_kept += 1
 
     def mark(self) -> Mark:
         return Mark(self, self._num_kept)

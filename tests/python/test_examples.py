@@ -24,3 +24,10 @@ def test_first_layer():
         capture_output=True, text=True, check=True)
     assert len(re.findall(r"^\[[0-3]\] rank [0-3]: token 3 was 4 and is [48]$", done.stdout,
                           flags=re.M)) == 4, done
+
+
+def test_moe_layer():
+    """That of the document is the file's, which test_torch runs."""
+    in_document = re.search(r"```python\n(class MoeLayer.*?)```", read("docs", "python.md"),
+                            flags=re.S)[1]
+    assert in_document in read("examples", "moe_layer.py")

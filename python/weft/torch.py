@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""For PyTorch: communicators of process groups, and dispatch and combine with gradients.
+
+    comm = weft.torch.communicator()  # of torch.distributed's default group
+    experts = weft.torch.TokenDispatcher(comm, num_experts, num_topk, arena_bytes=1 << 30)
+
+    class MoeLayer(torch.nn.Module):
+        def forward(self, x):
+            weights, idx = self.gate(x).softmax(-1).topk(num_topk)
+            got = experts.dispatch(x, idx, weights)
+            y = torch.zeros_like(got.rows)
+            for local, expert in enumerate(self.local_experts):
+                row, k = (got.topk_idx == local).nonzero(as_tuple=True)
+                y = y.index_add(0, row, expert(got.rows[row]) * got.topk_weights[row, k, None])
+            return experts.combine(y, got.routing)
+
+All functions of the package take tensors; on machine cuda they run on the current stream.
+"""
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from .communicator import Arena, Communicator, serve_rendezvous, unique_id, unique_id_at
+from .expert_parallel import Counts, ExpertParallel, Handle
+
+
+def communicator(group: Any = None, **config: int) -> Communicator:
+    """A communicator of the ranks of a torch.distributed group, in its order; by default of all.
+    Keywords are settings of weft_comm_config. Collective over the group."""
+    rank, num_ranks = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
+    hosts: list[Any] = [None] * num_ranks
+    torch.distributed.all_gather_object(hosts, socket.gethostname(), group=group)
+    ids: list[Any] = [None] * num_ranks
+    mine = _serve(is_on_one_host=len(set(hosts)) == 1) if rank == 0 else None
+    torch.distributed.all_gather_object(ids, mine, group=group)
+    return Communicator(ids[0], rank, num_ranks, **config)
+
+
+def _serve(*, is_on_one_host: bool) -> bytes:
+    if is_on_one_host or "WEFT_ADDR" in os.environ:
+        return unique_id()
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port = probe.getsockname()[1]
+    made = unique_id_at(socket.gethostname(), port, secrets.token_hex(16))
+    serve_rendezvous(made)
+    return made
+
+
+class Routing:
+    """Where the tokens of a batch went; it holds a handle for as long as somebody needs it."""
+
+    def __init__(self, dispatcher: TokenDispatcher, handle: Handle):
+        self.dispatcher, self.handle = dispatcher, handle
+
+    def __del__(self):
+        self.dispatcher._free_handles.append(self.handle)
+
+
+class Dispatched(NamedTuple):
+    """What came to this rank: n rows, in (source rank, token) order."""
+
+    rows: torch.Tensor  # [n, hidden], of x's dtype; differentiable
+    topk_idx: torch.Tensor  # [n, K] local expert, or -1
+    topk_weights: torch.Tensor  # [n, K] float32, 0 where topk_idx is -1; differentiable
+    counts: Counts
+    routing: Routing
+
+
+class TokenDispatcher:
+    """Sends tokens to their experts and sums what comes back, with gradients.
+
+    arena_bytes: memory, of the heap, for the rows that have come, until autograd needs them no
+    more, and for answers that are not in it yet. Collective; so are dispatch() and combine(), and
+    their backward passes, which all ranks run in the same order.
+    """
+
+    def __init__(self, comm: Communicator, num_experts: int, num_topk: int, arena_bytes: int, *,
+                 max_tokens: int = 0, **ep_config: Any):
+        self.ep = ExpertParallel(comm, num_experts, **ep_config)
+        self.arena = Arena(comm, arena_bytes)
+        self._num_topk, self._max_tokens = num_topk, max_tokens
+        self._free_handles: list[Handle] = []
+
+    def dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor,
+                 topk_weights: torch.Tensor) -> Dispatched:
+        """x [N, hidden] of bfloat16, float16 or float32; topk_idx [N, K] of int32 or int64, -1 for
+        none; topk_weights [N, K] of float32."""
+        handle = self._free_handles.pop() if self._free_handles else \
+            self.ep.handle(self._num_topk, max_tokens=self._max_tokens)
+        routing = Routing(self, handle)
+        topk_idx = topk_idx.contiguous()
+        handle.layout(topk_idx)
+        handle.notify()
+        counts = handle.wait_counts()
+        received = _Dispatch.apply(x, topk_weights.float(), topk_idx, routing,
+                                   counts.num_recv_tokens)
+        return Dispatched(*received, counts, routing)
+
+    def combine(self, rows: torch.Tensor, routing: Routing) -> torch.Tensor:
+        """The sum of each token's rows, [N, hidden]; row i of rows answers row i of dispatch()."""
+        return _Combine.apply(rows, routing)
+
+
+class _Dispatch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, topk_weights, topk_idx, routing, num_rows):
+        received = routing.handle.dispatch(
+            x.contiguous(), arena=routing.dispatcher.arena, capacity=num_rows, topk_idx=topk_idx,
+            topk_weights=topk_weights.contiguous())
+        ctx.routing = routing
+        ctx.save_for_backward(received.topk_idx)
+        ctx.mark_non_differentiable(received.topk_idx)
+        return received.x, received.topk_idx, received.topk_weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_rows, _, grad_weights):
+        arena = ctx.routing.dispatcher.arena
+        topk_idx, = ctx.saved_tensors
+        grad_weights = grad_weights.masked_fill(topk_idx < 0, 0)  # those were not this rank's
+        grad_x, grad_weights = ctx.routing.handle.combine(
+            arena.place(grad_rows), topk_weights=arena.place(grad_weights))
+        return grad_x, grad_weights, None, None, None
+
+
+class _Combine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, routing):
+        ctx.routing, ctx.num_rows = routing, rows.shape[0]
+        return routing.handle.combine(routing.dispatcher.arena.place(rows))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_out):
+        received = ctx.routing.handle.dispatch(
+            grad_out.contiguous(), arena=ctx.routing.dispatcher.arena, capacity=ctx.num_rows)
+        return received.x, None

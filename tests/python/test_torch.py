@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Tensors in and out, process groups, gradients of a MoE layer; skipped without PyTorch."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import weft
+from ranks import LIMIT_S, run
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # before ranks are forked
+
+EXPERTS, TOPK, HIDDEN, TOKENS = 8, 2, 16, 12
+
+
+def in_group(function, num_ranks):
+    """Ranks with a gloo group, and a communicator of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        def be_rank(comm):
+            torch.distributed.init_process_group(
+                "gloo", init_method=f"file://{folder}/meet", rank=comm.rank, world_size=num_ranks)
+            try:
+                mine = weft.torch.communicator(machine=weft.Machine.CPU, timeout_ms=20000)
+                assert (mine.rank, mine.num_ranks) == (comm.rank, num_ranks)
+                result = function(mine)
+                comm.host_barrier()  # rank 0 serves
+                mine.destroy()
+                return result
+            finally:
+                torch.distributed.destroy_process_group()
+
+        import weft.torch  # once, before the ranks are forked
+        return run(be_rank, num_ranks)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_tensors(dtype):
+    def use(comm):
+        coll = weft.Collectives(comm)
+        x = torch.arange(40).reshape(4, 10).to(dtype) + comm.rank
+        total = coll.all_reduce(x)
+        assert total.dtype == dtype
+        assert torch.equal(total, (2 * torch.arange(40).reshape(4, 10) + 1).to(dtype))
+        assert torch.equal(coll.all_gather(x)[1], torch.arange(40).reshape(4, 10).to(dtype) + 1)
+        shared = comm.heap_empty((3, 5), dtype)
+        assert shared.dtype == dtype and shared.shape == (3, 5)
+        shared.fill_(comm.rank)
+        comm.host_barrier()
+        assert (comm.on_rank(shared, 1 - comm.rank) == 1 - comm.rank).all()
+        comm.host_barrier()
+
+        handle = weft.ExpertParallel(comm, 4).handle(1)
+        arena = weft.Arena(comm, 1 << 20)
+        handle.layout(torch.tensor([[0], [1], [2], [3]]))
+        handle.notify()
+        rows = handle.dispatch((x, x[:, 3:5]), arena=arena).planes
+        mine = slice(2 * comm.rank, 2 * comm.rank + 2)
+        everybody = coll.all_gather(x)
+        assert torch.equal(rows[0], everybody[:, mine].reshape(4, 10))
+        assert torch.equal(rows[1], rows[0][:, 3:5])
+        assert torch.equal(handle.combine(rows[0], bias=[x]), x + x)
+
+        bits, scales = weft.rows.quantise(comm, x, group=10)
+        assert bits.dtype == torch.float8_e4m3fn
+        torch.testing.assert_close((bits.float() * scales).to(dtype), x, rtol=0.07, atol=0)
+
+        ll = weft.LowLatency(weft.ExpertParallel(comm, 4), 10, 4, 1, dtype)
+        got = ll.dispatch(x, torch.tensor([[0], [1], [2], [3]]))
+        assert torch.equal(got.rows[0][:2], everybody[:, 2 * comm.rank])
+        assert torch.equal(ll.combine(got.rows), x)
+
+    run(use, 2)
+
+
+def test_arguments():
+    def refused(comm):
+        coll = weft.Collectives(comm)
+        with pytest.raises(weft.InvalidArgumentError, match="complex64"):
+            coll.all_reduce(torch.zeros(3, dtype=torch.complex64))
+        with pytest.raises(weft.InvalidArgumentError, match="not contiguous"):
+            coll.all_reduce(torch.zeros(3, 4).T)
+
+    run(refused, 1)
+
+
+class MoeLayer(torch.nn.Module):
+    """Its experts are functions of all parameters, so that every rank can be compared."""
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        self.gate = torch.nn.Parameter(torch.randn(HIDDEN, EXPERTS, generator=generator))
+        self.experts = torch.nn.Parameter(
+            torch.randn(EXPERTS, HIDDEN, HIDDEN, generator=generator) / 4)
+
+    def route(self, x):
+        return (x @ self.gate).softmax(-1).topk(TOPK)
+
+    def alone(self, x):
+        weights, idx = self.route(x)
+        each = torch.tanh(torch.einsum("nh,ehd->ned", x, self.experts))
+        return (each.gather(1, idx[..., None].expand(-1, -1, HIDDEN)) * weights[..., None]).sum(1)
+
+    def together(self, x, dispatcher, local_experts):
+        weights, idx = self.route(x)
+        got = dispatcher.dispatch(x, idx, weights)
+        y = torch.zeros_like(got.rows)
+        for local, expert in enumerate(local_experts):
+            row, k = (got.topk_idx == local).nonzero(as_tuple=True)
+            answer = torch.tanh(got.rows[row] @ self.experts[expert])
+            y = y.index_add(0, row, answer * got.topk_weights[row, k, None])
+        return dispatcher.combine(y, got.routing)
+
+
+def tokens(rank):
+    count = TOKENS if rank != 1 else 0  # a rank without tokens is an ordinary rank
+    return torch.randn(count, HIDDEN, generator=torch.Generator().manual_seed(100 + rank))
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3])
+def test_gradients(num_ranks):
+    """Two layers, forward and backward, for several steps, equal one process with all experts."""
+    def train(comm):
+        dispatcher = weft.torch.TokenDispatcher(comm, EXPERTS, TOPK, 1 << 20)
+        mine = dispatcher.ep.experts_of(comm.rank)
+        layers, alone = [MoeLayer(), MoeLayer()], [MoeLayer(), MoeLayer()]
+        for _ in range(3):
+            x = tokens(comm.rank).requires_grad_()
+            out = x
+            for layer in layers:
+                out = out + layer.together(out, dispatcher, mine)
+            (out * out).sum().backward()
+            for layer in layers:
+                for parameter in layer.parameters():
+                    torch.distributed.all_reduce(parameter.grad)
+            everybody = [tokens(r).requires_grad_() for r in range(num_ranks)]
+            for source in everybody:
+                expected = source
+                for layer in alone:
+                    expected = expected + layer.alone(expected)
+                (expected * expected).sum().backward()
+                if source is everybody[comm.rank]:
+                    torch.testing.assert_close(out, expected)
+            torch.testing.assert_close(x.grad, everybody[comm.rank].grad, rtol=1e-4, atol=1e-4)
+            for layer, reference in zip(layers, alone):
+                for p, q in zip(layer.parameters(), reference.parameters()):
+                    torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-3)
+                    with torch.no_grad():
+                        for parameter in (p, q):
+                            parameter -= 1e-3 * q.grad
+                            parameter.grad = None
+        assert len(dispatcher._free_handles) <= 2  # which are used again
+        del out, x
+        return len(dispatcher._free_handles)
+
+    assert in_group(train, num_ranks) == [2] * num_ranks
+
+
+def test_subgroups():
+    def split(comm):
+        groups = [torch.distributed.new_group([0, 2]), torch.distributed.new_group([1, 3])]
+        mine = weft.torch.communicator(groups[comm.rank % 2], machine=weft.Machine.CPU)
+        total = weft.Collectives(mine).all_reduce(torch.tensor([comm.rank]))
+        comm.host_barrier()
+        return int(total)
+
+    assert in_group(split, 4) == [2, 4, 2, 4]
+
+
+
+
+def test_example():
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+         os.path.join(os.path.dirname(__file__), "../../examples/moe_layer.py")],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"})
+    losses = [float(x) for x in re.findall(r"loss of rank 0 is ([\d.]+)", done.stdout)]
+    assert done.returncode == 0 and len(losses) == 2 and losses[1] < losses[0] / 5, done
