@@ -1335,6 +1335,8 @@ typedef struct weft_ll_sizes {
     uint64_t scales_bytes; /* the same of its scales, if they lie by rows */
     int32_t num_local_experts;
     int32_t expert_capacity; /* as given, or chosen; by rank 0 */
+    uint64_t network_bytes;  /* between nodes: of memory that the network reaches, which on machine
+                                cpu is in the heap, too, on cuda pinned memory of the host */
 } weft_ll_sizes;
 
 /* Local: the memory that a weft_ll of this configuration has; num_blocks 0 counts as on this rank. */

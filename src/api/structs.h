@@ -35,7 +35,7 @@
     X(weft_ep_size_args, with_src_token)                                                           \
     X(weft_ep_sizes, sum_bytes)                                                                    \
     X(weft_ll_config, missing_ms)                                                                  \
-    X(weft_ll_sizes, expert_capacity)                                                              \
+    X(weft_ll_sizes, network_bytes)                                                                \
     X(weft_ll_dispatch_args, missing_ranks)                                                        \
     X(weft_ll_slots, half)                                                                         \
     X(weft_ll_combine_args, missing_ranks)

@@ -106,12 +106,10 @@ static int32_t most_combine_warps(const weft_ep *ep)
 static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
 {
     weft_comm *comm = ep->comm;
-    if (comm->topology.num_nodes > 1)
+    if (comm->topology.num_nodes > 1 && weft__nodes_are_alike(comm))
         WEFT__TRY(plan_internode(ep, config));
     WEFT__TRY(agree(ep));
-    if (ep->internode == NULL)
-        WEFT__TRY(weft__exchange_check_reach(comm, "expert parallelism"));
-    else
+    if (ep->internode != NULL)
         WEFT__TRY(
             weft__internode_create(comm, &ep->placement, most_combine_warps(ep), ep->internode));
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));

@@ -12,7 +12,7 @@ enum { WEFT__EP_MAX_BLOCKS = 65535, WEFT__EP_MAX_ALIGNMENT = 1 << 20 };
 struct weft_ep {
     weft_comm *comm;
     struct weft__exchange *exchange;   /* of the node; its extra bytes are notify's counts */
-    struct weft__internode *internode; /* NULL: there is one node */
+    struct weft__internode *internode; /* NULL: there is one node, or they are not alike */
     struct weft__placement placement;
     void *node_of_rank;     /* [num_ranks] int32_t, for the programs */
     struct weft__grid grid; /* as configured: 0 for what suits each operation */

@@ -304,6 +304,7 @@ static weft_result place_experts(weft_ep_handle *handle, int32_t num_experts)
 weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,
                                 weft_ep_handle **out)
 {
+    WEFT__TRY(weft__nodes_check(ep->comm, "dispatch and combine"));
     weft_ep_handle *handle = calloc(1, sizeof *handle);
     if (handle == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle");

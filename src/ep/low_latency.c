@@ -18,6 +18,7 @@ static struct wp_ll_slot plan_slot(const struct wp_ll_plan *plan)
     const uint64_t choices_bytes = aligned((uint64_t)plan->num_topk * sizeof(int32_t), PART);
     struct wp_ll_slot slot = {.scales_offset = aligned(plan->row_bytes, PART)};
     slot.token_offset = slot.scales_offset + aligned(plan->scales_bytes, PART);
+    slot.answer_offset = slot.token_offset + sizeof(int32_t);
     slot.experts_offset = slot.token_offset + PART;
     slot.weights_offset = slot.experts_offset + choices_bytes;
     slot.order_offset = slot.weights_offset + choices_bytes;
@@ -74,9 +75,9 @@ static struct wp_ll_answer_slots answer_slots(const weft_ep *ep, const weft_ll_c
     const int32_t num_ranks = ep->comm->num_ranks;
     const int32_t num_tokens = config->max_tokens, num_topk = config->num_topk;
     const int32_t each = config->answer == WEFT_LL_ANSWER_ROWS ? num_topk : 1; /* of a rank */
-    const struct wp_ll_answer_slots shared = {num_tokens * num_topk, 0, num_topk, 1};
+    const struct wp_ll_answer_slots shared = {num_tokens * num_topk, 0, num_topk, 1, 0};
     const struct wp_ll_answer_slots apart = {num_ranks * num_tokens * each, num_tokens * each, each,
-                                             config->answer == WEFT_LL_ANSWER_ROWS};
+                                             config->answer == WEFT_LL_ANSWER_ROWS, 0};
     return config->on_missing == WEFT_LL_MASK ? apart : shared;
 }
 
@@ -122,6 +123,8 @@ enum table {
     TABLE_MISSING,
     TABLE_VERDICTS,
     TABLE_BLOCKS_DONE,
+    TABLE_TAKEN,
+    TABLE_ANSWER_SLOTS,
     NUM_TABLES
 };
 
@@ -153,6 +156,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_MISSING] = blocks * ranks * sizeof(int32_t),
         [TABLE_VERDICTS] = ranks * sizeof(int32_t),
         [TABLE_BLOCKS_DONE] = sizeof(uint32_t),
+        [TABLE_TAKEN] = plan->has_nodes ? halves * ranks * blocks * sizeof(uint64_t) : 0,
+        [TABLE_ANSWER_SLOTS] = plan->has_nodes ? halves * choices * sizeof(int32_t) : 0,
     };
     struct places places = {.offsets = {0}};
     for (int i = 0; i < NUM_TABLES; i++)
@@ -179,6 +184,8 @@ static weft_result allocate_tables(weft_ll *ll)
     device->masks.missing = (void *)(at + places.offsets[TABLE_MISSING]);
     device->masks.verdicts = (void *)(at + places.offsets[TABLE_VERDICTS]);
     device->masks.num_blocks_done = (void *)(at + places.offsets[TABLE_BLOCKS_DONE]);
+    device->network.taken = (void *)(at + places.offsets[TABLE_TAKEN]);
+    device->network.answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
     return WEFT_OK;
 }
 
@@ -204,6 +211,9 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     struct wp_ll_plan plan = plan_of(ep, config);
     const struct weft__grid grid = choose_grid(ep, config, &plan);
     plan.num_blocks = grid.num_blocks;
+    weft__ll_plan_nodes(comm, &plan);
+    uint64_t network_bytes;
+    (void)weft__ll_plan_network(comm, &plan, &network_bytes);
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
     *sizes = (weft_ll_sizes){
         .heap_bytes = wp_mailbox_bytes(comm->num_ranks, comm->num_ranks, plan.num_blocks) +
@@ -213,6 +223,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
         .scales_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.scales_bytes,
         .num_local_experts = num_local,
         .expert_capacity = plan.capacity,
+        .network_bytes = network_bytes,
     };
     return WEFT_OK;
 }
@@ -278,20 +289,27 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
     struct wp_low_latency *device = &ll->device;
+    uint64_t network_bytes;
     device->plan = plan_of(ll->ep, config);
     device->placement = ll->ep->placement.device;
     ll->grid = choose_grid(ll->ep, config, &device->plan);
     if (config->on_missing == WEFT_LL_MASK)
         go_on_without_the_dead(ll, config);
     WEFT__TRY(agree(ll, config));
-    WEFT__TRY(weft__exchange_check_reach(comm, "low latency"));
+    weft__ll_plan_nodes(comm, &device->plan);
+    if (config->on_missing == WEFT_LL_MASK && device->plan.has_nodes)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "on_missing is WEFT_LL_MASK: there are no masks over several nodes "
+                           "yet, the communicator has %d",
+                           comm->topology.num_nodes);
+    device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));
     WEFT__TRY(weft__exchange_create(comm, NULL, ll->grid.num_blocks,
                                     wp_ll_area_bytes(&device->plan, comm->num_ranks),
                                     &ll->exchange));
     device->exchange = ll->exchange->device;
     device->area_offset = weft__exchange_extra_offset(ll->exchange);
-    return WEFT_OK;
+    return weft__ll_network_create(ll, network_bytes);
 }
 
 weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **out)
@@ -317,6 +335,7 @@ void weft__ll_destroy(weft_ll *ll)
         weft__exchange_wait(ll->exchange);
     if (wp_ll_has_masks(&ll->device.masks))
         atomic_fetch_sub(&comm->status.num_tolerant, 1);
+    weft__ll_network_destroy(ll);
     weft__exchange_destroy(ll->exchange);
     weft__machine_of(comm)->free(comm, ll->tables);
     free(ll);

@@ -22,10 +22,20 @@ struct weft_ll {
     struct weft__exchange *exchange; /* its extra bytes are the area */
     struct wp_low_latency device;
     struct weft__grid grid; /* of every launch */
-    void *tables;           /* what the device's pointers point into */
+    void *tables;           /* what the device's pointers point into, but those of the network */
+    void *ranks;            /* device.network's */
     struct weft__ll_issued issued;
     uint64_t epoch; /* of the last weft_ll_unmask */
 };
+
+/* low_latency_network.c: what a plan that has all else has more over several nodes. */
+void weft__ll_plan_nodes(const weft_comm *comm, struct wp_ll_plan *plan);
+/* *bytes: of memory of the network, on every rank. Without memory, and tables. */
+struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct wp_ll_plan *plan,
+                                           uint64_t *bytes);
+/* Collective. Of a weft_ll that has the plans of both. */
+weft_result weft__ll_network_create(weft_ll *ll, uint64_t network_bytes);
+void weft__ll_network_destroy(weft_ll *ll);
 
 weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                  weft_ll_sizes *sizes);

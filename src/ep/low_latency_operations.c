@@ -145,8 +145,10 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .row_ranges = args->row_ranges,
         .cumulative_rows = args->total_rows_per_expert,
     };
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_dispatch, ll->grid,
-                                    &program_args, sizeof program_args));
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream,
+                                    plan->has_nodes ? WP_PROGRAM_internode_low_latency_dispatch
+                                                    : WP_PROGRAM_low_latency_dispatch,
+                                    ll->grid, &program_args, sizeof program_args));
     note_dispatch(ll, args);
     return WEFT_OK;
 }
@@ -166,8 +168,10 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
         .out = args->out,
         .missing_ranks = args->missing_ranks,
     };
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_combine, ll->grid,
-                                    &program_args, sizeof program_args));
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream,
+                                    plan->has_nodes ? WP_PROGRAM_internode_low_latency_combine
+                                                    : WP_PROGRAM_low_latency_combine,
+                                    ll->grid, &program_args, sizeof program_args));
     note_combine(ll, args->phases, args->keep);
     return WEFT_OK;
 }

@@ -5,20 +5,35 @@
 
 #include "machine/host.h"
 
+int weft__nodes_are_alike(const weft_comm *comm)
+{
+    const struct weft__topology *topology = &comm->topology;
+    const int32_t num_local = comm->num_ranks / topology->num_nodes;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        if (num_local * topology->num_nodes != comm->num_ranks ||
+            topology->local_of_rank[rank] >= num_local)
+            return 0;
+    return 1;
+}
+
+weft_result weft__nodes_check(const weft_comm *comm, const char *what)
+{
+    return weft__nodes_are_alike(comm)
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_UNSUPPORTED,
+                             "the %d nodes have different numbers of ranks: there is no %s "
+                             "between such",
+                             comm->topology.num_nodes, what);
+}
+
 /* By node and index in it. */
 static weft_result list_ranks(const weft_comm *comm, const char *what, int32_t *ranks)
 {
     const struct weft__topology *topology = &comm->topology;
     const int32_t num_local = comm->num_ranks / topology->num_nodes;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        const int32_t local = topology->local_of_rank[rank];
-        if (num_local * topology->num_nodes != comm->num_ranks || local >= num_local)
-            return weft__error(WEFT_ERROR_UNSUPPORTED,
-                               "the %d nodes have different numbers of ranks: there is no %s "
-                               "between such",
-                               topology->num_nodes, what);
-        ranks[topology->node_of_rank[rank] * num_local + local] = rank;
-    }
+    WEFT__TRY(weft__nodes_check(comm, what));
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        ranks[topology->node_of_rank[rank] * num_local + topology->local_of_rank[rank]] = rank;
     return WEFT_OK;
 }
 

@@ -11,6 +11,11 @@ struct weft__nodes {
     void *ranks; /* device.ranks, in memory of the machine */
 };
 
+/* Whether all nodes have as many ranks. */
+int weft__nodes_are_alike(const weft_comm *comm);
+/* UNSUPPORTED, naming `what`, if they have not. */
+weft_result weft__nodes_check(const weft_comm *comm, const char *what);
+
 /* Collective. UNSUPPORTED on all ranks, naming `what`, if the nodes have different numbers of ranks. */
 weft_result weft__nodes_create(weft_comm *comm, const char *what, struct weft__nodes *nodes);
 void weft__nodes_destroy(weft_comm *comm, struct weft__nodes *nodes);

@@ -16,275 +16,15 @@
  * Mail is rows or answers. Number n lies in half n % num_halves, and is sent when the target needs
  * number n - num_halves no more: rows are needed until the answers that end their result have been
  * received, or it is released, answers until they have been summed. So nothing that is still read is overwritten, whatever runs on whichever stream.
+ *
+ * Ranks of other nodes are reached by puts into the same slots (low_latency_network.h): rows and
+ * answers are staged here, those of a block for a rank one behind the other, and go in one put.
  */
 #ifndef WEFT_PROGRAMS_LOW_LATENCY_H
 #define WEFT_PROGRAMS_LOW_LATENCY_H
 
-#include "programs/exchange.h"
-#include "programs/low_latency_masks.h"
-#include "programs/routing.h"
+#include "programs/low_latency_network.h"
 #include "programs/share.h"
-
-enum wp_ll_mail { WP_LL_ROWS, WP_LL_ANSWERS, WP_LL_NUM_MAILS };
-
-enum wp_ll_phase { WP_LL_SEND = 1, WP_LL_RECEIVE = 2, WP_LL_BOTH = 3 };
-
-/* Whether a result is needed no more when it has been answered. */
-enum wp_ll_use { WP_LL_RESULT_ENDS, WP_LL_RESULT_STAYS };
-
-/* A choice of a token: a rank, and one of its experts. */
-struct wp_ll_choice {
-    int32_t rank; /* -1: nowhere */
-    int32_t local_expert;
-    int32_t row;   /* there; -1: a choice before is at the same rank */
-    int32_t order; /* by expert: selections of the expert before */
-};
-
-/* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
-struct wp_ll_range {
-    int32_t first;
-    int32_t num_rows;
-};
-
-/* What a block has done, by numbers of the last one; zero at first. */
-struct wp_ll_numbers {
-    uint64_t rows_sent;
-    uint64_t rows_received;
-    uint64_t rows_answered; /* the last result that has been answered for the last time */
-    uint64_t rows_ended;    /* the same, and this rank has received its answers */
-    uint64_t answers_sent;
-    uint64_t answers_received;
-};
-
-struct wp_ll_half {
-    int32_t num_tokens; /* of this rank, in the result of this half */
-    enum wp_ll_use use; /* whether the answers of this half end a result, */
-    uint64_t answered;  /* and which */
-};
-
-/* What a block remembers from launch to launch. */
-struct wp_ll_block {
-    struct wp_ll_numbers numbers;
-    struct wp_ll_half halves[WP_NUM_HALVES];
-};
-
-/* A row in its slot: elements, scales, then whence it comes and which experts it is for. */
-struct wp_ll_slot {
-    uint64_t scales_offset;
-    uint64_t token_offset;   /* int32_t: its index at the source */
-    uint64_t experts_offset; /* int32_t [num_topk], -1 where the choice is not here */
-    uint64_t weights_offset; /* float [num_topk] */
-    uint64_t
-        order_offset; /* int32_t [num_topk]: how many of the source's rows the expert has before */
-    uint64_t bytes;
-};
-
-/* Where answers lie, in slots: one for each choice of a token. With masks each rank has its own, since
- * one that was masked may still write. */
-struct wp_ll_answer_slots {
-    int32_t per_half;
-    int32_t rank_stride, token_stride, choice_stride;
-};
-
-struct wp_ll_plan { /* the same on all ranks */
-    int32_t max_tokens;
-    int32_t num_topk;
-    int32_t num_halves;
-    int32_t num_blocks;        /* of every launch */
-    int32_t max_local_experts; /* of any rank */
-    int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
-    int32_t answers_are_rows;  /* of each expert; else their sums */
-    struct wp_ll_answer_slots answer_slots;
-    int32_t capacity; /* rows that an expert has room for, by expert */
-    int64_t hidden;
-    weft_dtype dtype;        /* of tokens, and of what comes back */
-    weft_dtype answer_dtype; /* on their way back */
-    /* On their way there, from dtype; the same dst_dtype: as they are. */
-    struct wp_quantisation quantisation;
-    int32_t max_row_parts; /* of a row that is sent: 1 where parts would cut words of scales */
-    uint64_t row_bytes;    /* of a row's elements */
-    uint64_t scales_bytes;
-    uint64_t answer_bytes; /* between slots of answers */
-    struct wp_ll_slot slot;
-};
-
-struct wp_low_latency {
-    struct wp_exchange exchange; /* numbers the launches, and is what reports name */
-    struct wp_ll_plan plan;
-    struct wp_placement placement;
-    uint64_t area_offset; /* in every heap, zero at first */
-    /* Of this rank: */
-    struct wp_ll_block *blocks;   /* [num_blocks] */
-    struct wp_ll_choice *choices; /* [num_blocks][max_tokens][num_topk] */
-    int32_t *answering;    /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
-    int32_t *counters;     /* [num_blocks][wp_ll_num_counters] */
-    int32_t *expert_bases; /* [num_blocks][num_ranks][max_local_experts] */
-    char *sums;            /* [num_blocks][num_warps] rows of plan.dtype that become logarithms */
-    int32_t *received_half; /* [1] of the result that was received last */
-    int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
-    struct wp_ll_masks masks;
-};
-
-/* ------------------------------------------------------------------ the area in each heap */
-
-WP_FN uint64_t wp_ll_align(uint64_t bytes)
-{
-    enum { ALIGNMENT = 128 };
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* The last only with masks: that a rank comes back, in two steps (low_latency_unmask.c). */
-enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_NUM_WORDS };
-
-WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * (uint64_t)num_ranks *
-                       (uint64_t)plan->num_blocks * sizeof(uint64_t));
-}
-
-WP_FN uint64_t wp_ll_ranges_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
-                       (uint64_t)plan->num_blocks * sizeof(struct wp_ll_range));
-}
-
-/* As much as any machine needs, since the host's has allocated it. */
-WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
-{
-    return wp_ll_align(((uint64_t)plan->max_local_experts + 2) * sizeof(uint64_t));
-}
-
-WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return plan->is_by_expert
-               ? (uint64_t)plan->num_halves * (uint64_t)num_ranks * wp_ll_head_bytes(plan)
-               : 0;
-}
-
-WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
-                       (uint64_t)plan->max_tokens * plan->slot.bytes);
-}
-
-WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
-{
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
-                       plan->answer_bytes);
-}
-
-WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
-           wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
-           wp_ll_answers_bytes(plan);
-}
-
-WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
-{
-    return number & (uint64_t)(plan->num_halves - 1); /* of one or two */
-}
-
-/* Bytes of an answer's first elements. */
-WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_elements)
-{
-    return plan->answer_dtype == WEFT_LOG_10BIT
-               ? wp_log_row_bytes(num_elements)
-               : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
-}
-
-/* The area of `owner`. */
-WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
-{
-    return ll->exchange.bases[owner] + ll->area_offset;
-}
-
-/* In the area of `owner`: the word of a block of another rank. */
-WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum wp_ll_words words,
-                           enum wp_ll_mail mail, int32_t rank, int32_t block)
-{
-    const int64_t num_ranks = ll->exchange.num_ranks;
-    const int64_t idx =
-        ((words * (int64_t)WP_LL_NUM_MAILS + mail) * num_ranks + rank) * ll->plan.num_blocks +
-        block;
-    return (uint64_t *)(void *)wp_ll_area(ll, owner) + idx;
-}
-
-WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_t owner,
-                                         uint64_t number, int32_t source, int32_t block)
-{
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    char *ranges = wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks);
-    const uint64_t row = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
-    return (struct wp_ll_range *)(void *)ranges + row * (uint64_t)ll->plan.num_blocks + block;
-}
-
-/* How many selections of each of the owner's experts a source has: a tagged row. */
-WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
-                       int32_t source)
-{
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const uint64_t idx = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
-    return wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks) +
-           wp_ll_ranges_bytes(&ll->plan, num_ranks) + idx * wp_ll_head_bytes(&ll->plan);
-}
-
-/* Where rows begin in every area. */
-WP_FN uint64_t wp_ll_rows_offset(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
-           wp_ll_heads_bytes(plan, num_ranks);
-}
-
-WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
-                      int32_t source, int32_t row)
-{
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const uint64_t idx = (wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source) *
-                             (uint64_t)ll->plan.max_tokens +
-                         (uint64_t)row;
-    return wp_ll_area(ll, owner) + wp_ll_rows_offset(&ll->plan, num_ranks) +
-           idx * ll->plan.slot.bytes;
-}
-
-/* Of a choice, by the rank that answers it. */
-WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
-                         int32_t answering, int32_t token, int32_t choice)
-{
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const struct wp_ll_answer_slots *slots = &ll->plan.answer_slots;
-    const uint64_t idx = wp_ll_half(&ll->plan, number) * (uint64_t)slots->per_half +
-                         (uint64_t)(answering * slots->rank_stride + token * slots->token_stride +
-                                    choice * slots->choice_stride);
-    return wp_ll_area(ll, owner) + wp_ll_rows_offset(&ll->plan, num_ranks) +
-           wp_ll_rows_bytes(&ll->plan, num_ranks) + idx * ll->plan.answer_bytes;
-}
-
-/* ------------------------------------------------------------------ memory of this rank */
-
-/* What a block counts: for each rank rows, twice, and selections of its experts. */
-WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return num_ranks * (2 + (plan->is_by_expert ? plan->max_local_experts : 0));
-}
-
-/* Who answers token's choices of a result: [num_topk]. */
-WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
-{
-    const uint64_t row =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
-    return ll->answering + row * (uint64_t)ll->plan.num_topk;
-}
-
-/* Where the row of a source has been packed, by choice: [num_topk]. */
-WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
-                            int32_t row)
-{
-    const uint64_t rank_row =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
-    return ll->packed_rows +
-           (rank_row * (uint64_t)ll->plan.max_tokens + (uint64_t)row) * (uint64_t)ll->plan.num_topk;
-}
 
 /* The tokens of a block: [begin, end). */
 struct wp_ll_tokens {
@@ -361,18 +101,35 @@ WP_FN enum wp_status wp_ll_await_word(const struct wp_ll_run *run, const uint64_
     return status;
 }
 
-/* Warp-wide: waits until the words of this block, of all ranks, are `at_least`. Each lane has acquired
+/* Waits until a block of site->rank has told of `number`, as wp_ll_await_word. */
+WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
+                                      enum wp_ll_mail mail, int32_t block, uint64_t number,
+                                      const struct wp_wait_site *site)
+{
+    const struct wp_low_latency *ll = run->ll;
+    if (!wp_ll_is_remote(ll, site->rank))
+        return wp_ll_await_word(
+            run, wp_ll_word(ll, ll->exchange.rank, words, mail, site->rank, block), number, site);
+    struct wp_ll_told told = wp_ll_told_remotely(ll, words, mail, site->rank, block, number);
+    enum wp_status status;
+    /* The word of rows says which have come with it; nothing more is added before there is room. */
+    do {
+        status = wp_ll_await_word(run, told.word, told.at_least, site);
+    } while (status == WP_STATUS_OK && wp_ll_says_more(&told, words, mail));
+    return status;
+}
+
+/* Warp-wide: waits until this block of all ranks has told of `number`. Each lane has acquired
  * what some ranks did: the lanes meet before they touch rows, anyway. Masked ranks, and those that become
  * so, are not awaited; `missing` tells who they are, unless NULL. */
 WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_words words,
-                                     enum wp_ll_mail mail, uint64_t at_least, int32_t *missing)
+                                     enum wp_ll_mail mail, uint64_t number, int32_t *missing)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    const int32_t own = ll->exchange.rank;
     const enum wp_phase phase = words == WP_LL_ARRIVED ? WP_PHASE_DATA : WP_PHASE_FINISH;
     enum wp_status status = WP_STATUS_OK;
-    if (at_least == 0 && missing == NULL)
+    if (number == 0 && missing == NULL)
         return WP_STATUS_OK; /* nothing has been sent before */
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
          i += WP_WARP_SIZE) {
@@ -380,8 +137,7 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
         struct wp_wait_site site = wp_ll_site(run, phase, rank);
         if (words == WP_LL_ARRIVED && mail == WP_LL_ANSWERS)
             site.absent_after_ms += site.absent_after_ms / 2;
-        status = wp_ll_await_word(run, wp_ll_word(ll, own, words, mail, rank, wp_block_idx(warp)),
-                                  at_least, &site);
+        status = wp_ll_await_told(run, words, mail, wp_block_idx(warp), number, &site);
         if (missing != NULL && status != WP_STATUS_FAILED)
             missing[rank] = status == WP_STATUS_ABSENT;
         if (status == WP_STATUS_ABSENT)
@@ -400,15 +156,15 @@ WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
 /* By all warps of the block: the same, each warp for itself. With masks the first one finds out for all
  * who is missing. */
 WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
-                                       enum wp_ll_mail mail, uint64_t at_least)
+                                       enum wp_ll_mail mail, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
-        return wp_ll_await_all(run, words, mail, at_least, NULL);
+        return wp_ll_await_all(run, words, mail, number, NULL);
     wp_block_sync(warp); /* what was missing before has been read */
     if (wp_warp_idx(warp) == 0)
-        status = wp_ll_await_all(run, words, mail, at_least, wp_ll_missing(run));
+        status = wp_ll_await_all(run, words, mail, number, wp_ll_missing(run));
     return (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
 }
 
@@ -455,20 +211,23 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
     return number > num_halves ? number - num_halves : 0;
 }
 
-/* By all warps of the block, when they are done with `number`: tells all ranks. */
+/* By all warps of the block, when they are done with `number`: tells all ranks, but those of other
+ * nodes only of room, since what arrives there is told with it. */
 WP_FN void wp_ll_tell_all(const struct wp_ll_run *run, enum wp_ll_words words, enum wp_ll_mail mail,
                           uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     wp_block_sync(warp);
+    if (WP_LL_HAS_NODES(&ll->plan) && words == WP_LL_ROOM)
+        wp_ll_tell_room_remotely(warp, ll, mail, number);
     if (wp_warp_idx(warp) != 0)
         return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        uint64_t *word = wp_ll_word(ll, rank, words, mail, ll->exchange.rank, wp_block_idx(warp));
-        if (wp_ll_is_masked(&ll->masks, rank))
+        if (wp_ll_is_remote(ll, rank) || wp_ll_is_masked(&ll->masks, rank))
             continue;
+        uint64_t *word = wp_ll_word(ll, rank, words, mail, ll->exchange.rank, wp_block_idx(warp));
         if (words == WP_LL_ARRIVED)
             wp_signal(warp, rank, word, number);
         else
@@ -477,6 +236,15 @@ WP_FN void wp_ll_tell_all(const struct wp_ll_run *run, enum wp_ll_words words, e
 }
 
 /* ------------------------------------------------------------------ rows that have come */
+
+/* Of a block of `source`, once it has told. */
+WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t number,
+                                     int32_t source, int32_t block)
+{
+    return wp_ll_is_remote(ll, source)
+               ? wp_ll_remote_range(ll, number, source, block)
+               : *wp_ll_range_of(ll, ll->exchange.rank, number, source, block);
+}
 
 /* In memory of the warp: what a block of the i-th of some sources has sent. Behind what is found out
  * about each choice of a row. */
@@ -501,8 +269,7 @@ WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32
         const int32_t source = wp_rank_after(&ll->exchange, mine);
         const int is_missing = wp_ll_has_masks(&ll->masks) && wp_ll_missing(run)[source] != 0;
         wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] =
-            is_missing ? none
-                       : *wp_ll_range_of(ll, ll->exchange.rank, number, source, wp_block_idx(warp));
+            is_missing ? none : wp_ll_range(ll, number, source, wp_block_idx(warp));
     }
     wp_warp_sync(warp);
 }

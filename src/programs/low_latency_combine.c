@@ -4,7 +4,12 @@
  * the sum of its experts' rows in ascending order of the choices, or each expert's row by itself.
  * The owner sums what comes, ranks or choices in ascending order. Slots of answers are the token's
  * choices, the first one of each rank for sums, so nobody needs to be told where an answer goes.
+ * With nodes each row tells it, since the answers of a rank to a block go in one put.
  */
+#ifndef WP_LL_HAS_NODES /* internode_low_latency_combine.c */
+#define WP_LL_HAS_NODES(plan) 0
+#endif
+
 #include "programs/low_latency_combine.h"
 
 /* ------------------------------------------------------------------ answer */
@@ -21,17 +26,34 @@ struct asked_row {
     int32_t source;
     int32_t idx;
     int32_t token;
+    int32_t answer;         /* with nodes: the slot of its (first) answer, */
+    int32_t block_answer;   /* and that of the first that the rows of its block get */
     const int32_t *experts; /* [num_topk] -1 where the choice is not here */
     const float *weights;   /* [num_topk] */
 };
 
-WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source, int32_t idx)
+WP_FN int32_t answer_of_row(const struct answerer *answerer, int32_t source, int32_t idx)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    if (!WP_LL_HAS_NODES(&ll->plan))
+        return 0;
+    const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
+    return *(const int32_t *)(const void *)(slot + ll->plan.slot.answer_offset);
+}
+
+/* Row i of those that a block of a source has sent. */
+WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source,
+                                 struct wp_ll_range range, int32_t i)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_ll_slot *at = &ll->plan.slot;
+    const int32_t idx = range.first + i;
     const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
-    const struct asked_row row = {source, idx,
+    const struct asked_row row = {source,
+                                  idx,
                                   *(const int32_t *)(const void *)(slot + at->token_offset),
+                                  answer_of_row(answerer, source, idx),
+                                  answer_of_row(answerer, source, range.first),
                                   (const int32_t *)(const void *)(slot + at->experts_offset),
                                   (const float *)(const void *)(slot + at->weights_offset)};
     return row;
@@ -59,6 +81,31 @@ WP_FN int32_t first_choice(const int32_t *experts)
     while (experts[k] < 0) /* a row has come for one at least */
         k++;
     return k;
+}
+
+WP_FN int32_t count_experts(const int32_t *experts, int32_t num_choices)
+{
+    int32_t num_experts = 0;
+    for (int32_t k = 0; k < num_choices; k++)
+        num_experts += experts[k] >= 0;
+    return num_experts;
+}
+
+/* Where the answer to a row goes, for choice k, or for all from k on: to its slot, or to where that
+ * is staged. */
+WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, int32_t k)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_ll_plan *plan = &ll->plan;
+    if (!WP_LL_HAS_NODES(plan))
+        return wp_ll_answer(ll, row.source, answerer->number,
+                            wp_ll_answer_slot(plan, ll->exchange.rank, row.token, k));
+    const int32_t slot = row.answer + (plan->answers_are_rows ? count_experts(row.experts, k) : 0);
+    if (!wp_ll_is_remote(ll, row.source))
+        return wp_ll_answer(ll, row.source, answerer->number, slot);
+    return ll->network.memory + wp_ll_staged_answer(ll, answerer->number, row.source,
+                                                    wp_block_idx(answerer->run->op.warp),
+                                                    slot - row.block_answer);
 }
 
 /* The weighted sum of the warp's pointers, in memory of the warp's own, as its first pointer. */
@@ -103,9 +150,8 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
     struct wp_warp *warp = answerer->run->op.warp;
     const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
     const int64_t num_elements = (int64_t)((uint32_t)span.bytes / (uint32_t)element_bytes);
-    char *dst =
-        wp_ll_answer(ll, row.source, answerer->number, ll->exchange.rank, row.token, choice) +
-        wp_ll_answer_bytes(plan, (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes));
+    char *dst = answer_place(answerer, row, choice) +
+                wp_ll_answer_bytes(plan, (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes));
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
         send_logarithms(answerer, dst, weights, num_srcs, num_elements);
@@ -127,9 +173,7 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
     if (wp_lane_idx(warp) == 0)
         pointers[0] = ll->plan.answer_dtype != ll->plan.dtype
                           ? from
-                          : wp_ll_answer(ll, row.source, answerer->number, ll->exchange.rank,
-                                         row.token, choice) +
-                                span.begin;
+                          : answer_place(answerer, row, choice) + span.begin;
     wp_warp_sync(warp);
     if (ll->plan.answer_dtype == ll->plan.dtype)
         wp_row_copy(warp, pointers, 1, from, span.bytes);
@@ -185,7 +229,7 @@ WP_FN void answer_rows(const struct answerer *answerer, int32_t source, struct w
         const struct wp_span span = wp_part_span(share, part.part, row_bytes);
         if (span.bytes == 0)
             continue;
-        const struct asked_row row = asked_row(answerer, source, range.first + part.token);
+        const struct asked_row row = asked_row(answerer, source, range, part.token);
         if (!plan->is_by_expert)
             answer_with_row(answerer, row, span);
         else if (plan->answers_are_rows)
@@ -210,6 +254,38 @@ WP_FN void answer_all(const struct answerer *answerer)
     }
 }
 
+/* Answers that a block of a source gets from this rank. */
+WP_FN int32_t count_answers(const struct answerer *answerer, int32_t source,
+                            struct wp_ll_range range)
+{
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
+    if (!plan->answers_are_rows || range.num_rows == 0)
+        return range.num_rows;
+    const struct asked_row last = asked_row(answerer, source, range, range.num_rows - 1);
+    return last.answer + count_experts(last.experts, plan->num_topk) - last.block_answer;
+}
+
+/* By all warps, when the block has written its answers: puts those to other nodes. */
+WP_FN void put_answers(const struct answerer *answerer)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const int32_t block = wp_block_idx(warp);
+    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
+        const int32_t rank = ll->network.ranks[i];
+        const struct wp_ll_range range = wp_ll_range(ll, answerer->result, rank, block);
+        const int32_t first = range.num_rows > 0 ? answer_of_row(answerer, rank, range.first) : 0;
+        const struct wp_ll_put put = {
+            rank,
+            wp_ll_staged_answer(ll, answerer->number, rank, block, 0),
+            wp_ll_answer_offset(ll, answerer->number, first),
+            (uint64_t)count_answers(answerer, rank, range) * ll->plan.answer_bytes,
+            wp_ll_network_arrived(ll, WP_LL_ANSWERS, answerer->number, ll->exchange.rank, block),
+            1};
+        wp_ll_post(warp, ll, &put);
+    }
+}
+
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
 {
     struct wp_warp *warp = run->op.warp;
@@ -228,6 +304,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_remember_answers(run, answerer.number, answerer.result, args->use);
+    if (WP_LL_HAS_NODES(plan))
+        put_answers(&answerer); /* the block has met */
     wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
     if (args->use == WP_LL_RESULT_ENDS)
@@ -260,6 +338,16 @@ WP_FN int has_come(const struct summer *summer, int32_t answering)
     return answering >= 0 && (!has_masks || wp_ll_missing(summer->run)[answering] == 0);
 }
 
+WP_FN const char *answer_of_choice(const struct summer *summer, int32_t token, int32_t k,
+                                   int32_t answering)
+{
+    const struct wp_low_latency *ll = &summer->args->ll;
+    const int32_t slot = WP_LL_HAS_NODES(&ll->plan)
+                             ? wp_ll_answer_slots(ll, summer->result, token)[k]
+                             : wp_ll_answer_slot(&ll->plan, answering, token, k);
+    return wp_ll_answer(ll, ll->exchange.rank, summer->number, slot);
+}
+
 /* The token's answers in the order in which they are summed, the others NULL. */
 WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_span span)
 {
@@ -278,8 +366,7 @@ WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_sp
         const int32_t place =
             ll->plan.answers_are_rows ? k : num_ranks_below(answering, num_topk, k);
         if (has_come(summer, answering[k]))
-            srcs[place] =
-                wp_ll_answer(ll, ll->exchange.rank, summer->number, answering[k], token, k) + begin;
+            srcs[place] = answer_of_choice(summer, token, k, answering[k]) + begin;
     }
     wp_warp_sync(warp);
 }
@@ -351,7 +438,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     return WP_STATUS_OK;
 }
 
-WP_PROGRAM(low_latency_combine, warp, args)
+WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_combine_args *args)
 {
     struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
@@ -363,3 +450,10 @@ WP_PROGRAM(low_latency_combine, warp, args)
         status = receive(&run, args);
     return wp_ll_end(&run, status);
 }
+
+#ifndef WP_LL_STEPS_ONLY
+WP_PROGRAM(low_latency_combine, warp, args)
+{
+    return combine(warp, args);
+}
+#endif

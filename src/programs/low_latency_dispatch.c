@@ -8,6 +8,10 @@
  * head that comes before the rows, how many selections of each of its experts it has; and each row
  * carries, for each choice, how many selections of the expert its source has before.
  */
+#ifndef WP_LL_HAS_NODES /* internode_low_latency_dispatch.c */
+#define WP_LL_HAS_NODES(plan) 0
+#endif
+
 #include "programs/low_latency_dispatch.h"
 
 #include "programs/low_latency_pack.h"
@@ -15,13 +19,23 @@
 
 /* ------------------------------------------------------------------ send */
 
-/* The slot of the token at the rank of choice k; NULL if that choice has none of its own. */
+/* Where a row for a rank of another node is staged: rows are in the order of their answers. */
+WP_FN uint64_t staged_row(const struct wp_ll_sender *sender, int32_t rank, int32_t row)
+{
+    const struct wp_ll_counters *counters = &sender->counters;
+    return wp_ll_staged_row(&sender->args->ll, sender->number, wp_block_idx(sender->run->op.warp),
+                            counters->first_answers[rank] + row - counters->firsts[rank]);
+}
+
+/* The slot of the token at the rank of choice k, or where that is staged; NULL if that choice has none of its own. */
 WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_choice *choice = &wp_ll_choices_of(sender, token)[k];
     if (choice->row < 0 || wp_ll_is_masked(&ll->masks, choice->rank))
         return NULL;
+    if (wp_ll_is_remote(ll, choice->rank))
+        return ll->network.memory + staged_row(sender, choice->rank, choice->row);
     return wp_ll_row(ll, choice->rank, sender->number, ll->exchange.rank, choice->row);
 }
 
@@ -79,6 +93,9 @@ WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t
         ((int32_t *)(void *)(slot + at->order_offset))[k] = choices[k].order;
     if (k == 0)
         *(int32_t *)(void *)(slot + at->token_offset) = token;
+    if (k == 0 && WP_LL_HAS_NODES(&args->ll.plan))
+        *(int32_t *)(void *)(slot + at->answer_offset) =
+            wp_ll_answer_slots(&args->ll, sender->number, token)[j];
 }
 
 WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
@@ -146,13 +163,50 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
          rank += wp_ll_num_threads(warp)) {
         const int32_t first = sender->counters.firsts[rank];
         const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
-        if (!wp_ll_is_masked(&ll->masks, rank))
+        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_masked(&ll->masks, rank))
             *wp_ll_range_of(ll, rank, sender->number, ll->exchange.rank, wp_block_idx(warp)) =
                 range;
     }
 }
 
+/* By all warps, when the block has written its rows: puts those for other nodes. */
+WP_FN void put_rows(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t own = ll->exchange.rank;
+    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
+        const int32_t rank = ll->network.ranks[i], first = sender->counters.firsts[rank];
+        const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
+        const struct wp_ll_put put = {
+            rank,
+            staged_row(sender, rank, first),
+            wp_ll_row_offset(ll, sender->number, own, first),
+            (uint64_t)range.num_rows * ll->plan.slot.bytes,
+            wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, wp_block_idx(warp)),
+            wp_ll_range_word(ll, range)};
+        wp_ll_post(warp, ll, &put);
+    }
+}
+
 /* ------------------------------------------------------------------ heads */
+
+WP_FN void put_head(const struct wp_ll_sender *sender, int32_t rank, const int32_t *counts)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t max_local = ll->plan.max_local_experts;
+    const uint64_t staged = wp_ll_network_head(ll, WP_LL_TO, sender->number, rank);
+    int32_t *head = (int32_t *)(void *)(ll->network.memory + staged);
+    const struct wp_access put = wp_counted_put(
+        rank, ll->network.place + staged,
+        ll->network.place + wp_ll_network_head(ll, WP_LL_FROM, sender->number, ll->exchange.rank),
+        (uint64_t)max_local * sizeof(int32_t),
+        ll->network.place + wp_ll_network_head_word(ll, sender->number, ll->exchange.rank));
+    for (int32_t i = wp_lane_idx(warp); i < max_local; i += WP_WARP_SIZE)
+        head[i] = counts[i];
+    wp_remote_post(warp, &put);
+}
 
 /* By all warps of the last block, whose counters have all tokens: tells each rank the selections of
  * its experts. There is room for heads where there is room for this block's rows: other blocks of
@@ -164,11 +218,14 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
     const int32_t max_local = ll->plan.max_local_experts;
     for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
          rank += wp_num_warps(warp)) {
+        const int32_t *counts = sender->counters.experts + (int64_t)rank * max_local;
         if (wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) != 0)
             continue;
-        wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
-                       sender->counters.experts + (int64_t)rank * max_local, max_local,
-                       sender->number);
+        if (wp_ll_is_remote(ll, rank))
+            put_head(sender, rank, counts);
+        else
+            wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
+                           counts, max_local, sender->number);
     }
 }
 
@@ -194,6 +251,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     send_tokens(&sender);
     send_ranges(&sender);
     wp_ll_remember_tokens(run, sender.number, args->num_tokens);
+    if (WP_LL_HAS_NODES(plan)) {
+        wp_block_sync(warp);
+        put_rows(&sender);
+    }
     wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ROWS, sender.number);
     run->numbers.rows_sent = sender.number;
     return WP_STATUS_OK;
@@ -241,7 +302,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     return WP_STATUS_OK;
 }
 
-WP_PROGRAM(low_latency_dispatch, warp, args)
+WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
@@ -253,3 +314,10 @@ WP_PROGRAM(low_latency_dispatch, warp, args)
         status = receive(&run, args);
     return wp_ll_end(&run, status);
 }
+
+#ifndef WP_LL_STEPS_ONLY
+WP_PROGRAM(low_latency_dispatch, warp, args)
+{
+    return dispatch(warp, args);
+}
+#endif

@@ -19,7 +19,7 @@ WP_FN enum wp_status wp_ll_count_rows(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const int32_t own = ll->exchange.rank, last = ll->plan.num_blocks - 1;
+    const int32_t last = ll->plan.num_blocks - 1;
     enum wp_status status = WP_STATUS_OK;
     if (wp_block_idx(warp) != 0 || taker->args->num_rows_per_rank == NULL)
         return WP_STATUS_OK;
@@ -28,12 +28,11 @@ WP_FN enum wp_status wp_ll_count_rows(const struct wp_ll_taker *taker)
          rank += wp_ll_num_threads(warp)) {
         const struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
         status =
-            wp_ll_await_word(taker->run, wp_ll_word(ll, own, WP_LL_ARRIVED, WP_LL_ROWS, rank, last),
-                             taker->number, &site);
+            wp_ll_await_told(taker->run, WP_LL_ARRIVED, WP_LL_ROWS, last, taker->number, &site);
         if (status != WP_STATUS_OK)
             continue;
-        const struct wp_ll_range *range = wp_ll_range_of(ll, own, taker->number, rank, last);
-        taker->args->num_rows_per_rank[rank] = range->first + range->num_rows;
+        const struct wp_ll_range range = wp_ll_range(ll, taker->number, rank, last);
+        taker->args->num_rows_per_rank[rank] = range.first + range.num_rows;
     }
     if (status == WP_STATUS_ABSENT)
         status = WP_STATUS_OK; /* wp_ll_tell_missing */
@@ -69,6 +68,24 @@ WP_FN enum wp_status wp_ll_agree_on_head(const struct wp_ll_taker *taker,
     return WP_STATUS_OK;
 }
 
+/* Warp-wide: the head of a rank of another node. */
+WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker, int32_t *counts,
+                                            const struct wp_wait_site *site)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const uint64_t word = wp_ll_network_head_word(ll, taker->number, site->rank);
+    const uint64_t at = wp_ll_network_head(ll, WP_LL_FROM, taker->number, site->rank);
+    const int32_t *head = (const int32_t *)(const void *)(ll->network.memory + at);
+    enum wp_status status =
+        wp_wait(warp, wp_ll_own_word(ll, word), wp_ll_lap(&ll->plan, taker->number), site);
+    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+    for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts && status == WP_STATUS_OK;
+         i += WP_WARP_SIZE)
+        counts[i] = head[i];
+    return status;
+}
+
 /* Warp-wide: how many selections of each expert here a rank has. */
 WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
 {
@@ -78,6 +95,8 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
     enum wp_status status = WP_STATUS_ABSENT;
     site.sequence = taker->number; /* which the head carries */
+    if (wp_ll_is_remote(ll, rank))
+        return wp_ll_take_remote_head(taker, counts, &site);
     if (wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) == 0)
         status =
             wp_tagged_take_relaxed(warp, wp_ll_head(ll, ll->exchange.rank, taker->number, rank),

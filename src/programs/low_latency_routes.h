@@ -11,6 +11,9 @@ struct wp_ll_counters {
     int32_t *firsts;  /* [num_ranks] rows before those of the block */
     int32_t *rows;    /* [num_ranks] */
     int32_t *experts; /* [num_ranks][max_local_experts] selections, by expert only */
+    /* With nodes: */
+    int32_t *answers;       /* [num_ranks] to this block, */
+    int32_t *first_answers; /* and the first one's slot among those of the block */
 };
 
 struct wp_ll_sender {
@@ -48,8 +51,11 @@ WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct
     int32_t *firsts =
         (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_counters * sizeof(int32_t),
                               ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
-    const struct wp_ll_counters counters = {firsts, firsts + ll->exchange.num_ranks,
-                                            firsts + 2 * (int64_t)ll->exchange.num_ranks};
+    const int64_t num_ranks = ll->exchange.num_ranks;
+    int32_t *answers = firsts + 2 * num_ranks;
+    const struct wp_ll_counters counters = {
+        firsts, firsts + num_ranks, answers + (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
+        answers, answers + num_ranks};
     return counters;
 }
 
@@ -149,6 +155,72 @@ WP_FN int32_t wp_ll_count_same_expert(const struct wp_ll_choice *choices, int32_
     return num_same;
 }
 
+/* ------------------------------------------------------------------ answers, with nodes */
+
+/* How many of the choices [begin, end) are at a rank. */
+WP_FN int32_t wp_ll_count_same_rank(const struct wp_ll_choice *choices, int32_t rank, int32_t begin,
+                                    int32_t end)
+{
+    int32_t num_same = 0;
+    for (int32_t k = begin; k < end; k++)
+        num_same += choices[k].rank == rank;
+    return num_same;
+}
+
+/* By one warp: which of its rank's answers to the block that to a choice is; -1: there is none. */
+WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_topk = ll->plan.num_topk, are_rows = ll->plan.answers_are_rows;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
+        const int32_t rank = choices[k].rank;
+        slots[k] = -1;
+        if (are_rows ? rank >= 0 : choices[k].row >= 0)
+            slots[k] = sender->counters.answers[rank] +
+                       (are_rows ? wp_ll_count_same_rank(choices, rank, 0, k) : 0);
+    }
+    wp_warp_sync(warp);
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
+        if (slots[k] >= 0 &&
+            !(are_rows && wp_ll_count_same_rank(choices, choices[k].rank, k + 1, num_topk) > 0))
+            sender->counters.answers[choices[k].rank] = slots[k] + 1;
+    wp_warp_sync(warp);
+}
+
+/* By one warp, when all answers are numbered: those of each rank lie one behind the other, those
+ * of ranks of other nodes first, so that rows for these can be staged in the same order. */
+WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const int32_t first_of_block = wp_block_idx(warp) * ll->plan.answer_slots.block_stride;
+    int32_t first = 0;
+    for (int32_t begin = 0; begin < num_ranks; begin += WP_WARP_SIZE) {
+        const int32_t i = begin + wp_lane_idx(warp);
+        const int32_t rank = i < num_ranks ? ll->network.ranks[i] : -1;
+        int32_t total;
+        const int32_t before =
+            wp_prefix_sum(warp, rank < 0 ? 0 : sender->counters.answers[rank], &total);
+        if (rank >= 0)
+            sender->counters.first_answers[rank] = first + before;
+        first += total;
+    }
+    wp_warp_sync(warp);
+    for (int32_t token = sender->tokens.begin; token < sender->tokens.end; token++) {
+        const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+        int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
+        for (int32_t k = wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE)
+            if (slots[k] >= 0)
+                slots[k] += first_of_block + sender->counters.first_answers[choices[k].rank];
+    }
+}
+
+/* ------------------------------------------------------------------ rows */
+
 /* By one warp: gives the choices of a token their rows and orders. */
 WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
 {
@@ -171,6 +243,8 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
             *wp_ll_expert_counter(sender, &choices[k]) = choices[k].order + 1;
     }
     wp_warp_sync(warp);
+    if (WP_LL_HAS_NODES(plan))
+        wp_ll_number_answers(sender, token);
 }
 
 /* By all warps, which meet afterwards. Tokens are numbered one after the other, of which a block has
@@ -192,6 +266,8 @@ WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
             sender->counters.firsts[rank] = sender->counters.rows[rank];
         for (int32_t token = sender->tokens.begin; token < sender->tokens.end; token++)
             wp_ll_number_token(sender, token);
+        if (WP_LL_HAS_NODES(&ll->plan))
+            wp_ll_place_answers(sender);
     }
 }
 

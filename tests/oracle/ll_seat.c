@@ -57,7 +57,15 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
 int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const struct ll_case *problem,
                  const weft_comm_config *comm_config)
 {
-    *seat = (struct ll_seat){.context = context, .problem = problem};
+    weft_comm *comm;
+    RANK_CHECK_OK(context, ranks_comm_create(context, comm_config, &comm));
+    return ll_seat_open_in(seat, context, problem, comm);
+}
+
+int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
+                    const struct ll_case *problem, weft_comm *comm)
+{
+    *seat = (struct ll_seat){.context = context, .problem = problem, .comm = comm};
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     ep_config.num_experts = problem->num_experts;
@@ -79,7 +87,6 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
     config.num_warps = problem->num_warps;
     config.on_missing = problem->on_missing;
     config.missing_ms = problem->missing_ms;
-    RANK_CHECK_OK(context, ranks_comm_create(context, comm_config, &seat->comm));
     RANK_CHECK_OK(context, weft_stream_create(seat->comm, &seat->stream));
     RANK_CHECK_OK(context, weft_ep_create(seat->comm, &ep_config, &seat->ep));
     RANK_CHECK_OK(context, weft_ll_create(seat->ep, &config, &seat->ll));

@@ -33,6 +33,9 @@ struct ll_seat {
 /* config may be NULL. */
 int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const struct ll_case *problem,
                  const weft_comm_config *config);
+/* The same in a communicator, which it owns then, of problem->num_ranks ranks that are context->rank's. */
+int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
+                    const struct ll_case *problem, weft_comm *comm);
 /* Waits for what is queued, whose errors must be known. */
 int ll_seat_close(struct ll_seat *seat);
 /* Of a row's scales; by columns with what lies between. */

@@ -56,6 +56,9 @@ weft_result party_open_ll(struct party *party)
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     ep_config.num_experts = shape->num_experts;
+    ep_config.num_channels = shape->num_channels;
+    ep_config.num_staging_slots = shape->num_slots;
+    ep_config.staging_slot_bytes = shape->slot_bytes;
     config.hidden = terms->hidden;
     config.max_tokens = shape->max_tokens;
     config.num_topk = shape->num_topk;

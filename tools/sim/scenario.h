@@ -38,7 +38,7 @@ static inline int scenario_is_collective(enum scenario_op op)
 /* Whether there may be several nodes, whose ranks do not have each other's memory mapped. */
 static inline int scenario_spans_nodes(enum scenario_op op)
 {
-    return op <= SCENARIO_BARRIER;
+    return op <= SCENARIO_BARRIER || op == SCENARIO_LL;
 }
 
 enum {

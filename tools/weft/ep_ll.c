@@ -203,20 +203,45 @@ weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op)
     return enqueue_once(layer, op);
 }
 
-weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
+/* Rows of the last dispatch. */
+struct row_counts {
+    uint64_t of_all, of_others, of_other_nodes;
+};
+
+static weft_result count_rows(struct ep_layer *layer, struct row_counts *rows)
 {
     const size_t num_ranks = (size_t)layer->num_ranks;
-    const uint64_t row_bytes = layer->options->row_bytes;
     int32_t *counts = calloc(num_ranks, sizeof *counts);
     if (!counts)
         return WEFT_ERROR_OUT_OF_MEMORY;
     const weft_result result =
         weft_memory_copy(layer->comm, counts, layer->ll.rank_counts, num_ranks * sizeof *counts);
-    *traffic = (struct ep_traffic){0, 0};
+    *rows = (struct row_counts){0, 0, 0};
     for (int32_t rank = 0; rank < layer->num_ranks && result == WEFT_OK; rank++) {
-        traffic->bytes_logical += (uint64_t)counts[rank] * row_bytes;
-        traffic->bytes_remote += rank == layer->rank ? 0 : (uint64_t)counts[rank] * row_bytes;
+        const uint64_t num_rows = (uint64_t)counts[rank];
+        rows->of_all += num_rows;
+        rows->of_others += rank == layer->rank ? 0 : num_rows;
+        rows->of_other_nodes += weft_comm_node(layer->comm, rank) == layer->node ? 0 : num_rows;
     }
     free(counts);
+    return result;
+}
+
+weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
+{
+    const uint64_t row_bytes = layer->options->row_bytes;
+    struct row_counts rows;
+    const weft_result result = count_rows(layer, &rows);
+    if (result == WEFT_OK)
+        *traffic = (struct ep_traffic){rows.of_all * row_bytes, rows.of_others * row_bytes};
+    return result;
+}
+
+weft_result ep_ll_count_rows_between_nodes(struct ep_layer *layer, int64_t *num_rows)
+{
+    struct row_counts rows;
+    const weft_result result = count_rows(layer, &rows);
+    if (result == WEFT_OK)
+        *num_rows = (int64_t)rows.of_other_nodes;
     return result;
 }

@@ -27,5 +27,7 @@ weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op);
 
 /* What came with the last dispatch. */
 weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
+/* Of the last dispatch: those that have come here from other nodes. */
+weft_result ep_ll_count_rows_between_nodes(struct ep_layer *layer, int64_t *num_rows);
 
 #endif

@@ -115,17 +115,23 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffi
 
 /* ---------------------------------------------------------------- between nodes */
 
-/* What one rank has sent. */
+/* What one rank has sent, and the rows of other nodes' tokens that it got: to relay, or for itself. */
 struct sent {
     uint64_t bytes[EP_NUM_OPS];
-    int64_t num_relayed_tokens;
+    int64_t num_rows;
 };
 
 /* After the quiet all is counted that the operation has sent, its last credits too. */
 static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *bytes)
 {
     weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
-    weft_result result = weft_net_query(layer->comm, &before);
+    weft_result result = ep_layer_prepare(layer, op);
+    if (result == WEFT_OK)
+        result = weft_rma_quiet(layer->comm, layer->stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(layer->stream);
+    if (result == WEFT_OK)
+        result = weft_net_query(layer->comm, &before);
     if (result == WEFT_OK)
         result = ep_layer_enqueue(layer, op);
     if (result == WEFT_OK)
@@ -137,33 +143,42 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
     if (result == WEFT_OK)
         result = weft_net_query(layer->comm, &after);
     if (result == WEFT_OK)
-        *bytes = after.sent_bytes - before.sent_bytes;
+        *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_layer_calls(layer);
+    return result == WEFT_OK ? ep_layer_finish(layer, op) : result;
+}
+
+static weft_result count_rows(struct ep_layer *layer, int64_t *num_rows)
+{
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    if (layer->options->mode == EP_MODE_LOW_LATENCY)
+        return ep_ll_count_rows_between_nodes(layer, num_rows);
+    const weft_result result = weft_ep_wait_counts(layer->handle, &counts);
+    *num_rows = counts.num_relayed_tokens;
     return result;
 }
 
 static weft_result count(struct ep_layer *layer, struct sent *sent)
 {
-    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     weft_result result = WEFT_OK;
     for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
         if (ep_op_exists((enum ep_op)op, layer->options))
             result = count_bytes(layer, (enum ep_op)op, &sent->bytes[op]);
-    if (result == WEFT_OK)
-        result = weft_ep_wait_counts(layer->handle, &counts);
-    if (result == WEFT_OK)
-        sent->num_relayed_tokens = counts.num_relayed_tokens;
-    return result;
+    return result == WEFT_OK ? count_rows(layer, &sent->num_rows) : result;
 }
 
-/* A rank relays a sum in combine for each token that it relays in dispatch. */
-static int64_t rows_of(enum ep_op op, const struct ep_options *options, int64_t num_relayed_tokens)
+/* Combine sends a sum for each row that dispatch has brought. */
+static int64_t rows_of(enum ep_op op, const struct ep_options *options, int64_t num_rows)
 {
     switch (op) {
     case EP_DISPATCH:
     case EP_COMBINE:
-        return num_relayed_tokens;
+    case EP_LL_DISPATCH:
+    case EP_LL_COMBINE:
+        return num_rows;
     case EP_LAYER:
-        return num_relayed_tokens * (1 + ep_op_exists(EP_COMBINE, options));
+        return num_rows * (1 + ep_op_exists(EP_COMBINE, options));
+    case EP_LL_LAYER:
+        return 2 * num_rows;
     default:
         return 0;
     }
@@ -176,7 +191,7 @@ static void add(struct ep_network *network, const struct ep_options *options,
         network->bytes[op] += sent->bytes[op];
         if (sent->bytes[op] > network->of_rank[op])
             network->of_rank[op] = sent->bytes[op];
-        network->num_rows[op] += rows_of((enum ep_op)op, options, sent->num_relayed_tokens);
+        network->num_rows[op] += rows_of((enum ep_op)op, options, sent->num_rows);
     }
 }
 

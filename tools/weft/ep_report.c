@@ -108,7 +108,9 @@ static void print_count(int32_t count, const char *thing)
 static void print_network(const struct ep_report *report)
 {
     const struct ep_options *options = report->options;
-    printf("network %s, sums in %s", report->network.engine, ep_wire_name(options));
+    printf("network %s", report->network.engine);
+    if (options->mode == EP_MODE_NORMAL)
+        printf(", sums in %s", ep_wire_name(options));
     if (options->num_channels > 0)
         printf(", channels: %d", options->num_channels);
     if (options->num_staging_slots > 0)

@@ -150,6 +150,12 @@ static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
         verifier->partial[h] += verifier->y[h];
 }
 
+/* Those that are summed before they are added to others: low latency sums all ranks' at once. */
+static int is_of_part(const struct ep_layer *layer, int32_t rank, int32_t part)
+{
+    return layer->options->mode == EP_MODE_LOW_LATENCY || weft_comm_node(layer->comm, rank) == part;
+}
+
 /* The answers of one node, rounded as they cross the network, if they are. */
 static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
 {
@@ -157,7 +163,7 @@ static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
     size_t hidden = (size_t)layer->options->hidden;
     memset(verifier->partial, 0, hidden * sizeof(float));
     for (int32_t r = 0; r < layer->num_ranks; r++)
-        if (weft_comm_node(layer->comm, r) == node && ep_routing_goes_to(layer->routing, token, r))
+        if (is_of_part(layer, r, node) && ep_routing_goes_to(layer->routing, token, r))
             add_answer(verifier, token, r);
     if (layer->options->wire == EP_WIRE_FP32 && layer->num_nodes > 1)
         return;
@@ -175,7 +181,8 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
     ep_verify_fill_row(verifier, token, verifier->row);
     elements_to_fp32(payload.dtype, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
-    for (int32_t node = 0; node < layer->num_nodes; node++) {
+    const int32_t num_parts = layer->options->mode == EP_MODE_LOW_LATENCY ? 1 : layer->num_nodes;
+    for (int32_t node = 0; node < num_parts; node++) {
         sum_node(verifier, token, node);
         for (size_t h = 0; h < hidden; h++)
             verifier->sum[h] += verifier->partial[h];

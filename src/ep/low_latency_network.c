@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* How a weft_ll reaches the ranks of other nodes: whom, and its memory of the network. */
+#include <stdlib.h>
+
+#include "ep/low_latency.h"
+
+static int is_remote(const weft_comm *comm, int32_t rank)
+{
+    return comm->topology.node_of_rank[rank] != comm->topology.node_of_rank[comm->rank];
+}
+
+static int32_t count_remote(const weft_comm *comm)
+{
+    int32_t num_remote = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        num_remote += is_remote(comm, rank);
+    return num_remote;
+}
+
+/* On any rank. */
+static int32_t most_remote(const weft_comm *comm)
+{
+    int32_t most = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        int32_t num_remote = 0;
+        for (int32_t other = 0; other < comm->num_ranks; other++)
+            num_remote += comm->topology.node_of_rank[other] != comm->topology.node_of_rank[rank];
+        most = num_remote > most ? num_remote : most;
+    }
+    return most;
+}
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Tokens of a block, at most. */
+static int32_t tokens_of_block(const struct wp_ll_plan *plan)
+{
+    return (plan->max_tokens + plan->num_blocks - 1) / plan->num_blocks;
+}
+
+void weft__ll_plan_nodes(const weft_comm *comm, struct wp_ll_plan *plan)
+{
+    const int32_t num_topk = plan->num_topk;
+    const int32_t most_ranks = least(num_topk, comm->num_ranks); /* that answer a token */
+    plan->has_nodes = comm->topology.num_nodes > 1;
+    if (!plan->has_nodes)
+        return;
+    plan->answer_slots.block_stride =
+        tokens_of_block(plan) * (plan->answers_are_rows ? num_topk : most_ranks);
+    plan->answer_slots.per_half = plan->num_blocks * plan->answer_slots.block_stride;
+}
+
+struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct wp_ll_plan *plan,
+                                           uint64_t *bytes)
+{
+    const int32_t num_tokens = tokens_of_block(plan), num_topk = plan->num_topk;
+    const uint64_t blocks = (uint64_t)plan->num_halves * (uint64_t)plan->num_blocks;
+    const int32_t most = most_remote(comm); /* all ranks have as much memory */
+    struct wp_ll_network network = {.num_remote = count_remote(comm)};
+    *bytes = 0;
+    if (!plan->has_nodes)
+        return network;
+    while (plan->max_tokens >> network.range_bits > 0)
+        network.range_bits++;
+    network.staged_rows = num_tokens * (plan->answers_are_rows ? num_topk : least(num_topk, most));
+    network.staged_answers = num_tokens * (plan->answers_are_rows ? num_topk : 1);
+    network.heads_offset = wp_ll_network_words_bytes(plan, comm->num_ranks);
+    network.rows_offset = network.heads_offset + 2 * wp_ll_heads_bytes(plan, comm->num_ranks);
+    network.answers_offset = network.rows_offset +
+                             wp_ll_align(blocks * (uint64_t)network.staged_rows * plan->slot.bytes);
+    *bytes =
+        network.answers_offset + wp_ll_align(blocks * (uint64_t)most *
+                                             (uint64_t)network.staged_answers * plan->answer_bytes);
+    return network;
+}
+
+/* [2][num_ranks]: the ranks, those of other nodes first and the next first, and where each is. */
+static void list_ranks(const weft_comm *comm, int32_t *ranks)
+{
+    int32_t *idx_of_rank = ranks + comm->num_ranks;
+    int32_t num_listed = 0;
+    for (int listed_remote = 1; listed_remote >= 0; listed_remote--)
+        for (int32_t i = 0; i < comm->num_ranks; i++) {
+            const int32_t rank = (comm->rank + i) % comm->num_ranks;
+            if (is_remote(comm, rank) != listed_remote)
+                continue;
+            idx_of_rank[rank] = num_listed;
+            ranks[num_listed++] = rank;
+        }
+}
+
+static weft_result upload_ranks(weft_ll *ll)
+{
+    weft_comm *comm = ll->ep->comm;
+    const size_t bytes = 2 * (size_t)comm->num_ranks * sizeof(int32_t);
+    int32_t *ranks = malloc(bytes);
+    if (ranks == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    list_ranks(comm, ranks);
+    const weft_result result = weft__machine_duplicate(comm, ranks, bytes, &ll->ranks);
+    free(ranks);
+    ll->device.network.ranks = ll->ranks;
+    ll->device.network.idx_of_rank = ll->device.network.ranks + comm->num_ranks;
+    return result;
+}
+
+weft_result weft__ll_network_create(weft_ll *ll, uint64_t network_bytes)
+{
+    weft_comm *comm = ll->ep->comm;
+    struct wp_low_latency *device = &ll->device;
+    void *memory;
+    if (!device->plan.has_nodes)
+        return WEFT_OK;
+    WEFT__TRY(weft__comm_agree(comm, upload_ranks(ll), "have the ranks of a weft_ll"));
+    WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, network_bytes, &memory,
+                                                    &device->network.place));
+    device->network.memory = memory;
+    return WEFT_OK;
+}
+
+void weft__ll_network_destroy(weft_ll *ll)
+{
+    const struct weft__machine *machine = weft__machine_of(ll->ep->comm);
+    machine->network_free(ll->ep->comm, ll->device.network.memory);
+    machine->free(ll->ep->comm, ll->ranks);
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/* What low latency's ranks have of memory: the area in every heap, and what is a rank's own. low_latency.h
+ * says how they use it. */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_AREA_H
+#define WEFT_PROGRAMS_LOW_LATENCY_AREA_H
+
+#include "programs/exchange.h"
+#include "programs/low_latency_masks.h"
+#include "programs/routing.h"
+
+/* Whether some ranks are on other nodes. Programs in which it counts know that when they are
+ * compiled. */
+#ifndef WP_LL_HAS_NODES
+#define WP_LL_HAS_NODES(plan) ((plan)->has_nodes)
+#endif
+
+enum wp_ll_mail { WP_LL_ROWS, WP_LL_ANSWERS, WP_LL_NUM_MAILS };
+
+enum wp_ll_phase { WP_LL_SEND = 1, WP_LL_RECEIVE = 2, WP_LL_BOTH = 3 };
+
+/* Whether a result is needed no more when it has been answered. */
+enum wp_ll_use { WP_LL_RESULT_ENDS, WP_LL_RESULT_STAYS };
+
+/* A choice of a token: a rank, and one of its experts. */
+struct wp_ll_choice {
+    int32_t rank; /* -1: nowhere */
+    int32_t local_expert;
+    int32_t row;   /* there; -1: a choice before is at the same rank */
+    int32_t order; /* by expert: selections of the expert before */
+};
+
+/* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
+struct wp_ll_range {
+    int32_t first;
+    int32_t num_rows;
+};
+
+/* What a block has done, by numbers of the last one; zero at first. */
+struct wp_ll_numbers {
+    uint64_t rows_sent;
+    uint64_t rows_received;
+    uint64_t rows_answered; /* the last result that has been answered for the last time */
+    uint64_t rows_ended;    /* the same, and this rank has received its answers */
+    uint64_t answers_sent;
+    uint64_t answers_received;
+};
+
+struct wp_ll_half {
+    int32_t num_tokens; /* of this rank, in the result of this half */
+    enum wp_ll_use use; /* whether the answers of this half end a result, */
+    uint64_t answered;  /* and which */
+};
+
+/* What a block remembers from launch to launch. */
+struct wp_ll_block {
+    struct wp_ll_numbers numbers;
+    struct wp_ll_half halves[WP_NUM_HALVES];
+};
+
+/* A row in its slot: elements, scales, then whence it comes and which experts it is for. */
+struct wp_ll_slot {
+    uint64_t scales_offset;
+    uint64_t token_offset;   /* int32_t: its index at the source */
+    uint64_t answer_offset;  /* int32_t, with nodes: the source's slot for the (first) answer */
+    uint64_t experts_offset; /* int32_t [num_topk], -1 where the choice is not here */
+    uint64_t weights_offset; /* float [num_topk] */
+    uint64_t
+        order_offset; /* int32_t [num_topk]: how many of the source's rows the expert has before */
+    uint64_t bytes;
+};
+
+/* Where answers lie, in slots: one for each choice of a token. With masks each rank has its own, since
+ * one that was masked may still write. With nodes each block has its own, where those of a rank lie one
+ * behind the other: who sends them is told. */
+struct wp_ll_answer_slots {
+    int32_t per_half;
+    int32_t rank_stride, token_stride, choice_stride; /* without nodes */
+    int32_t block_stride;                             /* with nodes */
+};
+
+struct wp_ll_plan { /* the same on all ranks */
+    int32_t max_tokens;
+    int32_t num_topk;
+    int32_t num_halves;
+    int32_t num_blocks;        /* of every launch */
+    int32_t max_local_experts; /* of any rank */
+    int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
+    int32_t answers_are_rows;  /* of each expert; else their sums */
+    int32_t has_nodes;         /* several */
+    struct wp_ll_answer_slots answer_slots;
+    int32_t capacity; /* rows that an expert has room for, by expert */
+    int64_t hidden;
+    weft_dtype dtype;        /* of tokens, and of what comes back */
+    weft_dtype answer_dtype; /* on their way back */
+    /* On their way there, from dtype; the same dst_dtype: as they are. */
+    struct wp_quantisation quantisation;
+    int32_t max_row_parts; /* of a row that is sent: 1 where parts would cut words of scales */
+    uint64_t row_bytes;    /* of a row's elements */
+    uint64_t scales_bytes;
+    uint64_t answer_bytes; /* between slots of answers */
+    struct wp_ll_slot slot;
+};
+
+/* How a rank reaches those of other nodes; nothing of it is used where there are none. */
+struct wp_ll_network {
+    int32_t num_remote;         /* ranks of other nodes */
+    const int32_t *ranks;       /* [num_ranks] these first */
+    const int32_t *idx_of_rank; /* [num_ranks] in `ranks` */
+    int32_t range_bits;         /* of either part of a range in a word */
+    int32_t staged_rows;        /* slots of each block for rows that it sends; */
+    int32_t staged_answers;     /* the same for answers, to each remote rank */
+    /* Memory of the network, and where it is on every rank. At first words, then: */
+    char *memory;
+    uint64_t place;
+    uint64_t heads_offset, rows_offset, answers_offset;
+    uint64_t
+        *taken; /* [halves][num_ranks][num_blocks] the words of rows before those that come next */
+    int32_t *answer_slots; /* [halves][max_tokens][num_topk] where answers come to; -1: none does */
+};
+
+struct wp_low_latency {
+    struct wp_exchange exchange; /* numbers the launches, and is what reports name */
+    struct wp_ll_plan plan;
+    struct wp_ll_network network;
+    struct wp_placement placement;
+    uint64_t area_offset; /* in every heap, zero at first */
+    /* Of this rank: */
+    struct wp_ll_block *blocks;   /* [num_blocks] */
+    struct wp_ll_choice *choices; /* [num_blocks][max_tokens][num_topk] */
+    int32_t *answering;    /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
+    int32_t *counters;     /* [num_blocks][wp_ll_num_counters] */
+    int32_t *expert_bases; /* [num_blocks][num_ranks][max_local_experts] */
+    char *sums;            /* [num_blocks][num_warps] rows of plan.dtype that become logarithms */
+    int32_t *received_half; /* [1] of the result that was received last */
+    int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
+    struct wp_ll_masks masks;
+};
+
+/* ------------------------------------------------------------------ the area in each heap */
+
+WP_FN uint64_t wp_ll_align(uint64_t bytes)
+{
+    enum { ALIGNMENT = 128 };
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The last only with masks: that a rank comes back, in two steps (low_latency_unmask.c). */
+enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_NUM_WORDS };
+
+WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * (uint64_t)num_ranks *
+                       (uint64_t)plan->num_blocks * sizeof(uint64_t));
+}
+
+WP_FN uint64_t wp_ll_ranges_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
+                       (uint64_t)plan->num_blocks * sizeof(struct wp_ll_range));
+}
+
+/* As much as any machine needs, since the host's has allocated it. */
+WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align(((uint64_t)plan->max_local_experts + 2) * sizeof(uint64_t));
+}
+
+WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return plan->is_by_expert
+               ? (uint64_t)plan->num_halves * (uint64_t)num_ranks * wp_ll_head_bytes(plan)
+               : 0;
+}
+
+WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
+                       (uint64_t)plan->max_tokens * plan->slot.bytes);
+}
+
+WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
+                       plan->answer_bytes);
+}
+
+WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
+           wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
+           wp_ll_answers_bytes(plan);
+}
+
+WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
+{
+    return number & (uint64_t)(plan->num_halves - 1); /* of one or two */
+}
+
+/* Bytes of an answer's first elements. */
+WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_elements)
+{
+    return plan->answer_dtype == WEFT_LOG_10BIT
+               ? wp_log_row_bytes(num_elements)
+               : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
+}
+
+/* The area of `owner`. */
+WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
+{
+    return ll->exchange.bases[owner] + ll->area_offset;
+}
+
+/* In the area of `owner`: the word of a block of another rank. */
+WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum wp_ll_words words,
+                           enum wp_ll_mail mail, int32_t rank, int32_t block)
+{
+    const int64_t num_ranks = ll->exchange.num_ranks;
+    const int64_t idx =
+        ((words * (int64_t)WP_LL_NUM_MAILS + mail) * num_ranks + rank) * ll->plan.num_blocks +
+        block;
+    return (uint64_t *)(void *)wp_ll_area(ll, owner) + idx;
+}
+
+WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_t owner,
+                                         uint64_t number, int32_t source, int32_t block)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    char *ranges = wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks);
+    const uint64_t row = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
+    return (struct wp_ll_range *)(void *)ranges + row * (uint64_t)ll->plan.num_blocks + block;
+}
+
+/* How many selections of each of the owner's experts a source has: a tagged row. */
+WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                       int32_t source)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const uint64_t idx = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
+    return wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks) +
+           wp_ll_ranges_bytes(&ll->plan, num_ranks) + idx * wp_ll_head_bytes(&ll->plan);
+}
+
+/* Where rows begin in every area. */
+WP_FN uint64_t wp_ll_rows_offset(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
+           wp_ll_heads_bytes(plan, num_ranks);
+}
+
+/* In every area: the slot of a row from `source`. */
+WP_FN uint64_t wp_ll_row_offset(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                                int32_t row)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const uint64_t idx = (wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source) *
+                             (uint64_t)ll->plan.max_tokens +
+                         (uint64_t)row;
+    return wp_ll_rows_offset(&ll->plan, num_ranks) + idx * ll->plan.slot.bytes;
+}
+
+WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                      int32_t source, int32_t row)
+{
+    return wp_ll_area(ll, owner) + wp_ll_row_offset(ll, number, source, row);
+}
+
+/* Without nodes: the slot of a choice, by the rank that answers it. */
+WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t token,
+                                int32_t choice)
+{
+    const struct wp_ll_answer_slots *slots = &plan->answer_slots;
+    return answering * slots->rank_stride + token * slots->token_stride +
+           choice * slots->choice_stride;
+}
+
+/* In every area: a slot for an answer. */
+WP_FN uint64_t wp_ll_answer_offset(const struct wp_low_latency *ll, uint64_t number, int32_t slot)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.answer_slots.per_half + (uint64_t)slot;
+    return wp_ll_rows_offset(&ll->plan, num_ranks) + wp_ll_rows_bytes(&ll->plan, num_ranks) +
+           idx * ll->plan.answer_bytes;
+}
+
+WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                         int32_t slot)
+{
+    return wp_ll_area(ll, owner) + wp_ll_answer_offset(ll, number, slot);
+}
+
+/* ------------------------------------------------------------------ memory of this rank */
+
+/* What a block counts: for each rank rows, twice, and selections of its experts; with nodes also
+ * answers, twice. */
+WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    const int32_t num_experts = plan->is_by_expert ? plan->max_local_experts : 0;
+    return num_ranks * (2 + num_experts + (WP_LL_HAS_NODES(plan) ? 2 : 0));
+}
+
+/* Who answers token's choices of a result: [num_topk]. */
+WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+{
+    const uint64_t row =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
+    return ll->answering + row * (uint64_t)ll->plan.num_topk;
+}
+
+/* With nodes: where the answers to a token's choices come to: [num_topk]. */
+WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+{
+    const uint64_t row =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
+    return ll->network.answer_slots + row * (uint64_t)ll->plan.num_topk;
+}
+
+/* Where the row of a source has been packed, by choice: [num_topk]. */
+WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                            int32_t row)
+{
+    const uint64_t rank_row =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
+    return ll->packed_rows +
+           (rank_row * (uint64_t)ll->plan.max_tokens + (uint64_t)row) * (uint64_t)ll->plan.num_topk;
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Low latency between nodes: how a rank reaches the area of one that is not mapped. What it would
+ * store there it stages in memory of the network, and a put brings it to the same slot:
+ *
+ *     rows of a block for a rank      one put to its slots; the word that comes with it says which
+ *     answers of a block to a rank    one put: their slots there lie one behind the other
+ *     a head                          one put
+ *     room                            an addition to a word
+ *
+ * Words are added to, and the network may bring what was sent later first. So words of what arrives
+ * are those of a half: n + num_halves is sent when all that came with n has been taken. Room only
+ * counts. Staged slots, and those for answers, are a block's own, whatever the number of tokens:
+ * who waits for its block's room alone overwrites nothing that another block has under way.
+ */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_NETWORK_H
+#define WEFT_PROGRAMS_LOW_LATENCY_NETWORK_H
+
+#include "programs/low_latency_area.h"
+
+/* Without nodes, nothing is loaded for this. */
+WP_FN int wp_ll_is_remote(const struct wp_low_latency *ll, int32_t rank)
+{
+    return WP_LL_HAS_NODES(&ll->plan) && ll->exchange.bases[rank] == NULL;
+}
+
+/* ------------------------------------------------------------------ memory of the network */
+
+WP_FN uint64_t wp_ll_block_words(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (uint64_t)num_ranks * (uint64_t)plan->num_blocks;
+}
+
+WP_FN uint64_t wp_ll_network_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    const uint64_t num_sets = WP_LL_NUM_MAILS * ((uint64_t)plan->num_halves + 1);
+    const uint64_t num_heads = (uint64_t)plan->num_halves * (uint64_t)num_ranks;
+    return wp_ll_align((num_sets * wp_ll_block_words(plan, num_ranks) + num_heads) *
+                       sizeof(uint64_t));
+}
+
+WP_FN uint64_t wp_ll_network_block_word(const struct wp_low_latency *ll, uint64_t set, int32_t rank,
+                                        int32_t block)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    return (set * wp_ll_block_words(&ll->plan, num_ranks) +
+            (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block) *
+           sizeof(uint64_t);
+}
+
+/* Offsets in every rank's memory: of words about a block of `rank`, */
+WP_FN uint64_t wp_ll_network_arrived(const struct wp_low_latency *ll, enum wp_ll_mail mail,
+                                     uint64_t number, int32_t rank, int32_t block)
+{
+    const uint64_t half = wp_ll_half(&ll->plan, number);
+    return wp_ll_network_block_word(ll, (uint64_t)mail * (uint64_t)ll->plan.num_halves + half, rank,
+                                    block);
+}
+
+WP_FN uint64_t wp_ll_network_room(const struct wp_low_latency *ll, enum wp_ll_mail mail,
+                                  int32_t rank, int32_t block)
+{
+    const uint64_t num_arrived = WP_LL_NUM_MAILS * (uint64_t)ll->plan.num_halves;
+    return wp_ll_network_block_word(ll, num_arrived + (uint64_t)mail, rank, block);
+}
+
+/* of heads, */
+WP_FN uint64_t wp_ll_network_head_word(const struct wp_low_latency *ll, uint64_t number,
+                                       int32_t rank)
+{
+    const uint64_t num_sets = WP_LL_NUM_MAILS * ((uint64_t)ll->plan.num_halves + 1);
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)rank;
+    return wp_ll_network_block_word(ll, num_sets, 0, 0) + idx * sizeof(uint64_t);
+}
+
+enum wp_ll_direction { WP_LL_FROM /* a rank */, WP_LL_TO };
+
+WP_FN uint64_t wp_ll_network_head(const struct wp_low_latency *ll, enum wp_ll_direction direction,
+                                  uint64_t number, int32_t rank)
+{
+    const uint64_t half =
+        (uint64_t)direction * (uint64_t)ll->plan.num_halves + wp_ll_half(&ll->plan, number);
+    const uint64_t idx = half * (uint64_t)ll->exchange.num_ranks + (uint64_t)rank;
+    return ll->network.heads_offset + idx * wp_ll_head_bytes(&ll->plan);
+}
+
+/* and of a block's staged rows and answers. */
+WP_FN uint64_t wp_ll_staged_row(const struct wp_low_latency *ll, uint64_t number, int32_t block,
+                                int32_t row)
+{
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+    return ll->network.rows_offset +
+           (idx * (uint64_t)ll->network.staged_rows + (uint64_t)row) * ll->plan.slot.bytes;
+}
+
+WP_FN uint64_t wp_ll_staged_answer(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
+                                   int32_t block, int32_t answer)
+{
+    const uint64_t remote = wp_ll_half(&ll->plan, number) * (uint64_t)ll->network.num_remote +
+                            (uint64_t)ll->network.idx_of_rank[rank];
+    const uint64_t idx = remote * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+    return ll->network.answers_offset +
+           (idx * (uint64_t)ll->network.staged_answers + (uint64_t)answer) * ll->plan.answer_bytes;
+}
+
+WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
+{
+    return (uint64_t *)(void *)(ll->network.memory + word);
+}
+
+/* ------------------------------------------------------------------ puts */
+
+/* Warp-wide: num_bytes from `staged` to `offset` in the area of `rank`, and then `add` to a word. */
+struct wp_ll_put {
+    int32_t rank;
+    uint64_t staged, offset, num_bytes; /* of memory of the network, and of the area */
+    uint64_t word, add;
+};
+
+WP_FN void wp_ll_post(struct wp_warp *warp, const struct wp_low_latency *ll,
+                      const struct wp_ll_put *put)
+{
+    const uint64_t place = ll->network.place;
+    const struct wp_access access = {WP_ACCESS_PUT_SIGNAL,
+                                     put->rank,
+                                     place + put->staged,
+                                     ll->area_offset + put->offset,
+                                     put->num_bytes,
+                                     place + put->word,
+                                     put->add,
+                                     WP_ACCESS_MAY_BE_LOST,
+                                     0,
+                                     0};
+    wp_remote_post(warp, &access);
+}
+
+/* ------------------------------------------------------------------ what has arrived */
+
+/* How many have used a half, `number` included. */
+WP_FN uint64_t wp_ll_lap(const struct wp_ll_plan *plan, uint64_t number)
+{
+    return (number + (uint64_t)plan->num_halves - 1) >> (plan->num_halves - 1); /* of one or two */
+}
+
+/* What the word of rows had before those that come next. */
+WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
+                            int32_t block)
+{
+    return ll->network.taken +
+           wp_ll_half(&ll->plan, number) * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
+           (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+}
+
+/* What the word of rows is added, so that it grows even where there are none. */
+WP_FN uint64_t wp_ll_range_word(const struct wp_low_latency *ll, struct wp_ll_range range)
+{
+    return ((uint64_t)range.first << ll->network.range_bits | (uint64_t)range.num_rows) + 1;
+}
+
+/* Of rows that have come. */
+WP_FN struct wp_ll_range wp_ll_remote_range(const struct wp_low_latency *ll, uint64_t number,
+                                            int32_t source, int32_t block)
+{
+    const uint64_t *word =
+        wp_ll_own_word(ll, wp_ll_network_arrived(ll, WP_LL_ROWS, number, source, block));
+    const uint64_t value = *word - *wp_ll_taken(ll, number, source, block) - 1;
+    const int32_t range_bits = ll->network.range_bits;
+    const struct wp_ll_range range = {(int32_t)(value >> range_bits),
+                                      (int32_t)(value & ((UINT64_C(1) << range_bits) - 1))};
+    return range;
+}
+
+/* How the word of this rank stands when a block of a rank of another node has told of `number`. */
+struct wp_ll_told {
+    const uint64_t *word;
+    uint64_t at_least;
+};
+
+WP_FN struct wp_ll_told wp_ll_told_remotely(const struct wp_low_latency *ll, enum wp_ll_words words,
+                                            enum wp_ll_mail mail, int32_t rank, int32_t block,
+                                            uint64_t number)
+{
+    struct wp_ll_told told = {NULL, number};
+    if (words == WP_LL_ROOM) {
+        told.word = wp_ll_own_word(ll, wp_ll_network_room(ll, mail, rank, block));
+        return told;
+    }
+    told.word = wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block));
+    told.at_least = mail == WP_LL_ROWS ? *wp_ll_taken(ll, number, rank, block) + 1
+                                       : wp_ll_lap(&ll->plan, number);
+    return told;
+}
+
+/* Whether a word that has come stands higher than was awaited, which is awaited then. */
+WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words, enum wp_ll_mail mail)
+{
+    const uint64_t awaited = told->at_least;
+    if (words == WP_LL_ARRIVED && mail == WP_LL_ROWS)
+        told->at_least = *told->word;
+    return told->at_least > awaited;
+}
+
+/* ------------------------------------------------------------------ room */
+
+/* One lane, when the rows of `number` are needed no more. */
+WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
+                            int32_t block)
+{
+    *wp_ll_taken(ll, number, rank, block) =
+        *wp_ll_own_word(ll, wp_ll_network_arrived(ll, WP_LL_ROWS, number, rank, block));
+}
+
+/* By all warps of the block: tells the ranks of other nodes that it needs `number` no more. */
+WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                    enum wp_ll_mail mail, uint64_t number)
+{
+    const int32_t block = wp_block_idx(warp);
+    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
+        const int32_t rank = ll->network.ranks[i];
+        const struct wp_ll_put room = {
+            rank, 0, 0, 0, wp_ll_network_room(ll, mail, ll->exchange.rank, block), 1};
+        if (mail == WP_LL_ROWS && wp_lane_idx(warp) == 0)
+            wp_ll_note_taken(ll, number, rank, block);
+        wp_ll_post(warp, ll, &room);
+    }
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Trials of low latency: cases of all shapes, and ways in which their steps are called. */
+#ifndef TESTS_LL_TRIALS_H
+#define TESTS_LL_TRIALS_H
+
+#include "harness/ranks.h"
+#include "oracle/ll_case.h"
+
+enum ll_way { /* how each step is called */
+              LL_ONE_LAUNCH,
+              LL_TWO_PHASES,
+              LL_TWO_RESULTS, /* the next step is dispatched before this one is combined */
+              LL_COMBINED_TWICE,
+              LL_NUM_WAYS
+};
+
+struct ll_trial {
+    struct ll_case problem;
+    enum ll_way way;
+    int32_t num_nodes; /* virtual ones; 0: one */
+};
+
+/* Rows, counts, order and sums of several steps to the bit; context->argument is the trial. */
+int ll_trial_run(struct ranks_context *context);
+
+/* The same in a communicator, which it destroys. */
+int ll_trial_run_in(struct ranks_context *context, const struct ll_trial *trial, weft_comm *comm);
+
+/* Case i, with what is drawn, and how many results there may be, for the way. */
+size_t ll_num_cases(void);
+struct ll_trial ll_trial_of(enum ll_way way, size_t i);
+
+#endif
