@@ -13,9 +13,7 @@ static weft_result create(struct ll_bench *ll)
     config.max_tokens = options->num_tokens;
     config.num_topk = options->num_topk;
     config.dtype = WEFT_BF16;
-    /* A step combines its result before the next one, so one is enough, and takes less memory; but
-     * between nodes the next step would wait until the network has told that there is room. */
-    config.num_results = ll->bench->num_nodes > 1 ? 2 : 1;
+    config.num_results = 1; /* a step combines its result before the next one; less memory, too */
     config.layout = ll->layout;
     TRY(weft_ll_query_sizes(ll->bench->ep, &config, &sizes));
     ll->num_local_experts = sizes.num_local_experts;
@@ -144,6 +142,6 @@ weft_result ll_bench_check(struct ll_bench *ll, int64_t *num_errors)
     TRY(ll_bench_step(ll));
     TRY(weft_stream_synchronize(bench->stream));
     const int64_t own = (ll->layout == WEFT_LL_BY_EXPERT ? check_packed(ll) : check_slots(ll)) +
-                        plan_check_combined(&bench->plan, bench->rank, 1, ll->out);
+                        plan_check_combined(&bench->plan, bench->rank, bench->num_nodes, ll->out);
     return bench_sum_errors(bench, own, num_errors);
 }

@@ -34,9 +34,9 @@ struct asked_row {
 
 WP_FN int32_t answer_of_row(const struct answerer *answerer, int32_t source, int32_t idx)
 {
-    if (!WP_LL_HAS_NODES(&answerer->args->ll.plan))
-        return 0;
     const struct wp_low_latency *ll = &answerer->args->ll;
+    if (!WP_LL_HAS_NODES(&ll->plan))
+        return 0;
     const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
     return *(const int32_t *)(const void *)(slot + ll->plan.slot.answer_offset);
 }
@@ -176,7 +176,7 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
                           : answer_place(answerer, row, choice) + span.begin;
     wp_warp_sync(warp);
     if (ll->plan.answer_dtype == ll->plan.dtype)
-        wp_ll_copy_row(warp, &ll->plan, pointers, 1, from, span.bytes);
+        wp_row_copy(warp, pointers, 1, from, span.bytes);
     else
         send_answer(answerer, row, choice, NULL, 1, span);
 }
@@ -306,7 +306,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     wp_ll_remember_answers(run, answerer.number, answerer.result, args->use);
     if (WP_LL_HAS_NODES(plan))
         put_answers(&answerer); /* the block has met */
-    wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
+    wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
     if (args->use == WP_LL_RESULT_ENDS)
         numbers->rows_answered = answerer.result;
@@ -429,11 +429,12 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_missing(run, args->missing_ranks, NULL);
-    struct wp_ll_room room = {0, number};
-    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS)
-        numbers->rows_ended = room.rows = summer.result;
-    wp_ll_tell_room(run, room);
+    wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ANSWERS, number);
     numbers->answers_received = number;
+    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS) {
+        wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ROWS, summer.result);
+        numbers->rows_ended = summer.result;
+    }
     return WP_STATUS_OK;
 }
 

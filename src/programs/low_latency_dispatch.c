@@ -64,7 +64,7 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     }
     wp_warp_sync(warp);
     if (!wp_ll_is_quantised(plan)) {
-        wp_ll_copy_row(warp, plan, dsts, plan->num_topk, src, span.bytes);
+        wp_row_copy(warp, dsts, plan->num_topk, src, span.bytes);
         return;
     }
     const int64_t first_group = (int32_t)first / plan->quantisation.group_elements;
@@ -255,7 +255,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         wp_block_sync(warp);
         put_rows(&sender);
     }
-    wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
+    wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ROWS, sender.number);
     run->numbers.rows_sent = sender.number;
     return WP_STATUS_OK;
 }

@@ -110,18 +110,6 @@ WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
     return (uint64_t *)(void *)(ll->network.memory + word);
 }
 
-/* wp_row_copy of what is sent: with nodes this host reads much of it soon. */
-WP_FN void wp_ll_copy_row(struct wp_warp *warp, const struct wp_ll_plan *plan,
-                          const void *const *dsts, int32_t num_dsts, const void *src,
-                          uint64_t num_bytes)
-{
-    (void)plan; /* some programs know it without */
-    if (WP_LL_HAS_NODES(plan))
-        wp_row_stage(warp, dsts, num_dsts, src, num_bytes);
-    else
-        wp_row_copy(warp, dsts, num_dsts, src, num_bytes);
-}
-
 /* ------------------------------------------------------------------ puts */
 
 /* Warp-wide: num_bytes from `staged` to `offset` in the area of `rank`, and then `add` to a word. */
@@ -224,33 +212,18 @@ WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, uint64_t number, in
         *wp_ll_own_word(ll, wp_ll_network_arrived(ll, WP_LL_ROWS, number, rank, block));
 }
 
-/* What is needed no more: numbers, that of rows and that of answers; 0: none of these. */
-struct wp_ll_room {
-    uint64_t rows, answers;
-};
-
-/* Warp-wide. */
-WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll,
-                           enum wp_ll_mail mail, int32_t rank)
-{
-    const uint64_t word = wp_ll_network_room(ll, mail, ll->exchange.rank, wp_block_idx(warp));
-    const struct wp_ll_put room = {rank, 0, 0, 0, word, 1};
-    wp_ll_post(warp, ll, &room);
-}
-
-/* By all warps of the block: tells the ranks of other nodes, each of both one after the other, which
- * can share a message. */
+/* By all warps of the block: tells the ranks of other nodes that it needs `number` no more. */
 WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,
-                                    struct wp_ll_room room)
+                                    enum wp_ll_mail mail, uint64_t number)
 {
+    const int32_t block = wp_block_idx(warp);
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
-        if (room.rows > 0 && wp_lane_idx(warp) == 0)
-            wp_ll_note_taken(ll, room.rows, rank, wp_block_idx(warp));
-        if (room.answers > 0)
-            wp_ll_post_room(warp, ll, WP_LL_ANSWERS, rank);
-        if (room.rows > 0)
-            wp_ll_post_room(warp, ll, WP_LL_ROWS, rank);
+        const struct wp_ll_put room = {
+            rank, 0, 0, 0, wp_ll_network_room(ll, mail, ll->exchange.rank, block), 1};
+        if (mail == WP_LL_ROWS && wp_lane_idx(warp) == 0)
+            wp_ll_note_taken(ll, number, rank, block);
+        wp_ll_post(warp, ll, &room);
     }
 }
 

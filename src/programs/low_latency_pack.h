@@ -62,6 +62,7 @@ WP_FN enum wp_status wp_ll_agree_on_head(const struct wp_ll_taker *taker,
     }
     if (!is_there) {
         wp_ll_mask_out(&ll->masks, site->rank);
+        wp_warp_sync(warp); /* parts of it may have been taken */
         for (int32_t i = wp_lane_idx(warp); i < max_local; i += WP_WARP_SIZE)
             counts[i] = 0;
     }

@@ -9,9 +9,12 @@
  *
  * A rank clears its words when all have stopped, since what they sent before could come later else, and
  * sends nothing before all are clean. Words of a rank that does not take part are left alone: it may
- * still signal them. Who does not come within the deadline stays masked.
+ * still signal them. Who does not come in time stays masked: in three deadlines, since others may come
+ * late by one and a half, for which they have waited for that rank in combine.
  */
 #include "programs/low_latency_unmask.h"
+
+enum { PATIENCE = 3 };
 
 enum step { STOPPED = WP_LL_ROWS, CLEAN = WP_LL_ANSWERS }; /* in the place of mails */
 
@@ -42,7 +45,8 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
          i < ll->exchange.num_ranks && wp_warp_idx(warp) == 0 && status != WP_STATUS_FAILED;
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        const struct wp_wait_site site = wp_ll_site(run, WP_PHASE_START, rank);
+        struct wp_wait_site site = wp_ll_site(run, WP_PHASE_START, rank);
+        site.absent_after_ms *= PATIENCE;
         if (!takes_part(run, args->mask, rank))
             continue;
         status = wp_wait(warp, wp_ll_word(ll, own, WP_LL_RETURNED, mail, rank, block), args->epoch,

@@ -65,7 +65,11 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
 int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
                     const struct ll_case *problem, weft_comm *comm)
 {
-    *seat = (struct ll_seat){.context = context, .problem = problem, .comm = comm};
+    *seat = (struct ll_seat){.context = context,
+                             .problem = problem,
+                             .comm = comm,
+                             .half_there = LL_SEAT_NOBODY,
+                             .in_doubt = LL_SEAT_NOBODY};
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     ep_config.num_experts = problem->num_experts;

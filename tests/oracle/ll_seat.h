@@ -7,6 +7,8 @@
 #include "harness/ranks.h"
 #include "oracle/ll_case.h"
 
+enum { LL_SEAT_NOBODY = -1 };
+
 struct ll_seat {
     struct ranks_context *context;
     const struct ll_case *problem;
@@ -19,6 +21,9 @@ struct ll_seat {
     uint64_t num_rows;              /* of a result */
     uint64_t column_bytes;          /* of scales; 0: they lie by rows */
     struct ll_row *expected;        /* rows of this rank, by source and token */
+    /* With masks, ranks that are lost in the very step, or LL_SEAT_NOBODY. */
+    int32_t half_there; /* by expert: its rows are counted, and may be anything */
+    int32_t in_doubt;   /* it may have added to some tokens */
     /* On the machine, of each of two steps: */
     struct ll_step {
         char *tokens, *rows, *scales, *answers, *out;

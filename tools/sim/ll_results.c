@@ -85,13 +85,23 @@ static const char *scales_of_place(const struct party *party, const char *scales
 
 /* ---------------------------------------------------------------- what has come */
 
+static int32_t rows_from(const struct party *party, struct ll_token token)
+{
+    int32_t num_rows = 0;
+    for (; token.index < party->shape->num_tokens[token.round][token.source]; token.index++)
+        num_rows += ll_goes_to(party->shape, token, party->rank);
+    return num_rows;
+}
+
 void ll_check_rank_counts(struct party *party, int32_t round, int32_t result)
 {
     const int32_t *counts = party->ll_arrays[result].rank_counts;
+    const struct ll_lost *lost = &party->ll_lost[result];
+    const int32_t not_told = lost->half_there != LL_NOBODY ? lost->half_there : lost->rank;
     weft__sim_host_reads(counts, (size_t)party->shape->num_ranks * sizeof *counts);
     for (int32_t rank = 0; rank < party->shape->num_ranks; rank++)
         party_expect(party, "num_rows_per_rank", rank, counts[rank],
-                     shape_rows_from(party->shape, round, rank, party->rank));
+                     rows_from(party, (struct ll_token){round, result, rank, 0, not_told}));
 }
 
 static float sent_load(const struct party *party, const void *row, int32_t i)
@@ -171,19 +181,21 @@ void ll_check_slots(struct party *party, int32_t round, int32_t result, int32_t 
         return;
     }
     const int32_t half = half_of(party, &slots, num_later);
-    for (int32_t source = 0; source < shape->num_ranks; source++)
-        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
-            if (shape_goes_to(shape, round, source, index, party->rank))
-                check_slot(party, &slots, half, (struct ll_token){round, result, source, index});
+    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
+    for (token.source = 0; token.source < shape->num_ranks; token.source++)
+        for (token.index = 0; token.index < shape->num_tokens[round][token.source]; token.index++)
+            if (ll_goes_to(shape, token, party->rank))
+                check_slot(party, &slots, half, token);
 }
 
-static int32_t selections_from(const struct shape *shape, int32_t round, int32_t source,
-                               int32_t expert)
+static int32_t selections_from(const struct party *party, struct ll_token token, int32_t expert)
 {
+    const struct shape *shape = party->shape;
     int32_t num_selections = 0;
-    for (int32_t token = 0; token < shape->num_tokens[round][source]; token++)
+    for (; token.index < shape->num_tokens[token.round][token.source]; token.index++)
         for (int32_t k = 0; k < shape->num_topk; k++)
-            num_selections += shape->experts[round][source][token][k] == expert;
+            num_selections += shape->experts[token.round][token.source][token.index][k] == expert &&
+                              ll_rank_of(shape, token, k) == party->rank;
     return num_selections;
 }
 
@@ -195,7 +207,8 @@ static void check_expert(struct party *party, int32_t round, int32_t result, int
     int32_t first = 0;
     for (int32_t source = 0; source < shape->num_ranks; source++) {
         const int32_t i = local * shape->num_ranks + source;
-        const int32_t num_rows = selections_from(shape, round, source, expert);
+        const struct ll_token token = {round, result, source, 0, party->ll_lost[result].rank};
+        const int32_t num_rows = selections_from(party, token, expert);
         party_expect(party, "rows of row_ranges", i, (double)(arrays->ranges[i] & UINT32_MAX),
                      num_rows);
         party_expect(party, "first of row_ranges", i, (double)(arrays->ranges[i] >> 32), first);
@@ -229,23 +242,45 @@ void ll_check_experts(struct party *party, int32_t round, int32_t result)
     weft__sim_host_reads(arrays->ranges, num_local * (size_t)shape->num_ranks * sizeof(int64_t));
     for (int32_t local = 0; local < (int32_t)num_local; local++)
         check_expert(party, round, result, local);
-    for (int32_t source = 0; source < shape->num_ranks; source++)
-        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++)
-            check_packed(party, (struct ll_token){round, result, source, index});
+    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
+    for (token.source = 0; token.source < shape->num_ranks; token.source++)
+        for (token.index = 0; token.index < shape->num_tokens[round][token.source] &&
+                              token.source != party->ll_lost[result].half_there;
+             token.index++)
+            check_packed(party, token);
 }
 
+static int is_combined(const struct party *party, const void *out, struct ll_token token)
+{
+    const struct shape *shape = party->shape;
+    const int32_t hidden = shape->ll_terms.hidden;
+    int is_equal = 1;
+    for (int32_t i = 0; i < hidden; i++)
+        is_equal &= element_load(shape->combine_dtype, out, token.index * hidden + i) ==
+                    ll_combined(shape, token, i);
+    return is_equal;
+}
+
+/* A rank that was lost while combine waited for it may have added to some tokens. */
 void ll_check_combined(struct party *party, int32_t round, const struct ll_move *move)
 {
     const struct shape *shape = party->shape;
+    const struct ll_lost *lost = &party->ll_lost[move->result];
     const void *out = party->ll_arrays[move->result].out[move->combine];
     const int32_t num_tokens = shape->num_tokens[round][party->rank];
     const int32_t hidden = shape->ll_terms.hidden;
+    struct ll_token token = {round, move->result, party->rank, 0, lost->sums[move->combine]};
     weft__sim_host_reads(out, (size_t)num_tokens * ll_row_bytes(shape));
-    for (int32_t i = 0; i < num_tokens * hidden; i++)
-        party_expect(party, "out", i, element_load(shape->combine_dtype, out, i),
-                     ll_combined(shape,
-                                 (struct ll_token){round, move->result, party->rank, i / hidden},
-                                 i % hidden));
+    for (token.index = 0; token.index < num_tokens; token.index++) {
+        struct ll_token with_all = token;
+        with_all.lost = lost->is_in_doubt[move->combine] ? LL_NOBODY : token.lost;
+        if (is_combined(party, out, with_all))
+            continue;
+        for (int32_t i = 0; i < hidden; i++)
+            party_expect(party, "out", token.index * hidden + i,
+                         element_load(shape->combine_dtype, out, token.index * hidden + i),
+                         ll_combined(shape, token, i));
+    }
 }
 
 /* Of all results until now, each of which adds. */
@@ -254,11 +289,15 @@ void ll_check_totals(struct party *party, int32_t round)
     const struct shape *shape = party->shape;
     const int32_t num_local = ll_num_local(shape, party->rank);
     weft__sim_host_reads(party->ll_totals, (size_t)num_local * sizeof(int32_t));
-    for (int32_t local = 0; local < num_local && ll_is_by_expert(party); local++) {
+    for (int32_t local = 0; local < num_local && ll_is_by_expert(party) && !party->ll_has_lost;
+         local++) {
         const int32_t expert = shape_first_expert(shape, party->rank) + local;
         int32_t total = 0;
         for (int32_t i = 0; i <= round; i++)
-            total += shape->num_repeats * shape_selections(shape, i, expert);
+            for (int32_t source = 0; source < shape->num_ranks; source++)
+                total +=
+                    shape->num_repeats *
+                    selections_from(party, (struct ll_token){i, 0, source, 0, LL_NOBODY}, expert);
         party_expect(party, "total_rows_per_expert", local, party->ll_totals[local], total);
     }
 }

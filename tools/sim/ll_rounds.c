@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "ep_rounds.h"
+#include "ll_masks.h"
 #include "ll_results.h"
 #include "workload/elements.h"
 
 static struct ll_token token_of(const struct party *party, int32_t round, int32_t result,
                                 int32_t index)
 {
-    return (struct ll_token){round, result, party->rank, index};
+    return (struct ll_token){round, result, party->rank, index, LL_NOBODY};
 }
 
 /* ---------------------------------------------------------------- objects */
@@ -35,6 +36,9 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
         {&arrays->rank_counts, (size_t)shape->num_ranks * sizeof(int32_t)},
         {&arrays->expert_counts, num_local * sizeof(int32_t)},
         {&arrays->ranges, num_local * (size_t)shape->num_ranks * sizeof(int64_t)},
+        {&arrays->missing_rows, (size_t)shape->num_ranks * sizeof(int32_t)},
+        {&arrays->missing_sums[0], (size_t)shape->num_ranks * sizeof(int32_t)},
+        {&arrays->missing_sums[1], (size_t)shape->num_ranks * sizeof(int32_t)},
         {&arrays->answers[0], num_rows * ll_row_bytes(shape)},
         {&arrays->answers[1], num_rows * ll_row_bytes(shape)},
         {&arrays->out[0], num_tokens * ll_row_bytes(shape)},
@@ -73,17 +77,22 @@ weft_result party_open_ll(struct party *party)
     config.group_elements = terms->group_elements;
     config.num_blocks = shape->num_blocks[party->rank];
     config.num_warps = shape->num_warps[party->rank];
+    config.on_missing = terms->on_missing;
     for (int32_t i = 0; i < shape->num_repeats; i++)
         PARTY_TRY(alloc_result(party, &party->ll_arrays[i]));
     party->ll_totals = guarded_alloc(&party->scenario->memory,
                                      (size_t)ll_num_local(shape, party->rank) * sizeof(int32_t));
-    if (party->ll_totals == NULL)
+    party->ll_mask =
+        guarded_alloc(&party->scenario->memory, (size_t)shape->num_ranks * sizeof(int32_t));
+    if (party->ll_totals == NULL || party->ll_mask == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
     party->ll_rng.state = rng_key(rng_key(shape->seed, shape->op), (uint64_t)party->rank);
     PARTY_TRY(weft_stream_create(party->comm, &party->stream));
     PARTY_TRY(weft_stream_create(party->comm, &party->second_stream));
     PARTY_TRY(weft_ep_create(party->comm, &ep_config, &party->ep));
-    return weft_ll_create(party->ep, &config, &party->ll);
+    PARTY_TRY(weft_ll_create(party->ep, &config, &party->ll));
+    party->scenario->num_ll_open += party->shape == &party->scenario->shape;
+    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- inputs */
@@ -135,7 +144,8 @@ static void fill_answers(struct party *party, int32_t round, int32_t result, int
     spoil(answers, ll_num_places(party) * ll_row_bytes(shape));
     for (int32_t source = 0; source < shape->num_ranks; source++) {
         for (int32_t index = 0; index < shape->num_tokens[round][source]; index++) {
-            const struct ll_token token = {round, result, source, index};
+            const struct ll_token token = {round, result, source, index,
+                                           party->ll_lost[result].rank};
             for (int32_t k = 0; k < shape->num_topk; k++) {
                 const int64_t place = ll_place_of(party, token, k);
                 if (place >= 0)
@@ -172,8 +182,10 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
         args.index_type = WEFT_INT32;
         args.topk_weights = party->shape->ll_terms.has_weights ? arrays->weights : NULL;
     }
-    if (phases != WEFT_LL_SEND)
+    if (phases != WEFT_LL_SEND) {
         args.num_rows_per_rank = arrays->rank_counts;
+        args.missing_ranks = ll_has_masks(party) ? arrays->missing_rows : NULL;
+    }
     if (phases != WEFT_LL_SEND && ll_is_by_expert(party)) {
         spoil(arrays->rows, ll_num_places(party) * ll_sent_bytes(party->shape));
         args.rows = arrays->rows;
@@ -204,6 +216,7 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
     if (phases != WEFT_LL_SEND) {
         spoil(arrays->out[move->combine], (size_t)shape->max_tokens * ll_row_bytes(shape));
         args.out = arrays->out[move->combine];
+        args.missing_ranks = ll_has_masks(party) ? arrays->missing_sums[move->combine] : NULL;
         if (shape->ll_terms.answer == WEFT_LL_ANSWER_ROWS && shape->ll_terms.has_weights)
             args.topk_weights = arrays->weights_back;
     }
@@ -272,11 +285,21 @@ static void check_received(struct party *party, int32_t round, const struct ll_s
                            int32_t i)
 {
     const int32_t result = span->moves[i].result;
+    ll_note_missing_rows(party, round, result);
+    if (!ll_can_check(party))
+        return;
     ll_check_rank_counts(party, round, result);
     if (ll_is_by_expert(party))
         ll_check_experts(party, round, result);
     else if (!ends_in(span, result))
         ll_check_slots(party, round, result, num_received_after(span, i));
+}
+
+static void check_combined(struct party *party, int32_t round, const struct ll_move *move)
+{
+    ll_note_missing_sums(party, round, move);
+    if (ll_can_check(party))
+        ll_check_combined(party, round, move);
 }
 
 /* What phases promise when they have finished. */
@@ -293,18 +316,30 @@ static weft_result await(struct party *party, int32_t round, const struct ll_spa
             spoil(party->ll_arrays[move->result].answers[move->combine],
                   ll_num_places(party) * ll_row_bytes(party->shape));
         else if (move->step == LL_RECEIVE_ANSWERS)
-            ll_check_combined(party, round, move);
+            check_combined(party, round, move);
     }
     return WEFT_OK;
+}
+
+/* By expert, where rows are that are answered depends on who is missing. */
+static int must_know_rows(const struct party *party, const struct ll_move *move)
+{
+    return party->scenario->fault != WEFT__SIM_NO_FAULT && ll_has_masks(party) &&
+           ll_is_by_expert(party) && move->step == LL_SEND_ANSWERS;
 }
 
 weft_result party_run_ll(struct party *party, int32_t round)
 {
     const struct ll_script *script = &party->shape->ll_scripts[round];
     struct ll_span span = {script->moves, 0, 0};
+    PARTY_TRY(ll_begin_round(party, round));
     while (span.end < script->num_moves) {
         const struct ll_move *move = &script->moves[span.end];
         const int is_joined = move->may_join && coin(party);
+        if (span.begin < span.end && must_know_rows(party, move)) {
+            PARTY_TRY(await(party, round, &span));
+            span.begin = span.end;
+        }
         PARTY_TRY(enqueue(party, round, move, is_joined));
         span.end += is_joined ? 2 : 1;
         if (!coin(party) && span.end < script->num_moves)
@@ -312,6 +347,7 @@ weft_result party_run_ll(struct party *party, int32_t round)
         PARTY_TRY(await(party, round, &span));
         span.begin = span.end;
     }
-    ll_check_totals(party, round);
+    if (ll_can_check(party))
+        ll_check_totals(party, round);
     return WEFT_OK;
 }

@@ -26,6 +26,7 @@ struct ll_terms {
     weft_scale_kind scale;
     int32_t group_elements;
     int32_t has_columns; /* by expert: scales lie by columns */
+    weft_ll_on_missing on_missing;
 };
 
 enum ll_step { LL_SEND_ROWS, LL_RECEIVE_ROWS, LL_SEND_ANSWERS, LL_RECEIVE_ANSWERS, LL_RELEASE };

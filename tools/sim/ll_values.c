@@ -51,7 +51,21 @@ int32_t ll_rank_of(const struct shape *shape, struct ll_token token, int32_t k)
         return -1;
     while (expert >= shape_first_expert(shape, rank + 1))
         rank++;
-    return rank;
+    return ll_are_cut(shape, token, token.source, rank) ? -1 : rank;
+}
+
+int ll_are_cut(const struct shape *shape, struct ll_token token, int32_t a, int32_t b)
+{
+    return (shape->ll_cuts[token.round][a] >> b & 1) != 0 ||
+           (a != b && (a == token.lost || b == token.lost));
+}
+
+int ll_goes_to(const struct shape *shape, struct ll_token token, int32_t rank)
+{
+    int goes_there = 0;
+    for (int32_t k = 0; k < shape->num_topk; k++)
+        goes_there |= ll_rank_of(shape, token, k) == rank;
+    return goes_there;
 }
 
 int32_t ll_local_expert(const struct shape *shape, struct ll_token token, int32_t k)
@@ -67,7 +81,7 @@ float ll_weight(const struct shape *shape, struct ll_token token, int32_t k)
 
 int32_t ll_position(const struct shape *shape, struct ll_token token, int32_t k)
 {
-    const int32_t expert = expert_of(shape, token, k);
+    const int32_t expert = expert_of(shape, token, k), rank = ll_rank_of(shape, token, k);
     int32_t num_before = 0;
     struct ll_token other = token;
     for (other.source = 0; other.source <= token.source; other.source++) {
@@ -76,7 +90,8 @@ int32_t ll_position(const struct shape *shape, struct ll_token token, int32_t k)
         for (other.index = 0; other.index < end; other.index++) {
             const int is_last = is_own && other.index == token.index;
             for (int32_t j = 0; j < (is_last ? k : shape->num_topk); j++)
-                num_before += expert_of(shape, other, j) == expert;
+                num_before +=
+                    ll_rank_of(shape, other, j) == rank && expert_of(shape, other, j) == expert;
         }
     }
     return num_before;
@@ -196,7 +211,7 @@ static float sum_of_sums(const struct shape *shape, struct ll_token token, int32
 {
     float sum = 0;
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-        if (!shape_goes_to(shape, token.round, token.source, token.index, rank))
+        if (!ll_goes_to(shape, token, rank))
             continue;
         const float answer = shape->ll_terms.layout == WEFT_LL_BY_RANK
                                  ? ll_answer_of_rank(shape, token, rank, i)

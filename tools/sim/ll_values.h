@@ -10,7 +10,12 @@
 struct ll_token {
     int32_t round, result;
     int32_t source, index;
+    int32_t lost; /* a rank that does nothing for others, nor they for it; -1: none */
 };
+
+/* Whether two ranks do nothing for each other in the token's round. */
+int ll_are_cut(const struct shape *shape, struct ll_token token, int32_t a, int32_t b);
+int ll_goes_to(const struct shape *shape, struct ll_token token, int32_t rank);
 
 int32_t ll_num_local(const struct shape *shape, int32_t rank);
 int32_t ll_capacity(const struct shape *shape);

@@ -20,7 +20,8 @@ struct scenario {
     int32_t fault_rank;
     /* That each rank has started; then of the survivors. */
     uint64_t barriers[2][PARTY_NUM_WORDS][SCENARIO_MAX_RANKS];
-    int has_disagreed; /* the struck rank, with a call that does not fit the others' */
+    int32_t num_ll_open; /* ranks that have their weft_ll */
+    int has_disagreed;   /* the struck rank, with a call that does not fit the others' */
     struct guarded memory;
     char message[256]; /* of the first wrong result; "" if none */
 };
@@ -49,14 +50,24 @@ struct ll_arrays {
     int32_t *src_tokens;
     int32_t *rank_counts, *expert_counts;
     int64_t *ranges;
-    void *answers[LL_MAX_COMBINES]; /* what combine reads */
-    void *out[LL_MAX_COMBINES];     /* [max_tokens][hidden] */
+    int32_t *missing_rows, *missing_sums[LL_MAX_COMBINES]; /* [num_ranks] */
+    void *answers[LL_MAX_COMBINES];                        /* what combine reads */
+    void *out[LL_MAX_COMBINES];                            /* [max_tokens][hidden] */
 };
 
 /* An array of each kind of memory, and beside it what it should hold. */
 struct coll_arrays {
     char *memory[2]; /* by enum coll_memory */
     char *mirrors[2];
+};
+
+/* Whom a result has been without, beside those that are cut off: the rank that was struck. */
+enum { LL_NOBODY = -1 };
+struct ll_lost {
+    int32_t rank;                     /* nothing of it has come */
+    int32_t half_there;               /* it is counted, but its rows may be anything */
+    int32_t sums[LL_MAX_COMBINES];    /* it added nothing to these, */
+    int is_in_doubt[LL_MAX_COMBINES]; /* or to some tokens */
 };
 
 struct party {
@@ -88,7 +99,10 @@ struct party {
     uint8_t *is_token_in_rank;
     weft_ll *ll;
     struct ll_arrays ll_arrays[LL_MAX_RESULTS];
+    struct ll_lost ll_lost[LL_MAX_RESULTS];
+    int ll_has_lost;    /* a rank, at any time */
     int32_t *ll_totals; /* [local experts] of all results */
+    int32_t *ll_mask;   /* [num_ranks] */
     struct rng ll_rng;  /* what this rank decides by itself */
 };
 

@@ -77,6 +77,14 @@ static void check_survivors_error(struct party *party, weft_result result, const
                        message);
 }
 
+/* Once all have a weft_ll with masks, no fault is an error for the others. */
+static int goes_on_without_the_struck(const struct party *party)
+{
+    const struct scenario *scenario = party->scenario;
+    return party->shape->ll_terms.on_missing == WEFT_LL_MASK &&
+           party->rank != scenario->fault_rank && scenario->num_ll_open == party->shape->num_ranks;
+}
+
 static void check_error(struct party *party, weft_result result)
 {
     const struct scenario *scenario = party->scenario;
@@ -86,7 +94,9 @@ static void check_error(struct party *party, weft_result result)
                        result == WEFT_OK ? "no error" : message);
     if (result == WEFT_OK)
         return;
-    if (scenario->fault == WEFT__SIM_NO_FAULT)
+    if (goes_on_without_the_struck(party))
+        party_complain(party, "failed with %d, which has masks: %s", result, message);
+    else if (scenario->fault == WEFT__SIM_NO_FAULT)
         party_complain(party, "failed with %d: %s", result, message);
     else if (party->rank != scenario->fault_rank)
         check_survivors_error(party, result, message);
@@ -145,6 +155,7 @@ static int run_once(struct scenario *scenario, struct weft__sim_config *config,
 {
     scenario->fault = config->fault;
     scenario->has_disagreed = 0;
+    scenario->num_ll_open = 0;
     scenario->message[0] = '\0';
     if (weft_unique_id_create(&scenario->id) != WEFT_OK ||
         weft_unique_id_create(&scenario->survivors_id) != WEFT_OK)
@@ -164,6 +175,9 @@ int scenario_run(const struct scenario_request *request, struct scenario_outcome
     static struct scenario scenario; /* large, and there is one run at a time */
     memset(&scenario, 0, sizeof scenario);
     shape_draw(&scenario.shape, request);
+    /* Who is cut off from the stalled rank would not wait for it, and wait in vain for those who do. */
+    if (request->fault == WEFT__SIM_STALL)
+        memset(scenario.shape.ll_cuts, 0, sizeof scenario.shape.ll_cuts);
     struct weft__sim_config config = {.seed = request->seed,
                                       .policy = request->policy,
                                       .num_ranks = scenario.shape.num_ranks,
@@ -179,6 +193,8 @@ int scenario_run(const struct scenario_request *request, struct scenario_outcome
     struct rng rng = {rng_key(request->seed, (uint64_t)request->fault)};
     config.fault = request->fault;
     config.fault_rank = (int32_t)rng_below(&rng, (uint32_t)config.num_ranks);
+    if (scenario.shape.ll_terms.on_missing == WEFT_LL_MASK) /* it may come back */
+        config.stall_ns = (int64_t)rng_below(&rng, 5 * TIMEOUT_MS) * 1000000;
     config.fault_step = rng_below(&rng, (uint32_t)outcome->sim.num_steps);
     scenario.fault_rank = config.fault_rank;
     scenario.survivors_shape = scenario.shape;

@@ -212,6 +212,27 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
     shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
 }
 
+static void draw_cut(struct shape *shape, struct rng *rng, int32_t round, int32_t a, int32_t b)
+{
+    const uint64_t is_cut = draw(rng, 0, 3) == 0;
+    shape->ll_cuts[round][a] |= is_cut << b;
+    shape->ll_cuts[round][b] |= is_cut << a;
+}
+
+/* Room for all rows: else whose rows fit would depend on who is missing at other ranks. */
+static void draw_masks(struct shape *shape, struct rng *rng)
+{
+    if (draw(rng, 0, 2) > 0 || shape->num_nodes > 1)
+        return;
+    shape->ll_terms.on_missing = WEFT_LL_MASK;
+    shape->ll_terms.expert_capacity = 0;
+    const int has_cuts = draw(rng, 0, 1);
+    for (int32_t round = 0; round < shape->num_rounds && has_cuts; round++)
+        for (int32_t a = 0; a < shape->num_ranks; a++)
+            for (int32_t b = 0; b < a; b++)
+                draw_cut(shape, rng, round, a, b);
+}
+
 static void draw_ll(struct shape *shape, struct rng *rng)
 {
     const int32_t max_hidden =
@@ -221,6 +242,7 @@ static void draw_ll(struct shape *shape, struct rng *rng)
     ll_draw_terms(&shape->ll_terms, rng, max_hidden);
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
+    draw_masks(shape, rng);
 }
 
 /* By numbers of its own, so that the others stay as they were. */

@@ -44,6 +44,8 @@ struct shape {
     struct coll_call calls[SCENARIO_MAX_ROUNDS][SHAPE_MAX_CALLS];
     struct ll_terms ll_terms;
     struct ll_script ll_scripts[SCENARIO_MAX_ROUNDS];
+    /* With masks: bit b of rank a: the two have masked each other in the round. */
+    uint64_t ll_cuts[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS];
 };
 
 /* For collectives 1 to 5 ranks; else 1 to 4 nodes of 1 to 4 ranks, 2 to 8 in all (for layout also 1), but now and then up

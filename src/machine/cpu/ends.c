@@ -28,13 +28,14 @@ static struct wp_failure describe_wait(const struct weft__cpu_fiber *fiber,
     return failure;
 }
 
-/* Of a wait for a rank: until when, if no fiber has been able to go on since then. */
+/* Of a wait for a rank. Absence counts from when the fiber began to wait; else the deadline is the
+ * launch's, from when no fiber has been able to go on. */
 static int64_t deadline_of(const struct weft__cpu_launch *run, const struct weft__cpu_fiber *fiber,
                            int64_t since_ns)
 {
-    const uint32_t timeout_ms = fiber->site->absent_after_ms > 0 ? fiber->site->absent_after_ms
-                                                                 : run->launch->comm->timeout_ms;
-    return since_ns + (int64_t)timeout_ms * WEFT__NS_PER_MS;
+    if (fiber->site->absent_after_ms > 0)
+        return fiber->since_ns + (int64_t)fiber->site->absent_after_ms * WEFT__NS_PER_MS;
+    return since_ns + (int64_t)run->launch->comm->timeout_ms * WEFT__NS_PER_MS;
 }
 
 /* Warps that all wait in block syncs have as long as others. */

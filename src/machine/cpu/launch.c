@@ -40,10 +40,7 @@ static void wait_for_word(struct weft__cpu_fiber *fiber, const uint64_t *word, u
 uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     uint64_t number;
-    /* What has no bytes is no work worth a turn, and may share a message with what is posted next. */
-    if (weft__net_driver_post(&warp->launch->net, access, &number) ==
-            WEFT__POSTED_FOR_THIS_THREAD &&
-        access->num_bytes > 0)
+    if (weft__net_driver_post(&warp->launch->net, access, &number) == WEFT__POSTED_FOR_THIS_THREAD)
         weft__fiber_yield(fiber_of(warp)->fiber); /* which goes on in the next round */
     return number;
 }
@@ -91,6 +88,9 @@ enum wp_status weft__cpu_wait(struct wp_warp *warp, const uint64_t *word, uint64
                               const struct wp_wait_site *site)
 {
     struct weft__cpu_fiber *fiber = fiber_of(warp);
+    /* Who has given up, and waits for the next rank in vain, has waited for that one as long. */
+    if (site->absent_after_ms > 0 && fiber->wait_status != WP_STATUS_ABSENT)
+        fiber->since_ns = weft__now_ns();
     wait_for_word(fiber, word, at_least, site);
     return fiber->wait_status;
 }
@@ -255,19 +255,14 @@ static int has_ended_a_wait(const struct weft__cpu_launch *run)
     return gives_up || run->failure.kind != WP_FAILURE_NONE;
 }
 
-/* A fiber that has given up, and waits for the next rank in vain, has waited for that one as long. */
 static void run_fibers(struct weft__cpu_launch *run)
 {
-    int64_t since_ns = 0; /* no fiber could go on, but those that have given up; 0: one can */
     while (run->num_live > 0) {
         const int was_one_ready = run_ready_fibers(run);
         weft__net_driver_send(&run->net);
-        if (was_one_ready) {
-            since_ns = 0;
+        if (was_one_ready)
             continue;
-        }
-        if (since_ns == 0)
-            since_ns = weft__now_ns();
+        const int64_t since_ns = weft__now_ns();
         while (!weft__cpu_any_can_go_on(run) && !has_ended_a_wait(run) &&
                !weft__cpu_end_one_wait(run, since_ns))
             idle(run, since_ns);
@@ -334,6 +329,7 @@ static void prepare_warps(struct weft__cpu_launch *run)
         fiber->warp.block = &run->runner->blocks[block_idx];
         fiber->warp.launch = run;
         fiber->state = FIBER_READY;
+        fiber->wait_status = WP_STATUS_OK;
         weft__fiber_start(fiber->fiber, run_warp, fiber);
     }
 }

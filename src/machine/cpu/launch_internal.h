@@ -21,7 +21,8 @@ struct weft__cpu_fiber {
     const uint64_t *word; /* while waiting: goes on when *word >= at_least */
     uint64_t at_least;
     const struct wp_wait_site *site; /* NULL for a block sync */
-    enum wp_status wait_status;
+    enum wp_status wait_status;      /* of the last wait */
+    int64_t since_ns; /* it waits, where its site allows absence, or waited before in vain */
 };
 
 struct weft__cpu_runner {

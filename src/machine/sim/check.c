@@ -103,10 +103,22 @@ static const char *misuse(enum sim_content content, const struct sim_last *acces
     }
 }
 
+/* A rank that was stalled may come back to operations that the others have given up and freed. That harms
+ * nobody: they do not allocate again without it. */
+static int is_late(const struct sim_last *access)
+{
+    const struct weft__sim_config *config = sim_world->config;
+    return config->fault == WEFT__SIM_STALL && config->stall_ns > 0 &&
+           sim_world->result->fault_struck &&
+           sim_world->fibers[access->fiber]->rank == config->fault_rank;
+}
+
 /* Returns 1 when something was reported, so that one access is reported once. */
 static int check_cell(const void *address, struct sim_cell *cell, const struct sim_last *access)
 {
     int is_reported = 0;
+    if (cell->content == SIM_CONTENT_FREED && is_late(access))
+        return 0;
     const char *why = misuse(cell->content, access);
     if (why != NULL) {
         const struct sim_access_record record = record_of(access);

@@ -211,7 +211,8 @@ static void strike(void)
     if (config->fault == WEFT__SIM_KILL)
         kill_rank(config->fault_rank);
     else if (config->fault == WEFT__SIM_STALL)
-        sim_world->rank_stalled_until_ns[config->fault_rank] = sim_world->now_ns + SIM_STALL_NS;
+        sim_world->rank_stalled_until_ns[config->fault_rank] =
+            sim_world->now_ns + (config->stall_ns > 0 ? config->stall_ns : SIM_STALL_NS);
 }
 
 /* ---------------------------------------------------------------- the run */

@@ -47,6 +47,7 @@ struct weft__sim_config {
     enum weft__sim_fault fault;
     int32_t fault_rank;       /* whom the fault strikes */
     uint64_t fault_step;      /* when */
+    int64_t stall_ns;         /* of virtual time; 0: longer than any deadline */
     int32_t num_trace_events; /* last events of each fiber in the report; 0: none */
 };
 

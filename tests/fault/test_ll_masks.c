@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank dies or stops in the midst of decode steps whose weft_ll has masks: the others go on, with exactly what is left
+ * of each step, and one that was stopped comes back. */
+#include <stdatomic.h>
+
+#include "harness/cmocka.h"
+#include "harness/machine.h"
+#include "harness/victim.h"
+#include "oracle/ll_seat.h"
+
+enum { NUM_RANKS = 4, MAX_STEPS = 1000000, STEPS_WITHOUT = 3, LONG_TIMEOUT_MS = 60000 };
+
+struct shared {
+    struct victim victim;      /* first */
+    _Atomic int32_t last_loss; /* step in which a survivor has found the victim missing */
+};
+
+struct plan {
+    struct ll_case problem;
+    int signal;
+    int in_phases;
+    int32_t victim;
+    uint64_t seed;
+};
+
+struct stand { /* of a rank */
+    struct ll_seat seat;
+    struct ll_case problem;
+    uint64_t cuts[NUM_RANKS];
+    int has_lost;
+};
+
+/* ---------------------------------------------------------------- what is left of a step */
+
+static void lose(struct stand *stand, int32_t victim)
+{
+    const int32_t own = stand->seat.context->rank;
+    stand->cuts[own] |= (uint64_t)1 << victim;
+    stand->cuts[victim] |= (uint64_t)1 << own;
+    stand->has_lost = 1;
+}
+
+static int read_missing(struct ll_seat *seat, int32_t step, int call, int32_t rank, int32_t *told)
+{
+    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
+    RANK_CHECK_OK(seat->context,
+                  weft_memory_copy(seat->comm, told, &seat->steps[step % 2].missing[call][rank],
+                                   sizeof *told));
+    return 0;
+}
+
+static int read_any_missing(struct ll_seat *seat, int32_t step, int call, int32_t *told)
+{
+    for (int32_t rank = 0; rank < NUM_RANKS && !*told; rank++)
+        if (read_missing(seat, step, call, rank, told))
+            return 1;
+    return 0;
+}
+
+/* By expert: how many rows of a rank have been counted. */
+static int count_rows(struct ll_seat *seat, int32_t step, int32_t rank, int64_t *num_rows)
+{
+    const int32_t num_local = ll_num_local(seat->problem, seat->context->rank);
+    *num_rows = 0;
+    for (int32_t local = 0; local < num_local && ll_seat_is_by_expert(seat); local++) {
+        int64_t range;
+        const int64_t *at = seat->steps[step % 2].ranges + local * NUM_RANKS + rank;
+        RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, &range, at, sizeof range));
+        *num_rows += range & UINT32_MAX;
+    }
+    return 0;
+}
+
+/* The victim has been lost before, or in the dispatch of the step: then its rows may have been counted. */
+static int check_dispatched(struct stand *stand, int32_t step, int32_t victim)
+{
+    struct ll_seat *seat = &stand->seat;
+    int32_t told;
+    int64_t num_rows;
+    if (read_missing(seat, step, 0, victim, &told) || count_rows(seat, step, victim, &num_rows))
+        return 1;
+    seat->half_there = told && !stand->has_lost && num_rows > 0 ? victim : LL_SEAT_NOBODY;
+    if (told && seat->half_there == LL_SEAT_NOBODY)
+        lose(stand, victim);
+    if (ll_check_dispatched(seat, step))
+        return 1;
+    if (seat->half_there != LL_SEAT_NOBODY)
+        lose(stand, victim);
+    seat->half_there = LL_SEAT_NOBODY;
+    return 0;
+}
+
+static int check_combined(struct stand *stand, int32_t step, int32_t victim)
+{
+    struct ll_seat *seat = &stand->seat;
+    int32_t told;
+    if (read_missing(seat, step, 1, victim, &told))
+        return 1;
+    seat->in_doubt = told && !stand->has_lost ? victim : LL_SEAT_NOBODY;
+    if (told)
+        lose(stand, victim);
+    const int failed = ll_check_combined(seat, step);
+    seat->in_doubt = LL_SEAT_NOBODY;
+    return failed;
+}
+
+static int run_step(struct stand *stand, int32_t step, int32_t victim)
+{
+    struct ll_seat *seat = &stand->seat;
+    const struct plan *plan = seat->context->argument;
+    const weft_ll_phases first = plan->in_phases ? WEFT_LL_SEND : WEFT_LL_SEND_AND_RECEIVE;
+    if (ll_fill_step(seat, step) || ll_dispatch(seat, step, first) ||
+        (plan->in_phases && ll_dispatch(seat, step, WEFT_LL_RECEIVE)) ||
+        check_dispatched(stand, step, victim) || ll_combine(seat, step, first, 0) ||
+        (plan->in_phases && ll_combine(seat, step, WEFT_LL_RECEIVE, 0)))
+        return 1;
+    return check_combined(stand, step, victim);
+}
+
+/* The victim itself, until it is told that another rank is missing: then all are. */
+static int run_as_victim(struct stand *stand, int32_t step, int32_t *told)
+{
+    struct ll_seat *seat = &stand->seat;
+    *told = 0;
+    if (ll_fill_step(seat, step) || ll_dispatch(seat, step, WEFT_LL_SEND_AND_RECEIVE) ||
+        read_any_missing(seat, step, 0, told))
+        return 1;
+    if (*told)
+        return 0;
+    if (ll_check_dispatched(seat, step) || ll_combine(seat, step, WEFT_LL_SEND_AND_RECEIVE, 0) ||
+        read_any_missing(seat, step, 1, told))
+        return 1;
+    return *told ? 0 : ll_check_combined(seat, step);
+}
+
+/* Until all survivors have done some steps without the victim. */
+static int run_until_lost(struct stand *stand, int32_t victim)
+{
+    struct ranks_context *context = stand->seat.context;
+    struct shared *shared = context->shared;
+    for (int32_t step = 0; step < MAX_STEPS; step++) {
+        const int32_t last_loss = atomic_load(&shared->last_loss);
+        const int had_lost = stand->has_lost;
+        if (stand->has_lost && step > last_loss + STEPS_WITHOUT)
+            return 0;
+        if (run_step(stand, step, victim))
+            return 1;
+        for (int32_t seen = atomic_load(&shared->last_loss);
+             stand->has_lost && !had_lost && seen < step;)
+            if (atomic_compare_exchange_weak(&shared->last_loss, &seen, step))
+                break;
+    }
+    RANK_CHECK(context, 0, "rank %d was never missing", victim);
+    return 1;
+}
+
+/* ---------------------------------------------------------------- a rank is killed */
+
+static int open(struct stand *stand, struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    config.timeout_ms = LONG_TIMEOUT_MS;
+    *stand = (struct stand){.problem = plan->problem};
+    stand->problem.cuts = stand->cuts;
+    return ranks_warm_up(context) || ll_seat_open(&stand->seat, context, &stand->problem, &config);
+}
+
+/* What else waits for the dead rank fails, by its name. */
+static int check_barrier(struct stand *stand, int32_t victim)
+{
+    struct ll_seat *seat = &stand->seat;
+    char text[32];
+    snprintf(text, sizeof text, "rank %d", victim);
+    RANK_CHECK_OK(seat->context, weft_comm_status(seat->comm, NULL));
+    ranks_barrier(seat->context);
+    weft_result result = weft_comm_barrier(seat->comm, seat->stream);
+    if (result == WEFT_OK)
+        result = weft_stream_synchronize(seat->stream);
+    RANK_CHECK_ERROR(seat->context, result, WEFT_ERROR_RANK_FAILED, text);
+    return 0;
+}
+
+static int survive_a_death(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct stand stand;
+    if (open(&stand, context))
+        return 1;
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
+        return 1;
+    if (run_until_lost(&stand,
+                       victim_is_self(context) ? (plan->victim + 1) % NUM_RANKS : plan->victim))
+        return 1;
+    return check_barrier(&stand, plan->victim) || ll_seat_close(&stand.seat);
+}
+
+/* ---------------------------------------------------------------- a rank is stopped, and comes back */
+
+static int be_stopped(struct stand *stand)
+{
+    struct ranks_context *context = stand->seat.context;
+    const struct plan *plan = context->argument;
+    int32_t told = 0;
+    if (victim_strike_later(context, SIGSTOP, plan->seed))
+        return 1;
+    for (int32_t step = 0; !told; step++)
+        if (run_as_victim(stand, step, &told))
+            return 1;
+    victim_await_strike(context);
+    return 0;
+}
+
+/* Some are in the midst of a step; so the victim may be. */
+static int come_back(struct stand *stand)
+{
+    struct ll_seat *seat = &stand->seat;
+    const int32_t none[NUM_RANKS] = {0};
+    ranks_barrier(seat->context);
+    if (seat->context->rank % 2 == 0 && !victim_is_self(seat->context))
+        RANK_CHECK_OK(seat->context, ll_issue_dispatch(seat, 0, WEFT_LL_SEND));
+    RANK_CHECK_OK(seat->context,
+                  weft_memory_copy(seat->comm, seat->steps[0].missing[1], none, sizeof none));
+    RANK_CHECK_OK(seat->context,
+                  weft_ll_unmask(seat->ll, seat->steps[0].missing[1], 1, seat->stream));
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        stand->cuts[rank] = 0;
+    stand->has_lost = 0;
+    for (int32_t step = 0; step < STEPS_WITHOUT; step++)
+        if (run_step(stand, step, (seat->context->rank + 1) % NUM_RANKS))
+            return 1;
+    RANK_CHECK(seat->context, !stand->has_lost, "a rank is missing again");
+    return ll_seat_close(seat);
+}
+
+static int survive_a_stall(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct stand stand;
+    if (open(&stand, context))
+        return 1;
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context))
+        return be_stopped(&stand) || come_back(&stand);
+    if (run_until_lost(&stand, plan->victim))
+        return 1;
+    victim_leave(context); /* the last one wakes it */
+    return come_back(&stand);
+}
+
+/* ---------------------------------------------------------------- plans */
+
+static void run(struct plan plan)
+{
+    const int is_by_expert = plan.seed % 2 == 0;
+    plan.problem = (struct ll_case){
+        .seed = plan.seed,
+        .num_ranks = NUM_RANKS,
+        .max_tokens = 8,
+        .num_topk = 3,
+        .num_experts = 8,
+        .hidden = 2048,
+        .dtype = WEFT_BF16,
+        .answer_dtype = WEFT_BF16,
+        .layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK,
+        .answer = is_by_expert && plan.seed % 4 == 2 ? WEFT_LL_ANSWER_ROWS : WEFT_LL_ANSWER_SUMS,
+        .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
+        .num_blocks = 3,
+        .num_warps = 2,
+        .index_type = WEFT_INT32,
+        .on_missing = WEFT_LL_MASK,
+        .missing_ms = plan.signal == SIGKILL ? 0 : tests_deadline_ms(1000),
+    };
+    struct ranks_options options = victim_options(
+        NUM_RANKS, plan.signal == SIGKILL ? 1u << plan.victim : 0, &plan, sizeof plan);
+    options.shared_bytes = sizeof(struct shared);
+    if (ranks_run_with(&options, plan.signal == SIGKILL ? survive_a_death : survive_a_stall) != 0)
+        fail_msg("signal %d, in phases %d, victim %d, seed %llu", plan.signal, plan.in_phases,
+                 plan.victim, (unsigned long long)plan.seed);
+}
+
+static void run_seeds(int signal, int32_t num_seeds)
+{
+    for (int32_t seed = 0; seed < num_seeds; seed++)
+        run((struct plan){.signal = signal,
+                          .in_phases = seed / 2 % 2,
+                          .victim = (seed + seed / 4) % NUM_RANKS,
+                          .seed = (uint64_t)seed});
+}
+
+TEST(decoding_goes_on_without_a_killed_rank)
+{
+    run_seeds(SIGKILL, tests_rounds(tests_grid_size(16, 4), 4));
+}
+
+TEST(a_stopped_rank_comes_back)
+{
+    run_seeds(SIGSTOP, tests_rounds(tests_grid_size(6, 2), 2));
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "ll_masks.h"
+
+#include <string.h>
+
+#include "ll_results.h"
+
+int ll_has_masks(const struct party *party)
+{
+    return party->shape->ll_terms.on_missing == WEFT_LL_MASK;
+}
+
+static int is_struck(const struct party *party, int32_t rank)
+{
+    return party->shape == &party->scenario->shape && weft__sim_fault_has_struck() &&
+           rank == party->scenario->fault_rank;
+}
+
+int ll_can_check(const struct party *party)
+{
+    return !is_struck(party, party->rank);
+}
+
+/* Of `told`, the rank that is lost, beside those that are cut off, which must be told. */
+static int32_t find_lost(struct party *party, const char *what, int32_t round, const int32_t *told)
+{
+    const struct shape *shape = party->shape;
+    int32_t lost = LL_NOBODY;
+    weft__sim_host_reads(told, (size_t)shape->num_ranks * sizeof *told);
+    for (int32_t rank = 0; rank < shape->num_ranks && ll_can_check(party); rank++) {
+        const int is_cut = (int)(shape->ll_cuts[round][party->rank] >> rank & 1);
+        if (!is_cut && told[rank] == 1 && is_struck(party, rank))
+            lost = rank;
+        else
+            party_expect(party, what, rank, told[rank], is_cut);
+    }
+    party->ll_has_lost |= lost != LL_NOBODY;
+    return lost;
+}
+
+/* ---------------------------------------------------------------- masks */
+
+static weft_result set_mask(struct party *party, uint64_t bits,
+                            weft_result (*call)(struct party *party, int32_t round), int32_t round)
+{
+    const int32_t num_ranks = party->shape->num_ranks;
+    weft__sim_host_writes(party->ll_mask, (size_t)num_ranks * sizeof *party->ll_mask);
+    for (int32_t rank = 0; rank < num_ranks; rank++)
+        party->ll_mask[rank] = (int32_t)(bits >> rank & 1);
+    PARTY_TRY(call(party, round));
+    return party_synchronize(party);
+}
+
+static weft_result mask(struct party *party, int32_t round)
+{
+    (void)round;
+    return weft_ll_mask(party->ll, party->ll_mask, party->stream);
+}
+
+static weft_result unmask(struct party *party, int32_t round)
+{
+    return weft_ll_unmask(party->ll, party->ll_mask, (uint64_t)round, party->stream);
+}
+
+static void forget_lost(struct party *party)
+{
+    for (int32_t i = 0; i < LL_MAX_RESULTS; i++) {
+        party->ll_lost[i] = (struct ll_lost){.rank = LL_NOBODY, .half_there = LL_NOBODY};
+        for (int32_t combine = 0; combine < LL_MAX_COMBINES; combine++)
+            party->ll_lost[i].sums[combine] = LL_NOBODY;
+    }
+}
+
+weft_result ll_begin_round(struct party *party, int32_t round)
+{
+    forget_lost(party);
+    if (!ll_has_masks(party))
+        return WEFT_OK;
+    if (round > 0)
+        PARTY_TRY(set_mask(party, 0, unmask, round));
+    PARTY_TRY(set_mask(party, party->shape->ll_cuts[round][party->rank], mask, round));
+    PARTY_TRY(weft_ll_query_mask(party->ll, party->ll_mask, party->stream));
+    PARTY_TRY(party_synchronize(party));
+    (void)find_lost(party, "mask", round, party->ll_mask);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- what operations tell */
+
+/* By expert: whether any row of the source has been counted. */
+static int has_counted(const struct party *party, int32_t result, int32_t source)
+{
+    const struct shape *shape = party->shape;
+    const int64_t *ranges = party->ll_arrays[result].ranges;
+    const int32_t num_local = ll_num_local(shape, party->rank);
+    int64_t num_rows = 0;
+    weft__sim_host_reads(ranges, (size_t)(num_local * shape->num_ranks) * sizeof *ranges);
+    for (int32_t local = 0; local < num_local; local++)
+        num_rows += ranges[local * shape->num_ranks + source] & UINT32_MAX;
+    return num_rows > 0;
+}
+
+void ll_note_missing_rows(struct party *party, int32_t round, int32_t result)
+{
+    if (!ll_has_masks(party))
+        return;
+    const int32_t lost =
+        find_lost(party, "missing_ranks of dispatch", round, party->ll_arrays[result].missing_rows);
+    struct ll_lost *noted = &party->ll_lost[result];
+    const int is_half_there =
+        lost != LL_NOBODY && ll_is_by_expert(party) && has_counted(party, result, lost);
+    noted->rank = is_half_there ? LL_NOBODY : lost;
+    noted->half_there = is_half_there ? lost : LL_NOBODY;
+}
+
+void ll_note_missing_sums(struct party *party, int32_t round, const struct ll_move *move)
+{
+    if (!ll_has_masks(party))
+        return;
+    const int32_t lost = find_lost(party, "missing_ranks of combine", round,
+                                   party->ll_arrays[move->result].missing_sums[move->combine]);
+    struct ll_lost *noted = &party->ll_lost[move->result];
+    noted->sums[move->combine] = lost;
+    noted->is_in_doubt[move->combine] =
+        lost != LL_NOBODY && noted->rank == LL_NOBODY && noted->half_there == LL_NOBODY;
+}
