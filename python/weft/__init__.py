@@ -9,12 +9,12 @@ and sums, gathers and exchanges tensors. docs/python.md is the introduction.
         print(weft.Collectives(comm).all_reduce(x)[0])
 """
 from . import one_sided, rows
-from .abi import (Algorithm, Collective, Dtype, LlAnswer, LlLayout, LlPhases, Machine, ReduceOp,
-                  Result, ScaleKind, Team)
+from .abi import (Algorithm, Collective, Dtype, LlAnswer, LlLayout, LlOnMissing, LlPhases, Machine,
+                  ReduceOp, Result, ScaleKind, Team)
 from .collectives import CollectiveRecord, Collectives
 from .communicator import (Arena, Communicator, query_device, query_machine, rendezvous_num_ranks,
                            serve_rendezvous, unique_id, unique_id_at)
-from .expert_parallel import Counts, ExpertParallel, Handle, Layout, Received
+from .expert_parallel import Counts, DeviceCounts, ExpertParallel, Handle, Layout, Received
 from .library import (AbortedError, CapacityError, Error, InvalidArgumentError, MismatchError,
                       OutOfMemoryError, RankFailedError, UnsupportedError, WaitTimeoutError,
                       version)
@@ -25,8 +25,8 @@ __version__ = ".".join(map(str, version()))
 
 __all__ = [
     "AbortedError", "Algorithm", "Arena", "CapacityError", "Collective", "CollectiveRecord",
-    "Collectives", "Communicator", "Counts", "Dtype", "Error", "Event", "ExpertParallel", "Graph",
-    "Handle", "InvalidArgumentError", "Layout", "LlAnswer", "LlLayout", "LlPhases", "LowLatency",
+    "Collectives", "Communicator", "Counts", "DeviceCounts", "Dtype", "Error", "Event", "ExpertParallel", "Graph",
+    "Handle", "InvalidArgumentError", "Layout", "LlAnswer", "LlLayout", "LlOnMissing", "LlPhases", "LowLatency",
     "Machine", "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
     "Result", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
     "WaitTimeoutError", "one_sided", "query_device", "query_machine", "rendezvous_num_ranks",

@@ -167,7 +167,7 @@ class Communicator(Object):
         """Enqueues an operation and keeps what it uses. Without a stream: on machine cuda on
         PyTorch's current one, else on one of this thread's own, and waits for it."""
         on = self._stream_of_thread() if stream is None else stream
-        arguments = () if args is None else (ctypes.byref(args),)
+        arguments = args if isinstance(args, tuple) else (ctypes.byref(args),)
         call(function, subject.pointer(), *arguments, on._native.pointer(),
              using=(subject, on._native), comm=self._native)
         on.last_comm = self._weak_native
@@ -194,7 +194,7 @@ class Communicator(Object):
 
     def barrier(self, stream: Stream | None = None) -> None:
         """Finishes when every rank has reached it; orders memory. Collective, on a stream."""
-        self.enqueue(lib.weft_comm_barrier, self._native, None, stream)
+        self.enqueue(lib.weft_comm_barrier, self._native, (), stream)
 
     def host_barrier(self) -> None:
         """Waits, on the host, until all ranks have called it. Collective."""
@@ -218,7 +218,7 @@ class Communicator(Object):
         num_bytes = arrays.num_bytes(shape, dtype)
         address = ctypes.c_void_p()
         self.call(lib.weft_heap_alloc, self._native.pointer(), num_bytes, ctypes.byref(address))
-        return self._array(address.value, num_bytes, shape, dtype)
+        return self.array_at(address.value, num_bytes, shape, dtype)
 
     def heap_free(self, array: Any) -> None:
         """Gives an array of heap_empty() back: all ranks the same ones, in the same order, when
@@ -242,7 +242,7 @@ class Communicator(Object):
         if not address:
             return None
         dtype = arrays.dtype_like(array, seen.dtype)
-        return self._array(address, seen.num_bytes, seen.shape, dtype)
+        return self.array_at(address, seen.num_bytes, seen.shape, dtype)
 
     def register(self, array: Any) -> bool:
         """Lets other ranks reach an array of this rank's, for collectives. None: nothing. True if
@@ -258,8 +258,9 @@ class Communicator(Object):
         address = self.view(array, "array").address if array is not None else None
         self.call(lib.weft_memory_unregister, self._native.pointer(), address)
 
-    def _array(self, address: int | None, num_bytes: int, shape: tuple[int, ...], dtype: Any,
-               free=None) -> Any:
+    def array_at(self, address: int | None, num_bytes: int, shape: tuple[int, ...], dtype: Any,
+                 free=None) -> Any:
+        """Memory of the library, which lasts as long as the communicator, as an array."""
         if not address:
             return arrays.no_elements(shape, dtype, self.is_on_gpu)
         block = arrays.Block(self._native, address, (num_bytes,), self.is_on_gpu, free=free)
@@ -292,7 +293,7 @@ class Arena(Object):
                 with native.lock:
                     lib.weft_arena_free(native.address, address)
 
-        return self.comm._array(address.value, num_bytes, shape, dtype, free)
+        return self.comm.array_at(address.value, num_bytes, shape, dtype, free)
 
     def place(self, array: Any) -> Any:
         """The array itself if it is in the heap, else a copy from here that is: inputs of combine

@@ -22,6 +22,16 @@ class Counts(NamedTuple):
     num_relayed_tokens: int
 
 
+class DeviceCounts(NamedTuple):
+    """The same where operations run, int32. They belong to the handle and hold once its notify()
+    has passed."""
+
+    num_recv_tokens: Any  # [1]
+    num_recv_per_rank: Any  # [R]
+    num_recv_per_expert: Any  # [L]
+    recv_rank_ends: Any  # [R] the row after the last one of each source
+
+
 class Layout(NamedTuple):
     """Which tokens go where; arrays like topk_idx."""
 
@@ -166,7 +176,7 @@ class Handle(Object):
 
     def notify(self, stream: Stream | None = None) -> None:
         """The ranks exchange counts; then every token has its rows. Collective."""
-        self.ep.comm.enqueue(lib.weft_ep_notify, self._native, None, stream)
+        self.ep.comm.enqueue(lib.weft_ep_notify, self._native, (), stream)
         self._notified = stream.mark() if stream else None
 
     def wait_counts(self) -> Counts:
@@ -181,6 +191,17 @@ class Handle(Object):
             _ints(counts.num_recv_per_rank, self.ep.comm.num_ranks),
             _ints(counts.num_recv_per_expert, counts.num_local_experts),
             counts.max_recv_tokens, counts.num_relayed_tokens)
+
+    def device_counts(self, num_local_experts: int, like: Any) -> DeviceCounts:
+        """The counts as arrays of the library of `like`, for work on the stream."""
+        counts, comm = abi.EpDeviceCounts(), self.ep.comm
+        check(lib.weft_ep_query_device_counts(self._native.pointer(), ctypes.byref(counts)))
+        dtype = arrays.dtype_like(like, "int32")
+        return DeviceCounts(*(
+            comm.array_at(getattr(counts, field), 4 * length, (length,), dtype)
+            for field, length in (
+                ("num_recv_tokens", 1), ("num_recv_per_rank", comm.num_ranks),
+                ("num_recv_per_expert", num_local_experts), ("recv_rank_ends", comm.num_ranks))))
 
     # ------------------------------------------------------------ rows
 

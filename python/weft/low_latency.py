@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from . import abi, arrays
-from .abi import Dtype, LlAnswer, LlLayout, LlPhases, ScaleKind
+from .abi import Dtype, LlAnswer, LlLayout, LlOnMissing, LlPhases, ScaleKind
 from .expert_parallel import ExpertParallel
 from .library import InvalidArgumentError, check, lib
 from .objects import Native, Object
@@ -24,6 +24,7 @@ class Rows(NamedTuple):
     num_rows_per_expert: Any = None  # [L] int32, also of rows beyond C
     src_tokens: Any = None  # [L, C] int32, index of the token at its source
     row_ranges: Any = None  # [L, R] int64: number of a source's rows, and the first one << 32
+    missing_ranks: Any = None  # [R] int32, 1 for those that are masked; with LlOnMissing.MASK
 
 
 class Slots(NamedTuple):
@@ -43,7 +44,8 @@ class LowLatency(Object):
 
     dtype: of tokens and of what experts make of them: bfloat16, float16 or float32. narrow: rows
     are quantised on their way, with a scale for each `group` elements. Further settings are those
-    of weft_ll_config: expert_capacity, num_results, num_blocks, num_warps. K is num_topk.
+    of weft_ll_config: expert_capacity, num_results, num_blocks, num_warps, on_missing, missing_ms.
+    K is num_topk.
     """
 
     def __init__(self, ep: ExpertParallel, hidden: int, max_tokens: int, num_topk: int, dtype: Any,
@@ -133,6 +135,8 @@ class LowLatency(Object):
         """Of the outputs as they lie in memory."""
         num_ranks = self.ep.comm.num_ranks
         shapes = {"num_rows_per_rank": ((num_ranks,), "int32")}
+        if self._config.on_missing == LlOnMissing.MASK:
+            shapes["missing_ranks"] = ((num_ranks,), "int32")
         if self._by_expert:
             experts, capacity = self.sizes.num_local_experts, self.sizes.expert_capacity
             shapes |= {"rows": ((experts, capacity, self._config.hidden), self._row_dtype),
@@ -178,7 +182,7 @@ class LowLatency(Object):
 
         scale_dtype = "uint8" if config.scale == ScaleKind.UE8M0 else "float32"
         return Slots(
-            half=comm._array(slots.half, 4, (1,), arrays.dtype_like(like, "int32")),
+            half=comm.array_at(slots.half, 4, (1,), arrays.dtype_like(like, "int32")),
             x=both(slots.x, config.hidden, self._row_dtype),
             scales=both(slots.scales, self._num_groups(), scale_dtype),
             experts=both(slots.experts, config.num_topk, "int32"),
@@ -189,13 +193,13 @@ class LowLatency(Object):
 
     def combine(self, x: Any = None, out: Any = None, *, topk_weights: Any = None,
                 phases: LlPhases = LlPhases.SEND_AND_RECEIVE, keep: bool = False,
-                stream: Stream | None = None) -> Any:
+                missing_ranks: Any = None, stream: Stream | None = None) -> Any:
         """The sum of each token's rows of the oldest result, which it ends unless keep. Collective.
 
         To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
         [R, max_tokens, hidden], weights applied; rows may lie apart. To receive: out [N, hidden],
-        allocated if it is not given; and topk_weights [N, K] with LlAnswer.ROWS. Returns out, None
-        when only sending.
+        allocated if it is not given; topk_weights [N, K] with LlAnswer.ROWS; missing_ranks [R] of
+        int32, which gets 1 for each masked rank. Returns out, None when only sending.
         """
         args = abi.LlCombineArgs(phases=phases)
         if phases != LlPhases.RECEIVE:
@@ -208,7 +212,10 @@ class LowLatency(Object):
             args.out = self.ep.comm.address_of(out, "out", (self._dtype,), shape, writable=True)
             if topk_weights is not None:
                 args.topk_weights = self._weights(topk_weights, num_tokens)
-        self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights)
+            if missing_ranks is not None:
+                args.missing_ranks = self._mask(missing_ranks, writable=True)
+        self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
+                             missing_ranks)
         if phases != LlPhases.RECEIVE:
             self._keeps = keep
         if phases != LlPhases.SEND and not self._keeps and self._tokens:
@@ -233,6 +240,32 @@ class LowLatency(Object):
 
     def release(self, stream: Stream | None = None) -> None:
         """Ends the oldest result without a combine, or after one with keep. Collective."""
-        self.ep.comm.enqueue(lib.weft_ll_release, self._native, None, stream)
+        self.ep.comm.enqueue(lib.weft_ll_release, self._native, (), stream)
         if self._tokens:
             self._tokens.popleft()
+
+    # ------------------------------------------------------------ masks
+
+    def mask(self, mask: Any, stream: Stream | None = None) -> None:
+        """Goes on without the ranks whose entry of mask [R] (int32) is not 0. Local."""
+        self._enqueue_mask(lib.weft_ll_mask, self._mask(mask), (), stream, mask)
+
+    def query_mask(self, mask: Any, stream: Stream | None = None) -> Any:
+        """Writes 1 for each masked rank to mask [R] (int32), 0 for others. Local."""
+        self._enqueue_mask(lib.weft_ll_query_mask, self._mask(mask, writable=True), (), stream,
+                           mask)
+        return mask
+
+    def unmask(self, mask: Any, epoch: int, stream: Stream | None = None) -> None:
+        """Lets the ranks whose entry of mask [R] (int32) is 0 come back. Collective among them, with
+        the same epoch, which grows from call to call."""
+        self._enqueue_mask(lib.weft_ll_unmask, self._mask(mask), (epoch,), stream, mask)
+        self._tokens.clear()  # results are dropped
+
+    def _mask(self, mask: Any, *, writable: bool = False) -> int | None:
+        return self.ep.comm.address_of(mask, "mask", ("int32",), (self.ep.comm.num_ranks,),
+                                       writable=writable)
+
+    def _enqueue_mask(self, function, address: int | None, more: tuple[int, ...],
+                      stream: Stream | None, mask: Any) -> None:
+        self.ep.comm.enqueue(function, self._native, (address, *more), stream, mask)

@@ -84,9 +84,9 @@ def wait_until(comm: Communicator, word: Any, value: int, stream: Stream | None 
 
 def fence(comm: Communicator, stream: Stream | None = None) -> None:
     """What comes after it is visible at each rank only after what came before."""
-    comm.enqueue(lib.weft_rma_fence, comm._native, None, stream)
+    comm.enqueue(lib.weft_rma_fence, comm._native, (), stream)
 
 
 def quiet(comm: Communicator, stream: Stream | None = None) -> None:
     """Finishes when all that this rank did before is visible at its targets."""
-    comm.enqueue(lib.weft_rma_quiet, comm._native, None, stream)
+    comm.enqueue(lib.weft_rma_quiet, comm._native, (), stream)

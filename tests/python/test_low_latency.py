@@ -178,3 +178,32 @@ def test_arguments():
                 call()
 
     run(refused, 1)
+
+
+def test_masks():
+    def step(comm):
+        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32,
+                             on_missing=weft.LlOnMissing.MASK)
+        routing, x, weights = batch(2, 3)
+        mask, missing = np.array([0, 0, 1], np.int32), np.full(3, 7, np.int32)
+        if comm.rank == 2:
+            ll.mask(np.array([1, 1, 0], np.int32))
+        else:
+            ll.mask(mask)
+            got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+            assert got.missing_ranks.tolist() == mask.tolist()
+            assert got.num_rows_per_rank[2] == 0
+            sums = ll.combine(got.rows, missing_ranks=missing)
+            assert missing.tolist() == mask.tolist()
+            alone = Routing([np.where(ids >= 16 // 3, -1, ids) for ids in routing.ids],
+                            routing.expert_ranks)  # without the experts of rank 2
+            assert sums.tobytes() == weighted_sums(alone, x, weights, comm.rank).tobytes()
+        comm.host_barrier()
+        ll.unmask(np.zeros(3, np.int32), 1)
+        assert ll.query_mask(missing).tolist() == [0, 0, 0]
+        got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+        check_rows(comm, routing, x, got)
+        sums = ll.combine(got.rows)
+        assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
+
+    run(step, 3)
