@@ -25,10 +25,10 @@ __version__ = ".".join(map(str, version()))
 
 __all__ = [
     "AbortedError", "Algorithm", "Arena", "CapacityError", "Collective", "CollectiveRecord",
-    "Collectives", "Communicator", "Counts", "DeviceCounts", "Dtype", "Error", "Event", "ExpertParallel", "Graph",
-    "Handle", "InvalidArgumentError", "Layout", "LlAnswer", "LlLayout", "LlOnMissing", "LlPhases", "LowLatency",
-    "Machine", "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
-    "Result", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
-    "WaitTimeoutError", "one_sided", "query_device", "query_machine", "rendezvous_num_ranks",
-    "rows", "serve_rendezvous", "unique_id", "unique_id_at", "version",
+    "Collectives", "Communicator", "Counts", "DeviceCounts", "Dtype", "Error", "Event",
+    "ExpertParallel", "Graph", "Handle", "InvalidArgumentError", "Layout", "LlAnswer", "LlLayout",
+    "LlOnMissing", "LlPhases", "LowLatency", "Machine", "MismatchError", "OutOfMemoryError",
+    "RankFailedError", "Received", "ReduceOp", "Result", "Rows", "ScaleKind", "Slots", "Stream",
+    "Team", "UnsupportedError", "WaitTimeoutError", "one_sided", "query_device", "query_machine",
+    "rendezvous_num_ranks", "rows", "serve_rendezvous", "unique_id", "unique_id_at", "version",
 ]

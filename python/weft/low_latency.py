@@ -257,8 +257,8 @@ class LowLatency(Object):
         return mask
 
     def unmask(self, mask: Any, epoch: int, stream: Stream | None = None) -> None:
-        """Lets the ranks whose entry of mask [R] (int32) is 0 come back. Collective among them, with
-        the same epoch, which grows from call to call."""
+        """Lets the ranks whose entry of mask [R] (int32) is 0 come back. Collective among them,
+        with the same epoch, which grows from call to call."""
         self._enqueue_mask(lib.weft_ll_unmask, self._mask(mask), (epoch,), stream, mask)
         self._tokens.clear()  # results are dropped
 

@@ -105,3 +105,10 @@ def test_import_loads_little():
                   "assert weft.query_machine(weft.Machine.CPU).is_usable\n"
                   "print(weft.__version__)")
     assert done.stdout == f"{abi.VERSION_MAJOR}.{abi.VERSION_MINOR}.{abi.VERSION_PATCH}\n", done
+
+
+def test_version_of_the_drop_in():
+    path = os.path.join(os.path.dirname(GENERATE), "deep_ep", "pyproject.toml")
+    with open(path, encoding="utf-8") as file:
+        version = re.search(r'^version = "(.*)"', file.read(), flags=re.M)[1]
+    assert version == f"{abi.VERSION_MAJOR}.{abi.VERSION_MINOR}.{abi.VERSION_PATCH}"

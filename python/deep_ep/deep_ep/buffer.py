@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: MIT
+"""Buffer: DeepEP's normal dispatch and combine on weft."""
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable
+
+import torch
+import weft
+
+from . import config as configs
+from .config import RANKS_PER_NODE, Config
+from .events import EventHandle, EventOverlap
+from .landing import Landing
+from .low_latency import LowLatencyFunctions
+from .routing import Handle, HandlePool, Routing, internode_handle, intranode_handle
+
+TIMEOUT_MS = 200_000  # ranks compile kernels between calls
+MAX_RANKS_WITHOUT_TOPK = 64  # that one token goes to
+
+
+class _Runtime:
+    """What callers ask DeepEP's C++ object."""
+
+    def __init__(self, num_ranks: int):
+        self._num_ranks = num_ranks
+
+    def is_available(self) -> bool:
+        return True
+
+    def get_num_rdma_ranks(self) -> int:
+        return max(1, self._num_ranks // RANKS_PER_NODE)
+
+
+class Buffer(LowLatencyFunctions):
+    """Communication of a group of ranks. Constructor and destroy() are collective, and so are all
+    operations. The sizes of buffers are not needed, since weft sizes its own."""
+
+    num_sms = 20
+
+    def __init__(self, group: Any, num_nvl_bytes: int = 0, num_rdma_bytes: int = 0,
+                 low_latency_mode: bool = False, num_qps_per_rank: int = 24,
+                 allow_nvlink_for_low_latency_mode: bool = True, allow_mnnvl: bool = False,
+                 explicitly_destroy: bool = False, enable_shrink: bool = False,
+                 comm: Any = None) -> None:
+        if group is not None:
+            self.rank, self.group_size = group.rank(), group.size()
+        elif comm is not None:
+            self.rank, self.group_size = comm.Get_rank(), comm.Get_size()
+        else:
+            raise ValueError("Either group or comm must be given")
+        self.group = group
+        self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
+        self.low_latency_mode, self.enable_shrink = low_latency_mode, enable_shrink
+        self.explicitly_destroy = explicitly_destroy
+        mine = weft.unique_id() if self.rank == 0 else None
+        self._comm = weft.Communicator(self._gather(mine, comm)[0], self.rank, self.group_size,
+                                       timeout_ms=TIMEOUT_MS)
+        self.runtime: _Runtime | None = _Runtime(self.group_size)
+        self._pool, self._landing = HandlePool(self._comm), Landing(self._comm)
+        self._lock = threading.RLock()
+        self._comm_stream: Any = None
+        self._local: dict[bool, torch.Tensor] = {}
+        self._open_low_latency()
+
+    def _gather(self, mine: Any, comm: Any) -> list[Any]:
+        if self.group is None:
+            return comm.allgather(mine)
+        everybody: list[Any] = [None] * self.group_size
+        torch.distributed.all_gather_object(everybody, mine, self.group)
+        return everybody
+
+    def destroy(self) -> None:
+        assert self.explicitly_destroy, "explicitly_destroy must be set"
+        self._comm.host_barrier()
+        self._comm.destroy()
+        self.runtime = None
+
+    # ------------------------------------------------------------ what callers ask
+
+    @staticmethod
+    def is_sm90_compiled() -> bool:
+        return True  # FP8 rows are on every machine
+
+    @staticmethod
+    def set_num_sms(new_num_sms: int) -> None:
+        assert new_num_sms % 2 == 0, "The SM count must be even"
+        Buffer.num_sms = new_num_sms
+
+    @staticmethod
+    def capture() -> EventOverlap:
+        return EventOverlap(EventHandle())
+
+    @staticmethod
+    def get_low_latency_rdma_size_hint(num_max_dispatch_tokens_per_rank: int, hidden: int,
+                                       num_ranks: int, num_experts: int) -> int:
+        return configs.low_latency_size_hint(num_max_dispatch_tokens_per_rank, hidden, num_experts)
+
+    @staticmethod
+    def get_dispatch_config(num_ranks: int) -> Config:
+        return configs.dispatch_config(Buffer.num_sms, num_ranks)
+
+    @staticmethod
+    def get_combine_config(num_ranks: int) -> Config:
+        return configs.combine_config(Buffer.num_sms, num_ranks)
+
+    def get_comm_stream(self) -> Any:
+        if self._comm_stream is None:
+            self._comm_stream = torch.cuda.Stream(priority=-1)
+        return self._comm_stream
+
+    def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None,
+                                offset: int = 0, use_rdma_buffer: bool = False) -> torch.Tensor:
+        """Memory of the size that was asked for, which weft does not use; offset in bytes."""
+        if use_rdma_buffer not in self._local:
+            num_bytes = self.num_rdma_bytes if use_rdma_buffer else self.num_nvl_bytes
+            self._local[use_rdma_buffer] = torch.zeros(
+                num_bytes, dtype=torch.uint8, device=self._device())
+        whole = self._local[use_rdma_buffer][offset:]
+        whole = whole[:whole.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
+        return whole if size is None else whole[:size.numel()].view(size)
+
+    def _device(self) -> torch.device:
+        return torch.device("cuda" if self._comm.is_on_gpu else "cpu")
+
+    # ------------------------------------------------------------ streams
+
+    def _run(self, operation: Callable[[], Any], inputs: Any, previous_event: Any = None,
+             async_finish: bool = False) -> tuple[Any, EventOverlap]:
+        """Runs an operation on the communication stream; on machine cpu at once."""
+        with self._lock:
+            self._comm.check()
+            if not self._comm.is_on_gpu:
+                return operation(), EventOverlap(EventHandle() if async_finish else None)
+            current, comm_stream = torch.cuda.current_stream(), self.get_comm_stream()
+            assert current != comm_stream, "the current stream is the communication stream"
+            previous = getattr(previous_event, "event", None)
+            with torch.cuda.stream(comm_stream):
+                if previous is not None:
+                    previous.current_stream_wait()
+                else:
+                    comm_stream.wait_stream(current)
+                outputs = operation()
+                event = EventHandle() if async_finish else None
+            for tensor in _tensors(outputs):
+                tensor.record_stream(current)
+            if async_finish:
+                for tensor in _tensors(inputs):
+                    tensor.record_stream(comm_stream)
+            else:
+                current.wait_stream(comm_stream)
+            return outputs, EventOverlap(event)
+
+    def _num_blocks(self, config: Config | None) -> int:
+        if not self._comm.is_on_gpu:
+            return 0
+        return min(config.num_sms if config else Buffer.num_sms, 256)
+
+    # ------------------------------------------------------------ normal operations
+
+    def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int,
+                            previous_event: Any = None, async_finish: bool = False,
+                            allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
+        def layout() -> tuple[Any, ...]:
+            routing = self._pool.take(topk_idx.shape[1], num_experts, 1)
+            tables = routing.handle.layout(topk_idx, with_tables=True)
+            is_token_in_rank = tables.is_token_in_rank.view(torch.bool)
+            return (tables.num_tokens_per_rank, self._tokens_per_node(is_token_in_rank),
+                    tables.num_tokens_per_expert, is_token_in_rank)
+
+        outputs, event = self._run(layout, topk_idx, previous_event, async_finish)
+        return *outputs, event
+
+    def _tokens_per_node(self, is_token_in_rank: torch.Tensor) -> torch.Tensor | None:
+        """By DeepEP's nodes, of 8 ranks each."""
+        if self.group_size <= RANKS_PER_NODE:
+            return None
+        by_node = is_token_in_rank.view(-1, self.group_size // RANKS_PER_NODE, RANKS_PER_NODE)
+        return by_node.any(2).sum(0, dtype=torch.int32)
+
+    def dispatch(self, x: Any, handle: Handle | None = None,
+                 num_tokens_per_rank: torch.Tensor | None = None,
+                 num_tokens_per_rdma_rank: torch.Tensor | None = None,
+                 is_token_in_rank: torch.Tensor | None = None,
+                 num_tokens_per_expert: torch.Tensor | None = None,
+                 topk_idx: torch.Tensor | None = None, topk_weights: torch.Tensor | None = None,
+                 expert_alignment: int = 1, num_worst_tokens: int = 0,
+                 config: Config | None = None, previous_event: Any = None,
+                 async_finish: bool = False,
+                 allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
+        planes = (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
+        num_blocks = self._num_blocks(config)
+
+        def cached() -> tuple[Any, ...]:
+            rows = self._receive(handle.weft, planes, None, None, False, num_blocks)
+            return rows.x if len(planes) == 1 else rows.planes, None, None, None, None
+
+        def routed() -> tuple[Any, ...]:
+            num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
+                else topk_idx.shape[1]
+            routing = self._pool.take(num_topk, num_tokens_per_expert.numel(), expert_alignment)
+            routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert)
+            routing.handle.notify()
+            per_expert = self._count(routing, num_worst_tokens)
+            rows = self._receive(routing, planes, topk_idx, topk_weights, True, num_blocks)
+            return (rows.x if len(planes) == 1 else rows.planes, rows.topk_idx, rows.topk_weights,
+                    per_expert, self._handle(routing, rows, is_token_in_rank, config))
+
+        if handle is not None:
+            assert topk_idx is None and topk_weights is None, "a handle comes without top-k"
+        else:
+            assert is_token_in_rank is not None and num_tokens_per_expert is not None
+            assert (topk_idx is None) == (topk_weights is None), "both of top-k, or none"
+            assert num_worst_tokens == 0 or topk_idx is not None, "num_worst_tokens needs top-k"
+        outputs, event = self._run(routed if handle is None else cached,
+                                   (planes, topk_idx, topk_weights, is_token_in_rank),
+                                   previous_event, async_finish)
+        return *outputs, event
+
+    def _count(self, routing: Routing, num_worst_tokens: int) -> list[int]:
+        """Sets how many rows come; without a wait if the caller knows the most."""
+        if num_worst_tokens:
+            routing.num_rows = routing.max_rows = num_worst_tokens
+            return []
+        counts = routing.handle.wait_counts()
+        routing.num_rows, routing.max_rows = counts.num_recv_tokens, counts.max_recv_tokens
+        return counts.num_recv_per_expert
+
+    def _receive(self, routing: Routing, planes: tuple[torch.Tensor, ...],
+                 topk_idx: torch.Tensor | None, topk_weights: torch.Tensor | None,
+                 with_src_token: bool, num_blocks: int) -> weft.Received:
+        """Rows arrive in the landing, from where they are copied to tensors of PyTorch's."""
+        num_rows, num_topk = routing.num_rows, routing.handle.num_topk
+        row_bytes = [plane.shape[1] * plane.element_size() for plane in planes]
+        self._landing.begin(routing.max_rows, [*row_bytes, 8 * num_topk, 4 * num_topk, 4])
+        take = self._landing.take
+        with_topk = topk_idx is not None
+        landed = routing.handle.dispatch(
+            planes, tuple(take((num_rows, plane.shape[1]), plane.dtype) for plane in planes),
+            capacity=num_rows, topk_idx=topk_idx, topk_weights=topk_weights,
+            recv_topk_idx=take((num_rows, num_topk), topk_idx.dtype) if with_topk else None,
+            recv_topk_weights=take((num_rows, num_topk), torch.float32) if with_topk else None,
+            recv_src_token=take((num_rows,), torch.int32) if with_src_token else None,
+            num_blocks=num_blocks)
+        return weft.Received(tuple(plane.clone() for plane in landed.planes), *(
+            None if tensor is None else tensor.clone()
+            for tensor in (landed.topk_idx, landed.topk_weights, landed.src_token)))
+
+    def _handle(self, routing: Routing, rows: weft.Received, is_token_in_rank: torch.Tensor,
+                config: Config | None) -> Handle:
+        num_local_experts = routing.handle.num_experts // self.group_size
+        ends = routing.handle.device_counts(num_local_experts, rows.x).recv_rank_ends.clone()
+        num_channels = (config.num_sms if config else Buffer.num_sms) // 2
+        if self.group_size <= RANKS_PER_NODE:
+            return intranode_handle(routing, ends, rows.src_token, is_token_in_rank, num_channels)
+        return internode_handle(routing, ends, is_token_in_rank,
+                                self.group_size // RANKS_PER_NODE, num_channels)
+
+    def combine(self, x: torch.Tensor, handle: Handle, topk_weights: torch.Tensor | None = None,
+                bias: Any = None, config: Config | None = None, previous_event: Any = None,
+                async_finish: bool = False,
+                allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
+        routing = handle.weft
+        biases = bias if isinstance(bias, tuple) else (bias,)
+        assert x.is_contiguous() and x.shape[0] == routing.num_rows, \
+            f"x has {x.shape[0]} rows, its dispatch {routing.num_rows}"
+
+        def summed() -> tuple[Any, ...]:
+            num_topk = 0 if topk_weights is None else topk_weights.shape[1]
+            self._landing.begin(routing.max_rows, [x.shape[1] * x.element_size(), 4 * num_topk])
+            rows = self._landing.place(x)
+            weights = None if topk_weights is None else self._landing.place(topk_weights)
+            out = routing.handle.combine(rows, bias=biases, topk_weights=weights,
+                                         num_blocks=self._num_blocks(config))
+            return (out, None) if weights is None else out
+
+        outputs, event = self._run(summed, (x, topk_weights, biases), previous_event,
+                                   async_finish)
+        return *outputs, event
+
+    internode_dispatch, internode_combine = dispatch, combine
+
+
+def _tensors(values: Any):
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (tuple, list)):
+        for value in values:
+            yield from _tensors(value)

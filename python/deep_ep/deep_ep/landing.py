@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The part of the heap where rows arrive, and from which others fetch answers."""
+from __future__ import annotations
+
+import torch
+import weft
+
+ALIGNMENT_BYTES = 256
+
+
+class Landing:
+    """One block, used from its start by each operation; operations follow each other on a stream.
+
+    It grows when an operation needs more. All ranks must come to the same number of bytes, so that
+    they grow together.
+    """
+
+    def __init__(self, comm: weft.Communicator):
+        self._comm = comm
+        self._block: torch.Tensor | None = None
+        self._used = 0
+
+    def begin(self, num_rows: int, row_bytes: list[int]) -> None:
+        """Room for arrays of num_rows rows; the same arguments on all ranks. Collective if it
+        grows."""
+        wanted = sum(_aligned(num_rows * size) for size in row_bytes)
+        self._used = 0
+        if self._block is not None and self._block.numel() >= wanted:
+            return
+        if self._block is not None:
+            if self._comm.is_on_gpu:
+                torch.cuda.synchronize()
+            self._comm.host_barrier()  # nobody uses it any more
+            self._comm.heap_free(self._block)
+            wanted = max(wanted, self._block.numel() * 5 // 4)
+        self._block = self._comm.heap_empty(max(wanted, ALIGNMENT_BYTES), torch.uint8)
+
+    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        num_bytes = dtype.itemsize
+        for size in shape:
+            num_bytes *= size
+        start, self._used = self._used, self._used + _aligned(num_bytes)
+        return self._block[start:start + num_bytes].view(dtype).view(shape)
+
+    def place(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy."""
+        return self.take(tuple(tensor.shape), tensor.dtype).copy_(tensor)
+
+
+def _aligned(num_bytes: int) -> int:
+    return (num_bytes + ALIGNMENT_BYTES - 1) // ALIGNMENT_BYTES * ALIGNMENT_BYTES

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""DeepEP's low-latency functions on weft_ll.
+
+weft ends results in the order in which they were made, DeepEP never: so a result is kept when it is
+combined, and released when a third dispatch comes, or a later one is combined first. All ranks make
+the same calls, so they release the same results.
+"""
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Callable, NamedTuple
+
+import torch
+import weft
+from weft import Dtype, LlAnswer, LlOnMissing, LlPhases, ScaleKind
+
+from .events import EventOverlap
+from .routing import Handle
+
+GROUP_ELEMENTS = 128  # that share a scale
+MAX_RESULTS = 2
+
+
+class Shape(NamedTuple):
+    """What a weft_ll is made for."""
+
+    max_tokens: int
+    hidden: int
+    num_experts: int
+    num_topk: int
+    scale: ScaleKind | None  # None: rows are not quantised
+
+
+class Room:
+    """A weft_ll and its results that are not released."""
+
+    def __init__(self, ep: weft.ExpertParallel, shape: Shape, on_missing: LlOnMissing):
+        quantised = {} if shape.scale is None else {
+            "narrow": Dtype.FP8_E4M3, "scale": shape.scale, "group": GROUP_ELEMENTS,
+            "scale_columns": True}
+        self.ll = weft.LowLatency(ep, shape.hidden, shape.max_tokens, shape.num_topk,
+                                  torch.bfloat16, answer=LlAnswer.ROWS, num_results=MAX_RESULTS,
+                                  on_missing=on_missing, **quantised)
+        self.zero_copy_buffer: torch.Tensor | None = None
+        self._results: deque[object] = deque()
+
+    def new_result(self) -> object:
+        if len(self._results) == MAX_RESULTS:
+            self._release()
+        self._results.append(object())
+        return self._results[-1]
+
+    def make_oldest(self, result: object) -> None:
+        if result not in self._results:
+            raise RuntimeError("low_latency_combine: the rows of this handle are gone; they last "
+                               f"for {MAX_RESULTS} dispatches")
+        while self._results[0] is not result:
+            self._release()
+
+    def _release(self) -> None:
+        self.ll.release()
+        self._results.popleft()
+
+
+class LowLatencyFunctions:
+    """The part of Buffer for decode steps."""
+
+    def _open_low_latency(self) -> None:
+        self._eps: dict[int, weft.ExpertParallel] = {}
+        self._rooms: dict[Shape, Room] = {}
+        self._num_unmasks = 0
+
+    def _room(self, shape: Shape) -> Room:
+        if shape not in self._rooms:
+            if shape.num_experts not in self._eps:
+                self._eps[shape.num_experts] = weft.ExpertParallel(self._comm, shape.num_experts)
+            self._rooms[shape] = Room(self._eps[shape.num_experts], shape,
+                                      LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
+        return self._rooms[shape]
+
+    def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int,
+                                 num_experts: int) -> None:
+        """weft has nothing to clean; the ranks meet."""
+        self._comm.barrier()
+
+    def low_latency_dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor,
+                             num_max_dispatch_tokens_per_rank: int, num_experts: int,
+                             cumulative_local_expert_recv_stats: torch.Tensor | None = None,
+                             dispatch_wait_recv_cost_stats: torch.Tensor | None = None,
+                             use_fp8: bool = True, round_scale: bool = False,
+                             use_ue8m0: bool = False, async_finish: bool = False,
+                             return_recv_hook: bool = False) -> tuple[Any, ...]:
+        assert not use_ue8m0 or round_scale, "use_ue8m0 needs round_scale"
+        _refuse_wait_stats(dispatch_wait_recv_cost_stats)
+        scale = None if not use_fp8 else ScaleKind.UE8M0 if use_ue8m0 else \
+            ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
+        shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
+                      topk_idx.shape[1], scale)
+        room = self._room(shape)
+        result = room.new_result()
+        out = room.ll.empty_rows(x)
+        event, hook = self._phases(
+            lambda phases: room.ll.dispatch(
+                *(() if phases == LlPhases.RECEIVE else (x, topk_idx)), phases=phases,
+                out=None if phases == LlPhases.SEND else out,
+                total_rows_per_expert=None if phases == LlPhases.SEND
+                else cumulative_local_expert_recv_stats),
+            (x, topk_idx, out), async_finish, return_recv_hook)
+        handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
+                            num_experts), (room, result))
+        rows = out.rows if scale is None else (out.rows, _with_usual_strides(out.scales))
+        return rows, out.num_rows_per_expert, handle, event, hook
+
+    def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor,
+                            topk_weights: torch.Tensor, handle: Handle, use_logfmt: bool = False,
+                            zero_copy: bool = False, async_finish: bool = False,
+                            return_recv_hook: bool = False, out: torch.Tensor | None = None,
+                            combine_wait_recv_cost_stats: torch.Tensor | None = None
+                            ) -> tuple[Any, ...]:
+        assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
+        _refuse_wait_stats(combine_wait_recv_cost_stats)
+        room, result = handle.weft
+        room.make_oldest(result)
+        if zero_copy:
+            x = self.get_next_low_latency_combine_buffer(handle)
+        if use_logfmt:
+            x = through_logarithms(self._comm, x)
+        if out is None:
+            out = torch.empty((topk_idx.shape[0], x.shape[2]), dtype=x.dtype, device=x.device)
+        event, hook = self._phases(
+            lambda phases: room.ll.combine(
+                None if phases == LlPhases.RECEIVE else x,
+                None if phases == LlPhases.SEND else out, phases=phases, keep=True,
+                topk_weights=None if phases == LlPhases.SEND else topk_weights),
+            (x, topk_weights, out), async_finish, return_recv_hook)
+        return out, event, hook
+
+    def _phases(self, operation: Callable[[LlPhases], Any], tensors: Any, async_finish: bool,
+                return_recv_hook: bool) -> tuple[EventOverlap, Callable[[], None] | None]:
+        """Both phases on the communication stream; or the first on the current one, and a hook
+        that runs the second there."""
+        assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
+        if not return_recv_hook:
+            _, event = self._run(lambda: operation(LlPhases.SEND_AND_RECEIVE), tensors,
+                                 async_finish=async_finish)
+            return event, None
+        with self._lock:
+            self._comm.check()
+            operation(LlPhases.SEND)
+        stream = torch.cuda.current_stream() if self._comm.is_on_gpu else None
+
+        def receive() -> None:
+            with self._lock:
+                if stream is None:
+                    operation(LlPhases.RECEIVE)
+                    return
+                with torch.cuda.stream(stream):
+                    operation(LlPhases.RECEIVE)
+
+        return EventOverlap(), receive
+
+    def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
+        """[local experts, rows, hidden], for zero_copy."""
+        room, _ = handle.weft
+        if room.zero_copy_buffer is None:
+            rows = room.ll.sizes
+            room.zero_copy_buffer = torch.zeros(
+                (rows.num_local_experts, rows.expert_capacity, handle[3]), dtype=torch.bfloat16,
+                device=self._device())
+        return room.zero_copy_buffer
+
+    # ------------------------------------------------------------ masks
+
+    def low_latency_update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
+        """Masks a rank; ranks come back by low_latency_clean_mask_buffer() alone."""
+        assert self.enable_shrink and mask, "needs enable_shrink, and mask=True"
+        entries = torch.zeros(self.group_size, dtype=torch.int32, device=self._device())
+        entries[rank_to_mask] = 1
+        for room in self._rooms.values():
+            room.ll.mask(entries)
+
+    def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
+        assert self.enable_shrink, "needs enable_shrink"
+        mask_status.zero_()
+        for room in self._rooms.values():
+            mask_status |= room.ll.query_mask(torch.empty_like(mask_status))
+
+    def low_latency_clean_mask_buffer(self) -> None:
+        """All ranks that live call it; those that do not come stay masked."""
+        assert self.enable_shrink, "needs enable_shrink"
+        self._num_unmasks += 1
+        nobody = torch.zeros(self.group_size, dtype=torch.int32, device=self._device())
+        for room in self._rooms.values():
+            room.ll.unmask(nobody, self._num_unmasks)
+
+
+def _with_usual_strides(scales: torch.Tensor) -> torch.Tensor:
+    """A last dimension of one element has stride 1, so that bytes can be viewed."""
+    return scales.squeeze(2).unsqueeze(2) if scales.shape[2] == 1 else scales
+
+
+def _refuse_wait_stats(stats: Any) -> None:
+    if stats is not None:
+        raise weft.UnsupportedError("statistics of waits are not there yet: give None")
+
+
+def through_logarithms(comm: weft.Communicator, x: torch.Tensor) -> torch.Tensor:
+    """What arrives of rows that travel as 10-bit logarithms. Chunks with an element of 1 or more,
+    or a block of equal magnitudes, stay as they are."""
+    rows = x.view(-1, x.shape[-1])
+    codes, _ = weft.rows.quantise(comm, rows, narrow=Dtype.LOG_10BIT)
+    coarse = weft.rows.dequantise(comm, codes, None, torch.empty_like(rows),
+                                  narrow=Dtype.LOG_10BIT)
+    blocks = rows.abs().view(rows.shape[0], -1, GROUP_ELEMENTS)
+    greatest = blocks.amax(2)
+    is_coarse = (greatest < 1) & (blocks.amin(2) < greatest)
+    chunk = 1024 if rows.shape[1] % 1024 == 0 else 512
+    per_chunk = is_coarse.view(rows.shape[0], -1, chunk // GROUP_ELEMENTS).all(2)
+    return torch.where(per_chunk.repeat_interleave(chunk, 1), coarse, rows).view(x.shape)

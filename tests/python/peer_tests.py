@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""Runs DeepEP's own test programs, unmodified, on CPUs, with weft's deep_ep. They are not part of
+this project: the folder that has them (tests of v1.2.1, tests/legacy of later ones) is an argument.
+
+usage: peer_tests.py FOLDER intranode|internode|low_latency [--num-processes N] [--use-logfmt]
+
+What these programs ask of a GPU is replaced: tensors on 'cuda' are on the CPU, NCCL is gloo, times
+are not measured.
+"""
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import sys
+import types
+
+import torch
+import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
+
+SIZES = {
+    "intranode": {"num_tokens": 32, "hidden": 256, "num_topk": 4, "num_experts": 16},
+    "low_latency": {"num_tokens": 16, "hidden": 512, "num_topk": 4, "num_experts": 16},
+    "internode": {"num_tokens": 16, "hidden": 128, "num_topk": 4, "num_experts": 32,
+                  "num_topk_groups": 2, "pressure_test_mode": 0, "test_ll_compatibility": False},
+}
+OPTIONS = {"allow_mnnvl": False, "allow_nvlink": True, "disable_nvlink": False,
+           "pressure_test": False, "shrink_test": False, "use_logfmt": False}
+NODES = {"intranode": 1, "low_latency": 1, "internode": 2}
+
+
+class OnCpu(TorchFunctionMode):
+    """Devices called cuda are the CPU."""
+
+    def __torch_function__(self, function, types_, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if "cuda" in str(kwargs.get("device", "")):
+            kwargs["device"] = "cpu"
+        if function is torch.Tensor.cuda:
+            return args[0]
+        if function is torch.Tensor.to:
+            args = tuple("cpu" if isinstance(a, str) and "cuda" in a else a for a in args)
+        return function(*args, **kwargs)
+
+
+class Clock:
+    """An event that measures nothing."""
+
+    def __init__(self, **unused):
+        pass
+
+    def record(self, *unused):
+        pass
+
+    def elapsed_time(self, other):
+        return 1.0
+
+
+def replace_gpu() -> None:
+    OnCpu().__enter__()
+    torch.set_default_device = torch.cuda.set_device = lambda *unused: None
+    torch.cuda.synchronize = lambda *unused: None
+    torch.cuda.Event = Clock
+    init = dist.init_process_group
+
+    def init_gloo(*args, **kwargs):
+        kwargs.pop("device_id", None)
+        return init(*args, **(kwargs | {"backend": "gloo"}))
+
+    init_gloo.__signature__ = inspect.signature(init)
+    dist.init_process_group = init_gloo
+    dist.all_gather_into_tensor = lambda out, tensor, group=None: dist.all_gather(
+        list(out.unbind(0)), tensor, group=group)
+
+
+def bench(fn, num_warmups=1, num_tests=3, post_fn=None, **unused):
+    for _ in range(4):
+        fn()
+        if post_fn is not None:
+            post_fn()
+    return 1.0, 1.0, 1.0
+
+
+def bench_kineto(fn, kernel_names, *unused, num_kernels_per_period=1, **unused_too):
+    for _ in range(2 if num_kernels_per_period == 1 else 0):  # else with products that take minutes
+        fn()
+    one = [1.0] * num_kernels_per_period if num_kernels_per_period > 1 else 1.0
+    return one if isinstance(kernel_names, str) else tuple(one for _ in kernel_names)
+
+
+def be_rank(local_rank: int, folder: str, name: str, num_processes: int, node: int,
+            use_logfmt: bool) -> None:
+    os.environ["RANK"] = str(node)
+    torch.set_num_threads(1)
+    sys.path.insert(0, folder)
+    replace_gpu()
+    times: types.ModuleType = importlib.import_module(
+        "utils" if os.path.exists(os.path.join(folder, "utils.py")) else "deep_ep.utils.testing")
+    times.bench, times.bench_kineto = bench, bench_kineto
+    test = importlib.import_module(f"test_{name}")
+    args = argparse.Namespace(num_processes=num_processes,
+                              **(OPTIONS | SIZES[name] | {"use_logfmt": use_logfmt}))
+    test.test_loop(local_rank, num_processes, args)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("name", choices=SIZES)
+    parser.add_argument("--num-processes", type=int, default=2)
+    parser.add_argument("--use-logfmt", action="store_true")
+    chosen = parser.parse_args()
+    num_nodes = NODES[chosen.name]
+    os.environ |= {"WORLD_SIZE": str(num_nodes), "WEFT_MACHINE": "cpu",
+                   "WEFT_NODES": str(num_nodes)}
+    os.environ.setdefault("MASTER_PORT", "8361")
+    nodes = [torch.multiprocessing.spawn(
+        be_rank, nprocs=chosen.num_processes, join=False,
+        args=(chosen.folder, chosen.name, chosen.num_processes, node, chosen.use_logfmt))
+        for node in range(num_nodes)]
+    for context in nodes:
+        while not context.join():
+            pass
+    print(f"{chosen.name}: passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: MIT
+"""The drop-in for DeepEP: what its callers rely on; skipped without PyTorch."""
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import weft
+from oracle import Routing, even_placement
+from ranks import run
+from weft.drop_in import folder
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # before ranks are forked
+sys.path.insert(0, folder())
+deep_ep = pytest.importorskip("deep_ep")
+from deep_ep.utils import math as deep_ep_math  # noqa: E402
+
+EXPERTS, TOPK, HIDDEN = 16, 4, 512
+
+
+def in_group(function, num_ranks, **environment):
+    with tempfile.TemporaryDirectory() as folder:
+        def be_rank(comm):
+            os.environ |= {"WEFT_MACHINE": "cpu"} | environment
+            torch.distributed.init_process_group(
+                "gloo", init_method=f"file://{folder}/meet", rank=comm.rank, world_size=num_ranks)
+            try:
+                result = function(torch.distributed.group.WORLD)
+                comm.host_barrier()
+                return result
+            finally:
+                torch.distributed.destroy_process_group()
+
+        return run(be_rank, num_ranks)
+
+
+def batch(rank, num_tokens):
+    """BF16 rows of small integers, whose sums are exact; ids, some of them -1; weights."""
+    generator = torch.Generator().manual_seed(rank)
+    x = torch.randint(-8, 8, (num_tokens, HIDDEN), generator=generator).to(torch.bfloat16)
+    ids = torch.rand(num_tokens, EXPERTS, generator=generator).topk(TOPK).indices
+    ids[torch.rand(ids.shape, generator=generator) < 0.1] = -1
+    return x, ids, torch.rand(num_tokens, TOPK, generator=generator)
+
+
+def tokens_of(rank):
+    return (7 * rank + 5) % 12  # rank 1 has none
+
+
+def everybody(num_ranks):
+    batches = [batch(r, tokens_of(r)) for r in range(num_ranks)]
+    return batches, Routing([ids.numpy() for _, ids, _ in batches],
+                            even_placement(EXPERTS, num_ranks))
+
+
+def expected_rows(routing, batches, rank):
+    order = routing.rows_of(rank)
+    rows = torch.stack([batches[s][0][t] for s, t in order]) if order else \
+        torch.empty(0, HIDDEN, dtype=torch.bfloat16)
+    local = torch.tensor([routing.local_ids(rank, s, t) for s, t in order]).view(-1, TOPK)
+    weights = torch.stack([batches[s][2][t] for s, t in order]) if order else torch.empty(0, TOPK)
+    return rows, local, weights.masked_fill(local < 0, 0)
+
+
+def layout_of(buffer, ids):
+    per_rank, per_node, per_expert, in_rank, event = buffer.get_dispatch_layout(ids, EXPERTS)
+    assert event.event is None
+    return {"num_tokens_per_rank": per_rank, "num_tokens_per_rdma_rank": per_node,
+            "num_tokens_per_expert": per_expert, "is_token_in_rank": in_rank}
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3])
+def test_layout(num_ranks):
+    def look(group):
+        batches, routing = everybody(num_ranks)
+        rank = group.rank()
+        layout = layout_of(deep_ep.Buffer(group), batches[rank][1])
+        routes = [routing.ranks_of(rank, t) for t in range(tokens_of(rank))]
+        in_rank = torch.tensor([[r in ranks for r in range(num_ranks)] for ranks in routes],
+                               dtype=torch.bool).view(-1, num_ranks)
+        assert torch.equal(layout["is_token_in_rank"], in_rank)
+        per_rank = layout["num_tokens_per_rank"]
+        assert per_rank.dtype == torch.int32 and torch.equal(per_rank, in_rank.sum(0).int())
+        assert layout["num_tokens_per_rdma_rank"] is None
+        assert layout["num_tokens_per_expert"].tolist() == [
+            int((batches[rank][1] == e).sum()) for e in range(EXPERTS)]
+
+    in_group(look, num_ranks)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_normal(num_ranks, asynchronous):
+    def layer(group):
+        batches, routing = everybody(num_ranks)
+        rank = group.rank()
+        x, ids, weights = batches[rank]
+        rows, local, local_weights = expected_rows(routing, batches, rank)
+        buffer = deep_ep.Buffer(group, int(1e9), explicitly_destroy=True)
+        layout = layout_of(buffer, ids)
+        when = {"async_finish": asynchronous}
+        if asynchronous:
+            when |= {"previous_event": buffer.capture(), "allocate_on_comm_stream": True}
+
+        def finished(event):
+            assert (event.event is not None) == asynchronous
+            if asynchronous:
+                event.current_stream_wait()
+
+        narrow, scales = deep_ep_math.per_token_cast_to_fp8(x)
+        for given in (x, (narrow, scales.T.contiguous().T)):
+            got, got_ids, got_weights, counts, handle, event = buffer.dispatch(
+                given, topk_idx=ids, topk_weights=weights, expert_alignment=8, **layout, **when)
+            finished(event)
+            if given is x:
+                assert torch.equal(got, rows)
+            else:
+                assert got[1].is_contiguous() and got[0].dtype == torch.float8_e4m3fn
+                assert deep_ep_math.calc_diff(deep_ep_math.per_token_cast_back(*got),
+                                              rows) < 1e-3 or not len(rows)
+            assert torch.equal(got_ids, local) and torch.equal(got_weights, local_weights)
+            assert counts == [(n + 7) // 8 * 8 for n in routing.per_expert(rank)]
+            ends = [sum(s <= r for s, _ in routing.rows_of(rank)) for r in range(num_ranks)]
+            assert [handle[0][r][rank].item() for r in range(num_ranks)] == ends
+            assert handle[3].tolist() == [t for _, t in routing.rows_of(rank)]
+            assert handle[4] is layout["is_token_in_rank"] and len(handle) == 6
+
+            cached = buffer.dispatch(given, handle=handle, **when)
+            assert cached[1:5] == (None,) * 4
+            assert torch.equal(cached[0], got) if given is x else torch.equal(cached[0][1], got[1])
+
+        bias = torch.ones_like(x)
+        out, out_weights, event = buffer.combine(rows, handle, topk_weights=got_weights,
+                                                 bias=(bias, None), **when)
+        finished(event)
+        count = layout["is_token_in_rank"].sum(1, keepdim=True)
+        assert torch.equal(out, (x * count + 1).to(torch.bfloat16))
+        assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
+        assert buffer.combine(rows, handle)[1] is None
+        buffer.destroy()
+        assert buffer.runtime is None
+
+    in_group(layer, num_ranks)
+
+
+def test_without_topk_and_worst_case():
+    def layer(group):
+        batches, routing = everybody(3)
+        rank = group.rank()
+        x, ids, weights = batches[rank]
+        rows, local, _ = expected_rows(routing, batches, rank)
+        buffer = deep_ep.Buffer(group)
+        layout = layout_of(buffer, ids)
+        got, *none, counts, handle, event = buffer.dispatch(x, **layout)
+        assert torch.equal(got, rows) and none == [None, None]
+        assert counts == routing.per_expert(rank)
+        out, _, _ = buffer.combine(got, handle)
+        assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
+
+        worst = 40
+        got, got_ids, got_weights, counts, handle, event = buffer.dispatch(
+            x, topk_idx=ids, topk_weights=weights, num_worst_tokens=worst, **layout)
+        assert counts == [] and len(got) == len(got_ids) == len(got_weights) == worst
+        assert torch.equal(got[:len(rows)], rows) and torch.equal(got_ids[:len(rows)], local)
+        assert (got_ids[len(rows):] == -1).all()
+        out, _, _ = buffer.combine(got, handle)
+        assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
+        with pytest.raises(AssertionError, match="rows"):
+            buffer.combine(rows[:1], handle)
+        with pytest.raises(AssertionError, match="explicitly_destroy"):
+            buffer.destroy()
+
+    in_group(layer, 3)
+
+
+def test_growth_and_pools():
+    """Batches and numbers of experts that grow, two buffers, handles that die in any order."""
+    def layers(group):
+        buffers = [deep_ep.Buffer(group), deep_ep.Buffer(group)]
+        handles = []
+        for num_tokens in (3, 300, 7):
+            for experts in (8, 32, 4):
+                generator = torch.Generator().manual_seed(num_tokens + group.rank())
+                x = torch.rand(num_tokens, 64, generator=generator).to(torch.bfloat16)
+                ids = torch.rand(num_tokens, experts, generator=generator).topk(2).indices
+                for buffer in buffers:
+                    per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(ids, experts)
+                    got, _, _, _, handle, _ = buffer.dispatch(
+                        x, num_tokens_per_rank=per_rank, is_token_in_rank=in_rank,
+                        num_tokens_per_expert=per_expert)
+                    handles.append((buffer, handle, got, x, in_rank))
+        for buffer, handle, got, x, in_rank in handles[::-1]:
+            out, _, _ = buffer.combine(got, handle)
+            assert torch.equal(out, (x.float() * in_rank.sum(1, keepdim=True)).bfloat16())
+        del handles, handle
+        gc.collect()
+
+    in_group(layers, 2)
+
+
+@pytest.mark.parametrize("how", ["at once", "hook"])
+@pytest.mark.parametrize("rows_are", ["bf16", "fp8", "round_scale", "ue8m0"])
+def test_low_latency(rows_are, how):
+    tokens, num_ranks = 9, 2
+
+    def step(group):
+        rank = group.rank()
+        batches = [batch(10 + r, 4 * r + 3) for r in range(num_ranks)]
+        routing = Routing([ids.numpy() for _, ids, _ in batches],
+                          even_placement(EXPERTS, num_ranks))
+        x, ids, weights = batches[rank]
+        local = EXPERTS // num_ranks
+        buffer = deep_ep.Buffer(group, low_latency_mode=True)
+        kind = {"use_fp8": rows_are != "bf16", "round_scale": rows_are in ("round_scale", "ue8m0"),
+                "use_ue8m0": rows_are == "ue8m0"}
+        stats = torch.zeros(local, dtype=torch.int32)
+        when = {"return_recv_hook": how == "hook"}
+        for _ in range(3):  # more dispatches than combines
+            got, counts, handle, event, hook = buffer.low_latency_dispatch(
+                x, ids, tokens, EXPERTS, cumulative_local_expert_recv_stats=stats, **kind, **when)
+            assert (hook is not None) == (how == "hook")
+            if hook:
+                hook()
+        assert torch.equal(stats, 3 * counts) and counts.tolist() == routing.per_expert(rank)
+        src_info, ranges = handle[0], handle[1]
+        assert handle[2:] == (tokens, HIDDEN, EXPERTS)
+        if rows_are == "bf16":
+            values = got
+        else:
+            assert got[1].stride()[1] == 1
+            values = torch.stack([deep_ep_math.per_token_cast_back(
+                got[0][e], got[1][e].contiguous()) for e in range(local)])
+        assert values.shape == (local, num_ranks * tokens, HIDDEN)
+        for expert in range(local):
+            at = [(s, t) for s, t in routing.rows_of(rank)
+                  if expert in routing.local_ids(rank, s, t)]
+            assert src_info[expert, :len(at)].tolist() == [t for _, t in at]
+            for i, (s, t) in enumerate(at):
+                torch.testing.assert_close(values[expert, i], batches[s][0][t], rtol=0.07, atol=0)
+            for source in range(num_ranks):
+                first, count = ranges[expert][source] >> 32, ranges[expert][source] & 0xffffffff
+                assert [s for s, _ in at[first:first + count]] == [source] * count
+        for zero_copy in (True, False):
+            if zero_copy:
+                buffer.get_next_low_latency_combine_buffer(handle)[:] = values
+            out = torch.full_like(x, float("nan"))
+            same, event, hook = buffer.low_latency_combine(values, ids, weights, handle, out=out,
+                                                           zero_copy=zero_copy, **when)
+            if hook:
+                hook()
+            assert same is out
+            exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
+            assert deep_ep_math.calc_diff(out, exact) < (1e-5 if rows_are == "bf16" else 9e-4)
+        sums, answers = [], (values * 0.047).bfloat16()  # below 1, of all mantissas
+        answers[..., ::128] = 1e-7  # over many powers of two, so that codes are few
+        for use_logfmt in (False, True):
+            out, _, hook = buffer.low_latency_combine(answers, ids, weights, handle,
+                                                      use_logfmt=use_logfmt, **when)
+            if hook:
+                hook()
+            sums.append(out)
+        assert deep_ep_math.calc_diff(*sums) < 9e-4 and not torch.equal(*sums)
+
+    in_group(step, num_ranks)
+
+
+def test_two_micro_batches():
+    """Two results at a time, combined in order; an older one is gone."""
+    def step(group):
+        buffer = deep_ep.Buffer(group, low_latency_mode=True)
+        made = []
+        for seed in range(3):
+            x, ids, weights = batch(seed + 20 * group.rank(), 5)
+            made.append((x, ids, weights, *buffer.low_latency_dispatch(
+                x, ids, 8, EXPERTS, use_fp8=False)))
+        for x, ids, weights, rows, _, handle, _, _ in made[1:]:
+            out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
+            exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
+            assert deep_ep_math.calc_diff(out, exact) < 1e-5
+        with pytest.raises(RuntimeError, match="are gone"):
+            buffer.low_latency_combine(made[0][3], made[0][1], made[0][2], made[0][5])
+
+    in_group(step, 2)
+
+
+def test_what_callers_compute():
+    hint = deep_ep.Config(20, 6, 256).get_nvl_buffer_size_hint(14336, 8)
+    assert hint == 335709824
+    assert deep_ep.Config(20, 36, 288, 20, 128).get_rdma_buffer_size_hint(14336, 16) == 91887744
+    assert deep_ep.Buffer.get_low_latency_rdma_size_hint(128, 7168, 8, 288) == 2146961792
+    assert deep_ep.Buffer.get_dispatch_config(8).num_sms == deep_ep.Buffer.num_sms == 20
+    deep_ep.Buffer.set_num_sms(24)
+    assert deep_ep.Buffer.get_combine_config(16).num_sms == 24
+    deep_ep.Buffer.set_num_sms(20)
+    with pytest.raises(AssertionError):
+        deep_ep.Buffer.get_dispatch_config(7)
+    with pytest.raises(AssertionError):
+        deep_ep.Buffer.set_num_sms(3)
+    for wrong in ((-1,), (20, 6, 6), (20, 6, 256, 65, 128), (20, 0)):
+        with pytest.raises(RuntimeError):
+            deep_ep.Config(*wrong)
+    with pytest.raises(ValueError):
+        deep_ep.Buffer(None)
+    assert not hasattr(deep_ep, "ElasticBuffer") and not hasattr(deep_ep, "HybridEPBuffer")
+    assert deep_ep.topk_idx_t is torch.int64
+    event = deep_ep.EventOverlap()
+    with event:
+        pass
+    with pytest.raises(AssertionError):
+        event.current_stream_wait()
+
+
+def test_arithmetic():
+    ids = torch.tensor([[3, 1, 3, -1], [-1, -1, -1, -1], [0, 2, 1, 3]])
+    deep_ep_math.inplace_unique(ids, 5)
+    assert ids.tolist() == [[3, 1, -1, -1], [-1] * 4, [3, 2, 1, 0]]
+    scores = deep_ep_math.create_grouped_scores(torch.ones(2, 6), torch.tensor([[0], [2]]), 3)
+    assert scores.tolist() == [[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
+    x = torch.randn(5, 300).to(torch.bfloat16)
+    narrow, scales = deep_ep_math.per_token_cast_to_fp8(x)
+    assert narrow.shape == x.shape and scales.shape == (5, 3)
+    assert deep_ep_math.calc_diff(x, x) == 0 < deep_ep_math.calc_diff(x, x + 1)
+
+
+def test_local_buffer():
+    def look(group):
+        buffer = deep_ep.Buffer(group, num_rdma_bytes=1024, low_latency_mode=True)
+        whole = buffer.get_local_buffer_tensor(torch.int32, use_rdma_buffer=True)
+        whole[:] = 7
+        part = buffer.get_local_buffer_tensor(torch.int16, torch.Size([3, 2]), 512, True)
+        assert part.tolist() == [[7, 0]] * 3 and whole.numel() == 256
+
+    in_group(look, 1)
+
+
+def test_masks():
+    """Ranks that a caller masks are left out, until all come back."""
+    def step(group):
+        rank = group.rank()
+        buffer = deep_ep.Buffer(group, low_latency_mode=True, enable_shrink=True)
+        x, ids, weights = batch(rank, 5)
+        sent = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
+        buffer.low_latency_combine(sent[0], ids, weights, sent[2])
+        for other in range(3):
+            if (rank == 2) != (other == 2):
+                buffer.low_latency_update_mask_buffer(other, True)
+        status = torch.zeros(3, dtype=torch.int32)
+        buffer.low_latency_query_mask_buffer(status)
+        assert status.tolist() == ([1, 1, 0] if rank == 2 else [0, 0, 1])
+        rows, counts, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
+        out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
+        owner = torch.div(ids * 3 + 2, EXPERTS, rounding_mode="floor").masked_fill(ids < 0, -1)
+        reached = (owner >= 0) & ((owner == 2) == (rank == 2))
+        exact = x.double() * weights.masked_fill(~reached, 0).double().sum(1, keepdim=True)
+        assert deep_ep_math.calc_diff(out, exact) < 1e-5
+        torch.distributed.barrier()
+        buffer.low_latency_clean_mask_buffer()
+        buffer.low_latency_query_mask_buffer(status)
+        assert status.tolist() == [0, 0, 0]
+
+    in_group(step, 3)
+
+
+def test_unsupported():
+    with pytest.raises(weft.UnsupportedError):
+        deep_ep.buffer.LowLatencyFunctions().low_latency_dispatch(
+            torch.zeros(1, 128), torch.zeros(1, 1), 1, 1,
+            dispatch_wait_recv_cost_stats=torch.zeros(1))
+
+
+@pytest.mark.parametrize("name, options", [
+    ("intranode", ["--num-processes", "4"]), ("low_latency", ["--num-processes", "4"]),
+    ("low_latency", ["--use-logfmt"])])
+def test_of_deep_ep_itself(name, options):
+    """Its own programs, unmodified, which are no part of this project."""
+    folder_of_tests = os.environ.get("WEFT_TEST_DEEP_EP")
+    if not folder_of_tests:
+        pytest.skip("WEFT_TEST_DEEP_EP does not name a folder of DeepEP's tests")
+    done = subprocess.run(
+        [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), folder_of_tests,
+         name, *options], capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"PYTHONPATH": folder() + os.pathsep + os.environ["PYTHONPATH"]})
+    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr
