@@ -147,15 +147,6 @@ static weft_result measure_layer(struct bench *bench)
     return WEFT_OK;
 }
 
-static weft_result measure_latency(struct bench *bench)
-{
-    step_fn *const steps[] = {enqueue_latency_batch};
-    struct figures us;
-    TRY(measure_steps(bench, steps, 1, &us));
-    print_figure(bench, "dispatch_1token_us", us.median / LATENCY_BATCH, "us");
-    return WEFT_OK;
-}
-
 /* A decode step: by low latency in both layouts, and by the normal operations. */
 static struct ll_bench by_rank, by_expert;
 
@@ -181,15 +172,20 @@ static weft_result check_step(struct ll_bench *ll)
     return WEFT_ERROR_MISMATCH;
 }
 
+static weft_result create_and_check(struct bench *bench)
+{
+    TRY(ll_bench_init(&by_rank, bench, WEFT_LL_BY_RANK));
+    TRY(ll_bench_init(&by_expert, bench, WEFT_LL_BY_EXPERT));
+    TRY(check_step(&by_rank));
+    return check_step(&by_expert);
+}
+
 static weft_result time_decode(struct bench *bench)
 {
     enum { NORMAL, BY_RANK, BY_EXPERT, NUM_STEPS };
     step_fn *const steps[NUM_STEPS] = {enqueue_layer, enqueue_by_rank, enqueue_by_expert};
     struct figures us[NUM_STEPS];
-    TRY(ll_bench_init(&by_rank, bench, WEFT_LL_BY_RANK));
-    TRY(ll_bench_init(&by_expert, bench, WEFT_LL_BY_EXPERT));
-    TRY(check_step(&by_rank));
-    TRY(check_step(&by_expert));
+    TRY(create_and_check(bench));
     TRY(measure_steps(bench, steps, NUM_STEPS, us));
     print_figure(bench, "normal_step_us", us[NORMAL].median, "us");
     print_figure(bench, "ll_step_us", us[BY_RANK].median, "us");
@@ -204,6 +200,43 @@ static weft_result time_decode(struct bench *bench)
 static weft_result measure_decode(struct bench *bench)
 {
     const weft_result result = time_decode(bench);
+    ll_bench_destroy(&by_rank);
+    ll_bench_destroy(&by_expert);
+    return result;
+}
+
+/* One token: dispatches, and decode steps, one behind the other. */
+static weft_result enqueue_by_rank_batch(struct bench *bench)
+{
+    for (int i = 0; i < LATENCY_BATCH; i++)
+        TRY(enqueue_by_rank(bench));
+    return WEFT_OK;
+}
+
+static weft_result enqueue_by_expert_batch(struct bench *bench)
+{
+    for (int i = 0; i < LATENCY_BATCH; i++)
+        TRY(enqueue_by_expert(bench));
+    return WEFT_OK;
+}
+
+static weft_result time_latency(struct bench *bench)
+{
+    enum { DISPATCH, BY_RANK, BY_EXPERT, NUM_STEPS };
+    step_fn *const steps[NUM_STEPS] = {enqueue_latency_batch, enqueue_by_rank_batch,
+                                       enqueue_by_expert_batch};
+    struct figures us[NUM_STEPS];
+    TRY(create_and_check(bench));
+    TRY(measure_steps(bench, steps, NUM_STEPS, us));
+    print_figure(bench, "dispatch_1token_us", us[DISPATCH].median / LATENCY_BATCH, "us");
+    print_figure(bench, "ll_step_1token_us", us[BY_RANK].median / LATENCY_BATCH, "us");
+    print_figure(bench, "ll_step_by_expert_1token_us", us[BY_EXPERT].median / LATENCY_BATCH, "us");
+    return WEFT_OK;
+}
+
+static weft_result measure_latency(struct bench *bench)
+{
+    const weft_result result = time_latency(bench);
     ll_bench_destroy(&by_rank);
     ll_bench_destroy(&by_expert);
     return result;

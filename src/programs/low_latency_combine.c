@@ -34,9 +34,9 @@ struct asked_row {
 
 WP_FN int32_t answer_of_row(const struct answerer *answerer, int32_t source, int32_t idx)
 {
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    if (!WP_LL_HAS_NODES(&ll->plan))
+    if (!WP_LL_HAS_NODES(&answerer->args->ll.plan))
         return 0;
+    const struct wp_low_latency *ll = &answerer->args->ll;
     const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
     return *(const int32_t *)(const void *)(slot + ll->plan.slot.answer_offset);
 }

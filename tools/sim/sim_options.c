@@ -59,7 +59,7 @@ static const struct option_row option_table[] = {
      "for collectives 1 to 5, for ll 1 to 4)",
      NULL, AT(num_ranks), 1, SCENARIO_MAX_RANKS},
     {OPTION_INTEGER, "nodes", "D",
-     "Virtual nodes; needs --ranks (each seed draws; of collectives and ll 1)", NULL, AT(num_nodes),
+     "Virtual nodes; needs --ranks (each seed draws; of collectives 1)", NULL, AT(num_nodes),
      1, SCENARIO_MAX_RANKS},
     {OPTION_INTEGER, "tokens", "N", "Most tokens per rank; each seed draws 0 to N", "8",
      AT(max_tokens), 0, SCENARIO_MAX_TOKENS},
