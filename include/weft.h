@@ -1174,7 +1174,7 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  * of all others, so the number of tokens has a limit and rows have fixed places. A row goes once to
  * each rank that has one of its experts, whatever the number of these. Everything that the
  * operations keep is in memory of the machine: any sequence of them can be captured into graphs,
- * and replayed. Ranks of one node (WEFT_ERROR_UNSUPPORTED).
+ * and replayed. Ranks may be of several nodes, of as many ranks or not.
  *
  * - Results. A dispatch makes a result on every rank, which lasts until this rank's combine of it
  *   has been received, or weft_ll_release. A weft_ll has num_results of them at a time; one more is

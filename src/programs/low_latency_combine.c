@@ -176,7 +176,7 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
                           : answer_place(answerer, row, choice) + span.begin;
     wp_warp_sync(warp);
     if (ll->plan.answer_dtype == ll->plan.dtype)
-        wp_row_copy(warp, pointers, 1, from, span.bytes);
+        wp_ll_copy_row(warp, &ll->plan, pointers, 1, from, span.bytes);
     else
         send_answer(answerer, row, choice, NULL, 1, span);
 }

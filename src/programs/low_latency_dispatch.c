@@ -64,7 +64,7 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     }
     wp_warp_sync(warp);
     if (!wp_ll_is_quantised(plan)) {
-        wp_row_copy(warp, dsts, plan->num_topk, src, span.bytes);
+        wp_ll_copy_row(warp, plan, dsts, plan->num_topk, src, span.bytes);
         return;
     }
     const int64_t first_group = (int32_t)first / plan->quantisation.group_elements;

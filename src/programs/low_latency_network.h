@@ -110,6 +110,18 @@ WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
     return (uint64_t *)(void *)(ll->network.memory + word);
 }
 
+/* wp_row_copy of what is sent: with nodes this host reads much of it soon. */
+WP_FN void wp_ll_copy_row(struct wp_warp *warp, const struct wp_ll_plan *plan,
+                          const void *const *dsts, int32_t num_dsts, const void *src,
+                          uint64_t num_bytes)
+{
+    (void)plan; /* some programs know it without */
+    if (WP_LL_HAS_NODES(plan))
+        wp_row_stage(warp, dsts, num_dsts, src, num_bytes);
+    else
+        wp_row_copy(warp, dsts, num_dsts, src, num_bytes);
+}
+
 /* ------------------------------------------------------------------ puts */
 
 /* Warp-wide: num_bytes from `staged` to `offset` in the area of `rank`, and then `add` to a word. */

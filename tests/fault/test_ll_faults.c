@@ -23,6 +23,7 @@ struct plan {
     enum call call; /* before which it strikes */
     int is_random;  /* KILL and STALL: at any moment instead */
     int in_phases;
+    int32_t num_nodes;
     int32_t victim;
     uint64_t seed;
 };
@@ -78,6 +79,7 @@ static int open(struct ll_seat *seat, struct ranks_context *context, uint32_t ti
     const struct plan *plan = context->argument;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = timeout_ms;
+    config.num_nodes = plan->num_nodes;
     return ranks_warm_up(context) || ll_seat_open(seat, context, &plan->problem, &config) ||
            ll_fill_step(seat, 0) || begin_steps(seat, plan);
 }
@@ -240,54 +242,67 @@ static void run(struct plan plan)
     struct ranks_options options =
         victim_options(NUM_RANKS, plan.fault == KILL ? 1u << plan.victim : 0, &plan, sizeof plan);
     if (ranks_run_with(&options, functions[plan.fault]) != 0)
-        fail_msg("%s, %s, in phases %d, victim %d, seed %llu", fault_names[plan.fault],
-                 call_names[plan.call], plan.in_phases, plan.victim, (unsigned long long)plan.seed);
+        fail_msg("%s, %s, in phases %d, %d nodes, victim %d, seed %llu", fault_names[plan.fault],
+                 call_names[plan.call], plan.in_phases, plan.num_nodes, plan.victim,
+                 (unsigned long long)plan.seed);
 }
 
 /* Each call, in one launch and in two, by rank and by expert. */
-static void run_before_each_call(enum fault fault)
+static void run_before_each_call(enum fault fault, int32_t num_nodes)
 {
     for (int i = 0; i < tests_rounds(2 * NUM_CALLS, NUM_CALLS); i++)
         run((struct plan){.fault = fault,
                           .call = (enum call)(i % NUM_CALLS),
                           .in_phases = i / NUM_CALLS,
+                          .num_nodes = num_nodes,
                           .victim = (i + (int)fault) % NUM_RANKS,
                           .seed = (uint64_t)(i + i / NUM_CALLS)});
 }
 
-static void run_at_random(enum fault fault, int32_t num_seeds)
+static void run_at_random(enum fault fault, int32_t num_seeds, int32_t num_nodes)
 {
     for (int32_t seed = 0; seed < num_seeds; seed++)
         run((struct plan){.fault = fault,
                           .is_random = 1,
                           .in_phases = seed / 2 % 2,
+                          .num_nodes = num_nodes,
                           .victim = seed % NUM_RANKS,
                           .seed = 100 + (uint64_t)seed});
 }
 
 TEST(a_rank_is_killed)
 {
-    run_before_each_call(KILL);
-    run_at_random(KILL, tests_rounds(tests_grid_size(16, 2), 2));
+    run_before_each_call(KILL, 1);
+    run_at_random(KILL, tests_rounds(tests_grid_size(16, 2), 2), 1);
 }
 
 TEST(a_rank_is_stopped)
 {
-    run_before_each_call(STALL);
-    run_at_random(STALL, tests_rounds(tests_grid_size(4, 1), 1));
+    run_before_each_call(STALL, 1);
+    run_at_random(STALL, tests_rounds(tests_grid_size(4, 1), 1), 1);
 }
 
 TEST(a_rank_stays_away)
 {
-    run_before_each_call(STAY_AWAY);
+    run_before_each_call(STAY_AWAY, 1);
 }
 
 TEST(a_rank_leaves)
 {
-    run_before_each_call(LEAVE);
+    run_before_each_call(LEAVE, 1);
 }
 
 TEST(a_rank_aborts)
 {
-    run_before_each_call(ABORT);
+    run_before_each_call(ABORT, 1);
+}
+
+/* Some wait for words that the network brings, from ranks that wait for the victim. */
+TEST(in_one_of_several_nodes)
+{
+    for (int fault = 0; fault < NUM_FAULTS; fault++)
+        run_before_each_call((enum fault)fault, fault % 2 == 0 ? 2 : NUM_RANKS);
+    run_at_random(KILL, tests_rounds(tests_grid_size(12, 2), 2), 2);
+    run_at_random(KILL, tests_rounds(tests_grid_size(4, 1), 1), NUM_RANKS);
+    run_at_random(STALL, tests_rounds(tests_grid_size(4, 1), 1), 2);
 }

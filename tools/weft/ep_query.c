@@ -39,6 +39,7 @@ static weft_result take_largest(weft_comm *comm, weft_ll_sizes *sizes)
         sizes->heap_bytes = larger(sizes->heap_bytes, all[rank].heap_bytes);
         sizes->memory_bytes = larger(sizes->memory_bytes, all[rank].memory_bytes);
         sizes->scales_bytes = larger(sizes->scales_bytes, all[rank].scales_bytes);
+        sizes->network_bytes = larger(sizes->network_bytes, all[rank].network_bytes);
         sizes->rows_bytes = larger(sizes->rows_bytes, all[rank].rows_bytes);
         if (all[rank].num_local_experts > sizes->num_local_experts)
             sizes->num_local_experts = all[rank].num_local_experts;
@@ -55,13 +56,14 @@ static const char *layout_name(const struct ep_options *options)
 static int print_json(const struct ep_options *options, const weft_ll_sizes *sizes)
 {
     json_t *object = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i}", "ranks",
-        options->num_ranks, "tokens", options->num_tokens, "hidden", options->hidden, "topk",
-        options->num_topk, "experts", options->num_experts, "dtype", options->dtype, "layout",
-        layout_name(options), "format", ep_ll_format_names[options->ll_format], "heap_bytes",
-        (json_int_t)sizes->heap_bytes, "memory_bytes", (json_int_t)sizes->memory_bytes,
-        "rows_bytes", (json_int_t)sizes->rows_bytes, "scales_bytes",
-        (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:i}", "ranks",
+        options->num_ranks, "nodes", options->num_nodes, "tokens", options->num_tokens, "hidden",
+        options->hidden, "topk", options->num_topk, "experts", options->num_experts, "dtype",
+        options->dtype, "layout", layout_name(options), "format",
+        ep_ll_format_names[options->ll_format], "heap_bytes", (json_int_t)sizes->heap_bytes,
+        "memory_bytes", (json_int_t)sizes->memory_bytes, "network_bytes",
+        (json_int_t)sizes->network_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
+        "scales_bytes", (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
         "expert_capacity", sizes->expert_capacity);
     if (!object)
         return -1;
@@ -85,6 +87,8 @@ static void print_table(const struct ep_options *options, const weft_ll_sizes *s
            options->ll_format == EP_LL_FORMAT_DTYPE ? options->dtype
                                                     : ep_ll_format_names[options->ll_format]);
     print_line(sizes->heap_bytes, "of each rank's heap");
+    if (options->num_nodes > 1)
+        print_line(sizes->network_bytes, "of memory of the network, on cpu also in the heap");
     print_line(sizes->memory_bytes, "beside it");
     if (options->ll_layout == WEFT_LL_BY_EXPERT) {
         print_line(sizes->rows_bytes + sizes->scales_bytes,
