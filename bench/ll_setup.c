@@ -13,7 +13,9 @@ static weft_result create(struct ll_bench *ll)
     config.max_tokens = options->num_tokens;
     config.num_topk = options->num_topk;
     config.dtype = WEFT_BF16;
-    config.num_results = 1; /* a step combines its result before the next one; less memory, too */
+    /* A step combines its result before the next one, so one is enough, and takes less memory; but
+     * between nodes the next step would wait until the network has told that there is room. */
+    config.num_results = ll->bench->num_nodes > 1 ? 2 : 1;
     config.layout = ll->layout;
     TRY(weft_ll_query_sizes(ll->bench->ep, &config, &sizes));
     ll->num_local_experts = sizes.num_local_experts;

@@ -213,27 +213,44 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
     return number > num_halves ? number - num_halves : 0;
 }
 
-/* By all warps of the block, when they are done with `number`: tells all ranks, but those of other
- * nodes only of room, since what arrives there is told with it. */
-WP_FN void wp_ll_tell_all(const struct wp_ll_run *run, enum wp_ll_words words, enum wp_ll_mail mail,
-                          uint64_t number)
+/* By all warps of the block, when `number` is written: tells all ranks of this node. */
+WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     wp_block_sync(warp);
-    if (WP_LL_HAS_NODES(&ll->plan) && words == WP_LL_ROOM)
-        wp_ll_tell_room_remotely(warp, ll, mail, number);
+    if (wp_warp_idx(warp) != 0)
+        return;
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_masked(&ll->masks, rank))
+            wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, mail, own, block), number);
+    }
+}
+
+/* By all warps of the block, when they need rows and answers up to these numbers no more: tells all
+ * ranks. */
+WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    wp_block_sync(warp);
+    if (WP_LL_HAS_NODES(&ll->plan))
+        wp_ll_tell_room_remotely(warp, ll, room);
     if (wp_warp_idx(warp) != 0)
         return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         if (wp_ll_is_remote(ll, rank) || wp_ll_is_masked(&ll->masks, rank))
             continue;
-        uint64_t *word = wp_ll_word(ll, rank, words, mail, ll->exchange.rank, wp_block_idx(warp));
-        if (words == WP_LL_ARRIVED)
-            wp_signal(warp, rank, word, number);
-        else
-            wp_credit(warp, rank, word, number);
+        if (room.answers > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, block),
+                      room.answers);
+        if (room.rows > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, block),
+                      room.rows);
     }
 }
 

@@ -306,7 +306,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     wp_ll_remember_answers(run, answerer.number, answerer.result, args->use);
     if (WP_LL_HAS_NODES(plan))
         put_answers(&answerer); /* the block has met */
-    wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ANSWERS, answerer.number);
+    wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
     if (args->use == WP_LL_RESULT_ENDS)
         numbers->rows_answered = answerer.result;
@@ -429,12 +429,11 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_missing(run, args->missing_ranks, NULL);
-    wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ANSWERS, number);
+    struct wp_ll_room room = {0, number};
+    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS)
+        numbers->rows_ended = room.rows = summer.result;
+    wp_ll_tell_room(run, room);
     numbers->answers_received = number;
-    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS) {
-        wp_ll_tell_all(run, WP_LL_ROOM, WP_LL_ROWS, summer.result);
-        numbers->rows_ended = summer.result;
-    }
     return WP_STATUS_OK;
 }
 

@@ -255,7 +255,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         wp_block_sync(warp);
         put_rows(&sender);
     }
-    wp_ll_tell_all(run, WP_LL_ARRIVED, WP_LL_ROWS, sender.number);
+    wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
     run->numbers.rows_sent = sender.number;
     return WP_STATUS_OK;
 }

@@ -224,18 +224,33 @@ WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, uint64_t number, in
         *wp_ll_own_word(ll, wp_ll_network_arrived(ll, WP_LL_ROWS, number, rank, block));
 }
 
-/* By all warps of the block: tells the ranks of other nodes that it needs `number` no more. */
-WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,
-                                    enum wp_ll_mail mail, uint64_t number)
+/* What is needed no more: numbers, that of rows and that of answers; 0: none of these. */
+struct wp_ll_room {
+    uint64_t rows, answers;
+};
+
+/* Warp-wide. */
+WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll,
+                           enum wp_ll_mail mail, int32_t rank)
 {
-    const int32_t block = wp_block_idx(warp);
+    const uint64_t word = wp_ll_network_room(ll, mail, ll->exchange.rank, wp_block_idx(warp));
+    const struct wp_ll_put room = {rank, 0, 0, 0, word, 1};
+    wp_ll_post(warp, ll, &room);
+}
+
+/* By all warps of the block: tells the ranks of other nodes, each of both one after the other, which
+ * can share a message. */
+WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                    struct wp_ll_room room)
+{
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
-        const struct wp_ll_put room = {
-            rank, 0, 0, 0, wp_ll_network_room(ll, mail, ll->exchange.rank, block), 1};
-        if (mail == WP_LL_ROWS && wp_lane_idx(warp) == 0)
-            wp_ll_note_taken(ll, number, rank, block);
-        wp_ll_post(warp, ll, &room);
+        if (room.rows > 0 && wp_lane_idx(warp) == 0)
+            wp_ll_note_taken(ll, room.rows, rank, wp_block_idx(warp));
+        if (room.answers > 0)
+            wp_ll_post_room(warp, ll, WP_LL_ANSWERS, rank);
+        if (room.rows > 0)
+            wp_ll_post_room(warp, ll, WP_LL_ROWS, rank);
     }
 }
 

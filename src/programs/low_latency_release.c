@@ -11,7 +11,8 @@ WP_PROGRAM(low_latency_release, warp, args)
     const uint64_t result = numbers->rows_answered + 1;
     if (result > numbers->rows_received || numbers->answers_sent != numbers->answers_received)
         return wp_ll_end(&run, wp_ll_fail(&run, numbers->rows_received, result));
-    wp_ll_tell_all(&run, WP_LL_ROOM, WP_LL_ROWS, result);
+    const struct wp_ll_room room = {result, 0};
+    wp_ll_tell_room(&run, room);
     numbers->rows_answered = result;
     numbers->rows_ended = result;
     return wp_ll_end(&run, WP_STATUS_OK);

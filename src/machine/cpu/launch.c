@@ -40,7 +40,10 @@ static void wait_for_word(struct weft__cpu_fiber *fiber, const uint64_t *word, u
 uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     uint64_t number;
-    if (weft__net_driver_post(&warp->launch->net, access, &number) == WEFT__POSTED_FOR_THIS_THREAD)
+    /* What has no bytes is no work worth a turn, and may share a message with what is posted next. */
+    if (weft__net_driver_post(&warp->launch->net, access, &number) ==
+            WEFT__POSTED_FOR_THIS_THREAD &&
+        access->num_bytes > 0)
         weft__fiber_yield(fiber_of(warp)->fiber); /* which goes on in the next round */
     return number;
 }
