@@ -70,17 +70,6 @@ static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
                                        : ep->comm->num_ranks * config->max_tokens;
 }
 
-static struct wp_ll_answer_slots answer_slots(const weft_ep *ep, const weft_ll_config *config)
-{
-    const int32_t num_ranks = ep->comm->num_ranks;
-    const int32_t num_tokens = config->max_tokens, num_topk = config->num_topk;
-    const int32_t each = config->answer == WEFT_LL_ANSWER_ROWS ? num_topk : 1; /* of a rank */
-    const struct wp_ll_answer_slots shared = {num_tokens * num_topk, 0, num_topk, 1, 0};
-    const struct wp_ll_answer_slots apart = {num_ranks * num_tokens * each, num_tokens * each, each,
-                                             config->answer == WEFT_LL_ANSWER_ROWS, 0};
-    return config->on_missing == WEFT_LL_MASK ? apart : shared;
-}
-
 /* Without num_blocks, on which ranks agree. */
 static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config)
 {
@@ -90,10 +79,10 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
         .max_tokens = config->max_tokens,
         .num_topk = config->num_topk,
         .num_halves = config->num_results == 0 ? WP_NUM_HALVES : config->num_results,
+        .has_nodes = ep->comm->topology.num_nodes > 1,
         .max_local_experts = weft__placement_max_local(&ep->placement),
         .is_by_expert = config->layout == WEFT_LL_BY_EXPERT,
         .answers_are_rows = config->answer == WEFT_LL_ANSWER_ROWS,
-        .answer_slots = answer_slots(ep, config),
         .capacity = chosen_capacity(ep, config),
         .hidden = config->hidden,
         .dtype = config->dtype,
@@ -106,6 +95,32 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
     plan.slot = plan_slot(&plan);
     plan.answer_bytes = aligned(wp_ll_answer_bytes(&plan, plan.hidden), 16);
     return plan;
+}
+
+static struct wp_ll_answer_slots answer_slots(const weft_comm *comm, const weft_ll_config *config,
+                                              const struct wp_ll_plan *plan)
+{
+    const int32_t num_places = plan->num_blocks * plan->block_tokens, num_topk = plan->num_topk;
+    const int32_t most_ranks = num_topk < comm->num_ranks ? num_topk : comm->num_ranks;
+    const int32_t each = plan->answers_are_rows ? num_topk : 1; /* of a rank */
+    const int32_t all = plan->answers_are_rows ? num_topk : most_ranks;
+    const struct wp_ll_answer_slots shared = {num_places * num_topk, 0, num_topk, 1, 0};
+    const struct wp_ll_answer_slots apart = {comm->num_ranks * num_places * each, num_places * each,
+                                             each, plan->answers_are_rows, 0};
+    const struct wp_ll_answer_slots of_nodes = {num_places * all, 0, 0, 0,
+                                                plan->block_tokens * all};
+    if (plan->has_nodes)
+        return of_nodes;
+    return config->on_missing == WEFT_LL_MASK ? apart : shared;
+}
+
+/* What depends on the number of blocks. */
+static void plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
+                        struct wp_ll_plan *plan)
+{
+    plan->num_blocks = num_blocks;
+    plan->block_tokens = (plan->max_tokens + num_blocks - 1) / num_blocks;
+    plan->answer_slots = answer_slots(comm, config, plan);
 }
 
 /* ---------------------------------------------------------------- memory of the rank */
@@ -210,8 +225,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     const weft_comm *comm = ep->comm;
     struct wp_ll_plan plan = plan_of(ep, config);
     const struct weft__grid grid = choose_grid(ep, config, &plan);
-    plan.num_blocks = grid.num_blocks;
-    weft__ll_plan_nodes(comm, &plan);
+    plan_blocks(comm, config, grid.num_blocks, &plan);
     uint64_t network_bytes;
     (void)weft__ll_plan_network(comm, &plan, &network_bytes);
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
@@ -271,7 +285,6 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         if (all[rank].num_blocks < ll->grid.num_blocks)
             ll->grid.num_blocks = (int32_t)all[rank].num_blocks;
-    ll->device.plan.num_blocks = ll->grid.num_blocks;
     free(all);
     return result;
 }
@@ -296,7 +309,7 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     if (config->on_missing == WEFT_LL_MASK)
         go_on_without_the_dead(ll, config);
     WEFT__TRY(agree(ll, config));
-    weft__ll_plan_nodes(comm, &device->plan);
+    plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
     if (config->on_missing == WEFT_LL_MASK && device->plan.has_nodes)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "on_missing is WEFT_LL_MASK: there are no masks over several nodes "

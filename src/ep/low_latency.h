@@ -28,9 +28,7 @@ struct weft_ll {
     uint64_t epoch; /* of the last weft_ll_unmask */
 };
 
-/* low_latency_network.c: what a plan that has all else has more over several nodes. */
-void weft__ll_plan_nodes(const weft_comm *comm, struct wp_ll_plan *plan);
-/* *bytes: of memory of the network, on every rank. Without memory, and tables. */
+/* low_latency_network.c: *bytes of memory of the network, on every rank. Without that, and tables. */
 struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct wp_ll_plan *plan,
                                            uint64_t *bytes);
 /* Collective. Of a weft_ll that has the plans of both. */

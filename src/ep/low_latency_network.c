@@ -35,28 +35,10 @@ static int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Tokens of a block, at most. */
-static int32_t tokens_of_block(const struct wp_ll_plan *plan)
-{
-    return (plan->max_tokens + plan->num_blocks - 1) / plan->num_blocks;
-}
-
-void weft__ll_plan_nodes(const weft_comm *comm, struct wp_ll_plan *plan)
-{
-    const int32_t num_topk = plan->num_topk;
-    const int32_t most_ranks = least(num_topk, comm->num_ranks); /* that answer a token */
-    plan->has_nodes = comm->topology.num_nodes > 1;
-    if (!plan->has_nodes)
-        return;
-    plan->answer_slots.block_stride =
-        tokens_of_block(plan) * (plan->answers_are_rows ? num_topk : most_ranks);
-    plan->answer_slots.per_half = plan->num_blocks * plan->answer_slots.block_stride;
-}
-
 struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct wp_ll_plan *plan,
                                            uint64_t *bytes)
 {
-    const int32_t num_tokens = tokens_of_block(plan), num_topk = plan->num_topk;
+    const int32_t num_tokens = plan->block_tokens, num_topk = plan->num_topk;
     const uint64_t blocks = (uint64_t)plan->num_halves * (uint64_t)plan->num_blocks;
     const int32_t most = most_remote(comm); /* all ranks have as much memory */
     struct wp_ll_network network = {.num_remote = count_remote(comm)};

@@ -3,7 +3,7 @@
  * Low latency: dispatch and combine in one launch each, without layout, notify, or a word before the
  * rows. Each rank has room for the rows of all others, so a sender needs no answer to know where a
  * row goes: to slot [source rank][index], where index counts the source's tokens for that rank.
- * Answers go to slot [token][choice] of the token's owner.
+ * Answers go to slot [place of the token][choice] of the token's owner; places are a block's own.
  *
  * Block b of every rank has the same part of the work: it sends tokens of the b-th share of its
  * rank, takes what block b of the others has sent, and sends the answers to that. So blocks of one
@@ -39,6 +39,13 @@ WP_FN struct wp_ll_tokens wp_ll_tokens_of(int32_t num_tokens, int32_t block, int
     const struct wp_ll_tokens tokens = {(int32_t)(all * (uint32_t)block / blocks),
                                         (int32_t)(all * ((uint32_t)block + 1) / blocks)};
     return tokens;
+}
+
+/* The place of a token of a block. */
+WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
+                             struct wp_ll_tokens tokens, int32_t token)
+{
+    return block * plan->block_tokens + token - tokens.begin;
 }
 
 /* ------------------------------------------------------------------ begin and end */
@@ -316,7 +323,7 @@ WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp, int32_t num_before)
 /* As many rows as a block has of each source at most: what is taken and answered is shared so. */
 WP_FN struct wp_share wp_ll_share_of_sources(struct wp_warp *warp, const struct wp_ll_plan *plan)
 {
-    return wp_ll_share(warp, (plan->max_tokens + plan->num_blocks - 1) / plan->num_blocks);
+    return wp_ll_share(warp, plan->block_tokens);
 }
 
 #endif

@@ -60,8 +60,9 @@ struct wp_ll_block {
 /* A row in its slot: elements, scales, then whence it comes and which experts it is for. */
 struct wp_ll_slot {
     uint64_t scales_offset;
-    uint64_t token_offset;   /* int32_t: its index at the source */
-    uint64_t answer_offset;  /* int32_t, with nodes: the source's slot for the (first) answer */
+    uint64_t token_offset; /* int32_t: its index at the source */
+    uint64_t
+        answer_offset; /* int32_t: its place at the source, for the answer; with nodes the slot */
     uint64_t experts_offset; /* int32_t [num_topk], -1 where the choice is not here */
     uint64_t weights_offset; /* float [num_topk] */
     uint64_t
@@ -69,12 +70,13 @@ struct wp_ll_slot {
     uint64_t bytes;
 };
 
-/* Where answers lie, in slots: one for each choice of a token. With masks each rank has its own, since
+/* Where answers lie, in slots: one for each choice of a token. Tokens have places that are their
+ * block's own, whatever the number of tokens, since a block waits for its own room alone. With masks each rank has its own, since
  * one that was masked may still write. With nodes each block has its own, where those of a rank lie one
  * behind the other: who sends them is told. */
 struct wp_ll_answer_slots {
     int32_t per_half;
-    int32_t rank_stride, token_stride, choice_stride; /* without nodes */
+    int32_t rank_stride, place_stride, choice_stride; /* without nodes */
     int32_t block_stride;                             /* with nodes */
 };
 
@@ -83,6 +85,7 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t num_topk;
     int32_t num_halves;
     int32_t num_blocks;        /* of every launch */
+    int32_t block_tokens;      /* that a block has at most */
     int32_t max_local_experts; /* of any rank */
     int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
     int32_t answers_are_rows;  /* of each expert; else their sums */
@@ -265,11 +268,11 @@ WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t n
 }
 
 /* Without nodes: the slot of a choice, by the rank that answers it. */
-WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t token,
+WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t place,
                                 int32_t choice)
 {
     const struct wp_ll_answer_slots *slots = &plan->answer_slots;
-    return answering * slots->rank_stride + token * slots->token_stride +
+    return answering * slots->rank_stride + place * slots->place_stride +
            choice * slots->choice_stride;
 }
 

@@ -2,9 +2,10 @@
 /*
  * low_latency_combine: each rank sends, for each row that it has got, an answer to the row's owner:
  * the sum of its experts' rows in ascending order of the choices, or each expert's row by itself.
- * The owner sums what comes, ranks or choices in ascending order. Slots of answers are the token's
- * choices, the first one of each rank for sums, so nobody needs to be told where an answer goes.
- * With nodes each row tells it, since the answers of a rank to a block go in one put.
+ * The owner sums what comes, ranks or choices in ascending order. Each row tells
+ * where its answer goes: its token's place, in which there is a slot for each choice, and for sums the
+ * first one of each rank; with nodes the slot itself, since the answers of a rank to a block go in one
+ * put.
  */
 #ifndef WP_LL_HAS_NODES /* internode_low_latency_combine.c */
 #define WP_LL_HAS_NODES(plan) 0
@@ -25,8 +26,7 @@ struct answerer {
 struct asked_row {
     int32_t source;
     int32_t idx;
-    int32_t token;
-    int32_t answer;         /* with nodes: the slot of its (first) answer, */
+    int32_t answer;         /* its token's place; with nodes the slot of its (first) answer, */
     int32_t block_answer;   /* and that of the first that the rows of its block get */
     const int32_t *experts; /* [num_topk] -1 where the choice is not here */
     const float *weights;   /* [num_topk] */
@@ -34,8 +34,6 @@ struct asked_row {
 
 WP_FN int32_t answer_of_row(const struct answerer *answerer, int32_t source, int32_t idx)
 {
-    if (!WP_LL_HAS_NODES(&answerer->args->ll.plan))
-        return 0;
     const struct wp_low_latency *ll = &answerer->args->ll;
     const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
     return *(const int32_t *)(const void *)(slot + ll->plan.slot.answer_offset);
@@ -49,13 +47,13 @@ WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source
     const struct wp_ll_slot *at = &ll->plan.slot;
     const int32_t idx = range.first + i;
     const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
-    const struct asked_row row = {source,
-                                  idx,
-                                  *(const int32_t *)(const void *)(slot + at->token_offset),
-                                  answer_of_row(answerer, source, idx),
-                                  answer_of_row(answerer, source, range.first),
-                                  (const int32_t *)(const void *)(slot + at->experts_offset),
-                                  (const float *)(const void *)(slot + at->weights_offset)};
+    const struct asked_row row = {
+        source,
+        idx,
+        *(const int32_t *)(const void *)(slot + at->answer_offset),
+        WP_LL_HAS_NODES(&ll->plan) ? answer_of_row(answerer, source, range.first) : 0,
+        (const int32_t *)(const void *)(slot + at->experts_offset),
+        (const float *)(const void *)(slot + at->weights_offset)};
     return row;
 }
 
@@ -99,7 +97,7 @@ WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, 
     const struct wp_ll_plan *plan = &ll->plan;
     if (!WP_LL_HAS_NODES(plan))
         return wp_ll_answer(ll, row.source, answerer->number,
-                            wp_ll_answer_slot(plan, ll->exchange.rank, row.token, k));
+                            wp_ll_answer_slot(plan, ll->exchange.rank, row.answer, k));
     const int32_t slot = row.answer + (plan->answers_are_rows ? count_experts(row.experts, k) : 0);
     if (!wp_ll_is_remote(ll, row.source))
         return wp_ll_answer(ll, row.source, answerer->number, slot);
@@ -320,6 +318,7 @@ struct summer {
     const struct wp_low_latency_combine_args *args;
     uint64_t number;
     uint64_t result;
+    struct wp_ll_tokens tokens; /* of this block */
 };
 
 /* Of a token's sums, how many come from ranks below that of choice k. */
@@ -338,13 +337,19 @@ WP_FN int has_come(const struct summer *summer, int32_t answering)
     return answering >= 0 && (!has_masks || wp_ll_missing(summer->run)[answering] == 0);
 }
 
+WP_FN int32_t place_of(const struct summer *summer, int32_t token)
+{
+    return wp_ll_place_of(&summer->args->ll.plan, wp_block_idx(summer->run->op.warp),
+                          summer->tokens, token);
+}
+
 WP_FN const char *answer_of_choice(const struct summer *summer, int32_t token, int32_t k,
                                    int32_t answering)
 {
     const struct wp_low_latency *ll = &summer->args->ll;
     const int32_t slot = WP_LL_HAS_NODES(&ll->plan)
                              ? wp_ll_answer_slots(ll, summer->result, token)[k]
-                             : wp_ll_answer_slot(&ll->plan, answering, token, k);
+                             : wp_ll_answer_slot(&ll->plan, answering, place_of(summer, token), k);
     return wp_ll_answer(ll, ll->exchange.rank, summer->number, slot);
 }
 
@@ -396,10 +401,7 @@ WP_FN void sum_tokens(const struct summer *summer)
 {
     struct wp_warp *warp = summer->run->op.warp;
     const struct wp_ll_plan *plan = &summer->args->ll.plan;
-    const int32_t num_tokens =
-        summer->run->block->halves[wp_ll_half(plan, summer->result)].num_tokens;
-    const struct wp_ll_tokens tokens =
-        wp_ll_tokens_of(num_tokens, wp_block_idx(warp), plan->num_blocks);
+    const struct wp_ll_tokens tokens = summer->tokens;
     const struct wp_share share = wp_ll_share(warp, tokens.end - tokens.begin);
     for (int32_t unit = wp_warp_idx(warp); unit < share.num_units; unit += wp_num_warps(warp)) {
         const struct wp_part part = wp_unit_part(&share, unit);
@@ -416,8 +418,11 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const struct wp_ll_plan *plan = &args->ll.plan;
     struct wp_ll_numbers *numbers = &run->numbers;
     const uint64_t number = numbers->answers_received + 1;
-    const struct summer summer = {run, args, number,
-                                  run->block->halves[wp_ll_half(plan, number)].answered};
+    const uint64_t result = run->block->halves[wp_ll_half(plan, number)].answered;
+    const struct summer summer = {
+        run, args, number, result,
+        wp_ll_tokens_of(run->block->halves[wp_ll_half(plan, result)].num_tokens, wp_block_idx(warp),
+                        plan->num_blocks)};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
     enum wp_status status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ANSWERS, number);

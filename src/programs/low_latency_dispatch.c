@@ -75,6 +75,16 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
                     (int64_t)((uint32_t)span.bytes / (uint32_t)element_bytes));
 }
 
+/* Where the rank of choice j answers: the token's place, or with nodes its slot. */
+WP_FN int32_t answer_to(const struct wp_ll_sender *sender, int32_t token, int32_t j)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    return WP_LL_HAS_NODES(&ll->plan)
+               ? wp_ll_answer_slots(ll, sender->number, token)[j]
+               : wp_ll_place_of(&ll->plan, wp_block_idx(sender->run->op.warp), sender->tokens,
+                                token);
+}
+
 /* What goes with the row: to slot j, about choice k. */
 WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t j, int32_t k)
 {
@@ -91,11 +101,10 @@ WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t
     ((float *)(void *)(slot + at->weights_offset))[k] = is_there ? weight : 0.0f;
     if (args->ll.plan.is_by_expert)
         ((int32_t *)(void *)(slot + at->order_offset))[k] = choices[k].order;
-    if (k == 0)
+    if (k == 0) {
         *(int32_t *)(void *)(slot + at->token_offset) = token;
-    if (k == 0 && WP_LL_HAS_NODES(&args->ll.plan))
-        *(int32_t *)(void *)(slot + at->answer_offset) =
-            wp_ll_answer_slots(&args->ll, sender->number, token)[j];
+        *(int32_t *)(void *)(slot + at->answer_offset) = answer_to(sender, token, j);
+    }
 }
 
 WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)

@@ -88,7 +88,7 @@ static const char *scales_of_place(const struct party *party, const char *scales
 static int32_t rows_from(const struct party *party, struct ll_token token)
 {
     int32_t num_rows = 0;
-    for (; token.index < party->shape->num_tokens[token.round][token.source]; token.index++)
+    for (; token.index < ll_num_tokens(party->shape, token); token.index++)
         num_rows += ll_goes_to(party->shape, token, party->rank);
     return num_rows;
 }
@@ -183,7 +183,7 @@ void ll_check_slots(struct party *party, int32_t round, int32_t result, int32_t 
     const int32_t half = half_of(party, &slots, num_later);
     struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
     for (token.source = 0; token.source < shape->num_ranks; token.source++)
-        for (token.index = 0; token.index < shape->num_tokens[round][token.source]; token.index++)
+        for (token.index = 0; token.index < ll_num_tokens(shape, token); token.index++)
             if (ll_goes_to(shape, token, party->rank))
                 check_slot(party, &slots, half, token);
 }
@@ -192,7 +192,7 @@ static int32_t selections_from(const struct party *party, struct ll_token token,
 {
     const struct shape *shape = party->shape;
     int32_t num_selections = 0;
-    for (; token.index < shape->num_tokens[token.round][token.source]; token.index++)
+    for (; token.index < ll_num_tokens(shape, token); token.index++)
         for (int32_t k = 0; k < shape->num_topk; k++)
             num_selections += shape->experts[token.round][token.source][token.index][k] == expert &&
                               ll_rank_of(shape, token, k) == party->rank;
@@ -244,7 +244,7 @@ void ll_check_experts(struct party *party, int32_t round, int32_t result)
         check_expert(party, round, result, local);
     struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
     for (token.source = 0; token.source < shape->num_ranks; token.source++)
-        for (token.index = 0; token.index < shape->num_tokens[round][token.source] &&
+        for (token.index = 0; token.index < ll_num_tokens(shape, token) &&
                               token.source != party->ll_lost[result].half_there;
              token.index++)
             check_packed(party, token);
@@ -267,9 +267,9 @@ void ll_check_combined(struct party *party, int32_t round, const struct ll_move 
     const struct shape *shape = party->shape;
     const struct ll_lost *lost = &party->ll_lost[move->result];
     const void *out = party->ll_arrays[move->result].out[move->combine];
-    const int32_t num_tokens = shape->num_tokens[round][party->rank];
     const int32_t hidden = shape->ll_terms.hidden;
     struct ll_token token = {round, move->result, party->rank, 0, lost->sums[move->combine]};
+    const int32_t num_tokens = ll_num_tokens(shape, token);
     weft__sim_host_reads(out, (size_t)num_tokens * ll_row_bytes(shape));
     for (token.index = 0; token.index < num_tokens; token.index++) {
         struct ll_token with_all = token;
@@ -295,9 +295,9 @@ void ll_check_totals(struct party *party, int32_t round)
         int32_t total = 0;
         for (int32_t i = 0; i <= round; i++)
             for (int32_t source = 0; source < shape->num_ranks; source++)
-                total +=
-                    shape->num_repeats *
-                    selections_from(party, (struct ll_token){i, 0, source, 0, LL_NOBODY}, expert);
+                for (int32_t result = 0; result < shape->num_repeats; result++)
+                    total += selections_from(
+                        party, (struct ll_token){i, result, source, 0, LL_NOBODY}, expert);
         party_expect(party, "total_rows_per_expert", local, party->ll_totals[local], total);
     }
 }

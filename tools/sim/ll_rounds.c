@@ -109,7 +109,7 @@ static void fill_tokens(struct party *party, int32_t round, int32_t result)
 {
     const struct shape *shape = party->shape;
     const struct ll_arrays *arrays = &party->ll_arrays[result];
-    const int32_t num_tokens = shape->num_tokens[round][party->rank];
+    const int32_t num_tokens = ll_num_tokens(shape, token_of(party, round, result, 0));
     const int32_t hidden = shape->ll_terms.hidden, num_topk = shape->num_topk;
     const size_t num_choices = (size_t)num_tokens * (size_t)num_topk;
     weft__sim_host_writes(arrays->tokens, (size_t)num_tokens * ll_row_bytes(shape));
@@ -142,10 +142,9 @@ static void fill_answers(struct party *party, int32_t round, int32_t result, int
     const struct shape *shape = party->shape;
     void *answers = party->ll_arrays[result].answers[combine];
     spoil(answers, ll_num_places(party) * ll_row_bytes(shape));
-    for (int32_t source = 0; source < shape->num_ranks; source++) {
-        for (int32_t index = 0; index < shape->num_tokens[round][source]; index++) {
-            const struct ll_token token = {round, result, source, index,
-                                           party->ll_lost[result].rank};
+    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
+    for (token.source = 0; token.source < shape->num_ranks; token.source++) {
+        for (token.index = 0; token.index < ll_num_tokens(shape, token); token.index++) {
             for (int32_t k = 0; k < shape->num_topk; k++) {
                 const int64_t place = ll_place_of(party, token, k);
                 if (place >= 0)
@@ -176,7 +175,7 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
         fill_tokens(party, round, result);
-        args.num_tokens = party->shape->num_tokens[round][party->rank];
+        args.num_tokens = ll_num_tokens(party->shape, token_of(party, round, result, 0));
         args.x = arrays->tokens;
         args.topk_idx = arrays->topk_idx;
         args.index_type = WEFT_INT32;

@@ -79,6 +79,12 @@ float ll_weight(const struct shape *shape, struct ll_token token, int32_t k)
                                        : 1;
 }
 
+int32_t ll_num_tokens(const struct shape *shape, struct ll_token token)
+{
+    const int32_t num_tokens = shape->num_tokens[token.round][token.source];
+    return token.result == 0 ? num_tokens : (num_tokens + 1) / 2;
+}
+
 int32_t ll_position(const struct shape *shape, struct ll_token token, int32_t k)
 {
     const int32_t expert = expert_of(shape, token, k), rank = ll_rank_of(shape, token, k);
@@ -86,7 +92,7 @@ int32_t ll_position(const struct shape *shape, struct ll_token token, int32_t k)
     struct ll_token other = token;
     for (other.source = 0; other.source <= token.source; other.source++) {
         const int is_own = other.source == token.source;
-        const int32_t end = is_own ? token.index + 1 : shape->num_tokens[token.round][other.source];
+        const int32_t end = is_own ? token.index + 1 : ll_num_tokens(shape, other);
         for (other.index = 0; other.index < end; other.index++) {
             const int is_last = is_own && other.index == token.index;
             for (int32_t j = 0; j < (is_last ? k : shape->num_topk); j++)

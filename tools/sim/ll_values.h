@@ -17,6 +17,8 @@ struct ll_token {
 int ll_are_cut(const struct shape *shape, struct ll_token token, int32_t a, int32_t b);
 int ll_goes_to(const struct shape *shape, struct ll_token token, int32_t rank);
 
+/* Of the token's source in its result: the second of a round has half as many, which blocks share otherwise. */
+int32_t ll_num_tokens(const struct shape *shape, struct ll_token token);
 int32_t ll_num_local(const struct shape *shape, int32_t rank);
 int32_t ll_capacity(const struct shape *shape);
 size_t ll_row_bytes(const struct shape *shape);
