@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -33,13 +33,28 @@ from .expert_parallel import Counts, ExpertParallel, Handle
 def communicator(group: Any = None, **config: int) -> Communicator:
     """A communicator of the ranks of a torch.distributed group, in its order; by default of all.
     Keywords are settings of weft_comm_config. Collective over the group."""
+    make_context()
     rank, num_ranks = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
-    hosts: list[Any] = [None] * num_ranks
-    torch.distributed.all_gather_object(hosts, socket.gethostname(), group=group)
-    ids: list[Any] = [None] * num_ranks
-    mine = _serve(is_on_one_host=len(set(hosts)) == 1) if rank == 0 else None
-    torch.distributed.all_gather_object(ids, mine, group=group)
-    return Communicator(ids[0], rank, num_ranks, **config)
+
+    def gather(mine: Any) -> list[Any]:
+        everybody: list[Any] = [None] * num_ranks
+        torch.distributed.all_gather_object(everybody, mine, group=group)
+        return everybody
+
+    return Communicator(agree_on_id(rank, gather), rank, num_ranks, **config)
+
+
+def agree_on_id(rank: int, gather: Callable[[Any], list[Any]]) -> bytes:
+    """An id that rank 0 serves, for all. gather: everybody's objects, in rank order. Collective."""
+    is_on_one_host = len(set(gather(socket.gethostname()))) == 1
+    return gather(_serve(is_on_one_host=is_on_one_host) if rank == 0 else None)[0]
+
+
+def make_context() -> None:
+    """weft uses the device of the current CUDA context, which PyTorch makes when it is first
+    needed."""
+    if torch.cuda.is_available():
+        torch.zeros(1, dtype=torch.uint8, device="cuda")
 
 
 def _serve(*, is_on_one_host: bool) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import torch
 import weft
+from weft.torch import agree_on_id, make_context
 
 from . import config as configs
 from .config import RANKS_PER_NODE, Config
@@ -53,8 +54,9 @@ class Buffer(LowLatencyFunctions):
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.enable_shrink = low_latency_mode, enable_shrink
         self.explicitly_destroy = explicitly_destroy
-        mine = weft.unique_id() if self.rank == 0 else None
-        self._comm = weft.Communicator(self._gather(mine, comm)[0], self.rank, self.group_size,
+        make_context()  # so that weft takes the device of this process
+        unique_id = agree_on_id(self.rank, lambda mine: self._gather(mine, comm))
+        self._comm = weft.Communicator(unique_id, self.rank, self.group_size,
                                        timeout_ms=TIMEOUT_MS)
         self.runtime: _Runtime | None = _Runtime(self.group_size)
         self._pool, self._landing = HandlePool(self._comm), Landing(self._comm)

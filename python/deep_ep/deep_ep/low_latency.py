@@ -44,11 +44,10 @@ class Room:
         self.zero_copy_buffer: torch.Tensor | None = None
         self._results: deque[object] = deque()
 
-    def new_result(self) -> object:
+    def add_result(self, result: object) -> None:
         if len(self._results) == MAX_RESULTS:
             self._release()
-        self._results.append(object())
-        return self._results[-1]
+        self._results.append(result)
 
     def make_oldest(self, result: object) -> None:
         if result not in self._results:
@@ -97,15 +96,19 @@ class LowLatencyFunctions:
         shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
                       topk_idx.shape[1], scale)
         room = self._room(shape)
-        result = room.new_result()
-        out = room.ll.empty_rows(x)
-        event, hook = self._phases(
-            lambda phases: room.ll.dispatch(
-                *(() if phases == LlPhases.RECEIVE else (x, topk_idx)), phases=phases,
-                out=None if phases == LlPhases.SEND else out,
-                total_rows_per_expert=None if phases == LlPhases.SEND
-                else cumulative_local_expert_recv_stats),
-            (x, topk_idx, out), async_finish, return_recv_hook)
+        result, out = object(), room.ll.empty_rows(x)
+
+        def dispatch(phases: LlPhases) -> None:
+            sent, received = (), {}
+            if phases != LlPhases.RECEIVE:
+                room.add_result(result)
+                sent = (x, topk_idx)
+            if phases != LlPhases.SEND:
+                received = {"out": out,
+                            "total_rows_per_expert": cumulative_local_expert_recv_stats}
+            room.ll.dispatch(*sent, **received, phases=phases)
+
+        event, hook = self._phases(dispatch, (x, topk_idx, out), async_finish, return_recv_hook)
         handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
                             num_experts), (room, result))
         rows = out.rows if scale is None else (out.rows, _with_usual_strides(out.scales))
@@ -120,19 +123,24 @@ class LowLatencyFunctions:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
         _refuse_wait_stats(combine_wait_recv_cost_stats)
         room, result = handle.weft
-        room.make_oldest(result)
         if zero_copy:
             x = self.get_next_low_latency_combine_buffer(handle)
         if use_logfmt:
             x = through_logarithms(self._comm, x)
         if out is None:
             out = torch.empty((topk_idx.shape[0], x.shape[2]), dtype=x.dtype, device=x.device)
-        event, hook = self._phases(
-            lambda phases: room.ll.combine(
-                None if phases == LlPhases.RECEIVE else x,
-                None if phases == LlPhases.SEND else out, phases=phases, keep=True,
-                topk_weights=None if phases == LlPhases.SEND else topk_weights),
-            (x, topk_weights, out), async_finish, return_recv_hook)
+
+        def combine(phases: LlPhases) -> None:
+            sent, received = {}, {}
+            if phases != LlPhases.RECEIVE:
+                room.make_oldest(result)
+                sent = {"x": x, "keep": True}
+            if phases != LlPhases.SEND:
+                received = {"out": out, "topk_weights": topk_weights}
+            room.ll.combine(**sent, **received, phases=phases)
+
+        event, hook = self._phases(combine, (x, topk_weights, out), async_finish,
+                                   return_recv_hook)
         return out, event, hook
 
     def _phases(self, operation: Callable[[LlPhases], Any], tensors: Any, async_finish: bool,
