@@ -177,6 +177,6 @@ def test_example():
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
          os.path.join(os.path.dirname(__file__), "../../examples/moe_layer.py")],
         capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"})
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"})
     losses = [float(x) for x in re.findall(r"loss of rank 0 is ([\d.]+)", done.stdout)]
-    assert done.returncode == 0 and len(losses) == 2 and losses[1] < losses[0] / 5, done
+    assert done.returncode == 0 and len(losses) == 2 and losses[1] < losses[0] / 5, done.stderr
