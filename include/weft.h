@@ -1295,7 +1295,8 @@ typedef enum weft_ll_answer {
  * that has died or left. */
 typedef enum weft_ll_on_missing {
     WEFT_LL_FAIL = 0, /* the communicator fails, as everywhere */
-    WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above */
+    WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above. Of one node
+                         (WEFT_ERROR_UNSUPPORTED) */
 } weft_ll_on_missing;
 
 typedef struct weft_ll_config {

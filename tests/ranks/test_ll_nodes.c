@@ -125,12 +125,12 @@ TEST(nodes_with_different_numbers_of_ranks)
         struct shape shape;
         int32_t first, num_ranks;
     } parts[] = {{{2, 3}, 0, 4} /* 3 + 1 */, {{3, 2}, 1, 4} /* 1 + 2 + 1 */, {{2, 4}, 3, 5}};
-    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(1, 4)) {
+    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(2, 6)) {
         const size_t p = i % (sizeof parts / sizeof *parts);
         struct part part = {ll_trial_of((enum ll_way)(i / 3 % LL_NUM_WAYS), i), parts[p].shape,
                             parts[p].first};
         part.trial.problem.num_ranks = parts[p].num_ranks;
-        if (ranks_run(i % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES,
+        if (ranks_run(i / 2 % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES,
                       part.shape.num_nodes * part.shape.num_local, run_part, &part) != 0)
             fail_msg("case \"%s\"", part.trial.problem.name);
     }
@@ -158,6 +158,35 @@ static int refuse_a_handle(struct ranks_context *context)
     }
     RANK_CHECK_OK(context, weft_comm_destroy(all));
     return 0;
+}
+
+static int refuse_masks(struct ranks_context *context)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    weft_ll_config ll_config = WEFT_INIT(weft_ll_config);
+    weft_comm *comm;
+    weft_ep *ep;
+    weft_ll *ll;
+    config.num_nodes = 2;
+    ep_config.num_experts = 4;
+    ll_config.hidden = 8;
+    ll_config.max_tokens = 2;
+    ll_config.num_topk = 1;
+    ll_config.dtype = WEFT_FP32;
+    ll_config.on_missing = WEFT_LL_MASK;
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
+    RANK_CHECK_OK(context, weft_ep_create(comm, &ep_config, &ep));
+    RANK_CHECK_ERROR(context, weft_ll_create(ep, &ll_config, &ll), WEFT_ERROR_UNSUPPORTED,
+                     "no masks over several nodes");
+    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    return 0;
+}
+
+TEST(masks_are_of_one_node)
+{
+    if (ranks_run(RANKS_THREADS, 2, refuse_masks, (void *)NULL) != 0)
+        fail_msg("a weft_ll with masks");
 }
 
 TEST(other_operations_need_nodes_that_are_alike)
