@@ -1188,14 +1188,14 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  *   finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
  *   to the bit on all machines, whatever the number of blocks and whenever rows come.
- * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that waited: from
- *   then on it is neither sent to nor awaited, its experts add nothing, and it brings no rows; each
- *   rank masks for itself. missing_ranks of every dispatch and combine tells who. In the result in which
- *   a rank is found missing, its rows are counted as 0 per rank; by expert they may be counted where
- *   their numbers came before them, with any contents. In that combine a token has either all that the
- *   rank adds to it, or nothing. The death of a rank is not the communicator's failure as long as it has
- *   a weft_ll with masks; other operations that wait for that rank fail. A masked rank that lives comes
- *   back by weft_ll_unmask.
+ * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that waited:
+ *   from then on it is neither sent to nor awaited, its experts add nothing, and it brings no rows.
+ *   Each rank masks for itself; missing_ranks of dispatch and combine tells whom. When a rank goes
+ *   missing in a dispatch, its rows are counted as 0 by rank; by expert some may have been counted
+ *   before, whose contents are anything then. In a combine, each token has either all that the rank
+ *   adds to it or nothing. A dead rank is missing at once, and its death is not the communicator's
+ *   failure as long as that has a weft_ll with masks, but operations that wait for it fail. A masked
+ *   rank that lives comes back by weft_ll_unmask. Ranks of one node (WEFT_ERROR_UNSUPPORTED).
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -1322,8 +1322,8 @@ typedef struct weft_ll_config {
     int32_t num_warps;  /* each rank as it likes */
     int32_t reserved;   /* 0 */
     weft_ll_on_missing on_missing;
-    /* WEFT_LL_MASK: the deadline of every wait of an operation; 0: the communicator's. Each rank as it
-     * likes. */
+    /* WEFT_LL_MASK: the deadline of a wait; 0: the communicator's. Of answers a quarter more, and in the
+     * first two results up to three times as much. Each rank as it likes. */
     uint32_t missing_ms;
 } weft_ll_config;
 

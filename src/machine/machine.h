@@ -43,6 +43,8 @@
  *                       return that status from all warps of the block without another wait, unless
  *                       it is WP_STATUS_ABSENT, which site->absent_after_ms allows: then it goes on.
  *                       `word` is memory of this rank; site->rank may be WP_NO_RANK
+ *   wp_clear          stores zero to a word of this rank that others signal, and orders nothing: nobody
+ *                       may signal it until told that this has been done
  *   wp_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of wp_signal and
  *                       an acquire. Returns the value before
  *   wp_fail           records why the launch fails and returns WP_STATUS_FAILED

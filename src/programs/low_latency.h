@@ -87,11 +87,12 @@ WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, 
 
 /* ------------------------------------------------------------------ arrived and room */
 
-/* Where the launch waits for `rank`. */
-WP_FN struct wp_wait_site wp_ll_site(const struct wp_ll_run *run, enum wp_phase phase, int32_t rank)
+/* Where the launch waits for `rank`, about a number. */
+WP_FN struct wp_wait_site wp_ll_site(const struct wp_ll_run *run, enum wp_phase phase, int32_t rank,
+                                     uint64_t number)
 {
     struct wp_wait_site site = wp_operation_site(&run->op, phase, rank);
-    site.absent_after_ms = run->ll->masks.absent_after_ms;
+    site.absent_after_ms = wp_ll_patience_ms(&run->ll->masks, number);
     return site;
 }
 
@@ -141,9 +142,9 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        struct wp_wait_site site = wp_ll_site(run, phase, rank);
+        struct wp_wait_site site = wp_ll_site(run, phase, rank, number);
         if (words == WP_LL_ARRIVED && mail == WP_LL_ANSWERS)
-            site.absent_after_ms += site.absent_after_ms / 2;
+            site.absent_after_ms += site.absent_after_ms / 4;
         status = wp_ll_await_told(run, words, mail, wp_block_idx(warp), number, &site);
         if (missing != NULL && status != WP_STATUS_FAILED)
             missing[rank] = status == WP_STATUS_ABSENT;
@@ -169,7 +170,6 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
         return wp_ll_await_all(run, words, mail, number, NULL);
-    wp_block_sync(warp); /* what was missing before has been read */
     if (wp_warp_idx(warp) == 0)
         status = wp_ll_await_all(run, words, mail, number, wp_ll_missing(run));
     status = (enum wp_status)wp_block_max_again(warp, (uint32_t)status);

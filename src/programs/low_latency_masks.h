@@ -5,9 +5,10 @@
  * theirs alone, words and slots, so that nobody else is harmed when one of them masks the other, or is
  * late and writes long after it has been masked.
  *
- * Answers are awaited for half as long again as all else. So who finds a rank missing in dispatch is late
- * with its answers by less than others wait for these, and who finds it missing in combine is late with
- * its next rows by less than those wait.
+ * Who waits in vain is late for those who do not, and must not be taken for missing itself. So deadlines
+ * differ: that of answers is longer by a quarter than that of the rows before them, since others may have
+ * waited for these; that of the first numbers is longer than that of weft_ll_unmask, which they follow, and
+ * falls from there so that each is longer than what may be left of the one before.
  *
  * Within a launch the mask only grows. Who sends looks whenever it writes, and again before it tells, when
  * the block has met: so nobody is told of what a warp has left out. Who receives uses what one warp has
@@ -26,6 +27,13 @@ struct wp_ll_masks { /* of this rank */
     int32_t *verdicts;         /* [num_ranks] of heads: number << 1, and whether it is there */
     uint32_t *num_blocks_done; /* zero between launches */
 };
+
+/* The deadline of waits about a number. */
+WP_FN uint32_t wp_ll_patience_ms(const struct wp_ll_masks *masks, uint64_t number)
+{
+    const uint32_t ms = masks->absent_after_ms;
+    return number >= 3 ? ms : number == 2 ? ms + ms / 2 : 3 * ms;
+}
 
 WP_FN int wp_ll_has_masks(const struct wp_ll_masks *masks)
 {

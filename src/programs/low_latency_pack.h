@@ -26,7 +26,7 @@ WP_FN enum wp_status wp_ll_count_rows(const struct wp_ll_taker *taker)
     for (int32_t rank = wp_ll_thread_idx(warp);
          rank < ll->exchange.num_ranks && status != WP_STATUS_FAILED;
          rank += wp_ll_num_threads(warp)) {
-        const struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
+        const struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank, taker->number);
         status =
             wp_ll_await_told(taker->run, WP_LL_ARRIVED, WP_LL_ROWS, last, taker->number, &site);
         if (status != WP_STATUS_OK)
@@ -93,7 +93,7 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     int32_t *counts = taker->bases + (int64_t)rank * ll->plan.max_local_experts;
-    struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
+    struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank, taker->number);
     enum wp_status status = WP_STATUS_ABSENT;
     site.sequence = taker->number; /* which the head carries */
     if (wp_ll_is_remote(ll, rank))

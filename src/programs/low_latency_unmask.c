@@ -9,14 +9,18 @@
  *
  * A rank clears its words when all have stopped, since what they sent before could come later else, and
  * sends nothing before all are clean. Words of a rank that does not take part are left alone: it may
- * still signal them. Who does not come in time stays masked: in three deadlines, since others may come
- * late by one and a half, for which they have waited for that rank in combine.
+ * still signal them. Who does not come in time stays masked.
  */
 #include "programs/low_latency_unmask.h"
 
-enum { PATIENCE = 3 };
-
 enum step { STOPPED = WP_LL_ROWS, CLEAN = WP_LL_ANSWERS }; /* in the place of mails */
+
+/* More than others may be late, who have waited for a rank in combine, or until all had stopped. */
+WP_FN uint32_t patience_ms(const struct wp_ll_masks *masks, enum step step)
+{
+    const uint32_t ms = masks->absent_after_ms;
+    return 2 * ms + (step == CLEAN ? ms / 2 : 0);
+}
 
 WP_FN int takes_part(const struct wp_ll_run *run, const int32_t *mask, int32_t rank)
 {
@@ -45,8 +49,8 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
          i < ll->exchange.num_ranks && wp_warp_idx(warp) == 0 && status != WP_STATUS_FAILED;
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        struct wp_wait_site site = wp_ll_site(run, WP_PHASE_START, rank);
-        site.absent_after_ms *= PATIENCE;
+        struct wp_wait_site site = wp_operation_site(&run->op, WP_PHASE_START, rank);
+        site.absent_after_ms = patience_ms(&ll->masks, step);
         if (!takes_part(run, args->mask, rank))
             continue;
         status = wp_wait(warp, wp_ll_word(ll, own, WP_LL_RETURNED, mail, rank, block), args->epoch,
@@ -70,10 +74,8 @@ WP_FN void clear(const struct wp_ll_run *run, const int32_t *mask)
         if (wp_ballot(warp, takes_part(run, mask, rank)) == 0)
             continue;
         for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
-            wp_credit(warp, own,
-                      wp_ll_word(ll, own, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
-                                 (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block),
-                      0);
+            wp_clear(wp_ll_word(ll, own, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
+                                (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
         for (int32_t half = 0; half < ll->plan.num_halves && has_heads; half++)
             wp_tagged_send(warp, own, wp_ll_head(ll, own, (uint64_t)half, rank), ll->expert_bases,
                            ll->plan.max_local_experts, 0);

@@ -79,12 +79,13 @@ static int check_dispatched(struct stand *stand, int32_t step, int32_t victim)
     int64_t num_rows;
     if (read_missing(seat, step, 0, victim, &told) || count_rows(seat, step, victim, &num_rows))
         return 1;
-    seat->half_there = told && !stand->has_lost && num_rows > 0 ? victim : LL_SEAT_NOBODY;
-    if (told && seat->half_there == LL_SEAT_NOBODY)
+    const int is_half_there = told && !stand->has_lost && num_rows > 0;
+    seat->half_there = is_half_there ? victim : LL_SEAT_NOBODY;
+    if (told && !is_half_there)
         lose(stand, victim);
     if (ll_check_dispatched(seat, step))
         return 1;
-    if (seat->half_there != LL_SEAT_NOBODY)
+    if (is_half_there)
         lose(stand, victim);
     seat->half_there = LL_SEAT_NOBODY;
     return 0;

@@ -192,6 +192,9 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, narrow_dtype, WEFT_BF16, "narrow_dtype");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, scale, WEFT_SCALE_UE8M0, "scale");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, HIDDEN, "group_elements");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)-1, "on_missing");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, missing_ms, 1, "missing_ms");
     QUANTISED_REFUSED(scale, (weft_scale_kind)3, "scale");
     QUANTISED_REFUSED(scale, (weft_scale_kind)-1, "scale");
     QUANTISED_REFUSED(group_elements, -1, "group_elements");
@@ -239,6 +242,7 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
     DISAGREEMENT(WEFT_LL_BY_RANK, num_results, 1, "num_results");
     DISAGREEMENT(WEFT_LL_BY_EXPERT, answer, WEFT_LL_ANSWER_ROWS, "answer");
     DISAGREEMENT(WEFT_LL_BY_RANK, answer_dtype, WEFT_BF16, "answer_dtype");
+    DISAGREEMENT(WEFT_LL_BY_RANK, on_missing, WEFT_LL_MASK, "on_missing");
     CONFIGS_DISAGREE(quantised, narrow_dtype, WEFT_INT8, "narrow_dtype");
     CONFIGS_DISAGREE(quantised, scale, WEFT_SCALE_FP32, "scale");
     CONFIGS_DISAGREE(quantised, group_elements, 1, "group_elements");
@@ -262,12 +266,13 @@ TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, NUM_RANKS)
     struct scene scene;
     if (open_scene(context, &scene))
         return 1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         weft_ll_config config = config_of(i % 2 == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
         weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
         weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
         weft_ll *ll;
-        config.num_results = 1 + i / 2;
+        config.num_results = 1 + i / 2 % 2;
+        config.on_missing = i < 4 ? WEFT_LL_FAIL : WEFT_LL_MASK;
         config.max_tokens = 100 + i;
         RANK_CHECK_OK(context, weft_ll_query_sizes(scene.ep, &config, &sizes));
         RANK_CHECK_OK(context, weft_heap_query(scene.comm, &before));
@@ -290,6 +295,38 @@ TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, NUM_RANKS)
         RANK_CHECK(context, after.used_bytes == before.used_bytes, "%llu bytes are left",
                    (unsigned long long)(after.used_bytes - before.used_bytes));
     }
+    return close_scene(context, &scene);
+}
+
+/* ---------------------------------------------------------------- masks */
+
+TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, NUM_RANKS)
+{
+    weft_ll_config config = config_of(WEFT_LL_BY_RANK);
+    weft_ll *masked, *ll;
+    struct scene scene;
+    if (open_scene(context, &scene))
+        return 1;
+    ll = scene.by_rank;
+    config.on_missing = WEFT_LL_MASK;
+    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &masked));
+    REFUSED(weft_ll_mask(ll, scene.numbers, scene.stream), "on_missing is WEFT_LL_FAIL");
+    REFUSED(weft_ll_query_mask(ll, scene.numbers, scene.stream), "on_missing is WEFT_LL_FAIL");
+    REFUSED(weft_ll_unmask(ll, scene.numbers, 1, scene.stream), "on_missing is WEFT_LL_FAIL");
+    REFUSED(weft_ll_mask(NULL, scene.numbers, scene.stream), "ll is");
+    REFUSED(weft_ll_mask(masked, NULL, scene.stream), "mask is");
+    REFUSED(weft_ll_query_mask(masked, scene.numbers, NULL), "stream is");
+    REFUSED(weft_ll_query_mask(masked, NULL, scene.stream), "mask is");
+    REFUSED(weft_ll_unmask(masked, NULL, 1, scene.stream), "mask is");
+    REFUSED(weft_ll_unmask(masked, scene.numbers, 0, scene.stream), "epoch is 0");
+    RANK_CHECK_OK(context, weft_ll_unmask(masked, scene.numbers, 5, scene.stream));
+    REFUSED(weft_ll_unmask(masked, scene.numbers, 5, scene.stream), "epoch is 5");
+    weft_ll_dispatch_args args = dispatch_args(&scene, ll, WEFT_LL_SEND_AND_RECEIVE);
+    args.missing_ranks = scene.numbers + 900;
+    REFUSED(weft_ll_dispatch(ll, &args, scene.stream), "missing_ranks");
+    args = dispatch_args(&scene, masked, WEFT_LL_SEND);
+    args.missing_ranks = scene.numbers + 900;
+    REFUSED(weft_ll_dispatch(masked, &args, scene.stream), "missing_ranks");
     return close_scene(context, &scene);
 }
 

@@ -213,6 +213,11 @@ WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     wp_signal(warp, rank, word, value);
 }
 
+WP_FN void wp_clear(uint64_t *word)
+{
+    __atomic_store_n(word, 0, __ATOMIC_RELAXED);
+}
+
 WP_FN uint64_t wp_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     weft__cpu_order_row_stores();

@@ -208,6 +208,11 @@ WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     wp_signal(warp, rank, word, value);
 }
 
+WP_FN void wp_clear(uint64_t *word)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(word), "l"((uint64_t)0) : "memory");
+}
+
 WP_FN uint64_t wp_fetch_add(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t add)
 {
     uint64_t before;

@@ -205,6 +205,13 @@ void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
     sim_yield();
 }
 
+void weft__sim_clear(uint64_t *word, struct weft__sim_place place)
+{
+    sim_yield();
+    signal(word, 0, place, 1, __builtin_return_address(0))->is_credit = 1;
+    sim_yield();
+}
+
 /* Whoever adds need not know who waits. */
 uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
                              struct weft__sim_place place)

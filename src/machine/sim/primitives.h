@@ -49,6 +49,7 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
                       struct weft__sim_place place);
 void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
+void weft__sim_clear(uint64_t *word, struct weft__sim_place place);
 enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                               const struct wp_wait_site *site, struct weft__sim_place place);
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
@@ -161,6 +162,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
     weft__sim_compare_swap_relaxed(word, expected, desired)
 #define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
 #define wp_credit(warp, rank, word, value) weft__sim_credit(warp, rank, word, value, WEFT__SIM_HERE)
+#define wp_clear(word)                     weft__sim_clear(word, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
 #define wp_fail(warp, failure) weft__sim_fail(warp, failure)
