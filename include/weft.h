@@ -1322,8 +1322,8 @@ typedef struct weft_ll_config {
     int32_t num_warps;  /* each rank as it likes */
     int32_t reserved;   /* 0 */
     weft_ll_on_missing on_missing;
-    /* WEFT_LL_MASK: the deadline of a wait; 0: the communicator's. Of answers a quarter more, and in the
-     * first two results up to three times as much. Each rank as it likes. */
+    /* WEFT_LL_MASK: the deadline of a wait; 0: the communicator's. Of rows a quarter more, of answers
+     * half as much, and in the first two results up to three times as much. Each rank as it likes. */
     uint32_t missing_ms;
 } weft_ll_config;
 

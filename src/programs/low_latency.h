@@ -93,6 +93,10 @@ WP_FN struct wp_wait_site wp_ll_site(const struct wp_ll_run *run, enum wp_phase 
 {
     struct wp_wait_site site = wp_operation_site(&run->op, phase, rank);
     site.absent_after_ms = wp_ll_patience_ms(&run->ll->masks, number);
+    if (phase == WP_PHASE_DATA)
+        site.absent_after_ms += site.absent_after_ms / 4;
+    if (rank == run->ll->exchange.rank)
+        site.absent_after_ms *= 4; /* its blocks may wait for others one after the other */
     return site;
 }
 

@@ -6,8 +6,8 @@
  * late and writes long after it has been masked.
  *
  * Who waits in vain is late for those who do not, and must not be taken for missing itself. So deadlines
- * differ: that of answers is longer by a quarter than that of the rows before them, since others may have
- * waited for these; that of the first numbers is longer than that of weft_ll_unmask, which they follow, and
+ * differ: that of rows is longer by a quarter than that of room, since others may have waited for room
+ * before they send, and that of answers by another quarter; that of the first numbers is longer than that of weft_ll_unmask, which they follow, and
  * falls from there so that each is longer than what may be left of the one before.
  *
  * Within a launch the mask only grows. Who sends looks whenever it writes, and again before it tells, when
