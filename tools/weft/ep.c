@@ -45,6 +45,8 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     if (ep_routing_open(&routing, options, weft_comm_rank(comm),
                         is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN) == 0)
         result = ep_layer_open(&layer, comm, options, &routing);
+    if (result == WEFT_OK)
+        ep_routing_mask(&routing, options); /* what is checked; weft is given all choices */
     if (result == WEFT_OK && is_checked && options->mode == EP_MODE_LOW_LATENCY)
         result = ep_check(&layer, report->tallies); /* and again behind what is timed */
     if (result == WEFT_OK)

@@ -36,6 +36,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     }
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
+    config.on_missing = options->masked.count > 0 ? WEFT_LL_MASK : WEFT_LL_FAIL;
     return config;
 }
 
@@ -109,6 +110,20 @@ static weft_result record_graphs(struct ep_layer *layer)
     return result;
 }
 
+/* The counts of ranks are memory of the machine for as many words, until the first dispatch. */
+static weft_result mask_ranks(struct ep_layer *layer)
+{
+    weft_result result = WEFT_OK;
+    for (int32_t rank = 0; rank < layer->num_ranks && result == WEFT_OK; rank++) {
+        const int32_t is_cut = ep_ll_are_cut(layer->options, layer->rank, rank);
+        result =
+            weft_memory_copy(layer->comm, layer->ll.rank_counts + rank, &is_cut, sizeof is_cut);
+    }
+    if (result == WEFT_OK)
+        result = weft_ll_mask(layer->ll.ll, layer->ll.rank_counts, layer->stream);
+    return result == WEFT_OK ? weft_stream_synchronize(layer->stream) : result;
+}
+
 weft_result ep_ll_open(struct ep_layer *layer)
 {
     const weft_ll_config config = ep_ll_config(layer->options);
@@ -121,6 +136,8 @@ weft_result ep_ll_open(struct ep_layer *layer)
         result = weft_ll_create(layer->ep, &config, &ll->ll);
     if (result == WEFT_OK)
         result = alloc_buffers(layer, &sizes);
+    if (result == WEFT_OK && layer->options->masked.count > 0)
+        result = mask_ranks(layer);
     if (result == WEFT_OK && layer->options->start == EP_START_GRAPH)
         result = record_graphs(layer);
     return result;

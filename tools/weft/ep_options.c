@@ -83,6 +83,8 @@ static void refuse_without_mode(const struct ep_options *options, struct argp_st
     if (options->ll_format != EP_LL_FORMAT_DTYPE)
         argp_error(state, "--format %s: needs --mode low-latency",
                    ep_ll_format_names[options->ll_format]);
+    if (options->masked.count > 0)
+        argp_error(state, "--masked: needs --mode low-latency");
     if (options->task == EP_TASK_QUERY)
         argp_error(state, "--query: needs --mode low-latency");
     if (options->start == EP_START_GRAPH)
@@ -168,6 +170,9 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "phases", "N",
      "Of low latency: 1 launch for an operation, or 2, to send and to receive (1)", NULL,
      AT(num_phases), 1, MAX_PHASES},
+    {OPTION_INTEGERS, "masked", "LIST",
+     "Of low latency: ranks that are masked by all others, and mask these (none)", NULL, AT(masked),
+     0, MAX_RANKS - 1},
     {OPTION_GROUP, .doc = "Its routing:"},
     {OPTION_REAL, "skew", "X",
      "Spread of the experts' popularity in the gate that routes: 0 none, 0.5 to 0.75 as in real "
@@ -228,6 +233,19 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .num_phases = EP_NOT_GIVEN,
     };
     options_parse(&set, options, argc, argv);
+}
+
+static int is_masked(const struct ep_options *options, int32_t rank)
+{
+    for (int32_t i = 0; i < options->masked.count; i++)
+        if (options->masked.values[i] == rank)
+            return 1;
+    return 0;
+}
+
+int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b)
+{
+    return a != b && (is_masked(options, a) || is_masked(options, b));
 }
 
 uint64_t ep_ll_element_bytes(const struct ep_options *options)
@@ -315,5 +333,11 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
     }
     if (must_be("--nodes", &options->num_nodes, num_nodes, "the nodes of this job", error) != 0)
         return -1;
+    for (int32_t i = 0; i < options->masked.count; i++)
+        if (options->masked.values[i] >= num_ranks) {
+            snprintf(error, EP_ERROR_BYTES, "--masked %lld: must be below the number of ranks, %d",
+                     (long long)options->masked.values[i], num_ranks);
+            return -1;
+        }
     return options->trace ? resolve_trace(options, error) : resolve_gate(options, error);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "weft.h"
+#include "workload/options.h"
 #include "workload/payload.h"
 #include "workload/trace.h"
 
@@ -58,6 +59,7 @@ struct ep_options {
     int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as num_phases */
     int32_t num_phases;
     enum ep_ll_format ll_format;
+    struct option_list masked; /* ranks that do without the others, and these without them */
     enum ep_start start;
     enum ep_task task;
     enum ep_check_mode check;
@@ -76,6 +78,8 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 
 /* The bytes of a row on its way in low latency: elements, then scales; these are 0 of EP_LL_FORMAT_DTYPE. */
+/* Whether two ranks have masked each other. */
+int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b);
 uint64_t ep_ll_element_bytes(const struct ep_options *options);
 uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 

@@ -45,6 +45,7 @@ static void place(struct ep_routing *routing, const struct ep_options *options)
         for (int32_t e = ep_routing_first_expert(routing, r);
              e < ep_routing_first_expert(routing, r + 1); e++)
             routing->expert_rank[e] = r;
+    routing->expert_rank[routing->num_experts] = -1;
 }
 
 int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, int32_t rank,
@@ -56,7 +57,7 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
         .num_topk = options->num_topk,
         .num_experts = options->num_experts,
         .first_tokens = calloc(num_ranks + 1, sizeof(int64_t)),
-        .expert_rank = calloc((size_t)options->num_experts, sizeof(int32_t)),
+        .expert_rank = calloc((size_t)options->num_experts + 1, sizeof(int32_t)),
     };
     if (!routing->first_tokens || !routing->expert_rank)
         return -1;
@@ -76,6 +77,19 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
     trace_read(options->trace, options->layer, (int32_t)routing->loaded_begin, (int32_t)num_tokens,
                routing->topk_idx, routing->topk_weights);
     return 0;
+}
+
+void ep_routing_mask(struct ep_routing *routing, const struct ep_options *options)
+{
+    int32_t source = 0;
+    for (int64_t token = routing->loaded_begin; token < routing->loaded_end; token++) {
+        int32_t *topk_idx = routing->topk_idx + (token - routing->loaded_begin) * routing->num_topk;
+        while (token >= routing->first_tokens[source + 1])
+            source++;
+        for (int32_t k = 0; k < routing->num_topk; k++)
+            if (ep_ll_are_cut(options, source, routing->expert_rank[topk_idx[k]]))
+                topk_idx[k] = routing->num_experts;
+    }
 }
 
 void ep_routing_close(struct ep_routing *routing)

@@ -18,7 +18,7 @@ struct ep_routing {
     int64_t loaded_end;
     int32_t *topk_idx;    /* [loaded_end - loaded_begin][num_topk] */
     float *topk_weights;  /* the same */
-    int32_t *expert_rank; /* [num_experts] */
+    int32_t *expert_rank; /* [num_experts + 1] the last is nowhere: -1 */
 };
 
 enum ep_routing_extent { EP_ROUTING_OWN, EP_ROUTING_ALL };
@@ -26,6 +26,8 @@ enum ep_routing_extent { EP_ROUTING_OWN, EP_ROUTING_ALL };
 /* Needs resolved options. 0, or -1 when out of memory. */
 int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, int32_t rank,
                     enum ep_routing_extent extent);
+/* Takes away the choices of ranks that have masked each other, which count as nothing. */
+void ep_routing_mask(struct ep_routing *routing, const struct ep_options *options);
 void ep_routing_close(struct ep_routing *routing);
 
 static inline const int32_t *ep_routing_topk_idx(const struct ep_routing *routing, int64_t token)
