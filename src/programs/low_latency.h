@@ -240,14 +240,13 @@ WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail,
     }
 }
 
-/* By all warps of the block, when they need rows and answers up to these numbers no more: tells all
- * ranks. */
+/* By all warps of the block, which have met since they needed rows and answers up to these numbers: tells
+ * all ranks that they do so no more. */
 WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
-    wp_block_sync(warp);
     if (WP_LL_HAS_NODES(&ll->plan))
         wp_ll_tell_room_remotely(warp, ll, room);
     if (wp_warp_idx(warp) != 0)
