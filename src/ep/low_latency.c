@@ -53,13 +53,9 @@ static uint64_t scales_bytes(const weft_ll_config *config)
 static int parts_are_whole_words(const struct wp_ll_plan *plan)
 {
     enum { GROUPS_OF_WORD = 4 };
-    const struct wp_share whole = {.num_parts = INT32_MAX};
     const uint64_t word_bytes =
         (uint64_t)plan->quantisation.group_elements * GROUPS_OF_WORD * wp_dtype_bytes(plan->dtype);
-    return !wp_ll_is_quantised(plan) ||
-           wp_part_bytes(&whole, (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)) %
-                   word_bytes ==
-               0;
+    return !wp_ll_is_quantised(plan) || WP_STEP_BYTES % word_bytes == 0;
 }
 
 static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
@@ -68,6 +64,14 @@ static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
         return 0;
     return config->expert_capacity > 0 ? config->expert_capacity
                                        : ep->comm->num_ranks * config->max_tokens;
+}
+
+static int32_t bytes_log2(weft_dtype dtype)
+{
+    int32_t log2 = 0;
+    while (1u << log2 < wp_dtype_bytes(dtype))
+        log2++;
+    return log2;
 }
 
 /* Without num_blocks, on which ranks agree. */
@@ -89,6 +93,8 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
         .answer_dtype = answer_dtype,
         .quantisation = quantisation_of(config),
     };
+    plan.element_bytes_log2 = bytes_log2(plan.dtype);
+    plan.sent_element_bytes_log2 = bytes_log2(plan.quantisation.dst_dtype);
     plan.row_bytes = (uint64_t)config->hidden * wp_dtype_bytes(plan.quantisation.dst_dtype);
     plan.scales_bytes = scales_bytes(config);
     plan.max_row_parts = parts_are_whole_words(&plan) ? INT32_MAX : 1;
@@ -210,7 +216,8 @@ static weft_result allocate_tables(weft_ll *ll)
 static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *config,
                                      const struct wp_ll_plan *plan)
 {
-    const struct weft__work work = {WEFT__WORK_FEW_ROWS, plan->max_tokens, plan->row_bytes};
+    const struct weft__work work = {WEFT__WORK_FEW_ROWS, plan->max_tokens,
+                                    (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)};
     struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, &work);
     if (config->num_blocks > 0)
         grid.num_blocks = config->num_blocks;
@@ -322,6 +329,9 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
                                     &ll->exchange));
     device->exchange = ll->exchange->device;
     device->area_offset = weft__exchange_extra_offset(ll->exchange);
+    device->offsets = wp_ll_offsets_of(&device->plan, comm->num_ranks);
+    device->area = weft__heap_bases(comm->heap)[comm->rank] + device->area_offset;
+    device->share_of_sources = wp_share_rows(ll->grid.num_warps, device->plan.block_tokens, NULL);
     return weft__ll_network_create(ll, network_bytes);
 }
 
@@ -359,7 +369,7 @@ void weft__ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
     const struct wp_ll_plan *plan = &ll->device.plan;
     const int32_t num_ranks = ll->ep->comm->num_ranks;
     const char *rows = weft__heap_bases(ll->ep->comm->heap)[ll->ep->comm->rank] +
-                       ll->device.area_offset + wp_ll_rows_offset(plan, num_ranks);
+                       ll->device.area_offset + ll->device.offsets.rows;
     *slots = (weft_ll_slots){
         .row_stride_bytes = plan->slot.bytes,
         .source_stride_bytes = plan->slot.bytes * (uint64_t)plan->max_tokens,

@@ -6,6 +6,7 @@
 #include "programs/low_latency_mask.h"
 #include "programs/low_latency_release.h"
 #include "programs/low_latency_unmask.h"
+#include "programs/low_latency_usual.h"
 
 static int sends(weft_ll_phases phases)
 {
@@ -124,6 +125,24 @@ static struct wp_ll_scales scales_of(const struct wp_ll_plan *plan,
     return args->scale_column_bytes == 0 ? by_rows : by_columns;
 }
 
+static enum wp_program dispatch_program(const struct wp_low_latency *device)
+{
+    static const enum wp_program programs[] = {[WP_LL_GENERAL] = WP_PROGRAM_low_latency_dispatch,
+                                               [WP_LL_BF16] = WP_PROGRAM_bf16_low_latency_dispatch,
+                                               [WP_LL_FP8] = WP_PROGRAM_fp8_low_latency_dispatch};
+    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_dispatch
+                                  : programs[wp_ll_form_of(device)];
+}
+
+/* It does not matter how rows have come. */
+static enum wp_program combine_program(const struct wp_low_latency *device)
+{
+    if (device->plan.has_nodes)
+        return WP_PROGRAM_internode_low_latency_combine;
+    return wp_ll_form_of(device) == WP_LL_GENERAL ? WP_PROGRAM_low_latency_combine
+                                                  : WP_PROGRAM_bf16_low_latency_combine;
+}
+
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
@@ -131,6 +150,8 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .ll = ll->device,
         .phases = phases_of(args->phases),
         .num_tokens = args->num_tokens,
+        .num_tokens_per_block = args->num_tokens / plan->num_blocks,
+        .num_blocks_with_more = args->num_tokens % plan->num_blocks,
         .tokens = args->x,
         .token_stride_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype),
         .index_type = args->index_type,
@@ -145,10 +166,8 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .row_ranges = args->row_ranges,
         .cumulative_rows = args->total_rows_per_expert,
     };
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream,
-                                    plan->has_nodes ? WP_PROGRAM_internode_low_latency_dispatch
-                                                    : WP_PROGRAM_low_latency_dispatch,
-                                    ll->grid, &program_args, sizeof program_args));
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, dispatch_program(&ll->device), ll->grid,
+                                    &program_args, sizeof program_args));
     note_dispatch(ll, args);
     return WEFT_OK;
 }
@@ -168,10 +187,8 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
         .out = args->out,
         .missing_ranks = args->missing_ranks,
     };
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream,
-                                    plan->has_nodes ? WP_PROGRAM_internode_low_latency_combine
-                                                    : WP_PROGRAM_low_latency_combine,
-                                    ll->grid, &program_args, sizeof program_args));
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, combine_program(&ll->device), ll->grid,
+                                    &program_args, sizeof program_args));
     note_combine(ll, args->phases, args->keep);
     return WEFT_OK;
 }

@@ -301,8 +301,8 @@ WP_FN enum wp_status combine_own(const struct wp_operation *op,
                                  const struct wp_duty *duty)
 {
     const struct wp_combine_args *combine = &args->combine;
-    const struct wp_share share = {duty->num_local, 1, combine->routing.num_tokens,
-                                   wp_units_taken(op->exchange, op->sequence)};
+    const struct wp_share share = wp_share_parts(duty->num_local, 1, combine->routing.num_tokens,
+                                                 wp_units_taken(op->exchange, op->sequence));
     enum wp_status status = WP_STATUS_OK;
     for (int32_t token = wp_duty_first_unit(op->warp, duty, &share);
          token < share.num_units && status == WP_STATUS_OK;

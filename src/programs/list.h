@@ -29,7 +29,10 @@
     X(low_latency_mask)                                                                            \
     X(low_latency_unmask)                                                                          \
     X(internode_low_latency_dispatch)                                                              \
-    X(internode_low_latency_combine)
+    X(internode_low_latency_combine)                                                               \
+    X(bf16_low_latency_dispatch)                                                                   \
+    X(fp8_low_latency_dispatch)                                                                    \
+    X(bf16_low_latency_combine)
 
 #define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
 enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };

@@ -24,22 +24,6 @@
 #define WEFT_PROGRAMS_LOW_LATENCY_H
 
 #include "programs/low_latency_network.h"
-#include "programs/share.h"
-
-/* The tokens of a block: [begin, end). */
-struct wp_ll_tokens {
-    int32_t begin;
-    int32_t end;
-};
-
-WP_FN struct wp_ll_tokens wp_ll_tokens_of(int32_t num_tokens, int32_t block, int32_t num_blocks)
-{
-    /* Divided in 32 bits, which GPUs do in place: neither number has more than 16. */
-    const uint32_t all = (uint32_t)num_tokens, blocks = (uint32_t)num_blocks;
-    const struct wp_ll_tokens tokens = {(int32_t)(all * (uint32_t)block / blocks),
-                                        (int32_t)(all * ((uint32_t)block + 1) / blocks)};
-    return tokens;
-}
 
 /* The place of a token of a block. */
 WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
@@ -53,16 +37,18 @@ WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
 struct wp_ll_run { /* what a warp knows */
     struct wp_operation op;
     const struct wp_low_latency *ll;
-    struct wp_ll_block *block;
-    struct wp_ll_numbers numbers; /* as they will be after the launch */
+    struct wp_ll_numbers numbers;            /* as they will be after the launch */
+    struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
 };
 
 /* As wp_operation_begin. */
 WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    struct wp_ll_block *block = &ll->blocks[wp_block_idx(warp)];
-    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL), ll, block,
-                                  block->numbers};
+    const struct wp_ll_block *block = &ll->blocks[wp_block_idx(warp)];
+    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL),
+                                  ll,
+                                  block->numbers,
+                                  {block->halves[0], block->halves[1]}};
     return run;
 }
 
@@ -70,9 +56,13 @@ WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_lat
 WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status status)
 {
     struct wp_warp *warp = run->op.warp;
+    struct wp_ll_block *block = &run->ll->blocks[wp_block_idx(warp)];
     wp_operation_end(&run->op, status);
-    if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
-        run->block->numbers = run->numbers;
+    if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0) {
+        block->numbers = run->numbers;
+        block->halves[0] = run->halves[0];
+        block->halves[1] = run->halves[1];
+    }
     return status;
 }
 
@@ -200,21 +190,18 @@ WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_rank
     }
 }
 
-/* By one warp: of a half, for later launches, and for this one once its block has met. */
-WP_FN void wp_ll_remember_tokens(const struct wp_ll_run *run, uint64_t number, int32_t num_tokens)
+/* Of a number. In registers: GPUs keep arrays in memory whose index is found as they run. */
+WP_FN struct wp_ll_half wp_ll_half_of(const struct wp_ll_run *run, uint64_t number)
 {
-    if (wp_warp_idx(run->op.warp) == 0 && wp_lane_idx(run->op.warp) == 0)
-        run->block->halves[wp_ll_half(&run->ll->plan, number)].num_tokens = num_tokens;
+    return wp_ll_half(&run->ll->plan, number) == 0 ? run->halves[0] : run->halves[1];
 }
 
-WP_FN void wp_ll_remember_answers(const struct wp_ll_run *run, uint64_t number, uint64_t result,
-                                  enum wp_ll_use use)
+WP_FN void wp_ll_remember(struct wp_ll_run *run, uint64_t number, struct wp_ll_half half)
 {
-    struct wp_ll_half *half = &run->block->halves[wp_ll_half(&run->ll->plan, number)];
-    if (wp_warp_idx(run->op.warp) == 0 && wp_lane_idx(run->op.warp) == 0) {
-        half->answered = result;
-        half->use = use;
-    }
+    if (wp_ll_half(&run->ll->plan, number) == 0)
+        run->halves[0] = half;
+    else
+        run->halves[1] = half;
 }
 
 /* What a rank must need no more before `number` can be sent. */
@@ -303,6 +290,34 @@ WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32
     wp_warp_sync(warp);
 }
 
+/* Elements of a part of a row. */
+struct wp_ll_elements {
+    int64_t first;
+    int64_t num;
+};
+WP_FN struct wp_ll_elements wp_ll_elements_of(const struct wp_ll_plan *plan, struct wp_span span)
+{
+    const struct wp_ll_elements elements = {(int64_t)(span.begin >> plan->element_bytes_log2),
+                                            (int64_t)(span.bytes >> plan->element_bytes_log2)};
+    return elements;
+}
+
+/* Part of a row of dtype. */
+WP_FN struct wp_span wp_ll_span(const struct wp_ll_plan *plan, const struct wp_share *share,
+                                int32_t part)
+{
+    return wp_part_span(share, part, (uint64_t)plan->hidden << plan->element_bytes_log2);
+}
+
+/* Warp-wide: the place in a list of what the lane has for it, if anything; the list grows. */
+WP_FN int32_t wp_ll_list(struct wp_warp *warp, int32_t *num_listed, int has_one)
+{
+    const uint32_t lanes = wp_ballot(warp, has_one);
+    const int32_t place = *num_listed + wp_lanes_below(warp, lanes);
+    *num_listed += wp_popcount(lanes);
+    return place;
+}
+
 WP_FN int wp_ll_is_quantised(const struct wp_ll_plan *plan)
 {
     return plan->quantisation.dst_dtype != plan->dtype;
@@ -312,21 +327,6 @@ WP_FN int wp_ll_is_quantised(const struct wp_ll_plan *plan)
 WP_FN struct wp_share wp_ll_share(struct wp_warp *warp, int32_t num_rows)
 {
     return wp_share_rows(wp_num_warps(warp), num_rows, NULL);
-}
-
-/* The warp's first unit of a source, where those of the sources before were num_before: the warps go
- * on where these ended. */
-WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp, int32_t num_before)
-{
-    const int32_t num_warps = wp_num_warps(warp);
-    const int32_t first = wp_warp_idx(warp) - num_before % num_warps;
-    return first < 0 ? first + num_warps : first;
-}
-
-/* As many rows as a block has of each source at most: what is taken and answered is shared so. */
-WP_FN struct wp_share wp_ll_share_of_sources(struct wp_warp *warp, const struct wp_ll_plan *plan)
-{
-    return wp_ll_share(warp, plan->block_tokens);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "programs/exchange.h"
 #include "programs/low_latency_masks.h"
 #include "programs/routing.h"
+#include "programs/share.h"
 
 /* Whether some ranks are on other nodes. Programs in which it counts know that when they are
  * compiled. */
@@ -45,10 +46,16 @@ struct wp_ll_numbers {
     uint64_t answers_received;
 };
 
+/* Of a block: [begin, end). */
+struct wp_ll_tokens {
+    int32_t begin;
+    int32_t end;
+};
+
 struct wp_ll_half {
-    int32_t num_tokens; /* of this rank, in the result of this half */
-    enum wp_ll_use use; /* whether the answers of this half end a result, */
-    uint64_t answered;  /* and which */
+    struct wp_ll_tokens tokens; /* of this rank, in the result of this half */
+    enum wp_ll_use use;         /* whether the answers of this half end a result, */
+    uint64_t answered;          /* and which */
 };
 
 /* What a block remembers from launch to launch. */
@@ -93,6 +100,8 @@ struct wp_ll_plan { /* the same on all ranks */
     struct wp_ll_answer_slots answer_slots;
     int32_t capacity; /* rows that an expert has room for, by expert */
     int64_t hidden;
+    /* Of an element of dtype, and of one that is sent: GPUs shift in a cycle, and divide in a hundred. */
+    int32_t element_bytes_log2, sent_element_bytes_log2;
     weft_dtype dtype;        /* of tokens, and of what comes back */
     weft_dtype answer_dtype; /* on their way back */
     /* On their way there, from dtype; the same dst_dtype: as they are. */
@@ -121,15 +130,23 @@ struct wp_ll_network {
     int32_t *answer_slots; /* [halves][max_tokens][num_topk] where answers come to; -1: none does */
 };
 
+/* Where parts of an area begin: found once, by the host. */
+struct wp_ll_offsets {
+    uint64_t ranges, heads, rows, answers;
+};
+
 struct wp_low_latency {
     struct wp_exchange exchange; /* numbers the launches, and is what reports name */
     struct wp_ll_plan plan;
     struct wp_ll_network network;
     struct wp_placement placement;
     uint64_t area_offset; /* in every heap, zero at first */
+    struct wp_ll_offsets offsets;
     /* Of this rank: */
-    struct wp_ll_block *blocks;   /* [num_blocks] */
-    struct wp_ll_choice *choices; /* [num_blocks][max_tokens][num_topk] */
+    char *area;
+    struct wp_share share_of_sources; /* of as many rows as a block has of each, among its warps */
+    struct wp_ll_block *blocks;       /* [num_blocks] */
+    struct wp_ll_choice *choices;     /* [num_blocks][max_tokens][num_topk] */
     int32_t *answering;    /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
     int32_t *counters;     /* [num_blocks][wp_ll_num_counters] */
     int32_t *expert_bases; /* [num_blocks][num_ranks][max_local_experts] */
@@ -207,10 +224,20 @@ WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_ele
                : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
 }
 
-/* The area of `owner`. */
+WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    struct wp_ll_offsets offsets;
+    offsets.ranges = wp_ll_words_bytes(plan, num_ranks);
+    offsets.heads = offsets.ranges + wp_ll_ranges_bytes(plan, num_ranks);
+    offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
+    offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
+    return offsets;
+}
+
+/* The area of `owner`. The own one is at hand, the others' addresses are a load away. */
 WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
 {
-    return ll->exchange.bases[owner] + ll->area_offset;
+    return owner == ll->exchange.rank ? ll->area : ll->exchange.bases[owner] + ll->area_offset;
 }
 
 /* In the area of `owner`: the word of a block of another rank. */
@@ -227,9 +254,9 @@ WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum 
 WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_t owner,
                                          uint64_t number, int32_t source, int32_t block)
 {
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    char *ranges = wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks);
-    const uint64_t row = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
+    char *ranges = wp_ll_area(ll, owner) + ll->offsets.ranges;
+    const uint64_t row =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
     return (struct wp_ll_range *)(void *)ranges + row * (uint64_t)ll->plan.num_blocks + block;
 }
 
@@ -237,28 +264,20 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
 WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source)
 {
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const uint64_t idx = wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source;
-    return wp_ll_area(ll, owner) + wp_ll_words_bytes(&ll->plan, num_ranks) +
-           wp_ll_ranges_bytes(&ll->plan, num_ranks) + idx * wp_ll_head_bytes(&ll->plan);
-}
-
-/* Where rows begin in every area. */
-WP_FN uint64_t wp_ll_rows_offset(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
-           wp_ll_heads_bytes(plan, num_ranks);
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
+    return wp_ll_area(ll, owner) + ll->offsets.heads + idx * wp_ll_head_bytes(&ll->plan);
 }
 
 /* In every area: the slot of a row from `source`. */
 WP_FN uint64_t wp_ll_row_offset(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                                 int32_t row)
 {
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const uint64_t idx = (wp_ll_half(&ll->plan, number) * (uint64_t)num_ranks + (uint64_t)source) *
-                             (uint64_t)ll->plan.max_tokens +
-                         (uint64_t)row;
-    return wp_ll_rows_offset(&ll->plan, num_ranks) + idx * ll->plan.slot.bytes;
+    const uint64_t idx =
+        (wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source) *
+            (uint64_t)ll->plan.max_tokens +
+        (uint64_t)row;
+    return ll->offsets.rows + idx * ll->plan.slot.bytes;
 }
 
 WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
@@ -279,11 +298,9 @@ WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering
 /* In every area: a slot for an answer. */
 WP_FN uint64_t wp_ll_answer_offset(const struct wp_low_latency *ll, uint64_t number, int32_t slot)
 {
-    const int32_t num_ranks = ll->exchange.num_ranks;
     const uint64_t idx =
         wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.answer_slots.per_half + (uint64_t)slot;
-    return wp_ll_rows_offset(&ll->plan, num_ranks) + wp_ll_rows_bytes(&ll->plan, num_ranks) +
-           idx * ll->plan.answer_bytes;
+    return ll->offsets.answers + idx * ll->plan.answer_bytes;
 }
 
 WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_t number,

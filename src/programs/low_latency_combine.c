@@ -13,6 +13,13 @@
 
 #include "programs/low_latency_combine.h"
 
+/* In memory of the warp: of the rows of its pointers. */
+WP_FN float *warp_weights(struct wp_warp *warp)
+{
+    return (float *)wp_warp_shared(warp);
+}
+WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(float) <= WP_LL_RANGES_OFFSET, "one for each choice");
+
 /* ------------------------------------------------------------------ answer */
 
 struct answerer {
@@ -57,12 +64,10 @@ WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source
     return row;
 }
 
-/* The caller's row for choice k; NULL: there is none. */
-WP_FN const char *row_of_choice(const struct answerer *answerer, struct asked_row row, int32_t k)
+/* The caller's row that has been packed as this one. */
+WP_FN const char *packed_row(const struct answerer *answerer, int32_t packed)
 {
-    const struct wp_low_latency_combine_args *args = answerer->args;
-    const int32_t packed = wp_ll_packed(&args->ll, answerer->result, row.source, row.idx)[k];
-    return packed < 0 ? NULL : args->rows + (uint64_t)packed * args->row_stride_bytes;
+    return answerer->args->rows + (uint64_t)packed * answerer->args->row_stride_bytes;
 }
 
 WP_FN const char *row_of_rank(const struct answerer *answerer, struct asked_row row)
@@ -73,12 +78,16 @@ WP_FN const char *row_of_rank(const struct answerer *answerer, struct asked_row 
     return args->rows + idx * args->row_stride_bytes;
 }
 
-WP_FN int32_t first_choice(const int32_t *experts)
+/* Warp-wide: the first choice here, of which there is one at least. */
+WP_FN int32_t first_choice(const struct answerer *answerer, const int32_t *experts)
 {
-    int32_t k = 0;
-    while (experts[k] < 0) /* a row has come for one at least */
-        k++;
-    return k;
+    const int32_t num_topk = answerer->args->ll.plan.num_topk;
+    struct wp_warp *warp = answerer->run->op.warp;
+    int32_t first = num_topk;
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
+        if (experts[k] >= 0 && k < first)
+            first = k;
+    return num_topk - (int32_t)wp_max_u32(warp, (uint32_t)(num_topk - first));
 }
 
 WP_FN int32_t count_experts(const int32_t *experts, int32_t num_choices)
@@ -129,7 +138,7 @@ WP_FN void send_logarithms(const struct answerer *answerer, char *dst, const flo
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const void **pointers = wp_warp_pointers(warp);
-    if (num_srcs > 1 || weights != NULL || pointers[0] == NULL)
+    if (num_srcs != 1 || weights != NULL)
         sum_here(answerer, weights, num_srcs, num_elements);
     const void *from = pointers[0];
     wp_warp_sync(warp); /* all lanes have read it */
@@ -146,16 +155,14 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_ll_plan *plan = &ll->plan;
     struct wp_warp *warp = answerer->run->op.warp;
-    const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
-    const int64_t num_elements = (int64_t)((uint32_t)span.bytes / (uint32_t)element_bytes);
-    char *dst = answer_place(answerer, row, choice) +
-                wp_ll_answer_bytes(plan, (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes));
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
+    char *dst = answer_place(answerer, row, choice) + wp_ll_answer_bytes(plan, elements.first);
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
-        send_logarithms(answerer, dst, weights, num_srcs, num_elements);
+        send_logarithms(answerer, dst, weights, num_srcs, elements.num);
     else
         wp_row_weighted_sum(warp, dst, wp_warp_pointers(warp), weights, num_srcs, sum,
-                            num_elements);
+                            elements.num);
 }
 
 /* The caller has summed the rows of this rank's experts: they are sent as they are. */
@@ -166,7 +173,7 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
     const struct wp_low_latency *ll = &answerer->args->ll;
     const void **pointers = wp_warp_pointers(warp);
     const char *from = row_of_rank(answerer, row) + span.begin;
-    const int32_t choice = first_choice(row.experts);
+    const int32_t choice = first_choice(answerer, row.experts);
     wp_warp_sync(warp); /* those before have been used */
     if (wp_lane_idx(warp) == 0)
         pointers[0] = ll->plan.answer_dtype != ll->plan.dtype
@@ -179,20 +186,37 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
         send_answer(answerer, row, choice, NULL, 1, span);
 }
 
+/* Lists the caller's rows for the choices here, with their weights; returns how many there are. */
+WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, uint64_t begin)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const int32_t num_topk = ll->plan.num_topk;
+    const int32_t *all_packed = wp_ll_packed(ll, answerer->result, row.source, row.idx);
+    int32_t num_rows = 0;
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        /* Both loads are under way together. */
+        const int32_t packed = k < num_topk ? all_packed[k] : -1;
+        const float weight = k < num_topk ? row.weights[k] : 0.0f;
+        const int32_t place = wp_ll_list(warp, &num_rows, packed >= 0);
+        if (packed < 0)
+            continue;
+        wp_warp_pointers(warp)[place] = packed_row(answerer, packed) + begin;
+        warp_weights(warp)[place] = weight;
+    }
+    wp_warp_sync(warp);
+    return num_rows;
+}
+
 /* The sum of all choices here. */
 WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row,
                            struct wp_span span)
 {
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
-    const void **srcs = wp_warp_pointers(warp);
-    wp_warp_sync(warp); /* those before have been used */
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        const char *from = row_of_choice(answerer, row, k);
-        srcs[k] = from == NULL ? NULL : from + span.begin;
-    }
-    wp_warp_sync(warp);
-    send_answer(answerer, row, first_choice(row.experts), row.weights, plan->num_topk, span);
+    const int32_t choice = first_choice(answerer, row.experts);
+    const int32_t num_rows = find_rows(answerer, row, span.begin);
+    send_answer(answerer, row, choice, warp_weights(answerer->run->op.warp), num_rows, span);
 }
 
 /* One answer for each choice; where its expert had no room, of zeros. */
@@ -200,55 +224,51 @@ WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row ro
                             struct wp_span span)
 {
     struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
-    const void **srcs = wp_warp_pointers(warp);
-    for (int32_t k = 0; k < plan->num_topk; k++) {
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const int32_t *packed = wp_ll_packed(ll, answerer->result, row.source, row.idx);
+    for (int32_t k = 0; k < ll->plan.num_topk; k++) {
         if (row.experts[k] < 0)
             continue;
+        wp_warp_sync(warp); /* the row before has been used */
+        if (wp_lane_idx(warp) == 0 && packed[k] >= 0)
+            wp_warp_pointers(warp)[0] = packed_row(answerer, packed[k]) + span.begin;
         wp_warp_sync(warp);
-        if (wp_lane_idx(warp) == 0) {
-            const char *from = row_of_choice(answerer, row, k);
-            srcs[0] = from == NULL ? NULL : from + span.begin;
-        }
-        wp_warp_sync(warp);
-        send_answer(answerer, row, k, NULL, 1, span);
+        send_answer(answerer, row, k, NULL, packed[k] >= 0, span);
     }
 }
 
-WP_FN void answer_rows(const struct answerer *answerer, int32_t source, struct wp_ll_range range,
-                       const struct wp_share *share, int32_t num_before)
+/* One part of row i of those that a block of a source has sent. */
+WP_FN void answer_part(const struct answerer *answerer, int32_t source, struct wp_ll_range range,
+                       struct wp_part part)
 {
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
-    const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
-    for (int32_t unit = wp_ll_first_unit(warp, num_before);
-         unit < range.num_rows * share->num_parts; unit += wp_num_warps(warp)) {
-        const struct wp_part part = wp_unit_part(share, unit);
-        const struct wp_span span = wp_part_span(share, part.part, row_bytes);
-        if (span.bytes == 0)
-            continue;
-        const struct asked_row row = asked_row(answerer, source, range, part.token);
-        if (!plan->is_by_expert)
-            answer_with_row(answerer, row, span);
-        else if (plan->answers_are_rows)
-            answer_by_choice(answerer, row, span);
-        else
-            answer_with_sum(answerer, row, span);
-    }
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
+    if (span.bytes == 0)
+        return;
+    const struct asked_row row = asked_row(answerer, source, range, part.token);
+    if (!ll->plan.is_by_expert)
+        answer_with_row(answerer, row, span);
+    else if (ll->plan.answers_are_rows)
+        answer_by_choice(answerer, row, span);
+    else
+        answer_with_sum(answerer, row, span);
 }
 
 WP_FN void answer_all(const struct answerer *answerer)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_share share = wp_ll_share_of_sources(warp, &ll->plan);
-    int32_t num_units = 0;
+    const struct wp_share *share = &ll->share_of_sources;
+    int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
     for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
         if (i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(answerer->run, answerer->result, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
-        answer_rows(answerer, wp_rank_after(&ll->exchange, i), range, &share, num_units);
-        num_units += range.num_rows * share.num_parts;
+        const int32_t num_units = range.num_rows * share->num_parts;
+        for (; unit < num_units; unit += wp_num_warps(warp))
+            answer_part(answerer, wp_rank_after(&ll->exchange, i), range,
+                        wp_unit_part(share, unit));
+        unit -= num_units;
     }
 }
 
@@ -301,7 +321,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
-    wp_ll_remember_answers(run, answerer.number, answerer.result, args->use);
+    struct wp_ll_half half = wp_ll_half_of(run, answerer.number);
+    half.answered = answerer.result;
+    half.use = args->use;
+    wp_ll_remember(run, answerer.number, half);
     if (WP_LL_HAS_NODES(plan))
         put_answers(&answerer); /* the block has met */
     wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
@@ -318,23 +341,24 @@ struct summer {
     const struct wp_low_latency_combine_args *args;
     uint64_t number;
     uint64_t result;
-    struct wp_ll_tokens tokens; /* of this block */
+    struct wp_ll_tokens tokens; /* of this block, in the result */
+    struct wp_share share;      /* of these among its warps */
 };
-
-/* Of a token's sums, how many come from ranks below that of choice k. */
-WP_FN int32_t num_ranks_below(const int32_t *answering, int32_t num_topk, int32_t k)
-{
-    int32_t num_below = 0;
-    for (int32_t other = 0; other < num_topk; other++)
-        num_below += answering[other] >= 0 && answering[other] < answering[k];
-    return num_below;
-}
 
 /* Whether the rank that answers a choice, if any does, has done so. */
 WP_FN int has_come(const struct summer *summer, int32_t answering)
 {
     const int has_masks = wp_ll_has_masks(&summer->args->ll.masks);
     return answering >= 0 && (!has_masks || wp_ll_missing(summer->run)[answering] == 0);
+}
+
+/* Of a token's sums, how many come from ranks below that of choice k. */
+WP_FN int32_t num_ranks_below(const struct summer *summer, const int32_t *answering, int32_t k)
+{
+    int32_t num_below = 0;
+    for (int32_t other = 0; other < summer->args->ll.plan.num_topk; other++)
+        num_below += answering[other] < answering[k] && has_come(summer, answering[other]);
+    return num_below;
 }
 
 WP_FN int32_t place_of(const struct summer *summer, int32_t token)
@@ -353,90 +377,121 @@ WP_FN const char *answer_of_choice(const struct summer *summer, int32_t token, i
     return wp_ll_answer(ll, ll->exchange.rank, summer->number, slot);
 }
 
-/* The token's answers in the order in which they are summed, the others NULL. */
-WP_FN void find_answers(const struct summer *summer, int32_t token, struct wp_span span)
+/* Lists the token's answers in the order in which they are summed, with their weights; returns how
+ * many there are. */
+WP_FN int32_t find_answers(const struct summer *summer, int32_t token, uint64_t begin)
 {
     struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency *ll = &summer->args->ll;
-    const int32_t num_topk = ll->plan.num_topk;
-    const int32_t *answering = wp_ll_answering(ll, summer->result, token);
-    const uint64_t begin = wp_ll_answer_bytes(
-        &ll->plan, (int64_t)((uint32_t)span.begin / (uint32_t)wp_dtype_bytes(ll->plan.dtype)));
-    const void **srcs = wp_warp_pointers(warp);
+    const struct wp_low_latency_combine_args *args = summer->args;
+    const int32_t num_topk = args->ll.plan.num_topk;
+    const int32_t *answering = wp_ll_answering(&args->ll, summer->result, token);
+    int32_t num_answers = 0;
     wp_warp_sync(warp); /* those before have been used */
-    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
-        srcs[k] = NULL;
-    wp_warp_sync(warp);
-    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int answers = k < num_topk && has_come(summer, answering[k]);
+        const int32_t listed = wp_ll_list(warp, &num_answers, answers);
+        if (!answers)
+            continue;
         const int32_t place =
-            ll->plan.answers_are_rows ? k : num_ranks_below(answering, num_topk, k);
-        if (has_come(summer, answering[k]))
-            srcs[place] = answer_of_choice(summer, token, k, answering[k]) + begin;
+            args->ll.plan.answers_are_rows ? listed : num_ranks_below(summer, answering, k);
+        wp_warp_pointers(warp)[place] = answer_of_choice(summer, token, k, answering[k]) + begin;
+        if (args->topk_weights != NULL)
+            warp_weights(warp)[place] = args->topk_weights[(int64_t)token * num_topk + k];
     }
     wp_warp_sync(warp);
+    return num_answers;
 }
 
-WP_FN void sum_token(const struct summer *summer, int32_t token, struct wp_span span)
+/* The part of a token that the warp sums, of which the answers have been found. */
+struct summed_part {
+    int32_t unit;
+    int32_t token;
+    int32_t num_answers;
+    struct wp_span span;
+};
+
+WP_FN struct summed_part find_part(const struct summer *summer, int32_t unit)
+{
+    const struct wp_ll_plan *plan = &summer->args->ll.plan;
+    const struct wp_part part = wp_unit_part(&summer->share, unit);
+    struct summed_part found = {unit, summer->tokens.begin + part.token, 0,
+                                wp_ll_span(plan, &summer->share, part.part)};
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, found.span);
+    if (unit < summer->share.num_units && found.span.bytes > 0)
+        found.num_answers =
+            find_answers(summer, found.token, wp_ll_answer_bytes(plan, elements.first));
+    return found;
+}
+
+WP_FN void sum_part(const struct summer *summer, const struct summed_part *part)
 {
     struct wp_warp *warp = summer->run->op.warp;
     const struct wp_low_latency_combine_args *args = summer->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
-    const float *weights =
-        args->topk_weights == NULL ? NULL : args->topk_weights + (int64_t)token * plan->num_topk;
-    char *out = args->out + (uint64_t)token * row_bytes + span.begin;
-    const int64_t num_elements =
-        (int64_t)((uint32_t)span.bytes / (uint32_t)wp_dtype_bytes(plan->dtype));
+    const uint64_t row_bytes = (uint64_t)plan->hidden << plan->element_bytes_log2;
+    const float *weights = args->topk_weights == NULL ? NULL : warp_weights(warp);
+    char *out = args->out + (uint64_t)part->token * row_bytes + part->span.begin;
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, part->span);
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype};
-    find_answers(summer, token, span);
     if (plan->answer_dtype == WEFT_LOG_10BIT)
-        wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, plan->num_topk, plan->dtype,
-                       num_elements);
+        wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
+                       elements.num);
     else
-        wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, plan->num_topk, sum,
-                            num_elements);
+        wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, sum,
+                            elements.num);
 }
 
-WP_FN void sum_tokens(const struct summer *summer)
+/* The first part has been found. */
+WP_FN void sum_tokens(const struct summer *summer, struct summed_part part)
+{
+    const int32_t num_warps = wp_num_warps(summer->run->op.warp);
+    while (part.unit < summer->share.num_units) {
+        if (part.span.bytes > 0)
+            sum_part(summer, &part);
+        part = find_part(summer, part.unit + num_warps);
+    }
+}
+
+/* Where answers lie is known before they come; with masks, only when it is known whose do not. */
+WP_FN enum wp_status await_and_sum(const struct summer *summer)
 {
     struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_ll_plan *plan = &summer->args->ll.plan;
-    const struct wp_ll_tokens tokens = summer->tokens;
-    const struct wp_share share = wp_ll_share(warp, tokens.end - tokens.begin);
-    for (int32_t unit = wp_warp_idx(warp); unit < share.num_units; unit += wp_num_warps(warp)) {
-        const struct wp_part part = wp_unit_part(&share, unit);
-        const struct wp_span span =
-            wp_part_span(&share, part.part, (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
-        if (span.bytes > 0)
-            sum_token(summer, tokens.begin + part.token, span);
-    }
+    const int has_masks = wp_ll_has_masks(&summer->args->ll.masks);
+    struct summed_part part = {wp_warp_idx(warp), 0, 0, {0, 0}};
+    if (!has_masks)
+        part = find_part(summer, part.unit);
+    const enum wp_status status =
+        wp_ll_await_block(summer->run, WP_LL_ARRIVED, WP_LL_ANSWERS, summer->number);
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_admit_next(warp); /* all ranks have started */
+    wp_warp_sync(warp);  /* each lane has waited for some ranks */
+    if (has_masks)
+        part = find_part(summer, part.unit);
+    sum_tokens(summer, part);
+    return status;
 }
 
 WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
 {
     struct wp_warp *warp = run->op.warp;
-    const struct wp_ll_plan *plan = &args->ll.plan;
     struct wp_ll_numbers *numbers = &run->numbers;
     const uint64_t number = numbers->answers_received + 1;
-    const uint64_t result = run->block->halves[wp_ll_half(plan, number)].answered;
+    const struct wp_ll_half half = wp_ll_half_of(run, number);
+    const struct wp_ll_tokens tokens = wp_ll_half_of(run, half.answered).tokens;
     const struct summer summer = {
-        run, args, number, result,
-        wp_ll_tokens_of(run->block->halves[wp_ll_half(plan, result)].num_tokens, wp_block_idx(warp),
-                        plan->num_blocks)};
+        run, args, number, half.answered, tokens, wp_ll_share(warp, tokens.end - tokens.begin)};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
-    enum wp_status status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ANSWERS, number);
-    if (status == WP_STATUS_OK) {
-        wp_admit_next(warp); /* all ranks have started */
-        sum_tokens(&summer);
-    }
-    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    const enum wp_status status =
+        (enum wp_status)wp_block_max(warp, (uint32_t)await_and_sum(&summer));
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_missing(run, args->missing_ranks, NULL);
     struct wp_ll_room room = {0, number};
-    if (run->block->halves[wp_ll_half(plan, number)].use == WP_LL_RESULT_ENDS)
-        numbers->rows_ended = room.rows = summer.result;
+    if (half.use == WP_LL_RESULT_ENDS)
+        numbers->rows_ended = room.rows = half.answered;
     wp_ll_tell_room(run, room);
     numbers->answers_received = number;
     return WP_STATUS_OK;

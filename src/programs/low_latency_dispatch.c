@@ -46,33 +46,42 @@ WP_FN const char *token_elements(const struct wp_ll_sender *sender, int32_t toke
     return args->tokens + (uint64_t)token * args->token_stride_bytes + span.begin;
 }
 
+/* The token's slots, from byte `begin` on, as the warp's pointers; returns how many. */
+WP_FN int32_t find_slots(const struct wp_ll_sender *sender, int32_t token, uint64_t begin)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const int32_t num_topk = sender->args->ll.plan.num_topk;
+    int32_t num_slots = 0;
+    wp_warp_sync(warp); /* the pointers before have been used */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        char *slot = k < num_topk ? slot_of(sender, token, k) : NULL;
+        const int32_t place = wp_ll_list(warp, &num_slots, slot != NULL);
+        if (slot != NULL)
+            wp_warp_pointers(warp)[place] = slot + begin;
+    }
+    wp_warp_sync(warp);
+    return num_slots;
+}
+
 /* The row, or a part of it, to all its slots. */
 WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struct wp_span span)
 {
     struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency_dispatch_args *args = sender->args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const uint64_t element_bytes = wp_dtype_bytes(plan->dtype);
-    const int64_t first = (int64_t)((uint32_t)span.begin / (uint32_t)element_bytes);
-    const uint64_t sent_begin = (uint64_t)first * wp_dtype_bytes(plan->quantisation.dst_dtype);
+    const struct wp_ll_plan *plan = &sender->args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
+    const uint64_t sent_begin = (uint64_t)elements.first << plan->sent_element_bytes_log2;
     const char *src = token_elements(sender, token, span);
-    const void **dsts = wp_warp_pointers(warp);
-    wp_warp_sync(warp); /* those before have been used */
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        char *slot = slot_of(sender, token, k);
-        dsts[k] = slot == NULL ? NULL : slot + sent_begin;
-    }
-    wp_warp_sync(warp);
+    const int32_t num_dsts = find_slots(sender, token, sent_begin);
     if (!wp_ll_is_quantised(plan)) {
-        wp_ll_copy_row(warp, plan, dsts, plan->num_topk, src, span.bytes);
+        wp_ll_copy_row(warp, plan, wp_warp_pointers(warp), num_dsts, src, span.bytes);
         return;
     }
-    const int64_t first_group = (int32_t)first / plan->quantisation.group_elements;
-    wp_row_quantise(warp, dsts,
+    const int64_t first_group = (int32_t)elements.first / plan->quantisation.group_elements;
+    wp_row_quantise(warp, wp_warp_pointers(warp),
                     (int64_t)(plan->slot.scales_offset - sent_begin) +
                         wp_scale_offset(plan->quantisation, first_group),
-                    plan->num_topk, src, plan->quantisation,
-                    (int64_t)((uint32_t)span.bytes / (uint32_t)element_bytes));
+                    num_dsts, src, plan->quantisation, elements.num);
 }
 
 /* Where the rank of choice j answers: the token's place, or with nodes its slot. */
@@ -123,24 +132,15 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     }
 }
 
-WP_FN struct wp_share share_of_tokens(const struct wp_ll_sender *sender)
-{
-    const int32_t num_tokens = sender->tokens.end - sender->tokens.begin;
-    return sender->args->ll.plan.max_row_parts == 1 ? wp_share_rows(1, num_tokens, NULL)
-                                                    : wp_ll_share(sender->run->op.warp, num_tokens);
-}
-
 /* The part of the block's tokens that the warp sends first comes while it finds where to. */
 WP_FN void prefetch_first(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_ll_plan *plan = &sender->args->ll.plan;
-    const struct wp_share share = share_of_tokens(sender);
-    if (wp_ll_is_quantised(plan) || wp_warp_idx(warp) >= share.num_units)
+    if (wp_ll_is_quantised(plan) || wp_warp_idx(warp) >= sender->share.num_units)
         return;
-    const struct wp_part part = wp_unit_part(&share, wp_warp_idx(warp));
-    const struct wp_span span =
-        wp_part_span(&share, part.part, (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
+    const struct wp_part part = wp_unit_part(&sender->share, wp_warp_idx(warp));
+    const struct wp_span span = wp_ll_span(plan, &sender->share, part.part);
     if (span.bytes > 0)
         wp_row_prefetch(warp, token_elements(sender, sender->tokens.begin + part.token, span),
                         span.bytes);
@@ -149,16 +149,14 @@ WP_FN void prefetch_first(const struct wp_ll_sender *sender)
 WP_FN void send_tokens(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_ll_plan *plan = &sender->args->ll.plan;
-    const uint64_t token_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
-    const struct wp_share share = share_of_tokens(sender);
-    for (int32_t unit = wp_warp_idx(warp); unit < share.num_units; unit += wp_num_warps(warp)) {
-        const struct wp_part part = wp_unit_part(&share, unit);
+    const struct wp_share *share = &sender->share;
+    for (int32_t unit = wp_warp_idx(warp); unit < share->num_units; unit += wp_num_warps(warp)) {
+        const struct wp_part part = wp_unit_part(share, unit);
         const int32_t token = sender->tokens.begin + part.token;
-        const struct wp_span span = wp_part_span(&share, part.part, token_bytes);
+        const struct wp_span span = wp_ll_span(&sender->args->ll.plan, share, part.part);
         if (span.bytes > 0)
             send_elements(sender, token, span);
-        if (part.part == share.num_parts - 1) /* which has least elements, or none */
+        if (part.part == share->num_parts - 1) /* which has least elements, or none */
             send_choices(sender, token);
     }
 }
@@ -259,7 +257,9 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         send_heads(&sender);
     send_tokens(&sender);
     send_ranges(&sender);
-    wp_ll_remember_tokens(run, sender.number, args->num_tokens);
+    struct wp_ll_half half = wp_ll_half_of(run, sender.number);
+    half.tokens = sender.tokens;
+    wp_ll_remember(run, sender.number, half);
     if (WP_LL_HAS_NODES(plan)) {
         wp_block_sync(warp);
         put_rows(&sender);
@@ -299,7 +299,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         wp_admit_next(warp); /* all ranks have started */
         if (plan->is_by_expert)
             wp_ll_pack_all(&taker);
-        status = wp_ll_count_rows(&taker);
+        wp_ll_tell_num_rows(&taker);
     }
     status = (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)

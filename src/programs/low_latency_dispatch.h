@@ -17,6 +17,8 @@ struct wp_low_latency_dispatch_args {
     enum wp_ll_phase phases;
     /* To send: */
     int32_t num_tokens;
+    int32_t num_tokens_per_block; /* at least; so many of the first blocks have one more: */
+    int32_t num_blocks_with_more;
     const char *tokens;
     uint64_t token_stride_bytes;
     weft_dtype index_type;

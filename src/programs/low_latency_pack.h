@@ -13,30 +13,23 @@ struct wp_ll_taker {
     uint64_t number;
 };
 
-/* How many rows each source has sent, which the first block finds out if anybody wants to know: the
- * rows of a source's last block are its last. */
-WP_FN enum wp_status wp_ll_count_rows(const struct wp_ll_taker *taker)
+/* How many rows each source has sent, which the last block tells if anybody wants to know: what
+ * has come for it are a source's last rows. By the lanes that have waited for them. */
+WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     const int32_t last = ll->plan.num_blocks - 1;
-    enum wp_status status = WP_STATUS_OK;
-    if (wp_block_idx(warp) != 0 || taker->args->num_rows_per_rank == NULL)
-        return WP_STATUS_OK;
-    for (int32_t rank = wp_ll_thread_idx(warp);
-         rank < ll->exchange.num_ranks && status != WP_STATUS_FAILED;
-         rank += wp_ll_num_threads(warp)) {
-        const struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank, taker->number);
-        status =
-            wp_ll_await_told(taker->run, WP_LL_ARRIVED, WP_LL_ROWS, last, taker->number, &site);
-        if (status != WP_STATUS_OK)
-            continue;
+    if (wp_block_idx(warp) != last || wp_warp_idx(warp) != 0 ||
+        taker->args->num_rows_per_rank == NULL)
+        return;
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        if (wp_ll_has_masks(&ll->masks) && wp_ll_missing(taker->run)[rank] != 0)
+            continue; /* wp_ll_tell_missing */
         const struct wp_ll_range range = wp_ll_range(ll, taker->number, rank, last);
         taker->args->num_rows_per_rank[rank] = range.first + range.num_rows;
     }
-    if (status == WP_STATUS_ABSENT)
-        status = WP_STATUS_OK; /* wp_ll_tell_missing */
-    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
 /* Warp-wide, with masks, when the warp has the head of a rank or not: as the block that was first has
@@ -171,8 +164,8 @@ struct wp_ll_taken_row {
     const char *slot;
 };
 
-/* In memory of the warp: where the row goes for each choice, counted over all local experts; -1:
- * nowhere. */
+/* In memory of the warp: the rows to which one that has come is packed, counted over all local
+ * experts. */
 WP_FN int32_t *wp_ll_packed_rows(struct wp_warp *warp)
 {
     return (int32_t *)wp_warp_shared(warp);
@@ -193,104 +186,124 @@ WP_FN int32_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_tak
     return position < plan->capacity ? expert * plan->capacity + position : -1;
 }
 
-/* Of a row that has elements, so that the sync before they are copied orders the lanes. */
-WP_FN void wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
+/* Where the row goes: lists the packed rows, and keeps for combine that of each choice. Returns how
+ * many there are. */
+WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
+    const int32_t num_topk = taker->args->ll.plan.num_topk;
+    int32_t *kept = wp_ll_packed(&taker->args->ll, taker->number, row.source, row.idx);
+    int32_t num_packed = 0;
     wp_warp_sync(warp); /* those before have been used, and the pointers */
-    for (int32_t k = wp_lane_idx(warp); k < taker->args->ll.plan.num_topk; k += WP_WARP_SIZE)
-        wp_ll_packed_rows(warp)[k] = wp_ll_packed_row(taker, row, k);
-}
-
-/* Elements of the row, or a part of them, for all its choices here. */
-WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                               struct wp_span span)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency_dispatch_args *args = taker->args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const void **dsts = wp_warp_pointers(warp);
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        const int32_t packed = wp_ll_packed_rows(warp)[k];
-        dsts[k] = packed < 0 ? NULL : args->rows + (uint64_t)packed * plan->row_bytes + span.begin;
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int32_t packed = k < num_topk ? wp_ll_packed_row(taker, row, k) : -1;
+        const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
+        if (k < num_topk)
+            kept[k] = packed;
+        if (packed >= 0)
+            wp_ll_packed_rows(warp)[place] = packed;
     }
     wp_warp_sync(warp);
-    wp_row_copy(warp, dsts, plan->num_topk, row.slot + span.begin, span.bytes);
+    return num_packed;
 }
 
-/* Word i of the row's scales, for all its choices here. */
-WP_FN void wp_ll_pack_scale(const struct wp_ll_taker *taker, struct wp_ll_taken_row row, int32_t i)
+/* Elements of the row, or a part of them, to all its packed rows. */
+WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                               int32_t num_packed, struct wp_span span)
 {
-    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    struct wp_warp *warp = taker->run->op.warp;
+    char *rows = taker->args->rows + span.begin;
+    const uint64_t row_bytes = taker->args->ll.plan.row_bytes;
+    const void **dsts = wp_warp_pointers(warp);
+    for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
+        dsts[i] = rows + (uint64_t)wp_ll_packed_rows(warp)[i] * row_bytes;
+    wp_warp_sync(warp);
+    wp_row_copy(warp, dsts, num_packed, row.slot + span.begin, span.bytes);
+}
+
+/* Where the scales of a packed row begin. */
+WP_FN char *wp_ll_packed_scales(const struct wp_ll_taker *taker, int32_t packed)
+{
     const struct wp_ll_scales *to = &taker->args->scales;
-    const char *from = row.slot + plan->slot.scales_offset;
-    for (int32_t k = 0; k < plan->num_topk; k++) {
-        const int32_t packed = wp_ll_packed_rows(taker->run->op.warp)[k];
-        if (packed < 0)
-            continue;
-        const int64_t at = packed / plan->capacity * to->expert_stride +
-                           packed % plan->capacity * to->row_stride + i * to->word_stride;
-        if (to->word_bytes == sizeof(uint32_t))
-            ((uint32_t *)(void *)to->words)[at] = ((const uint32_t *)(const void *)from)[i];
-        else
-            to->words[at] = from[i];
-    }
+    const int32_t capacity = taker->args->ll.plan.capacity, expert = packed / capacity;
+    const int64_t first =
+        expert * to->expert_stride + (packed - expert * capacity) * to->row_stride;
+    return to->words + first * to->word_bytes;
+}
+
+/* The scales of the row, to all its packed rows. */
+WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                             int32_t num_packed)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_ll_scales *to = &taker->args->scales;
+    const char *from = row.slot + taker->args->ll.plan.slot.scales_offset;
+    const void **dsts = wp_warp_pointers(warp);
+    wp_warp_sync(warp); /* those of the elements have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
+        dsts[i] = wp_ll_packed_scales(taker, wp_ll_packed_rows(warp)[i]);
+    wp_warp_sync(warp);
+    for (int32_t i = wp_lane_idx(warp); i < to->num_words; i += WP_WARP_SIZE)
+        for (int32_t j = 0; j < num_packed; j++) {
+            char *dst = (char *)dsts[j] + i * to->word_stride * to->word_bytes;
+            if (to->word_bytes == sizeof(uint32_t))
+                *(uint32_t *)(void *)dst = ((const uint32_t *)(const void *)from)[i];
+            else
+                *dst = from[i];
+        }
 }
 
 /* All but the elements, by one warp. */
-WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
+WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                           int32_t num_packed)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = taker->args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    int32_t *kept = wp_ll_packed(&args->ll, taker->number, row.source, row.idx);
-    const int32_t token = *(const int32_t *)(const void *)(row.slot + plan->slot.token_offset);
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        const int32_t packed = wp_ll_packed_rows(warp)[k];
-        kept[k] = packed;
-        if (packed >= 0 && args->src_tokens != NULL)
-            args->src_tokens[packed] = token;
-    }
-    for (int32_t i = wp_lane_idx(warp); i < args->scales.num_words; i += WP_WARP_SIZE)
-        wp_ll_pack_scale(taker, row, i);
+    const char *token = row.slot + args->ll.plan.slot.token_offset;
+    for (int32_t i = wp_lane_idx(warp); i < num_packed && args->src_tokens != NULL;
+         i += WP_WARP_SIZE)
+        args->src_tokens[wp_ll_packed_rows(warp)[i]] = *(const int32_t *)(const void *)token;
+    if (args->scales.num_words > 0)
+        wp_ll_pack_scales(taker, row, num_packed);
 }
 
-/* The rows of this block of one source. */
-WP_FN void wp_ll_pack_rows(const struct wp_ll_taker *taker, int32_t source,
-                           struct wp_ll_range range, const struct wp_share *share,
-                           int32_t num_before)
+/* One part of a row of a source, of those of this block. */
+WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int32_t idx,
+                           int32_t part)
 {
-    struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    for (int32_t unit = wp_ll_first_unit(warp, num_before);
-         unit < range.num_rows * share->num_parts; unit += wp_num_warps(warp)) {
-        const struct wp_part part = wp_unit_part(share, unit);
-        const int32_t idx = range.first + part.token;
-        const struct wp_ll_taken_row row = {
-            source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx)};
-        const struct wp_span span = wp_part_span(share, part.part, ll->plan.row_bytes);
-        if (span.bytes == 0)
-            continue;
-        wp_ll_find_packed(taker, row);
-        wp_ll_pack_elements(taker, row, span);
-        if (part.part == 0)
-            wp_ll_pack_rest(taker, row);
-    }
+    const struct wp_ll_taken_row row = {
+        source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx)};
+    const struct wp_span span = wp_part_span(&ll->share_of_sources, part, ll->plan.row_bytes);
+    /* Which has least elements, or none. */
+    const int is_last = part == ll->share_of_sources.num_parts - 1;
+    if (span.bytes == 0 && !is_last)
+        return;
+    const int32_t num_packed = wp_ll_find_packed(taker, row);
+    if (span.bytes > 0)
+        wp_ll_pack_elements(taker, row, num_packed, span);
+    if (is_last)
+        wp_ll_pack_rest(taker, row, num_packed);
 }
 
 WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const struct wp_share share = wp_ll_share_of_sources(warp, &ll->plan);
-    int32_t num_units = 0;
-    for (int32_t i = 0; i < num_ranks; i++) {
+    const struct wp_share *share = &ll->share_of_sources;
+    int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
+    for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
         if (i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(taker->run, taker->number, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
-        wp_ll_pack_rows(taker, wp_rank_after(&ll->exchange, i), range, &share, num_units);
-        num_units += range.num_rows * share.num_parts;
+        const int32_t num_units = range.num_rows * share->num_parts;
+        for (; unit < num_units; unit += wp_num_warps(warp)) {
+            const struct wp_part part = wp_unit_part(share, unit);
+            wp_ll_pack_part(taker, wp_rank_after(&ll->exchange, i), range.first + part.token,
+                            part.part);
+        }
+        unit -= num_units;
     }
 }
 

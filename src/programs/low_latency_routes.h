@@ -23,6 +23,7 @@ struct wp_ll_sender {
     struct wp_ll_choice *own;    /* [tokens of the block][num_topk] */
     struct wp_ll_counters counters;
     struct wp_ll_tokens tokens; /* of this block */
+    struct wp_share share;      /* of these among its warps */
     uint64_t number;
 };
 
@@ -59,6 +60,17 @@ WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct
     return counters;
 }
 
+WP_FN struct wp_ll_tokens wp_ll_tokens_of(const struct wp_low_latency_dispatch_args *args,
+                                          int32_t block)
+{
+    const int32_t num_more = args->num_blocks_with_more;
+    const int32_t begin =
+        block * args->num_tokens_per_block + (block < num_more ? block : num_more);
+    const struct wp_ll_tokens tokens = {begin,
+                                        begin + args->num_tokens_per_block + (block < num_more)};
+    return tokens;
+}
+
 /* What a block sends as `number`: [tokens.begin, tokens.end). */
 WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
                                           const struct wp_low_latency_dispatch_args *args,
@@ -67,17 +79,20 @@ WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const int32_t block = wp_block_idx(warp);
-    const struct wp_ll_tokens tokens = wp_ll_tokens_of(args->num_tokens, block, plan->num_blocks);
+    const struct wp_ll_tokens tokens = wp_ll_tokens_of(args, block);
+    const int32_t num_tokens = tokens.end - tokens.begin;
+    const uint64_t own_bytes =
+        (uint64_t)num_tokens * (uint64_t)plan->num_topk * sizeof(struct wp_ll_choice);
     struct wp_ll_choice *choices =
         args->ll.choices + (int64_t)block * plan->max_tokens * plan->num_topk;
     const uint64_t counters_bytes = wp_ll_align(
         (uint64_t)wp_ll_num_counters(plan, args->ll.exchange.num_ranks) * sizeof(int32_t));
-    const int32_t num_own = (tokens.end - tokens.begin) * plan->num_topk;
-    struct wp_ll_choice *own =
-        (struct wp_ll_choice *)wp_ll_near(warp, counters_bytes, (uint64_t)num_own * sizeof *own,
-                                          choices + (int64_t)tokens.begin * plan->num_topk);
+    struct wp_ll_choice *own = (struct wp_ll_choice *)wp_ll_near(
+        warp, counters_bytes, own_bytes, choices + (int64_t)tokens.begin * plan->num_topk);
+    const struct wp_share share = plan->max_row_parts == 1 ? wp_share_rows(1, num_tokens, NULL)
+                                                           : wp_ll_share(warp, num_tokens);
     const struct wp_ll_sender sender = {
-        run, args, choices, own, wp_ll_counters_of(warp, &args->ll), tokens, number};
+        run, args, choices, own, wp_ll_counters_of(warp, &args->ll), tokens, share, number};
     return sender;
 }
 

@@ -24,19 +24,35 @@ WP_FN struct wp_span wp_span_of_row(uint64_t row_bytes, uint64_t begin, uint64_t
 }
 
 struct wp_share {
-    int32_t num_warps; /* that begin with a unit each */
-    int32_t num_parts; /* of each row */
+    int32_t num_warps;         /* that begin with a unit each */
+    int32_t num_parts;         /* of each row */
+    uint32_t parts_reciprocal; /* wp_divide_by_parts */
     int32_t num_units;
     int32_t *num_taken; /* beyond the first of every warp; zero before the launch and after it */
 };
+
+/* GPUs have no instruction that divides: a division takes longer than a copy of a part has to wait. Exact
+ * below 2^28, as MAX_PARTS is 8, and for any number where there is one part. */
+WP_FN uint32_t wp_divide_by_parts(const struct wp_share *share, uint32_t number)
+{
+    return (uint32_t)((uint64_t)number * share->parts_reciprocal >> 31);
+}
+
+WP_FN struct wp_share wp_share_parts(int32_t num_warps, int32_t num_parts, int32_t num_tokens,
+                                     int32_t *num_taken)
+{
+    const uint32_t reciprocal = ((1u << 31) + (uint32_t)num_parts - 1) / (uint32_t)num_parts;
+    const struct wp_share share = {num_warps, num_parts, reciprocal, num_tokens * num_parts,
+                                   num_taken};
+    return share;
+}
 
 WP_FN struct wp_share wp_share_rows(int32_t num_warps, int32_t num_tokens, int32_t *num_taken)
 {
     enum { MAX_PARTS = 8 };
     int32_t num_parts = num_tokens > 0 ? num_warps / num_tokens : 1;
     num_parts = num_parts < 1 ? 1 : num_parts > MAX_PARTS ? MAX_PARTS : num_parts;
-    const struct wp_share share = {num_warps, num_parts, num_tokens * num_parts, num_taken};
-    return share;
+    return wp_share_parts(num_warps, num_parts, num_tokens, num_taken);
 }
 
 WP_FN int32_t wp_first_unit(struct wp_warp *warp)
@@ -64,19 +80,21 @@ struct wp_part {
 
 WP_FN struct wp_part wp_unit_part(const struct wp_share *share, int32_t unit)
 {
-    const struct wp_part part = {unit / share->num_parts, unit % share->num_parts};
+    const int32_t token = (int32_t)wp_divide_by_parts(share, (uint32_t)unit);
+    const struct wp_part part = {token, unit - token * share->num_parts};
     return part;
 }
+
+/* What a warp of a GPU has under way at a time, when it reduces: less takes as long. Parts consist of
+ * them. */
+enum { WP_STEP_BYTES = 2048 };
 
 /* Of a row, but for the last part that has some. */
 WP_FN uint64_t wp_part_bytes(const struct wp_share *share, uint64_t row_bytes)
 {
-    /* What a warp of a GPU has under way at a time, when it reduces: less takes as long. */
-    enum { STEP_BYTES = 2048 };
-    const uint32_t num_steps = (uint32_t)((row_bytes + STEP_BYTES - 1) / STEP_BYTES);
-    const uint32_t num_parts = (uint32_t)share->num_parts;
-    /* Divided in 32 bits, which GPUs do in place. */
-    return (uint64_t)((num_steps + num_parts - 1) / num_parts) * STEP_BYTES;
+    const uint32_t num_steps = (uint32_t)((row_bytes + WP_STEP_BYTES - 1) / WP_STEP_BYTES);
+    return (uint64_t)wp_divide_by_parts(share, num_steps + (uint32_t)share->num_parts - 1) *
+           WP_STEP_BYTES;
 }
 
 WP_FN struct wp_span wp_part_span(const struct wp_share *share, int32_t part, uint64_t row_bytes)

@@ -97,11 +97,12 @@ static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_
 static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
                                            const struct weft__work *work)
 {
-    enum { NUM_WARPS = 16, PARTS = 8 /* of a row: programs/share.h */ };
+    enum { NUM_WARPS = 16, PARTS = 8, STEP_BYTES = 2048 /* of rows: programs/share.h */ };
     struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, work->num_tokens, 1),
                               .num_warps = NUM_WARPS};
+    const uint32_t num_steps = (uint32_t)((work->row_bytes + STEP_BYTES - 1) / STEP_BYTES);
     if (cuda->compute_capability >= 90)
-        grid.copied_row_bytes = (uint32_t)((work->row_bytes + PARTS - 1) / PARTS);
+        grid.copied_row_bytes = (num_steps + PARTS - 1) / PARTS * STEP_BYTES;
     return grid;
 }
 

@@ -202,10 +202,14 @@ WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
-/* As a signal: only the sim has to tell them apart. */
+/* It tells that loads have been done, and who stores to where they came from waits for it. They have
+ * been: their values have been used, before the block met. So nothing needs to be flushed, which takes
+ * 0.8 us on H200. */
 WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
-    wp_signal(warp, rank, word, value);
+    (void)warp;
+    (void)rank; /* as above */
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
 WP_FN void wp_clear(uint64_t *word)

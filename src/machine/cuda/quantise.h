@@ -74,6 +74,13 @@ WP_FN uint32_t weft__cuda_narrow(weft_dtype narrow, float value)
     return narrow == WEFT_INT8 ? weft__cuda_int8_of_float(value) : weft__cuda_fp8_of_float(value);
 }
 
+/* Of two, side by side. */
+WP_FN uint32_t weft__cuda_narrow_pair(weft_dtype narrow, float low, float high)
+{
+    return narrow == WEFT_INT8 ? weft__cuda_int8_of_float(low) | weft__cuda_int8_of_float(high) << 8
+                               : weft__cuda_fp8_of_floats(low, high);
+}
+
 /* ------------------------------------------------------------------ quantise */
 
 struct weft__cuda_quantised {
@@ -92,9 +99,10 @@ WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_
     weft__cuda_unit<8> codes = {{0, 0}};
     weft__cuda_decode_wide<S>(values, wide);
 #pragma unroll
-    for (int k = 0; k < 8; k++)
+    for (int k = 0; k < 8; k += 2)
         codes.words[k / 4] |=
-            weft__cuda_narrow(row->how.dst_dtype, __fmul_rn(values[k], multiplier))
+            weft__cuda_narrow_pair(row->how.dst_dtype, __fmul_rn(values[k], multiplier),
+                                   __fmul_rn(values[k + 1], multiplier))
             << (8 * (k % 4));
 #pragma unroll 1
     for (int32_t d = 0; d < row->num_dsts; d++) {
@@ -179,18 +187,32 @@ WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda
             if (i < num_octets)
                 weft__cuda_load_wide<S>(&wide[u], row->src, i);
         }
+        uint32_t greatest[UNROLL];
+        float multipliers[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            greatest[u] = first + u * WP_WARP_SIZE + lane_idx < num_octets
+                              ? weft__cuda_greatest_magnitude<S, 8>(wide[u])
+                              : 0;
+#pragma unroll 1
+        for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++)
+                greatest[u] =
+                    max(greatest[u], __shfl_xor_sync(0xffffffffu, greatest[u], (int)distance));
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const struct weft__scale scale =
+                weft__scale_of_group(greatest[u], row->how.dst_dtype, row->how.scale);
+            bits[u] = scale.bits;
+            multipliers[u] = scale.multiplier;
+        }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             const uint32_t i = first + u * WP_WARP_SIZE + lane_idx;
-            uint32_t greatest = i < num_octets ? weft__cuda_greatest_magnitude<S, 8>(wide[u]) : 0;
-#pragma unroll 1
-            for (uint32_t distance = lanes / 2; distance > 0; distance /= 2)
-                greatest = max(greatest, __shfl_xor_sync(0xffffffffu, greatest, (int)distance));
-            const struct weft__scale scale =
-                weft__scale_of_group(greatest, row->how.dst_dtype, row->how.scale);
-            bits[u] = scale.bits;
             if (i < num_octets)
-                weft__cuda_store_codes<S>(row, i, wide[u], scale.multiplier);
+                weft__cuda_store_codes<S>(row, i, wide[u], multipliers[u]);
         }
         weft__cuda_store_scales<UNROLL>(lane_idx, row, first / lanes, num_octets / lanes, lanes,
                                         bits);

@@ -23,51 +23,32 @@ WP_FN float weft__cuda_weight(const struct weft__cuda_weighted *rows, int32_t s)
 
 /* ------------------------------------------------------------------ several elements */
 
-/* The rows that are there, one after the other. */
-struct weft__cuda_weighted_row {
-    const void *row; /* NULL: there are no more */
-    float weight;
-};
-WP_FN struct weft__cuda_weighted_row weft__cuda_next_row(const struct weft__cuda_weighted *rows,
-                                                         int32_t *s)
-{
-    while (*s < rows->num_srcs && rows->srcs[*s] == NULL)
-        ++*s;
-    struct weft__cuda_weighted_row next = {NULL, 0.0f};
-    if (*s < rows->num_srcs) {
-        next.row = rows->srcs[*s];
-        next.weight = weft__cuda_weight(rows, *s);
-        ++*s;
-    }
-    return next;
-}
-
 /* A lane has units of PER elements each, as many as make 16 bytes of the wider type; UNROLL of
- * them, which lie a warp apart. The loads of several rows are in flight together. No more of them
- * than tokens have ranks, as a rule: code that is fetched for the first time takes as long as the
- * rows do. */
+ * them, which lie a warp apart. The loads of several rows are in flight together: as many as a lane
+ * has registers for. */
 template <typename S, int PER, int UNROLL>
 WP_FN void weft__cuda_add_weighted(float (&sums)[UNROLL][PER],
                                    const struct weft__cuda_weighted *rows, uint32_t first_unit)
 {
-    enum { BYTES = PER * sizeof(S), PER_WORD = 4 / sizeof(S), AT_ONCE = 4 };
-    int32_t s = 0;
+    enum { BYTES = PER * sizeof(S), PER_WORD = 4 / sizeof(S), AT_ONCE = 2 };
 #pragma unroll 1
-    do {
+    for (int32_t first = 0; first < rows->num_srcs; first += AT_ONCE) {
         weft__cuda_unit<BYTES> units[AT_ONCE][UNROLL];
-        struct weft__cuda_weighted_row next[AT_ONCE];
+        const void *row[AT_ONCE];
+        float weight[AT_ONCE];
 #pragma unroll
         for (int r = 0; r < AT_ONCE; r++) {
-            next[r] = weft__cuda_next_row(rows, &s);
-            if (next[r].row == NULL)
+            row[r] = first + r < rows->num_srcs ? rows->srcs[first + r] : NULL;
+            if (row[r] == NULL)
                 continue;
+            weight[r] = weft__cuda_weight(rows, first + r);
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
-                weft__cuda_load_unit(&units[r][u], next[r].row, first_unit + u * WP_WARP_SIZE);
+                weft__cuda_load_unit(&units[r][u], row[r], first_unit + u * WP_WARP_SIZE);
         }
 #pragma unroll
         for (int r = 0; r < AT_ONCE; r++) {
-            if (next[r].row == NULL)
+            if (row[r] == NULL)
                 continue;
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
@@ -77,10 +58,10 @@ WP_FN void weft__cuda_add_weighted(float (&sums)[UNROLL][PER],
                     weft__cuda_decode_word(values + w * PER_WORD, units[r][u].words[w], S());
 #pragma unroll
                 for (int i = 0; i < PER; i++)
-                    sums[u][i] = __fadd_rn(sums[u][i], __fmul_rn(next[r].weight, values[i]));
+                    sums[u][i] = __fadd_rn(sums[u][i], __fmul_rn(weight[r], values[i]));
             }
         }
-    } while (s < rows->num_srcs);
+    }
 }
 
 template <typename D, int PER>
@@ -126,13 +107,12 @@ WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint
         weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
 }
 
-/* Returns how many elements that were. Called, not inlined: together the types would need more
- * registers than there are, and spill 600 bytes. */
+/* Returns how many elements that were. */
 template <typename S, int PER>
-static __device__ __noinline__ int64_t weft__cuda_weighted_units(
-    uint32_t lane_idx, const struct weft__cuda_weighted *rows, int64_t num_elements)
+WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
+                                        int64_t num_elements)
 {
-    enum { UNROLL = 32 / (PER * sizeof(S)), STEP = WP_WARP_SIZE * UNROLL };
+    enum { UNROLL = 64 / (PER * sizeof(S)), STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_units = (uint32_t)(num_elements / PER);
     uint32_t i = lane_idx;
 #pragma unroll 1
@@ -144,19 +124,29 @@ static __device__ __noinline__ int64_t weft__cuda_weighted_units(
     return (int64_t)num_units * PER;
 }
 
+/* Called, not inlined: together the types would need more registers than there are, and spill 600
+ * bytes. */
+template <typename S, int PER>
+static __device__ __noinline__ int64_t weft__cuda_weighted_called(uint32_t lane_idx,
+                                                                  struct weft__cuda_weighted rows,
+                                                                  int64_t num_elements)
+{
+    return weft__cuda_weighted_units<S, PER>(lane_idx, &rows, num_elements);
+}
+
 WP_FN int64_t weft__cuda_weighted_aligned(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
                                           int64_t num_elements)
 {
     const weft_dtype src_dtype = rows->sum.src_dtype;
     if (src_dtype == WEFT_FP32)
-        return weft__cuda_weighted_units<float, 4>(lane_idx, rows, num_elements);
+        return weft__cuda_weighted_called<float, 4>(lane_idx, *rows, num_elements);
     if (rows->sum.dst_dtype == WEFT_FP32)
         return src_dtype == WEFT_BF16
-                   ? weft__cuda_weighted_units<__nv_bfloat16, 4>(lane_idx, rows, num_elements)
-                   : weft__cuda_weighted_units<__half, 4>(lane_idx, rows, num_elements);
+                   ? weft__cuda_weighted_called<__nv_bfloat16, 4>(lane_idx, *rows, num_elements)
+                   : weft__cuda_weighted_called<__half, 4>(lane_idx, *rows, num_elements);
     return src_dtype == WEFT_BF16
-               ? weft__cuda_weighted_units<__nv_bfloat16, 8>(lane_idx, rows, num_elements)
-               : weft__cuda_weighted_units<__half, 8>(lane_idx, rows, num_elements);
+               ? weft__cuda_weighted_called<__nv_bfloat16, 8>(lane_idx, *rows, num_elements)
+               : weft__cuda_weighted_called<__half, 8>(lane_idx, *rows, num_elements);
 }
 
 /* ------------------------------------------------------------------ single elements */
@@ -181,25 +171,33 @@ WP_FN void weft__cuda_weighted_element(const struct weft__cuda_weighted *rows, i
     });
 }
 
-/* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
+/* All types and alignments, from element num_done on. Called, as weft__cuda_reduce_slowly is, and for its
+ * reasons. */
 static inline __device__ __noinline__ void
-weft__cuda_weighted_sum(uint32_t lane_idx, struct weft__cuda_weighted rows, int64_t num_elements)
+weft__cuda_weighted_sum(uint32_t lane_idx, struct weft__cuda_weighted rows, uint32_t unit_bytes,
+                        int64_t num_done, int64_t num_elements)
 {
-    const uint32_t unit_bytes = weft__cuda_unit_bytes(
-        weft__cuda_low_bits(lane_idx, rows.srcs, rows.num_srcs) | (uint32_t)(uint64_t)rows.dst);
-    const int64_t num_done =
-        unit_bytes == 16 ? weft__cuda_weighted_aligned(lane_idx, &rows, num_elements) : 0;
+    if (unit_bytes == 16 && num_done == 0)
+        num_done = weft__cuda_weighted_aligned(lane_idx, &rows, num_elements);
 #pragma unroll 1
     for (int64_t i = num_done + lane_idx; i < num_elements; i += WP_WARP_SIZE)
         weft__cuda_weighted_element(&rows, i);
 }
 
+/* The usual type in place: calls cost registers, whose contents wait in memory. */
 WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                                const float *weights, int32_t num_srcs, struct wp_weighted_sum sum,
                                int64_t num_elements)
 {
     const struct weft__cuda_weighted rows = {dst, srcs, weights, num_srcs, sum};
-    weft__cuda_weighted_sum((uint32_t)wp_lane_idx(warp), rows, num_elements);
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const uint32_t unit_bytes = weft__cuda_unit_bytes(
+        weft__cuda_low_bits(lane_idx, srcs, num_srcs) | (uint32_t)(uint64_t)dst);
+    int64_t num_done = 0;
+    if (unit_bytes == 16 && sum.src_dtype == WEFT_BF16 && sum.dst_dtype == WEFT_BF16)
+        num_done = weft__cuda_weighted_units<__nv_bfloat16, 8>(lane_idx, &rows, num_elements);
+    if (num_done < num_elements)
+        weft__cuda_weighted_sum(lane_idx, rows, unit_bytes, num_done, num_elements);
 }
 
 #endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What low latency is mostly used for: tokens and answers of bf16, sums, one node, no masks; rows as they
+ * are, or as FP8 with a float scale for 128 elements. Its programs are compiled once more for that, and
+ * then have no code for anything else. With code for all there are more values than a GPU has registers,
+ * and what waits in memory meanwhile is far, since each acquire empties the nearest cache. Measured on
+ * 2x H200 with 128 tokens: combine takes 16.3 us in the general form and 10.8 in this, by expert 22.3 and
+ * 15.5.
+ */
+#ifndef WEFT_PROGRAMS_LOW_LATENCY_USUAL_H
+#define WEFT_PROGRAMS_LOW_LATENCY_USUAL_H
+
+#include "programs/low_latency_area.h"
+
+enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
+
+WP_FN struct wp_quantisation wp_ll_usual_quantisation(enum wp_ll_form form)
+{
+    const struct wp_quantisation none = {WEFT_BF16, WEFT_BF16, WP_SCALE_FP32, 1, 0};
+    const struct wp_quantisation fp8 = {WEFT_BF16, WEFT_FP8_E4M3, WP_SCALE_FP32, 128, 0};
+    return form == WP_LL_FP8 ? fp8 : none;
+}
+
+WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quantisation usual)
+{
+    const struct wp_quantisation *own = &plan->quantisation;
+    return own->src_dtype == usual.src_dtype && own->dst_dtype == usual.dst_dtype &&
+           own->scale == usual.scale && own->group_elements == usual.group_elements &&
+           own->scale_stride_bytes == usual.scale_stride_bytes;
+}
+
+WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
+{
+    const struct wp_ll_plan *plan = &ll->plan;
+    if (plan->dtype != WEFT_BF16 || plan->answer_dtype != WEFT_BF16 || plan->answers_are_rows ||
+        plan->has_nodes || wp_ll_has_masks(&ll->masks))
+        return WP_LL_GENERAL;
+    if (wp_ll_has_quantisation(plan, wp_ll_usual_quantisation(WP_LL_BF16)))
+        return WP_LL_BF16;
+    return wp_ll_has_quantisation(plan, wp_ll_usual_quantisation(WP_LL_FP8)) ? WP_LL_FP8
+                                                                             : WP_LL_GENERAL;
+}
+
+/* What is so, as constants. */
+WP_FN void wp_ll_fix_form(struct wp_low_latency *ll, enum wp_ll_form form)
+{
+    ll->plan.dtype = WEFT_BF16;
+    ll->plan.answer_dtype = WEFT_BF16;
+    ll->plan.element_bytes_log2 = 1;
+    ll->plan.sent_element_bytes_log2 = form == WP_LL_FP8 ? 0 : 1;
+    ll->plan.answers_are_rows = 0;
+    ll->plan.quantisation = wp_ll_usual_quantisation(form);
+    ll->masks.absent_after_ms = 0;
+}
+
+#endif
