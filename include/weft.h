@@ -260,6 +260,9 @@ WEFT_API weft_result weft_comm_status(weft_comm *comm, int32_t *failed_rank);
 
 /* CPU or CUDA; AUTO if there is no such comm. */
 WEFT_API weft_machine weft_comm_machine(const weft_comm *comm);
+/* The device that this rank uses, as weft_device_query counts (for CUDA its ordinal in this
+ * process); -1 if there is no such comm. */
+WEFT_API int32_t weft_comm_device(const weft_comm *comm);
 /* -1 if there is no such comm. */
 WEFT_API int32_t weft_comm_rank(const weft_comm *comm);
 WEFT_API int32_t weft_comm_num_ranks(const weft_comm *comm);

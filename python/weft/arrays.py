@@ -12,6 +12,7 @@ import math
 import sys
 from typing import Any, NamedTuple
 
+from . import dlpack
 from .abi import Dtype
 from .library import InvalidArgumentError
 from .objects import Native
@@ -58,7 +59,11 @@ def _dense_strides(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _view_of_tensor(tensor: Any, on_gpu: bool) -> View:
+def _view_of_tensor(tensor: Any, name: str, cuda_device: int | None) -> View:
+    on_gpu = cuda_device is not None
+    if on_gpu and tensor.is_cuda and tensor.device.index != cuda_device:
+        raise InvalidArgumentError(f"{name} is on {tensor.device}; the communicator's device is "
+                                   f"cuda:{cuda_device}")
     item_bytes = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(s * item_bytes for s in tensor.stride())
     return View(tensor.data_ptr() or None, tuple(tensor.shape), strides,
@@ -78,11 +83,13 @@ def _view_of_interface(interface: dict[str, Any], dtype: str, is_on_gpu: bool) -
     return View(address or None, shape, strides, dtype, item_bytes, is_on_gpu, not is_read_only)
 
 
-def view(array: Any, name: str, *, on_gpu: bool = False, writable: bool = False,
+def view(array: Any, name: str, *, cuda_device: int | None = None, writable: bool = False,
          dense: bool = True) -> View:
-    """Looks at an argument `name`, which must be where the communicator's machine is."""
+    """Looks at an argument `name`, which must be where the communicator is: on a GPU, or, None, on
+    the host."""
+    on_gpu = cuda_device is not None
     if _is_tensor(array):
-        seen = _view_of_tensor(array, on_gpu)
+        seen = _view_of_tensor(array, name, cuda_device)
     elif hasattr(array, "__array_interface__"):
         seen = _view_of_interface(array.__array_interface__, str(array.dtype), False)
     elif hasattr(array, "__cuda_array_interface__"):
@@ -171,16 +178,20 @@ class Block:
     """Memory of a communicator as bytes, of which arrays are views. It keeps the communicator, and
     gives what an arena allocated back when the last of its arrays goes."""
 
-    def __init__(self, comm: Native, address: int, shape: tuple[int, ...], is_on_gpu: bool, *,
-                 strides: tuple[int, ...] | None = None, free=None):
+    def __init__(self, comm: Native, address: int, shape: tuple[int, ...],
+                 cuda_device: int | None, *, strides: tuple[int, ...] | None = None, free=None):
         self._comm, self._free, self._address = comm, free, address
-        interface = {"data": (address, False), "shape": shape, "strides": strides,
-                     "typestr": "|u1", "version": 3}
-        if is_on_gpu:
-            self.__cuda_array_interface__ = interface
-        else:
-            self.__array_interface__ = interface
+        self._shape, self._strides = shape, strides or _dense_strides(shape, 1)
+        self.cuda_device = cuda_device
         comm.add_array()
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"data": (self._address, False), "shape": self._shape, "strides": self._strides,
+                "typestr": "|u1", "version": 3}
+
+    def as_tensor(self) -> Any:
+        return dlpack.tensor_of(self, self._address, self._shape, self._strides, self.cuda_device)
 
     def __del__(self):
         if self._free is not None:
@@ -190,38 +201,32 @@ class Block:
 
 def as_array(block: Block, dtype: Any) -> Any:
     """A block as an array of the library that dtype is of; its last dimension shrinks."""
-    if hasattr(block, "__cuda_array_interface__"):
-        if not is_of_torch(dtype):
-            raise InvalidArgumentError("memory of GPUs comes as tensors: give a dtype of torch")
-        import torch
-
-        return torch.as_tensor(block, device="cuda").view(dtype)
+    if is_of_torch(dtype):
+        return block.as_tensor().view(dtype)
+    if block.cuda_device is not None:
+        raise InvalidArgumentError("memory of GPUs comes as tensors: give a dtype of torch")
     import numpy
 
-    array = numpy.asarray(block)
-    if is_of_torch(dtype):
-        import torch
-
-        return torch.from_numpy(array).view(dtype)
-    return array.view(numpy_dtype_of(dtype))
+    return numpy.asarray(block).view(numpy_dtype_of(dtype))
 
 
-def no_elements(shape: tuple[int, ...], dtype: Any, is_on_gpu: bool) -> Any:
+def no_elements(shape: tuple[int, ...], dtype: Any, cuda_device: int | None) -> Any:
     """What weft allocates if there is nothing to allocate."""
     if is_of_torch(dtype):
         import torch
 
-        return torch.empty(shape, dtype=dtype, device="cuda" if is_on_gpu else "cpu")
+        return torch.empty(shape, dtype=dtype,
+                           device="cpu" if cuda_device is None else f"cuda:{cuda_device}")
     import numpy
 
     return numpy.empty(shape, numpy_dtype_of(dtype))
 
 
-def current_stream() -> int:
-    """PyTorch's, of the current device."""
+def current_stream(cuda_device: int) -> int:
+    """PyTorch's, of a device."""
     import torch
 
-    return torch.cuda.current_stream().cuda_stream
+    return torch.cuda.current_stream(cuda_device).cuda_stream
 
 
 def is_of_torch(dtype: Any) -> bool:

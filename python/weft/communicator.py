@@ -96,6 +96,8 @@ class Communicator(Object):
         self.rank: int = lib.weft_comm_rank(address)
         self.num_ranks: int = lib.weft_comm_num_ranks(address)
         self.machine = Machine(lib.weft_comm_machine(address))
+        # As PyTorch counts; None on machine cpu.
+        self.cuda_device: int | None = lib.weft_comm_device(address) if self.is_on_gpu else None
 
     def __repr__(self) -> str:
         return f"<weft.Communicator rank {self.rank} of {self.num_ranks}, {self.machine.name}>"
@@ -176,14 +178,14 @@ class Communicator(Object):
             on.synchronize()
 
     def _stream_of_thread(self) -> Stream:
-        number = arrays.current_stream() if self.is_on_gpu else None
+        number = arrays.current_stream(self.cuda_device) if self.is_on_gpu else None
         streams = vars(self._streams)
         if number not in streams:
             streams[number] = Stream(self, number)
         return streams[number]
 
     def view(self, array: Any, name: str, **wanted: bool) -> arrays.View:
-        return arrays.view(array, name, on_gpu=self.is_on_gpu, **wanted)
+        return arrays.view(array, name, cuda_device=self.cuda_device, **wanted)
 
     def address_of(self, array: Any, name: str, dtypes: tuple[str, ...],
                    shape: tuple[int | None, ...], *, writable: bool = False) -> int | None:
@@ -262,8 +264,8 @@ class Communicator(Object):
                  free=None) -> Any:
         """Memory of the library, which lasts as long as the communicator, as an array."""
         if not address:
-            return arrays.no_elements(shape, dtype, self.is_on_gpu)
-        block = arrays.Block(self._native, address, (num_bytes,), self.is_on_gpu, free=free)
+            return arrays.no_elements(shape, dtype, self.cuda_device)
+        block = arrays.Block(self._native, address, (num_bytes,), self.cuda_device, free=free)
         return arrays.as_array(block, dtype).reshape(shape)
 
 

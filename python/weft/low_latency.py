@@ -170,14 +170,14 @@ class LowLatency(Object):
         slots = abi.LlSlots()
         check(lib.weft_ll_query_slots(self._native.pointer(), ctypes.byref(slots)))
         comm, config = self.ep.comm, self._config
-        on_gpu = comm.is_on_gpu
 
         def both(addresses: Any, count: int, dtype: str) -> tuple[Any, ...]:
             shape = (comm.num_ranks, config.max_tokens, count * arrays.item_bytes(dtype))
             strides = (slots.source_stride_bytes, slots.row_stride_bytes, 1)
             return tuple(
-                arrays.as_array(arrays.Block(comm._native, address, shape, on_gpu, strides=strides),
-                                arrays.dtype_like(like, dtype))
+                arrays.as_array(
+                    arrays.Block(comm._native, address, shape, comm.cuda_device, strides=strides),
+                    arrays.dtype_like(like, dtype))
                 for address in addresses if address)
 
         scale_dtype = "uint8" if config.scale == ScaleKind.UE8M0 else "float32"

@@ -92,6 +92,8 @@ struct weft__machine {
     void (*describe)(weft_machine_info *info);
     /* Device 0..num_devices-1; *info is zero. */
     weft_result (*describe_device)(int32_t device_idx, weft_device_info *info);
+    /* Of this rank, after attach. */
+    int32_t (*device_of)(const weft_comm *comm);
 
     /* Semantics: weft_net_query; *info is zero. */
     weft_result (*describe_network)(const weft_comm *comm, weft_net_info *info);

@@ -58,6 +58,12 @@ weft_result weft__on_host_describe_device(int32_t device_idx, weft_device_info *
     return WEFT_OK;
 }
 
+int32_t weft__on_host_device_of(const weft_comm *comm)
+{
+    (void)comm;
+    return 0;
+}
+
 weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_info *info)
 {
     (void)comm;

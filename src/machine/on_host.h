@@ -12,6 +12,7 @@ weft_result weft__on_host_start(weft_comm *comm);
 void weft__on_host_do_nothing(weft_comm *comm);
 void weft__on_host_describe(weft_machine_info *info);
 weft_result weft__on_host_describe_device(int32_t device_idx, weft_device_info *host);
+int32_t weft__on_host_device_of(const weft_comm *comm);
 weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_info *info);
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__on_host_free(weft_comm *comm, void *memory);
@@ -40,8 +41,9 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
                   .detach = weft__on_host_do_nothing},                                             \
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
         .describe = weft__on_host_describe, .describe_device = weft__on_host_describe_device,      \
-        .describe_network = machine_describe_network, .alloc = weft__on_host_alloc,                \
-        .free = weft__on_host_free, .network_alloc = weft__on_host_network_alloc,                  \
+        .device_of = weft__on_host_device_of, .describe_network = machine_describe_network,        \
+        .alloc = weft__on_host_alloc, .free = weft__on_host_free,                                  \
+        .network_alloc = weft__on_host_network_alloc,                                              \
         .staging_alloc = weft__on_host_network_alloc, .network_free = machine_network_free,        \
         .copy = machine_copy, .check_pointer = weft__on_host_check_pointer,                        \
         .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \

@@ -25,6 +25,8 @@ TEST_ON_RANKS(communicators_have_the_machine_asked_for, RANKS_PROCESSES, 2)
     RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     RANK_CHECK(context, weft_comm_machine(comm) == WEFT_MACHINE_CPU, "machine %d",
                weft_comm_machine(comm));
+    RANK_CHECK(context, weft_comm_device(comm) == 0, "device %d", weft_comm_device(comm));
+    RANK_CHECK(context, weft_comm_device(NULL) == -1, "no comm, but a device");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     config.machine = (weft_machine)(WEFT_MACHINE_CUDA + 1);
     RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm),

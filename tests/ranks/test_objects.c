@@ -323,7 +323,7 @@ static int call_comm(struct ranks_context *context, weft_comm *comm)
                    weft_team_world_rank(comm, WEFT_TEAM_WORLD, 0) == -1 &&
                    weft_comm_rank(comm) == -1 && weft_comm_num_ranks(comm) == -1 &&
                    weft_comm_node(comm, 0) == -1 && weft_comm_machine(comm) == WEFT_MACHINE_AUTO &&
-                   weft_heap_ptr(comm, comm, 0) == NULL,
+                   weft_comm_device(comm) == -1 && weft_heap_ptr(comm, comm, 0) == NULL,
                "a question about what is gone was answered");
     return 0;
 }

@@ -108,7 +108,7 @@ class Buffer(LowLatencyFunctions):
 
     def get_comm_stream(self) -> Any:
         if self._comm_stream is None:
-            self._comm_stream = torch.cuda.Stream(priority=-1)
+            self._comm_stream = torch.cuda.Stream(self._device(), priority=-1)
         return self._comm_stream
 
     def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None,
@@ -123,7 +123,8 @@ class Buffer(LowLatencyFunctions):
         return whole if size is None else whole[:size.numel()].view(size)
 
     def _device(self) -> torch.device:
-        return torch.device("cuda" if self._comm.is_on_gpu else "cpu")
+        return torch.device("cpu" if self._comm.cuda_device is None
+                            else f"cuda:{self._comm.cuda_device}")
 
     # ------------------------------------------------------------ streams
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """DeepEP's low-latency functions on weft_ll.
 
-weft ends results in the order in which they were made, DeepEP never: so a result is kept when it is
-combined, and released when a third dispatch comes, or a later one is combined first. All ranks make
-the same calls, so they release the same results.
+weft combines a result once, in the order in which they were made; DeepEP any number of times, in
+any order. The usual step, a dispatch and its combine, ends its result, so that it leaves nothing
+behind, in a graph as well. Whoever combines a result that has ended gets it by dispatching once
+more. All ranks make the same calls, so they do the same.
 """
 from __future__ import annotations
 
@@ -41,20 +42,38 @@ class Room:
         self.ll = weft.LowLatency(ep, shape.hidden, shape.max_tokens, shape.num_topk,
                                   torch.bfloat16, answer=LlAnswer.ROWS, num_results=MAX_RESULTS,
                                   on_missing=on_missing, **quantised)
+        self.hidden = shape.hidden
         self.zero_copy_buffer: torch.Tensor | None = None
-        self._results: deque[object] = deque()
+        self._results: deque[object] = deque()  # dispatched, not combined
+        self._scratch: weft.Rows | None = None
 
     def add_result(self, result: object) -> None:
         if len(self._results) == MAX_RESULTS:
             self._release()
         self._results.append(result)
 
-    def make_oldest(self, result: object) -> None:
-        if result not in self._results:
-            raise RuntimeError("low_latency_combine: the rows of this handle are gone; they last "
-                               f"for {MAX_RESULTS} dispatches")
-        while self._results[0] is not result:
+    def take_result(self, result: object, topk_idx: torch.Tensor) -> None:
+        """Makes it the one that the next combine ends."""
+        while result in self._results and self._results[0] is not result:
             self._release()
+        if not self._results or self._results[0] is not result:
+            while self._results:
+                self._release()
+            self._dispatch_again(topk_idx)
+            self._results.append(result)
+        self._results.popleft()
+
+    def unmask(self, mask: torch.Tensor, epoch: int) -> None:
+        self.ll.unmask(mask, epoch)
+        self._results.clear()  # weft has dropped them
+
+    def _dispatch_again(self, topk_idx: torch.Tensor) -> None:
+        """The same routing, of rows that nobody looks at."""
+        x = torch.zeros((topk_idx.shape[0], self.hidden), dtype=torch.bfloat16,
+                        device=topk_idx.device)
+        if self._scratch is None:
+            self._scratch = self.ll.empty_rows(x)
+        self.ll.dispatch(x, topk_idx, out=self._scratch)
 
     def _release(self) -> None:
         self.ll.release()
@@ -133,8 +152,8 @@ class LowLatencyFunctions:
         def combine(phases: LlPhases) -> None:
             sent, received = {}, {}
             if phases != LlPhases.RECEIVE:
-                room.make_oldest(result)
-                sent = {"x": x, "keep": True}
+                room.take_result(result, topk_idx)
+                sent = {"x": x}
             if phases != LlPhases.SEND:
                 received = {"out": out, "topk_weights": topk_weights}
             room.ll.combine(**sent, **received, phases=phases)
@@ -199,7 +218,7 @@ class LowLatencyFunctions:
         self._num_unmasks += 1
         nobody = torch.zeros(self.group_size, dtype=torch.int32, device=self._device())
         for room in self._rooms.values():
-            room.ll.unmask(nobody, self._num_unmasks)
+            room.unmask(nobody, self._num_unmasks)
 
 
 def _with_usual_strides(scales: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,11 @@ weft_result weft__cuda_describe_device(int32_t device_idx, weft_device_info *inf
     return WEFT_OK;
 }
 
+int32_t weft__cuda_device_of(const weft_comm *comm)
+{
+    return weft__cuda_of(comm)->ordinal;
+}
+
 void weft__cuda_describe(weft_machine_info *info)
 {
     int driver_version = 0, num_devices = 0;

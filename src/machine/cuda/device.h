@@ -94,6 +94,7 @@ weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct we
 /* Entries of the machine's table (machine/host.h). */
 void weft__cuda_describe(weft_machine_info *info);
 weft_result weft__cuda_describe_device(int32_t device_idx, weft_device_info *info);
+int32_t weft__cuda_device_of(const weft_comm *comm);
 weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info);
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__cuda_free(weft_comm *comm, void *memory);

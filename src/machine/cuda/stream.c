@@ -364,6 +364,7 @@ static const struct weft__machine machine = {
     .max_windows = 1024,
     .describe = weft__cuda_describe,
     .describe_device = weft__cuda_describe_device,
+    .device_of = weft__cuda_device_of,
     .describe_network = weft__cuda_describe_network,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,
