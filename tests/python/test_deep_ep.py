@@ -2,6 +2,7 @@
 """The drop-in for DeepEP: what its callers rely on; skipped without PyTorch."""
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -331,6 +332,23 @@ def test_what_callers_compute():
         pass
     with pytest.raises(AssertionError):
         event.current_stream_wait()
+
+
+@pytest.mark.parametrize("names", [["weft-deep-ep"], ["deep_ep"], ["weft_deep_ep", "deep_ep"]])
+def test_folder_of_two_distributions(tmp_path, names):
+    shutil.copytree(os.path.join(folder(), "deep_ep"), tmp_path / "deep_ep")
+    for name in names:
+        about = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (about / "RECORD").write_text(f"deep_ep/__init__.py,,\n{about.name}/RECORD,,\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import deep_ep"], capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"})
+    if "deep_ep" in names:
+        assert done.returncode == 1 and "belongs to deep_ep too" in done.stderr, done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
 
 
 def test_arithmetic():

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """DeepEP's V1 interface on weft: see docs/python.md. Nothing at import touches a GPU."""
-import torch
+from . import ownership
 
-from .buffer import Buffer
-from .config import Config
-from .events import EventHandle, EventOverlap
+ownership.check(__path__[0])
+
+import torch  # noqa: E402
+
+from .buffer import Buffer  # noqa: E402
+from .config import Config  # noqa: E402
+from .events import EventHandle, EventOverlap  # noqa: E402
 
 topk_idx_t = torch.int64
 

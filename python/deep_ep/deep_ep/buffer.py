@@ -61,7 +61,9 @@ class Buffer(LowLatencyFunctions):
         self.runtime: _Runtime | None = _Runtime(self.group_size)
         self._pool, self._landing = HandlePool(self._comm), Landing(self._comm)
         self._lock = threading.RLock()
-        self._comm_stream: Any = None
+        # Made now, since nothing can be made while a graph is captured.
+        self._comm_stream = torch.cuda.Stream(self._device(), priority=-1) \
+            if self._comm.is_on_gpu else None
         self._local: dict[bool, torch.Tensor] = {}
         self._open_low_latency()
 
@@ -107,8 +109,6 @@ class Buffer(LowLatencyFunctions):
         return configs.combine_config(Buffer.num_sms, num_ranks)
 
     def get_comm_stream(self) -> Any:
-        if self._comm_stream is None:
-            self._comm_stream = torch.cuda.Stream(self._device(), priority=-1)
         return self._comm_stream
 
     def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None,
@@ -191,10 +191,13 @@ class Buffer(LowLatencyFunctions):
                  config: Config | None = None, previous_event: Any = None,
                  async_finish: bool = False,
                  allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
-        planes = (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
         num_blocks = self._num_blocks(config)
 
+        def planes_of_x() -> tuple[torch.Tensor, ...]:
+            return (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
+
         def cached() -> tuple[Any, ...]:
+            planes = planes_of_x()
             rows = self._receive(handle.weft, planes, None, None, False, num_blocks)
             return rows.x if len(planes) == 1 else rows.planes, None, None, None, None
 
@@ -205,6 +208,7 @@ class Buffer(LowLatencyFunctions):
             routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert)
             routing.handle.notify()
             per_expert = self._count(routing, num_worst_tokens)
+            planes = planes_of_x()
             rows = self._receive(routing, planes, topk_idx, topk_weights, True, num_blocks)
             return (rows.x if len(planes) == 1 else rows.planes, rows.topk_idx, rows.topk_weights,
                     per_expert, self._handle(routing, rows, is_token_in_rank, config))
@@ -216,8 +220,8 @@ class Buffer(LowLatencyFunctions):
             assert (topk_idx is None) == (topk_weights is None), "both of top-k, or none"
             assert num_worst_tokens == 0 or topk_idx is not None, "num_worst_tokens needs top-k"
         outputs, event = self._run(routed if handle is None else cached,
-                                   (planes, topk_idx, topk_weights, is_token_in_rank),
-                                   previous_event, async_finish)
+                                   (x, topk_idx, topk_weights, is_token_in_rank,
+                                    num_tokens_per_expert), previous_event, async_finish)
         return *outputs, event
 
     def _count(self, routing: Routing, num_worst_tokens: int) -> list[int]:
