@@ -312,6 +312,7 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     uint64_t network_bytes;
     device->plan = plan_of(ll->ep, config);
     device->placement = ll->ep->placement.device;
+    device->num_local_experts = weft__placement_num_local(&ll->ep->placement, comm->rank);
     ll->grid = choose_grid(ll->ep, config, &device->plan);
     if (config->on_missing == WEFT_LL_MASK)
         go_on_without_the_dead(ll, config);

@@ -143,6 +143,7 @@ struct wp_low_latency {
     uint64_t area_offset; /* in every heap, zero at first */
     struct wp_ll_offsets offsets;
     /* Of this rank: */
+    int32_t num_local_experts;
     char *area;
     struct wp_share share_of_sources; /* of as many rows as a block has of each, among its warps */
     struct wp_ll_block *blocks;       /* [num_blocks] */

@@ -132,20 +132,6 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     }
 }
 
-/* The part of the block's tokens that the warp sends first comes while it finds where to. */
-WP_FN void prefetch_first(const struct wp_ll_sender *sender)
-{
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_ll_plan *plan = &sender->args->ll.plan;
-    if (wp_ll_is_quantised(plan) || wp_warp_idx(warp) >= sender->share.num_units)
-        return;
-    const struct wp_part part = wp_unit_part(&sender->share, wp_warp_idx(warp));
-    const struct wp_span span = wp_ll_span(plan, &sender->share, part.part);
-    if (span.bytes > 0)
-        wp_row_prefetch(warp, token_elements(sender, sender->tokens.begin + part.token, span),
-                        span.bytes);
-}
-
 WP_FN void send_tokens(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -245,7 +231,6 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     enum wp_status status = WP_STATUS_OK;
     if (num_outstanding >= (uint64_t)plan->num_halves)
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
-    prefetch_first(&sender);
     if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find routes */
         status = wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS,
                                  wp_ll_number_before(run, sender.number), NULL);

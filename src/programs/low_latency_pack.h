@@ -140,9 +140,7 @@ WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     const int64_t max_local = ll->plan.max_local_experts;
-    const int32_t own = ll->exchange.rank;
-    const int32_t num_local = ll->placement.rank_offsets[own + 1] - ll->placement.rank_offsets[own];
-    for (int32_t expert = wp_ll_thread_idx(warp); expert < num_local;
+    for (int32_t expert = wp_ll_thread_idx(warp); expert < ll->num_local_experts;
          expert += wp_ll_num_threads(warp)) {
         int32_t first = 0;
         for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {

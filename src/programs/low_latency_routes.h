@@ -160,14 +160,19 @@ WP_FN int wp_ll_has_same_expert(const struct wp_ll_choice *a, const struct wp_ll
     return a->rank == b->rank && a->local_expert == b->local_expert;
 }
 
-/* How many of the choices [begin, end) have the expert of choice k. */
-WP_FN int32_t wp_ll_count_same_expert(const struct wp_ll_choice *choices, int32_t k, int32_t begin,
-                                      int32_t end)
+/* Of the choices before k: how many have its rank, and its expert. */
+struct wp_ll_same {
+    int32_t num_of_rank;
+    int32_t num_of_expert;
+};
+WP_FN struct wp_ll_same wp_ll_find_same(const struct wp_ll_choice *choices, int32_t k)
 {
-    int32_t num_same = 0;
-    for (int32_t other = begin; other < end; other++)
-        num_same += wp_ll_has_same_expert(&choices[other], &choices[k]);
-    return num_same;
+    struct wp_ll_same same = {0, 0};
+    for (int32_t before = 0; before < k; before++) {
+        same.num_of_rank += choices[before].rank == choices[k].rank;
+        same.num_of_expert += wp_ll_has_same_expert(&choices[before], &choices[k]);
+    }
+    return same;
 }
 
 /* ------------------------------------------------------------------ answers, with nodes */
@@ -243,19 +248,20 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
     const struct wp_ll_plan *plan = &sender->args->ll.plan;
     struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        if (wp_ll_is_first_of_rank(choices, k))
+        const struct wp_ll_same same = wp_ll_find_same(choices, k);
+        if (choices[k].rank < 0)
+            continue;
+        if (same.num_of_rank == 0)
             choices[k].row = sender->counters.rows[choices[k].rank];
-        if (plan->is_by_expert && choices[k].rank >= 0)
-            choices[k].order = *wp_ll_expert_counter(sender, &choices[k]) +
-                               wp_ll_count_same_expert(choices, k, 0, k);
+        if (plan->is_by_expert)
+            choices[k].order = *wp_ll_expert_counter(sender, &choices[k]) + same.num_of_expert;
     }
     wp_warp_sync(warp);
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
         if (choices[k].row >= 0)
             sender->counters.rows[choices[k].rank] = choices[k].row + 1;
-        if (plan->is_by_expert && choices[k].rank >= 0 &&
-            wp_ll_count_same_expert(choices, k, k + 1, plan->num_topk) == 0)
-            *wp_ll_expert_counter(sender, &choices[k]) = choices[k].order + 1;
+        if (plan->is_by_expert && choices[k].rank >= 0)
+            wp_add_relaxed(wp_ll_expert_counter(sender, &choices[k]), 1);
     }
     wp_warp_sync(warp);
     if (WP_LL_HAS_NODES(plan))
