@@ -1325,8 +1325,9 @@ typedef struct weft_ll_config {
     int32_t num_warps;  /* each rank as it likes */
     int32_t reserved;   /* 0 */
     weft_ll_on_missing on_missing;
-    /* WEFT_LL_MASK: the deadline of a wait; 0: the communicator's. Of rows a quarter more, of answers
-     * half as much, and in the first two results up to three times as much. Each rank as it likes. */
+    /* WEFT_LL_MASK: a rank is missing that is awaited and silent for so long, in the first result three
+     * times as long; 0: the communicator's timeout_ms. Who waits for others says so, four times in its own,
+     * so it should be the same on all ranks. */
     uint32_t missing_ms;
 } weft_ll_config;
 
@@ -1452,7 +1453,7 @@ WEFT_API weft_result weft_ll_query_mask(weft_ll *ll, int32_t *mask, weft_stream 
 /* Lets ranks come back. Collective among the ranks whose entry is 0, which all give the same mask and
  * the same epoch; epochs grow from call to call, 1 or more, so that nobody is taken for one who called
  * before. What each of them has sent and not received, and its results, are dropped: they begin anew,
- * as with a new weft_ll. Who does not come within the deadline stays masked, and who does not take part
+ * as with a new weft_ll. Who is silent for two deadlines stays masked, and who does not take part
  * is masked. Not in graphs. */
 WEFT_API weft_result weft_ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch,
                                     weft_stream *stream);

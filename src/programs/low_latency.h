@@ -77,27 +77,65 @@ WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, 
 
 /* ------------------------------------------------------------------ arrived and room */
 
-/* Where the launch waits for `rank`, about a number. */
-WP_FN struct wp_wait_site wp_ll_site(const struct wp_ll_run *run, enum wp_phase phase, int32_t rank,
-                                     uint64_t number)
+/* Where the launch waits for `rank`. */
+WP_FN struct wp_wait_site wp_ll_site(const struct wp_ll_run *run, enum wp_phase phase, int32_t rank)
 {
     struct wp_wait_site site = wp_operation_site(&run->op, phase, rank);
-    site.absent_after_ms = wp_ll_patience_ms(&run->ll->masks, number);
-    if (phase == WP_PHASE_DATA)
-        site.absent_after_ms += site.absent_after_ms / 4;
-    if (rank == run->ll->exchange.rank)
-        site.absent_after_ms *= 4; /* its blocks may wait for others one after the other */
+    site.absent_after_ms = wp_ll_period_ms(&run->ll->masks);
     return site;
 }
 
-/* Waits for a word of `rank`, and masks the rank if it does not come. WP_STATUS_ABSENT: it is masked. */
+/* One word for all blocks: while one of them waits, the rank does not go on to its next launch. */
+WP_FN uint64_t *wp_ll_waits_word(const struct wp_low_latency *ll, int32_t owner, int32_t rank)
+{
+    return wp_ll_word(ll, owner, WP_LL_WAITS, WP_LL_ROWS, rank, 0);
+}
+
+/* By any lane: tells the ranks that `mask` does not mask that this one waits. Of tells at the same time the
+ * lower number may come last: what counts is that it changes. */
+WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank;
+    const uint64_t count = wp_fetch_add(warp, own, wp_ll_waits_word(ll, own, own), 1) + 1;
+    for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
+        if (rank != own && wp_load_relaxed(&mask[rank]) == 0)
+            wp_credit(warp, rank, wp_ll_waits_word(ll, rank, own), count);
+    }
+}
+
+/* By any lane, after a period in vain: whether to wait for another one. Then the others, but for those that
+ * `mask` masks, learn that this rank waits. */
+WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, const int32_t *mask, int32_t rank,
+                                struct wp_ll_patience *patience)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const uint64_t heard = wp_fetch_add(run->op.warp, ll->exchange.rank,
+                                        wp_ll_waits_word(ll, ll->exchange.rank, rank), 0);
+    const int is_news = patience->heard != WP_LL_HEARD_NOTHING && heard != patience->heard;
+    patience->num_silent = is_news ? 0 : patience->num_silent + 1;
+    patience->heard = heard;
+    patience->num_left--;
+    if (patience->num_silent >= patience->most_silent || patience->num_left <= 0)
+        return 0;
+    wp_ll_tell_waits(run, mask);
+    return 1;
+}
+
+/* Waits for a word of `rank`, and masks the rank if it is missing. WP_STATUS_ABSENT: it is masked. */
 WP_FN enum wp_status wp_ll_await_word(const struct wp_ll_run *run, const uint64_t *word,
-                                      uint64_t at_least, const struct wp_wait_site *site)
+                                      uint64_t at_least, const struct wp_wait_site *site,
+                                      struct wp_ll_patience patience)
 {
     const struct wp_ll_masks *masks = &run->ll->masks;
-    if (wp_ll_is_masked(masks, site->rank))
-        return WP_STATUS_ABSENT;
-    const enum wp_status status = wp_wait(run->op.warp, word, at_least, site);
+    enum wp_status status = WP_STATUS_ABSENT;
+    int is_awaited = 1;
+    while (status == WP_STATUS_ABSENT && is_awaited && !wp_ll_is_masked(masks, site->rank)) {
+        status = wp_wait(run->op.warp, word, at_least, site);
+        if (status == WP_STATUS_ABSENT)
+            is_awaited = wp_ll_goes_on_waiting(run, masks->mask, site->rank, &patience);
+    }
     if (status == WP_STATUS_ABSENT)
         wp_ll_mask_out(masks, site->rank);
     return status;
@@ -109,14 +147,16 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
                                       const struct wp_wait_site *site)
 {
     const struct wp_low_latency *ll = run->ll;
+    const struct wp_ll_patience patience = wp_ll_patience_about(number, ll->exchange.num_ranks);
     if (!wp_ll_is_remote(ll, site->rank))
-        return wp_ll_await_word(
-            run, wp_ll_word(ll, ll->exchange.rank, words, mail, site->rank, block), number, site);
+        return wp_ll_await_word(run,
+                                wp_ll_word(ll, ll->exchange.rank, words, mail, site->rank, block),
+                                number, site, patience);
     struct wp_ll_told told = wp_ll_told_remotely(ll, words, mail, site->rank, block, number);
     enum wp_status status;
     /* The word of rows says which have come with it; nothing more is added before there is room. */
     do {
-        status = wp_ll_await_word(run, told.word, told.at_least, site);
+        status = wp_ll_await_word(run, told.word, told.at_least, site, patience);
     } while (status == WP_STATUS_OK && wp_ll_says_more(&told, words, mail));
     return status;
 }
@@ -136,9 +176,7 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        struct wp_wait_site site = wp_ll_site(run, phase, rank, number);
-        if (words == WP_LL_ARRIVED && mail == WP_LL_ANSWERS)
-            site.absent_after_ms += site.absent_after_ms / 4;
+        const struct wp_wait_site site = wp_ll_site(run, phase, rank);
         status = wp_ll_await_told(run, words, mail, wp_block_idx(warp), number, &site);
         if (missing != NULL && status != WP_STATUS_FAILED)
             missing[rank] = status == WP_STATUS_ABSENT;

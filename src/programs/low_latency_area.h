@@ -165,8 +165,9 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The last only with masks: that a rank comes back, in two steps (low_latency_unmask.c). */
-enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_NUM_WORDS };
+/* The last two only with masks: that a rank comes back, in two steps (low_latency_unmask.c), and how often
+ * it has said that it waits, in one word for all its blocks (low_latency_masks.h). */
+enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
 
 WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {

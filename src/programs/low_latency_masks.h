@@ -5,10 +5,11 @@
  * theirs alone, words and slots, so that nobody else is harmed when one of them masks the other, or is
  * late and writes long after it has been masked.
  *
- * Who waits in vain is late for those who do not, and must not be taken for missing itself. So deadlines
- * differ: that of rows is longer by a quarter than that of room, since others may have waited for room
- * before they send, and that of answers by another quarter; that of the first numbers is longer than that of weft_ll_unmask, which they follow, and
- * falls from there so that each is longer than what may be left of the one before.
+ * Who waits in vain is late for those who do not, and must not be taken for missing itself. So whoever
+ * waits long says so: a wait goes in periods, and after each one in vain the rank raises its word on all
+ * others, WP_LL_WAITS. A rank is missing when it has said nothing, neither what is awaited nor that it
+ * waits, for a deadline. Ranks that wait for each other in a circle, as after different calls, would
+ * excuse each other for ever; so there are a deadline's periods for each rank, and no more.
  *
  * Within a launch the mask only grows. Who sends looks whenever it writes, and again before it tells, when
  * the block has met: so nobody is told of what a warp has left out. Who receives uses what one warp has
@@ -21,18 +22,42 @@
 
 struct wp_ll_masks { /* of this rank */
     uint32_t
-        absent_after_ms; /* of every wait; 0: who is missing fails the launch, and there are no masks */
+        absent_after_ms; /* the deadline; 0: who is missing fails the launch, and there are no masks */
     int32_t *mask;       /* [num_ranks] nonzero: masked */
-    int32_t *missing;          /* [num_blocks][num_ranks] the block goes on without it */
+    int32_t *missing;    /* [num_blocks][num_ranks] the block goes on without it */
     int32_t *verdicts;         /* [num_ranks] of heads: number << 1, and whether it is there */
     uint32_t *num_blocks_done; /* zero between launches */
 };
 
-/* The deadline of waits about a number. */
-WP_FN uint32_t wp_ll_patience_ms(const struct wp_ll_masks *masks, uint64_t number)
+/* How long a wait goes on in vain, in periods. */
+enum { WP_LL_PERIODS = 4 /* of a deadline */, WP_LL_PERIODS_OF_FIRST = 12 };
+
+struct wp_ll_patience {
+    int32_t num_silent;  /* in a row, without a word of the awaited rank; */
+    int32_t most_silent; /* then it is missing */
+    int32_t num_left;    /* whatever it says */
+    uint64_t heard; /* its word at the end of the last period: what it said before is no news */
+};
+
+#define WP_LL_HEARD_NOTHING UINT64_MAX /* at first */
+
+WP_FN struct wp_ll_patience wp_ll_patience(int32_t most_silent, int32_t num_ranks)
 {
-    const uint32_t ms = masks->absent_after_ms;
-    return number >= 3 ? ms : number == 2 ? ms + ms / 2 : 3 * ms;
+    const struct wp_ll_patience patience = {0, most_silent, most_silent * num_ranks,
+                                            WP_LL_HEARD_NOTHING};
+    return patience;
+}
+
+/* Ranks make their first launches at different times. */
+WP_FN struct wp_ll_patience wp_ll_patience_about(uint64_t number, int32_t num_ranks)
+{
+    return wp_ll_patience(number == 1 ? WP_LL_PERIODS_OF_FIRST : WP_LL_PERIODS, num_ranks);
+}
+
+/* 0 without masks. */
+WP_FN uint32_t wp_ll_period_ms(const struct wp_ll_masks *masks)
+{
+    return (masks->absent_after_ms + WP_LL_PERIODS - 1) / WP_LL_PERIODS;
 }
 
 WP_FN int wp_ll_has_masks(const struct wp_ll_masks *masks)

@@ -80,21 +80,41 @@ WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker, int
     return status;
 }
 
-/* Warp-wide: how many selections of each expert here a rank has. */
-WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
+/* Warp-wide: the head of a rank of this node. WP_STATUS_ABSENT: it is masked, or missing. */
+WP_FN enum wp_status wp_ll_take_tagged_head(const struct wp_ll_taker *taker, int32_t *counts,
+                                            const struct wp_wait_site *site)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    int32_t *counts = taker->bases + (int64_t)rank * ll->plan.max_local_experts;
-    struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank, taker->number);
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
+    struct wp_ll_patience patience = wp_ll_patience_about(taker->number, num_ranks);
     enum wp_status status = WP_STATUS_ABSENT;
+    uint32_t is_awaited = 1;
+    while (status == WP_STATUS_ABSENT && is_awaited &&
+           wp_ballot(warp, wp_ll_is_masked(&ll->masks, site->rank)) == 0) {
+        status = wp_tagged_take_relaxed(warp, head, counts, ll->plan.max_local_experts, site);
+        if (status != WP_STATUS_ABSENT)
+            break;
+        if (wp_lane_idx(warp) == 0)
+            is_awaited =
+                (uint32_t)wp_ll_goes_on_waiting(taker->run, ll->masks.mask, site->rank, &patience);
+        is_awaited = wp_max_u32(warp, wp_lane_idx(warp) == 0 ? is_awaited : 0);
+    }
+    return status;
+}
+
+/* Warp-wide: how many selections of each expert here a rank has. */
+WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    int32_t *counts = taker->bases + (int64_t)rank * ll->plan.max_local_experts;
+    struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
+    enum wp_status status;
     site.sequence = taker->number; /* which the head carries */
     if (wp_ll_is_remote(ll, rank))
         return wp_ll_take_remote_head(taker, counts, &site);
-    if (wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) == 0)
-        status =
-            wp_tagged_take_relaxed(warp, wp_ll_head(ll, ll->exchange.rank, taker->number, rank),
-                                   counts, ll->plan.max_local_experts, &site);
+    status = wp_ll_take_tagged_head(taker, counts, &site);
     return wp_ll_has_masks(&ll->masks) && status != WP_STATUS_FAILED
                ? wp_ll_agree_on_head(taker, &site, status, counts)
                : status;

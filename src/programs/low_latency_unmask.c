@@ -15,16 +15,28 @@
 
 enum step { STOPPED = WP_LL_ROWS, CLEAN = WP_LL_ANSWERS }; /* in the place of mails */
 
-/* More than others may be late, who have waited for a rank in combine, or until all had stopped. */
-WP_FN uint32_t patience_ms(const struct wp_ll_masks *masks, enum step step)
-{
-    const uint32_t ms = masks->absent_after_ms;
-    return 2 * ms + (step == CLEAN ? ms / 2 : 0);
-}
+/* Two deadlines: these ranks may be in different steps of their callers. */
+enum { PERIODS = 2 * WP_LL_PERIODS };
 
 WP_FN int takes_part(const struct wp_ll_run *run, const int32_t *mask, int32_t rank)
 {
     return rank == run->ll->exchange.rank || (mask[rank] == 0 && wp_ll_missing(run)[rank] == 0);
+}
+
+WP_FN enum wp_status await_step(const struct wp_ll_run *run,
+                                const struct wp_low_latency_unmask_args *args, enum step step,
+                                int32_t rank)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const struct wp_wait_site site = wp_ll_site(run, WP_PHASE_START, rank);
+    const uint64_t *word = wp_ll_word(ll, ll->exchange.rank, WP_LL_RETURNED, (enum wp_ll_mail)step,
+                                      rank, wp_block_idx(run->op.warp));
+    struct wp_ll_patience patience = wp_ll_patience(PERIODS, ll->exchange.num_ranks);
+    enum wp_status status;
+    do {
+        status = wp_wait(run->op.warp, word, args->epoch, &site);
+    } while (status == WP_STATUS_ABSENT && wp_ll_goes_on_waiting(run, args->mask, rank, &patience));
+    return status;
 }
 
 /* By all warps, which meet: tells those that take part of a step, and waits for it; those that do not
@@ -49,12 +61,9 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
          i < ll->exchange.num_ranks && wp_warp_idx(warp) == 0 && status != WP_STATUS_FAILED;
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        struct wp_wait_site site = wp_operation_site(&run->op, WP_PHASE_START, rank);
-        site.absent_after_ms = patience_ms(&ll->masks, step);
         if (!takes_part(run, args->mask, rank))
             continue;
-        status = wp_wait(warp, wp_ll_word(ll, own, WP_LL_RETURNED, mail, rank, block), args->epoch,
-                         &site);
+        status = await_step(run, args, step, rank);
         if (status == WP_STATUS_ABSENT)
             wp_ll_missing(run)[rank] = 1;
     }

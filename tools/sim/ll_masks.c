@@ -21,20 +21,21 @@ int ll_can_check(const struct party *party)
     return !is_struck(party, party->rank);
 }
 
-/* Of `told`, the rank that is lost, beside those that are cut off, which must be told. */
-static int32_t find_lost(struct party *party, const char *what, int32_t round, const int32_t *told)
+/* Of `told`, the ranks that are lost, beside those that are cut off, which must be told. The rank that was
+ * struck may be without any others, whoever has masked it. */
+static uint64_t find_lost(struct party *party, const char *what, int32_t round, const int32_t *told)
 {
     const struct shape *shape = party->shape;
-    int32_t lost = LL_NOBODY;
+    uint64_t lost = 0;
     weft__sim_host_reads(told, (size_t)shape->num_ranks * sizeof *told);
-    for (int32_t rank = 0; rank < shape->num_ranks && ll_can_check(party); rank++) {
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         const int is_cut = (int)(shape->ll_cuts[round][party->rank] >> rank & 1);
-        if (!is_cut && told[rank] == 1 && is_struck(party, rank))
-            lost = rank;
+        if (!is_cut && told[rank] == 1 && (is_struck(party, rank) || !ll_can_check(party)))
+            lost |= (uint64_t)1 << rank;
         else
             party_expect(party, what, rank, told[rank], is_cut);
     }
-    party->ll_has_lost |= lost != LL_NOBODY;
+    party->ll_has_lost |= lost != 0;
     return lost;
 }
 
@@ -64,11 +65,8 @@ static weft_result unmask(struct party *party, int32_t round)
 
 static void forget_lost(struct party *party)
 {
-    for (int32_t i = 0; i < LL_MAX_RESULTS; i++) {
-        party->ll_lost[i] = (struct ll_lost){.rank = LL_NOBODY, .half_there = LL_NOBODY};
-        for (int32_t combine = 0; combine < LL_MAX_COMBINES; combine++)
-            party->ll_lost[i].sums[combine] = LL_NOBODY;
-    }
+    for (int32_t i = 0; i < LL_MAX_RESULTS; i++)
+        party->ll_lost[i] = (struct ll_lost){0};
 }
 
 weft_result ll_begin_round(struct party *party, int32_t round)
@@ -104,23 +102,23 @@ void ll_note_missing_rows(struct party *party, int32_t round, int32_t result)
 {
     if (!ll_has_masks(party))
         return;
-    const int32_t lost =
+    const uint64_t lost =
         find_lost(party, "missing_ranks of dispatch", round, party->ll_arrays[result].missing_rows);
     struct ll_lost *noted = &party->ll_lost[result];
-    const int is_half_there =
-        lost != LL_NOBODY && ll_is_by_expert(party) && has_counted(party, result, lost);
-    noted->rank = is_half_there ? LL_NOBODY : lost;
-    noted->half_there = is_half_there ? lost : LL_NOBODY;
+    noted->half_there = 0;
+    for (int32_t rank = 0; rank < party->shape->num_ranks && ll_is_by_expert(party); rank++)
+        if ((lost >> rank & 1) != 0 && has_counted(party, result, rank))
+            noted->half_there |= (uint64_t)1 << rank;
+    noted->ranks = lost & ~noted->half_there;
 }
 
 void ll_note_missing_sums(struct party *party, int32_t round, const struct ll_move *move)
 {
     if (!ll_has_masks(party))
         return;
-    const int32_t lost = find_lost(party, "missing_ranks of combine", round,
-                                   party->ll_arrays[move->result].missing_sums[move->combine]);
+    const uint64_t lost = find_lost(party, "missing_ranks of combine", round,
+                                    party->ll_arrays[move->result].missing_sums[move->combine]);
     struct ll_lost *noted = &party->ll_lost[move->result];
     noted->sums[move->combine] = lost;
-    noted->is_in_doubt[move->combine] =
-        lost != LL_NOBODY && noted->rank == LL_NOBODY && noted->half_there == LL_NOBODY;
+    noted->is_in_doubt[move->combine] = lost != 0 && noted->ranks == 0 && noted->half_there == 0;
 }

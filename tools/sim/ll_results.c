@@ -97,7 +97,7 @@ void ll_check_rank_counts(struct party *party, int32_t round, int32_t result)
 {
     const int32_t *counts = party->ll_arrays[result].rank_counts;
     const struct ll_lost *lost = &party->ll_lost[result];
-    const int32_t not_told = lost->half_there != LL_NOBODY ? lost->half_there : lost->rank;
+    const uint64_t not_told = lost->half_there | lost->ranks;
     weft__sim_host_reads(counts, (size_t)party->shape->num_ranks * sizeof *counts);
     for (int32_t rank = 0; rank < party->shape->num_ranks; rank++)
         party_expect(party, "num_rows_per_rank", rank, counts[rank],
@@ -181,7 +181,7 @@ void ll_check_slots(struct party *party, int32_t round, int32_t result, int32_t 
         return;
     }
     const int32_t half = half_of(party, &slots, num_later);
-    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
+    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].ranks};
     for (token.source = 0; token.source < shape->num_ranks; token.source++)
         for (token.index = 0; token.index < ll_num_tokens(shape, token); token.index++)
             if (ll_goes_to(shape, token, party->rank))
@@ -207,7 +207,7 @@ static void check_expert(struct party *party, int32_t round, int32_t result, int
     int32_t first = 0;
     for (int32_t source = 0; source < shape->num_ranks; source++) {
         const int32_t i = local * shape->num_ranks + source;
-        const struct ll_token token = {round, result, source, 0, party->ll_lost[result].rank};
+        const struct ll_token token = {round, result, source, 0, party->ll_lost[result].ranks};
         const int32_t num_rows = selections_from(party, token, expert);
         party_expect(party, "rows of row_ranges", i, (double)(arrays->ranges[i] & UINT32_MAX),
                      num_rows);
@@ -242,10 +242,10 @@ void ll_check_experts(struct party *party, int32_t round, int32_t result)
     weft__sim_host_reads(arrays->ranges, num_local * (size_t)shape->num_ranks * sizeof(int64_t));
     for (int32_t local = 0; local < (int32_t)num_local; local++)
         check_expert(party, round, result, local);
-    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
+    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].ranks};
     for (token.source = 0; token.source < shape->num_ranks; token.source++)
         for (token.index = 0; token.index < ll_num_tokens(shape, token) &&
-                              token.source != party->ll_lost[result].half_there;
+                              (party->ll_lost[result].half_there >> token.source & 1) == 0;
              token.index++)
             check_packed(party, token);
 }
@@ -273,7 +273,7 @@ void ll_check_combined(struct party *party, int32_t round, const struct ll_move 
     weft__sim_host_reads(out, (size_t)num_tokens * ll_row_bytes(shape));
     for (token.index = 0; token.index < num_tokens; token.index++) {
         struct ll_token with_all = token;
-        with_all.lost = lost->is_in_doubt[move->combine] ? LL_NOBODY : token.lost;
+        with_all.lost = lost->is_in_doubt[move->combine] ? 0 : token.lost;
         if (is_combined(party, out, with_all))
             continue;
         for (int32_t i = 0; i < hidden; i++)
@@ -296,8 +296,8 @@ void ll_check_totals(struct party *party, int32_t round)
         for (int32_t i = 0; i <= round; i++)
             for (int32_t source = 0; source < shape->num_ranks; source++)
                 for (int32_t result = 0; result < shape->num_repeats; result++)
-                    total += selections_from(
-                        party, (struct ll_token){i, result, source, 0, LL_NOBODY}, expert);
+                    total +=
+                        selections_from(party, (struct ll_token){i, result, source, 0, 0}, expert);
         party_expect(party, "total_rows_per_expert", local, party->ll_totals[local], total);
     }
 }

@@ -11,7 +11,7 @@
 static struct ll_token token_of(const struct party *party, int32_t round, int32_t result,
                                 int32_t index)
 {
-    return (struct ll_token){round, result, party->rank, index, LL_NOBODY};
+    return (struct ll_token){round, result, party->rank, index, 0};
 }
 
 /* ---------------------------------------------------------------- objects */
@@ -142,7 +142,7 @@ static void fill_answers(struct party *party, int32_t round, int32_t result, int
     const struct shape *shape = party->shape;
     void *answers = party->ll_arrays[result].answers[combine];
     spoil(answers, ll_num_places(party) * ll_row_bytes(shape));
-    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].rank};
+    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].ranks};
     for (token.source = 0; token.source < shape->num_ranks; token.source++) {
         for (token.index = 0; token.index < ll_num_tokens(shape, token); token.index++) {
             for (int32_t k = 0; k < shape->num_topk; k++) {

@@ -57,7 +57,7 @@ int32_t ll_rank_of(const struct shape *shape, struct ll_token token, int32_t k)
 int ll_are_cut(const struct shape *shape, struct ll_token token, int32_t a, int32_t b)
 {
     return (shape->ll_cuts[token.round][a] >> b & 1) != 0 ||
-           (a != b && (a == token.lost || b == token.lost));
+           (a != b && ((token.lost >> a | token.lost >> b) & 1) != 0);
 }
 
 int ll_goes_to(const struct shape *shape, struct ll_token token, int32_t rank)

@@ -10,7 +10,7 @@
 struct ll_token {
     int32_t round, result;
     int32_t source, index;
-    int32_t lost; /* a rank that does nothing for others, nor they for it; -1: none */
+    uint64_t lost; /* bits of ranks that do nothing for others, nor they for them */
 };
 
 /* Whether two ranks do nothing for each other in the token's round. */

@@ -61,12 +61,12 @@ struct coll_arrays {
     char *mirrors[2];
 };
 
-/* Whom a result has been without, beside those that are cut off: the rank that was struck. */
-enum { LL_NOBODY = -1 };
+/* Whom a result has been without, beside those that are cut off: the rank that was struck; and for that one,
+ * whoever has masked it. A bit for each rank. */
 struct ll_lost {
-    int32_t rank;                     /* nothing of it has come */
-    int32_t half_there;               /* it is counted, but its rows may be anything */
-    int32_t sums[LL_MAX_COMBINES];    /* it added nothing to these, */
+    uint64_t ranks;                   /* nothing of them has come */
+    uint64_t half_there;              /* they are counted, but their rows may be anything */
+    uint64_t sums[LL_MAX_COMBINES];   /* they added nothing to these, */
     int is_in_doubt[LL_MAX_COMBINES]; /* or to some tokens */
 };
 

@@ -91,8 +91,7 @@ enum wp_status weft__cpu_wait(struct wp_warp *warp, const uint64_t *word, uint64
                               const struct wp_wait_site *site)
 {
     struct weft__cpu_fiber *fiber = fiber_of(warp);
-    /* Who has given up, and waits for the next rank in vain, has waited for that one as long. */
-    if (site->absent_after_ms > 0 && fiber->wait_status != WP_STATUS_ABSENT)
+    if (site->absent_after_ms > 0)
         fiber->since_ns = weft__now_ns();
     wait_for_word(fiber, word, at_least, site);
     return fiber->wait_status;
