@@ -12,13 +12,7 @@
 #endif
 
 #include "programs/low_latency_combine.h"
-
-/* In memory of the warp: of the rows of its pointers. */
-WP_FN float *warp_weights(struct wp_warp *warp)
-{
-    return (float *)wp_warp_shared(warp);
-}
-WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(float) <= WP_LL_RANGES_OFFSET, "one for each choice");
+#include "programs/low_latency_sums.h"
 
 /* ------------------------------------------------------------------ answer */
 
@@ -204,7 +198,7 @@ WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, u
         if (packed < 0)
             continue;
         wp_warp_pointers(warp)[place] = packed_row(answerer, packed) + begin;
-        warp_weights(warp)[place] = weight;
+        wp_ll_weights(warp)[place] = weight;
     }
     wp_warp_sync(warp);
     return num_rows;
@@ -216,7 +210,7 @@ WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row
 {
     const int32_t choice = first_choice(answerer, row.experts);
     const int32_t num_rows = find_rows(answerer, row, span.begin);
-    send_answer(answerer, row, choice, warp_weights(answerer->run->op.warp), num_rows, span);
+    send_answer(answerer, row, choice, wp_ll_weights(answerer->run->op.warp), num_rows, span);
 }
 
 /* One answer for each choice; where its expert had no room, of zeros. */
@@ -334,144 +328,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     return WP_STATUS_OK;
 }
 
-/* ------------------------------------------------------------------ sum up */
-
-struct summer {
-    const struct wp_ll_run *run;
-    const struct wp_low_latency_combine_args *args;
-    uint64_t number;
-    uint64_t result;
-    struct wp_ll_tokens tokens; /* of this block, in the result */
-    struct wp_share share;      /* of these among its warps */
-};
-
-/* Whether the rank that answers a choice, if any does, has done so. */
-WP_FN int has_come(const struct summer *summer, int32_t answering)
-{
-    const int has_masks = wp_ll_has_masks(&summer->args->ll.masks);
-    return answering >= 0 && (!has_masks || wp_ll_missing(summer->run)[answering] == 0);
-}
-
-/* Of a token's sums, how many come from ranks below that of choice k. */
-WP_FN int32_t num_ranks_below(const struct summer *summer, const int32_t *answering, int32_t k)
-{
-    int32_t num_below = 0;
-    for (int32_t other = 0; other < summer->args->ll.plan.num_topk; other++)
-        num_below += answering[other] < answering[k] && has_come(summer, answering[other]);
-    return num_below;
-}
-
-WP_FN int32_t place_of(const struct summer *summer, int32_t token)
-{
-    return wp_ll_place_of(&summer->args->ll.plan, wp_block_idx(summer->run->op.warp),
-                          summer->tokens, token);
-}
-
-WP_FN const char *answer_of_choice(const struct summer *summer, int32_t token, int32_t k,
-                                   int32_t answering)
-{
-    const struct wp_low_latency *ll = &summer->args->ll;
-    const int32_t slot = WP_LL_HAS_NODES(&ll->plan)
-                             ? wp_ll_answer_slots(ll, summer->result, token)[k]
-                             : wp_ll_answer_slot(&ll->plan, answering, place_of(summer, token), k);
-    return wp_ll_answer(ll, ll->exchange.rank, summer->number, slot);
-}
-
-/* Lists the token's answers in the order in which they are summed, with their weights; returns how
- * many there are. */
-WP_FN int32_t find_answers(const struct summer *summer, int32_t token, uint64_t begin)
-{
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency_combine_args *args = summer->args;
-    const int32_t num_topk = args->ll.plan.num_topk;
-    const int32_t *answering = wp_ll_answering(&args->ll, summer->result, token);
-    int32_t num_answers = 0;
-    wp_warp_sync(warp); /* those before have been used */
-    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
-        const int32_t k = i + wp_lane_idx(warp);
-        const int answers = k < num_topk && has_come(summer, answering[k]);
-        const int32_t listed = wp_ll_list(warp, &num_answers, answers);
-        if (!answers)
-            continue;
-        const int32_t place =
-            args->ll.plan.answers_are_rows ? listed : num_ranks_below(summer, answering, k);
-        wp_warp_pointers(warp)[place] = answer_of_choice(summer, token, k, answering[k]) + begin;
-        if (args->topk_weights != NULL)
-            warp_weights(warp)[place] = args->topk_weights[(int64_t)token * num_topk + k];
-    }
-    wp_warp_sync(warp);
-    return num_answers;
-}
-
-/* The part of a token that the warp sums, of which the answers have been found. */
-struct summed_part {
-    int32_t unit;
-    int32_t token;
-    int32_t num_answers;
-    struct wp_span span;
-};
-
-WP_FN struct summed_part find_part(const struct summer *summer, int32_t unit)
-{
-    const struct wp_ll_plan *plan = &summer->args->ll.plan;
-    const struct wp_part part = wp_unit_part(&summer->share, unit);
-    struct summed_part found = {unit, summer->tokens.begin + part.token, 0,
-                                wp_ll_span(plan, &summer->share, part.part)};
-    const struct wp_ll_elements elements = wp_ll_elements_of(plan, found.span);
-    if (unit < summer->share.num_units && found.span.bytes > 0)
-        found.num_answers =
-            find_answers(summer, found.token, wp_ll_answer_bytes(plan, elements.first));
-    return found;
-}
-
-WP_FN void sum_part(const struct summer *summer, const struct summed_part *part)
-{
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency_combine_args *args = summer->args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const uint64_t row_bytes = (uint64_t)plan->hidden << plan->element_bytes_log2;
-    const float *weights = args->topk_weights == NULL ? NULL : warp_weights(warp);
-    char *out = args->out + (uint64_t)part->token * row_bytes + part->span.begin;
-    const struct wp_ll_elements elements = wp_ll_elements_of(plan, part->span);
-    const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype};
-    if (plan->answer_dtype == WEFT_LOG_10BIT)
-        wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
-                       elements.num);
-    else
-        wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, sum,
-                            elements.num);
-}
-
-/* The first part has been found. */
-WP_FN void sum_tokens(const struct summer *summer, struct summed_part part)
-{
-    const int32_t num_warps = wp_num_warps(summer->run->op.warp);
-    while (part.unit < summer->share.num_units) {
-        if (part.span.bytes > 0)
-            sum_part(summer, &part);
-        part = find_part(summer, part.unit + num_warps);
-    }
-}
-
-/* Where answers lie is known before they come; with masks, only when it is known whose do not. */
-WP_FN enum wp_status await_and_sum(const struct summer *summer)
-{
-    struct wp_warp *warp = summer->run->op.warp;
-    const int has_masks = wp_ll_has_masks(&summer->args->ll.masks);
-    struct summed_part part = {wp_warp_idx(warp), 0, 0, {0, 0}};
-    if (!has_masks)
-        part = find_part(summer, part.unit);
-    const enum wp_status status =
-        wp_ll_await_block(summer->run, WP_LL_ARRIVED, WP_LL_ANSWERS, summer->number);
-    if (status != WP_STATUS_OK)
-        return status;
-    wp_admit_next(warp); /* all ranks have started */
-    wp_warp_sync(warp);  /* each lane has waited for some ranks */
-    if (has_masks)
-        part = find_part(summer, part.unit);
-    sum_tokens(summer, part);
-    return status;
-}
+/* ------------------------------------------------------------------ receive */
 
 WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
 {
@@ -480,12 +337,12 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const uint64_t number = numbers->answers_received + 1;
     const struct wp_ll_half half = wp_ll_half_of(run, number);
     const struct wp_ll_tokens tokens = wp_ll_half_of(run, half.answered).tokens;
-    const struct summer summer = {
+    const struct wp_ll_summer summer = {
         run, args, number, half.answered, tokens, wp_ll_share(warp, tokens.end - tokens.begin)};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
     const enum wp_status status =
-        (enum wp_status)wp_block_max(warp, (uint32_t)await_and_sum(&summer));
+        (enum wp_status)wp_block_max(warp, (uint32_t)wp_ll_await_and_sum(&summer));
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_missing(run, args->missing_ranks, NULL);

@@ -92,8 +92,9 @@ static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_
 }
 
 /* A block for every token, as far as half of the GPU goes. Its warps share their rows, and copy their
- * parts through registers: by way of a slot these come later. Measured on 2x H200: a step of 64 tokens by
- * expert takes 60.5 us with 32 blocks, 47.1 with 64; one of 128 takes 38.3 us with slots, 36.9 without. */
+ * parts through registers. Measured on 2x H200, in graphs: a step of 64 tokens by expert takes 60.5 us
+ * with 32 blocks, 47.1 with 64; one of 128 takes 47.2 us so, and 49.1 by way of slots; by rank 35 either
+ * way. */
 static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
                                            const struct weft__work *work)
 {
