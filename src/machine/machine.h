@@ -36,7 +36,8 @@
  *                       before, or ordered before by syncs and acquires, is visible to whoever
  *                       waits for the word
  *   wp_credit         wp_signal of room, for which nobody need wait: the last ones may come to memory that only
- *                       its rank has freed yet, or to a rank that has left
+ *                       its rank has freed yet, or to a rank that has left. It is behind what the block has
+ *                       loaded, not behind what it has stored: wp_fence_launches
  *   wp_wait           the only loop that spins: returns WP_STATUS_OK once *word >= at_least
  *                       (acquire, pairs with wp_signal), or another status when the deadline
  *                       passes, a rank dies, or the communicator is aborted. The program must then

@@ -50,6 +50,7 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     enum wp_status status = WP_STATUS_OK;
     wp_block_sync(warp);
+    wp_fence_launches(warp); /* what has been cleared; a credit is behind loads alone */
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && wp_warp_idx(warp) == 0;
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
