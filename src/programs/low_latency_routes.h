@@ -127,34 +127,6 @@ WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender)
     }
 }
 
-/* Whether no choice before k is at the same rank. */
-WP_FN int wp_ll_is_first_of_rank(const struct wp_ll_choice *choices, int32_t k)
-{
-    int is_first = choices[k].rank >= 0;
-    for (int32_t before = 0; before < k; before++)
-        is_first &= choices[before].rank != choices[k].rank;
-    return is_first;
-}
-
-/* By all warps: counts what the tokens before those of the block have. */
-WP_FN void wp_ll_count_before(const struct wp_ll_sender *sender)
-{
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_ll_plan *plan = &sender->args->ll.plan;
-    const int32_t num_topk = plan->num_topk;
-    for (int32_t i = wp_ll_thread_idx(warp); i < sender->tokens.begin * num_topk;
-         i += wp_ll_num_threads(warp)) {
-        const struct wp_ll_choice *choices = wp_ll_choices_of(sender, i / num_topk);
-        const struct wp_ll_choice *choice = &choices[i % num_topk];
-        if (choice->rank < 0)
-            continue;
-        if (wp_ll_is_first_of_rank(choices, i % num_topk))
-            wp_add_relaxed(&sender->counters.rows[choice->rank], 1);
-        if (plan->is_by_expert)
-            wp_add_relaxed(wp_ll_expert_counter(sender, choice), 1);
-    }
-}
-
 WP_FN int wp_ll_has_same_expert(const struct wp_ll_choice *a, const struct wp_ll_choice *b)
 {
     return a->rank == b->rank && a->local_expert == b->local_expert;
@@ -173,6 +145,25 @@ WP_FN struct wp_ll_same wp_ll_find_same(const struct wp_ll_choice *choices, int3
         same.num_of_expert += wp_ll_has_same_expert(&choices[before], &choices[k]);
     }
     return same;
+}
+
+/* By all warps: counts what the tokens before those of the block have. */
+WP_FN void wp_ll_count_before(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_ll_plan *plan = &sender->args->ll.plan;
+    const int32_t num_topk = plan->num_topk;
+    for (int32_t i = wp_ll_thread_idx(warp); i < sender->tokens.begin * num_topk;
+         i += wp_ll_num_threads(warp)) {
+        const struct wp_ll_choice *choices = wp_ll_choices_of(sender, i / num_topk);
+        const struct wp_ll_choice *choice = &choices[i % num_topk];
+        if (choice->rank < 0)
+            continue;
+        if (wp_ll_find_same(choices, i % num_topk).num_of_rank == 0)
+            wp_add_relaxed(&sender->counters.rows[choice->rank], 1);
+        if (plan->is_by_expert)
+            wp_add_relaxed(wp_ll_expert_counter(sender, choice), 1);
+    }
 }
 
 /* ------------------------------------------------------------------ answers, with nodes */
