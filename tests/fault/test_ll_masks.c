@@ -225,6 +225,7 @@ static int come_back(struct stand *stand)
                   weft_memory_copy(seat->comm, seat->steps[0].missing[1], none, sizeof none));
     RANK_CHECK_OK(seat->context,
                   weft_ll_unmask(seat->ll, seat->steps[0].missing[1], 1, seat->stream));
+    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream)); /* it reads the tokens */
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         stand->cuts[rank] = 0;
     stand->has_lost = 0;
