@@ -41,14 +41,33 @@ set(WEFT_NVCC_FLAGS -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings
   -I${PROJECT_SOURCE_DIR}/src/machine/cuda -I${PROJECT_SOURCE_DIR}/include
   -I${PROJECT_SOURCE_DIR}/src ${gpu_flags} CACHE INTERNAL "How programs are compiled for GPUs")
 
+# The symbol of a program's kernel is what C++ makes of weft::NAME, or of weft::FAMILY::dispatch where
+# NAME is FAMILY_dispatch (or combine, notify): profilers show it so, and the tests that people have of
+# DeepEP look for "::dispatch" there.
+function(weft_kernel_symbol name out)
+  set(parts weft)
+  if(name MATCHES "^(.+)_(dispatch|combine|notify)$")
+    list(APPEND parts ${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+  else()
+    list(APPEND parts ${name})
+  endif()
+  set(symbol _ZN)
+  foreach(part ${parts})
+    string(LENGTH ${part} length)
+    string(APPEND symbol ${length}${part})
+  endforeach()
+  set(${out} ${symbol}E PARENT_SCOPE)
+endfunction()
+
 # weft_compile_for_gpus(PROGRAM FATBIN): FATBIN.c defines the bytes as weft__fatbin_<stem of PROGRAM>.
 function(weft_compile_for_gpus program fatbin)
   cmake_path(GET program STEM name)
   cmake_path(GET fatbin PARENT_PATH folder)
+  weft_kernel_symbol(${name} symbol)
   add_custom_command(
     OUTPUT ${fatbin}.c
     COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
-    COMMAND ${NVCC} ${WEFT_NVCC_FLAGS} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
+    COMMAND ${NVCC} ${WEFT_NVCC_FLAGS} -DWEFT__CUDA_SYMBOL=${symbol} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
       -o ${fatbin} ${program}
     COMMAND ${BIN2C} --const --name weft__fatbin_${name} ${fatbin} > ${fatbin}.c
     DEPENDS ${program}
@@ -73,10 +92,11 @@ foreach(program ${cuda_program_sources})
   weft_compile_for_gpus(${program} ${fatbin})
   list(APPEND fatbin_objects ${fatbin}.c)
   string(APPEND fatbin_list "extern const unsigned long long weft__fatbin_${name}[];\n")
-  string(APPEND fatbin_entries "    {\"${name}\", weft__fatbin_${name}},\n")
+  weft_kernel_symbol(${name} symbol)
+  string(APPEND fatbin_entries "    {\"${name}\", \"${symbol}\", weft__fatbin_${name}},\n")
 endforeach()
 string(APPEND fatbin_list
-  "\nconst struct weft__cuda_fatbin weft__cuda_fatbins[] = {\n${fatbin_entries}    {0, 0},\n};\n")
+  "\nconst struct weft__cuda_fatbin weft__cuda_fatbins[] = {\n${fatbin_entries}    {0, 0, 0},\n};\n")
 file(CONFIGURE OUTPUT ${fatbin_dir}/list.c CONTENT "${fatbin_list}" @ONLY)
 
 cmake_path(GET NVCC PARENT_PATH nvcc_dir)

@@ -5,6 +5,7 @@
 
 struct weft__cuda_fatbin {
     const char *program;
+    const char *symbol; /* of its kernel */
     const void *bytes;
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* From a program to its kernel on a device. */
-#include <stdio.h>
 #include <string.h>
 
 #include "machine/cuda/device.h"
@@ -29,11 +28,10 @@ static weft_result load_kernel(struct weft__cuda *cuda, int32_t idx)
 {
     CUlibrary library = NULL;
     CUkernel handle;
-    char symbol[128];
+    const char *symbol = weft__cuda_fatbins[idx].symbol;
     struct weft__cuda_kernel *kernel = &cuda->kernels[idx];
     kernel->name = weft__cuda_fatbins[idx].program;
     WEFT__TRY(load_library(idx, &library));
-    snprintf(symbol, sizeof symbol, "weft__cuda_%s", kernel->name);
     WEFT__CUDA_TRY(weft__cu.library_get_kernel(&handle, library, symbol), "cannot find %s", symbol);
     WEFT__CUDA_TRY(weft__cu.kernel_get_function(&kernel->function, handle), "cannot load %s",
                    symbol);

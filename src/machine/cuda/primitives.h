@@ -53,7 +53,7 @@ struct wp_warp {
     static __device__ __forceinline__ enum wp_status name##_body(                                  \
         struct wp_warp *warp, const struct wp_##name##_args *args);                                \
     extern "C" __global__ void __launch_bounds__(WP_WARP_SIZE *WEFT__CUDA_MAX_WARPS, 1)            \
-        weft__cuda_##name(const __grid_constant__ struct weft__cuda_launch launch,                 \
+        WEFT__CUDA_SYMBOL(const __grid_constant__ struct weft__cuda_launch launch,                 \
                           const __grid_constant__ struct wp_##name##_args name_args)               \
     {                                                                                              \
         __shared__ struct weft__cuda_block block;                                                  \
