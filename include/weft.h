@@ -1389,6 +1389,9 @@ typedef struct weft_ll_dispatch_args {
     int32_t *total_rows_per_expert; /* by expert: [L], to which num_rows_per_expert is added */
     int32_t
         *missing_ranks; /* WEFT_LL_MASK: [R] 1: masked, so that its rows are not there; else 0 */
+    /* [R], to each of which is added how many ns the operation has waited for that rank, as its first
+     * block saw it: next to nothing if what the rank sends was there before. */
+    int64_t *waited_ns;
 } weft_ll_dispatch_args;
 
 /* Stream operation, collective: sends each token's row to the ranks of its experts. */
@@ -1427,6 +1430,7 @@ typedef struct weft_ll_combine_args {
     void *out;                 /* [N][hidden], N of the dispatch */
     const float *topk_weights; /* [N][num_topk] with WEFT_LL_ANSWER_ROWS, or NULL: 1; else NULL */
     int32_t *missing_ranks;    /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; else 0 */
+    int64_t *waited_ns;        /* as in weft_ll_dispatch_args; optional */
 } weft_ll_combine_args;
 
 /* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and

@@ -78,13 +78,14 @@ class LowLatency(Object):
 
     def dispatch(self, x: Any = None, topk_idx: Any = None, topk_weights: Any = None,
                  out: Rows | None = None, *, phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
-                 total_rows_per_expert: Any = None, stream: Stream | None = None) -> Rows | None:
+                 total_rows_per_expert: Any = None, waited_ns: Any = None,
+                 stream: Stream | None = None) -> Rows | None:
         """Sends each token's row to the ranks of its experts. Collective.
 
         To send: x [N, hidden], topk_idx [N, K] of int32 or int64, topk_weights [N, K] of float32,
-        without which they are 1. To receive: out, or it is allocated like x; and
-        total_rows_per_expert [L] of int32, to which counts are added. Returns out, None when only
-        sending.
+        without which they are 1. To receive: out, or it is allocated like x;
+        total_rows_per_expert [L] of int32, to which counts are added; and waited_ns [R] of int64,
+        to which is added how long it waited for each rank. Returns out, None when only sending.
         """
         args = abi.LlDispatchArgs(phases=phases)
         if phases != LlPhases.RECEIVE:
@@ -92,8 +93,9 @@ class LowLatency(Object):
         if phases != LlPhases.SEND:
             out = self.empty_rows(self._like) if out is None else out
             self._receive(args, out, total_rows_per_expert)
+            args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, x, topk_idx,
-                             topk_weights, out, total_rows_per_expert)
+                             topk_weights, out, total_rows_per_expert, waited_ns)
         if phases != LlPhases.RECEIVE:
             self._tokens.append(args.num_tokens)
             self._like = x
@@ -126,6 +128,10 @@ class LowLatency(Object):
             args.total_rows_per_expert = self.ep.comm.address_of(
                 total, "total_rows_per_expert", ("int32",), (self.sizes.num_local_experts,),
                 writable=True)
+
+    def _waits(self, array: Any) -> int | None:
+        return None if array is None else self.ep.comm.address_of(
+            array, "waited_ns", ("int64",), (self.ep.comm.num_ranks,), writable=True)
 
     def _weights(self, array: Any, num_tokens: int) -> int | None:
         return self.ep.comm.address_of(array, "topk_weights", ("float32",),
@@ -193,13 +199,14 @@ class LowLatency(Object):
 
     def combine(self, x: Any = None, out: Any = None, *, topk_weights: Any = None,
                 phases: LlPhases = LlPhases.SEND_AND_RECEIVE, keep: bool = False,
-                missing_ranks: Any = None, stream: Stream | None = None) -> Any:
+                missing_ranks: Any = None, waited_ns: Any = None,
+                stream: Stream | None = None) -> Any:
         """The sum of each token's rows of the oldest result, which it ends unless keep. Collective.
 
         To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
         [R, max_tokens, hidden], weights applied; rows may lie apart. To receive: out [N, hidden],
         allocated if it is not given; topk_weights [N, K] with LlAnswer.ROWS; missing_ranks [R] of
-        int32, which gets 1 for each masked rank. Returns out, None when only sending.
+        int32, which gets 1 for each masked rank; waited_ns as in dispatch. Returns out, None when only sending.
         """
         args = abi.LlCombineArgs(phases=phases)
         if phases != LlPhases.RECEIVE:
@@ -214,8 +221,9 @@ class LowLatency(Object):
                 args.topk_weights = self._weights(topk_weights, num_tokens)
             if missing_ranks is not None:
                 args.missing_ranks = self._mask(missing_ranks, writable=True)
+            args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
-                             missing_ranks)
+                             missing_ranks, waited_ns)
         if phases != LlPhases.RECEIVE:
             self._keeps = keep
         if phases != LlPhases.SEND and not self._keeps and self._tokens:

@@ -270,6 +270,16 @@ static weft_result check_missing(struct list *list, weft_ll_phases phases, int32
     return WEFT_OK;
 }
 
+/* What any phase that receives may tell of each rank. */
+static weft_result check_waited(struct list *list, weft_ll_phases phases, int64_t *waited_ns)
+{
+    if (phases == WEFT_LL_SEND)
+        return check_null(waited_ns, "waited_ns");
+    add(list, "waited_ns", WEFT__EXTENT_WRITTEN, waited_ns, (uint64_t)list->ll->ep->comm->num_ranks,
+        sizeof *waited_ns);
+    return WEFT_OK;
+}
+
 weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args,
                              weft_stream *stream)
 {
@@ -289,6 +299,7 @@ weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args
     add(&list, "num_rows_per_rank", WEFT__EXTENT_WRITTEN, args.num_rows_per_rank,
         (uint64_t)ll->ep->comm->num_ranks, sizeof *args.num_rows_per_rank);
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
+    WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));
     WEFT__TRY(weft__ll_check_dispatch(ll, args.phases));
     return weft__ll_dispatch(ll, &args, stream);
@@ -359,6 +370,7 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
         WEFT__TRY(check_sums(&list, &args));
     }
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
+    WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));
     return weft__ll_combine(ll, &args, stream);
 }

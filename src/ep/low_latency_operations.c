@@ -125,6 +125,14 @@ static struct wp_ll_scales scales_of(const struct wp_ll_plan *plan,
     return args->scale_column_bytes == 0 ? by_rows : by_columns;
 }
 
+/* For a launch that tells how long it has waited, unless waited_ns is NULL. */
+static struct wp_low_latency device_for(const weft_ll *ll, int64_t *waited_ns)
+{
+    struct wp_low_latency device = ll->device;
+    device.waited_ns = waited_ns;
+    return device;
+}
+
 static enum wp_program dispatch_program(const struct wp_low_latency *device)
 {
     static const enum wp_program programs[] = {[WP_LL_GENERAL] = WP_PROGRAM_low_latency_dispatch,
@@ -147,7 +155,7 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     const struct wp_low_latency_dispatch_args program_args = {
-        .ll = ll->device,
+        .ll = device_for(ll, args->waited_ns),
         .phases = phases_of(args->phases),
         .num_tokens = args->num_tokens,
         .num_tokens_per_block = args->num_tokens / plan->num_blocks,
@@ -176,7 +184,7 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     const struct wp_low_latency_combine_args program_args = {
-        .ll = ll->device,
+        .ll = device_for(ll, args->waited_ns),
         .phases = phases_of(args->phases),
         .use = args->keep ? WP_LL_RESULT_STAYS : WP_LL_RESULT_ENDS,
         .rows = args->x,

@@ -48,6 +48,7 @@
  *                       may signal it until told that this has been done
  *   wp_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of wp_signal and
  *                       an acquire. Returns the value before
+ *   wp_now_ns         a clock of this rank, which never goes back; on the sim its steps
  *   wp_fail           records why the launch fails and returns WP_STATUS_FAILED
  *   wp_fence_launches  what the launches before this one in its stream did, and what this lane has done, is visible
  *                       to whoever learns of what the lane does next, by whatever it is

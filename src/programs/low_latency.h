@@ -123,6 +123,34 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, const int32_t *mask
     return 1;
 }
 
+/* ------------------------------------------------------------------ how long it waits */
+
+struct wp_ll_waiting {
+    int64_t *waited_ns; /* NULL: nobody wants to know */
+    uint64_t begin_ns;
+};
+
+/* By one lane, before it waits for what `rank` sends. Of blocks the first one tells: what keeps a rank keeps it
+ * for all. */
+WP_FN struct wp_ll_waiting wp_ll_begin_waiting(const struct wp_ll_run *run, int32_t rank)
+{
+    struct wp_warp *warp = run->op.warp;
+    struct wp_ll_waiting waiting = {NULL, 0};
+    if (run->ll->waited_ns != NULL && wp_block_idx(warp) == 0) {
+        waiting.waited_ns = run->ll->waited_ns + rank;
+        waiting.begin_ns = wp_now_ns(warp);
+    }
+    return waiting;
+}
+
+WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, const struct wp_ll_waiting *waiting)
+{
+    if (waiting->waited_ns != NULL)
+        *waiting->waited_ns += (int64_t)(wp_now_ns(run->op.warp) - waiting->begin_ns);
+}
+
+/* ------------------------------------------------------------------ waits */
+
 /* Waits for a word of `rank`, and masks the rank if it is missing. WP_STATUS_ABSENT: it is masked. */
 WP_FN enum wp_status wp_ll_await_word(const struct wp_ll_run *run, const uint64_t *word,
                                       uint64_t at_least, const struct wp_wait_site *site,
@@ -177,7 +205,11 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
          i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         const struct wp_wait_site site = wp_ll_site(run, phase, rank);
+        struct wp_ll_waiting waiting = {NULL, 0};
+        if (words == WP_LL_ARRIVED && wp_warp_idx(warp) == 0) /* the others wait as long */
+            waiting = wp_ll_begin_waiting(run, rank);
         status = wp_ll_await_told(run, words, mail, wp_block_idx(warp), number, &site);
+        wp_ll_end_waiting(run, &waiting);
         if (missing != NULL && status != WP_STATUS_FAILED)
             missing[rank] = status == WP_STATUS_ABSENT;
         if (status == WP_STATUS_ABSENT)

@@ -155,6 +155,9 @@ struct wp_low_latency {
     int32_t *received_half; /* [1] of the result that was received last */
     int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
     struct wp_ll_masks masks;
+    /* [num_ranks] or NULL, of a launch: to which its first block adds how long it has waited for what each
+     * rank sends. */
+    int64_t *waited_ns;
 };
 
 /* ------------------------------------------------------------------ the area in each heap */

@@ -112,9 +112,14 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
     enum wp_status status;
     site.sequence = taker->number; /* which the head carries */
+    struct wp_ll_waiting waiting = {NULL, 0};
+    if (wp_lane_idx(taker->run->op.warp) == 0)
+        waiting = wp_ll_begin_waiting(taker->run, rank);
+    status = wp_ll_is_remote(ll, rank) ? wp_ll_take_remote_head(taker, counts, &site)
+                                       : wp_ll_take_tagged_head(taker, counts, &site);
+    wp_ll_end_waiting(taker->run, &waiting);
     if (wp_ll_is_remote(ll, rank))
-        return wp_ll_take_remote_head(taker, counts, &site);
-    status = wp_ll_take_tagged_head(taker, counts, &site);
+        return status;
     return wp_ll_has_masks(&ll->masks) && status != WP_STATUS_FAILED
                ? wp_ll_agree_on_head(taker, &site, status, counts)
                : status;

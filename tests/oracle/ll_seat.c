@@ -47,6 +47,8 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->ranges, num_local * (uint64_t)problem->num_ranks * sizeof(int64_t)},
         {&step->missing[0], (uint64_t)problem->num_ranks * sizeof(int32_t)},
         {&step->missing[1], (uint64_t)problem->num_ranks * sizeof(int32_t)},
+        {&step->waited[0], (uint64_t)problem->num_ranks * sizeof(int64_t)},
+        {&step->waited[1], (uint64_t)problem->num_ranks * sizeof(int64_t)},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         RANK_CHECK_OK(seat->context,
@@ -169,6 +171,7 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
     if (phases != WEFT_LL_SEND) {
         args.num_rows_per_rank = at->rank_counts;
         args.missing_ranks = problem_has_masks(seat) ? at->missing[0] : NULL;
+        args.waited_ns = at->waited[0];
         args.rows = ll_seat_is_by_expert(seat) ? at->rows : NULL;
         args.scales =
             ll_seat_is_by_expert(seat) && ll_num_groups(seat->problem) > 0 ? at->scales : NULL;
@@ -203,6 +206,7 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
     if (phases != WEFT_LL_SEND) {
         args.out = at->out;
         args.missing_ranks = problem_has_masks(seat) ? at->missing[1] : NULL;
+        args.waited_ns = at->waited[1];
         args.topk_weights = seat->problem->answer == WEFT_LL_ANSWER_ROWS ? at->weights : NULL;
     }
     return weft_ll_combine(seat->ll, &args, seat->stream);

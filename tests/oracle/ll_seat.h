@@ -32,6 +32,7 @@ struct ll_seat {
         int32_t *rank_counts, *expert_counts, *src_tokens, *totals;
         int64_t *ranges;
         int32_t *missing[2]; /* in dispatch and in combine */
+        int64_t *waited[2];  /* the same */
     } steps[2];
 };
 

@@ -218,10 +218,12 @@ def test_low_latency(rows_are, how):
         kind = {"use_fp8": rows_are != "bf16", "round_scale": rows_are in ("round_scale", "ue8m0"),
                 "use_ue8m0": rows_are == "ue8m0"}
         stats = torch.zeros(local, dtype=torch.int32)
+        waited = torch.zeros(2, num_ranks, dtype=torch.int64)
         when = {"return_recv_hook": how == "hook"}
         for _ in range(3):  # more dispatches than combines
             got, counts, handle, event, hook = buffer.low_latency_dispatch(
-                x, ids, tokens, EXPERTS, cumulative_local_expert_recv_stats=stats, **kind, **when)
+                x, ids, tokens, EXPERTS, cumulative_local_expert_recv_stats=stats,
+                dispatch_wait_recv_cost_stats=waited[0], **kind, **when)
             assert (hook is not None) == (how == "hook")
             if hook:
                 hook()
@@ -249,12 +251,15 @@ def test_low_latency(rows_are, how):
                 buffer.get_next_low_latency_combine_buffer(handle)[:] = values
             out = torch.full_like(x, float("nan"))
             same, event, hook = buffer.low_latency_combine(values, ids, weights, handle, out=out,
-                                                           zero_copy=zero_copy, **when)
+                                                           zero_copy=zero_copy,
+                                                           combine_wait_recv_cost_stats=waited[1],
+                                                           **when)
             if hook:
                 hook()
             assert same is out
             exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
             assert deep_ep_math.calc_diff(out, exact) < (1e-5 if rows_are == "bf16" else 9e-4)
+        assert (waited > 0).all()
         sums, answers = [], (values * 0.047).bfloat16()  # below 1, of all mantissas
         answers[..., ::128] = 1e-7  # over many powers of two, so that codes are few
         for use_logfmt in (False, True):
@@ -400,13 +405,6 @@ def test_masks():
         assert status.tolist() == [0, 0, 0]
 
     in_group(step, 3)
-
-
-def test_unsupported():
-    with pytest.raises(weft.UnsupportedError):
-        deep_ep.buffer.LowLatencyFunctions().low_latency_dispatch(
-            torch.zeros(1, 128), torch.zeros(1, 1), 1, 1,
-            dispatch_wait_recv_cost_stats=torch.zeros(1))
 
 
 @pytest.mark.parametrize("name, options", [

@@ -59,12 +59,14 @@ def test_by_expert(num_ranks, phases):
     def steps(comm):
         ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
         total = np.zeros(len(ll.ep.experts_of(comm.rank)), np.int32)
+        waited = np.zeros((2, num_ranks), np.int64)
         out = None
         for step in range(5):
             routing, x, weights = batch(step, num_ranks)
             send = x[comm.rank], routing.ids[comm.rank], weights[comm.rank]
             if phases == "one":
-                got = ll.dispatch(*send, out=out, total_rows_per_expert=total)
+                got = ll.dispatch(*send, out=out, total_rows_per_expert=total,
+                                  waited_ns=waited[0])
             else:
                 assert ll.dispatch(*send, phases=weft.LlPhases.SEND) is None
                 got = ll.dispatch(phases=weft.LlPhases.RECEIVE, out=out,
@@ -75,11 +77,12 @@ def test_by_expert(num_ranks, phases):
                          for s in range(step + 1))
             assert total[0] == before
             if phases == "one":
-                sums = ll.combine(got.rows)
+                sums = ll.combine(got.rows, waited_ns=waited[1])
             else:
                 ll.combine(got.rows, phases=weft.LlPhases.SEND)
                 sums = ll.combine(phases=weft.LlPhases.RECEIVE)
             assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
+        assert (waited > 0).all() if phases == "one" else not waited.any()
 
     run(steps, num_ranks)
 

@@ -359,6 +359,7 @@ TEST_ON_RANKS(arguments_of_dispatch_are_refused, RANKS_THREADS, NUM_RANKS)
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, index_type, WEFT_DTYPE_NONE, "index_type");
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, index_type, WEFT_FP32, "index_type");
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, num_rows_per_rank, scene.numbers, "num_rows_per_rank");
+    DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, waited_ns, (int64_t *)(void *)scene.rows, "waited_ns");
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, rows, scene.rows, "rows");
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, num_rows_per_expert, scene.numbers + 99,
                      "num_rows_per_expert");

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Low-latency dispatch and combine against an oracle without protocol: rows, counts, order and sums
  * to the bit, over shapes, layouts, phases, several steps and results that are outstanding together. */
+#include <time.h>
+
 #include "harness/cmocka.h"
 #include "harness/machine.h"
+#include "oracle/ll_seat.h"
 #include "oracle/ll_trials.h"
 
 static void run_way(enum ll_way way, enum ranks_mode mode)
@@ -58,5 +61,87 @@ TEST(many_ranks)
                                  0};
         if (ranks_run(RANKS_THREADS, trial.problem.num_ranks, ll_trial_run, &trial) != 0)
             fail_msg("layout %d", (int)layouts[i]);
+    }
+}
+
+/* ---------------------------------------------------------------- waits */
+
+enum { LATE_RANK = 1, NUM_LATE_STEPS = 6 };
+
+static void be_late(int32_t step)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000L << step}, NULL);
+}
+
+/* Each operation of the late rank begins when the others wait, or soon will. */
+static int run_late(struct ll_seat *seat, int32_t step)
+{
+    const int is_late = seat->context->rank == LATE_RANK;
+    if (ll_fill_step(seat, step))
+        return 1;
+    if (is_late)
+        be_late(step);
+    if (ll_dispatch(seat, step, WEFT_LL_SEND_AND_RECEIVE) || ll_check_dispatched(seat, step))
+        return 1;
+    if (is_late)
+        be_late(step);
+    return ll_combine(seat, step, WEFT_LL_SEND_AND_RECEIVE, 0) || ll_check_combined(seat, step);
+}
+
+/* What a rank sends to itself is there before it waits. */
+static int check_waited(struct ll_seat *seat, int call)
+{
+    int64_t waited_ns[2] = {0, 0};
+    for (int half = 0; half < 2; half++) {
+        int64_t of_half[2];
+        RANK_CHECK_OK(
+            seat->context,
+            weft_memory_copy(seat->comm, of_half, seat->steps[half].waited[call], sizeof of_half));
+        for (int32_t rank = 0; rank < 2; rank++)
+            waited_ns[rank] += of_half[rank];
+    }
+    RANK_CHECK(seat->context,
+               waited_ns[0] >= 0 && waited_ns[1] >= 0 &&
+                   (seat->context->rank == LATE_RANK || waited_ns[LATE_RANK] > waited_ns[0]),
+               "call %d: it waited for %lld and %lld ns", call, (long long)waited_ns[0],
+               (long long)waited_ns[1]);
+    return 0;
+}
+
+static int wait_for_late_rank(struct ranks_context *context)
+{
+    static const int64_t zeros[2];
+    const struct ll_case *problem = context->argument;
+    struct ll_seat seat;
+    if (ll_seat_open(&seat, context, problem, NULL))
+        return 1;
+    for (int i = 0; i < 4; i++)
+        RANK_CHECK_OK(context, weft_memory_copy(seat.comm, seat.steps[i / 2].waited[i % 2], zeros,
+                                                sizeof zeros));
+    for (int32_t step = 0; step < NUM_LATE_STEPS; step++)
+        if (run_late(&seat, step))
+            return 1;
+    if (check_waited(&seat, 0) || check_waited(&seat, 1))
+        return 1;
+    return ll_seat_close(&seat);
+}
+
+TEST(waits_for_a_late_rank_are_told)
+{
+    for (int layout = WEFT_LL_BY_RANK; layout <= WEFT_LL_BY_EXPERT; layout++) {
+        const struct ll_case problem = {.seed = 1,
+                                        .num_ranks = 2,
+                                        .max_tokens = 3,
+                                        .num_topk = 2,
+                                        .num_experts = 4,
+                                        .hidden = 64,
+                                        .dtype = WEFT_BF16,
+                                        .answer_dtype = WEFT_BF16,
+                                        .layout = (weft_ll_layout)layout,
+                                        .num_blocks = 2,
+                                        .num_warps = 2,
+                                        .index_type = WEFT_INT32};
+        if (ranks_run(RANKS_PROCESSES, 2, wait_for_late_rank, &problem) != 0)
+            fail_msg("layout %d", layout);
     }
 }

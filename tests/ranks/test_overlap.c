@@ -279,6 +279,7 @@ static int refuse_decodes(struct ranks_context *context, const struct layer *lay
                     "num_rows_per_expert", "total_rows_per_expert");
     DECODE_OVERLAPS(dispatch, num_rows_per_rank, args->src_tokens, "src_tokens",
                     "num_rows_per_rank");
+    DECODE_OVERLAPS(dispatch, waited_ns, args->row_ranges, "row_ranges", "waited_ns");
     fill_decode(&decode, layer);
     RANK_CHECK_OK(context, weft_ll_dispatch(decode.ll, &decode.dispatch, layer->stream));
     DECODE_OVERLAPS(combine, out, layer->heap, "out", "x");

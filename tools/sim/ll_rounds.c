@@ -39,6 +39,7 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
         {&arrays->missing_rows, (size_t)shape->num_ranks * sizeof(int32_t)},
         {&arrays->missing_sums[0], (size_t)shape->num_ranks * sizeof(int32_t)},
         {&arrays->missing_sums[1], (size_t)shape->num_ranks * sizeof(int32_t)},
+        {&arrays->waited, (size_t)shape->num_ranks * sizeof(int64_t)},
         {&arrays->answers[0], num_rows * ll_row_bytes(shape)},
         {&arrays->answers[1], num_rows * ll_row_bytes(shape)},
         {&arrays->out[0], num_tokens * ll_row_bytes(shape)},
@@ -184,6 +185,7 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
     if (phases != WEFT_LL_SEND) {
         args.num_rows_per_rank = arrays->rank_counts;
         args.missing_ranks = ll_has_masks(party) ? arrays->missing_rows : NULL;
+        args.waited_ns = arrays->waited;
     }
     if (phases != WEFT_LL_SEND && ll_is_by_expert(party)) {
         spoil(arrays->rows, ll_num_places(party) * ll_sent_bytes(party->shape));

@@ -51,6 +51,7 @@ struct ll_arrays {
     int32_t *rank_counts, *expert_counts;
     int64_t *ranges;
     int32_t *missing_rows, *missing_sums[LL_MAX_COMBINES]; /* [num_ranks] */
+    int64_t *waited;                                       /* [num_ranks] */
     void *answers[LL_MAX_COMBINES];                        /* what combine reads */
     void *out[LL_MAX_COMBINES];                            /* [max_tokens][hidden] */
 };

@@ -109,7 +109,6 @@ class LowLatencyFunctions:
                              use_ue8m0: bool = False, async_finish: bool = False,
                              return_recv_hook: bool = False) -> tuple[Any, ...]:
         assert not use_ue8m0 or round_scale, "use_ue8m0 needs round_scale"
-        _refuse_wait_stats(dispatch_wait_recv_cost_stats)
         scale = None if not use_fp8 else ScaleKind.UE8M0 if use_ue8m0 else \
             ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
         shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
@@ -124,7 +123,8 @@ class LowLatencyFunctions:
                 sent = (x, topk_idx)
             if phases != LlPhases.SEND:
                 received = {"out": out,
-                            "total_rows_per_expert": cumulative_local_expert_recv_stats}
+                            "total_rows_per_expert": cumulative_local_expert_recv_stats,
+                            "waited_ns": dispatch_wait_recv_cost_stats}
             room.ll.dispatch(*sent, **received, phases=phases)
 
         event, hook = self._phases(dispatch, (x, topk_idx, out), async_finish, return_recv_hook)
@@ -140,7 +140,6 @@ class LowLatencyFunctions:
                             combine_wait_recv_cost_stats: torch.Tensor | None = None
                             ) -> tuple[Any, ...]:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
-        _refuse_wait_stats(combine_wait_recv_cost_stats)
         room, result = handle.weft
         if zero_copy:
             x = self.get_next_low_latency_combine_buffer(handle)
@@ -155,7 +154,8 @@ class LowLatencyFunctions:
                 room.take_result(result, topk_idx)
                 sent = {"x": x}
             if phases != LlPhases.SEND:
-                received = {"out": out, "topk_weights": topk_weights}
+                received = {"out": out, "topk_weights": topk_weights,
+                            "waited_ns": combine_wait_recv_cost_stats}
             room.ll.combine(**sent, **received, phases=phases)
 
         event, hook = self._phases(combine, (x, topk_weights, out), async_finish,
@@ -224,11 +224,6 @@ class LowLatencyFunctions:
 def _with_usual_strides(scales: torch.Tensor) -> torch.Tensor:
     """A last dimension of one element has stride 1, so that bytes can be viewed."""
     return scales.squeeze(2).unsqueeze(2) if scales.shape[2] == 1 else scales
-
-
-def _refuse_wait_stats(stats: Any) -> None:
-    if stats is not None:
-        raise weft.UnsupportedError("statistics of waits are not there yet: give None")
 
 
 def through_logarithms(comm: weft.Communicator, x: torch.Tensor) -> torch.Tensor:

@@ -87,6 +87,11 @@ weft_comm *weft__cpu_comm_of(const struct wp_warp *warp)
     return warp->launch->launch->comm;
 }
 
+uint64_t weft__cpu_now_ns(void)
+{
+    return (uint64_t)weft__now_ns();
+}
+
 enum wp_status weft__cpu_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                               const struct wp_wait_site *site)
 {

@@ -25,7 +25,7 @@ struct wp_warp {
     uint64_t shared[WP_WARP_SHARED_BYTES / sizeof(uint64_t)];
 };
 
-/* launch.c */
+uint64_t weft__cpu_now_ns(void); /* launch.c, as what follows */
 void weft__cpu_block_sync(struct wp_warp *warp);
 void *weft__cpu_block_shared(struct wp_warp *warp);
 /* Wakes the rank if it waits for one of these words, which have been stored to. */
@@ -236,6 +236,12 @@ WP_FN uint64_t wp_fetch_add(struct wp_warp *warp, int32_t rank, uint64_t *word, 
     const uint64_t before = __atomic_fetch_add(word, add, __ATOMIC_ACQ_REL);
     weft__cpu_ring_any(warp, rank, word);
     return before;
+}
+
+WP_FN uint64_t wp_now_ns(const struct wp_warp *warp)
+{
+    (void)warp;
+    return weft__cpu_now_ns();
 }
 
 WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,

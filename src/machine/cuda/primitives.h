@@ -236,9 +236,10 @@ WP_FN uint64_t weft__cuda_load_acquire(const uint64_t *word)
     return value;
 }
 
-WP_FN uint64_t weft__cuda_now_ns(void)
+WP_FN uint64_t wp_now_ns(const struct wp_warp *warp)
 {
     uint64_t now;
+    (void)warp;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 }

@@ -20,7 +20,7 @@ WP_FN int weft__cuda_must_end(const struct wp_warp *warp, const struct wp_wait_s
     else if (site->rank != WP_NO_RANK &&
              *(const volatile uint8_t *)&launch->board->rank_is_gone[site->rank] != 0)
         *why = WP_FAILURE_RANK_GONE;
-    else if (weft__cuda_now_ns() - start_ns >= timeout_ns)
+    else if (wp_now_ns(warp) - start_ns >= timeout_ns)
         *why = WP_FAILURE_TIMEOUT;
     else
         return 0;
@@ -56,7 +56,7 @@ WP_FN void weft__cuda_be_patient(const struct wp_warp *warp, const struct wp_wai
     if (++patience->num_polls % POLLS_PER_LOOK != 0)
         return;
     if (patience->start_ns == 0)
-        patience->start_ns = weft__cuda_now_ns();
+        patience->start_ns = wp_now_ns(warp);
     weft__cuda_publish_wait(warp, site);
     (void)weft__cuda_must_end(warp, site, patience->start_ns, &patience->why);
 }

@@ -23,6 +23,7 @@ struct weft__sim_place {
     const char *file;
     int line;
 };
+uint64_t weft__sim_step(void);
 #define WEFT__SIM_HERE ((struct weft__sim_place){__FILE__, __LINE__})
 
 void weft__sim_warp_sync(struct wp_warp *warp, struct weft__sim_place place);
@@ -165,6 +166,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_clear(word)                     weft__sim_clear(word, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
+#define wp_now_ns(warp)        ((void)(warp), weft__sim_step())
 #define wp_fail(warp, failure) weft__sim_fail(warp, failure)
 #define wp_row_copy(warp, dsts, num_dsts, src, row_bytes)                                          \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)

@@ -13,7 +13,7 @@ struct wp_warp {
     uint32_t has_acquired;
 };
 
-uint64_t weft__cuda_now_ns(void);
+uint64_t wp_now_ns(const struct wp_warp *warp);
 uint64_t weft__cuda_load_acquire(const uint64_t *word);
 enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure);
 
