@@ -122,20 +122,27 @@ class Collectives(Object):
     def record(self) -> Iterator[CollectiveRecord]:
         """Operations that streams under capture record meanwhile find their arrays where they are.
         The streams' captures end inside; the graphs run after it. Collective, at its end."""
-        made = ctypes.c_void_p()
-        self.comm.call(lib.weft_coll_record_begin, self._native.pointer(), ctypes.byref(made),
-                       using=(self._native,))
-        record = CollectiveRecord(made.value, self)
+        record = CollectiveRecord(self)
         yield record
-        self.comm.call(lib.weft_coll_record_end, record._native.pointer(), using=(self._native,))
+        record.end()
 
 
 class CollectiveRecord(Object):
-    """What was recorded; destroy() is collective, when its graphs run no more on any rank."""
+    """What streams under capture record from now on, until end(); Collectives.record() is both.
+    destroy() is collective, when its graphs run no more on any rank."""
 
-    def __init__(self, address: int, coll: Collectives):
-        self._native = Native("coll_record", address, coll._native, ends_when_dropped=False)
+    def __init__(self, coll: Collectives):
+        made = ctypes.c_void_p()
+        coll.comm.call(lib.weft_coll_record_begin, coll._native.pointer(), ctypes.byref(made),
+                       using=(coll._native,))
+        self._native = Native("coll_record", made.value, coll._native, ends_when_dropped=False)
         self.coll = coll
+
+    def end(self) -> None:
+        """Lets the ranks reach what was recorded. Collective, when the streams' captures have ended
+        and before any of their graphs runs; after an error they must not run."""
+        self.coll.comm.call(lib.weft_coll_record_end, self._native.pointer(),
+                            using=(self.coll._native,))
 
 
 def _counts_and_offsets(counts: Sequence[int], elements: int):

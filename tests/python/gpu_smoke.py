@@ -4,6 +4,11 @@
     cmake --build build      # or make; build/python has the package
     PYTHONPATH=build/python:python/deep_ep python3 tests/python/gpu_smoke.py
 
+and FlashInfer's own test of custom all-reduce, in a folder that has nothing but this file:
+
+    F=$(python3 -m weft.drop_in custom_all_reduce)
+    PYTHONPATH=$F:$F/stand_ins:$PYTHONPATH python3 -m pytest test_vllm_custom_allreduce.py
+
 It needs numpy and PyTorch, nothing installed, and no network: ranks meet on localhost. It ends
 within a minute, since processes that hang are ended, after they have said where. `gpu_smoke.py
 --cpu 3` runs the same checks on CPUs. Exit status: 0 all is well, 1 a check failed, 77 no GPU.
@@ -19,6 +24,7 @@ import traceback
 import torch
 import weft
 import weft.torch
+from weft import custom_all_reduce as ops
 
 LIMIT_S = 55
 EXPERTS_PER_RANK, TOPK, TOKENS, HIDDEN = 4, 4, 64, 1024
@@ -146,6 +152,102 @@ def graph(comm):
         same(total, torch.full_like(total, i * comm.num_ranks))
 
 
+# ---------------------------------------------------------------- vLLM's custom all-reduce
+
+
+def custom_group(comm, num_bytes):
+    """fa, and the ranks' blocks as they are mapped here."""
+    address, handle = ops.allocate_shared_buffer_and_handle(num_bytes)
+    handles = comm.host_all_gather(bytes(handle.tolist()))
+    blocks = [address if r == comm.rank else ops.open_mem_handle(torch.tensor(list(h)))
+              for r, h in enumerate(handles)]
+    return ops.init_custom_ar(blocks, torch.empty(8, device=DEVICE), comm.rank, True), blocks
+
+
+def addends(comm, count, dtype, seed=0):
+    """Of every rank."""
+    return [torch.randn(count, generator=torch.Generator().manual_seed(100 * seed + r)).to(dtype)
+            for r in range(comm.num_ranks)]
+
+
+def total_of(given):
+    """In fp32, in rank order, rounded once."""
+    total = given[0].float()
+    for x in given[1:]:
+        total = total + x.float()
+    return total.to(given[0].dtype).to(DEVICE)
+
+
+def custom_eager(comm):
+    """Memory that peers write to; sums below and above 8 MiB, on a side stream too; parts."""
+    fa, blocks = custom_group(comm, ops.meta_size() + 4096)
+    memory = weft.shared_memory.memory()
+    assert memory.read(blocks[comm.rank], 4096) == bytes(4096)
+    comm.host_barrier()
+    for r, block in enumerate(blocks):
+        memory.write(block + 8 * comm.rank, bytes([r + 1] * 8))
+    comm.host_barrier()
+    assert memory.read(blocks[comm.rank], 8 * comm.num_ranks) == \
+        bytes([comm.rank + 1] * 8 * comm.num_ranks)
+    for stream in (None, "side"):
+        with _on_stream(stream):
+            for dtype in (torch.float32, torch.float16, torch.bfloat16):
+                for count in (8, 4099, 5 << 20):
+                    given = addends(comm, count, dtype)
+                    x = given[comm.rank].to(DEVICE)
+                    out = torch.empty_like(x)
+                    ops.all_reduce(fa, x, out, blocks[comm.rank], 4096)
+                    same(out, total_of(given))
+            _finish()
+    x = torch.arange(6, device=DEVICE).float() + comm.rank
+    out = torch.empty(6 * comm.num_ranks, device=DEVICE)
+    ops.custom_all_gather(fa, x, out, 0, 0)
+    same(out.view(-1, 6) - x, torch.arange(-comm.rank, comm.num_ranks - comm.rank,
+                                           device=DEVICE).float()[:, None].expand(-1, 6))
+    ops.custom_reduce_scatter(fa, out, x, 0, 0)
+    same(x, (torch.arange(6, device=DEVICE) + comm.rank).float() * comm.num_ranks)
+    _finish()
+    comm.host_barrier()
+    ops.dispose(fa)
+    for r, block in enumerate(blocks):
+        if r != comm.rank:
+            ops.free_shared_buffer(block)
+    comm.host_barrier()
+    ops.free_shared_buffer(blocks[comm.rank])
+
+
+def custom_graphs(comm):
+    """Two captures one after the other, each registered; then one with a buffer, which is not."""
+    if DEVICE == "cpu":
+        return
+    fa, blocks = custom_group(comm, ops.meta_size())
+    captures = []
+    for buffer, num_calls in ((0, 2), (0, 1), (blocks[comm.rank], 2)):
+        inputs = [torch.zeros(count, device=DEVICE, dtype=torch.bfloat16)
+                  for count in (4096, 6 << 20)[:num_calls]]
+        recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(recorded):
+            outputs = [torch.empty_like(x) for x in inputs]
+            for x, out in zip(inputs, outputs):
+                ops.all_reduce(fa, x, out, buffer, 1 << 30)
+        handles, offsets = ops.get_graph_buffer_ipc_meta(fa)
+        expected = 0 if buffer else num_calls
+        assert (len(handles), len(offsets)) == (64 * expected, expected)
+        ops.register_graph_buffers(fa, [handles] * comm.num_ranks, [offsets] * comm.num_ranks)
+        captures.append((recorded, inputs, outputs))
+    for seed in range(3):
+        for recorded, inputs, outputs in captures:
+            given = [addends(comm, x.numel(), x.dtype, seed) for x in inputs]
+            for x, of_all in zip(inputs, given):
+                x.copy_(of_all[comm.rank])
+            recorded.replay()
+            for out, of_all in zip(outputs, given):
+                same(out, total_of(of_all))
+    _finish()
+    comm.host_barrier()
+    ops.dispose(fa)
+
+
 # ---------------------------------------------------------------- deep_ep
 
 
@@ -234,7 +336,8 @@ def be_rank(rank, num_ranks, folder, is_cpu):
     comm = weft.torch.communicator(timeout_ms=10000)
     if rank == 0:
         print(f"{comm}, {torch.cuda.get_device_name() if not is_cpu else 'CPUs'}", flush=True)
-    for function in (memory, collectives, expert_parallel, low_latency, graph):
+    for function in (memory, collectives, expert_parallel, low_latency, graph, custom_eager,
+                     custom_graphs):
         _check(function.__name__, rank, function, comm)
 
     import deep_ep

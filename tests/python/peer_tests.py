@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Runs DeepEP's own test programs, unmodified, on CPUs, with weft's deep_ep. They are not part of
-this project: the folder that has them (tests of v1.2.1, tests/legacy of later ones) is an argument.
+"""Runs test programs of others, unmodified, on CPUs. They are not part of this project: the folder
+that has them is an argument.
 
-usage: peer_tests.py FOLDER intranode|internode|low_latency [--num-processes N] [--use-logfmt]
+usage: peer_tests.py FOLDER NAME [--num-processes N] [--use-logfmt]
+
+DeepEP's, with weft's deep_ep: intranode, internode, low_latency (tests of v1.2.1, tests/legacy of
+later ones). Of vLLM's custom all-reduce (peer_all_reduce.py): vllm_custom_allreduce, which is
+FlashInfer's (tests/comm), and custom_allreduce, which is SGLang's (sgl-kernel/tests).
 
 What these programs ask of a GPU is replaced: tensors on 'cuda' are on the CPU, NCCL is gloo, times
 are not measured.
@@ -28,7 +32,8 @@ SIZES = {
 }
 OPTIONS = {"allow_mnnvl": False, "allow_nvlink": True, "disable_nvlink": False,
            "pressure_test": False, "shrink_test": False, "use_logfmt": False}
-NODES = {"intranode": 1, "low_latency": 1, "internode": 2}
+NODES = {"internode": 2}
+ALL_REDUCE = ("vllm_custom_allreduce", "custom_allreduce")
 
 
 class OnCpu(TorchFunctionMode):
@@ -96,6 +101,13 @@ def be_rank(local_rank: int, folder: str, name: str, num_processes: int, node: i
     torch.set_num_threads(1)
     sys.path.insert(0, folder)
     replace_gpu()
+    if name in ALL_REDUCE:
+        import peer_all_reduce
+
+        peer_all_reduce.prepare()
+        peer_all_reduce.run(importlib.import_module(f"test_{name}"), local_rank, num_processes,
+                            int(os.environ["MASTER_PORT"]))
+        return
     times: types.ModuleType = importlib.import_module(
         "utils" if os.path.exists(os.path.join(folder, "utils.py")) else "deep_ep.utils.testing")
     times.bench, times.bench_kineto = bench, bench_kineto
@@ -108,11 +120,11 @@ def be_rank(local_rank: int, folder: str, name: str, num_processes: int, node: i
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
-    parser.add_argument("name", choices=SIZES)
+    parser.add_argument("name", choices=[*SIZES, *ALL_REDUCE])
     parser.add_argument("--num-processes", type=int, default=2)
     parser.add_argument("--use-logfmt", action="store_true")
     chosen = parser.parse_args()
-    num_nodes = NODES[chosen.name]
+    num_nodes = NODES.get(chosen.name, 1)
     os.environ |= {"WORLD_SIZE": str(num_nodes), "WEFT_MACHINE": "cpu",
                    "WEFT_NODES": str(num_nodes)}
     os.environ.setdefault("MASTER_PORT", "8361")

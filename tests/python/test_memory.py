@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import weft
+import weft.shared_memory
 from ranks import launch, run
 
 
@@ -144,3 +145,38 @@ def test_bad_ids():
     with pytest.raises(weft.InvalidArgumentError, match="secret"):
         weft.unique_id_at("localhost", 4700, "no secret")
     assert len(weft.unique_id_at("localhost", 4700, "0123456789abcdef" * 2)) == 128
+
+
+def test_shared_blocks():
+    """Every rank writes into all ranks' blocks, which are of no communicator."""
+    def share(comm):
+        memory = weft.shared_memory.HostMemory()
+        mine, handle = memory.allocate(100)
+        assert len(handle) == 64 and memory.read(mine, 100) == bytes(100)
+        handles = comm.host_all_gather(handle)
+        blocks = [mine if r == comm.rank else memory.open(h) for r, h in enumerate(handles)]
+        for r, block in enumerate(blocks):
+            memory.write(block + comm.rank, bytes([10 * r + comm.rank + 1]))
+        comm.host_barrier()
+        for r, block in enumerate(blocks):
+            assert memory.read(block, 4) == bytes([10 * r + 1, 10 * r + 2, 10 * r + 3, 0])
+        comm.host_barrier()
+        for block in blocks:
+            memory.release(block)
+        reused, _ = memory.allocate(100)  # the same descriptor
+        comm.host_barrier()
+        with pytest.raises(weft.InvalidArgumentError, match="that process [0-9]+ has freed"):
+            memory.open(handles[(comm.rank + 1) % 3])
+        comm.host_barrier()
+        memory.release(reused)
+        comm.host_barrier()
+        for refused, message in ((lambda: memory.open(handles[(comm.rank + 1) % 3]),
+                                  "does not share any more"),
+                                 (lambda: memory.open(bytes(64)), "not one of memory of the host"),
+                                 (lambda: memory.release(mine), "is no block")):
+            with pytest.raises(weft.InvalidArgumentError, match=message):
+                refused()
+        with pytest.raises(weft.OutOfMemoryError, match="-1 bytes"):
+            memory.allocate(-1)
+
+    run(share, 3)

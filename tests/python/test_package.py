@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from weft import abi
+from weft.drop_in import NAMES
 
 HEADER = os.environ["WEFT_HEADER"]
 GENERATE = os.environ["WEFT_GENERATE_ABI"]
@@ -107,8 +108,9 @@ def test_import_loads_little():
     assert done.stdout == f"{abi.VERSION_MAJOR}.{abi.VERSION_MINOR}.{abi.VERSION_PATCH}\n", done
 
 
-def test_version_of_the_drop_in():
-    path = os.path.join(os.path.dirname(GENERATE), "deep_ep", "pyproject.toml")
+@pytest.mark.parametrize("name", NAMES)
+def test_version_of_the_drop_in(name):
+    path = os.path.join(os.path.dirname(GENERATE), name, "pyproject.toml")
     with open(path, encoding="utf-8") as file:
         version = re.search(r'^version = "(.*)"', file.read(), flags=re.M)[1]
     assert version == f"{abi.VERSION_MAJOR}.{abi.VERSION_MINOR}.{abi.VERSION_PATCH}"
