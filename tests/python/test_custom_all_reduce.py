@@ -282,3 +282,16 @@ def test_stand_ins():
         assert sgl_kernel.allreduce.meta_size() == flashinfer.comm.vllm_meta_size() == 2560
 
     with_path(look, os.path.join(folder("custom_all_reduce"), "stand_ins"))
+
+
+@pytest.mark.parametrize("variable, name", [("WEFT_TEST_FLASHINFER", "vllm_custom_allreduce"),
+                                            ("WEFT_TEST_SGLANG", "custom_allreduce")])
+def test_of_the_callers(variable, name):
+    """Their own tests, unmodified, which are no part of this project."""
+    folder_of_tests = os.environ.get(variable)
+    if not folder_of_tests:
+        pytest.skip(f"{variable} does not name a folder with test_{name}.py")
+    done = subprocess.run(
+        [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), folder_of_tests,
+         name], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr
