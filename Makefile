@@ -15,7 +15,7 @@ build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel install format lint analyze sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel python-reference install format lint analyze sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
@@ -63,6 +63,9 @@ bench-cuda: ## measure weft on NVIDIA GPUs, their limits, and NCCL; writes build
 wheel: ## the Python package as a wheel, with the library: build/wheel/weft-*.whl
 	@scripts/setup build wheel
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/wheel build $(CMAKE_FLAGS)
+
+python-reference: all ## the reference of the Python package, by pdoc from PyPI: build/reference
+	scripts/python-reference build
 
 install: all ## install below PREFIX (default /usr/local); DESTDIR is obeyed
 	cmake --install build --prefix $(PREFIX)

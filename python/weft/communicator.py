@@ -158,6 +158,7 @@ class Communicator(Object):
 
     @property
     def is_on_gpu(self) -> bool:
+        """Whether its arrays are on a GPU."""
         return self.machine == Machine.CUDA
 
     def call(self, function, *arguments, using: tuple[Native, ...] = ()) -> None:
@@ -185,11 +186,13 @@ class Communicator(Object):
         return streams[number]
 
     def view(self, array: Any, name: str, **wanted: bool) -> arrays.View:
+        """What an operation must know of its argument `name`, [...] of any dtype."""
         return arrays.view(array, name, cuda_device=self.cuda_device, **wanted)
 
     def address_of(self, array: Any, name: str, dtypes: tuple[str, ...],
                    shape: tuple[int | None, ...], *, writable: bool = False) -> int | None:
-        """The address of a dense array, whose type and shape are as they must be."""
+        """The address of a dense array, whose type is one of dtypes (none: any) and whose shape is
+        [*shape] (None: any size)."""
         seen = self.view(array, name, writable=writable)
         arrays.require(seen, name, dtypes, shape)
         return seen.address
@@ -223,8 +226,8 @@ class Communicator(Object):
         return self.array_at(address.value, num_bytes, shape, dtype)
 
     def heap_free(self, array: Any) -> None:
-        """Gives an array of heap_empty() back: all ranks the same ones, in the same order, when
-        nobody uses them any more."""
+        """Gives an array of heap_empty(), [...] of any dtype, back: all ranks the same ones, in the
+        same order, when nobody uses them any more."""
         self.call(lib.weft_heap_free, self._native.pointer(), self.view(array, "array").address)
 
     def heap_grow(self, num_bytes: int) -> None:
@@ -232,13 +235,14 @@ class Communicator(Object):
         self.call(lib.weft_heap_grow, self._native.pointer(), num_bytes)
 
     def heap_info(self) -> abi.HeapInfo:
+        """How much of the heap is committed, and used."""
         info = abi.HeapInfo()
         check(lib.weft_heap_query(self._native.pointer(), ctypes.byref(info)))
         return info
 
     def on_rank(self, array: Any, rank: int) -> Any:
-        """Another rank's copy of an array in the heap, where it is mapped in this process; None if
-        it cannot be mapped here."""
+        """Another rank's copy of an array in the heap, [...] of any dtype, where it is mapped in
+        this process; None if it cannot be mapped here."""
         seen = self.view(array, "array")
         address = lib.weft_heap_ptr(self._native.pointer(), seen.address, rank)
         if not address:
@@ -247,8 +251,9 @@ class Communicator(Object):
         return self.array_at(address, seen.num_bytes, seen.shape, dtype)
 
     def register(self, array: Any) -> bool:
-        """Lets other ranks reach an array of this rank's, for collectives. None: nothing. True if
-        those of all ranks can be reached. It must stay until unregister(). Collective."""
+        """Lets other ranks reach an array of this rank's, [...] of any dtype, for collectives.
+        None: nothing. True if those of all ranks can be reached. It must stay until unregister().
+        Collective."""
         is_direct = ctypes.c_int32()
         seen = self.view(array, "array") if array is not None else None
         self.call(lib.weft_memory_register, self._native.pointer(), seen and seen.address,
@@ -256,7 +261,7 @@ class Communicator(Object):
         return bool(is_direct.value)
 
     def unregister(self, array: Any) -> None:
-        """Ends register() of the same array. Collective."""
+        """Ends register() of the same array, [...] of any dtype. Collective."""
         address = self.view(array, "array").address if array is not None else None
         self.call(lib.weft_memory_unregister, self._native.pointer(), address)
 
@@ -298,8 +303,8 @@ class Arena(Object):
         return self.comm.array_at(address.value, num_bytes, shape, dtype, free)
 
     def place(self, array: Any) -> Any:
-        """The array itself if it is in the heap, else a copy from here that is: inputs of combine
-        must be in the heap."""
+        """The array itself, [...] of any dtype, if it is in the heap, else a copy from here that
+        is: inputs of combine must be in the heap."""
         seen = self.comm.view(array, "array", dense=False)
         if seen.strides is None and (seen.address is None or lib.weft_heap_ptr(
                 self.comm._native.pointer(), seen.address, self.comm.rank)):

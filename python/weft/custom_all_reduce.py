@@ -84,8 +84,8 @@ def free_shared_buffer(ptr: int) -> None:
 
 def init_custom_ar(ipc_ptrs: list[int], rank_data: torch.Tensor, rank: int,
                    fully_connected: bool) -> int:
-    """fa of a group. ipc_ptrs [R]: the ranks' blocks as they are mapped here, of which only rank
-    0's is used, to meet; rank_data: a tensor of the device, not used. Collective."""
+    """fa of a group. ipc_ptrs: the ranks' blocks as they are mapped here, of which only rank 0's is
+    used, to meet; rank_data [...] of any dtype: a tensor of the device, not used. Collective."""
     num_ranks = len(ipc_ptrs)
     if not 0 <= rank < num_ranks:
         raise InvalidArgumentError(f"rank is {rank}, allowed are 0..{num_ranks - 1}")
@@ -154,8 +154,9 @@ def dispose(fa: int) -> None:
 
 def all_reduce(fa: int, inp: torch.Tensor, out: torch.Tensor, reg_buffer: int,
                reg_buffer_sz_bytes: int, num_ctas: int = 0) -> None:
-    """out = the sum of all ranks' inp, in ascending rank order, as they lie in memory: both are of
-    one shape and dtype, contiguous or permutations of what is. out may be inp.
+    """out [...] = the sum of all ranks' inp [...], of float32, float16, bfloat16 and what else
+    weft.Collectives take, in ascending rank order. Elements are taken as they lie in memory: both
+    are contiguous or permutations of what is. out may be inp.
 
     On the current stream. What a capture records with reg_buffer 0 is read and written where it is,
     after register_graph_buffers(); else reg_buffer, its size and num_ctas are not used.
@@ -169,14 +170,15 @@ def all_reduce(fa: int, inp: torch.Tensor, out: torch.Tensor, reg_buffer: int,
 
 
 def custom_all_gather(fa: int, inp: torch.Tensor, out: torch.Tensor, *unused: int) -> None:
-    """out [R * N, ...] = all ranks' inp [N, ...], in rank order. On the current stream."""
+    """out [R * N, ...] = all ranks' inp [N, ...], in rank order, of dtypes as all_reduce()'s. On
+    the current stream."""
     coll = _group_of(fa).collectives()
     coll.all_gather(_flat(inp, "inp"), _rows(coll, out, "out"))
 
 
 def custom_reduce_scatter(fa: int, inp: torch.Tensor, out: torch.Tensor, *unused: int) -> None:
-    """out [N, ...] = this rank's part of the sum of all ranks' inp [R * N, ...]. On the current
-    stream."""
+    """out [N, ...] = this rank's part of the sum of all ranks' inp [R * N, ...], of dtypes as
+    all_reduce()'s. On the current stream."""
     coll = _group_of(fa).collectives()
     coll.reduce_scatter(_rows(coll, inp, "inp"), _flat(out, "out"))
 

@@ -13,41 +13,66 @@ from .streams import Mark, Stream
 
 
 class Counts(NamedTuple):
-    """What comes to this rank. L is the number of its experts."""
+    """What comes to this rank. L is the number of its experts.
+
+    - num_recv_tokens: rows
+    - num_recv_per_rank: [R] rows by source
+    - num_recv_per_expert: [L] selections, rounded up to expert_alignment
+    - max_recv_tokens: the most rows of any rank
+    - num_relayed_tokens: tokens of other nodes that this rank passes on to ranks of its own
+    """
 
     num_recv_tokens: int
-    num_recv_per_rank: list[int]  # [R] rows by source
-    num_recv_per_expert: list[int]  # [L] selections, rounded up to expert_alignment
-    max_recv_tokens: int  # the most rows of any rank
+    num_recv_per_rank: list[int]
+    num_recv_per_expert: list[int]
+    max_recv_tokens: int
     num_relayed_tokens: int
 
 
 class DeviceCounts(NamedTuple):
     """The same where operations run, int32. They belong to the handle and hold once its notify()
-    has passed."""
+    has passed.
 
-    num_recv_tokens: Any  # [1]
-    num_recv_per_rank: Any  # [R]
-    num_recv_per_expert: Any  # [L]
-    recv_rank_ends: Any  # [R] the row after the last one of each source
+    - num_recv_tokens: [1]
+    - num_recv_per_rank: [R]
+    - num_recv_per_expert: [L]
+    - recv_rank_ends: [R] the row after the last one of each source
+    """
+
+    num_recv_tokens: Any
+    num_recv_per_rank: Any
+    num_recv_per_expert: Any
+    recv_rank_ends: Any
 
 
 class Layout(NamedTuple):
-    """Which tokens go where; arrays like topk_idx."""
+    """Which tokens go where; arrays like topk_idx.
 
-    num_tokens_per_rank: Any  # [R] int32, distinct tokens
-    num_tokens_per_node: Any  # [nodes] int32, distinct tokens
-    num_tokens_per_expert: Any  # [experts] int32, selections
-    is_token_in_rank: Any  # [N, R] uint8, 0 or 1
+    - num_tokens_per_rank: [R] int32, distinct tokens
+    - num_tokens_per_node: [nodes] int32, distinct tokens
+    - num_tokens_per_expert: [experts] int32, selections
+    - is_token_in_rank: [N, R] uint8, 0 or 1
+    """
+
+    num_tokens_per_rank: Any
+    num_tokens_per_node: Any
+    num_tokens_per_expert: Any
+    is_token_in_rank: Any
 
 
 class Received(NamedTuple):
-    """What a dispatch delivers, in (source rank, token) order. C is the capacity."""
+    """What a dispatch delivers, in (source rank, token) order. C is the capacity.
 
-    planes: tuple[Any, ...]  # each [C, ...]
-    topk_idx: Any = None  # [C, K] local expert, or -1
-    topk_weights: Any = None  # [C, K] float32, 0 where topk_idx is -1
-    src_token: Any = None  # [C] int32, index of the token at its source
+    - planes: each [C, ...]
+    - topk_idx: [C, K] local expert, or -1
+    - topk_weights: [C, K] float32, 0 where topk_idx is -1
+    - src_token: [C] int32, index of the token at its source
+    """
+
+    planes: tuple[Any, ...]
+    topk_idx: Any = None
+    topk_weights: Any = None
+    src_token: Any = None
 
     @property
     def x(self) -> Any:

@@ -16,27 +16,44 @@ from .streams import Stream
 
 class Rows(NamedTuple):
     """What a dispatch delivers. L is the number of local experts, C expert_capacity, R the number
-    of ranks. By rank only the first is there, and slots() has the rows."""
+    of ranks. By rank only the first is there, and slots() has the rows.
 
-    num_rows_per_rank: Any  # [R] int32, each row counted once
-    rows: Any = None  # [L, C, hidden]; rows that nobody sent are undefined
-    scales: Any = None  # [L, C, groups] float32 or uint8; of columns words of UE8M0 as int32
-    num_rows_per_expert: Any = None  # [L] int32, also of rows beyond C
-    src_tokens: Any = None  # [L, C] int32, index of the token at its source
-    row_ranges: Any = None  # [L, R] int64: number of a source's rows, and the first one << 32
-    missing_ranks: Any = None  # [R] int32, 1 for those that are masked; with LlOnMissing.MASK
+    - num_rows_per_rank: [R] int32, each row counted once
+    - rows: [L, C, hidden]; rows that nobody sent are undefined
+    - scales: [L, C, groups] float32 or uint8; of columns words of UE8M0 as int32
+    - num_rows_per_expert: [L] int32, also of rows beyond C
+    - src_tokens: [L, C] int32, index of the token at its source
+    - row_ranges: [L, R] int64: number of a source's rows, and the first one << 32
+    - missing_ranks: [R] int32, 1 for those that are masked; with LlOnMissing.MASK
+    """
+
+    num_rows_per_rank: Any
+    rows: Any = None
+    scales: Any = None
+    num_rows_per_expert: Any = None
+    src_tokens: Any = None
+    row_ranges: Any = None
+    missing_ranks: Any = None
 
 
 class Slots(NamedTuple):
     """Where received rows are, by rank: row i of source s is [s, i]. half tells which of the two
-    results was received last; with one result there is one of each."""
+    results was received last; with one result there is one of each.
 
-    half: Any  # [1] int32
-    x: tuple[Any, ...]  # [R, max_tokens, hidden]
-    scales: tuple[Any, ...]  # [R, max_tokens, groups], if rows are quantised
-    experts: tuple[Any, ...]  # [R, max_tokens, K] int32, local id or -1
-    topk_weights: tuple[Any, ...]  # [R, max_tokens, K] float32
-    src_token: tuple[Any, ...]  # [R, max_tokens, 1] int32
+    - half: [1] int32
+    - x: [R, max_tokens, hidden]
+    - scales: [R, max_tokens, groups], if rows are quantised
+    - experts: [R, max_tokens, K] int32, local id or -1
+    - topk_weights: [R, max_tokens, K] float32
+    - src_token: [R, max_tokens, 1] int32
+    """
+
+    half: Any
+    x: tuple[Any, ...]
+    scales: tuple[Any, ...]
+    experts: tuple[Any, ...]
+    topk_weights: tuple[Any, ...]
+    src_token: tuple[Any, ...]
 
 
 class LowLatency(Object):
@@ -206,7 +223,8 @@ class LowLatency(Object):
         To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
         [R, max_tokens, hidden], weights applied; rows may lie apart. To receive: out [N, hidden],
         allocated if it is not given; topk_weights [N, K] with LlAnswer.ROWS; missing_ranks [R] of
-        int32, which gets 1 for each masked rank; waited_ns as in dispatch. Returns out, None when only sending.
+        int32, which gets 1 for each masked rank; waited_ns as in dispatch. Returns out, None when
+        only sending.
         """
         args = abi.LlCombineArgs(phases=phases)
         if phases != LlPhases.RECEIVE:

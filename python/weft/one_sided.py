@@ -2,9 +2,9 @@
 """One-sided operations: access to the heap of any rank, in which that rank takes no part.
 
 Arrays that name memory of another rank are the caller's own, in the heap, and mean the same place
-on that rank. Words are elements of int64 or uint64 arrays in the heap, given as arrays of one
-element: words[3:4]. Set them before others use them. Without a stream the operations return when
-they are done, which says nothing about their target: see quiet().
+on that rank. dst and src are [...] of any dtype. word and before are [1] of int64 or uint64, in the
+heap: words[3:4] of an array. Set words before others use them. Without a stream the operations
+return when they are done, which says nothing about their target: see quiet().
 """
 from __future__ import annotations
 

@@ -72,9 +72,11 @@ class HostMemory:
             os.close(descriptor)
 
     def read(self, address: int, num_bytes: int) -> bytes:
+        """Bytes of a block."""
         return ctypes.string_at(address, num_bytes)
 
     def write(self, address: int, data: bytes) -> None:
+        """Bytes into a block."""
         ctypes.memmove(address, data, len(data))
 
     def _map(self, descriptor: int, num_bytes: int, owned: int | None) -> int:
@@ -131,6 +133,7 @@ class DeviceMemory:
             self._call(function, ctypes.c_uint64(address), allowed=self._deinitialized)
 
     def read(self, address: int, num_bytes: int) -> bytes:
+        """Bytes of a block."""
         data = ctypes.create_string_buffer(num_bytes)
         with self._context():
             self._run("cuMemcpyDtoHAsync_v2", data, ctypes.c_uint64(address),
@@ -138,6 +141,7 @@ class DeviceMemory:
         return data.raw
 
     def write(self, address: int, data: bytes) -> None:
+        """Bytes into a block."""
         with self._context():
             self._run("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), data,
                       ctypes.c_size_t(len(data)))

@@ -64,6 +64,7 @@ class Stream(Object):
             self._num_kept += 1
 
     def mark(self) -> Mark:
+        """Where the stream is now."""
         return Mark(self, self._num_kept)
 
     def synchronize(self) -> None:
@@ -108,6 +109,7 @@ class Event(Object):
         self._mark: Mark | None = None
 
     def record(self, stream: Stream) -> None:
+        """The event is the point in the stream that is reached now."""
         call(lib.weft_event_record, self._native.pointer(), stream._native.pointer(),
              using=(self._native, stream._native))
         self._mark = stream.mark()
@@ -135,6 +137,7 @@ class Graph(Object):
         self._kept = kept
 
     def launch(self, stream: Stream) -> None:
+        """Enqueues what was recorded; ranks launch their graphs in the same order."""
         call(lib.weft_graph_launch, self._native.pointer(), stream._native.pointer(),
              using=(self._native, stream._native))
         stream.keep(self)

@@ -79,11 +79,18 @@ class Routing:
 
 
 class Dispatched(NamedTuple):
-    """What came to this rank: n rows, in (source rank, token) order."""
+    """What came to this rank: n rows, in (source rank, token) order.
 
-    rows: torch.Tensor  # [n, hidden], of x's dtype; differentiable
-    topk_idx: torch.Tensor  # [n, K] local expert, or -1
-    topk_weights: torch.Tensor  # [n, K] float32, 0 where topk_idx is -1; differentiable
+    - rows: [n, hidden], of x's dtype; differentiable
+    - topk_idx: [n, K] local expert, or -1
+    - topk_weights: [n, K] float32, 0 where topk_idx is -1; differentiable
+    - counts: weft.Counts
+    - routing: for combine()
+    """
+
+    rows: torch.Tensor
+    topk_idx: torch.Tensor
+    topk_weights: torch.Tensor
     counts: Counts
     routing: Routing
 
@@ -119,7 +126,8 @@ class TokenDispatcher:
         return Dispatched(*received, counts, routing)
 
     def combine(self, rows: torch.Tensor, routing: Routing) -> torch.Tensor:
-        """The sum of each token's rows, [N, hidden]; row i of rows answers row i of dispatch()."""
+        """The sum of each token's rows, [N, hidden]; row i of rows [n, hidden], of x's dtype,
+        answers row i of dispatch()."""
         return _Combine.apply(rows, routing)
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The package agrees with weft.h as the compiler sees it, and says so if the library does not."""
+import ast
+import glob
 import os
 import re
 import subprocess
@@ -114,3 +116,55 @@ def test_version_of_the_drop_in(name):
     with open(path, encoding="utf-8") as file:
         version = re.search(r'^version = "(.*)"', file.read(), flags=re.M)[1]
     assert version == f"{abi.VERSION_MAJOR}.{abi.VERSION_MINOR}.{abi.VERSION_PATCH}"
+
+
+# ------------------------------------------------------------ docstrings
+
+INTERNAL = {"arrays", "dlpack", "library", "objects"}
+NO_ARRAYS = {"args", "dtype", "gather", "group", "index_dtype", "like"}  # although Any
+
+
+def public_functions(body, outer):
+    """(node, docstrings around it) of functions and classes, methods too."""
+    for node in body:
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)) or node.name.startswith("_"):
+            continue
+        yield node, outer
+        if isinstance(node, ast.ClassDef):
+            yield from public_functions(node.body, f"{outer} {ast.get_docstring(node)}")
+
+
+def takes_arrays(node):
+    if isinstance(node, ast.ClassDef):
+        return False
+    return any(a.annotation is not None and re.search("Any|Tensor", ast.unparse(a.annotation))
+               and a.arg not in NO_ARRAYS for a in [*node.args.args, *node.args.kwonlyargs])
+
+
+def fields_of(node):
+    return [field.target.id for field in node.body if isinstance(field, ast.AnnAssign)] \
+        if any(ast.unparse(base) == "NamedTuple" for base in getattr(node, "bases", ())) else []
+
+
+def test_docstrings():
+    """All that is public has one, with shapes and types of arrays; tuples name their fields."""
+    missing, num_seen = [], 0
+    for path in glob.glob(os.path.join(os.path.dirname(GENERATE), "weft", "*.py")):
+        name = os.path.basename(path).removesuffix(".py")
+        if name in INTERNAL:
+            continue
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        for node, outer in public_functions(tree.body, ast.get_docstring(tree)):
+            num_seen += 1
+            text = ast.get_docstring(node)
+            if not text:
+                missing.append(f"{name}.{node.name}: no docstring")
+            elif any(f"- {field}: " not in text for field in fields_of(node)):
+                missing.append(f"{name}.{node.name}: not all fields")
+            elif takes_arrays(node) and not all(
+                    re.search(sign, f"{outer} {text}", flags=re.S)
+                    for sign in (r"\[.+\]", r"int\d|float\d|dtype|any type")):
+                missing.append(f"{name}.{node.name}: no shapes or types")
+    assert num_seen > 100
+    assert not missing, "\n".join(missing)
