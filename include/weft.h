@@ -407,8 +407,8 @@ WEFT_API weft_result weft_memory_free(weft_comm *comm, void *ptr);
  * Waits until it is done; is not ordered with streams. */
 WEFT_API weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 
-/* Collective: each rank gives memory of its own for the inputs and outputs of collectives, which
- * other ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay
+/* Collective: each rank gives memory of its own for the inputs and outputs of collectives and of
+ * expert parallelism, which other ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay
  * allocated until weft_memory_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if
  * some rank's memory cannot be reached, which is no error: what was given is staged, and the first
  * rank with a reason tells it on its standard error, each once. On cpu ranks reach memory of their
@@ -421,6 +421,10 @@ WEFT_API weft_result weft_memory_register(weft_comm *comm, void *ptr, uint64_t b
  * with it must have finished on all ranks. When it returns, no other rank has the memory mapped.
  * After a failure of comm that happens at weft_comm_destroy. */
 WEFT_API weft_result weft_memory_unregister(weft_comm *comm, void *ptr);
+/* 1 if other ranks reach the bytes where they are: in one allocation of the heap, or registered by
+ * all ranks with *is_direct 1; 0 bytes are, too. Else 0: inputs and outputs there are staged by
+ * copies. -1 if there is no such comm. */
+WEFT_API int32_t weft_is_direct(const weft_comm *comm, const void *ptr, uint64_t bytes);
 
 /* ---------------------------------------------------------------- streams and events */
 
@@ -852,6 +856,11 @@ WEFT_API weft_result weft_coll_record_destroy(weft_coll_record *record);
  * dispatch and, as a sum, in combine; the max_tokens of handles must be the same on all ranks then.
  * Everything else is as on one node, except the order in which combine sums.
  *
+ * Outputs of dispatch and inputs of combine are any memory of the machine. Those that other ranks
+ * reach (weft_is_direct) are written and read where they are. Others are staged: this rank copies
+ * them, by rows that came, from or to heap memory of the weft_ep, each rank and array for itself.
+ * If those that an operation stages do not fit staging_bytes, it is WEFT_ERROR_UNSUPPORTED.
+ *
  * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
  *
  *     enum { TOKENS = 4, HIDDEN = 8, TOPK = 2, EXPERTS = 16 };
@@ -950,6 +959,9 @@ typedef struct weft_ep_config {
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
     int32_t num_channels;
     int32_t num_staging_slots;
+    /* Heap memory per rank for inputs and outputs that other ranks do not reach (weft_is_direct); the
+     * same on all ranks. 0: 8 MiB. */
+    uint64_t staging_bytes;
     /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded,
      * or WEFT_DTYPE_NONE: in the dtype that is combined. The same on all ranks; without effect on
      * one node. */
@@ -1065,7 +1077,7 @@ WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,
 typedef struct weft_plane {
     size_t size;
     const void *src;    /* rows of this rank's tokens, anywhere */
-    void *dst;          /* [capacity][row_bytes], in the heap */
+    void *dst;          /* [capacity][row_bytes] */
     uint64_t row_bytes; /* 1..2^31-1, the same on all ranks; multiples of 16 and 16-byte aligned
                            src and dst are fastest, all others correct */
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
@@ -1083,13 +1095,12 @@ typedef struct weft_ep_dispatch_args {
      * a rank without tokens and capacity leaves these pointers NULL. */
     const void *topk_idx;      /* [N][num_topk] of index_type */
     const float *topk_weights; /* [N][num_topk] or NULL */
-    void *recv_topk_idx;       /* [capacity][num_topk] of index_type, in the heap: the local id of
-                                  each expert of this rank, -1 for others; rows after the last are
-                                  -1 */
-    float *recv_topk_weights;  /* [capacity][num_topk], in the heap, when topk_weights is given: 0
-                                 where the id is -1; rows after the last are untouched */
-    int32_t *recv_src_token;   /* optional, each rank as it likes: [capacity], in the heap: the
-                                 token's index at its source rank */
+    void *recv_topk_idx;       /* [capacity][num_topk] of index_type: the local id of each expert of
+                                  this rank, -1 for others; rows after the last are -1 */
+    float *recv_topk_weights; /* [capacity][num_topk], when topk_weights is given: 0 where the id is
+                                 -1; rows after the last are untouched */
+    int32_t *recv_src_token;  /* optional, each rank as it likes: [capacity]: the token's index at
+                                 its source rank */
     weft_dtype index_type; /* WEFT_INT32 or WEFT_INT64, where topk_idx or recv_topk_idx is given */
     /* Of this operation, each rank as it likes; 0: as weft_ep_config.num_blocks says. At most that,
      * or, where it is 0, 256 on cuda and 1 on cpu. */
@@ -1104,10 +1115,10 @@ WEFT_API weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_disp
 
 typedef struct weft_ep_combine_args {
     size_t size;
-    const void *x;       /* [capacity][hidden], in the heap: row i answers row i of dispatch */
-    const void *bias[2]; /* optional, [N][hidden] */
-    void *out;           /* [N][hidden] */
-    const float *topk_weights; /* optional, all ranks or none: [capacity][num_topk], in the heap */
+    const void *x;             /* [capacity][hidden]: row i answers row i of dispatch */
+    const void *bias[2];       /* optional, [N][hidden] */
+    void *out;                 /* [N][hidden] */
+    const float *topk_weights; /* optional, all ranks or none: [capacity][num_topk] */
     float *out_topk_weights;   /* [N][num_topk] when topk_weights is given */
     int64_t hidden;   /* elements per row, 1 or more, at most 2^31-1 bytes; the same on all ranks */
     weft_dtype dtype; /* of x, bias and out: BF16, FP16 or FP32; the same on all ranks */

@@ -147,7 +147,8 @@ static weft_result check_num_blocks(const weft_ep_handle *handle, int32_t num_bl
     return weft__check_range(num_blocks, 0, weft__ep_max_local_blocks(handle->ep), "num_blocks");
 }
 
-static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *plane, int32_t i)
+static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *plane, int32_t i,
+                               int32_t capacity)
 {
     const int32_t num_tokens = handle->routing.num_tokens;
     if (plane->row_bytes < 1 || plane->row_bytes > INT32_MAX)
@@ -158,6 +159,7 @@ static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *p
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
                            num_tokens);
+    WEFT__TRY(weft__check_array(plane->dst, capacity, weft__plane_names[i].dst));
     return check_pointer(handle, plane->src, weft__plane_names[i].src);
 }
 
@@ -194,7 +196,7 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     WEFT__TRY(check_num_blocks(handle, args.num_blocks));
     for (int32_t i = 0; i < args.num_planes; i++)
-        WEFT__TRY(check_plane(handle, &args.planes[i], i));
+        WEFT__TRY(check_plane(handle, &args.planes[i], i, args.capacity));
     WEFT__TRY(check_topk_arrays(&args, handle->routing.num_tokens));
     WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
     WEFT__TRY(check_pointer(handle, args.topk_weights, "topk_weights"));
@@ -215,6 +217,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     WEFT__TRY(check_num_blocks(handle, args.num_blocks));
     WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
+    WEFT__TRY(weft__check_array(args.x, args.capacity, "x"));
     WEFT__TRY(weft__check_array(args.out, handle->routing.num_tokens, "out"));
     if (args.topk_weights != NULL || args.out_topk_weights != NULL) {
         WEFT__TRY(weft__check_array(args.topk_weights, args.capacity, "topk_weights"));

@@ -29,6 +29,14 @@ weft_result weft_memory_unregister(weft_comm *comm, void *ptr)
     return weft__unregister(comm, ptr);
 }
 
+int32_t weft_is_direct(const weft_comm *comm, const void *ptr, uint64_t bytes)
+{
+    uint64_t place;
+    if (!weft__object_exists(WEFT__KIND_COMM, comm))
+        return -1;
+    return bytes == 0 || weft__registered_find(comm, ptr, bytes, &place);
+}
+
 weft_result weft_coll_record_begin(weft_coll *coll, weft_coll_record **record)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));

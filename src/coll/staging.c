@@ -21,7 +21,7 @@ static uint64_t staging_place(const weft_coll *coll)
 static void add_copy(struct wp_copy_args *copies, char *dst, const char *src, uint64_t bytes)
 {
     if (bytes > 0)
-        copies->rows[copies->num_rows++] = (struct wp_copied_row){src, dst, bytes};
+        copies->rows[copies->num_rows++] = (struct wp_copied_row){src, dst, bytes, NULL, 0};
 }
 
 /* In the order of the operations, as they use the staging block too. */

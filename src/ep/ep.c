@@ -5,12 +5,15 @@
 
 #include "programs/notify.h"
 
+enum { DEFAULT_STAGING_BYTES = 8 << 20 };
+
 /* What the ranks must agree on when they create a weft_ep. */
 struct terms {
     int64_t num_experts;
     int64_t max_topk;
     int64_t num_entries;
     uint64_t placement_hash;
+    uint64_t staging_bytes;
     int32_t max_blocks; /* may differ: the most count */
     int32_t unused;
 };
@@ -35,6 +38,12 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
                                "ranks disagree on the expert placement (expert_offsets, "
                                "expert_ranks): rank %d's differs from this rank %d's",
                                rank, comm->rank);
+        if (other->staging_bytes != own->staging_bytes)
+            return weft__error(
+                WEFT_ERROR_MISMATCH,
+                "ranks disagree on staging_bytes: %llu on this rank %d, %llu on rank %d",
+                (unsigned long long)own->staging_bytes, comm->rank,
+                (unsigned long long)other->staging_bytes, rank);
     }
     return WEFT_OK;
 }
@@ -68,6 +77,7 @@ static weft_result agree(weft_ep *ep)
         .max_topk = ep->max_topk,
         .num_entries = ep->placement.num_entries,
         .placement_hash = weft__placement_hash(&ep->placement),
+        .staging_bytes = ep->staging_bytes,
         .max_blocks = max_blocks(ep),
     };
     weft_result result;
@@ -113,6 +123,9 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         WEFT__TRY(
             weft__internode_create(comm, &ep->placement, most_combine_warps(ep), ep->internode));
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
+    void *staging;
+    WEFT__TRY(weft__heap_alloc(comm, ep->staging_bytes, &staging));
+    ep->staging = staging;
     /* Each source's rows for all ranks, and its choices of the local experts. */
     ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
     return weft__exchange_create(
@@ -150,6 +163,7 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
     ep->max_topk = config->max_topk == 0 ? WEFT_MAX_TOPK : config->max_topk;
     ep->grid.num_blocks = config->num_blocks;
     ep->grid.num_warps = config->num_warps;
+    ep->staging_bytes = config->staging_bytes == 0 ? DEFAULT_STAGING_BYTES : config->staging_bytes;
     result = set_up(ep, config);
     if (result != WEFT_OK) {
         weft__ep_destroy(ep);
@@ -175,6 +189,8 @@ void weft__ep_destroy(weft_ep *ep)
     if (ep->exchange != NULL)
         weft__exchange_wait(ep->exchange);
     weft__exchange_destroy(ep->exchange);
+    if (ep->staging != NULL)
+        (void)weft__heap_free(comm->heap, ep->staging);
     if (ep->internode != NULL)
         weft__internode_destroy(comm, ep->internode);
     free(ep->internode);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into the programs' and launches them. */
-#include "ep/ep.h"
+#include "ep/staging.h"
 #include "programs/combine.h"
 #include "programs/dispatch.h"
 #include "programs/internode_combine.h"
@@ -119,15 +119,6 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
     return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
 
-/* An array that other ranks access: its place goes into the message. Nothing is checked twice:
- * weft__heap_offset is the check. */
-static weft_result announce_array(const weft_ep_handle *handle, struct wp_message *message,
-                                  int array, const void *ptr, uint64_t row_bytes, const char *name)
-{
-    return weft__heap_offset(handle->ep->comm->heap, ptr, (uint64_t)message->capacity * row_bytes,
-                             name, &message->array_offsets[array]);
-}
-
 #define PLANE_NAMES(i)                                                                             \
     {                                                                                              \
         "planes[" #i "].src", "planes[" #i "].dst"                                                 \
@@ -137,8 +128,8 @@ const struct weft__plane_names weft__plane_names[WEFT_MAX_PLANES] = {
     PLANE_NAMES(4), PLANE_NAMES(5), PLANE_NAMES(6), PLANE_NAMES(7)};
 #undef PLANE_NAMES
 
-static weft_result announce_planes(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
-                                   struct wp_dispatch_args *program_args)
+static void announce_planes(const weft_ep_dispatch_args *args,
+                            struct wp_dispatch_args *program_args, struct weft__arrays *arrays)
 {
     struct wp_message *message = &program_args->message;
     message->call.head.kind |= (uint64_t)args->num_planes << WP_CALL_NUM_PLANES_BIT;
@@ -148,12 +139,9 @@ static weft_result announce_planes(const weft_ep_handle *handle, const weft_ep_d
         program_args->planes[i].rows = plane->src;
         program_args->planes[i].stride_bytes =
             plane->src_stride_bytes == 0 ? plane->row_bytes : plane->src_stride_bytes;
-        const weft_result result = announce_array(handle, message, WP_ARRAY_PLANE + i, plane->dst,
-                                                  plane->row_bytes, weft__plane_names[i].dst);
-        if (result != WEFT_OK)
-            return result;
+        weft__arrays_add(arrays, WP_ARRAY_PLANE + i, plane->dst, plane->row_bytes,
+                         weft__plane_names[i].dst);
     }
-    return WEFT_OK;
 }
 
 /* What all ranks must give alike; told from the pointers, since either side's may be NULL at size 0. */
@@ -171,22 +159,20 @@ static uint32_t dispatch_options(const weft_ep_handle *handle, const weft_ep_dis
     return options;
 }
 
-static weft_result announce_topk(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
-                                 struct wp_message *message)
+static void announce_topk(const weft_ep_dispatch_args *args, const struct wp_message *message,
+                          struct weft__arrays *arrays)
 {
-    const uint64_t num_topk = (uint64_t)handle->routing.num_topk;
+    const uint64_t num_topk = (uint64_t)arrays->handle->routing.num_topk;
     const uint32_t options = wp_call_options(&message->call);
-    weft_result result = WEFT_OK;
     if (options & WP_OPTION_TOPK_IDX)
-        result = announce_array(handle, message, WP_ARRAY_TOPK_IDX, args->recv_topk_idx,
-                                num_topk * wp_dtype_bytes(args->index_type), "recv_topk_idx");
-    if (result == WEFT_OK && (options & WP_OPTION_TOPK_WEIGHTS))
-        result = announce_array(handle, message, WP_ARRAY_TOPK_WEIGHTS, args->recv_topk_weights,
-                                num_topk * sizeof(float), "recv_topk_weights");
-    if (result == WEFT_OK && args->recv_src_token != NULL)
-        result = announce_array(handle, message, WP_ARRAY_SRC_TOKEN, args->recv_src_token,
-                                sizeof(int32_t), "recv_src_token");
-    return result;
+        weft__arrays_add(arrays, WP_ARRAY_TOPK_IDX, args->recv_topk_idx,
+                         num_topk * wp_dtype_bytes(args->index_type), "recv_topk_idx");
+    if (options & WP_OPTION_TOPK_WEIGHTS)
+        weft__arrays_add(arrays, WP_ARRAY_TOPK_WEIGHTS, args->recv_topk_weights,
+                         num_topk * sizeof(float), "recv_topk_weights");
+    if (args->recv_src_token != NULL)
+        weft__arrays_add(arrays, WP_ARRAY_SRC_TOKEN, args->recv_src_token, sizeof(int32_t),
+                         "recv_src_token");
 }
 
 /* The caller may ask for num_blocks; 0: as the weft_ep has it. */
@@ -229,6 +215,14 @@ static weft_result launch_internode_dispatch(weft_ep_handle *handle,
     return WEFT_OK;
 }
 
+static weft_result launch_dispatch(const weft_ep *ep, struct wp_dispatch_args *args,
+                                   struct weft__grid grid, weft_stream *stream)
+{
+    args->message.num_blocks = grid.num_blocks;
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_dispatch, grid, args,
+                                 sizeof *args);
+}
+
 weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                               weft_stream *stream)
 {
@@ -242,20 +236,19 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
         .placement = handle->placement->device,
         .topk_idx = args->topk_idx,
         .topk_weights = args->topk_weights,
+        .recv_topk_idx = args->recv_topk_idx,
     };
-    weft_result result = announce_planes(handle, args, &program_args);
-    if (result == WEFT_OK)
-        result = announce_topk(handle, args, &program_args.message);
-    if (result != WEFT_OK)
-        return result;
+    struct weft__arrays arrays = {.handle = handle, .message = &program_args.message};
+    announce_planes(args, &program_args, &arrays);
+    announce_topk(args, &program_args.message, &arrays);
+    WEFT__TRY(weft__arrays_place(&arrays));
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
                                     largest_row_bytes(args)};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
-    if (ep->internode != NULL)
-        return launch_internode_dispatch(handle, &program_args, WP_RELAY_ALWAYS, grid, stream);
-    program_args.message.num_blocks = grid.num_blocks;
-    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_dispatch, grid, &program_args,
-                                 sizeof program_args);
+    WEFT__TRY(ep->internode == NULL ? launch_dispatch(ep, &program_args, grid, stream)
+                                    : launch_internode_dispatch(handle, &program_args,
+                                                                WP_RELAY_ALWAYS, grid, stream));
+    return weft__arrays_copy(&arrays, WEFT__FROM_STAGING, stream);
 }
 
 static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_combine_args *args)
@@ -335,12 +328,13 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     message->call.head.kind |=
         (uint64_t)args->dtype << WP_CALL_DTYPE_BIT | UINT64_C(1) << WP_CALL_NUM_PLANES_BIT;
     message->call.row_bytes[0] = (uint32_t)row_bytes;
-    weft_result result = announce_array(handle, message, WP_ARRAY_PLANE, args->x, row_bytes, "x");
-    if (result == WEFT_OK && (wp_call_options(&message->call) & WP_OPTION_TOPK_WEIGHTS))
-        result = announce_array(handle, message, WP_ARRAY_TOPK_WEIGHTS, args->topk_weights,
-                                (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
-    if (result != WEFT_OK)
-        return result;
+    struct weft__arrays arrays = {.handle = handle, .message = message};
+    weft__arrays_add(&arrays, WP_ARRAY_PLANE, args->x, row_bytes, "x");
+    if (wp_call_options(&message->call) & WP_OPTION_TOPK_WEIGHTS)
+        weft__arrays_add(&arrays, WP_ARRAY_TOPK_WEIGHTS, args->topk_weights,
+                         (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
+    WEFT__TRY(weft__arrays_place(&arrays));
+    WEFT__TRY(weft__arrays_copy(&arrays, WEFT__TO_STAGING, stream));
     const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens, row_bytes};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
     if (ep->internode != NULL)

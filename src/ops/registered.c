@@ -111,6 +111,8 @@ int weft__registered_find(const weft_comm *comm, const void *ptr, uint64_t bytes
 {
     struct weft__windows *windows = comm->windows;
     int found = weft__heap_contains(comm->heap, ptr, bytes, place);
+    if (windows == NULL) /* nothing can be registered yet */
+        return found;
     pthread_mutex_lock(&windows->mutex);
     for (const struct weft__registration *registration = windows->registrations;
          registration != NULL && !found; registration = registration->next) {

@@ -15,6 +15,13 @@ WP_FN void copy_chunk(struct wp_warp *warp, const struct wp_copied_row *row, uin
     wp_row_copy(warp, dsts, 1, row->src + begin, bytes);
 }
 
+WP_FN uint64_t copied_bytes(const struct wp_copied_row *row)
+{
+    const uint64_t there =
+        row->num_rows == NULL ? row->bytes : (uint64_t)*row->num_rows * row->row_bytes;
+    return there < row->bytes ? there : row->bytes;
+}
+
 WP_PROGRAM(copy, warp, args)
 {
     const int32_t warp_idx = wp_launch_warp_idx(warp);
@@ -23,9 +30,10 @@ WP_PROGRAM(copy, warp, args)
     wp_admit_next(warp); /* it waits for nobody */
     for (int32_t i = 0; i < args->num_rows; i++) {
         const struct wp_copied_row *row = &args->rows[i];
-        for (uint64_t begin = (uint64_t)warp_idx * args->chunk_bytes; begin < row->bytes;
+        const uint64_t bytes = copied_bytes(row);
+        for (uint64_t begin = (uint64_t)warp_idx * args->chunk_bytes; begin < bytes;
              begin += step_bytes) {
-            const uint64_t rest = row->bytes - begin;
+            const uint64_t rest = bytes - begin;
             copy_chunk(warp, row, begin, rest < args->chunk_bytes ? rest : args->chunk_bytes);
         }
     }

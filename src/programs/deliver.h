@@ -110,10 +110,10 @@ WP_FN void wp_deliver_topk(const struct wp_delivery *delivery, const struct wp_t
 }
 
 /* Own outputs that no rank writes: expert ids after the last row, and the count of drops. */
-WP_FN void wp_complete_outputs(const struct wp_operation *op, const struct wp_routing *routing)
+WP_FN void wp_complete_outputs(const struct wp_operation *op, const struct wp_routing *routing,
+                               char *ids)
 {
     struct wp_warp *warp = op->warp;
-    const struct wp_exchange *exchange = op->exchange;
     const struct wp_message *message = op->message;
     const int64_t num_rows = *routing->recv_rows;
     const int64_t capacity = message->capacity;
@@ -123,7 +123,6 @@ WP_FN void wp_complete_outputs(const struct wp_operation *op, const struct wp_ro
         *routing->dropped_rows = num_rows - capacity;
     if (!(options & WP_OPTION_TOPK_IDX))
         return;
-    char *ids = exchange->bases[exchange->rank] + message->array_offsets[WP_ARRAY_TOPK_IDX];
     for (int64_t i = num_rows * routing->num_topk + lane; i < capacity * routing->num_topk;
          i += (int64_t)wp_num_launch_warps(warp) * WP_WARP_SIZE)
         wp_store_expert_id(options, ids, i, -1);

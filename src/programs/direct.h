@@ -79,11 +79,15 @@ WP_FN enum wp_status wp_direct_met(struct wp_warp *warp, const struct wp_packets
 /* Where the input and the output of a rank are. */
 WP_FN char *wp_direct_input(struct wp_warp *warp, const struct wp_direct *direct, int32_t rank)
 {
-    return wp_place_address(&direct->area.exchange, rank, wp_direct_peer(warp, rank)->places[0]);
+    const struct wp_exchange *exchange = &direct->area.exchange;
+    return wp_place_address(exchange->bases, exchange->num_ranks, rank,
+                            wp_direct_peer(warp, rank)->places[0]);
 }
 WP_FN char *wp_direct_output(struct wp_warp *warp, const struct wp_direct *direct, int32_t rank)
 {
-    return wp_place_address(&direct->area.exchange, rank, wp_direct_peer(warp, rank)->places[1]);
+    const struct wp_exchange *exchange = &direct->area.exchange;
+    return wp_place_address(exchange->bases, exchange->num_ranks, rank,
+                            wp_direct_peer(warp, rank)->places[1]);
 }
 
 /* Called by every warp last. */

@@ -21,6 +21,6 @@ WP_PROGRAM(dispatch, warp, args)
         return wp_operation_end(&op, status);
     wp_admit_next(warp); /* all ranks have started */
     wp_own_deliver(&own, first, num_targets);
-    wp_complete_outputs(&op, &args->routing);
+    wp_complete_outputs(&op, &args->routing, args->recv_topk_idx);
     return wp_operation_finish(&op, WP_BLOCKS_AS_TOLD);
 }

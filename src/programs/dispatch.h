@@ -18,6 +18,7 @@ struct wp_dispatch_args {
     struct wp_source_plane planes[WEFT_MAX_PLANES];
     const void *topk_idx;
     const float *topk_weights;
+    char *recv_topk_idx; /* of this rank, wherever the others write them to */
 };
 
 #endif

@@ -28,14 +28,14 @@
 #include "programs/block.h"
 #include "programs/call.h"
 #include "programs/parity.h"
+#include "programs/window.h"
 
-/* Arrays of the sender that the receiver of the message will access, as heap offsets; those of
- * collectives as places (window.h). */
+/* Arrays of the sender that the receiver of the message will access, as places (window.h). */
 enum wp_message_array {
     WP_ARRAY_PLANE = 0, /* plane 0; the others follow */
     WP_ARRAY_TOPK_IDX = WEFT_MAX_PLANES,
     WP_ARRAY_TOPK_WEIGHTS,
-    WP_ARRAY_SRC_TOKEN, /* offset 0, where no array can be, if the rank does not want it */
+    WP_ARRAY_SRC_TOKEN, /* place 0, where no array can be, if the rank does not want it */
     WP_NUM_MESSAGE_ARRAYS
 };
 
@@ -43,7 +43,7 @@ struct wp_message {
     struct wp_call call;
     int32_t capacity;   /* rows that the arrays hold */
     int32_t num_blocks; /* of the rank's launch */
-    uint64_t array_offsets[WP_NUM_MESSAGE_ARRAYS];
+    uint64_t arrays[WP_NUM_MESSAGE_ARRAYS];
 };
 
 struct wp_exchange_state {                  /* local to the rank, zero at first */
@@ -212,7 +212,7 @@ WP_FN int wp_exchange_keeps(const struct wp_exchange *exchange)
     return exchange->num_ranks <= WP_NUM_MESSAGES;
 }
 
-/* The message of the rank, with addresses in place of offsets; where they are not kept, the one
+/* The message of the rank, with addresses in place of places; where they are not kept, the one
  * that the warp has taken last. */
 WP_FN struct wp_message *wp_operation_message(const struct wp_operation *op, int32_t rank)
 {
@@ -229,6 +229,22 @@ WP_FN struct wp_wait_site wp_operation_site(const struct wp_operation *op, enum 
     return site;
 }
 
+/* Addresses in place of the places in a message of `rank`, whose heap begins at heap_base: most
+ * places are there. */
+WP_FN void wp_message_find_arrays(const struct wp_operation *op, int32_t rank,
+                                  const char *heap_base, struct wp_message *taken)
+{
+    const struct wp_exchange *exchange = op->exchange;
+    for (int32_t i = wp_lane_idx(op->warp); i < WP_NUM_MESSAGE_ARRAYS; i += WP_WARP_SIZE) {
+        const uint64_t place = taken->arrays[i];
+        const char *array =
+            wp_place_is_in_heap(place)
+                ? heap_base + place
+                : wp_place_address(exchange->bases, exchange->num_ranks, rank, place);
+        taken->arrays[i] = place == 0 ? 0 : (uint64_t)(uintptr_t)array;
+    }
+}
+
 /* Warp-wide: waits for the message of `rank`; *mismatch tells what differs from what it should
  * be, if anything does. */
 WP_FN enum wp_status wp_operation_hear(const struct wp_operation *op, int32_t rank,
@@ -238,7 +254,7 @@ WP_FN enum wp_status wp_operation_hear(const struct wp_operation *op, int32_t ra
     const struct wp_wait_site site = wp_operation_site(op, WP_PHASE_START, rank);
     const struct wp_call *expected = &op->message->call;
     struct wp_message *taken = wp_operation_message(op, rank);
-    const uint64_t base = (uint64_t)(uintptr_t)exchange->bases[rank];
+    const char *heap_base = exchange->bases[rank];
     if (!wp_exchange_keeps(exchange))
         wp_warp_sync(op->warp); /* the one before has been read */
     if (wp_tagged_take(op->warp, wp_mailbox_message(exchange, op->sequence, exchange->rank, rank),
@@ -249,8 +265,7 @@ WP_FN enum wp_status wp_operation_hear(const struct wp_operation *op, int32_t ra
     if (field < WP_NUM_CALL_FIELDS)
         *mismatch = wp_call_mismatch(site, field, wp_call_value(expected, field),
                                      wp_call_value(&taken->call, field));
-    for (int32_t i = wp_lane_idx(op->warp); i < WP_NUM_MESSAGE_ARRAYS; i += WP_WARP_SIZE)
-        taken->array_offsets[i] += taken->array_offsets[i] != 0 ? base : 0;
+    wp_message_find_arrays(op, rank, heap_base, taken);
     return WP_STATUS_OK;
 }
 
@@ -329,11 +344,12 @@ WP_FN int32_t wp_operation_num_blocks(const struct wp_operation *op, int32_t ran
 WP_FN char *wp_operation_array(const struct wp_operation *op, int32_t rank, int array)
 {
     if (wp_exchange_keeps(op->exchange))
-        return (char *)(uintptr_t)wp_operation_message(op, rank)->array_offsets[array];
-    const int32_t word = WP_WORD_OF(struct wp_message, array_offsets) + 2 * array;
-    const uint64_t offset =
+        return (char *)(uintptr_t)wp_operation_message(op, rank)->arrays[array];
+    const int32_t word = WP_WORD_OF(struct wp_message, arrays) + 2 * array;
+    const uint64_t place =
         (uint64_t)wp_operation_word(op, rank, word + 1) << 32 | wp_operation_word(op, rank, word);
-    return offset != 0 ? op->exchange->bases[rank] + offset : NULL;
+    return place != 0 ? wp_place_address(op->exchange->bases, op->exchange->num_ranks, rank, place)
+                      : NULL;
 }
 
 /* ------------------------------------------------------------------ finish */

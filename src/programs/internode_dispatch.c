@@ -256,7 +256,7 @@ WP_PROGRAM(internode_dispatch, warp, args)
     }
     if (status == WP_STATUS_OK)
         wp_own_deliver(&own, first, num_targets);
-    wp_complete_outputs(&op, &dispatch->routing);
+    wp_complete_outputs(&op, &dispatch->routing, dispatch->recv_topk_idx);
     status = wp_relay_finish(&op, status);
     if (status == WP_STATUS_OK)
         note_relayed(warp, dispatch, op.sequence);

@@ -6,20 +6,25 @@
 #ifndef WEFT_PROGRAMS_WINDOW_H
 #define WEFT_PROGRAMS_WINDOW_H
 
+#include "machine/machine.h"
 #include "net/access.h" /* WP_PLACE_OFFSET_BITS */
-#include "programs/exchange.h"
 
 WP_FN uint64_t wp_place(int32_t window, uint64_t offset)
 {
     return (uint64_t)window << WP_PLACE_OFFSET_BITS | offset;
 }
 
-/* Where a place of `rank` is here. */
-WP_FN char *wp_place_address(const struct wp_exchange *exchange, int32_t rank, uint64_t place)
+WP_FN int wp_place_is_in_heap(uint64_t place)
+{
+    return place >> WP_PLACE_OFFSET_BITS == 0;
+}
+
+/* Where a place of `rank` is here; bases: [windows][num_ranks]. */
+WP_FN char *wp_place_address(char *const *bases, int32_t num_ranks, int32_t rank, uint64_t place)
 {
     const uint64_t window = place >> WP_PLACE_OFFSET_BITS;
     const uint64_t offset = place & ((UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 1);
-    return exchange->bases[window * (uint64_t)exchange->num_ranks + (uint64_t)rank] + offset;
+    return bases[window * (uint64_t)num_ranks + (uint64_t)rank] + offset;
 }
 
 #endif

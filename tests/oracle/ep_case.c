@@ -114,5 +114,6 @@ struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_toke
     if (spec.placement == EP_PLACEMENT_DEFAULT)
         spec.num_spare_experts = (int32_t)rng_below(&rng, 2) * 3;
     spec.room = (enum ep_room)rng_below(&rng, EP_NUM_ROOMS);
+    spec.reach = (enum ep_reach)rng_below(&rng, EP_NUM_REACHES);
     return spec;
 }

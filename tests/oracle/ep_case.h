@@ -50,6 +50,14 @@ enum ep_room {
     EP_NUM_ROOMS
 };
 
+/* Where the arrays lie that other ranks access: outputs of dispatch, inputs of combine. */
+enum ep_reach {
+    EP_REACH_HEAP,
+    EP_REACH_OWN,     /* in memory of the rank alone */
+    EP_REACH_DIFFERS, /* in one or the other, by rank, operation and array */
+    EP_NUM_REACHES
+};
+
 struct ep_case {
     uint64_t seed;
     int32_t num_ranks;
@@ -73,6 +81,8 @@ struct ep_case {
     int32_t num_channels, num_staging_slots;
     uint64_t staging_slot_bytes;
     enum ep_oracle_wire wire; /* of combine */
+    enum ep_reach reach;
+    uint64_t staging_bytes; /* 0: the library's choice */
 };
 
 struct ep_world {

@@ -9,6 +9,9 @@
 /* Which of the rows of a round: each has a key of its own. */
 enum { KEY_X = 100, KEY_WEIGHTS = 200, KEY_BIAS = 300 };
 
+/* Numbers of what other ranks read (ep_reach_place). */
+enum { INPUT_X = 20, INPUT_WEIGHTS };
+
 /* What the rows of all ranks are made from. */
 struct reader {
     const struct ep_world *world;
@@ -61,11 +64,12 @@ static int make_x(struct ep_rank *self, struct ep_combine *combine)
     const int32_t num_rows = self->world->received[rank].num_rows;
     const int32_t capacity = ep_capacity_of(self->world, combine->shape->capacity, rank);
     const uint64_t row_bytes = row_bytes_of(combine->shape);
-    if (ep_array_alloc(self, &combine->x, EP_HEAP, (uint64_t)capacity * row_bytes,
-                       combine->shape->misalign_bytes))
+    const uint64_t round = combine->shape->round;
+    if (ep_array_alloc(self, &combine->x, ep_reach_place(self, round, INPUT_X),
+                       (uint64_t)capacity * row_bytes, combine->shape->misalign_bytes))
         return 1;
     if (combine->shape->weights == EP_WITH &&
-        ep_array_alloc(self, &combine->weights, EP_HEAP,
+        ep_array_alloc(self, &combine->weights, ep_reach_place(self, round, INPUT_WEIGHTS),
                        4 * (uint64_t)capacity * (uint64_t)num_topk, 0))
         return 1;
     for (int32_t row = 0; row < num_rows && row < capacity; row++) {

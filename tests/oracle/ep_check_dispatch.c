@@ -5,6 +5,9 @@
 #include "oracle/ep_check.h"
 #include "workload/rng.h"
 
+/* Numbers of the outputs (ep_reach_place): planes, and behind them these. */
+enum { OUTPUT_IDS = WEFT_MAX_PLANES, OUTPUT_WEIGHTS, OUTPUT_SRC_TOKEN };
+
 static uint64_t plane_key(const struct ep_rank *self, const struct ep_dispatch_shape *shape,
                           int32_t plane)
 {
@@ -16,6 +19,14 @@ static uint64_t index_bytes(const struct ep_rank *self)
     return self->world->spec.index_type == WEFT_INT32 ? 4 : 8;
 }
 
+static int make_output(struct ep_rank *self, const struct ep_dispatch *dispatch,
+                       struct ep_array *output, int32_t which, uint64_t bytes,
+                       uint64_t misalign_bytes)
+{
+    return ep_array_alloc(self, output, ep_reach_place(self, dispatch->shape->round, which), bytes,
+                          misalign_bytes);
+}
+
 static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
 {
     const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
@@ -24,8 +35,8 @@ static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_
     const uint64_t stride_bytes = shape->row_bytes + shape->src_gap_bytes;
     const uint64_t dst_bytes = (uint64_t)dispatch->capacity * shape->row_bytes;
     struct ep_array *src = &dispatch->src[plane];
-    if (ep_array_alloc(self, &dispatch->dst[plane], EP_HEAP, dst_bytes,
-                       shape->dst_misalign_bytes) ||
+    if (make_output(self, dispatch, &dispatch->dst[plane], plane, dst_bytes,
+                    shape->dst_misalign_bytes) ||
         ep_array_alloc(self, src, EP_INPUT, (uint64_t)num_tokens * stride_bytes,
                        shape->src_misalign_bytes))
         return 1;
@@ -47,12 +58,12 @@ static int make_row_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
     const uint64_t capacity = (uint64_t)dispatch->capacity;
     const uint64_t num_choices = capacity * (uint64_t)self->world->spec.num_topk;
     const enum ep_topk topk = dispatch->shape->topk;
-    return (topk != EP_TOPK_NONE && ep_array_alloc(self, &dispatch->topk_idx, EP_HEAP,
-                                                   num_choices * index_bytes(self), 0)) ||
-           (topk == EP_TOPK_IDS_AND_WEIGHTS &&
-            ep_array_alloc(self, &dispatch->topk_weights, EP_HEAP, num_choices * 4, 0)) ||
+    return (topk != EP_TOPK_NONE && make_output(self, dispatch, &dispatch->topk_idx, OUTPUT_IDS,
+                                                num_choices * index_bytes(self), 0)) ||
+           (topk == EP_TOPK_IDS_AND_WEIGHTS && make_output(self, dispatch, &dispatch->topk_weights,
+                                                           OUTPUT_WEIGHTS, num_choices * 4, 0)) ||
            (dispatch->shape->src_token == EP_WITH &&
-            ep_array_alloc(self, &dispatch->src_token, EP_HEAP, capacity * 4, 0));
+            make_output(self, dispatch, &dispatch->src_token, OUTPUT_SRC_TOKEN, capacity * 4, 0));
 }
 
 int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shape,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/memory.h"
+#include "workload/rng.h"
 
 enum { GUARD_BYTES = 128, ALIGNMENT = 256 };
 
@@ -21,6 +22,7 @@ struct ep_memory {
     char *pool; /* NULL: weft_memory_alloc is asked each time */
     uint64_t pool_bytes, used_bytes;
     int64_t num_allocated; /* from the pool, which is empty again at 0 */
+    int is_registered;
     struct world_inputs *inputs;
 };
 
@@ -40,10 +42,25 @@ int ep_memory_reserve(struct ep_rank *self, uint64_t bytes)
     return 0;
 }
 
+int ep_memory_register(struct ep_rank *self, uint64_t bytes)
+{
+    struct ep_memory *memory = self->memory;
+    void *pool = memory->pool;
+    if (pool == NULL)
+        RANK_CHECK_OK(self->context, weft_memory_alloc(self->comm, bytes, &pool));
+    memory->pool = pool;
+    memory->pool_bytes = bytes > memory->pool_bytes ? bytes : memory->pool_bytes;
+    RANK_CHECK_OK(self->context, weft_memory_register(self->comm, pool, memory->pool_bytes, NULL));
+    memory->is_registered = 1;
+    return 0;
+}
+
 int ep_memory_destroy(struct ep_rank *self)
 {
     if (ep_memory_forget_inputs(self))
         return 1;
+    if (self->memory->is_registered)
+        RANK_CHECK_OK(self->context, weft_memory_unregister(self->comm, self->memory->pool));
     RANK_CHECK_OK(self->context, weft_memory_free(self->comm, self->memory->pool));
     tests_free(self->memory);
     self->memory = NULL;
@@ -77,6 +94,16 @@ static int own_free(struct ep_rank *self, void *block)
     else if (--memory->num_allocated == 0)
         memory->used_bytes = 0;
     return 0;
+}
+
+enum ep_place ep_reach_place(const struct ep_rank *self, uint64_t round, int32_t which)
+{
+    const struct ep_case *spec = &self->world->spec;
+    struct rng rng = {rng_key(rng_key(spec->seed + round, (uint64_t)self->context->rank),
+                              2000 + (uint64_t)which)};
+    if (spec->reach == EP_REACH_DIFFERS)
+        return rng_below(&rng, 2) == 0 ? EP_HEAP : EP_OWN;
+    return spec->reach == EP_REACH_OWN ? EP_OWN : EP_HEAP;
 }
 
 int ep_array_alloc(struct ep_rank *self, struct ep_array *array, enum ep_place place,

@@ -24,6 +24,9 @@ struct ep_array {
     uint64_t block_bytes;
 };
 
+/* Where array `which` of an operation of the round lies on this rank (spec.reach). */
+enum ep_place ep_reach_place(const struct ep_rank *self, uint64_t round, int32_t which);
+
 /* `data` is misalign_bytes (below 64) off a 64-byte boundary. */
 int ep_array_alloc(struct ep_rank *self, struct ep_array *array, enum ep_place place,
                    uint64_t bytes, uint64_t misalign_bytes);
@@ -60,6 +63,9 @@ struct ep_memory *ep_memory_create(void);
 /* Where allocating would wait for operations of other ranks, EP_OWN and EP_INPUT come from a block of
  * `bytes`. */
 int ep_memory_reserve(struct ep_rank *self, uint64_t bytes);
+/* From now on EP_OWN and EP_INPUT come from a block of so many bytes that is registered. Collective; so is then
+ * ep_memory_destroy. */
+int ep_memory_register(struct ep_rank *self, uint64_t bytes);
 int ep_memory_forget_inputs(struct ep_rank *self);
 int ep_memory_destroy(struct ep_rank *self);
 

@@ -218,7 +218,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 struct letters {
     uint64_t R, D, L, C, S, B;
     uint64_t E, E_most, E_rank; /* in all, of the rank with most, of this rank */
-    uint64_t K, T, N, W;
+    uint64_t K, T, N, W, G;
 };
 
 static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens)
@@ -237,6 +237,7 @@ static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens
         .E_rank = (uint64_t)weft_ep_num_local_experts(self->ep, self->context->rank),
         .K = (uint64_t)spec->num_topk,
         .T = max_tokens,
+        .G = 8 << 20,
         .N = (uint64_t)spec->num_blocks,
         .W = (uint64_t)spec->num_warps,
     };
@@ -257,7 +258,7 @@ static uint64_t expected_network_bytes(const struct letters *n)
 static uint64_t expected_heap_bytes(const struct letters *n)
 {
     const uint64_t num_blocks = n->N + 1 + round_up(2 * (n->D - 1) * n->C, n->W) / n->W;
-    return 512 * n->R + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + n->E_most);
+    return 512 * n->R + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + n->E_most) + n->G;
 }
 
 static uint64_t expected_sum_bytes(const struct letters *n)

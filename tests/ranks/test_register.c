@@ -182,6 +182,23 @@ static int expect_staged(const struct prober *prober, const char *send, char *re
     return 0;
 }
 
+/* What weft_is_direct says of `bytes` at ptr, and of their last one. */
+static int check_is_direct(const struct prober *prober, const char *ptr, uint64_t bytes,
+                           int32_t expected)
+{
+    RANK_CHECK(prober->context,
+               weft_is_direct(prober->comm, ptr, bytes) == expected &&
+                   weft_is_direct(prober->comm, ptr + bytes - 1, 1) == expected,
+               "%llu bytes: weft_is_direct is %d", (unsigned long long)bytes,
+               weft_is_direct(prober->comm, ptr, bytes));
+    RANK_CHECK(prober->context,
+               weft_is_direct(prober->comm, NULL, 0) == 1 &&
+                   weft_is_direct(prober->comm, NULL, 1) == 0 &&
+                   weft_is_direct(NULL, ptr, bytes) == -1,
+               "weft_is_direct of NULL");
+    return 0;
+}
+
 /* Any part of what is registered, while it is. */
 TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
 {
@@ -194,6 +211,11 @@ TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
     RANK_CHECK_OK(context,
                   weft_memory_register(prober.comm, registered, ARRAY_BYTES + 100, &is_direct));
     RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
+    if (check_is_direct(&prober, registered, ARRAY_BYTES + 100, is_direct) ||
+        check_is_direct(&prober, registered - 1, 1, 0) ||
+        check_is_direct(&prober, registered + ARRAY_BYTES + 100, 1, 0))
+        return 1;
+    RANK_CHECK(context, weft_is_direct(prober.comm, registered - 1, 2) == 0, "partly registered");
     char *send = prober.memory + ARRAY_BYTES + 200;
     for (int i = 0; i <= 100; i += 25) {
         char *recv = registered + i;
@@ -204,7 +226,8 @@ TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
         expect_staged(&prober, send, registered + 101))
         return 1;
     RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, registered));
-    return expect_staged(&prober, send, registered) || close_prober(&prober);
+    return check_is_direct(&prober, registered, ARRAY_BYTES, 0) ||
+           expect_staged(&prober, send, registered) || close_prober(&prober);
 }
 
 TEST_IN_BOTH_MODES(the_heap_may_be_registered_too, NUM_RANKS)
@@ -215,6 +238,8 @@ TEST_IN_BOTH_MODES(the_heap_may_be_registered_too, NUM_RANKS)
     if (open_prober(&prober, context))
         return 1;
     RANK_CHECK_OK(context, weft_heap_alloc(prober.comm, ARRAY_BYTES, &block));
+    if (check_is_direct(&prober, block, ARRAY_BYTES, 1))
+        return 1;
     RANK_CHECK_OK(context, weft_memory_register(prober.comm, block, ARRAY_BYTES, &is_direct));
     RANK_CHECK(context, is_direct == 1, "memory of the heap needs no registration");
     RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, block));

@@ -90,6 +90,7 @@ weft_result party_open_ll(struct party *party)
     party->ll_rng.state = rng_key(rng_key(shape->seed, shape->op), (uint64_t)party->rank);
     PARTY_TRY(weft_stream_create(party->comm, &party->stream));
     PARTY_TRY(weft_stream_create(party->comm, &party->second_stream));
+    ep_config.staging_bytes = party->shape->staging_bytes;
     PARTY_TRY(weft_ep_create(party->comm, &ep_config, &party->ep));
     PARTY_TRY(weft_ll_create(party->ep, &config, &party->ll));
     party->scenario->num_ll_open += party->shape == &party->scenario->shape;

@@ -117,6 +117,27 @@ static weft_result alloc_local(struct party *party)
     return WEFT_OK;
 }
 
+/* In place of the rows in the heap. */
+static weft_result alloc_local_rows(struct party *party)
+{
+    struct guarded *memory = &party->scenario->memory;
+    const size_t capacity = (size_t)party->shape->capacity;
+    const size_t choices_bytes = capacity * (size_t)party->shape->num_topk * sizeof(int32_t);
+    for (int32_t i = 0; i < party->shape->num_repeats; i++) {
+        struct rows *rows = &party->recv[i];
+        if (!party->shape->is_local[i][party->rank])
+            continue;
+        rows->x = guarded_alloc(memory, capacity * SCENARIO_ROW_BYTES);
+        rows->topk_idx = guarded_alloc(memory, choices_bytes);
+        rows->weights = guarded_alloc(memory, choices_bytes);
+        rows->src_token = guarded_alloc(memory, capacity * sizeof(int32_t));
+        if (rows->x == NULL || rows->topk_idx == NULL || rows->weights == NULL ||
+            rows->src_token == NULL)
+            return WEFT_ERROR_OUT_OF_MEMORY;
+    }
+    return WEFT_OK;
+}
+
 /* ---------------------------------------------------------------- arrays of collectives */
 
 static int32_t num_coll_arrays(const struct shape *shape)
@@ -174,6 +195,7 @@ static weft_result create_ep(struct party *party)
     config.num_staging_slots = shape->num_slots;
     config.staging_slot_bytes = shape->slot_bytes;
     config.combine_wire = shape->combine_wire;
+    config.staging_bytes = party->shape->staging_bytes;
     PARTY_TRY(weft_ep_create(party->comm, &config, &party->ep));
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = shape->max_tokens;
@@ -223,6 +245,7 @@ weft_result party_open(struct party *party)
         return party_open_ll(party);
     PARTY_TRY(alloc_heap_arrays(party));
     PARTY_TRY(alloc_local(party));
+    PARTY_TRY(alloc_local_rows(party));
     PARTY_TRY(weft_stream_create(party->comm, &party->stream));
     return party->shape->op == SCENARIO_BARRIER ? WEFT_OK : create_ep(party);
 }

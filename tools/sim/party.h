@@ -31,7 +31,7 @@ struct heap_array {
     size_t num_bytes;
 };
 
-/* What dispatch delivers, or combine reads: in the heap. */
+/* What dispatch delivers, or combine reads: in the heap, or local to the rank (shape). */
 struct rows {
     float *x;           /* [capacity][SCENARIO_ROW_ELEMENTS] */
     int32_t *topk_idx;  /* [capacity][num_topk] */

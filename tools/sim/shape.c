@@ -73,6 +73,20 @@ static int32_t num_rows(const struct shape *shape, int32_t round, int32_t rank)
     return sum;
 }
 
+/* Of a row with all that goes with it. */
+static int32_t staged_row_bytes(const struct shape *shape)
+{
+    return SCENARIO_ROW_BYTES + (2 * shape->num_topk + 1) * (int32_t)sizeof(float);
+}
+
+/* Room for all rows. */
+static void set_staging(struct shape *shape)
+{
+    enum { MAX_ARRAYS = 5, ALIGNMENT = 256 };
+    shape->staging_bytes = (uint64_t)shape->capacity * (uint64_t)staged_row_bytes(shape) +
+                           (uint64_t)MAX_ARRAYS * ALIGNMENT;
+}
+
 static void set_capacity(struct shape *shape)
 {
     shape->capacity = 1;
@@ -253,6 +267,9 @@ static void draw_options(struct shape *shape)
     for (int32_t rank = 0; rank < shape->num_ranks; rank++)
         for (int32_t i = 0; i < shape->num_repeats; i++)
             shape->num_call_blocks[i][rank] = draw(&rng, 0, shape->num_blocks[rank]);
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
+        for (int32_t i = 0; i < shape->num_repeats; i++)
+            shape->is_local[i][rank] = draw(&rng, 0, 1);
 }
 
 void shape_draw(struct shape *shape, const struct scenario_request *request)
@@ -282,6 +299,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     }
     draw_options(shape);
     set_capacity(shape);
+    set_staging(shape);
     shape->num_planes = draw(&rng, 0, 2);
     if (scenario_is_collective(request->op))
         draw_calls(shape, &rng, request);

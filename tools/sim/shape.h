@@ -31,7 +31,10 @@ struct shape {
     int32_t num_slots;
     uint64_t slot_bytes;
     weft_dtype combine_wire; /* 0 or FP32 */
-    int32_t num_handles;     /* used in turn by the rounds */
+    uint64_t staging_bytes;  /* of a weft_ep: room for all rows */
+    /* By repeat: whether the outputs of dispatch, and inputs of combine, are local to the rank. */
+    int is_local[SHAPE_MAX_CALLS][SCENARIO_MAX_RANKS];
+    int32_t num_handles; /* used in turn by the rounds */
     int32_t max_tokens;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
     /* That dispatches and combines ask for, by repeat; 0: as above. */
