@@ -94,7 +94,8 @@ class _Finder:
         if name not in PLACES:
             return None
         for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
             if spec is not None and spec.loader is not None:
                 self._add_step(spec.loader)
                 return spec

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 import pytest
@@ -104,6 +105,8 @@ def test_groups():
         memory = weft.shared_memory.memory()
         memory.write(pointers[comm.rank], bytes(range(256)))
         comm.host_barrier()
+        if comm.rank == 0:
+            time.sleep(0.1)  # the other one looks at what lies there
         first, second = group(comm, pointers), group(comm, pointers)
         ops.register_buffer(first, pointers)
         assert memory.read(pointers[0], 160) == bytes(160)
@@ -131,6 +134,28 @@ def test_groups():
             ops.free_shared_buffer(pointers[0])
 
     run(meet, 2)
+
+
+def test_failures(monkeypatch):
+    monkeypatch.setattr(ops, "TIMEOUT_MS", 500)
+
+    def fail(comm):
+        pointers = blocks(comm)
+        if comm.rank == 1:
+            with pytest.raises(weft.WaitTimeoutError, match="rank 0 has not called init_custom_ar"):
+                group(comm, pointers)
+        comm.host_barrier()
+        fa = group(comm, pointers)
+        x = torch.ones(4)
+        if comm.rank == 0:
+            with pytest.raises(weft.WaitTimeoutError, match="rank 1"):
+                ops.all_reduce(fa, x, x, 0, 0)
+        comm.host_barrier()
+        with pytest.raises(weft.Error):
+            ops.all_reduce(fa, x, x, 0, 0)
+        ops.dispose(fa)
+
+    run(fail, 2)
 
 
 def test_what_a_capture_recorded(monkeypatch):
