@@ -29,7 +29,8 @@ PLACES = {
     "vllm._custom_ops": Place(
         {name: name for name in _OPS_OF_VLLM} |
         {"mnnvl_lamport_all_gather": "custom_all_gather",
-         "mnnvl_lamport_reduce_scatter": "custom_reduce_scatter"}, {}),
+         "mnnvl_lamport_reduce_scatter": "custom_reduce_scatter",
+         "mnnvl_multimem_reduce_scatter": "custom_reduce_scatter"}, {}),
     # Others put signals of their own into blocks of meta_size().
     "sgl_kernel.allreduce": Place({name: name for name in _OPS}, {"meta_size": "meta_size"}),
     "flashinfer.comm": Place(
