@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The operations of vLLM's custom all-reduce, and how they get into their callers' places; skipped
 without PyTorch."""
+import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,7 +14,7 @@ import types
 import pytest
 import weft
 import weft.shared_memory
-from ranks import run
+from ranks import launch, run
 from weft.drop_in import folder
 
 torch = pytest.importorskip("torch")
@@ -295,6 +297,36 @@ def test_plugin(packages):
         assert [type(finder).__name__ for finder in sys.meta_path].count("_Finder") == 1
 
     with_path(look, packages)
+
+
+def test_entry_point():
+    """What vLLM finds of the distribution is there."""
+    path = os.path.join(os.path.dirname(os.environ["WEFT_GENERATE_ABI"]), "custom_all_reduce",
+                        "pyproject.toml")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    name, value = re.search(r'entry-points."vllm.general_plugins"\]\n(\w+) = "(.*)"', text).groups()
+    found = importlib.metadata.EntryPoint(name, value, "vllm.general_plugins").load()
+    assert found is weft_custom_all_reduce.vllm_plugin
+
+
+def test_end_of_the_interpreter():
+    """Nothing is disposed of or freed, and no rank waits for others."""
+    done = launch(2, """
+import os, torch, weft
+from weft import custom_all_reduce as ops
+with weft.Communicator.from_env() as comm:
+    block, handle = ops.allocate_shared_buffer_and_handle(4096)
+    handles = comm.host_all_gather(bytes(handle.tolist()))
+    blocks = [block if r == comm.rank else ops.open_mem_handle(torch.tensor(list(h)))
+              for r, h in enumerate(handles)]
+    kept = [ops.init_custom_ar(blocks, torch.empty(1), comm.rank, True) for _ in range(2)]
+    x = torch.ones(4)
+    ops.all_reduce(kept[1], x, x, 0, 0)
+print(x.tolist())
+""")
+    assert done.returncode == 0, done
+    assert done.stdout.count("[2.0, 2.0, 2.0, 2.0]") == 2 and not done.stderr, done
 
 
 def test_stand_ins():
