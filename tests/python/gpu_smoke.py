@@ -4,7 +4,8 @@
     cmake --build build      # or make; build/python has the package
     PYTHONPATH=build/python:python/deep_ep python3 tests/python/gpu_smoke.py
 
-and FlashInfer's own test of custom all-reduce, in a folder that has nothing but this file:
+once more with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, whose memory CUDA IPC does not
+share; and FlashInfer's own test of custom all-reduce, in a folder that has nothing but this file:
 
     F=$(python3 -m weft.drop_in custom_all_reduce)
     PYTHONPATH=$F:$F/stand_ins:$PYTHONPATH python3 -m pytest test_vllm_custom_allreduce.py
