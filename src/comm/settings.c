@@ -80,6 +80,14 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                               "file of weft tune that chooses the algorithms of collectives; only "
                               "rank 0's counts",
                               TEXT},
+    [WEFT__SETTING_TOPO_FILE] = {"WEFT_TOPO_FILE", NULL,
+                                 "file that describes this machine, in NCCL's format; without it "
+                                 "what NCCL_TOPO_FILE names",
+                                 TEXT},
+    [WEFT__SETTING_TOPO_DUMP_FILE] = {"WEFT_TOPO_DUMP_FILE", NULL,
+                                      "where to write what this machine is made of, in NCCL's "
+                                      "format; without it where NCCL_TOPO_DUMP_FILE says",
+                                      TEXT},
     [WEFT__SETTING_ID] = {"WEFT_ID", NULL, "the unique id in hexadecimal; set by weft run", TEXT},
     [WEFT__SETTING_RANK] = {"WEFT_RANK", NULL, "this process's rank; set by weft run", TEXT},
     [WEFT__SETTING_WORLD_SIZE] = {"WEFT_WORLD_SIZE", NULL, "number of ranks; set by weft run",

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo/file.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "comm/error.h"
+#include "comm/settings.h"
+
+static const struct weft__xml_rule rules[] = {
+    {"", "system"}, {"system", "cpu"}, {"cpu", "pci"},     {"cpu", "nic"},
+    {"pci", "pci"}, {"pci", "gpu"},    {"pci", "nic"},     {"pci", "pcilink"},
+    {"nic", "net"}, {"gpu", "nvlink"}, {"gpu", "c2c"},
+};
+const struct weft__xml_format weft__topo_format = {rules, sizeof rules / sizeof rules[0]};
+
+static weft_result check_version(weft_result result, struct weft__xml **system)
+{
+    int32_t version;
+    if (result == WEFT_OK)
+        result = weft__xml_integer(*system, (struct weft__xml_number){"version", 1, 1}, &version);
+    else
+        return result;
+    if (result != WEFT_OK) {
+        weft__xml_remove(*system);
+        *system = NULL;
+    }
+    return result;
+}
+
+weft_result weft__topo_read(const char *path, struct weft__xml **system)
+{
+    return check_version(weft__xml_read(&weft__topo_format, path, system), system);
+}
+
+weft_result weft__topo_parse(const char *source, const char *text, size_t num_bytes,
+                             struct weft__xml **system)
+{
+    return check_version(weft__xml_parse(&weft__topo_format, source, text, num_bytes, system),
+                         system);
+}
+
+/* ------------------------------------------------------------------ where they are */
+
+static const char *file_of(enum weft__setting setting, const char *nccl_variable)
+{
+    const char *path = weft__setting_text(setting);
+    if (path == NULL)
+        path = getenv(nccl_variable);
+    return path != NULL && *path != '\0' ? path : NULL;
+}
+
+const char *weft__topo_file_to_read(void)
+{
+    static const char of_virtual_machine[] = "/var/run/nvidia-topologyd/virtualTopology.xml";
+    const char *path = file_of(WEFT__SETTING_TOPO_FILE, "NCCL_TOPO_FILE");
+    if (path == NULL && access(of_virtual_machine, R_OK) == 0)
+        path = of_virtual_machine;
+    return path;
+}
+
+const char *weft__topo_file_to_write(void)
+{
+    return file_of(WEFT__SETTING_TOPO_DUMP_FILE, "NCCL_TOPO_DUMP_FILE");
+}
