@@ -8,6 +8,7 @@
 #include "comm/error.h"
 #include "harness/cmocka.h"
 #include "topo/file.h"
+#include "topo/paths.h"
 
 char *topo_file_bytes(const char *name, size_t *num_bytes)
 {
@@ -52,4 +53,18 @@ char *topo_print(const struct weft__xml *root)
     size_t num_bytes;
     assert_int_equal(weft__xml_print(root, &text, &num_bytes), WEFT_OK);
     return text;
+}
+
+struct weft__topo *topo_build(const struct weft__xml *system, const char *nccl_version)
+{
+    const struct weft__topo_constants *constants;
+    struct weft__topo *topo = NULL;
+    weft_result result = weft__topo_constants_of(nccl_version, &constants);
+    if (result == WEFT_OK)
+        result = weft__topo_build(system, constants, &topo);
+    if (result == WEFT_OK)
+        result = weft__topo_compute_paths(topo, NULL);
+    if (result != WEFT_OK)
+        fail_msg("%s", weft__last_error());
+    return topo;
 }
